@@ -3,7 +3,7 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   EVERY=1         every combination, not every pair of values:  make test EVERY=1
+#   EVERY=1         every combination, answer and solution too:   make test EVERY=1
 #   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
@@ -20,40 +20,33 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# What JupyterLab does unless a reader has set it otherwise: it doesn't ask about news, and draws all
-# cells at once. An extension of ours makes a link to a heading lead there in a notebook that was not
-# open. JupyterLab's own stays at the top, with each of its four ways to draw cells.
-LAB_SETTINGS := JUPYTER_CONFIG_PATH=tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH} \
-	JUPYTER_PATH=tools/jupyter$${JUPYTER_PATH:+:$$JUPYTER_PATH}
-
-# A few tests run a second time, with the fast path switched off. On a machine without an NVIDIA GPU
-# no call takes that path, so there is little to see.
-WITHOUT_FAST_PATH := tests/kernels/test_kernels.py tests/autograd/test_autograd.py \
-	tests/launch/test_fast_path.py -k "sbhd and (strides or upstream) or signature or fast_backward"
-
-# The rooms whose tests launch what this changes. The compile matrix launches nothing.
+# The rooms whose tests launch what the fast path changes run a second time, with it switched off.
+# One file only compiles. Without an NVIDIA GPU no call takes that path.
 OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
 	--ignore=tests/kernels/test_compile_matrix.py $(SHARED) --dist worksteal
 
-ONCE_MORE = $(if $(shell command -v nvidia-smi),$(OF_THE_PACKAGE),$(WITHOUT_FAST_PATH))
-
-# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs.
+# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs,
+# every wrong answer to an exercise, and the notebooks of solutions, which the answers' tests judge.
 EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
+NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index hugging_face tiles compile_matrix bench hub first_screen site docker_image clean
+.PHONY: help environment lab test mutants notebook notebooks index hugging_face bench site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo && sed -n 's/^#   //p' Makefile
 
+# Where CI is set, tests build the site too; elsewhere they are skipped without Sphinx.
+WITH_SITE = $(if $(CI),site)
+
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
-	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh
+	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh $(WITH_SITE)
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
 	@$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
 	@echo "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
-	@$(LAB_SETTINGS) $(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
+	@$(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
 		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
 
 # If a step fails, the reader learns whether it may be an original notebook that was edited. Outputs
@@ -63,16 +56,14 @@ OR_EXPLAIN := || { git diff --exit-code --stat --relative -- 'notebooks/*.ipynb'
 from git are listed above; edited cells may be why. 'git restore notebooks' brings them back: your \
 own copies are in my_notebooks/."; exit 1; } >&2
 
-# Where CI is set, tests build the site too; elsewhere they are skipped without Sphinx.
-FOR_THE_SITE := $(if $(filter .venv,$(VENV)),.venv/made-for-site)
-
-test: environment $(if $(CI),$(FOR_THE_SITE)) ## lint, all tests, then every notebook against its stored output
+test: environment ## lint, all tests, then every notebook against its stored output
 	$(VENV)/bin/ruff check $(OR_EXPLAIN)
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest tests $(EVERY_CASE) --durations=10 $(SHARED) --dist worksteal $(OR_EXPLAIN)
-	ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(ONCE_MORE) $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope $(OR_EXPLAIN)
+	$(if $(shell command -v nvidia-smi),\
+		ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(OF_THE_PACKAGE) $(OR_EXPLAIN))
+	$(VENV)/bin/python -m pytest --nbval $(NOTEBOOKS) $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 # A notebook of the road, its detours and its solutions; N=04_naive leaves the detours out.
 OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))
@@ -94,33 +85,18 @@ index: environment ## write what notebooks/index.toml says into README and the n
 hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
 	$(VENV)/bin/python tools/hugging_face_table.py
 
-tiles: environment ## write the tables of rope_kernels/launch/tuning.py into docs/tiles.md
-	$(VENV)/bin/python tools/tile_tables.py
-
-compile_matrix: environment ## compile a sample of calls for nine GPUs, and write the table
-	$(VENV)/bin/python tools/compile_matrix.py
-
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)
 
-hub: environment ## write the layer for the kernels hub, with a copy of the package, into build/hub
-	$(VENV)/bin/python tools/hub_layer.py
-
-first_screen: environment ## draw README's two pictures, and the one for links (needs Chromium)
-	$(VENV)/bin/python tools/first_screen.py
-
-# tools/make_environment.sh writes .venv/made-from anew whenever it has installed something.
-.venv/made-from: environment ;
-
-.venv/made-for-site: .venv/made-from
-	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[site]'
-	touch $@
-
-site: environment $(FOR_THE_SITE) ## build the site into build/site (needs npm)
+site: WITH_SITE = site
+site: environment ## build the site into build/site (needs npm)
 	$(VENV)/bin/python tools/make_site.py
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
+
+size: environment ## count the lines of every room, and of the notebooks' code cells
+	@$(VENV)/bin/python tools/size.py
 
 clean: ## remove the environment and everything else that these commands made
 	rm -rf .venv .site build dist *.egg-info rope_lab/build rope_lab/*.egg-info .pytest_cache .ruff_cache

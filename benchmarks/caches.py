@@ -5,7 +5,7 @@
 
 Decoding is timed in CUDA graphs of 20 calls, in turns, with all of it in L2; the prompt of 8192
 tokens cold. 32 heads of 128 elements and 8 of keys, bf16, pages of 16 positions, angles on the fly;
-others read a table. Some of the others do a little more or less; the labels in `CALLS` say what.
+others read a table.
 """
 
 import statistics
@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from benchmarks import tables
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
+from rope_kernels import RotaryPositionEmbedding, rope_qk, rope_to_cache
 from rope_lab.timing import in_a_graph, measure
 
 HEADS, KV_HEADS, D, PAGE, POSITIONS = 32, 8, 128, 16, 4096
-FP8 = torch.float8_e4m3fn
 TOKENS = 1, 8, 32, 128, 256  # of a step of decoding
 PROMPT = 8192
 IN_A_GRAPH, REPLAYS = 20, 200
@@ -33,7 +32,6 @@ class Inputs:
     """What all calls get."""
 
     tokens: int
-    dtype: torch.dtype = torch.bfloat16  # of the caches
 
     def __post_init__(self) -> None:
         def rows(heads: int) -> Tensor:
@@ -41,17 +39,15 @@ class Inputs:
 
         torch.manual_seed(0)
         self.q, self.k, self.v = rows(HEADS), rows(KV_HEADS), rows(KV_HEADS)
-        self.qkv = torch.cat([x.flatten(1) for x in (self.q, self.k, self.v)], dim=1)
         blocks = max(64, 2 * self.tokens // PAGE)
         caches = torch.zeros(2, blocks, PAGE, KV_HEADS, D, device="cuda", dtype=torch.bfloat16)
-        self.caches = caches.to(self.dtype).unbind()
+        self.caches = caches.unbind()
         self.slots = torch.randperm(blocks * PAGE, device="cuda")[: self.tokens]
         self.ids = torch.randint(0, POSITIONS, (self.tokens,), device="cuda")
         if self.tokens == PROMPT:
             self.slots = torch.arange(self.tokens, device="cuda") + PAGE
             self.ids = self.slots % POSITIONS
         self.rope = RotaryPositionEmbedding(D).cuda()
-        self.weight = torch.rand(D, device="cuda").bfloat16() + 0.5
         self.one = torch.ones(1, device="cuda")
         self.table = torch.cat([x[:, : D // 2] for x in self.cos_sin()], dim=1).contiguous()
 
@@ -60,11 +56,7 @@ class Inputs:
         return angles.cos(), angles.sin()
 
 
-def ours(x: Inputs, norm: bool = False, **options) -> Callable[[], object]:
-    if norm:
-        options |= {"q_weight": x.weight, "k_weight": x.weight}
-    if x.dtype == FP8:
-        options |= {"k_scale": x.one, "v_scale": x.one}
+def ours(x: Inputs, **options) -> Callable[[], object]:
     given = x.q, x.k, x.v, x.rope, *x.caches, x.slots
     return partial(rope_to_cache, *given, position_ids=x.ids, **options)
 
@@ -73,19 +65,14 @@ def rotation(x: Inputs) -> Callable[[], object]:
     return partial(rope_qk, x.q, x.k, x.rope, "thd", position_ids=x.ids, inplace=True)
 
 
-def norm_and_rotation(x: Inputs) -> Callable[[], object]:
-    given = x.q, x.k, x.weight, x.weight, x.rope, "thd"
-    return partial(qk_norm_rope, *given, position_ids=x.ids, inplace=True)
-
-
-def then_vllm(x: Inputs, first: Callable) -> Callable[[], None]:
+def then_vllm(x: Inputs) -> Callable[[], None]:
     from benchmarks.peers.cache import reshape_and_cache_flash
 
-    rotate, kind = first(x), "fp8" if x.dtype == FP8 else "auto"
+    rotate = rotation(x)
 
     def call() -> None:
         rotate()
-        reshape_and_cache_flash(x.k, x.v, *x.caches, x.slots, kind, x.one, x.one)
+        reshape_and_cache_flash(x.k, x.v, *x.caches, x.slots, x.one, x.one)
 
     return call
 
@@ -107,14 +94,6 @@ def flashinfer(x: Inputs) -> Callable[[], object]:
     return partial(rotate_and_append, x.q, x.k, x.v, x.table, x.ids.int(), *x.caches, *where)
 
 
-def vllm_with_norm(x: Inputs) -> Callable[[], object]:
-    from benchmarks.peers.cache import norm_rotate_and_write
-
-    heads, weights = (HEADS, KV_HEADS), (x.weight, x.weight)
-    given = x.qkv, heads, weights, x.table.bfloat16(), x.ids, *x.caches, x.slots
-    return partial(norm_rotate_and_write, *given)
-
-
 def copy_of(rows: int) -> Callable[[], object]:
     """A copy that moves so many head rows of bf16 for each token of the prompt."""
     x = torch.empty(PROMPT * rows // 2, D, device="cuda", dtype=torch.bfloat16)
@@ -125,20 +104,11 @@ CALLS = {
     "rope_qk in place, alone": rotation,
     "rope_to_cache in place": partial(ours, inplace=True),
     "rope_to_cache": ours,
-    "rope_qk, then vLLM's write": partial(then_vllm, first=rotation),
+    "rope_qk, then vLLM's write": then_vllm,
     "rope_qk, then an indexed write": then_index,
     "flashinfer's kernel, a type it doesn't ship": flashinfer,
-    "qk_norm_rope in place, alone": norm_and_rotation,
-    "rope_to_cache with weights, in place": partial(ours, norm=True, inplace=True),
-    "qk_norm_rope, then vLLM's write": partial(then_vllm, first=norm_and_rotation),
-    "vLLM's norm and write, k and v too": vllm_with_norm,
 }
-CALLS_OF_FP8 = {
-    "fp8: rope_to_cache in place": partial(ours, inplace=True),
-    "fp8: rope_qk, then vLLM's write": partial(then_vllm, first=rotation),
-    "fp8: flashinfer's kernel, q in fp8 too": flashinfer,
-}
-COPIES = {"copy of 96 head rows": 96, "copy of 88, as with fp8": 88}
+COPIES = {"copy of 96 head rows": 96}
 
 
 def in_graphs(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -157,15 +127,13 @@ def in_graphs(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def cases_of(tokens: int) -> dict[str, Callable[[], object]]:
-    """All calls, with caches of bf16 and of fp8."""
-    x, y = Inputs(tokens), Inputs(tokens, FP8)
-    cases = {name: make(x) for name, make in CALLS.items()}
-    return cases | {name: make(y) for name, make in CALLS_OF_FP8.items()}
+    x = Inputs(tokens)
+    return {name: make(x) for name, make in CALLS.items()}
 
 
 def recorded() -> dict[str, dict[str, float]]:
     """Call -> tokens -> microseconds."""
-    found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *CALLS_OF_FP8, *COPIES)}
+    found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *COPIES)}
     for tokens in TOKENS:
         for name, microseconds in in_graphs(cases_of(tokens)).items():
             found[name][str(tokens)] = microseconds

@@ -27,15 +27,14 @@ class Case:
     stored: str = ""  # order of the dimensions in memory, if it is not the format's
     rotary_dim: int = 0  # 0: all of d
     rotary_start: int = 0  # the first element that turns
-    # an fp32 table of them; or 'angles per pair', half as wide; 'cos and sin'; 'module': on the fly
+    # an fp32 table of them; or 'cos and sin'; or 'module': on the fly
     freqs: str = "angles"
     positions: str = "index"  # or 'ids', 'starts'
     sequences: int = 0  # 'thd' only, cut at random places
-    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places; of all ranks
+    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places
     interleaved: bool = False
     inplace: bool = False
     base: float = 10000.0
-    cp_size: int = 1  # ranks that share the sequences in zigzag order: s tokens are the first one's
     # time on the GPU, L2 flushed; or "replay", the same of a CUDA graph; "host", what queuing takes
     clock: str = "device"
 
@@ -86,12 +85,10 @@ class Case:
             f"stored {self.stored}": self.stored not in ("", self.tensor_format),
             f"{count} sequence{'s' * (count > 1)}": self.tensor_format == "thd",
             "interleaved": self.interleaved,
-            f"rank 0 of {self.cp_size}": self.cp_size > 1,
             "position ids": self.positions == "ids",
             "start positions": self.positions == "starts",
             "on the fly": self.freqs == "module",
             "cos and sin": self.freqs == "cos and sin",
-            "an angle per pair": self.freqs == "angles per pair",
             "in place": self.inplace,
             "CUDA graph": self.clock == "replay",
             "host time": self.clock == "host",
@@ -101,7 +98,6 @@ class Case:
     def fields(self) -> dict:
         """What a row of the results says about its case."""
         fields = asdict(self)
-        del fields["cp_size"]  # only a rank's share has one, whose rows say it themselves
         if not fields.pop("cu_seqlens"):
             return fields
         return fields | {"sequences": len(self.cu_seqlens) - 1}

@@ -3,7 +3,7 @@
 They differ in nothing else: `measure.py` measures them all the same way. `kinds/` has a file each.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from benchmarks.case import Case, Group
@@ -65,5 +65,4 @@ class Kind:
     page: Callable[[dict], str] | None = None
     tables: Callable[[dict], list[Table]] = lambda results: []  # in README or docs
     verdicts: Callable[[dict], list[str]] = lambda results: []  # in words, one a line
-    # what goes after the name of a picture's file -> the function in `pictures.py` that draws it
-    pictures: Mapping[str, str] = field(default_factory=dict)
+    has_picture: bool = False  # `pictures.py` draws it

@@ -4,9 +4,9 @@
 
 8192 tokens, 32 heads of 128 elements and 8 each of k and v, bf16, angles on the fly; L2 cold. In
 dense formats 2 sequences, packed 16. Beside ours: three launches, which are a split into views,
-`rope_qk` or `qk_norm_rope` on them, and copies to attention's layout of what is not in it; and the
-model's own operators within torch.compile. Their backwards concatenate three gradients. Last comes
-the host's time for a call of few tokens.
+`rope_qk` on them, and copies to attention's layout of what is not in it; and the model's own
+operators within torch.compile. Their backwards concatenate three gradients. Last comes the host's
+time for a call of few tokens.
 """
 
 import sys
@@ -18,21 +18,14 @@ import torch
 from torch import Tensor
 
 from benchmarks import tables
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, split_qkv_rope
+from rope_kernels import RotaryPositionEmbedding, rope_qk, split_qkv_rope
 
 TOKENS, BATCH, SEQUENCES = 8192, 2, 16
 FEW = 32  # tokens, whose kernels take less time than their calls
 HEADS, KV_HEADS, D = 32, 8, 128
 PACKED = HEADS + 2 * KV_HEADS
 DIRECTIONS = "forward", "backward"
-# Head rows a token that have to move: read once and written once, and with weights the backward
-# reads what the forward read, too.
-MOVED = {
-    ("forward", False): 2 * PACKED,
-    ("backward", False): 2 * PACKED,
-    ("forward", True): 2 * PACKED,
-    ("backward", True): 2 * PACKED + HEADS + KV_HEADS,
-}
+MOVED = 2 * PACKED  # head rows a token that have to move: read once and written once
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,7 @@ LAYOUTS = (
 class Inputs:
     """What all calls of a layout get."""
 
-    def __init__(self, layout: Layout, norm: bool, tokens: int = TOKENS) -> None:
+    def __init__(self, layout: Layout, tokens: int = TOKENS) -> None:
         torch.manual_seed(0)
         seq_len = tokens // BATCH
         shape = {"sbhd": (seq_len, BATCH), "bshd": (BATCH, seq_len), "thd": (tokens,)}
@@ -71,41 +64,27 @@ class Inputs:
             ends = cuts.new_tensor([0]), cuts, cuts.new_tensor([tokens])
             self.where["cu_seqlens"] = torch.cat(ends).int()
         self.rope = RotaryPositionEmbedding(D).cuda()
-        self.weights = ()
-        if norm:
-            weights = (torch.rand(2, D, device="cuda") + 0.5).bfloat16()
-            self.weights = tuple([w.clone().requires_grad_() for w in weights])
         # a model has these once for all layers
         self.cos_sin = None
         if "b" in layout.tensor_format:
             angles = self.rope(seq_len)[:, 0, 0]
             self.cos_sin = angles.cos().bfloat16(), angles.sin().bfloat16()
 
-    @property
-    def leaves(self) -> tuple[Tensor, ...]:
-        return self.qkv, *self.weights
-
 
 def ours(x: Inputs, packing: str = "qkv") -> tuple[Tensor, ...]:
-    layout, options = x.layout, x.where
-    if x.weights:
-        options = options | dict(zip(("q_weight", "k_weight"), x.weights, strict=True))
+    layout = x.layout
     return split_qkv_rope(
         *(x.qkv, x.rope, HEADS, KV_HEADS),
         packing=packing,
         tensor_format=layout.tensor_format,
         output_format=layout.output_format,
-        **options,
+        **x.where,
     )
 
 
 def in_steps(x: Inputs) -> tuple[Tensor, ...]:
     q, k, v = x.qkv.unflatten(-1, (PACKED, D)).split((HEADS, KV_HEADS, KV_HEADS), dim=-2)
-    given = x.layout.tensor_format
-    if x.weights:
-        q, k = qk_norm_rope(q, k, *x.weights, x.rope, given, **x.where)
-    else:
-        q, k = rope_qk(q, k, x.rope, given, **x.where)
+    q, k = rope_qk(q, k, x.rope, x.layout.tensor_format, **x.where)
     return tuple([to_layout(t, x.layout).contiguous() for t in (q, k, v)])
 
 
@@ -116,17 +95,10 @@ def to_layout(t: Tensor, layout: Layout) -> Tensor:
 
 
 @torch.compile
-def compiled(qkv: Tensor, weights: tuple[Tensor, ...], cos: Tensor, sin: Tensor, layout: Layout):
+def compiled(qkv: Tensor, cos: Tensor, sin: Tensor, layout: Layout):
     q, k, v = qkv.unflatten(-1, (PACKED, D)).split((HEADS, KV_HEADS, KV_HEADS), dim=-2)
-    if weights:
-        q, k = (normalized(t, w) for t, w in zip((q, k), weights, strict=True))
     q, k = (t * cos + rotated_half(t) * sin for t in (q, k))
     return tuple([to_layout(t, layout).contiguous() for t in (q, k, v)])
-
-
-def normalized(t: Tensor, weight: Tensor) -> Tensor:
-    x = t.float()
-    return weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)).to(t.dtype)
 
 
 def rotated_half(t: Tensor) -> Tensor:
@@ -139,7 +111,7 @@ def by_compiler(x: Inputs) -> tuple[Tensor, ...] | None:
         return None  # a model has no cosines of packed sequences to begin with
     sizes = [len(x.cos_sin[0]) if dim == "s" else 1 for dim in x.layout.tensor_format[:-1]]
     cos, sin = (t.view(*sizes, D) for t in x.cos_sin)
-    return compiled(x.qkv, x.weights, cos, sin, x.layout)
+    return compiled(x.qkv, cos, sin, x.layout)
 
 
 CALLS = {
@@ -157,11 +129,9 @@ def timed(call: Callable, x: Inputs, direction: str) -> Callable[[], object] | N
         return None
     if direction == "forward":
         x.qkv.requires_grad_(False)
-        frozen = [w.detach() for w in x.weights]
-        x.weights = tuple(frozen)
         return partial(call, x)
     grads = [torch.randn_like(out) for out in outs]
-    return partial(torch.autograd.grad, outs, x.leaves, grads, retain_graph=True)
+    return partial(torch.autograd.grad, outs, x.qkv, grads, retain_graph=True)
 
 
 def copy_of(rows: int) -> Callable[[], object]:
@@ -171,44 +141,36 @@ def copy_of(rows: int) -> Callable[[], object]:
 
 
 def recorded() -> list[dict]:
-    """A row for each layout, norm and direction: microseconds of the copy and of each call."""
+    """A row for each layout and direction: microseconds of the copy and of each call."""
     from rope_lab.timing import measure
 
     rows = []
     for layout in LAYOUTS:
-        for norm in (False, True):
-            for direction in DIRECTIONS:
-                torch._dynamo.reset()
-                cases = {"copy": copy_of(MOVED[direction, norm])}
-                for name, call in CALLS.items():
-                    case = timed(call, Inputs(layout, norm), direction)
-                    if case is not None:
-                        cases[name] = case
-                found = {name: round(x.median_us, 1) for name, x in measure(cases).items()}
-                row = {"layout": str(layout), "norm": norm, "direction": direction}
-                rows.append(row | {"microseconds": found})
-                print(row, found, flush=True)
-                torch.cuda.empty_cache()
+        for direction in DIRECTIONS:
+            torch._dynamo.reset()
+            cases = {"copy": copy_of(MOVED)}
+            for name, call in CALLS.items():
+                case = timed(call, Inputs(layout), direction)
+                if case is not None:
+                    cases[name] = case
+            found = {name: round(x.median_us, 1) for name, x in measure(cases).items()}
+            row = {"layout": str(layout), "direction": direction}
+            rows.append(row | {"microseconds": found})
+            print(row, found, flush=True)
+            torch.cuda.empty_cache()
     return rows
 
 
 def of_the_host() -> list[dict]:
-    """Rows of the host's microseconds for a call, where the layout stays."""
+    """A row of the host's microseconds for a call, where the layout stays."""
     from rope_lab.timing import measure_host
 
     torch._dynamo.reset()
     layout = LAYOUTS[0]
-    cases = {
-        (norm, name): timed(call, Inputs(layout, norm, FEW), "forward")
-        for norm in (False, True)
-        for name, call in CALLS.items()
-    }
-    times, rows = measure_host(cases), []
-    for norm in (False, True):
-        found = {name: round(times[norm, name].median_us, 1) for name in CALLS}
-        row = {"layout": f"{layout}, {FEW} tokens", "norm": norm, "direction": "host, forward"}
-        rows.append(row | {"microseconds": found})
-    return rows
+    cases = {name: timed(call, Inputs(layout, FEW), "forward") for name, call in CALLS.items()}
+    found = {name: round(x.median_us, 1) for name, x in measure_host(cases).items()}
+    row = {"layout": f"{layout}, {FEW} tokens", "direction": "host, forward"}
+    return [row | {"microseconds": found}]
 
 
 def table_of(record: dict) -> str:
@@ -220,8 +182,7 @@ def table_of(record: dict) -> str:
         cells = [f"{times[name]:.1f}" if name in times else "" for name in names]
         if "copy" in times:
             cells[1] += f" ({times['copy'] / times[names[1]]:.0%})".replace("%", " %")
-        weights = ", weights" if row["norm"] else ""
-        lines.append(f"| {row['layout']}{weights}, {row['direction']} | {' | '.join(cells)} |")
+        lines.append(f"| {row['layout']}, {row['direction']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""From a job to files: measure, save after every case, then make the page and the pictures."""
+"""From a job to files: measure, save after every case, then make the page and the picture."""
 
 import argparse
 import sys
@@ -125,16 +125,16 @@ def _failures(job: Job, found: dict[str, list[dict]]) -> int:
 
 
 def report(path: Path, into_pages: bool) -> str:
-    """Draw the pictures and write the page beside a file of results; fill in README's tables.
+    """Draw the picture and write the page beside a file of results; fill in README's tables.
 
     Returns what was written, and the verdicts on the bars, as text to print.
     """
     results = load(path)
     kind, written = kind_of(results), []
-    if kind.pictures:
-        from benchmarks.pictures import draw_all  # matplotlib: not before the results are safe
+    if kind.has_picture:
+        from benchmarks.pictures import draw  # matplotlib: not before the results are safe
 
-        written += draw_all(results, kind.pictures, path)
+        written += draw(results, path)
     if kind.page:
         path.with_suffix(".md").write_text(kind.page(results))
         written.append(path.with_suffix(".md"))

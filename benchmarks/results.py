@@ -64,11 +64,6 @@ def share(row: dict, limit: dict) -> float:
     return limit["median_us"] / row["median_us"]
 
 
-def bandwidth(row: dict) -> float:
-    """GB/s: each element read and written once, over the time taken."""
-    return row["bytes"] / row["median_us"] / 1e3
-
-
 @dataclass(frozen=True)
 class Table:
     """Text that belongs between two marks of a file."""

@@ -17,8 +17,6 @@ WITHOUT_MODELS = (*TORCH, *KERNELS, ON_THE_FLY)  # Hugging Face's function rotat
 BOTH_WAYS = ("forward", "backward")
 ON_THE_HOST = ("forward", "forward, grad", "both")
 DENSE = ("sbhd", "bshd", "bhsd")
-PER_PAIR = "angles per pair"
-TABLE_OR_NONE = (PER_PAIR, "module")
 
 STUDY = (2048, 16, 8, 256)
 TINY = ((64, 1, 16, 64), (128, 1, 16, 128), (32, 1, 8, 256))  # the study's wall-time test
@@ -42,14 +40,6 @@ def _group(
         if asked and direction in directions
     )
     return Group(title, tuple(cases), bars, directions=directions, **others)
-
-
-def _forward(title: str, cases: Iterable[Case], share: float) -> Group:
-    return _group(title, cases, share, directions=("forward",))
-
-
-def _both_ways(title: str, cases: Iterable[Case], share: float) -> Group:
-    return _group(title, cases, share, directions=BOTH_WAYS)
 
 
 def _among_ours(title: str, cases: Iterable[Case], share: float, **even: float) -> Group:
@@ -154,92 +144,6 @@ BARS = (
     ),
 )
 
-# Bandwidth against sequence length, as the study plots it: b 16, h 8, d 256 in fp32
-# (sjjeong94/ai_compiler_study, scripts/benchmark.py, up to 2048 in steps of 64; in
-# zetwhite/triton-practice up to 16384). Here: the powers of two.
-SEEDS = (
-    _group(
-        "bandwidth against sequence length",
-        [Case(2**n, 16, 8, 256, dtype="float32") for n in range(6, 15)],
-        directions=BOTH_WAYS,
-        beside=(*TORCH, "Liger-Kernel", "TransformerEngine", "FlashAttention", ON_THE_FLY),
-    ),
-)
-
-# Head dimensions of models, and how near to a copy each must come, in every layout.
-HEAD_DIMS = {
-    **{64: 0.95, 72: 0.87, 80: 0.90, 88: 0.92, 96: 0.95},
-    **{100: 0.78, 112: 0.94, 120: 0.95, 160: 0.95, 192: 0.95},
-}
-
-
-def _of_head_dim(d: int) -> list[Case]:
-    return [Case(4096, 2, 32, d, freqs=freqs) for freqs in TABLE_OR_NONE]
-
-
-def _of_head_dim_elsewhere(d: int) -> list[Case]:
-    dense = [
-        Case(4096, 2, 32, d, tensor_format=tensor_format, freqs=freqs, inplace=inplace)
-        for inplace in (False, True)
-        for freqs in TABLE_OR_NONE
-        for tensor_format in DENSE
-        if inplace or tensor_format != "sbhd"
-    ]
-    packed = [
-        Case(32768, 1, 32, d, tensor_format="thd", sequences=16, freqs=freqs)
-        for freqs in TABLE_OR_NONE
-    ]
-    return [*dense, *packed]
-
-
-def _q_and_k_by(freqs: str) -> list[Case]:
-    return [
-        _q_and_k(tensor_format, inplace=inplace, freqs=freqs)
-        for tensor_format in ("bshd", "bhsd")
-        for inplace in (False, True)
-    ]
-
-
-HEADS = (
-    *(_both_ways(f"head dimension {d}", _of_head_dim(d), share) for d, share in HEAD_DIMS.items()),
-    *(
-        _forward(
-            f"head dimension {d}, in other layouts and in place", _of_head_dim_elsewhere(d), share
-        )
-        for d, share in HEAD_DIMS.items()
-    ),
-    _forward(
-        "a key head that queries share, in place",  # DeepSeek's: the last 64 of 192
-        [
-            Case(8192, 1, 1, 192, rotary_dim=64, rotary_start=128, inplace=True, freqs=freqs)
-            for freqs in TABLE_OR_NONE
-        ],
-        0.85,
-    ),
-    _both_ways(
-        "one angle per pair: the study's shape",
-        [Case(*STUDY, freqs=PER_PAIR), Case(*STUDY, dtype="float32", freqs=PER_PAIR)],
-        0.98,
-    ),
-    _forward(
-        "one angle per pair: shapes of models",
-        [
-            Case(*sizes, tensor_format=tensor_format, freqs=PER_PAIR)
-            for sizes in MODELS
-            for tensor_format in DENSE
-        ],
-        0.97,
-    ),
-    _both_ways("one angle per pair: a long table", [Case(131072, 1, 8, 128, freqs=PER_PAIR)], 0.95),
-    _forward("one angle per pair: q and k", _q_and_k_by(PER_PAIR), 0.95),
-    _forward("on the fly: q and k", _q_and_k_by("module"), 0.97),
-    _forward(
-        "packed sequences, on the fly",
-        [_packed(count, freqs="module") for count in (1, 50, 8192)],
-        0.95,
-    ),
-)
-
 # Everybody from their sources: the study's shape is where it compared with TransformerEngine.
 PEERS = (
     _group(
@@ -281,30 +185,5 @@ NORM = (
         (0.90, 0.77),
         directions=BOTH_WAYS,
         beside=(TWO_KERNELS,),
-    ),
-)
-
-
-# What a rank of many rotates. Tensor parallelism over 8 ranks leaves 8 heads of q and 1 of k of 64
-# and 8, and 4 and 1 of 32 and 8. Under context parallelism in zigzag order a rank holds 131072 / n
-# tokens.
-def _of_a_rank(heads: int, tokens: int, tensor_format: str, cp_size: int = 1) -> Case:
-    whole = tokens * cp_size
-    cuts = tuple(range(0, whole + 1, whole // 16)) if tensor_format == "thd" else ()
-    options = {"tensor_format": tensor_format, "cu_seqlens": cuts, "cp_size": cp_size}
-    return Case(tokens, 1, heads, 128, k_heads=1, base=500000.0, **options)
-
-
-_FORMATS = (*DENSE, "thd")
-SHARDS = (
-    _group(
-        "few heads",
-        [_of_a_rank(heads, 8192, name) for heads in (8, 4) for name in _FORMATS],
-        directions=BOTH_WAYS,
-    ),
-    _group(
-        "a part of long sequences",
-        [_of_a_rank(8, 131072 // n, name, n) for name in _FORMATS for n in (1, 2, 4, 8)],
-        directions=BOTH_WAYS,
     ),
 )

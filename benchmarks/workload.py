@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
-from rope_kernels import RotaryPositionEmbedding, cp_positions, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope
 
 EPS = 1e-6  # of norms
 _CHUNK = 2**24  # elements that are compared in fp64 at a time
@@ -55,7 +55,7 @@ def rounded_error(case: Case, roundings: int, exact_angles: bool = False) -> flo
 
 def table_rows(case: Case) -> int:
     """How many positions a table has to have."""
-    return case.s * case.cp_size + (4096 if case.positions == "starts" else 0)
+    return case.s + (4096 if case.positions == "starts" else 0)
 
 
 class Workload:
@@ -75,10 +75,6 @@ class Workload:
         if case.tensor_format == "thd":
             cuts = torch.tensor(_cu_seqlens(case))
             self.cu_seqlens = cuts.to(device, torch.int32)
-        if case.cp_size > 1:
-            whole = None if case.tensor_format == "thd" else case.s * case.cp_size
-            positions = cp_positions(whole, cu_seqlens=self.cu_seqlens, **self.ranks)[None]
-        elif case.tensor_format == "thd":
             positions = (index - cuts[torch.searchsorted(cuts, index, right=True) - 1])[None]
         elif case.positions == "ids":
             positions = _documents(case)
@@ -93,13 +89,6 @@ class Workload:
         self.table_rows = table_rows(case)
 
     # what providers take
-
-    @property
-    def ranks(self) -> dict:
-        """The options of our functions that say which part of the sequences is here."""
-        if self.case.cp_size == 1:
-            return {}
-        return {"cp_size": self.case.cp_size, "cp_rank": 0, "cp_order": "zigzag"}
 
     def angles(self) -> Tensor:
         """The fp32 table that TransformerEngine's module makes: (s2, 1, 1, d2)."""

@@ -16,8 +16,7 @@ from .call.arguments import Freqs, NormRounding, OutputPairing, Rounding
 from .call.formats import TensorFormat
 from .call.packed_format import Packing
 from .call.positions import CpOrder
-from .embedding import RotaryPositionEmbedding, grid_positions, mrope_axes
-from .reference import sum_of_squares
+from .embedding import RotaryPositionEmbedding
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,8 +30,6 @@ __all__ = [
     "TensorFormat",
     "apply_rotary_pos_emb",
     "cp_positions",
-    "grid_positions",
-    "mrope_axes",
     "norm_rope",
     "qk_norm_rope",
     "rope_bw",
@@ -41,5 +38,4 @@ __all__ = [
     "rope_to_cache",
     "rotate_half",
     "split_qkv_rope",
-    "sum_of_squares",
 ]

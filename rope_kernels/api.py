@@ -29,7 +29,6 @@ from .call.checks import (
     check_tensor,
 )
 from .call.formats import TensorFormat
-from .call.norm_checks import check_no_norm
 from .call.packed_format import PackedFormat, Packing
 from .call.positions import CpOrder, chunks_of, find_in_packed, positions_of_rank
 from .routes import rotate_call, split_call, write_to_cache_call
@@ -63,18 +62,17 @@ def apply_rotary_pos_emb(
 
     Args:
         t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
-            fp16, bf16 or fp64; any strides. Of a DTensor each rank rotates its shard, without
-            communication, and a DTensor comes back: docs/kernels.md says what may be sharded.
+            fp16, bf16 or fp64; any strides. Of DTensors docs/several_gpus.md shows `local_map`.
         freqs: on the device of `t`, one of
             - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
-            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits;
-            - what its `angles_per_pair` or `cos_sin_per_pair` returned.
+            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
             s2 >= s * cp_size. Column i belongs to element i of the rotary slice, so a pair's
             members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
+            Where `freqs` requires a gradient: plain PyTorch that rounds where the kernel does.
             False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
             unfused function; unless `rounding` says otherwise.
         cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
@@ -84,9 +82,8 @@ def apply_rotary_pos_emb(
             position of the first token of each sequence, if it is not 0. An int, () or (1,): that
             of all sequences.
         position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
-            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`. With a module of
-            several axes also (axes, b, s), (axes, 1, s) or (axes, t), where pair i turns by
-            `position_ids[axes[i]]`. Other positions are then the same on all axes.
+            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`. Positions on several
+            axes, as M-RoPE has them, make a table instead: docs/kernels.md shows it.
         interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
             Hugging Face models (GLM, Ernie 4.5, Helium) hand over 0, 1, ..., 0, 1, ... instead.
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
@@ -99,8 +96,7 @@ def apply_rotary_pos_emb(
         rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
             wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
             vLLM, GPT-J and gpt_oss store such tables. Of cos and sin side by side in one tensor, as
-            vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module, and the tables per
-            pair that it made, know their own.
+            vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module knows its own.
         rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
             in place they are not touched.
         inverse: negate the sine and nothing else: turn by minus the angle. That undoes a rotation
@@ -114,7 +110,7 @@ def apply_rotary_pos_emb(
             each product is rounded, and their sum; so are cos and sin of angles. 'upcast': as
             'once', but nothing is fused. 'promoted': forward as 'upcast', gradients as 'model'.
             'model' means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in
-            autocast. Gradients of `freqs` are summed in fp32, whatever it is.
+            autocast.
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
@@ -261,21 +257,19 @@ def norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: NormRounding | None = None,
-    sumsq: Tensor | None = None,
-    norm_dim: int | None = None,
     **options: Unpack[SharedOptions],
 ) -> Tensor:
     """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
 
     y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
     y is written once. The mean is over the whole head dimension, elements that do not turn too.
-    Differentiable in `t`, `weight`, `sumsq` and `freqs`, as often as you like. Gradients of weights
-    are summed in fp32 in a fixed order: the bits are the same in every run on the same GPU.
+    Differentiable once in `t`, `weight` and `freqs`; with `fused=False` as often as you
+    like. Gradients of weights are summed in fp32 in a fixed order: the bits are the same in every
+    run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
 
     Args:
         t: as in `apply_rotary_pos_emb`; what is not named here is as there.
-        weight: (d,), or (h, d) with a weight for each head; the dtype of `t`, or fp32. None: no
-            product.
+        weight: (d,), the dtype of `t`, or fp32. None: no product.
         freqs: as there. With one that requires a gradient all is computed in plain PyTorch.
         eps: is added to the mean of squares.
         weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
@@ -289,11 +283,6 @@ def norm_rope(
             added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
             fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
             once. `fused=False` has the model's bits; its gradients go back through all roundings.
-        sumsq: sums of squares, fp32 (fp64 for fp64 `t`), of shape `t.shape[:-1]`, or with h = 1 if
-            all heads share one. Then rows are divided by sqrt(sumsq / norm_dim + eps). For a norm
-            over all heads, as in OLMo 2 and MiniMax: sum `sum_of_squares(t)` over heads, and over
-            ranks if they share the heads.
-        norm_dim: number of squares in `sumsq`; None: d, unless all heads share a sum.
         fused: False: plain PyTorch.
         inplace: overwrite `t`, all of it, and return it. Without gradients.
 
@@ -318,11 +307,9 @@ def norm_rope(
     refuse_unknown(norm_rope, options, SharedOptions)
     norm = NormCall(
         weights=(weight,),
-        sumsqs=(sumsq,),
         eps=eps,
         weight_offset=weight_offset,
         norm_after=norm_after,
-        norm_dim=norm_dim,
     )
     call = Call(
         tensors=(t,),
@@ -348,23 +335,17 @@ def qk_norm_rope(
     weight_offset: float = 0.0,
     norm_after: bool = False,
     rounding: NormRounding | None = None,
-    sumsq: tuple[Tensor, Tensor] | None = None,
-    norm_dim: int | tuple[int, int] | None = None,
     **options: Unpack[SharedOptions],
 ) -> tuple[Tensor, Tensor]:
-    """Normalize and rotate queries and keys: one launch forward, at most two backward.
+    """Normalize and rotate queries and keys: one launch forward, two backward.
 
-    Backward it may be three where weights have shape (h, d), and q and k take launches of their own
-    where autograd wants other gradients of q than of k.
+    Backward q and k take launches of their own where autograd wants other gradients of q than of k.
 
     Args:
         q: queries, as `t` in `norm_rope`; what is not named here is as there.
         k: keys, like `q` but for the number of heads and the strides.
-        q_weight, k_weight: as `weight` there. If they differ in dtype or in number of dimensions,
-            or one is None, q and k take a launch each.
-        sumsq: sums of squares of q and of k, as there.
-        norm_dim: one number for both, or a pair, which q and k with shared sums and other numbers
-            of heads need. With two different numbers they take a launch each.
+        q_weight, k_weight: as `weight` there. If they differ in dtype, or one is None, q and k take
+            a launch each.
 
     Returns:
         (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
@@ -380,17 +361,11 @@ def qk_norm_rope(
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     refuse_unknown(qk_norm_rope, options, SharedOptions)
-    if sumsq is None:
-        sumsq = None, None
-    elif not (isinstance(sumsq, (tuple, list)) and len(sumsq) == 2):
-        raise bad(f"sumsq is {type(sumsq).__name__}", "None, or a pair of tensors", TypeError)
     norm = NormCall(
         weights=(q_weight, k_weight),
-        sumsqs=tuple(sumsq),
         eps=eps,
         weight_offset=weight_offset,
         norm_after=norm_after,
-        norm_dim=norm_dim,
     )
     call = Call(
         tensors=(q, k),
@@ -414,20 +389,14 @@ def split_qkv_rope(
     packing: Packing = "qkv",
     tensor_format: TensorFormat = "sbhd",
     output_format: TensorFormat | None = None,
-    q_weight: Tensor | None = None,
-    k_weight: Tensor | None = None,
-    eps: float = 1e-6,
-    weight_offset: float = 0.0,
-    norm_after: bool = False,
-    rounding: Rounding | NormRounding | None = None,
+    rounding: Rounding | None = None,
     **options: Unpack[OptionsOfNewMemory],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split a packed projection into q, k and v, and rotate q and k, in one launch.
 
-    With weights q and k are normalized first, as in `qk_norm_rope`. v is copied. Differentiable in
-    `qkv`, the weights and `freqs`, as often as you like; the gradient of `qkv` is one tensor, which
-    the backward writes directly: nothing is concatenated. All keywords that are not named here are
-    those of `apply_rotary_pos_emb`, but for `inplace`.
+    v is copied. Differentiable in `qkv` and `freqs`, as often as you like; the gradient of `qkv` is
+    one tensor, which the backward writes directly: nothing is concatenated. All keywords that are
+    not named here are those of `apply_rotary_pos_emb`, but for `inplace`.
 
     Args:
         qkv: what one linear layer returns, fp32, fp16, bf16 or fp64; any strides. (s, b, n * d),
@@ -443,13 +412,10 @@ def split_qkv_rope(
             and in GPT-NeoX, whose heads are all groups of one.
         output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
             from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
-        q_weight, k_weight: both or none, as in `qk_norm_rope`, as are `eps`, `weight_offset` and
-            `norm_after`.
-        rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
+        rounding: as in `rope_qk`.
 
     Returns:
-        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit, or of
-        `qk_norm_rope` but for the order in which squares are added.
+        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
@@ -469,38 +435,15 @@ def split_qkv_rope(
     refuse_unknown(split_qkv_rope, options, OptionsOfNewMemory)
     out = tensor_format if output_format is None else output_format
     packed = PackedFormat(num_heads, num_kv_heads, packing, tensor_format, out)
-    norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
     call = Call(
         tensors=(qkv,),
         freqs=freqs,
         tensor_format=tensor_format,
         rounding=rounding,
-        norm=norm,
         packed=packed,
         **options,
     )
     return split_call(call)
-
-
-def _norm_if_any(
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
-    eps: float,
-    weight_offset: float,
-    norm_after: bool,
-) -> NormCall | None:
-    """The norm of a call that has one if it has weights."""
-    if q_weight is None and k_weight is None:
-        check_no_norm(eps=eps, weight_offset=weight_offset, norm_after=norm_after)
-        return None
-    return NormCall(
-        weights=(q_weight, k_weight),
-        sumsqs=(None, None),
-        eps=eps,
-        weight_offset=weight_offset,
-        norm_after=norm_after,
-        norm_dim=None,
-    )
 
 
 def rope_to_cache(
@@ -517,14 +460,7 @@ def rope_to_cache(
     start_positions: int | Tensor | None = None,
     inplace: bool = False,
     return_k: bool = False,
-    k_scale: Tensor | None = None,
-    v_scale: Tensor | None = None,
-    q_weight: Tensor | None = None,
-    k_weight: Tensor | None = None,
-    eps: float = 1e-6,
-    weight_offset: float = 0.0,
-    norm_after: bool = False,
-    rounding: Rounding | NormRounding | None = None,
+    rounding: Rounding | None = None,
     interleaved: bool = False,
     rotary_dim: int | None = None,
     rotary_start: int = 0,
@@ -533,8 +469,7 @@ def rope_to_cache(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
-    With weights, queries and keys are normalized first, as in `qk_norm_rope`. Without a gradient.
-    Nothing on the GPU is read back, so the call may be in a CUDA graph.
+    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph.
 
     A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
 
@@ -549,7 +484,7 @@ def rope_to_cache(
         k: (tokens, kv heads, d).
         v: like `k`. It is copied.
         freqs: as in `apply_rotary_pos_emb`; what is not named here is as there.
-        k_cache: (blocks, page, kv heads, d), the dtype of `k`, or torch.float8_e4m3fn.
+        k_cache: (blocks, page, kv heads, d), the dtype of `k`.
         v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
         slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
             block * page + position within it. A negative slot: the token is rotated, and not
@@ -559,11 +494,7 @@ def rope_to_cache(
             `start_positions` or without.
         inplace: overwrite q and return it. k and v are never overwritten.
         return_k: return the rotated keys too.
-        k_scale, v_scale: for fp8, fp32 (1,) or (kv heads,) on the device of `k`: what is stored is
-            rounded to the dtype of `k`, divided by the scale, and limited to 448. NaN stays NaN. A
-            scale is a normal number of fp32, from 1.2e-38 on.
-        q_weight, k_weight: as in `qk_norm_rope`, as are `eps`, `weight_offset` and `norm_after`.
-        rounding: as in `rope_qk`, and with weights as in `qk_norm_rope`.
+        rounding: as in `rope_qk`.
 
     Returns:
         q rotated, new and contiguous, or itself with `inplace`; with `return_k` (q, k).
@@ -582,17 +513,14 @@ def rope_to_cache(
         >>> torch.equal(v_cache[1, 7], v[0]), torch.equal(v_cache[2, :2], v[1:])
         (True, True)
 
-    Source: vLLM's `reshape_and_cache_flash` for slots and scales; flashinfer and SGLang fuse a
+    Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    norm = _norm_if_any(q_weight, k_weight, eps, weight_offset, norm_after)
     cache = CacheCall(
         v=v,
         k_cache=k_cache,
         v_cache=v_cache,
         slot_mapping=slot_mapping,
-        k_scale=k_scale,
-        v_scale=v_scale,
         return_k=return_k,
     )
     call = Call(
@@ -609,7 +537,6 @@ def rope_to_cache(
         rotary_start=rotary_start,
         inverse=inverse,
         rounding=rounding,
-        norm=norm,
         cache=cache,
     )
     outs = write_to_cache_call(call)

@@ -1,7 +1,6 @@
 """Rotations and norms in plain PyTorch: the kernels' definition and yardstick.
 
-On any device, in every dtype, for tensors of every class, with all derivatives. Nothing is checked,
-but by the public `sum_of_squares`.
+On any device, in every dtype, for tensors of every class, with all derivatives. Nothing is checked.
 """
 
 from collections.abc import Sequence
@@ -9,13 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .call.arguments import FP8
-from .call.checks import check_tensor
 from .call.formats import view_as_sbhd, view_from_sbhd
 from .call.packed_format import PackedFormat
-from .call.rotation import Rotation, returned_dtype
-from .embedding.arguments import FLOATS
-from .machine.modes import is_traced, is_transformed
+from .call.rotation import Normalization, Rotation, returned_dtype
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
@@ -119,10 +114,7 @@ def compute_dtype(t: Tensor) -> torch.dtype:
 
 
 def norm_rope(
-    tensors: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    sumsqs: Sequence[Tensor],
-    rotation: Rotation,
+    tensors: Sequence[Tensor], weights: Sequence[Tensor], rotation: Rotation
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate; differentiable in every tensor, as often as you like.
 
@@ -132,8 +124,7 @@ def norm_rope(
 
     Args:
         tensors: one or two, each as `tensor_format` says.
-        weights: as many, (d,) or (h, d); or none.
-        sumsqs: as many, a sum of squares of each row; or none.
+        weights: as many, (d,); or none.
         rotation: by which angles, and how rows are normalized.
     """
     norm, stored, rows, rounding = rotation.norm, tensors[0].dtype, tuple(tensors), "once"
@@ -143,97 +134,64 @@ def norm_rope(
         rows = tuple([t.to(compute_dtype(t)) for t in tensors])
     if norm.after:
         rows = rotate(rows, rotation, rounding, stays_promoted=rounding == "promoted")
-    normal = []
-    for i, row in enumerate(rows):
-        weight, sumsq = (x[i] if x else None for x in (weights, sumsqs))
-        normal.append(normalize(row, weight, sumsq, rotation))
-    rows = tuple(normal)
+    weights = weights or [None] * len(rows)
+    pairs = zip(rows, weights, strict=True)
+    rows = tuple([normalize(row, weight, norm) for row, weight in pairs])
     if not norm.after:
         rows = rotate(rows, rotation, rounding)
     return tuple([row.to(stored).contiguous() for row in rows])
 
 
-def normalize(
-    x: Tensor,
-    weight: Tensor | None,
-    sumsq: Tensor | None,
-    rotation: Rotation,
-) -> Tensor:
+def normalize(x: Tensor, weight: Tensor | None, norm: Normalization) -> Tensor:
     """x / rms(x) * (weight_offset + weight), in the dtype of `x`; sums in fp32 at least.
 
     Like a model that does not cast last, it is cast before a product that the weight may promote.
     """
-    norm, exact = rotation.norm, x.to(compute_dtype(x))
-    if sumsq is None:
-        mean = exact.square().mean(-1, keepdim=True)
-    else:
-        mean = sumsq.to(exact.dtype).unsqueeze(-1) / norm.dim
-    normal = exact * torch.rsqrt(mean + norm.eps)
+    exact = x.to(compute_dtype(x))
+    normal = exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + norm.eps)
     if weight is None:
         return normal.to(x.dtype)
-    if weight.dim() == 2:  # (h, d), with a dimension for each one between those two
-        between = rotation.tensor_format.index("d") - rotation.tensor_format.index("h") - 1
-        weight = weight.reshape(weight.shape[0], *[1] * between, weight.shape[1])
     if norm.like_model and not norm.casts_last:
         return weight * normal.to(x.dtype)
     return ((weight.to(exact.dtype) + norm.weight_offset) * normal).to(x.dtype)
 
 
 def split_qkv_rope(
-    qkv: Tensor, weights: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+    qkv: Tensor, packed: PackedFormat, rotation: Rotation
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Split a projection and rotate q and k, normalized if there is a norm; differentiable.
+    """Split a projection and rotate q and k; differentiable.
 
     Arguments as `launch.split_qkv_rope` has them.
     """
     q, k, v = packed.rows(qkv)
-    return packed.returned((*_turned((q, k), weights, rotation), v))
-
-
-def _turned(
-    tensors: Sequence[Tensor], weights: Sequence[Tensor], rotation: Rotation
-) -> tuple[Tensor, ...]:
-    """Rotate, and normalize if there is a norm."""
-    if rotation.norm is None:
-        return rotate(tuple(tensors), rotation, rotation.rounding)
-    return norm_rope(tensors, weights, (), rotation)
+    return packed.returned((*rotate((q, k), rotation, rotation.rounding), v))
 
 
 def rope_to_cache(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
-    cache: Sequence[Tensor | None],
-    weights: Sequence[Tensor],
+    cache: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
-    """Rotate q and k, normalized if there is a norm, and write k and v to their slots.
+    """Rotate q and k, and write k and v to their slots.
 
     Arguments as `launch.rope_to_cache` has them.
     """
-    v, k_cache, v_cache, slot_mapping, k_scale, v_scale = cache
-    rotated = _turned(tensors, weights, rotation)
-    _write(k_cache, rotated[1], slot_mapping, k_scale)
-    _write(v_cache, v, slot_mapping, v_scale)
+    v, k_cache, v_cache, slot_mapping = cache
+    rotated = rotate(tuple(tensors), rotation, rotation.rounding)
+    _write(k_cache, rotated[1], slot_mapping)
+    _write(v_cache, v, slot_mapping)
     for out, x in zip(outs, rotated, strict=True):
         if out is not None:
             out.copy_(x)
 
 
-def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor, scale: Tensor | None) -> None:
-    """Write rows (tokens, h, d) to their slots of a cache (blocks, page, h, d).
-
-    Into fp8 goes each row over its scale, no larger than fp8 can be. PyTorch's cast would make NaN
-    of what is larger.
-    """
-    page, fp8 = cache.shape[1], cache.dtype == FP8
+def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor) -> None:
+    """Write rows (tokens, h, d) to their slots of a cache (blocks, page, h, d)."""
+    page = cache.shape[1]
     slot, rows = slot_mapping.long(), rows[: len(slot_mapping)]
     if not (slot.numel() and cache.numel()):
         return
-    if fp8:
-        largest = torch.finfo(cache.dtype).max
-        rows = rows.float() if scale is None else rows.float() / scale.view(-1, 1)
-        rows, cache = rows.clamp(-largest, largest).to(cache.dtype), cache.view(torch.uint8)
-        rows = rows.view(torch.uint8)  # PyTorch can't index all of fp8
     inside = (slot >= 0) & (slot < cache.shape[0] * page)
     # A token without a slot writes once more what the first one with a slot does. Without any,
     # slot 0 gets what it has. So no value is read back, and no shape depends on one.
@@ -242,37 +200,3 @@ def _write(cache: Tensor, rows: Tensor, slot_mapping: Tensor, scale: Tensor | No
     other_row = torch.where(any_inside, rows.index_select(0, first), cache[0, 0])
     slot = torch.where(inside, slot, other_slot)
     cache[slot // page, slot % page] = torch.where(inside[:, None, None], rows, other_row)
-
-
-def sum_of_squares(t: Tensor) -> Tensor:
-    """The sum of squares of each row, (..., d) to (...), in fp32 (fp64 for fp64).
-
-    Raises:
-        TypeError: `t` is no tensor, or of a dtype that no function rotates.
-        ValueError: `t` is sparse or nested.
-
-    Example:
-        >>> sum_of_squares(torch.tensor([[3.0, 4.0], [1.0, 2.0]]))
-        tensor([25.,  5.])
-    """
-    check_tensor("t", t, FLOATS)
-    if is_traced() or is_transformed():  # a compiler makes one kernel of these three operators
-        return t.to(compute_dtype(t)).square().sum(-1)
-    return _SumOfSquares.apply(t)
-
-
-class _SumOfSquares(torch.autograd.Function):
-    """Reads `t` once, and saves nothing but `t`.
-
-    PyTorch would go back through the root, which has no second derivative in a row of zeros.
-    """
-
-    @staticmethod
-    def forward(ctx, t):
-        ctx.save_for_backward(t)
-        return torch.linalg.vector_norm(t, dim=-1, dtype=compute_dtype(t)).square()
-
-    @staticmethod
-    def backward(ctx, grad):
-        (t,) = ctx.saved_tensors
-        return (2 * grad.unsqueeze(-1) * t).to(t.dtype)

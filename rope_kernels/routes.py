@@ -10,26 +10,24 @@ from . import reference
 from .autograd import norm_function, rope_function, split_function
 from .autograd.norm_function import Rows
 from .autograd.operators import (
-    norm_rope_backward_by_operator,
-    norm_rope_by_operator,
     rope_to_cache_by_operator,
     rotate_by_operator,
     split_qkv_rope_backward_by_operator,
     split_qkv_rope_by_operator,
 )
-from .call.arguments import CAST_LAST, FP8, LIKE_MODELS, Call, Freqs
+from .call.arguments import CAST_LAST, LIKE_MODELS, Call, Freqs
 from .call.cache_checks import check_cache_call, check_written
 from .call.checks import check_call, check_inplace, check_values
 from .call.formats import view_as_sbhd
 from .call.norm_checks import check_norm_call
 from .call.projection_checks import check_projection, check_projection_call
 from .call.rotation import Normalization, Rotation
-from .embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
+from .embedding import RotaryPositionEmbedding
 from .launch import fastpath, launch
 from .launch.fastpath import Entry
 from .launch.plan import q_and_k
 from .machine.engine import runs_in_triton
-from .machine.modes import has_memory, is_dtensor, is_traced, is_transformed, wants_grad
+from .machine.modes import has_memory, is_traced, is_transformed, wants_grad
 
 Tables = tuple[Tensor, Tensor | None]  # angles or cosines, and sines
 
@@ -78,17 +76,13 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
     tensors, tables, norm = call.tensors, tables_of(call.freqs), call.norm
     beside, recorded = (), None
     if norm is not None:
-        beside = norm.tensors
+        beside = norm.weights
         recorded = wants_grad((*tensors, *beside))
     entry = fastpath.entry_of_call(call, tables, beside, recorded)
     if entry is not None and entry.launch is not None:
         route, num_positions = KERNEL, entry.num_positions
     else:
         given = *tensors, *tables, *call.where, *beside
-        if entry is None and any(map(is_dtensor, given)):
-            from .sharded.calls import rotate_shards  # loads torch.distributed.tensor
-
-            return rotate_shards(call, rotate_call)
         route = choose_route(call.fused, given)
         num_positions = check_call(call) if norm is None else check_norm_call(call)
         if entry is not None:
@@ -106,11 +100,10 @@ def rotate_call(call: Call) -> tuple[Tensor, ...]:
 
 def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotation:
     """The rotation that a checked call asks for, from `tables_of` and what `check_call` said."""
-    (table, sin), axes = tables, None
-    one_per_pair, attention_factor = isinstance(call.freqs, PER_PAIR), 1.0
+    table, sin = tables
+    one_per_pair, attention_factor = False, 1.0
     if isinstance(call.freqs, RotaryPositionEmbedding):
         table, attention_factor = call.freqs.turns(num_positions), call.freqs.attention_factor
-        axes = None if call.position_ids is None else call.axes
     elif call.rotary_dim is not None and call.rotary_dim != table.shape[-1]:
         one_per_pair = True
     return Rotation(
@@ -119,7 +112,6 @@ def rotation_of(call: Call, tables: Tables, num_positions: int | None) -> Rotati
         cu_seqlens=call.cu_seqlens,
         start_positions=call.start_positions,
         position_ids=call.position_ids,
-        axes=axes,
         tensor_format=call.tensor_format,
         interleaved=call.interleaved,
         cp_size=call.cp_size,
@@ -143,8 +135,6 @@ def tables_of(freqs: Freqs) -> Tables:
         return freqs, None
     if isinstance(freqs, RotaryPositionEmbedding):
         return freqs.inv_freq, None
-    if isinstance(freqs, AnglesPerPair):
-        return freqs.angles, None
     return tuple(freqs) if isinstance(freqs, (tuple, list)) else (freqs, None)
 
 
@@ -159,7 +149,9 @@ def _rotate(
     entry: Entry | None,
 ) -> tuple[Tensor, ...]:
     """Rotate checked tensors by the route chosen, with the derivatives that autograd wants."""
-    recorded = wants_grad((*tensors, rotation.table, rotation.sin))
+    recorded = wants_grad(tensors)
+    if wants_grad((rotation.table, rotation.sin)):
+        route = PYTORCH  # the kernel has no gradient of a table
     if inplace and (route is PYTORCH or (route is OPERATOR and recorded)):
         return _rotate_and_copy(tensors, rotation, route)
     if route is PYTORCH:
@@ -189,7 +181,7 @@ def _launch_recorded(
     tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, entry: Entry | None
 ) -> tuple[Tensor, ...]:
     """Launch the kernel as a Function of autograd."""
-    inputs = *q_and_k(tensors), rotation.table, rotation.sin, rotation, inplace, entry
+    inputs = *q_and_k(tensors), rotation, inplace, entry
     outs = rope_function.apply_to_plain_tensors(*inputs, _rotate_gradients)
     return tensors if inplace else outs
 
@@ -216,39 +208,31 @@ def _normalize_and_rotate(
     call: Call, rotation: Rotation, route: Route, recorded: bool, entry: Entry | None
 ) -> tuple[Tensor, ...]:
     """Normalize and rotate the tensors of a checked call: in one launch, or in one for each."""
-    if wants_grad((rotation.table, rotation.sin)):
-        route = PYTORCH  # the kernels have no gradient of a table
+    # a norm has no operator, for compilers fuse PyTorch's, and no kernel has a gradient of a table
+    if route is OPERATOR or wants_grad((rotation.table, rotation.sin)):
+        route = PYTORCH
     if entry is not None and entry.launch is not None:
         rotation.norm = entry.norm
         return _normalize(_rows_of(call), rotation, route, call.inplace, recorded, entry)
-    launches = launches_of(call)
+    launches, rotation.norm = launches_of(call), normalization_of(call)
     if entry is not None:
-        entry.norm = launches[0][1]
+        entry.norm = rotation.norm
     alone, outs = entry if len(launches) == 1 else None, ()
-    for rows, norm in launches:
-        with_norm = replace(rotation, norm=norm)
-        outs += _normalize(rows, with_norm, route, call.inplace, recorded, alone)
+    for rows in launches:
+        outs += _normalize(rows, rotation, route, call.inplace, recorded, alone)
     return outs
 
 
-def launches_of(call: Call) -> list[tuple[Rows, Normalization]]:
-    """What a checked call normalizes in one launch: q and k together, unless they differ.
-
-    A kernel has one kind of weight, and divides sums by one number.
-    """
-    weights, sumsqs = call.norm.weights, call.norm.sumsqs
-    norms = [normalization_of(call, i) for i in range(len(call.tensors))]
-    kinds = {None if w is None else (w.dtype, w.dim()) for w in weights}
-    # All else is the call's. Comparing whole norms, torch 2.11 compiles a graph for each size.
-    if len(kinds) == 1 and norms[0].dim == norms[-1].dim:
-        return [(_rows_of(call), norms[0])]
-    rows = zip(call.tensors, weights, sumsqs, strict=True)
-    rows = [Rows((t,), _given((weight,)), _given((sumsq,))) for t, weight, sumsq in rows]
-    return list(zip(rows, norms, strict=True))
+def launches_of(call: Call) -> list[Rows]:
+    """What a checked call normalizes in one launch: both tensors, if their weights are alike."""
+    weights = call.norm.weights
+    if len({None if w is None else w.dtype for w in weights}) == 1:
+        return [_rows_of(call)]
+    return [Rows((t,), _given((w,))) for t, w in zip(call.tensors, weights, strict=True)]
 
 
-def normalization_of(call: Call, i: int) -> Normalization:
-    """How a checked call normalizes its tensor number `i`."""
+def normalization_of(call: Call) -> Normalization:
+    """How a checked call normalizes."""
     norm = call.norm
     # no model rounds before it multiplies by a weight with an offset
     with_offset = call.rounding == "model" and norm.weight_offset != 0
@@ -258,13 +242,12 @@ def normalization_of(call: Call, i: int) -> Normalization:
         after=norm.norm_after,
         like_model=call.rounding in LIKE_MODELS,
         casts_last=with_offset or call.rounding == CAST_LAST,
-        dim=norm.norm_dims[i] or call.tensors[i].shape[-1],
     )
 
 
 def _rows_of(call: Call) -> Rows:
     """The tensors of a call that takes one launch."""
-    return Rows(call.tensors, _given(call.norm.weights), _given(call.norm.sumsqs))
+    return Rows(call.tensors, _given(call.norm.weights))
 
 
 def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
@@ -287,22 +270,14 @@ def _normalize(
         for t, out in zip(rows.tensors, outs, strict=True):
             t.copy_(out)
         return rows.tensors
-    if route is OPERATOR:
-        return norm_rope_by_operator(*rows, rotation, inplace)
     # q's launch may need no gradient when k's does
     if recorded and wants_grad([x for row in rows for x in row]):
         inputs = *norm_function.inputs_of(rows), rotation, entry
-        return norm_function.apply_to_plain_tensors(*inputs, _take_gradients_back)
+        return norm_function.apply_to_plain_tensors(*inputs)
     outs, _, _ = launch.norm_rope(*rows, rotation, inplace, False, entry)
     if inplace:
         _count_as_written(outs)
     return outs
-
-
-def _take_gradients_back(*given):
-    """A backward may be traced when the forward was not."""
-    run = norm_rope_backward_by_operator if is_traced() else launch.norm_rope_backward
-    return run(*given)
 
 
 # A rotation, and a write into caches
@@ -313,30 +288,27 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
 
     Returns q, and k if the call asks for it.
     """
-    tables, cache, norm = tables_of(call.freqs), call.cache, call.norm
-    weights = () if norm is None else norm.weights
-    beside = *weights, *cache.tensors
-    entry = fastpath.entry_of_call(call, tables, beside, False)
+    tables, cache = tables_of(call.freqs), call.cache
+    entry = fastpath.entry_of_call(call, tables, cache.tensors)
     known = entry is not None and entry.launch is not None
-    if not known or wants_grad((*call.tensors, *tables, *beside)):
+    if not known or wants_grad((*call.tensors, *tables, *cache.tensors)):
         check_cache_call(call)
     rotation = rotation_of(call, tables, None)
-    given = call.tensors, cache.tensors, weights, rotation.tensors
-    if known or (not is_traced() and all([has_memory(x) for row in given for x in row])):
-        check_written(call.tensors, call.inplace, cache.tensors, weights, rotation)
+    given = *call.tensors, *cache.tensors, *rotation.tensors
+    if known or (not is_traced() and all([has_memory(x) for x in given])):
+        check_written(call.tensors, call.inplace, cache.tensors, rotation)
     if rotation.table.is_cpu and not is_traced():
         check_values(rotation, len(call.tensors[0]))
-    rotation.norm = None if norm is None else normalization_of(call, 0)
-    route = KERNEL
+    (q, k), route = call.tensors, KERNEL
     if not known:
-        route = choose_route(call.fused, (*call.tensors, *tables, *call.where, *beside))
-        if route is not PYTORCH and not kernel_writes(call):
+        route = choose_route(call.fused, (*call.tensors, *tables, *call.where, *cache.tensors))
+        has_work = q.numel() and k.numel() and cache.k_cache.numel()
+        if route is not PYTORCH and not has_work:  # the kernel can't do without rows and slots
             route = PYTORCH
-    q, k = call.tensors
     like = {"memory_format": torch.contiguous_format}
     q_out = q if call.inplace else torch.empty_like(q, **like)
     k_out = torch.empty_like(k, **like) if cache.return_k else None
-    given = call.tensors, (q_out, k_out), cache.tensors, weights, rotation
+    given = call.tensors, (q_out, k_out), cache.tensors, rotation
     if route is KERNEL:
         launch.rope_to_cache(*given, entry)
         written = (cache.k_cache, cache.v_cache, q) if call.inplace else cache.tensors[1:3]
@@ -348,60 +320,36 @@ def write_to_cache_call(call: Call) -> tuple[Tensor, ...]:
     return (q_out, k_out) if cache.return_k else (q_out,)
 
 
-def kernel_writes(call: Call) -> bool:
-    """Whether the kernel can: it has rows of q and k and slots, and a GPU that casts to fp8."""
-    (q, k), weights = call.tensors, () if call.norm is None else call.norm.weights
-    if not (q.numel() and k.numel() and call.cache.k_cache.numel()):
-        return False
-    if not has_one_kind(weights):
-        return False
-    if call.cache.k_cache.dtype != FP8:
-        return True
-    nvidia = q.is_cuda and torch.version.hip is None
-    # for sm_89 Triton casts in two steps, and rounds in both
-    return nvidia and torch.cuda.get_device_capability(q.device) >= (9, 0)
-
-
-def has_one_kind(weights: tuple[Tensor, ...]) -> bool:
-    """Whether one launch takes these weights: a kernel has one kind."""
-    return len({(w.dtype, w.dim()) for w in weights}) <= 1
-
-
 # A projection that is split, and a rotation
 
 
 def split_call(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """Check a call that splits a projection, choose a route, split and rotate."""
-    (qkv,), tables, packed, norm = call.tensors, tables_of(call.freqs), call.packed, call.norm
-    weights = () if norm is None else norm.weights
-    recorded = wants_grad((qkv, *weights))
-    entry = fastpath.entry_of_call(call, tables, weights, recorded)
+    (qkv,), tables, packed = call.tensors, tables_of(call.freqs), call.packed
+    entry = fastpath.entry_of_call(call, tables)
     if entry is not None and entry.launch is not None:
-        route, num_positions, of_rows = KERNEL, entry.num_positions, entry.norm
+        route, num_positions = KERNEL, entry.num_positions
     else:
         check_projection(qkv, packed)
         call = replace(call, tensors=packed.slices(qkv)[:2])
         num_positions = check_projection_call(call)
-        of_rows = None if norm is None else normalization_of(call, 0)
-        given = qkv, *tables, *call.where, *weights
-        route = choose_route(call.fused, given) if has_one_kind(weights) else PYTORCH
+        route = choose_route(call.fused, (qkv, *tables, *call.where))
         if entry is not None:
-            entry.num_positions, entry.norm = num_positions, of_rows
+            entry.num_positions = num_positions
     if wants_grad(tables):
         route = PYTORCH  # the kernel has no gradient of a table
     rotation = rotation_of(call, tables, num_positions)
     if rotation.table.is_cpu and rotation.looks_up_positions and not is_traced():
         check_values(rotation, packed.views(qkv)[0].shape[0])
     rotation.tensor_format = "sbhd"  # of the views that rows are found by
-    rotation.norm = of_rows
     if route is PYTORCH:
-        return reference.split_qkv_rope(qkv, weights, packed, rotation)
+        return reference.split_qkv_rope(qkv, packed, rotation)
     if route is OPERATOR:
-        return split_qkv_rope_by_operator(qkv, weights, packed, rotation)
-    if recorded:
-        inputs = qkv, *q_and_k(weights), packed, rotation, entry, _take_back_to_projection
+        return split_qkv_rope_by_operator(qkv, packed, rotation)
+    if wants_grad((qkv,)):
+        inputs = qkv, packed, rotation, entry, _take_back_to_projection
         return split_function.apply_to_plain_tensors(*inputs)
-    return launch.split_qkv_rope(qkv, weights, packed, rotation, False, entry)[0]
+    return launch.split_qkv_rope(qkv, packed, rotation, entry)
 
 
 def _take_back_to_projection(*given):

@@ -1,4 +1,4 @@
-"""Processes that work for this one: a `Worker` answers jobs, any other `Child` runs to its end."""
+"""Processes that work for this one: a `Worker` answers jobs."""
 
 import atexit
 import contextlib
@@ -48,31 +48,25 @@ class Child:
     Attributes:
         process: the process.
         folder: what it may write to; gone when it ends.
-        grace: seconds that it has to end its own processes, where they left its session.
         at: what it said last that it begins.
     """
 
-    knows_folder: ClassVar[bool] = False  # the folder's name is its last argument
-
-    def __init__(
-        self, *script: str | Path, environment: dict[str, str | None], grace: float = 0.0
-    ) -> None:
-        """Start `python *script`; None takes a variable out of the environment."""
-        self.folder, self.grace, self.at = tempfile.TemporaryDirectory(), grace, ""
+    def __init__(self, *script: str | Path, environment: dict[str, str | None]) -> None:
+        """Start `python *script folder`; None takes a variable out of the environment."""
+        self.folder, self.at = tempfile.TemporaryDirectory(), ""
         self._errors = Path(self.folder.name, "errors.txt")
         self._said_before, self._unread, self._words = 0, b"", ""
         changed = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment
-        told = [self.folder.name] if self.knows_folder else []
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, *script, *told],
+                [sys.executable, *script, self.folder.name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
                 env={name: value for name, value in changed.items() if value is not None},
             )
-        numbers = str(os.getpid()), str(self.process.pid), str(grace)
+        numbers = str(os.getpid()), str(self.process.pid)
         self._guardian = subprocess.Popen(
             [sys.executable, "-I", "-S", GUARDIAN, *numbers, self.folder.name],
             stdin=subprocess.DEVNULL,
@@ -89,21 +83,6 @@ class Child:
             written = self._errors.read_bytes()[self._said_before :]
             self._words = written.decode(errors="replace").strip()
         return self._words
-
-    def run_to_its_end(self, seconds: float) -> str:
-        """What it prints, once it has ended.
-
-        Raises:
-            Ended: it failed, or took too long.
-        """
-        late = time.monotonic() + seconds
-        with self._ended_if_late():
-            printed = "".join(iter(lambda: self._line(late), ""))
-            self.process.wait(max(0.0, late - time.monotonic()))
-        self.end()
-        if self.process.returncode:
-            raise Ended(self)
-        return printed
 
     @contextlib.contextmanager
     def _ended_if_late(self) -> Iterator[None]:
@@ -137,10 +116,6 @@ class Child:
     def end(self) -> None:
         """End it, and all that it started, whatever they are at."""
         atexit.unregister(self.end)
-        if self.grace and self.process.poll() is None:
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(self.grace)
         self._guardian.kill()
         self._guardian.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):  # there is nothing to end
@@ -160,7 +135,6 @@ class Worker(Child):
         busy: it was asked, and the answer is not complete.
     """
 
-    knows_folder = True
     _kept: ClassVar[dict[tuple, Self]] = {}
     _keeping: ClassVar[threading.Lock] = threading.Lock()
 

@@ -1,8 +1,7 @@
 """End a process group and remove its folder once the process that started both is gone.
 
 `child.py` runs this beside each child. A notebook that is killed can't end its child, and a child
-in an endless loop doesn't notice; one whose loop is in C can't even run another thread. A child
-with a time of grace is first asked to end by itself.
+in an endless loop doesn't notice; one whose loop is in C can't even run another thread.
 """
 
 import contextlib
@@ -13,15 +12,9 @@ import sys
 import time
 
 if __name__ == "__main__":
-    parent, group, grace = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    folder = sys.argv[4]
+    parent, group, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     while os.getppid() == parent:
         time.sleep(0.5)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGTERM if grace else signal.SIGKILL)
-        end = time.monotonic() + grace
-        while time.monotonic() < end:
-            os.killpg(group, 0)  # until there is none
-            time.sleep(0.5)
         os.killpg(group, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)

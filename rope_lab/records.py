@@ -10,7 +10,7 @@ import os
 import platform
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -73,18 +73,9 @@ class Observation(Taken):
     """What an experiment returned."""
 
     values: dict
-    why_replayed: str = ""  # one line, where the experiment was tried and failed
 
     def __getitem__(self, name: str) -> object:
         return self.values[name]
-
-    @property
-    def source(self) -> str:
-        return f"{super().source} {self.why_replayed}".rstrip()
-
-
-class CannotRunHere(RuntimeError):
-    """An experiment lacks something on this machine; the first and the last line say what."""
 
 
 def bench(
@@ -121,42 +112,24 @@ def bench(
     return measurement
 
 
-def observe(
-    key: str,
-    experiment: Callable[[], dict],
-    gpus: int = 1,
-) -> Observation:
-    """Run an experiment where it can run; elsewhere, replay the record of the same key.
+def observe(key: str, experiment: Callable[[], dict]) -> Observation:
+    """Run an experiment on a GPU; without one, replay the record of the same key.
 
     Args:
         key: as in `bench`.
-        experiment: called only where there are `gpus`; returns a dict of what JSON can hold. If it
-            raises `CannotRunHere`, the record is replayed and `source` says why, unless outputs
-            are being recorded.
-        gpus: how many GPUs it needs; 0 if a CPU will do.
+        experiment: called only where there is a GPU; returns a dict of what JSON can hold.
 
     Raises:
         ValueError, LookupError, RuntimeError: as in `bench`.
     """
     path = _record_of(key)
-    if gpus:
-        if not torch.cuda.is_available() or torch.cuda.device_count() < gpus:
-            return _read(path, key)
-        require_compiled_kernels()
-    recording = os.environ.get(RECORD_SWITCH) == "1"
-    try:
-        values = experiment()
-    except CannotRunHere as error:
-        if recording:
-            raise
-        lines = str(error).splitlines()
-        why = " ".join(dict.fromkeys((lines[0], lines[-1])))  # they may be the same line
-        return replace(_read(path, key), why_replayed=why)
-    observation = Observation(key=key, values=values, **circumstances())
-    if recording:
+    if not torch.cuda.is_available():
+        return _read(path, key)
+    require_compiled_kernels()
+    observation = Observation(key=key, values=experiment(), **circumstances())
+    if os.environ.get(RECORD_SWITCH) == "1":
         _write(path, observation)
-        if gpus:  # what needs none is replayed nowhere
-            return _read(path, key)
+        return _read(path, key)
     return observation
 
 
@@ -230,7 +203,7 @@ def _write(path: Path, taken: Taken) -> None:
     path.parent.mkdir(exist_ok=True)
     recorded = _all_of(path)
     fields = asdict(taken)
-    for name in ("key", "replayed", "why_replayed"):
+    for name in ("key", "replayed"):
         fields.pop(name, None)
     recorded[taken.key] = fields
     path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")

@@ -50,34 +50,22 @@ def execute(path: Path) -> None:
     client.execute()
     normalize(notebook)
     if not torch.cuda.is_available():
-        for cell_id in keep_what_a_gpu_showed(notebook, _in_git(path)):
-            print(f"({cell_id} has changed, and a GPU has to run it)", end=" ")
+        keep_what_a_gpu_showed(notebook, _in_git(path))
     nbformat.write(notebook, path)
 
 
-def keep_what_a_gpu_showed(
-    notebook: nbformat.NotebookNode, before: nbformat.NotebookNode
-) -> list[str]:
-    """Give cells their outputs of before where nbval compares none, or would find no difference.
-
-    Returns:
-        The ids of cells whose code has changed and whose outputs nbval does not compare.
-    """
-    changed, stored = [], {cell.id: cell for cell in before.cells if cell.cell_type == "code"}
+def keep_what_a_gpu_showed(notebook: nbformat.NotebookNode, before: nbformat.NotebookNode) -> None:
+    """Give cells their outputs of before where nbval would find no difference."""
+    stored = {cell.id: cell for cell in before.cells if cell.cell_type == "code"}
     for cell in notebook.cells:
         old = stored.get(cell.id)
         if old is None or cell.cell_type != "code":
             continue
-        if "nbval-ignore-output" in cell.metadata.get("tags", []):
-            cell.outputs = old.outputs
-            if cell.source != old.source:
-                changed.append(cell.id)
-        elif _compared(cell.outputs) == _compared(old.outputs):
+        if _compared(cell.outputs) == _compared(old.outputs):
             cell.outputs = old.outputs
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = cell.execution_count
-    return changed
 
 
 def _compared(outputs: list) -> str:

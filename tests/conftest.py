@@ -30,7 +30,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--every",
         action="store_true",
-        help="run every combination of a test's parameters, not only every pair of two values",
+        help="run every combination of parameters and every wrong answer, not a choice of them",
     )
     parser.addoption("--seed", type=int, default=20261120, help="of torch's random numbers")
 
@@ -41,7 +41,7 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     # What takes longest begins first, or one process would end long after the others.
-    items.sort(key=lambda item: not item.path.name.startswith(("test_answers_in", "test_browser")))
+    items.sort(key=lambda item: not item.path.name.startswith("test_answers_in"))
     if not HAS_GPU:
         for item in items:
             if item.get_closest_marker("gpu"):

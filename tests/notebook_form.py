@@ -21,8 +21,7 @@ import notebook_index
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
-UNCOMPARED = {"nbval-ignore-output", "nbval-skip"}
-TAGS = UNCOMPARED | {"measures", "raises-exception"}  # conftest.py reads `measures`
+TAGS = {"measures", "raises-exception"}  # conftest.py reads `measures`
 INDEX = notebook_index.read()
 # where a notebook's experiments are, if not in its cells
 EXPERIMENTS = {
@@ -153,16 +152,14 @@ def names_that_hold_measurements(notebook: Notebook) -> set[str]:
 
 
 def what_is_left_uncompared_measures(notebook: Notebook) -> list[str]:
-    """On a GPU only cells that measure are not compared; elsewhere, only those that need no GPU."""
-    ignored = [c for c in notebook.code if tags_of(c) & (UNCOMPARED | {"measures"})]
+    """On a GPU only cells that measure are not compared; elsewhere, all are."""
+    ignored = [c for c in notebook.code if "measures" in tags_of(c)]
     complaints = []
     measured = "|".join(names_that_hold_measurements(notebook)) or "$^"
     reason = re.compile(rf"lab\.(?:bench|observe)\b|\b(?:{measured})\b")
     for cell in ignored:
         if not reason.search(cell.source):
             complaints.append(f"{cell.id} is ignored, and does not measure")
-        if tags_of(cell) & UNCOMPARED and "gpus=0" not in cell.source:
-            complaints.append(f"{cell.id} is never compared, and without a GPU it replays")
     return complaints
 
 

@@ -133,6 +133,11 @@ def all_pairs(axes, is_legal, seed=0, triples=()):
     return cases
 
 
+def first_of(cases, most=12):
+    """Those that hold the most pairs, where a case takes seconds; all with `--every`."""
+    return cases if EVERY else cases[:most]
+
+
 def chosen_from(*lists):
     """Tuples of an argument from each list; of three lists every two arguments meet in one."""
     if len(lists) < 3:

@@ -35,8 +35,7 @@ def rotate_fp64(
     x = x[None] if tensor_format == "thd" else x.permute(TO_BSHD[tensor_format])
     b, s, _, _ = x.shape
     if position_ids is not None:
-        axes = position_ids.shape[: position_ids.dim() - len(tensor_format) + 2]  # or none
-        positions = position_ids.long().reshape(*axes, -1, s).expand(*axes, b, s)
+        positions = position_ids.long().reshape(-1, s).expand(b, s)
     elif tensor_format == "thd":
         lengths = [end - start for start, end in pairwise(cu_seqlens.tolist())]
         starts = [0] * len(lengths) if start_positions is None else start_positions.tolist()
@@ -97,16 +96,9 @@ def cos_sin_fp64(freqs, positions, interleaved, rotary_dim=None):
 
 
 def cos_sin_of_columns(freqs, positions, interleaved):
-    """cos and sin of each token, (b, s, 1, columns of the table), in fp64; NaN past the table.
-
-    `positions`: (b, s), or (axes, b, s).
-    """
+    """cos and sin of each token, (b, s, 1, columns of the table), in fp64; NaN past the table."""
     if isinstance(freqs, RotaryPositionEmbedding):
-        if positions.dim() == 2:
-            of_pairs = positions[:, :, None]
-        else:
-            of_pairs = torch.stack([positions[axis] for axis in freqs.axes], -1)
-        angle = of_pairs * freqs.inv_freq.double()
+        angle = positions[:, :, None] * freqs.inv_freq.double()
         angle = angle.repeat_interleave(2, -1) if interleaved else angle.repeat(1, 1, 2)
         return [freqs.attention_factor * x[:, :, None] for x in (angle.cos(), angle.sin())]
     if isinstance(freqs, torch.Tensor):

@@ -5,8 +5,9 @@
     diff before.txt after.txt
     python tools/call_results.py --calls 100 --with-pytorch     # with plain PyTorch instead
 
-On the CPU the kernels run in Triton's interpreter; `--device cuda` compiles them. Three calls in
-ten normalize and rotate, the others rotate. Some go backward, some twice, some are refused.
+On the CPU the kernels run in Triton's interpreter; `--device cuda` compiles them. One call in four
+normalizes and rotates, one in five splits a projection or writes into a cache, the others rotate.
+Some go backward, some rotations twice, some are refused.
 `calls/` draws and makes them, from the public API alone. A call depends on the seed and its number:
 `--only 17 42` repeats two, and says what they are.
 

@@ -4,7 +4,7 @@
 hugging_face_norms.json under its release. The page's table is made of all releases there.
 """
 
-import importlib
+import importlib.metadata
 import json
 import re
 import textwrap
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pages
-from rope_kernels.huggingface.attention import BY_DIGEST, Normed, find_normed, normed_forward
+from rope_kernels.huggingface.attention import Normed, find_normed, normed_forward
 from rope_kernels.huggingface.digest import UnknownCode, original_of
+from rope_kernels.huggingface.known import KNOWN
 
 STORED = Path(__file__).with_suffix(".json")
 LEFT = "left"
@@ -25,16 +26,21 @@ REASONS = {  # why a forward with norms and a known rotation is left
     "deepseek_v4": "keys and values are one tensor, and the output is rotated back",
     "dots3_note": "only a part of the keys has a norm; the vision tower rotates in fp32",
     "esmc": "LayerNorm",
+    "flex_olmo": "a norm of all heads",
     "glm5_next": "the vision tower rotates in fp32",
     "glm_ocr": "the vision tower rotates in fp32",
     "hunyuan_vl": "rotates in fp32",
     "idefics": "the cache comes between rotation and norm",
     "lfm3_vl": "the vision tower rotates in fp32",
+    "minimax_m2": "a norm of all heads",
     "molmo2": "a configuration chooses between a norm of a head and one of all heads",
     "muse_glimmer": "queries are scaled between norm and rotation",
     "muse_glimmer_assistant": "there are fewer queries than keys",
     "muse_spark": "queries are scaled between norm and rotation",
     "nemotron3_5_transcribe": "LayerNorm",
+    "olmo2": "a norm of all heads",
+    "olmo3": "a norm of all heads",
+    "olmo_hybrid": "a norm of all heads",
     "olmoe": "a clamp comes between norm and rotation",
     "qwen4_exp": "a norm may have groups, and an indexer pools keys before theirs",
     "sapiens2": "rotates patches, not the tokens before them",
@@ -69,12 +75,14 @@ class Attention:
         return self.module.split(".")[-2]
 
 
-def attentions() -> Iterator[Attention]:
-    """Those of the transformers that is installed."""
+def attentions(family: str = "*") -> Iterator[Attention]:
+    """Those of the transformers that is installed: of one family of models, or all."""
     from transformers import models
 
-    for path in sorted(Path(models.__file__).parent.glob("*/modeling_*.py")):
-        if not re.search(r"self\.\w*norm\w*\(", path.read_text(encoding="utf-8")):
+    rotations = {known.name for known in KNOWN}
+    for path in sorted(Path(models.__file__).parent.glob(f"{family}/modeling_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(r"self\.\w*norm\w*\(", text) or not any(x in text for x in rotations):
             continue
         module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
         for cls in vars(module).values():
@@ -87,9 +95,7 @@ def attentions() -> Iterator[Attention]:
 
 
 def release() -> str:
-    import transformers
-
-    return ".".join(transformers.__version__.split(".")[:2])
+    return ".".join(importlib.metadata.version("transformers").split(".")[:2])
 
 
 def found() -> dict[str, str]:
@@ -103,8 +109,14 @@ def found() -> dict[str, str]:
 def _words(normed: Normed | None) -> str:
     if normed is None:
         return LEFT
-    covers = "all heads" if BY_DIGEST[normed.digest] == "all heads" else "a head"
-    return f"{covers}, {'after' if normed.after else 'before'} the rotation"
+    return f"{'after' if normed.after else 'before'} the rotation"
+
+
+def fused() -> set[str]:
+    """The families with an attention that is fused, of the installed release, or else of any."""
+    releases = stored()
+    of = [releases[release()]] if release() in releases else releases.values()
+    return {x for kinds in of for words in kinds.keys() - {LEFT} for x in kinds[words].split()}
 
 
 def stored() -> dict[str, dict[str, str]]:
@@ -138,7 +150,7 @@ def table() -> str:
             left.append([family, ", ".join(sorted(of)), REASONS[family]])
         else:
             fused[words, ", ".join(sorted(of))].append(family)
-    head = ["models", "how many", "a norm covers a head or all, and comes", "transformers"]
+    head = ["models", "how many", "norms come", "transformers"]
     rows = [[", ".join(x), str(len(x)), *how] for how, x in sorted(fused.items())]
     what_is_left = pages.table(["models", "transformers", "why"], left)
     return "\n\n".join([pages.table(head, rows), "Left are:", what_is_left])

@@ -4,7 +4,7 @@
     PYTHONPATH=. python tools/machine_code.py > after.txt
     diff before.txt after.txt
 
-The calls are the sample of the compile matrix, the same in the size of a model's layer, and random
+The calls are those of `calls/sample.py`, the same in the size of a model's layer, and random
 ones of `calls/draw.py`, with more heads and positions than the interpreter could turn. The lab of
 the checkout in PYTHONPATH plans and compiles what it would launch. With another Triton:
 
@@ -25,7 +25,6 @@ from calls.call import Call
 from calls.draw import draw
 from calls.plans import plans_of
 from calls.sample import sample_calls
-from rope_kernels.launch.plan import Plan
 from rope_lab.compiler.compile import compile_plan
 from rope_lab.compiler.stages import operations
 from rope_lab.compiler.targets import target_of
@@ -37,8 +36,7 @@ def calls(drawn: int) -> Iterator[tuple[str, Call]]:
     """All calls by name, so many random ones among them."""
     for name, sample in sample_calls().items():
         yield f"sample | {name}", sample.call
-        if isinstance(sample.call, Call):
-            yield f"large | {name}", replace(sample.call, **LAYER)
+        yield f"large | {name}", replace(sample.call, **LAYER)
     for number in range(drawn):
         call = draw(0, number)
         call.s, call.h, call.k, call.fused = 64 * call.s, 4 * call.h, 4 * call.k, True
@@ -56,7 +54,7 @@ def lines_of(call: Call, target: str) -> Iterator[str]:
         yield f"{launch} | {_line(plan, tensors, target)}"
 
 
-def _line(plan: Plan, tensors, target: str) -> str:
+def _line(plan, tensors, target: str) -> str:
     code = compile_plan(target, plan, tensors)
     found = operations(code, "sass")
     facts = {

@@ -2,11 +2,12 @@
 # Makes .venv with what constraints.txt pins; does nothing if it is there and up to date.
 #
 #   sh tools/make_environment.sh                      torch with CUDA, 2.8 GB, if there is an NVIDIA
-#                                                     GPU; else its CPU build, 0.5 GB, if that is to
+#                                                     GPU; else its CPU build, 0.6 GB, if that is to
 #                                                     be had
 #   CPU=1 sh tools/make_environment.sh                the CPU build or an error
 #   CPU=0 sh tools/make_environment.sh                torch as the registry has it
 #   PYTHON=python3.13 sh tools/make_environment.sh    another Python than python3
+#   sh tools/make_environment.sh site                 what builds the site, too
 #
 # make passes CPU and PYTHON on: `make lab CPU=1`.
 set -eu
@@ -14,11 +15,15 @@ cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
 cpu=${CPU:-}
-log=.venv/pip.log
+log=.venv/install.log
 
 # Written last, so that a half-made environment never counts as done. The first line is the
 # checkout's place: an environment knows its own path and does not survive a move.
 stamp=.venv/made-from
+extras=test
+if [ "${1:-}" = site ]; then
+    stamp=.venv/made-for-site extras=test,site
+fi
 wanted=$(pwd -P && cksum pyproject.toml rope_lab/pyproject.toml constraints.txt)
 
 say() { printf '%s\n' "$1"; }
@@ -62,57 +67,80 @@ have no builds for others: install one of these and name it, as in PYTHON=python
     stop "$python cannot make virtual environments: \
 on Debian or Ubuntu, run 'sudo apt-get install ${python##*/}-venv'."
 
-if [ "$(head -n 1 "$stamp" 2>/dev/null)" = "$(pwd -P)" ]; then
+if [ "$(head -n 1 .venv/made-from 2>/dev/null)" = "$(pwd -P)" ]; then
     say "Bringing .venv up to date with constraints.txt and both pyproject.toml files."
-    rm -f "$stamp"
+    rm -f .venv/made-from .venv/made-for-site
 else
     say "Making .venv with Python $version."
     "$python" -m venv --clear .venv ||
         stop "$python could not make .venv, for the reason given above."
 fi
 
-# pip writes some 500 lines: they go to a file, and the last ones are shown if it fails.
-pip_install() {
-    .venv/bin/python -m pip install -c constraints.txt "$@" >>"$log" 2>&1 || {
-        tail -n 5 "$log" >&2
-        return 1
-    }
+# pip and uv write some 500 lines: they go to a file, and the last ones are shown on failure.
+pip_install() { .venv/bin/python -m pip install -c constraints.txt "$@" >>"$log" 2>&1; }
+stop_with_log() {
+    tail -n 5 "$log" >&2
+    stop "$1"
 }
 
-# pip cannot be told to take torch alone from PyTorch's own registry; uv can. Only torch comes
-# this way, and pip brings what it needs.
-torch_for_cpu="-m uv pip install --python .venv/bin/python --torch-backend=cpu \
-    -c constraints.txt --no-deps torch"
+pip_setting() {
+    for section in :env: install global; do
+        value=$(printf '%s\n' "$settings" | sed -n "s/^$section\.$1='\(.*\)'\$/\1/p")
+        [ -z "$value" ] || break
+    done
+    printf '%s' "$value" | sed 's/^\\n//; s/\\n/ /g'
+}
+
+# uv doesn't read pip's settings, so it is told where pip finds packages, unless it has settings of
+# its own. pip takes the best version of all indexes; uv would stop at the first index with any.
+# Fails where pip may ask no index.
+tell_uv() {
+    settings=$(.venv/bin/python -m pip config list 2>/dev/null)
+    index=$(pip_setting index-url) more=$(pip_setting extra-index-url)
+    links=$(pip_setting find-links | sed 's/  */,/g')
+    [ -z "$index" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
+    [ -z "$more" ] || export UV_INDEX="${UV_INDEX:-$more}"
+    [ -z "$links" ] || export UV_FIND_LINKS="${UV_FIND_LINKS:-$links}"
+    export UV_INDEX_STRATEGY="${UV_INDEX_STRATEGY:-unsafe-best-match}"
+    [ -z "$(pip_setting no-index)" ]
+}
+
+# Without uv, pip does all of it, in more than twice the time.
+uv=".venv/bin/python -m uv pip install --python .venv/bin/python -c constraints.txt"
+{ tell_uv && pip_install uv; } || uv=false
+
+# uv can take torch alone from PyTorch's own registry. Only torch comes this way, before the rest.
+torch_for_cpu="$uv --torch-backend=cpu --no-deps torch"
 
 # Fetches nothing: the download itself may take longer than ten seconds. That download could not be
 # tried where this was written, for want of a way to that registry.
-registry_answers() {
-    UV_HTTP_RETRIES=0 timeout 10 .venv/bin/python $torch_for_cpu --dry-run >>"$log" 2>&1
-}
+registry_answers() { UV_HTTP_RETRIES=0 timeout 10 $torch_for_cpu --dry-run >>"$log" 2>&1; }
 
 case $cpu in
 0) ;;
 "")
     if [ "$(uname)" = Linux ] && ! there_is_a_gpu; then
         say "Without an NVIDIA GPU the CPU build of torch will do (CPU=0 takes the one with CUDA)."
-        { pip_install uv && registry_answers && .venv/bin/python $torch_for_cpu; } ||
-            say "PyTorch's own registry does not provide it here, so pip takes the build it finds, \
-usually the one with CUDA."
+        { registry_answers && $torch_for_cpu; } ||
+            say "PyTorch's own registry does not provide it here, so the build is taken that is \
+found elsewhere, usually the one with CUDA."
     fi
     ;;
 *)
-    { pip_install uv && .venv/bin/python $torch_for_cpu; } ||
-        stop "the CPU build of torch could not be installed, for the reason given above; \
-without CPU=1 pip takes the build it finds, which runs on a CPU as well."
+    $torch_for_cpu >>"$log" 2>&1 ||
+        stop_with_log "the CPU build of torch could not be installed, for the reason given above; \
+without CPU=1 the build is taken that is found, and any runs on a CPU."
     ;;
 esac
 
-say "pip now downloads and installs about 120 packages: 2.8 GB with CUDA, 0.5 GB without. \
+say "Now about 120 packages are downloaded and installed: 2.8 GB with CUDA, 0.6 GB without. \
 This takes some minutes and prints nothing; $log shows how far it is."
-pip_install -e '.[test]' -e ./rope_lab ||
-    stop "the packages could not be installed, for the reason given above and in $log; the same \
-command starts over and takes finished downloads from the cache."
+set -- -e ".[$extras]" -e ./rope_lab
+# Bytecode, as pip makes it: the tests start a hundred processes that import torch.
+$uv --compile-bytecode "$@" >>"$log" 2>&1 || pip_install "$@" ||
+    stop_with_log "the packages could not be installed, for the reason given above and in $log; \
+the same command starts over and takes finished downloads from the cache."
 
-printf '%s\n' "$wanted" >"$stamp"
+for made in .venv/made-from "$stamp"; do printf '%s\n' "$wanted" >"$made"; done
 say "The environment .venv is ready."
 warn_if_triton_cannot_launch

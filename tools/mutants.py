@@ -55,7 +55,6 @@ ROOMS = {
     "rope_kernels/autograd/norm": ["tests/norm", "tests/autograd"],
     "rope_kernels/reference": ["tests/kernels", "tests/norm", "tests/call"],
     "rope_kernels/machine": ["tests/launch", "tests/autograd"],
-    "rope_kernels/sharded": ["tests/distributed"],
     "rope_kernels/__init__": ["tests/project"],
     "rope_lab/": ["tests/lab", "tests/notebooks", "notebooks"],
     "notebooks/": ["tests/notebooks"],

@@ -158,7 +158,8 @@ class Index:
 
     def neighbor(self, entry: Entry, step: int) -> Entry | None:
         """The notebook `step` places further along the road; None past its ends."""
-        place = int(entry.number) + step
+        numbers = [other.number for other in self.road]
+        place = numbers.index(entry.number) + step
         return self.road[place] if 0 <= place < len(self.road) else None
 
 
@@ -177,8 +178,8 @@ def read(root: Path = ROOT) -> Index:
     road = tuple(_entry(table) for table in tables["notebook"])
     deeper = tuple(_entry(table, is_deeper=True) for table in tables["deeper"])
     numbers = [entry.number for entry in road]
-    if numbers != [f"{place:02d}" for place in range(len(numbers))]:
-        raise ValueError(f"{INDEX} numbers the notebooks {numbers}; it has to be 00, 01, 02, ...")
+    if numbers != sorted(set(numbers)):
+        raise ValueError(f"{INDEX} numbers the notebooks {numbers}; each has to be above the last.")
     for detour in deeper:
         if detour.number not in numbers:
             raise ValueError(
@@ -239,10 +240,10 @@ def with_links(text: str, index: Index, folder: str) -> str:
     """Replace each {05} by a link to notebook 05."""
 
     def link(found: re.Match) -> str:
-        place = int(found[1])
-        if place >= len(index.road):
-            raise ValueError(f"{found[0]} in {INDEX}: there is no notebook {found[1]}")
-        return index.road[place].link(folder)
+        for entry in index.road:
+            if entry.number == found[1]:
+                return entry.link(folder)
+        raise ValueError(f"{found[0]} in {INDEX}: there is no notebook {found[1]}")
 
     return re.sub(r"\{(\d\d)\}", link, text)
 

@@ -5,9 +5,8 @@ from benchmarks.kinds.models import MODELS
 from benchmarks.kinds.norm import NORM
 from benchmarks.kinds.peers import PEERS
 from benchmarks.kinds.rotation import ROTATION
-from benchmarks.kinds.shards import SHARDS
 
-KINDS = (ROTATION, NORM, SHARDS, MODELS, PEERS)
+KINDS = (ROTATION, NORM, MODELS, PEERS)
 
 
 def kind_of(results: dict) -> Kind:

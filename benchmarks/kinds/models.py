@@ -60,12 +60,12 @@ class Losses:
         from benchmarks.pictures import STYLE
 
         with plt.rc_context(STYLE):
-            figure, axes = plt.subplots(2, 3, figsize=(8, 4), sharex=True, sharey=True)
-            for ax, (name, ways) in zip(axes.flat, self.of_models.items(), strict=True):
+            figure, axes = plt.subplots(1, 5, figsize=(11, 2.6), sharey=True)
+            for ax, (name, ways) in zip(axes, self.of_models.items(), strict=True):
                 ax.plot(ways["unpatched"], linewidth=4, alpha=0.35, label="unpatched")
                 ax.plot(ways["norms"], linewidth=1, color="black", label="norms=True")
                 ax.set_title(name)
-            axes[0, 0].legend()
+            axes[0].legend()
             figure.supxlabel("step")
             figure.supylabel("loss")
             figure.savefig(self.file, dpi=110)

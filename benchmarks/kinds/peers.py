@@ -176,5 +176,5 @@ PEERS = Kind(
     mark="of_copy",
     page=page,
     tables=tables,
-    pictures={"": "peers"},
+    has_picture=True,
 )

@@ -1,4 +1,4 @@
-"""Rotations: the page with every row, and the tables of benchmarks/README.md."""
+"""Rotations: the tables of benchmarks/README.md."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -7,18 +7,8 @@ from benchmarks.case import LIMITS, OURS
 from benchmarks.kind import Kind, Measured
 from benchmarks.provider import FromSources, Provider
 from benchmarks.providers import PROVIDERS
-from benchmarks.results import (
-    NOTHING,
-    ROOT,
-    Table,
-    bandwidth,
-    comparisons,
-    file_name,
-    head,
-    line,
-    share,
-)
-from benchmarks.sets import BARS, HEADS, SEEDS
+from benchmarks.results import NOTHING, ROOT, Table, comparisons, head, line, share
+from benchmarks.sets import BARS
 from benchmarks.verdicts import Verdict, verdicts
 from rope_lab.records import origin
 
@@ -51,26 +41,13 @@ def versions(providers: Iterable[Provider], absent: dict[str, str]) -> dict:
 def tables(results: dict) -> list[Table]:
     """The peers beside each other, the bars, the source."""
     parts = ["\n".join(_peers(results["rows"])), "\n".join(_bars(results["rows"]))]
-    text = "\n\n".join([*parts, _caption(results), _also(results)])
+    text = "\n\n".join([*parts, _caption(results)])
     return [Table(FULL, "results", text)]
 
 
 def verdict_lines(results: dict) -> list[str]:
     """Which bars are met, in words."""
     return [f"{v.title}: {v.found}; {v.asked}: {_met(v)}" for v in verdicts(results["rows"])]
-
-
-def page(results: dict) -> str:
-    """Markdown with every row: times, their spread, memory, errors; who was left out, and why."""
-    lines = [f"# Rotary position embedding on {results['gpu']}", "", _caption(results), ""]
-    if not results["complete"] or results["quick"]:
-        lines += [f"**No record: {'a quick run' if results['quick'] else 'unfinished'}.**", ""]
-    lines += ["## Bars", "", *_bars(results["rows"]), ""]
-    for name in dict.fromkeys(row["set"] for row in results["rows"]):
-        rows = [row for row in results["rows"] if row["set"] == name]
-        lines += [f"## Shapes: {name}", "", *_every_row(rows), ""]
-    lines += ["## Left out", "", *_left_out(results), ""]
-    return "\n".join(lines)
 
 
 def _peers(rows: list[dict]) -> list[str]:
@@ -126,69 +103,16 @@ def _caption(results: dict) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _also(results: dict) -> str:
-    name = file_name(results["gpu"])
-    pictures = {
-        "every row": f"{name}.md",
-        "bandwidth against sequence length": f"{name}-bandwidth.png",
-        "each shape against the copy": f"{name}-shapes.png",
-        "host time": f"{name}-host.png",
-    }
-    links = [f"[{what}](results/{file})" for what, file in pictures.items()]
-    return f"Also: {', '.join(links)}."
-
-
-def _every_row(rows: list[dict]) -> list[str]:
-    columns = ["shape", "", "provider", "µs", "20 to 80 %", "spread", "of limit", "GB/s"]
-    lines = head([*columns, "host µs", "peak MiB", "error", "how"], 3)
-    for together, limit in comparisons(rows):
-        for row in together.values():
-            lines.append(line(_full(row, limit)))
-    return lines
-
-
-def _full(row: dict, limit: dict) -> list[str]:
-    peak = row["peak_bytes"]
-    on_gpu = row["clock"] != "host"
-    return [
-        row["shape"],
-        row["direction"],
-        row["provider"],
-        f"{row['median_us']:.1f}",
-        f"{row['low_us']:.1f} to {row['high_us']:.1f}",
-        f"{row['spread']:.1%}",
-        f"{share(row, limit):.1%}" if on_gpu else f"{1 / share(row, limit):.2f}x",
-        f"{bandwidth(row):.0f}" if on_gpu else "",
-        "" if row["host_us"] is None else f"{row['host_us']:.1f}",
-        "" if peak is None else f"{peak / 2**20:.1f}",
-        "" if row["error"] is None else f"{row['error']:.1e}",
-        row["how"],
-    ]
-
-
-def _left_out(results: dict) -> list[str]:
-    lines = head(["provider", "why", "how often", "for example"], 4)
-    by_reason: dict[tuple, list[dict]] = {}
-    for left in results["left_out"]:
-        by_reason.setdefault((left["provider"], left["why"]), []).append(left)
-    for (provider, why), cases in by_reason.items():
-        example = ", ".join(filter(None, (cases[0]["shape"], cases[0]["direction"])))
-        lines.append(line([provider, why.replace("|", "/"), str(len(cases)), example]))
-    return lines
-
-
 ROTATION = Kind(
     file="{gpu}",
-    sets={"bars": BARS, "heads": HEADS, "seeds": SEEDS},
-    record=("bars", "seeds"),
+    sets={"bars": BARS},
+    record=("bars",),
     providers=PROVIDERS,
     ours=(OURS,),
     place=lambda name, group, case: {"set": name, "group": group.title, "shape": case.label},
     facts=facts,
     mark="set",
     about=versions,
-    page=page,
     tables=tables,
     verdicts=verdict_lines,
-    pictures={"-bandwidth": "seeds", "-shapes": "shapes", "-host": "host"},
 )

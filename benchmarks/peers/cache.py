@@ -1,11 +1,9 @@
 """Others' kernels that write keys and values into a paged cache, from their sources.
 
 - `reshape_and_cache_flash`, vLLM's: writes k and v, which something else has rotated;
-- `norm_rotate_and_write`, vLLM's `fused_qknorm_rope_cache`: the norm, the rotation and the writing
-  in one launch, of one packed projection; it also writes k and a copy of v to new tensors;
 - `rotate_and_append`, flashinfer's `rope_quantize_fp8_append_paged_kv_cache`: the rotation and the
-  writing in one launch. The project has it for fp8 alone, in which it writes q, too. With a cache
-  of bf16 it is the same template, for a type that the project doesn't compile it for.
+  writing in one launch. The project has it for fp8 alone. With a cache of bf16 it is the same
+  template, for a type that the project doesn't compile it for.
 
 Caches are (blocks, page, kv heads, d), both with the same strides, the last of which is 1; q, k and
 v (tokens, heads, d) with any stride of a token. Nothing is checked here but that.
@@ -22,7 +20,6 @@ from benchmarks.peers.code import DTYPE_CODES, HERE, build, call
 from benchmarks.peers.sources import Source
 from benchmarks.providers.flashinfer import _FLAGS, FlashInfer
 
-_FP8 = torch.float8_e4m3fn
 _VECTORS, _QUANTIZATION = "csrc/core/vec_dtypes", "csrc/quantization"
 _TO_FP8 = f"{_QUANTIZATION}/w8a8/fp8/nvidia"
 VLLM = Source(
@@ -31,7 +28,6 @@ VLLM = Source(
     "release 0.33.0, commit 4ba787ec9",
     {
         "csrc/cache_kernels.cu": "dbcb6ebaef9086a9a76d7515030fa920d8fc2f84",
-        "csrc/fused_qknorm_rope_cache_kernel.cu": "a5ad757f502f52496ec4a6734b8e390bd4d7cbed",
         "csrc/concat_mla_q.cuh": "10dd31b70f4e1f01184174b12fdd36d959fd6b4e",
         "csrc/cuda_vec_utils.cuh": "c962c99ec255fd96bed257a09fed934ebdb7a373",
         "csrc/type_convert.cuh": "8093c4bc87115c1a2231bafdfcab1b05fa9f4609",
@@ -58,47 +54,15 @@ def reshape_and_cache_flash(
     key_cache: Tensor,
     value_cache: Tensor,
     slot_mapping: Tensor,
-    kv_cache_dtype: str,
     k_scale: Tensor,
     v_scale: Tensor,
 ) -> None:
-    """vLLM's function of this name: int64 slots, those below 0 left out; 'auto' or 'fp8' (e4m3)."""
-    fp8 = _stores_fp8(kv_cache_dtype)
+    """vLLM's function of this name: int64 slots, those below 0 left out."""
     sizes = len(slot_mapping), *key.shape, _token_stride(key), _token_stride(value)
     layout = *key_cache.shape[:2], *_strides(key_cache, value_cache)
     tensors = key, value, key_cache, value_cache, slot_mapping, k_scale, v_scale
-    write = _vllm("vllm_cache").write_to_cache
-    call(write, *tensors, DTYPE_CODES[key.dtype], fp8, *sizes, *layout, k_scale.numel())
-
-
-def norm_rotate_and_write(
-    qkv: Tensor,
-    heads: tuple[int, int],
-    weights: tuple[Tensor, Tensor],
-    table: Tensor,
-    positions: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    slot_mapping: Tensor,
-    scales: tuple[Tensor | None, Tensor | None] = (None, None),
-    eps: float = 1e-6,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """vLLM's kernel for qkv (tokens, (q + 2 kv) d) of `heads` (q, kv); q, k, v, each (tokens, -1).
-
-    Args:
-        table: (rows, d), cos beside sin, bf16. Weights are bf16 (d,), as qkv is.
-        positions, slot_mapping: int64.
-        scales: fp32 (1,), of k and v: the cache is e4m3.
-    """
-    (q_heads, kv_heads), d = heads, key_cache.shape[-1]
-    outs = [qkv.new_empty(len(qkv), count * d) for count in (q_heads, kv_heads, kv_heads)]
-    tensors = *outs, qkv, *weights, table, positions, slot_mapping, key_cache, value_cache, *scales
-    options = 0, int(key_cache.element_size() == 1)  # 0: a table of fp32 gave NaN here
-    sizes = len(slot_mapping), len(qkv), q_heads, kv_heads, d, qkv.stride(0), len(table)
-    layout = *key_cache.shape[:2], *_strides(key_cache, value_cache)
-    write = _vllm("vllm_norm_cache").norm_rotate_and_write
-    call(write, *tensors, *options, *sizes, *layout, eps)
-    return tuple(outs)
+    write = _vllm().write_to_cache
+    call(write, *tensors, DTYPE_CODES[key.dtype], 0, *sizes, *layout, k_scale.numel())
 
 
 def rotate_and_append(
@@ -111,24 +75,21 @@ def rotate_and_append(
     value_cache: Tensor,
     pages: tuple[Tensor, Tensor],
     places: tuple[Tensor, Tensor],
-    scales: tuple[float, float] = (1.0, 1.0),
 ) -> Tensor:
-    """flashinfer's kernel, for q, k and v in bf16; q rotated, in the dtype of the caches.
+    """flashinfer's kernel, for q, k and v in bf16; q rotated.
 
     Args:
         table: fp32 (rows, d), cos beside sin.
         positions: int32 (tokens,), which pick its rows.
         pages: int32 indices and indptr: the pages of each request. See `pages_of_slots`.
         places: int32 (tokens,): each token's request (below 0: left out), and its place in that.
-        scales: of q, and of k and v: what is stored has been multiplied by them.
     """
     q_out = torch.empty(q.shape, dtype=key_cache.dtype, device=q.device)
     tensors = q, k, v, q_out, table, positions, key_cache, value_cache, *pages, *places
     sizes = len(q), q.shape[1], k.shape[1], q.shape[2], *map(_token_stride, (q, k, v))
     layout = len(pages[1]) - 1, key_cache.shape[1], *_strides(key_cache, value_cache)
     append = _flashinfer().rotate_and_append
-    fp8 = int(key_cache.dtype == _FP8)
-    call(append, *tensors, fp8, *sizes, *layout, *map(float, scales))
+    call(append, *tensors, 0, *sizes, *layout, 1.0, 1.0)
     return q_out
 
 
@@ -144,22 +105,16 @@ def pages_of_slots(
 
 
 @functools.cache
-def _vllm(launcher: str) -> CDLL:
+def _vllm() -> CDLL:
     torch_headers = Path(torch.__file__).parent / "include"  # for its types, headers alone
     include = [HERE / "stubs" / "vllm_cache", VLLM.folder() / "csrc", torch_headers]
-    return build(launcher, include, ("-DENABLE_FP8",))  # as its build does
+    return build("vllm_cache", include, ("-DENABLE_FP8",))  # as its build does
 
 
 @functools.cache
 def _flashinfer() -> CDLL:
     include = [HERE / "stubs" / "flashinfer", FLASHINFER.folder() / "include"]
     return build("flashinfer_cache", include, _FLAGS)
-
-
-def _stores_fp8(kv_cache_dtype: str) -> int:
-    if kv_cache_dtype not in ("auto", "fp8"):
-        raise ValueError(f"kv_cache_dtype is {kv_cache_dtype!r}; accepted: 'auto', 'fp8'")
-    return int(kv_cache_dtype == "fp8")
 
 
 def _token_stride(x: Tensor) -> int:

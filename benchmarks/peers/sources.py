@@ -91,11 +91,10 @@ def blob_id(content: bytes) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command: unpack what is named, then say what is there and what is missing."""
-    from benchmarks import inspected, providers  # whose files import this one
+    from benchmarks import providers  # whose files import this one
     from benchmarks.peers import cache
 
-    sources = providers.SOURCES | {source.name: source for source in inspected.SOURCES.values()}
-    sources |= cache.SOURCES
+    sources = providers.SOURCES | cache.SOURCES
     parser = argparse.ArgumentParser(
         "python -m benchmarks sources",
         description=__doc__,

@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 from benchmarks.case import LIMITS
 from benchmarks.provider import FromSources, Provider
-from benchmarks.providers import norm, ours
+from benchmarks.providers import norm
 
 _FIRST = ("limits", "ours", "pytorch", "hugging_face")  # in the tables; the others by their names
 _OTHERS = sorted({module.name for module in iter_modules(__path__)} - {*_FIRST, "norm"})
@@ -41,12 +41,3 @@ FROM_SOURCES = _by_name(*(provider for provider in _EVERYBODY if provider.name !
 SOURCES = {p.source.name: p.source for p in _KERNELS if isinstance(p, FromSources)}
 # who normalizes and rotates
 NORMS = _by_name(COPY, *norm.OURS, *norm.OTHERS)
-# who does one or the other to a rank's share
-ROTATION, ROTATION_BY_TABLE = "rotation", "rotation, cos and sin"
-NORM_AND_ROTATION = "norm and rotation"
-SHARES = _by_name(
-    COPY,
-    ours.Ours(ROTATION, "module"),
-    ours.Ours(ROTATION_BY_TABLE, "cos and sin per pair"),
-    norm.Ours(NORM_AND_ROTATION),
-)

@@ -26,9 +26,6 @@ class NormProvider(Provider):
     def error(self, workload: Workload, results: tuple, layout: Layout, direction: str) -> float:
         return workload.norm_error(results, direction)
 
-    def cannot(self, case: Case, direction: str) -> str | None:
-        return "norms are not measured on a part of a sequence" if case.cp_size > 1 else None
-
     def layout(self, case: Case) -> Layout:
         return Layout(case.tensor_format, pair=True)
 
@@ -52,7 +49,7 @@ class Ours(NormProvider):
     def function(self, workload: Workload):
         case, freqs, options = workload.case, workload.module, _packed(workload)
         if self.table:
-            freqs, options["rotary_dim"] = freqs.cos_sin_per_pair(case.s), case.d
+            freqs, options["rotary_dim"] = freqs.cos_sin(case.s), case.d
         return lambda *leaves: qk_norm_rope(*leaves, freqs, case.tensor_format, eps=EPS, **options)
 
 
@@ -128,7 +125,7 @@ def _packed(workload: Workload) -> dict[str, Tensor]:
 
 def _cos_and_sin(workload: Workload) -> tuple[Tensor, Tensor]:
     """(s, d), each pair's twice."""
-    cos, sin = workload.module.cos_sin_per_pair(workload.case.s)
+    cos, sin = workload.module.cos_sin(workload.case.s)
     return torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
 
 

@@ -13,7 +13,7 @@ class Ours(Provider):
 
     def __init__(self, name: str, freqs: str = "") -> None:
         self.name = name
-        self.freqs = freqs  # or 'cos and sin per pair', which no case has
+        self.freqs = freqs
         self.roundings = 3 if freqs == "cos and sin" else 1
 
     def cannot(self, case: Case, direction: str) -> str | None:
@@ -59,16 +59,8 @@ class Ours(Provider):
             "cu_seqlens": workload.cu_seqlens,
             "start_positions": workload.starts,
             "position_ids": workload.ids,
-            **workload.ranks,
         }
-        if kind == "cos and sin per pair":
-            table = workload.module.cos_sin_per_pair(workload.table_rows)
-            return (table, case.tensor_format), options
-        if kind == "angles per pair":
-            options["rotary_dim"] = case.d2
-            freqs = workload.module.angles_per_pair(workload.table_rows)
-        else:
-            freqs = workload.module if kind == "module" else workload.angles()
+        freqs = workload.module if kind == "module" else workload.angles()
         return (freqs, case.tensor_format), options
 
 

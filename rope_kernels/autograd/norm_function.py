@@ -1,6 +1,6 @@
 """What autograd does with a normalized rotation: one launch forward, a few backward."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,29 +21,24 @@ Gradients = list[Tensor | None]
 
 
 class NormRopeFunction(torch.autograd.Function):
-    """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls.
-
-    A traced forward takes the operator of `operators.py`, which has the same gradients.
-    """
+    """y = rope(weight * x / rms(x)), or the norm after the rotation. For eager calls."""
 
     @staticmethod
-    def forward(ctx, q, k, q_weight, k_weight, q_sumsq, k_sumsq, rotation, entry, run_backward):
+    def forward(ctx, q, k, q_weight, k_weight, rotation, entry):
         tensors = (q,) if k is None else (q, k)
         n = len(tensors)
         weights = () if q_weight is None else (q_weight, k_weight)[:n]
-        sumsqs = () if q_sumsq is None else (q_sumsq, k_sumsq)[:n]
-        rows = Rows(tensors, weights, sumsqs)
+        rows = Rows(tensors, weights)
         found = launch.norm_rope(*rows, rotation, False, True, entry)
         keep_norm(ctx, rows, found, rotation)
-        ctx.run_backward = run_backward
         return found[0]
 
     @staticmethod
     def backward(ctx, *grads):
         needs, counts = ctx.needs_input_grad, ctx.counts
-        wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts[:3])]
-        found = gradients(ctx, grads, wanted, ctx.run_backward)
-        return *q_and_k(found[0]), *q_and_k(found[1]), *q_and_k(found[2]), None, None, None
+        wanted = [needs[2 * i : 2 * i + n] for i, n in enumerate(counts[:2])]
+        found = gradients(ctx, grads, wanted)
+        return *q_and_k(found[0]), *q_and_k(found[1]), None, None
 
 
 # `NormRopeFunction.apply` without its search for wrappers of torch.func, which `choose_route` has
@@ -51,93 +46,93 @@ class NormRopeFunction(torch.autograd.Function):
 apply_to_plain_tensors = super(torch.autograd.Function, NormRopeFunction).apply
 
 
+class OnceDifferentiable(torch.autograd.Function):
+    """Gradients as they are, with an error for whoever differentiates them.
+
+    PyTorch's `once_differentiable` cuts them off from the inputs: `torch.autograd.grad` of a loss
+    with a penalty on them then lacks the penalty's gradient, silently.
+    """
+
+    @staticmethod
+    def forward(ctx, found, *given):
+        return found
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("a norm's gradient has no derivative here; fused=False has them all")
+
+
 class Rows(NamedTuple):
     """The tensors of one launch that may want a gradient."""
 
     tensors: Tensors  # one or two
     weights: Tensors = ()  # as many, or none
-    sumsqs: Tensors = ()  # as many, or none
 
 
 def keep_norm(
-    ctx,
-    rows: Rows,
-    found: tuple[Tensors, Tensors, Tensor | None],
-    rotation: Rotation,
-    beside: Tensors = (),
+    ctx, rows: Rows, found: tuple[Tensors, Tensors, Tensor | None], rotation: Rotation
 ) -> None:
-    """Save what `gradients` needs: x, 1 / rms of each row, and positions of packed tokens.
-
-    `beside` are outputs that only the backward uses.
-    """
+    """Save what `gradients` needs: x, 1 / rms of each row, and positions of packed tokens."""
     outs, rstds, positions = found
-    tensors, weights, sumsqs = rows
-    ctx.counts = len(tensors), len(weights), len(sumsqs), len(rstds)
+    tensors, weights = rows
+    ctx.counts = len(tensors), len(weights), len(rstds)
     frozen = [
         out
         for i, out in enumerate(outs)
-        if not (tensors[i].requires_grad or any([x[i].requires_grad for x in rows[1:] if x]))
+        if not (tensors[i].requires_grad or (weights and weights[i].requires_grad))
     ]
-    saved = *tensors, *weights, *sumsqs, *rstds, positions
-    keep(ctx, rotation, saved, [*frozen, *beside])
+    saved = *tensors, *weights, *rstds, positions
+    keep(ctx, rotation, saved, frozen)
 
 
 def gradients(
-    ctx,
-    grads: Sequence[Tensor | None],
-    wanted: Sequence[Sequence[bool]],
-    run: Callable,
-) -> tuple[Gradients, Gradients, Gradients]:
-    """Gradients of the tensors, of the weights and of the sums of squares, as far as `wanted`.
+    ctx, grads: Sequence[Tensor | None], wanted: Sequence[Sequence[bool]]
+) -> tuple[Gradients, Gradients]:
+    """Gradients of the tensors and of the weights, as far as `wanted`.
 
-    Second derivatives are those of `reference.norm_rope`, by PyTorch.
+    In a trace, and of many `grads` at once, in a batch, they are those of `reference.norm_rope`, by
+    PyTorch.
 
     Args:
         ctx: after `keep_norm`.
         grads: of the outputs; None of what nobody used.
-        wanted: for each of the three: of which gradients are wanted.
-        run: `launch.norm_rope_backward`, or the operator of it.
+        wanted: for both: of which gradients are wanted.
     """
     rotation, saved = kept(ctx)
     saved = iter(saved)
-    tensors, weights, sums, rstds = [tuple(islice(saved, count)) for count in ctx.counts]
+    tensors, weights, rstds = [tuple(islice(saved, count)) for count in ctx.counts]
     (positions,) = saved
     n = len(tensors)
-    grads = grads[:n]  # an operator returns more than the results
-    found: tuple[Gradients, ...] = [None] * n, [None] * len(weights), [None] * len(sums)
+    found: tuple[Gradients, Gradients] = [None] * n, [None] * len(weights)
     asked: dict[Wanted, list[int]] = {}  # q and k are of one launch unless they want other things
     for i in range(n):
-        what = Wanted(
-            inputs=wanted[0][i],
-            weights=bool(weights) and wanted[1][i],
-            sums=bool(sums) and wanted[2][i],
-        )
+        what = Wanted(inputs=wanted[0][i], weights=bool(weights) and wanted[1][i])
         if grads[i] is not None and True in what:
             asked.setdefault(what, []).append(i)
     if not asked:
         return found
-    # a graph that was traced without gradients has no rstds, and may be run with some
-    by_kernel = rstds and not torch.is_grad_enabled()
-    if not (by_kernel and (is_traced() or all(map(has_memory, grads)))):
-        return _differentiable(grads, Rows(tensors, weights, sums), rotation)
+    given = Rows(tensors, weights)
+    if is_traced() or not all(map(has_memory, grads)):
+        return _by_pytorch(grads, given, rotation)
     for what, which in asked.items():
-        rows = grads, tensors, rstds, weights, sums
+        rows = grads, tensors, rstds, weights
         if len(which) < n:
             rows = [[row[i] for i in which] if row else row for row in rows]
-        *given, own_weights, own_sums = rows
-        outs, of_weights, of_sums = run(
-            *given, positions, own_weights, rotation, len(own_sums) > 0, what
-        )
-        of_sums = [g.sum_to_size(x.shape) for g, x in zip(of_sums, own_sums, strict=False)]
-        for row, computed in zip(found, (outs, of_weights, of_sums), strict=True):
-            for i, gradient in zip(which, computed, strict=False):
+        *own, own_weights = rows
+        computed = launch.norm_rope_backward(*own, positions, own_weights, rotation, what)
+        for row, of_row in zip(found, computed, strict=True):
+            for i, gradient in zip(which, of_row, strict=False):
                 row[i] = gradient
+    if torch.is_grad_enabled():
+        flat = tuple([x for row in found for x in row])
+        flat = OnceDifferentiable.apply(flat, *[x for row in given for x in row], *grads)
+        found = _like_rows(flat, given)
     return found
 
 
-def _differentiable(
+def _by_pytorch(
     grads: Sequence[Tensor | None], rows: Rows, rotation: Rotation
-) -> tuple[Gradients, Gradients, Gradients]:
+) -> tuple[Gradients, Gradients]:
     """The gradients as PyTorch computes them."""
 
     def normalized(*inputs: Tensor) -> Sequence[Tensor]:
@@ -147,11 +142,11 @@ def _differentiable(
     return _like_rows(gradients_by_pytorch(normalized, inputs, grads), rows)
 
 
-def _like_rows(values: Sequence, rows: Rows) -> tuple[list, list, list]:
+def _like_rows(values: Sequence, rows: Rows) -> tuple[list, list]:
     values = iter(values)
     return tuple([list(islice(values, len(row))) for row in rows])
 
 
-def inputs_of(rows: tuple[Tensors, Tensors, Tensors]) -> list[Tensor | None]:
+def inputs_of(rows: Rows) -> list[Tensor | None]:
     """The first arguments of `NormRopeFunction`."""
     return [x for row in rows for x in q_and_k(row)]

@@ -7,14 +7,13 @@ from torch import Tensor
 
 from ..call.rotation import TENSORS, Rotation
 from ..launch import launch
-from .table_gradient import table_gradients
 
 
 class RotationFunction(torch.autograd.Function):
     """y = A t, where the matrix A depends on the angles only. For eager calls.
 
-    So the gradient is A^T grad, the gradient's gradient is A again, and nothing of `t` is saved,
-    unless the table wants a gradient: one function, with a flag, is its own backward.
+    So the gradient is A^T grad, the gradient's gradient is A again, and nothing of `t` is saved:
+    one function, with a flag, is its own backward.
 
     `rotate_gradients(grads, rotation)` is a call of its own: a backward may be traced when the
     forward was not. A traced forward takes the operator of `operators.py`, with the same
@@ -22,7 +21,7 @@ class RotationFunction(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, table, sin, rotation, inplace, entry, rotate_gradients):
+    def forward(ctx, q, k, rotation, inplace, entry, rotate_gradients):
         tensors = (q,) if k is None else (q, k)
         if inplace:
             ctx.mark_dirty(*tensors)
@@ -33,8 +32,8 @@ class RotationFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        found, *of_tables = gradients(ctx, grads, ctx.needs_input_grad, ctx.rotate_gradients)
-        return *(*found, None)[:2], *of_tables, None, None, None, None
+        found = gradients(ctx, grads, ctx.needs_input_grad, ctx.rotate_gradients)
+        return *(*found, None)[:2], None, None, None, None
 
 
 # `RotationFunction.apply` without its search for wrappers of torch.func, which `choose_route` and
@@ -61,27 +60,21 @@ def kept(ctx) -> tuple[Rotation, Tensors]:
 
 
 def keep_rotation(ctx, tensors: Tensors, outs: Tensors, rotation: Rotation) -> None:
-    """Keep of the rotated tensors nothing, unless a table is trained."""
-    if any([x is not None and x.requires_grad for x in (rotation.table, rotation.sin)]):
-        keep(ctx, rotation, tensors, ())
-    else:
-        pairs = zip(tensors, outs, strict=True)
-        keep(ctx, rotation, (), [out for t, out in pairs if not t.requires_grad])
+    """Keep nothing of the rotated tensors."""
+    pairs = zip(tensors, outs, strict=True)
+    keep(ctx, rotation, (), [out for t, out in pairs if not t.requires_grad])
 
 
 def gradients(
     ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool], rotate: Callable
-) -> tuple[list[Tensor | None], Tensor | None, Tensor | None]:
-    """Gradients of the rotated tensors, as far as `wanted`, and of the table and its sines."""
-    rotation, tensors = kept(ctx)
+) -> list[Tensor | None]:
+    """Gradients of the rotated tensors, as far as `wanted`."""
+    rotation, _ = kept(ctx)
     found: list[Tensor | None] = [None] * len(grads)
     asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
     if asked:
         rotation.transpose = not rotation.transpose
         rotated = rotate(tuple([grads[i] for i in asked]), rotation)
-        rotation.transpose = not rotation.transpose
         for i, gradient in zip(asked, rotated, strict=True):
             found[i] = gradient
-    if not tensors or all(grad is None for grad in grads):
-        return found, None, None
-    return found, *table_gradients(tuple(tensors), grads, rotation)
+    return found

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 import torch
 from torch import Tensor
 
-from ..embedding import AnglesPerPair, RotaryPositionEmbedding
+from ..embedding import RotaryPositionEmbedding
 from .formats import BATCHED_FORMATS, TensorFormat
 from .packed_format import PackedFormat
 from .positions import CpOrder
@@ -21,10 +21,9 @@ NormRounding = Literal["once", "model", "model_cast_last"]
 NORM_ROUNDINGS: tuple[str | None, ...] = (None, *get_args(NormRounding))
 CAST_LAST = "model_cast_last"
 LIKE_MODELS = "model", CAST_LAST
-FP8 = torch.float8_e4m3fn  # of caches: e4m3, as large as 448
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Function = TypeVar("Function", bound=Callable)
-Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding | AnglesPerPair
+Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 
 
 def getter_of(names: Iterable[str]) -> Callable[[Any], tuple]:
@@ -70,41 +69,20 @@ class NormCall:
     """The arguments that say how rows are normalized, as they came."""
 
     weights: tuple[Tensor | None, ...]  # as many as tensors
-    sumsqs: tuple[Tensor | None, ...]  # as many as tensors
     eps: float
     weight_offset: float
     norm_after: bool
-    norm_dim: int | tuple[int, int] | None
-
-    @property
-    def tensors(self) -> tuple[Tensor | None, ...]:
-        """Weights and sums, beside the tensors to normalize."""
-        return *self.weights, *self.sumsqs
 
     @property
     def options(self) -> tuple:
-        """What is not a tensor, and what kinds of numbers a pair has: True == 1."""
-        pair = self.norm_dim if isinstance(self.norm_dim, tuple) else ()
-        return *_options_of(self), *map(type, pair)
-
-    @property
-    def norm_dims(self) -> tuple[int | None, ...]:
-        """Of each tensor."""
-        if isinstance(self.norm_dim, tuple) and len(self.weights) == 2:
-            return self.norm_dim
-        return (self.norm_dim,) * len(self.weights)
+        """What is not a tensor."""
+        return _options_of(self)
 
     @property
     def named(self) -> list[tuple[str, Tensor | None]]:
-        """Weights and sums, by the names of their arguments."""
-        sums = ("sumsq",) if len(self.sumsqs) == 1 else ("sumsq[0]", "sumsq[1]")
-        rows = (self.weight_names, self.weights), (sums, self.sumsqs)
-        return [pair for row in rows for pair in zip(*row, strict=True)]
-
-    @property
-    def weight_names(self) -> tuple[str, ...]:
-        """As in the signature of the public function."""
-        return ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
+        """Weights, by the names of their arguments."""
+        names = ("weight",) if len(self.weights) == 1 else ("q_weight", "k_weight")
+        return list(zip(names, self.weights, strict=True))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,24 +93,21 @@ class CacheCall:
     k_cache: Tensor
     v_cache: Tensor
     slot_mapping: Tensor
-    k_scale: Tensor | None
-    v_scale: Tensor | None
     return_k: bool
 
     @property
-    def named(self) -> list[tuple[str, Tensor | None]]:
+    def named(self) -> list[tuple[str, Tensor]]:
         """The tensors, by the names of their arguments."""
         return [(name, getattr(self, name)) for name in OF_A_CACHE]
 
     @property
-    def tensors(self) -> tuple[Tensor | None, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return _cache_tensors_of(self)
 
 
-OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping", "k_scale", "v_scale"
+OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 _cache_tensors_of = getter_of(OF_A_CACHE)
-_ROWS = "weights", "sumsqs"
-_options_of = getter_of([field.name for field in fields(NormCall) if field.name not in _ROWS])
+_options_of = getter_of([field.name for field in fields(NormCall) if field.name != "weights"])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,14 +181,6 @@ class Call:
             return "once" if self.fused else "model"
         is_mixed = sin is not None and cos.dtype != self.tensors[0].dtype
         return "promoted" if is_mixed and self.rounding in LIKE_MODELS else self.rounding
-
-    @property
-    def axes(self) -> Tensor | None:
-        """The axis of each pair, where positions have a dimension of axes."""
-        packed = self.tensor_format == "thd"
-        if self.position_ids.dim() == (2 if packed else 3):
-            return self.freqs.axis_of_pair
-        return None
 
     @property
     def names(self) -> tuple[str, ...]:

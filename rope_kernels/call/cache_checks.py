@@ -1,13 +1,12 @@
-"""What `rope_to_cache` accepts beyond the rotation and the norm, and the errors for the rest."""
+"""What `rope_to_cache` accepts beyond the rotation, and the errors for the rest."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ..embedding.arguments import short
 from ..machine.modes import is_differentiated, is_transformed, wants_grad
-from .arguments import FP8, OF_A_CACHE, CacheCall, Call
+from .arguments import OF_A_CACHE, CacheCall, Call
 from .checks import (
     bad,
     check_apart,
@@ -17,9 +16,7 @@ from .checks import (
     check_tensor,
     named_beside,
     named_tensors,
-    refuse_dtensors,
 )
-from .norm_checks import check_both_weights, check_norm_call
 from .rotation import Rotation
 
 
@@ -30,21 +27,15 @@ def check_cache_call(call: Call) -> None:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
         ValueError: shapes, devices or options that do not fit together, or a gradient is wanted.
     """
-    (q, k), cache, norm = call.tensors, call.cache, call.norm
-    refuse_dtensors(_named(call))
-    if norm is None:
-        check_call(call)
-    else:
-        check_both_weights(norm)
-        check_norm_call(call)
+    (q, k), cache = call.tensors, call.cache
+    check_call(call)
     check_flag("return_k", cache.return_k)
-    tokens, heads, _ = k.shape
     if check_tensor("v", cache.v, (k.dtype,)).shape != k.shape:
         raise bad(f"v has shape {tuple(cache.v.shape)}", f"that of k, {tuple(k.shape)}")
     _check_caches(k, cache)
-    _check_slots_and_scales(tokens, heads, cache)
+    _check_slots(len(k), cache.slot_mapping)
     for name, x in cache.named:
-        if x is not None and x.device != q.device:
+        if x.device != q.device:
             raise ValueError(f"{name} is on {x.device}; it must be on q's device, {q.device}")
     for name, x in _named(call):
         if wants_grad((x,)) or (
@@ -62,16 +53,13 @@ def _named(call: Call) -> list[tuple[str, object]]:
 
 def _check_caches(k: Tensor, cache: CacheCall) -> None:
     for name, x in cache.named[1:3]:
-        check_tensor(name, x, (k.dtype, FP8))
+        check_tensor(name, x, (k.dtype,))
         if x.dim() != 4 or x.shape[2:] != k.shape[1:]:
             heads, d = k.shape[1:]
             accepted = f"(blocks, positions of a block, {heads}, {d})"
             words = f"{accepted}, for k of shape {tuple(k.shape)}"
             raise bad(f"{name} has shape {tuple(x.shape)}", words)
     k_cache, v_cache = cache.k_cache, cache.v_cache
-    if k_cache.dtype != v_cache.dtype:
-        came = f"v_cache has dtype {short(v_cache.dtype)}"
-        raise bad(came, f"that of k_cache, {short(k_cache.dtype)}")
     if k_cache.shape != v_cache.shape:
         accepted = f"that of k_cache, {tuple(k_cache.shape)}"
         raise bad(f"v_cache has shape {tuple(v_cache.shape)}", accepted)
@@ -80,8 +68,7 @@ def _check_caches(k: Tensor, cache: CacheCall) -> None:
 def check_written(
     tensors: Sequence[Tensor],
     inplace: bool,
-    cache: Sequence[Tensor | None],
-    weights: Sequence[Tensor],
+    cache: Sequence[Tensor],
     rotation: Rotation,
 ) -> None:
     """Check what every call has to ask: memory that is written, and slots on the CPU.
@@ -93,28 +80,15 @@ def check_written(
     written = [(name, named.pop(name)) for name in names]
     for name, x in written:
         check_overwritten(name, x)
-    beside = zip(("q_weight", "k_weight"), weights, strict=False)
-    check_apart(written, (*named.items(), *named_tensors(rotation), *beside))
-    (_, _, _, slots, *_), count = cache, cache[1].shape[0] * cache[1].shape[1]
+    check_apart(written, (*named.items(), *named_tensors(rotation)))
+    (_, _, _, slots), count = cache, cache[1].shape[0] * cache[1].shape[1]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
         accepted = f"slots below {count}; a negative one: no write"
         raise bad(f"slot_mapping has {int(slots.max())}", accepted)
 
 
-def _check_slots_and_scales(tokens: int, heads: int, cache: CacheCall) -> None:
-    slots = check_tensor("slot_mapping", cache.slot_mapping, (torch.int32, torch.int64))
+def _check_slots(tokens: int, slot_mapping: object) -> None:
+    slots = check_tensor("slot_mapping", slot_mapping, (torch.int32, torch.int64))
     if slots.dim() != 1 or slots.shape[0] > tokens:
         accepted = f"a slot for each of the first tokens, of which there are {tokens}"
         raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
-    for name, x in cache.named[4:]:
-        if x is not None:
-            _check_scale(name, x, cache.k_cache, heads)
-
-
-def _check_scale(name: str, x: object, cache: Tensor, heads: int) -> None:
-    check_tensor(name, x, (torch.float32,))
-    if cache.dtype != FP8:
-        came = f"{name} came with a cache of {short(cache.dtype)}"
-        raise bad(came, f"None, or a cache of {short(FP8)}")
-    if x.shape not in ((1,), (heads,)):
-        raise bad(f"{name} has shape {tuple(x.shape)}", f"(1,), or ({heads},) for each head of k")

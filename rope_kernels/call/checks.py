@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..embedding import PER_PAIR, AnglesPerPair, RotaryPositionEmbedding
+from ..embedding import RotaryPositionEmbedding
 from ..embedding.arguments import EXACT, FLOATS, short
 from ..machine.modes import (
     has_values,
@@ -35,6 +35,11 @@ _FREQS = (
     "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
     "or a RotaryPositionEmbedding"
 )
+
+_OF_A_RANK = """\
+torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
+    from torch.distributed.tensor.experimental import local_map
+    q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs)"""
 
 Shape = tuple[int | str, ...]  # a name fits any size
 Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
@@ -165,19 +170,15 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
     if isinstance(freqs, RotaryPositionEmbedding):
         _check_module(freqs, call, sizes)
         rotary_dim = freqs.rotary_dim
-    elif isinstance(freqs, (Tensor, AnglesPerPair)):
-        angles = freqs.angles if isinstance(freqs, AnglesPerPair) else freqs
-        _check_argument(_angles(check_tensor("freqs", angles), sizes), sizes)
-        s2, rotary_dim = angles.shape[0], angles.shape[3]
+    elif isinstance(freqs, Tensor):
+        _check_argument(_angles(check_tensor("freqs", freqs), sizes), sizes)
+        s2, rotary_dim = freqs.shape[0], freqs.shape[3]
     else:
         cos, sin = _pair(freqs)
         for argument in _cos_and_sin(cos, sin, sizes):
             _check_argument(argument, sizes)
         s2, rotary_dim = cos.shape[-2:]
-    if isinstance(freqs, PER_PAIR):
-        _check_slice(call, sizes, 2 * rotary_dim, "{pairs} columns, for d2 =", known=True)
-    else:
-        _check_slice(call, sizes, rotary_dim, "last dimension d2 =", known=s2 is None)
+    _check_slice(call, sizes, rotary_dim, known=s2 is None)
     if s2 is not None and positions is not None and s2 < positions:
         shape, tensor_format = tuple(sizes.t.shape), call.tensor_format
         needs = f"{sizes.name} of shape {shape} in format {tensor_format!r} needs"
@@ -185,20 +186,19 @@ def _check_freqs(call: Call, sizes: _Sizes, positions: int | None) -> None:
         raise ValueError(f"{came}; {needs} at least s = {positions}")
 
 
-def _check_slice(call: Call, sizes: _Sizes, width: int, has: str, known: bool) -> None:
+def _check_slice(call: Call, sizes: _Sizes, width: int, known: bool) -> None:
     """Check which elements turn.
 
-    `width`: columns of the table, or the `rotary_dim` that is `known`, of a module or of its
-    tables. `has` says in words what `freqs` has; it may name {pairs}.
+    `width`: columns of the table, or the `rotary_dim` that is `known`, of a module.
     """
     start, most, named = call.rotary_start, sizes.head_dim, {"t": sizes.name, "d": sizes.head_dim}
-    rotary_dim, came = width, f"freqs has {has}"
+    rotary_dim, came = width, "freqs has last dimension d2 ="
     accepted = "an even number from 2 to {t}'s head dimension d = {d}"
     if call.rotary_dim is not None:
         rotary_dim, came = call.rotary_dim, "rotary_dim is"
         check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
     if rotary_dim % 2 or not 2 <= rotary_dim <= most:
-        came = f"{came.format(pairs=width // 2)} {rotary_dim}"
+        came = f"{came} {rotary_dim}"
         raise bad(came, f"{accepted.format(**named)}; {sizes.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
     check_integer("rotary_start", start, 0, most - rotary_dim, accepted, n=rotary_dim, **named)
@@ -210,6 +210,7 @@ def _check_slice(call: Call, sizes: _Sizes, width: int, has: str, known: bool) -
 
 
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, sizes: _Sizes) -> None:
+    check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != call.interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
         raise bad(came, f"the call's, {call.interleaved}")
@@ -217,9 +218,7 @@ def _check_module(freqs: RotaryPositionEmbedding, call: Call, sizes: _Sizes) -> 
     shape = (freqs.rotary_dim // 2,)
     row = _Argument("freqs", freqs.inv_freq, EXACT, [shape], " for inv_freq")
     if is_differentiated(_check_argument(row, sizes)):
-        accepted = "freqs.cos_sin_per_pair(max_seq_len)"
-        if freqs.num_axes is not None and call.position_ids is not None:
-            accepted = _table_at(call)
+        accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
         raise bad("freqs has an inv_freq that requires a gradient", accepted)
 
 
@@ -288,28 +287,36 @@ def _check_where(call: Call, sizes: _Sizes) -> None:
 
 
 def _position_ids(call: Call, sizes: _Sizes) -> _Argument:
-    """The row of positions: of each token, or of each axis of a module with axes and each token."""
+    """The row of positions of each token."""
     ids, tokens, batch, freqs = call.position_ids, sizes.seq_len, sizes.batch, call.freqs
     shapes: list[Shape] = [(batch, tokens), (1, tokens)]
     if call.tensor_format == "thd":
         shapes = [(tokens,)]
-    is_module, condition, note = isinstance(freqs, RotaryPositionEmbedding), "", ""
-    if is_module and freqs.num_axes is not None:
-        condition = f" with freqs of {freqs.num_axes} axes"
-        shapes += [(freqs.num_axes, *shape) for shape in shapes]
-    elif isinstance(ids, Tensor) and ids.dim() > len(shapes[0]):
-        condition = " with freqs of one axis" if is_module else " with a table"
-    if is_module and isinstance(ids, Tensor) and ids.is_floating_point():
-        note = f"; or {_table_at(call)}"
-    return _Argument("position_ids", ids, _INTEGERS, shapes, condition, dtype_note=note)
+    note = ""
+    if isinstance(freqs, RotaryPositionEmbedding) and isinstance(ids, Tensor):
+        if ids.dim() == len(shapes[0]) + 1:
+            raise _several_axes(ids, shapes, freqs.rotary_dim, call.tensor_format)
+        if ids.is_floating_point():
+            with_one = ", and one sequence in cu_seqlens" if call.tensor_format == "thd" else ""
+            note = "; or freqs.cos_sin(position_ids) as freqs, without position_ids, with "
+            note += f"rotary_dim={freqs.rotary_dim}{with_one}"
+    return _Argument("position_ids", ids, _INTEGERS, shapes, dtype_note=note)
 
 
-def _table_at(call: Call) -> str:
-    """What takes the place of positions that a call does not take beside a module."""
-    if call.tensor_format != "thd":
-        return "freqs.cos_sin_at(position_ids) as freqs, without position_ids"
-    ids = "position_ids" if call.position_ids.dim() == 1 else "position_ids[:, None]"
-    return f"freqs.cos_sin_at({ids}) as freqs, with one sequence in cu_seqlens"
+def _several_axes(
+    ids: Tensor, shapes: list[Shape], rotary_dim: int, tensor_format: str
+) -> Exception:
+    """The error for positions on several axes, as M-RoPE has them: a table takes their place."""
+    one = "" if tensor_format != "thd" else ", with one sequence in cu_seqlens"
+    return ValueError(
+        f"position_ids has shape {tuple(ids.shape)}, a dimension more than a token's position; "
+        f"accepted: {' or '.join(map(str, shapes))}. Of several axes make a table, once for all "
+        f"layers, and pass it as freqs with rotary_dim={rotary_dim}, without position_ids{one}:\n"
+        f"    axis = torch.tensor([...], device=position_ids.device)  # of each of the "
+        f"{rotary_dim // 2} pairs\n"
+        "    cos, sin = freqs.cos_sin(position_ids)\n"
+        "    cos, sin = (x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in (cos, sin))"
+    )
 
 
 def _bad_start(start: object) -> Exception:
@@ -345,6 +352,8 @@ def check_tensor(
     """Return `x`, a strided tensor of one of the dtypes (of any, if none is named)."""
     if not isinstance(x, Tensor):
         raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
+    if is_dtensor(x):
+        raise bad(f"{name} is a DTensor", _OF_A_RANK, TypeError)
     if x.is_nested:
         raise bad(f"{name} has layout of a nested tensor", "torch.strided")
     # torch.compile cannot trace `layout` in a backward, and refuses sparse tensors by itself
@@ -367,14 +376,6 @@ def named_beside(call: Call) -> list[tuple[str, object]]:
         tables = [("freqs.inv_freq", freqs.inv_freq)]
     where = zip(("cu_seqlens", "start_positions", "position_ids"), call.where, strict=True)
     return [*tables, *([] if call.norm is None else call.norm.named), *where]
-
-
-def refuse_dtensors(named: Sequence[tuple[str, object]]) -> None:
-    """Raise `TypeError` for a DTensor, in functions that know nothing of shards."""
-    for name, x in named:
-        if is_dtensor(x):
-            accepted = f"the tensor of each rank, {name}.to_local()"
-            raise bad(f"{name} is a DTensor", accepted, TypeError)
 
 
 def check_rotate_half(x: Tensor, interleaved: bool) -> None:

@@ -24,10 +24,7 @@ CP_ORDERS: tuple[str, ...] = get_args(CpOrder)
 
 
 def positions_of(rotation: "Rotation", seq_len: int) -> tuple[Tensor, Tensor | None]:
-    """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are).
-
-    With `axes` a token has one on each axis, (axes, b or 1, s).
-    """
+    """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are)."""
     token = torch.arange(seq_len, device=rotation.table.device)
     position, length, in_sequence, starts = token, seq_len, None, rotation.start_positions
     if rotation.cu_seqlens is not None:
@@ -44,13 +41,7 @@ def positions_of(rotation: "Rotation", seq_len: int) -> tuple[Tensor, Tensor | N
         position = position + starts
     if rotation.position_ids is not None:
         position = rotation.position_ids.long()
-    packed = position.dim() == (1 if rotation.axes is None else 2)
-    return position.unsqueeze(-2) if packed else position, in_sequence
-
-
-def shape_of_kept(rotation: "Rotation", tokens: int) -> tuple[int, ...]:
-    """Of the positions of packed tokens that a forward keeps: that of `position_ids`."""
-    return (tokens,) if rotation.axes is None else (rotation.position_ids.shape[0], tokens)
+    return position[None] if position.dim() == 1 else position, in_sequence
 
 
 def positions_of_rank(

@@ -1,4 +1,4 @@
-"""What `split_qkv_rope` accepts beyond the rotation and the norm, and the errors for the rest."""
+"""What `split_qkv_rope` accepts beyond the rotation, and the errors for the rest."""
 
 from ..embedding.arguments import FLOATS
 from .arguments import Call
@@ -8,10 +8,7 @@ from .checks import (
     check_choice,
     check_integer,
     check_tensor,
-    named_beside,
-    refuse_dtensors,
 )
-from .norm_checks import check_both_weights, check_norm_call
 from .packed_format import PACKED_FORMATS, PACKINGS, PackedFormat
 
 
@@ -22,7 +19,6 @@ def check_projection(qkv: object, packed: PackedFormat) -> None:
         TypeError: not a tensor, or a dtype that is not accepted.
         ValueError: sizes that do not fit together, or a format that is not known.
     """
-    refuse_dtensors([("qkv", qkv)])
     check_tensor("qkv", qkv, FLOATS)
     check_choice("tensor_format", packed.input_format, PACKED_FORMATS)
     check_choice("packing", packed.packing, PACKINGS)
@@ -46,10 +42,6 @@ def check_projection(qkv: object, packed: PackedFormat) -> None:
 def check_projection_call(call: Call) -> int | None:
     """Check all else about a call that splits a projection but the values of its tensors.
 
-    Returns and raises as `check_norm_call`.
+    Returns and raises as `check_call`.
     """
-    refuse_dtensors(named_beside(call))
-    if call.norm is None:
-        return check_call(call)
-    check_both_weights(call.norm)
-    return check_norm_call(call)
+    return check_call(call)

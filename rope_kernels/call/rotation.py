@@ -23,7 +23,6 @@ class Normalization(NamedTuple):
     after: bool  # normalizes the rotated row
     like_model: bool  # rounds where a model in PyTorch does, not once
     casts_last: bool  # a model that rounds after the weight, and not before it
-    dim: int  # number of elements over which a mean is taken: d, or that of all heads
 
 
 @dataclass(slots=True)
@@ -35,8 +34,7 @@ class Rotation:
     sin: Tensor | None = None  # sines, if the table holds cosines
     cu_seqlens: Tensor | None = None  # (sequences + 1,)
     start_positions: Tensor | None = None  # (b,) or (sequences,)
-    position_ids: Tensor | None = None  # (b or 1, s) or (tokens,); with `axes` of each axis
-    axes: Tensor | None = None  # (d2 / 2,): by which of several axes each pair turns
+    position_ids: Tensor | None = None  # (b or 1, s) or (tokens,)
     tensor_format: str = "sbhd"
     interleaved: bool = False
     cp_size: int = 1
@@ -107,8 +105,8 @@ class Rotation:
     def per_batch(self) -> bool:
         """Whether each entry of a dense batch has its own angles."""
         own_starts = self.start_positions is not None and self.cu_seqlens is None
-        ids, dims = self.position_ids, 2 if self.axes is None else 3
-        own_ids = ids is not None and ids.dim() == dims and ids.shape[-2] > 1
+        ids = self.position_ids
+        own_ids = ids is not None and ids.dim() == 2 and ids.shape[0] > 1
         return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
     @property
@@ -124,12 +122,10 @@ class Rotation:
         else:
             position, in_sequence = positions_of(self, seq_len)
             if self.on_the_fly:
-                by_pair = position[..., None]
-                if self.axes is not None:
-                    by_pair = position[self.axes.long()].movedim(0, -1)
-                tables = [radians(self.table, by_pair, dtype)]
+                tables = [radians(self.table, position[..., None], dtype)]
             else:
-                tables = [_rows_at(x, position) for x in self.tables]
+                # cast first: the gradient of a row adds up that of all tokens before it is rounded
+                tables = [_rows_at(x.to(dtype), position) for x in self.tables]
         cos, sin = tables[0].to(dtype), tables[-1].to(dtype)
         if self.sin is None:
             cos, sin = cos.cos(), sin.sin()

@@ -8,6 +8,7 @@ from torch import Tensor
 
 EXACT = (torch.float32, torch.float64)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_POSITIONS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8, *EXACT)
 
 
 def is_number(value: object) -> bool:
@@ -26,6 +27,12 @@ def check_positive(name: str, value: object) -> None:
     """Raise unless this is a finite number above 0."""
     if not (is_number(value) and value > 0):
         raise ValueError(f"{name} is {value!r}; accepted: a positive number below infinity")
+
+
+def check_length(name: str, value: object) -> None:
+    """Raise unless this is a number of tokens."""
+    if not (isinstance(value, Integral) and is_number(value) and value > 0):
+        raise ValueError(f"{name} is {value!r}; accepted: None, or a positive integer")
 
 
 def check_rotary_dim(dim: object, rotary_percent: object) -> int:
@@ -54,6 +61,23 @@ def check_span(max_seq_len: object, offset: object) -> None:
         raise TypeError(f"offset is {offset!r}; accepted: an integer")
     if max_seq_len < 0:
         raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
+
+
+def check_positions(positions: object, device: torch.device) -> None:
+    """Raise unless `RotaryPositionEmbedding.cos_sin` can take these."""
+    accepted = "a tensor of positions, or a number of them"
+    if not isinstance(positions, Tensor):
+        if not _is_integer(positions):
+            came = f"positions is of type {type(positions).__name__}"
+            raise TypeError(f"{came}; accepted: {accepted}")
+        if positions < 0:
+            raise ValueError(f"positions is {positions}; accepted: {accepted}, from 0")
+    elif positions.dtype not in _POSITIONS:
+        came = f"positions has dtype {short(positions.dtype)}"
+        raise TypeError(f"{came}; accepted: {', '.join(map(short, _POSITIONS))}")
+    elif positions.device != device:
+        needs = f"it must be on inv_freq's device, {device}"
+        raise ValueError(f"positions is on {positions.device}; {needs}")
 
 
 def check_dtype(dtype: object) -> None:

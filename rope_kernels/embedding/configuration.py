@@ -1,27 +1,20 @@
 """Read the frequencies of a layer from a model's configuration, as Hugging Face writes them.
 
-By attributes or keys alone: transformers is not imported. Every error names the key, what came and
-what is accepted.
+By attributes or keys alone: transformers is not imported. A key that would change angles and is not
+read is refused, whoever holds it: every unread key of the rotation's own dict, and beside it every
+unread name that speaks of a rotation. Every error names the key, what came and what is accepted.
 """
 
 import math
 import os
+import re
 import reprlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from torch import nn
 
 from .arguments import as_number, is_number
-from .axes import mrope_axes
-from .config_checks import (
-    OF_ONE_MODEL,
-    SCALES,
-    SECTION,
-    check_beside,
-    check_class_defaults,
-    check_section,
-)
 from .frequencies import (
     Dynamic,
     Geometric,
@@ -33,15 +26,28 @@ from .frequencies import (
     Yarn,
 )
 
-# The rule of `mrope_section`, by how a configuration's `model_type` begins. Others have their own.
-_CONTIGUOUS = ("qwen2", "glm", "paddleocr")
-_IN_TURNS = ("qwen3", "qwen4", "cosmos3")
 # Beyond these, fp32 overflows somewhere between the keys and an angle.
 _LEAST, _MOST = 1e-18, 1e18
 _WIDEST_HEAD = 65536
-# Beyond this, fp32 loses the 1 in `factor * s / M - (factor - 1)`, and the base may be negative.
-_MOST_OF_DYNAMIC = 1e6
 _NO_CONFIGURATION = (str, os.PathLike, int, float, list, tuple, type, nn.Module)
+_ORIGINAL = "original_max_position_embeddings"
+_OWN_TABLES = "the model's own (cos, sin) as freqs, without a module"
+
+# Keys of a rotation that every type has. Sections (M-RoPE) change no frequency.
+_OF_ALL = "rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section"
+_OF_ALL += ("mrope_interleaved",)
+# Published files have these in the dict of a rotation, and no frequency depends on them.
+_WITHOUT_EFFECT = "finetuned", "llama_4_scaling_beta", "max_position_embeddings"
+# HunYuan's files have YaRN's keys beside `alpha`, and its models ignore them.
+_BESIDE_ALPHA = "beta_fast", "beta_slow", "mscale", "mscale_all_dim"
+
+# Names that speak of a rotation ("property" doesn't), those that are read, and those that say in
+# which layers and which pairing heads turn, which are the caller's to know.
+_OF_ROTATIONS = re.compile(r"rope(?!rt)|rotary|ntk|partial", re.IGNORECASE)
+_READ = "partial_rotary_factor", "qk_rope_head_dim", "rope_local_base_freq", "rope_parameters"
+_READ += "rope_scaling", "rope_theta", "rotary_dim"
+_OF_LAYERS = "no_rope_layers", "no_rope_layer_interval", "rope_interleave"
+_OF_TRANSFORMERS = ("ignore_keys_at_rope_validation",)
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,6 @@ class Layer:
 
     frequencies: Geometric
     attention_factor: float  # multiplies cos and sin
-    axes: list[int] | None = None  # by which axis each pair turns; None: there is one axis
 
 
 class Keys:
@@ -68,18 +73,15 @@ class Keys:
         """The key as a message names it."""
         return f"{self.name}[{key!r}]" if self.name else key
 
-    def number(
-        self, key: str, least: float = 0.0, above: bool = True, default=None, accepted: str = ""
-    ):
-        """A number above `least`, or from `least` on, that fp32 has room for; as it came."""
+    def number(self, key: str, least: float = 0.0, default: float | None = None):
+        """A number from `least` on, or above 0, that fp32 has room for; as it came."""
         value = self.get(key)
-        accepted = accepted or f"a number {'above' if above else 'from'} {least:g}"
         if value is None and default is not None:
             return default
+        accepted = f"a number from {least:g}" if least else "a number above 0"
         if value is None:
             raise ValueError(f"{self.called(key)} is missing; accepted: {accepted}")
-        fits = is_number(value) and (value > least or (value == least and not above))
-        if not fits:
+        if not (is_number(value) and value > 0 and value >= least):
             raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
         if not _LEAST <= value <= _MOST:
             accepted = f"{accepted}, and from {_LEAST:g} to {_MOST:g}"
@@ -88,23 +90,16 @@ class Keys:
 
     def integer(self, key: str) -> int:
         """A positive integer."""
-        accepted = "a positive integer"
-        value = self.number(key, accepted=accepted)
-        if int(value) != value:
-            raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
+        value = self.get(key)
+        if not (is_number(value) and 0 < value <= _MOST and int(value) == value):
+            came = "missing" if value is None else repr(value)
+            raise ValueError(f"{self.called(key)} is {came}; accepted: a positive integer")
         return int(value)
 
     def unless_zero(self, key: str) -> object | None:
         """As it came; None for a 0, which counts as missing in transformers."""
         value = self.get(key)
         return None if is_number(value) and value == 0 else value
-
-    def flag(self, key: str, default: bool) -> bool:
-        """A bool."""
-        value = default if self.get(key) is None else self.get(key)
-        if not isinstance(value, bool):
-            raise TypeError(f"{self.called(key)} is {value!r}; accepted: False, True")
-        return value
 
 
 def read_layer(config: object, layer_type: str | None) -> Layer | None:
@@ -118,6 +113,8 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
         raise TypeError(f"{came}; accepted: a model's configuration, or a dict with its keys")
     if not (layer_type is None or isinstance(layer_type, str)):
         raise TypeError(f"layer_type is {layer_type!r}; accepted: None, or a str")
+    _refuse_without_its_class(config)
+    _refuse_unread_names(config)
     whole = Keys(_of_layer_type(config, layer_type))
     if whole.get("text_config") is not None and whole.get("head_dim") is None:
         came = "config has a text_config, and no head_dim of its own"
@@ -125,62 +122,63 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
     rope = _rope_of(whole, layer_type)
     if rope is None:
         return None
-    check_beside(config, rope.held)
-    layer = _reader_of(rope)(whole, rope)
-    check_class_defaults(config, whole, rope, _head_dim(whole))
-    return replace(layer, axes=_axes_of(whole, rope, layer.frequencies.rotary_dim // 2))
+    read, keys = _TYPES[_type_of(rope)]
+    _refuse_unread_keys(rope, keys)
+    return read(whole, _with_those_beside(rope, whole))
 
 
-def _reader_of(rope: Keys) -> Callable[[Keys, Keys], Layer]:
-    """What reads the keys of this type."""
-    accepted = ", ".join(map(repr, _TYPES))
-    key = "type" if rope.get("rope_type") is None else "rope_type"
-    rope_type = rope.get(key)
-    if rope_type is None:
-        scales = [key for key in SCALES if rope.get(key) is not None]
-        if scales:
-            came = f"{rope.called('rope_type')} is missing, and {scales[0]} came"
-            raise ValueError(f"{came}; accepted: {accepted}")
-        rope_type = "default"
-    known = isinstance(rope_type, str)
-    if known and rope_type == "mrope" and rope.get("mrope_section") is not None:
-        rope_type = "default"  # before transformers 5
-    read = _TYPES.get(rope_type) if known else None
-    if read is None:
-        came = f"{rope.called(key)} is {rope_type!r}"
-        if known and rope_type == "axial":
-            came, accepted = f"{came}, each model's own rule", f"{_THEIR_TABLES}; or {accepted}"
-        raise ValueError(f"{came}; accepted: {accepted}")
-    for key in ("short_mscale", "long_mscale"):  # PhiMoE's factor changes with the length
-        if rope.get(key) is not None:
-            came = f"{rope.called(key)} is {rope.get(key)!r}, PhiMoE's own rule"
-            raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
-    if rope.get("alpha") is not None and rope_type != "dynamic":
-        came = f"{rope.called('alpha')} is {rope.get('alpha')!r} with type {rope_type!r}"
-        raise ValueError(f"{came}; accepted with 'dynamic'")
-    return read
+# What is not read
 
 
-def _axes_of(whole: Keys, rope: Keys, pairs: int) -> list[int] | None:
-    """The axis of each pair, by `mrope_section`; None without this key."""
-    if (sections := rope.get("xdrope_section")) is not None:
-        came = f"{rope.called('xdrope_section')} is {sections!r}, which makes no rotation"
-        raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
-    if (sections := rope.get("mrope_section")) is None:
-        return None
-    model, came = whole.get("model_type"), f"{rope.called('mrope_section')} is {sections!r}"
-    if isinstance(model, str) and not model.startswith(_CONTIGUOUS + _IN_TURNS):
-        came += f" for model_type {model!r}, whose rule is its own"
-        raise ValueError(f"{came}; accepted: Qwen, GLM, PaddleOCR-VL; or the argument axes=")
-    in_turns = rope.flag("mrope_interleaved", default=False)
-    in_turns = in_turns or (isinstance(model, str) and model.startswith(_IN_TURNS))
-    try:
-        axes = mrope_axes(sections, interleaved=in_turns)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{came}; accepted: {str(error).partition('accepted: ')[2]}") from error
-    if len(axes) != pairs:
-        raise ValueError(f"{came}, {len(axes)} pairs; accepted: numbers that add up to {pairs}")
-    return axes
+def _is_of_transformers(config: object) -> bool:
+    named = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(config).__mro__]
+    return any(("transformers", name) in named for name in ("PreTrainedConfig", "PretrainedConfig"))
+
+
+def _refuse_without_its_class(config: object) -> None:
+    """A `model_type` promises the defaults of a class, which other holders lack."""
+    model = Keys(config).get("model_type")
+    own = _is_of_transformers(config) and getattr(type(config), "model_type", None) == model
+    if model in (None, "") or own:
+        return
+    came = f"config is of type {type(config).__name__} with model_type {model!r}, and lacks what "
+    came += "the configuration class of that model adds"
+    accepted = "transformers.AutoConfig.for_model(**keys), or AutoConfig.from_pretrained; or all "
+    accepted += "keys that the model reads, without model_type"
+    raise ValueError(f"{came}; accepted: {accepted}")
+
+
+def _refuse_unread_names(config: object) -> None:
+    """What stands beside the dict of a rotation, speaks of one, and is not read."""
+    if isinstance(config, Mapping):
+        names = [name for name in config if isinstance(name, str)]
+    elif _is_of_transformers(config):
+        names = list(vars(config))  # its class has defaults for any model
+    else:
+        names = [name for name in dir(config) if not name.startswith("_")]
+    for name in names:
+        if name in (*_READ, *_OF_LAYERS, *_OF_TRANSFORMERS) or not _OF_ROTATIONS.search(name):
+            continue
+        value = Keys(config).get(name)
+        if value is not None and not callable(value):
+            raise _unread(f"{name} is {reprlib.repr(value)}, which is not read here", _READ)
+
+
+def _refuse_unread_keys(rope: Keys, of_type: tuple[str, ...]) -> None:
+    known = *_OF_ALL, *of_type
+    beside = _BESIDE_ALPHA if rope.get("alpha") is not None else ()
+    for key, value in rope.held.items():
+        if value is not None and key not in (*known, *_WITHOUT_EFFECT, *beside):
+            came = f"{rope.called(key)} is {reprlib.repr(value)}, which {_type_of(rope)!r} does not"
+            raise _unread(f"{came} read", known)
+
+
+def _unread(came: str, known: Iterable[str]) -> ValueError:
+    how = f"Leave it out if no angle depends on it; otherwise pass {_OWN_TABLES}"
+    return ValueError(f"{came}; accepted: {', '.join(sorted(known))}. {how}")
+
+
+# The dict of a rotation
 
 
 def _of_layer_type(config: object, layer_type: str | None) -> object:
@@ -197,83 +195,111 @@ def _rope_of(whole: Keys, layer_type: str | None) -> Keys | None:
     for name, came in (("rope_parameters", given), ("rope_scaling", old)):
         if not (came is None or isinstance(came, Mapping)):
             raise TypeError(f"{name} is {came!r}; accepted: a dict")
-    name = "rope_parameters"
     if given and old and given != old:
         raise ValueError("rope_scaling came with rope_parameters; accepted: one of the two")
-    if not given and old:
-        name, given = "rope_scaling", old
-    given = {} if given is None else given
-    types = [key for key in given if key not in _KEYS]
-    nested = any(isinstance(given[key], Mapping) for key in types) or layer_type in types
-    nested = nested or (bool(given) and all(value is None for value in given.values()))
-    nested = nested and bool(types)
-    known = types if nested else whole.get("layer_types")
-    if not (known is None or isinstance(known, list | tuple)):
-        raise TypeError(f"layer_types is {known!r}; accepted: a list")
+    name, given = ("rope_parameters", given) if given or not old else ("rope_scaling", old)
+    given = given or {}
+    named = [key for key in given if key not in _KEYS]
+    nested = [key for key in named if isinstance(given[key], Mapping)]
+    layers = whole.get("layer_types")
+    layers = layers if isinstance(layers, list | tuple) else ()
+    if nested or any(key == layer_type or key in layers for key in named):
+        nested += [key for key in named if given[key] is None]
+    known = nested or layers
+    local = None if nested else whole.get("rope_local_base_freq")
+    if layer_type is None and (nested or local is not None):
+        accepted = ", ".join(map(repr, nested)) if nested else "'sliding_attention', or another one"
+        came = f"{name} has" if nested else "config has a rope_local_base_freq:"
+        raise ValueError(f"layer_type is None, and {came} several types; accepted: {accepted}")
+    if nested:
+        for key, value in given.items():
+            if value is not None and key not in nested:
+                came = f"{name}[{key!r}] is {reprlib.repr(value)}"
+                raise _unread(f"{came}, beside dicts of types of layers", nested)
     if layer_type is not None and known and layer_type not in known:
         accepted = ", ".join(map(repr, dict.fromkeys(known)))
         raise ValueError(f"layer_type is {layer_type!r}; accepted: {accepted}")
-    local = None if nested else whole.get("rope_local_base_freq")
-    if layer_type is None and (nested or local is not None):
-        accepted = ", ".join(map(repr, types)) if nested else "'sliding_attention', or another one"
-        came = f"{name} has" if nested else "config has a rope_local_base_freq:"
-        raise ValueError(f"layer_type is None, and {came} several types; accepted: {accepted}")
-    stray = [key for key in types if not isinstance(given[key], Mapping | None)]
-    check_section(name, [key for key in stray if not (nested and key == layer_type)])
     if nested:
-        given, name = given[layer_type], f"{name}[{layer_type!r}]"
-        if given is None:
-            return None
-        if not isinstance(given, Mapping):
-            raise TypeError(f"{name} is {given!r}; accepted: a dict, or None")
-        check_section(name, [key for key, value in given.items() if value is not None])
-    elif local is not None and layer_type == "sliding_attention":  # Gemma 3, as first published
+        of_type = given[layer_type]
+        return None if of_type is None else Keys(of_type, f"{name}[{layer_type!r}]", nested=True)
+    if local is not None and layer_type == "sliding_attention":  # Gemma 3, as first published
         given = {"rope_theta": local}
-    return Keys(_with_those_beside(given, whole, nested), name, nested)
+    return Keys(given, name)
 
 
-def _with_those_beside(given: Mapping, whole: Keys, nested: bool) -> dict:
+def _with_those_beside(rope: Keys, whole: Keys) -> Keys:
     """The keys of a dict, and those that a configuration may have outside of it."""
-    found = {key: value for key, value in given.items() if value is not None}
-    for key in ("rope_theta", "partial_rotary_factor"):
+    found = {key: value for key, value in rope.held.items() if value is not None}
+    share = "partial_rotary_factor"
+    if None not in (rope.get(share), whole.get(share)) and rope.get(share) != whole.get(share):
+        came = f"{share} is {whole.get(share)!r}, and {rope.called(share)} is {rope.get(share)!r}"
+        raise ValueError(f"{came}; accepted: one of the two")
+    for key in ("rope_theta", share):
         if found.get(key) is None and whole.get(key) is not None:
             found[key] = whole.get(key)
-    original = "original_max_position_embeddings"
-    if not nested and whole.get(original) is not None:  # Phi 3: this one counts, not the dict's
-        found[original] = whole.get(original)
-    elif found.get(original) is None and whole.get("max_position_embeddings") is not None:
-        found[original] = whole.get("max_position_embeddings")
-    return found
+    # Phi 3 has it in both places, and the one beside counts.
+    if not rope.nested and whole.get(_ORIGINAL) is not None:
+        found[_ORIGINAL] = whole.get(_ORIGINAL)
+    elif found.get(_ORIGINAL) is None and whole.get("max_position_embeddings") is not None:
+        found[_ORIGINAL] = whole.get("max_position_embeddings")
+    return Keys(found, rope.name)
+
+
+def _type_of(rope: Keys) -> str:
+    key = "type" if rope.get("rope_type") is None else "rope_type"
+    rope_type = "default" if rope.get(key) is None else rope.get(key)
+    if rope_type == "mrope" and rope.get("mrope_section") is not None:
+        rope_type = "default"  # before transformers 5
+    if not (isinstance(rope_type, str) and rope_type in _TYPES):
+        accepted = f"{', '.join(map(repr, _TYPES))}; or {_OWN_TABLES}"
+        raise ValueError(f"{rope.called(key)} is {rope_type!r}; accepted: {accepted}")
+    return rope_type
+
+
+# How many elements turn
 
 
 def _head_dim(whole: Keys) -> int:
     """DeepSeek's files have the part of a head that turns instead of `head_dim`."""
     for key in ("head_dim", "qk_rope_head_dim"):
-        if whole.get(key) is not None:
-            return _narrow(whole.integer(key))
+        if whole.unless_zero(key) is not None:
+            return whole.integer(key)
     for key in ("hidden_size", "num_attention_heads"):
         if whole.get(key) is None:
             accepted = "head_dim, or hidden_size and num_attention_heads"
             raise ValueError(f"head_dim is missing, and so is {key}; accepted: {accepted}")
-    return _narrow(whole.integer("hidden_size") // whole.integer("num_attention_heads"))
+    return whole.integer("hidden_size") // whole.integer("num_attention_heads")
 
 
-def _narrow(head_dim: int) -> int:
-    if head_dim > _WIDEST_HEAD:
-        raise ValueError(f"head_dim is {head_dim}; accepted: up to {_WIDEST_HEAD}")
-    return head_dim
+def _even(said: str, width: int) -> int:
+    if width < 2 or width % 2 or width > _WIDEST_HEAD:
+        came = f"{said} says that {width} elements of a head turn"
+        raise ValueError(f"{came}; accepted: an even number from 2 to {_WIDEST_HEAD}")
+    return width
 
 
 def _rotary_dim(whole: Keys, rope: Keys) -> int:
-    """d2."""
-    share, head_dim = _share(rope), _head_dim(whole)
-    rotary_dim = int(head_dim * share)
-    if rotary_dim < 2 or rotary_dim % 2:
-        computed = all(whole.get(key) is None for key in ("head_dim", "qk_rope_head_dim"))
-        came = f"hidden_size // num_attention_heads = {head_dim}" if computed else head_dim
-        came = f"head_dim = {came} and partial_rotary_factor = {share} give {rotary_dim}"
-        raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
-    return rotary_dim
+    """d2. What says how many elements of a head turn has to say the same."""
+    said = {}
+    for key in ("rotary_dim", "qk_rope_head_dim"):
+        if whole.unless_zero(key) is not None:
+            said[key] = whole.integer(key)
+    if rope.get("partial_rotary_factor") is not None:
+        head_dim, share = _head_dim(whole), _share(rope)
+        said[f"partial_rotary_factor = {share} of head_dim = {head_dim}"] = int(head_dim * share)
+    elif "rotary_dim" not in said and (whole.get("head_dim") is not None or not said):
+        computed = whole.get("head_dim") is None
+        said["hidden_size // num_attention_heads" if computed else "head_dim"] = _head_dim(whole)
+    (first, rotary_dim), *others = said.items()
+    for other, width in others:
+        if width != rotary_dim:
+            came = f"{first} says that {rotary_dim} elements of a head turn, and {other} that"
+            accepted = "keys that agree, or rotary_dim beside head_dim"
+            raise ValueError(f"{came} {width} do; accepted: {accepted}")
+    if whole.get("head_dim") is not None and rotary_dim > whole.integer("head_dim"):
+        came = f"{first} is {rotary_dim} with head_dim = {whole.get('head_dim')!r}"
+        raise ValueError(f"{came}; accepted: up to head_dim")
+    return _even(first, rotary_dim)
 
 
 def _share(rope: Keys) -> float:
@@ -282,6 +308,9 @@ def _share(rope: Keys) -> float:
         came = f"{rope.called('partial_rotary_factor')} is {share!r}"
         raise ValueError(f"{came}; accepted: a number above 0, up to 1")
     return share
+
+
+# Each type
 
 
 def _geometric(whole: Keys, rope: Keys) -> dict:
@@ -295,7 +324,7 @@ def _base(whole: Keys, rope: Keys) -> float:
         raise ValueError(f"{came}; accepted: the configuration of a model that has one of them")
     if whole.get("image_size") is not None and whole.get("patch_size") is not None:
         came = "config is of images (image_size, patch_size), each model's own rule"
-        raise ValueError(f"{came}; accepted: {_THEIR_TABLES}")
+        raise ValueError(f"{came}; accepted: {_OWN_TABLES}")
     return rope.number("rope_theta")
 
 
@@ -304,8 +333,7 @@ def _default(whole: Keys, rope: Keys) -> Layer:
 
 
 def _linear(whole: Keys, rope: Keys) -> Layer:
-    factor = rope.number("factor", 1, above=False)
-    return Layer(Linear(**_geometric(whole, rope), factor=factor), 1.0)
+    return Layer(Linear(**_geometric(whole, rope), factor=rope.number("factor", 1)), 1.0)
 
 
 def _dynamic(whole: Keys, rope: Keys) -> Layer:
@@ -313,25 +341,10 @@ def _dynamic(whole: Keys, rope: Keys) -> Layer:
     if given["rotary_dim"] < 4:
         came = f"{rope.called('rope_type')} is 'dynamic' with {given['rotary_dim']}"
         raise ValueError(f"{came} rotary dimensions; accepted: at least 4")
-    if rope.unless_zero("alpha") is not None:
-        return _stretched(whole, rope, given)
-    factor, length = rope.number("factor", 1, False), whole.integer("max_position_embeddings")
-    if factor > _MOST_OF_DYNAMIC:
-        came = f"{rope.called('factor')} is {factor!r}"
-        raise ValueError(f"{came}; accepted with 'dynamic': up to {_MOST_OF_DYNAMIC:g}")
+    if rope.unless_zero("alpha") is not None:  # HunYuan's, which ignores `factor`
+        return Layer(Stretched(**given, alpha=rope.number("alpha")), 1.0)
+    factor, length = rope.number("factor", 1), whole.integer("max_position_embeddings")
     return Layer(Dynamic(**given, factor=factor, max_position_embeddings=length), 1.0)
-
-
-def _stretched(whole: Keys, rope: Keys, given: dict) -> Layer:
-    """HunYuan's `alpha`: such a model ignores `factor`, and others ignore `alpha`."""
-    frequencies, model = Stretched(**given, alpha=rope.number("alpha")), whole.get("model_type")
-    came = f"{rope.called('alpha')} is {frequencies.alpha!r}"
-    if isinstance(model, str) and not model.startswith("hunyuan"):
-        came = f"{came} for model_type {model!r}, which ignores it"
-        raise ValueError(f"{came}; accepted: HunYuan's, or no alpha")
-    if frequencies.stretched_base > _MOST:
-        raise ValueError(f"{came}; accepted: a number with which the base stays below {_MOST:g}")
-    return Layer(frequencies, 1.0)
 
 
 def _llama3(whole: Keys, rope: Keys) -> Layer:
@@ -341,20 +354,21 @@ def _llama3(whole: Keys, rope: Keys) -> Layer:
         raise ValueError(f"{came}; accepted: a number above low_freq_factor = {low!r}")
     frequencies = Llama3(
         **_geometric(whole, rope),
-        factor=rope.number("factor", 1, above=False),
+        factor=rope.number("factor", 1),
         low_freq_factor=low,
         high_freq_factor=high,
-        original_max_position_embeddings=rope.integer("original_max_position_embeddings"),
+        original_max_position_embeddings=rope.integer(_ORIGINAL),
     )
     return Layer(frequencies, 1.0)
 
 
 def _proportional(whole: Keys, rope: Keys) -> Layer:
-    head_dim = _head_dim(whole)
-    if head_dim % 2:
-        raise ValueError(f"head_dim is {head_dim}; accepted: an even number, at least 2")
+    for key in ("rotary_dim", "qk_rope_head_dim"):
+        if whole.unless_zero(key) is not None:
+            came = f"{key} came with 'proportional', where a share of head_dim's pairs turns"
+            raise ValueError(f"{came}; accepted: partial_rotary_factor")
     frequencies = Proportional(
-        rotary_dim=head_dim,
+        rotary_dim=_even("head_dim", _head_dim(whole)),
         base=_base(whole, rope),
         factor=rope.number("factor", default=1.0),
         partial_rotary_factor=_share(rope),
@@ -363,16 +377,11 @@ def _proportional(whole: Keys, rope: Keys) -> Layer:
 
 
 def _yarn(whole: Keys, rope: Keys) -> Layer:
-    if lists := [key for key in ("short_factor", "long_factor") if rope.get(key) is not None]:
-        raise ValueError(f"{rope.called(lists[0])} came with 'yarn'; accepted with 'longrope'")
     original, factor = _lengths(whole, rope)
-    if rope.get("factor") is None and factor == 1:
-        raise ValueError(f"{rope.called('factor')} is missing; accepted: a number from 1")
-    if factor < 1:
-        came = f"{rope.called('original_max_position_embeddings')} is {original}"
-        longest = whole.get("max_position_embeddings")
-        accepted = f"up to max_position_embeddings = {longest}"
-        raise ValueError(f"{came} without factor; accepted: {accepted}, or a factor from 1")
+    if rope.get("factor") is None and factor <= 1:
+        came = f"{rope.called('factor')} is missing, and {_ORIGINAL} = {original}"
+        accepted = "a number from 1, or an original length below max_position_embeddings"
+        raise ValueError(f"{came}; accepted: {accepted}")
     fast, slow = (
         default if rope.unless_zero(key) is None else rope.number(key)
         for key, default in (("beta_fast", 32), ("beta_slow", 1))
@@ -380,22 +389,26 @@ def _yarn(whole: Keys, rope: Keys) -> Layer:
     if fast < slow:
         came = f"{rope.called('beta_fast')} is {fast!r}"
         raise ValueError(f"{came}; accepted: a number from beta_slow = {slow!r} on")
-    given = _geometric(whole, rope)
+    given, truncate = _geometric(whole, rope), rope.get("truncate")
     if given["base"] == 1:
         raise ValueError(f"{rope.called('rope_theta')} is 1; accepted with 'yarn': above 1")
+    if not isinstance(truncate, bool | None):
+        raise TypeError(f"{rope.called('truncate')} is {truncate!r}; accepted: False, True")
     frequencies = Yarn(
         **given,
         factor=factor,
         beta_fast=fast,
         beta_slow=slow,
         original_max_position_embeddings=original,
-        truncate=rope.flag("truncate", default=True),
+        truncate=truncate is not False,
     )
     return Layer(frequencies, _attention_factor(rope, lambda: _of_yarn(rope, factor)))
 
 
 def _longrope(whole: Keys, rope: Keys) -> Layer:
     original, factor = _lengths(whole, rope)
+    if original == 1:
+        raise ValueError(f"{rope.called(_ORIGINAL)} is 1; accepted with 'longrope': from 2")
     given = _geometric(whole, rope)
     pairs = given["rotary_dim"] // 2
     frequencies = LongRope(
@@ -406,9 +419,6 @@ def _longrope(whole: Keys, rope: Keys) -> Layer:
     )
 
     def default() -> float:
-        if factor > 1 and original == 1:
-            came = f"{rope.called('original_max_position_embeddings')} is 1"
-            raise ValueError(f"{came}; accepted with 'longrope': an integer from 2")
         return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
 
     return Layer(frequencies, _attention_factor(rope, default))
@@ -416,18 +426,17 @@ def _longrope(whole: Keys, rope: Keys) -> Layer:
 
 def _lengths(whole: Keys, rope: Keys) -> tuple[int, float]:
     """The original length in positions, and by how much it grows: as given, or their ratio."""
-    original = rope.integer("original_max_position_embeddings")
+    original = rope.integer(_ORIGINAL)
     if rope.get("factor") is not None:
-        return original, rope.number("factor", 1, above=False)
+        return original, rope.number("factor", 1)
     return original, whole.integer("max_position_embeddings") / original
 
 
 def _list_of(rope: Keys, key: str, count: int) -> tuple[float, ...]:
     value, accepted = rope.get(key), f"{count} positive numbers, one for each pair"
-    if value is None:
-        raise ValueError(f"{rope.called(key)} is missing; accepted: {accepted}")
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{rope.called(key)} is {reprlib.repr(value)}; accepted: {accepted}")
+        came = "missing" if value is None else reprlib.repr(value)
+        raise ValueError(f"{rope.called(key)} is {came}; accepted: {accepted}")
     if len(value) != count:
         raise ValueError(f"{rope.called(key)} has {len(value)} numbers; accepted: {accepted}")
     for i, x in enumerate(value):
@@ -453,16 +462,18 @@ def _magnitude(factor: float, scale: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
-_TYPES: dict[str, Callable[[Keys, Keys], Layer]] = {
-    "default": _default,
-    "linear": _linear,
-    "dynamic": _dynamic,
-    "yarn": _yarn,
-    "longrope": _longrope,
-    "su": _longrope,  # its first name, in Phi 3's files
-    "llama3": _llama3,
-    "proportional": _proportional,
+_OF_LONGROPE = "short_factor", "long_factor", "factor", _ORIGINAL, "attention_factor"
+_OF_YARN = "factor", _ORIGINAL, "beta_fast", "beta_slow", "truncate"
+_OF_YARN += "attention_factor", "mscale", "mscale_all_dim"
+# what reads a type, and the keys that it reads beside those of all types
+_TYPES: dict[str, tuple[Callable[[Keys, Keys], Layer], tuple[str, ...]]] = {
+    "default": (_default, ()),
+    "linear": (_linear, ("factor",)),
+    "dynamic": (_dynamic, ("factor", "alpha")),
+    "yarn": (_yarn, _OF_YARN),
+    "longrope": (_longrope, _OF_LONGROPE),
+    "su": (_longrope, _OF_LONGROPE),  # its first name, in Phi 3's files
+    "llama3": (_llama3, ("factor", "low_freq_factor", "high_freq_factor", _ORIGINAL)),
+    "proportional": (_proportional, ("factor",)),
 }
-_THEIR_TABLES = "the model's own (cos, sin) as freqs, without a module"
-# of a flat `rope_parameters`; other keys are types of layers, if they hold dicts or None
-_KEYS = SECTION | set(OF_ONE_MODEL)
+_KEYS = {*_OF_ALL, *(key for _, keys in _TYPES.values() for key in keys)}

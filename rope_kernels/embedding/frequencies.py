@@ -21,7 +21,6 @@ class Geometric:
     rotary_dim: int  # d2
     base: float
     rope_type: ClassVar[str] = "default"
-    adapts: ClassVar[bool] = False  # to the positions of a forward, by `adapted`
 
     def inv_freq(self) -> Tensor:
         """Radians per position of each pair, (d2 / 2,), fp32 (fp64 if given so), on the CPU."""
@@ -30,6 +29,10 @@ class Geometric:
     def with_base(self, base: float) -> "Geometric":
         """The same with another base."""
         return replace(self, base=base)
+
+    def for_length(self, seq_len: int | None) -> "Geometric":
+        """The same for sequences of up to so many tokens; most types do not depend on it."""
+        return self
 
     @property
     def words(self) -> list[str]:
@@ -164,123 +167,53 @@ class Yarn(Geometric):
 
 
 @dataclass(frozen=True)
-class Adapting(Geometric):
-    """Frequencies that follow the positions of a forward."""
-
-    adapts: ClassVar[bool] = True
-
-    @property
-    def least_length(self) -> int:
-        """The length of the longest sequence that a new module remembers."""
-        raise NotImplementedError
-
-    def choices(self) -> Tensor:
-        """What `adapted` needs on the device, (2, d2 / 2), fp32."""
-        raise NotImplementedError
-
-    def adapted(
-        self, choices: Tensor, inv_freq: Tensor, longest: Tensor, seq_len: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The frequencies of a forward, and the length to remember; nothing is read back.
-
-        Args:
-            choices: of `choices()`, on the device.
-            inv_freq: those of the last forward.
-            longest: the length remembered, (), int64.
-            seq_len: one more than the largest position, (), int64.
-        """
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class LongRope(Adapting):
+class LongRope(Geometric):
     """Each frequency divided by a number of its own, from one of two lists.
 
-    Source: LongRoPE, https://arxiv.org/abs/2402.13753; `_compute_longrope_parameters` and
-    `longrope_frequency_update` of transformers.
+    Source: LongRoPE, https://arxiv.org/abs/2402.13753; `_compute_longrope_parameters` of
+    transformers.
     """
 
     short_factor: tuple[float, ...]  # (d2 / 2,)
-    long_factor: tuple[float, ...]  # for a batch with positions past the original length
+    long_factor: tuple[float, ...]  # for sequences longer than the original length
     original_max_position_embeddings: int
+    seq_len: int | None = None  # None: the original length
     rope_type: ClassVar[str] = "longrope"
 
     def inv_freq(self) -> Tensor:
-        return self._divided(self.short_factor)
-
-    @property
-    def least_length(self) -> int:
-        return self.original_max_position_embeddings
-
-    def choices(self) -> Tensor:
-        """Frequencies of short and of long batches."""
-        return torch.stack((self._divided(self.short_factor), self._divided(self.long_factor)))
-
-    def adapted(
-        self, choices: Tensor, inv_freq: Tensor, longest: Tensor, seq_len: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        short, long = choices
-        is_long = seq_len > self.original_max_position_embeddings
-        return torch.where(is_long, long, short), longest
-
-    def _divided(self, factors: tuple[float, ...]) -> Tensor:
-        factor = torch.tensor(factors, dtype=torch.float32, device="cpu")
+        is_long = (self.seq_len or 0) > self.original_max_position_embeddings
+        factor = self.long_factor if is_long else self.short_factor
+        factor = torch.tensor(factor, dtype=torch.float32, device="cpu")
         return 1.0 / (factor * powers(self.base, self.rotary_dim, self.rotary_dim))
+
+    def for_length(self, seq_len: int | None) -> "LongRope":
+        return replace(self, seq_len=seq_len)
 
 
 @dataclass(frozen=True)
-class Dynamic(Adapting):
-    """A base that grows with the longest sequence ("dynamic NTK").
+class Dynamic(Geometric):
+    """A base that grows with the length of a sequence past the original one ("dynamic NTK").
 
-    Frequencies grow slower with each longer sequence, and are reset by one that is shorter than the
-    original length. Source: `_compute_dynamic_ntk_parameters` and `dynamic_frequency_update` of
-    transformers.
-
-    The base of a longer sequence has PyTorch's default dtype, as there. With bfloat16 as that dtype
-    angles at position 9000 are off by 0.46 radians (factor 2, 4096 trained positions).
+    Source: `_compute_dynamic_ntk_parameters` of transformers.
     """
 
     factor: float
     max_position_embeddings: int
+    seq_len: int | None = None  # None: the original length
     rope_type: ClassVar[str] = "dynamic"
 
     def inv_freq(self) -> Tensor:
-        base = self._base_for(self.max_position_embeddings)
+        original = self.max_position_embeddings
+        seq_len = max(self.seq_len or 0, original)
+        longer = (self.factor * seq_len / original) - (self.factor - 1)
+        base = self.base * longer ** (self.rotary_dim / (self.rotary_dim - 2))
         return 1.0 / powers(base, self.rotary_dim, self.rotary_dim)
 
-    @property
-    def least_length(self) -> int:
-        return self.max_position_embeddings
-
-    def choices(self) -> Tensor:
-        """The original frequencies, and the exponents of the base."""
-        return torch.stack((self.inv_freq(), exponents(self.rotary_dim, self.rotary_dim)))
-
-    def adapted(
-        self, choices: Tensor, inv_freq: Tensor, longest: Tensor, seq_len: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        own, exponent = choices
-        original = self.max_position_embeddings
-        base = self._base_for(seq_len.clamp(min=original))
-        grows = seq_len > longest
-        resets = (seq_len < original) & (longest > original)
-        unchanged = torch.where(resets, own, inv_freq)
-        remembered = torch.where(resets, longest.clamp(max=original), longest)
-        found = torch.where(grows, 1.0 / base**exponent, unchanged)
-        return found, torch.where(grows, seq_len, remembered)
-
-    def _base_for(self, seq_len: int | Tensor) -> float | Tensor:
-        """A number for a number; or fp32, () for int64, ()."""
-        longer = (self.factor * seq_len / self.max_position_embeddings) - (self.factor - 1)
-        return self.base * longer ** (self.rotary_dim / (self.rotary_dim - 2))
-
-
-def exponents(columns: int, rotary_dim: int) -> Tensor:
-    """0, 2 / d2, 4 / d2, ... for `columns` elements, one for each pair."""
-    element = torch.arange(0, columns, 2, dtype=torch.float32, device="cpu")
-    return element / rotary_dim
+    def for_length(self, seq_len: int | None) -> "Dynamic":
+        return replace(self, seq_len=seq_len)
 
 
 def powers(base: float, columns: int, rotary_dim: int) -> Tensor:
-    """The base to the power of `exponents`, fp32."""
-    return base ** exponents(columns, rotary_dim)
+    """The base to the power of 0, 2 / d2, 4 / d2, ... for `columns` elements, fp32."""
+    element = torch.arange(0, columns, 2, dtype=torch.float32, device="cpu")
+    return base ** (element / rotary_dim)

@@ -2,40 +2,26 @@
 
 import math
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ..machine.modes import (
-    checkpointed_region,
-    has_values,
-    is_differentiated,
-    is_in_backward,
-    is_traced,
-    is_transformed,
-    may_be_checkpointed,
+from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
+from .arguments import (
+    EXACT,
+    check_dtype,
+    check_length,
+    check_positions,
+    check_positive,
+    check_rotary_dim,
+    check_span,
+    short,
 )
-from .arguments import EXACT, check_dtype, check_positive, check_rotary_dim, check_span, short
-from .axes import check_position_ids, checked_axes
 from .configuration import read_layer
 from .frequencies import Geometric, Given
-from .turns import (
-    REFUSED,
-    AnglesPerPair,
-    CosSinPerPair,
-    for_both_members,
-    in_turns,
-    radians,
-    turns_of_first_run,
-)
+from .turns import for_both_members, in_turns, radians
 
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-_OF_ADAPT = "_choices", "_longest"  # buffers: frequencies, and the longest sequence remembered
-# Of regions of checkpointing whose backward may come, by module and scale. `adapt` sees that these
-# are wanted, and copies them before it overwrites their memory.
-_TURNS_OF_REGIONS: weakref.WeakKeyDictionary[object, dict] = weakref.WeakKeyDictionary()
 _OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
 
 
@@ -49,7 +35,6 @@ class _Filled:
     scale: float
     turns: Tensor  # the buffer's memory, by a tensor that counts its own changes: there are none
     moved: tuple[tuple[weakref.ref, Tensor], ...]  # earlier `turns`, and where they are now
-    captured: bool = False  # by a CUDA graph, which runs later
 
 
 class RotaryPositionEmbedding(nn.Module):
@@ -74,13 +59,9 @@ class RotaryPositionEmbedding(nn.Module):
             checkpoints without it, such as Hugging Face's, load with `strict=True`.
         attention_factor: multiplies cos and sin, and so the rotated elements (YaRN, LongRoPE). In
             fp32, before cos and sin are rounded, as in Hugging Face's models. Calls that take the
-            module itself use it, and `cos_sin_per_pair`. A table of angles can't hold it.
+            module itself use it, and `cos_sin`. A table of angles can't hold it.
         inv_freq: frequencies of your own instead of those of `rotary_base`: (d2 / 2,), fp32 or
             fp64, radians per position, finite. They are copied to the default device.
-        axes: d2/2 integers from 0 to 15, the axis that each pair turns by: a sequence or a tensor,
-            `mrope_axes` for example. `position_ids` may then have a first dimension, one entry for
-            each of the max(axes) + 1 axes. Without that dimension, as without `position_ids`,
-            positions are the same on all axes. None: there is one axis.
 
     Attributes:
         inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
@@ -89,13 +70,6 @@ class RotaryPositionEmbedding(nn.Module):
         rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
             NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
-        axes: a tuple, or None. Assignment takes what the argument does. It writes to the same
-            address, so CUDA graphs that were captured before replay with the new axes, and the
-            backward of a call made before raises. With more axes than before, and to or from None,
-            the address changes: capture them again.
-        num_axes: max(axes) + 1, or None.
-        axis_of_pair: (d2 / 2,), int32: `axes` for kernels, or None. A buffer, which is not saved.
-            Assign `axes` instead of changing it.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
     second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
@@ -120,8 +94,8 @@ class RotaryPositionEmbedding(nn.Module):
             `rotary_base` and `inv_freq` came; the message names it. Or an `inv_freq` that is not
             finite was assigned, or used by an eager call that takes the module itself.
         TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
-        RuntimeError: an update is needed, or `axes` assigned, while a CUDA graph is captured; or
-            `load_state_dict` met such an `inv_freq`.
+        RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
+            such an `inv_freq`.
 
     Example:
         >>> RotaryPositionEmbedding(dim=4)(3)[:, 0, 0]  # of three positions, once in each half
@@ -134,8 +108,6 @@ class RotaryPositionEmbedding(nn.Module):
 
     inv_freq: Tensor
     attention_factor: float
-    axis_of_pair: Tensor | None
-    num_axes: int | None = None
     _filled: _Filled | None = None
 
     def __init__(
@@ -150,7 +122,6 @@ class RotaryPositionEmbedding(nn.Module):
         persistent: bool = True,
         attention_factor: float = 1.0,
         inv_freq: Tensor | None = None,
-        axes: Sequence[int] | Tensor | None = None,
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
@@ -173,59 +144,69 @@ class RotaryPositionEmbedding(nn.Module):
             dtype = inv_freq.dtype
         memory = torch.empty(self.rotary_dim // 2, dtype=dtype)
         self.register_buffer("inv_freq", memory, persistent=persistent)
-        for name in ("_turns", "axis_of_pair", *_OF_ADAPT):
-            self.register_buffer(name, None, persistent=False)
-        self.axes = axes
+        self.register_buffer("_turns", None, persistent=False)
         self.reset_parameters()
         if not self._is_filled():
             self._refill(strict=False)
 
     @classmethod
     def from_config(
-        cls, config: object, layer_type: str | None = None, *, interleaved: bool = False
+        cls,
+        config: object,
+        layer_type: str | None = None,
+        *,
+        seq_len: int | None = None,
+        interleaved: bool = False,
     ) -> "RotaryPositionEmbedding | None":
         """The module that a model's configuration asks for, with `persistent=False`.
 
-        Reads `head_dim` (or `qk_rope_head_dim`, or `hidden_size` and `num_attention_heads`),
-        `max_position_embeddings`, and `rope_parameters`, flat or one dict for each type of layer.
-        Or `rope_scaling`; `rope_theta`, `partial_rotary_factor` and
-        `original_max_position_embeddings` may also stand beside that dict. The types: 'default',
-        'linear', 'dynamic', 'yarn', 'longrope' (also 'su'), 'llama3', 'proportional';
-        docs/kernels.md has the keys of each. Any other key of `rope_parameters` raises a warning,
-        or an error if it almost has the name of a key. On the CPU `inv_freq` has the bits of
-        transformers 5.17, with two exceptions. Of dicts for each type of layer transformers ignores
-        `truncate`, and this class does not. HunYuan's `alpha` holds at any length, as from 5.23 on.
+        Reads the frequencies from `rope_parameters`, flat or one dict for each type of layer, or
+        from the older `rope_scaling`; `rope_theta`, `partial_rotary_factor` and
+        `original_max_position_embeddings` may also stand beside that dict. How many elements turn
+        say `head_dim` (or `hidden_size` and `num_attention_heads`) and `partial_rotary_factor`, or
+        `rotary_dim`, or `qk_rope_head_dim`. The types: 'default', 'linear', 'dynamic', 'yarn',
+        'longrope' (also 'su'), 'llama3', 'proportional'; docs/kernels.md has the keys of each.
+
+        What is promised: `inv_freq`, on the CPU, has the bits that transformers 5.17 computes from
+        the keys that its class reads. A class of transformers may ignore a key that is read here,
+        as `LlamaConfig` does `partial_rotary_factor`, or `truncate` where each type of layer has a
+        dict. HunYuan's `alpha` holds at any length, as from 5.23 on. Sections (`mrope_section`)
+        change no frequency: positions on several axes make a table, as docs/kernels.md shows.
 
         Args:
-            config: a configuration of Hugging Face, or a dict with the same keys. Such a dict lacks
-                the defaults of its model's class. With a `model_type` it is refused where that
-                class could add one, and the message names the key.
+            config: a configuration of Hugging Face; or a dict or an object with the same keys, and
+                without `model_type`: with one it would lack what the model's class adds.
             layer_type: a key of `rope_parameters` that has a dict for each type of layer.
+            seq_len: length of the longest sequence, in tokens. 'dynamic' and 'longrope' depend on
+                it, and are chosen once, for sequences of every length. None: not longer than the
+                original length.
             interleaved: as in the constructor. Configurations don't say which pairing a model has.
 
         Returns:
             None where `rope_parameters[layer_type]` is None: such layers don't rotate.
 
         Raises:
-            ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit; the
-                message names the key, what came and what is accepted. Several types of layers and
-                no `layer_type`. An `mrope_section` that doesn't add up, or of a model with another
-                rule (Ernie 4.5 VL, HunYuan-VL). A configuration of a vision tower, or of a model
-                with a `text_config`: pass that one.
+            ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit. A
+                key of the rotation's dict is not read, or a name beside it that has rope, rotary,
+                ntk or partial in it. Two keys say different widths. Several types of layers and no
+                `layer_type`. A `model_type` whose configuration class `config` is not. A
+                configuration of a vision tower, or of a model with a `text_config`: pass that one.
+                The message names the key, what came and what is accepted.
 
         Source: `modeling_rope_utils.py` of transformers. It is not imported.
         """
+        if seq_len is not None:
+            check_length("seq_len", seq_len)
         layer = read_layer(config, layer_type)
         if layer is None:
             return None
-        source = layer.frequencies
+        source = layer.frequencies.for_length(seq_len)
         module = cls(
             source.rotary_dim,
             rotary_base=source.base,
             interleaved=interleaved,
             persistent=False,
             attention_factor=layer.attention_factor,
-            axes=layer.axes,
         )
         module._source = source
         module.reset_parameters()
@@ -247,40 +228,6 @@ class RotaryPositionEmbedding(nn.Module):
             self._source = before
             raise
 
-    @property
-    def axes(self) -> tuple[int, ...] | None:
-        """The axis that each pair turns by."""
-        return self._axes
-
-    @axes.setter
-    def axes(self, axes: Sequence[int] | Tensor | None) -> None:
-        axes = None if axes is None else checked_axes(axes, self.rotary_dim // 2)
-        if _is_captured(self.inv_freq):
-            raise RuntimeError(
-                "axes was assigned while a CUDA graph is captured; accepted: before the capture"
-            )
-        num_axes, before = None if axes is None else max(axes) + 1, self.num_axes
-        self._axes, self.num_axes = axes, num_axes
-        # a graph that was captured with fewer axes has no positions on the others
-        self._make_axis_of_pair(in_place=None not in (num_axes, before) and num_axes <= before)
-
-    def _make_axis_of_pair(self, in_place: bool = False) -> None:
-        if self._axes is None:
-            self.axis_of_pair = None
-            return
-        held = self.axis_of_pair
-        with torch.inference_mode(False), torch.no_grad():  # a backward may save it
-            new = torch.tensor(self._axes, dtype=torch.int32, device="cpu").to(self.inv_freq.device)
-            shared = held is not None and held.is_cpu and held.is_shared()  # with other processes
-            if not in_place or shared or not _can_hold(held, new) or not has_values(new):
-                self.axis_of_pair = new
-                return
-            if held.is_cuda:
-                torch.cuda.synchronize(held.device)  # kernels on any stream may read it
-            held.copy_(new)  # the memory that graphs know; a backward that saved it raises
-            if held.is_cuda:
-                torch.cuda.current_stream(held.device).synchronize()  # other streams read it next
-
     def reset_parameters(self) -> None:
         """Set `inv_freq` to what the constructor or `from_config` was given.
 
@@ -289,8 +236,6 @@ class RotaryPositionEmbedding(nn.Module):
         fresh, inv_freq = self._source.inv_freq(), self.inv_freq
         if (fault := _fault(fresh)) is not None:
             raise fault
-        if self._source.adapts:
-            self._reset_adapt()
         same_shape = inv_freq.shape == fresh.shape and inv_freq.is_contiguous()
         if same_shape and inv_freq.dtype in EXACT:
             with torch.no_grad():
@@ -298,104 +243,6 @@ class RotaryPositionEmbedding(nn.Module):
             self._refill()
         else:
             self.inv_freq = fresh.to(inv_freq.device)
-
-    def _reset_adapt(self) -> None:
-        """Put what `adapt` reads and writes where the frequencies are."""
-        fresh = self._source.choices(), torch.tensor(self._source.least_length, device="cpu")
-        with torch.inference_mode(False), torch.no_grad():
-            for name, new in zip(_OF_ADAPT, fresh, strict=True):
-                held, new = getattr(self, name), new.to(self.inv_freq.device)
-                if held is not None and _can_hold(held, new):
-                    held.copy_(new)
-                else:
-                    setattr(self, name, new.clone())
-
-    def adapt(self, position_ids: Tensor) -> None:
-        """Set the frequencies for the positions of a forward; call it once, before its first layer.
-
-        Frequencies of 'dynamic' and 'longrope' depend on the largest position of the batch; nothing
-        happens to others. 'longrope' takes `long_factor` where there is a position past the
-        original length. 'dynamic' grows with each sequence that is longer than all before, and is
-        reset by one that is shorter than `max_position_embeddings`.
-
-        `inv_freq` and what kernels read are written in place on the current stream, and no value is
-        read back. So a CUDA graph may hold this call, and replays it for the positions of then; and
-        torch.compile traces it. Backwards of earlier calls use the frequencies of those calls.
-
-        Under `torch.utils.checkpoint` with `use_reentrant=False`, a layer that is recomputed has
-        the frequencies of its first run. Reentrant checkpointing keeps nothing to know them by, so
-        calls that take this module raise in its second run, as do this method and methods that make
-        tables: make the table before, by `cos_sin_at`, and pass it to the layer.
-
-        Frequencies and the longest sequence are buffers. DistributedDataParallel gives every rank
-        those of rank 0 before each forward, which changes 'dynamic' on the other ranks, and
-        backwards that come after a later forward: pass `broadcast_buffers=False` to it.
-
-        Args:
-            position_ids: any shape, integers, on the device of `inv_freq`.
-
-        Raises:
-            TypeError: not a tensor of integers.
-            RuntimeError: a CUDA graph is captured while the backward of a call made before is open;
-                or a backward runs, in which a checkpoint recomputes this call.
-
-        Source: `dynamic_rope_update` of transformers 5.17, which branches in Python instead.
-        """
-        choices, longest = self._choices, self._longest
-        if not isinstance(position_ids, Tensor) or position_ids.dtype not in _INTEGERS:
-            came = getattr(position_ids, "dtype", type(position_ids).__name__)
-            raise TypeError(f"position_ids is {came}; accepted: a tensor of integers")
-        if choices is None or not position_ids.numel():
-            return
-        self._refuse_in_backward()
-        eager = not (is_traced() or is_transformed())
-        if eager and longest.is_inference():
-            self._longest = longest = _normal_copy(longest)
-        fills = eager and self._fills_at_once()
-        wanted = self._release_turns() if fills else None
-        with torch.no_grad():
-            seq_len = position_ids.max().long().clamp(max=2**63 - 2) + 1  # no overflow
-            found = self._source.adapted(choices, self.inv_freq, longest, seq_len)
-            inv_freq, length = found
-            longest.copy_(length)
-            self.inv_freq.copy_(inv_freq)
-        if fills:
-            self._fill_at_once(wanted)
-
-    def _fills_at_once(self) -> bool:
-        """Whether the buffer has this device and these frequencies; else the next call refills."""
-        filled, turns = self._filled, self._turns
-        known = filled is not None and turns is not None and filled.inv_freq is self.inv_freq
-        return known and filled.turns.data_ptr() == turns.data_ptr()
-
-    def _release_turns(self) -> Tensor | None:
-        """The tensor of turns, if the backward of an earlier call wants it; then take another."""
-        filled = self._filled
-        captured = _is_captured(filled.inv_freq)
-        seen, was_captured = weakref.ref(filled.turns), filled.captured
-        with torch.inference_mode(False):
-            self._filled = replace(filled, turns=self._turns.data, captured=captured)
-        del filled  # a backward is what may still hold the turns
-        wanted = seen()
-        if wanted is not None and captured and not was_captured:
-            self._filled = replace(self._filled, turns=wanted, captured=False)
-            raise RuntimeError(
-                "adapt is captured by a CUDA graph while the backward of an earlier call is open; "
-                "accepted: after that backward, or once its outputs are gone"
-            )
-        return wanted
-
-    def _fill_at_once(self, wanted: Tensor | None) -> None:
-        """As `_refill`, without a look at values, or waiting for the device."""
-        inv_freq, filled, turns = self.inv_freq, self._filled, self._turns
-        moved = _open(filled.moved)
-        with torch.inference_mode(False), torch.no_grad():
-            if wanted is not None:
-                wanted.data = copy = turns.clone()
-                moved = *moved, (weakref.ref(wanted), copy)
-            turns.copy_(in_turns(inv_freq, filled.scale))
-        address, version = inv_freq.data_ptr(), inv_freq._version
-        self._filled = replace(filled, address=address, version=version, moved=moved)
 
     def extra_repr(self) -> str:
         shown = [f"rotary_dim={self.rotary_dim}", *self._source.words]
@@ -408,8 +255,6 @@ class RotaryPositionEmbedding(nn.Module):
             shown.append(f"attention_factor={self.attention_factor}")
         if "inv_freq" in self._non_persistent_buffers_set:
             shown.append("persistent=False")
-        if self._axes is not None:
-            shown.append(f"axes={list(self._axes)}")
         return ", ".join(shown)
 
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
@@ -427,90 +272,50 @@ class RotaryPositionEmbedding(nn.Module):
             ValueError: `max_seq_len` is negative, or `attention_factor` is not 1.
             TypeError: `max_seq_len` is a tensor to rotate, or `inv_freq` has a dtype below fp32.
         """
-        angles = self.angles_per_pair(max_seq_len, offset).angles
-        return for_both_members(angles, self.interleaved)
-
-    def angles_per_pair(self, max_seq_len: int, offset: int = 0) -> AnglesPerPair:
-        """The table of `forward` with one column per pair.
-
-        A kernel reads half as many bytes of it. Both pairings use the same columns.
-
-        Args, Raises: as in `forward`.
-
-        Returns:
-            `angles`, (s, 1, 1, d2 / 2), fp32, radians, on the device of `inv_freq`; in a named
-            tuple, so that a call needs no `rotary_dim`. With `angles` alone it does.
-        """
         check_span(max_seq_len, offset)
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
-            raise ValueError(f"{came}; accepted: cos_sin_per_pair(max_seq_len)")
-        self._refuse_in_backward()
+            raise ValueError(f"{came}; accepted: freqs.cos_sin(max_seq_len)")
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
         # no matmul: autocast leaves it in fp32
-        return AnglesPerPair(position[:, None, None, None] * inv_freq)
+        return for_both_members(position[:, None, None, None] * inv_freq, self.interleaved)
 
-    def cos_sin_per_pair(
-        self, max_seq_len: int, offset: int = 0, dtype: torch.dtype = torch.float32
-    ) -> CosSinPerPair:
+    def cos_sin(
+        self, positions: Tensor | int, dtype: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
         """Cosines and sines with one column per pair, right to their last digit at any position.
 
-        Whole turns are removed exactly, as in calls that take the module itself. Both are
-        multiplied by `attention_factor`. FlashAttention, vLLM and flashinfer keep such tables. If
-        `inv_freq` requires a gradient, it gets one, and angles are products in fp64.
+        A call takes them as `freqs`, with `rotary_dim`. Whole turns are removed exactly, as in
+        calls that take the module itself. Both are multiplied by `attention_factor`.
+        FlashAttention, vLLM and flashinfer keep such tables.
 
         Args:
-            max_seq_len: number of positions s.
-            offset: first position.
+            positions: of any shape, on the device of `inv_freq`: int8 to int64, uint8, fp32 or
+                fp64. They need not be whole numbers: coordinates of image patches, as in DINOv3. A
+                number n stands for 0 to n - 1.
             dtype: of the result: fp32, fp16, bf16 or fp64.
 
         Returns:
-            `cos` and `sin`, each (s, d2 / 2), on the device of `inv_freq`; in a named tuple, so
-            that a call needs no `rotary_dim`. With another tuple of them it does.
+            cos and sin, each (*positions.shape, d2 / 2). For positions that are floats, and where
+            `inv_freq` requires a gradient, the angle is a product in fp64, differentiable in both.
 
         Raises:
-            ValueError: `max_seq_len` is negative.
-            TypeError: `dtype` is another one; or as in `forward`.
+            ValueError: `positions` is negative, or on another device; or positions are interpolated
+                by their number, which a tensor of them leaves open.
+            TypeError: `positions` is of another type or dtype, such as bf16, which cannot tell
+                position 256 from 257; `dtype` is another one; or as in `forward`.
         """
-        check_span(max_seq_len, offset)
-        position = torch.arange(offset, offset + max_seq_len, device=self.inv_freq.device)
-        return self._cos_sin(position[:, None], self.position_scale(max_seq_len), dtype)
-
-    def cos_sin_at(self, position_ids: Tensor, dtype: torch.dtype = torch.float32) -> CosSinPerPair:
-        """`cos_sin_per_pair` at given positions, which need not be whole numbers.
-
-        For coordinates of image patches, as in DINOv3: a table made once in a forward serves all
-        layers. A call with `position_ids` needs no table if they are integers.
-
-        Args:
-            position_ids: (s,) or (b, s); or (axes, b, s), if the module has axes. Integers, int8
-                to int64 or uint8, fp32 or fp64.
-            dtype: of the result: fp32, fp16, bf16 or fp64.
-
-        Returns:
-            `cos` and `sin`, each (s, d2 / 2) or (b, s, d2 / 2), in a named tuple, so that a call
-            needs no `rotary_dim`. Of integers they are right to their last digit. Of floats,
-            and where `inv_freq` requires a gradient, the angle is a product in fp64; it is
-            differentiable in `position_ids` and `inv_freq`.
-
-        Raises:
-            ValueError: a shape that is not accepted, or `position_ids` is on another device.
-            TypeError: `position_ids` is no tensor, or of another dtype, such as bf16, which cannot
-                tell position 256 from 257. Or as in `cos_sin_per_pair`.
-        """
-        check_position_ids(position_ids, self.inv_freq, self.num_axes)
-        position = position_ids[..., None]
-        if position_ids.dim() == 3:
-            position = position_ids[self.axis_of_pair.long()].movedim(0, -1)
-        return self._cos_sin(position, self.position_scale(None), dtype)
-
-    def _cos_sin(self, position: Tensor, scale: float, dtype: torch.dtype) -> CosSinPerPair:
-        """Of positions, (..., 1) or one for each pair. Angles are fp64, and rounded only here."""
         check_dtype(dtype)
-        self._refuse_in_backward()
         inv_freq = _require_exact(self.inv_freq)
+        check_positions(positions, inv_freq.device)
+        if isinstance(positions, Tensor):
+            scale = self.position_scale(None)
+        else:
+            scale = self.position_scale(positions)
+            positions = torch.arange(positions, device=inv_freq.device)
+        position = positions[..., None]
         # integers would lose the gradient of inv_freq
         with_gradient = torch.is_grad_enabled() and is_differentiated(inv_freq)
         if position.is_floating_point() or with_gradient:
@@ -518,7 +323,7 @@ class RotaryPositionEmbedding(nn.Module):
         else:
             angles = radians(in_turns(inv_freq, scale), position, torch.float64)
         cos, sin = (x * self.attention_factor for x in (angles.cos(), angles.sin()))
-        return CosSinPerPair(cos.to(dtype), sin.to(dtype))
+        return cos.to(dtype), sin.to(dtype)
 
     def position_scale(self, max_seq_len: int | None) -> float:
         """Factor for positions, which depends on how many they are (None: not known)."""
@@ -528,8 +333,8 @@ class RotaryPositionEmbedding(nn.Module):
         if max_seq_len is None:
             raise ValueError(
                 "freqs interpolates by the number of positions, which cu_seqlens, start_positions "
-                "and position_ids leave open; accepted with them: freqs.cos_sin_per_pair("
-                f"max_seq_len), or a module whose inv_freq is divided by {factor}"
+                "and position_ids leave open; accepted with them: freqs.cos_sin(max_seq_len), or a "
+                f"module whose inv_freq is divided by {factor}"
             )
         return 1.0 / max(factor, max_seq_len / trained)
 
@@ -543,41 +348,17 @@ class RotaryPositionEmbedding(nn.Module):
             (d2 / 2,), int64, on the device of `inv_freq`.
 
         Raises:
-            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`; where `inv_freq`
-                cannot be used, as the class says; and in a backward, as `adapt` says.
+            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`; and where `inv_freq`
+                cannot be used, as the class says.
         """
         self.check_usable_as_freqs()
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
-            self._refuse_in_backward()
-            turns = in_turns(_require_exact(self.inv_freq), scale)
-            return turns_of_first_run(turns) if self._source.adapts and is_traced() else turns
+            return in_turns(_require_exact(self.inv_freq), scale)
         filled = self._filled if self._is_filled() else self._refill()
         if filled is None or scale != filled.scale:
-            turns = in_turns(_require_exact(self.inv_freq), scale)
-        else:
-            turns = filled.turns
-        if self._source.adapts and may_be_checkpointed():
-            return self._turns_in_checkpoint(turns, scale)
-        return turns
-
-    def _turns_in_checkpoint(self, turns: Tensor, scale: float) -> Tensor:
-        """`turns` in the first run of a region of checkpointing, and in later runs the same."""
-        region, runs_again = checkpointed_region()
-        if region is None:
-            self._refuse_in_backward()
-            return turns
-        of_region = _TURNS_OF_REGIONS.setdefault(region, {})
-        if runs_again and (self, scale) in of_region:
-            return of_region[self, scale]
-        self._refuse_in_backward()
-        of_region.setdefault((self, scale), turns)
-        return turns
-
-    def _refuse_in_backward(self) -> None:
-        """Raise where a checkpoint recomputes, and the frequencies may be of another forward."""
-        if self._source.adapts and not is_traced() and is_in_backward():
-            raise RuntimeError(REFUSED)
+            return in_turns(_require_exact(self.inv_freq), scale)
+        return filled.turns
 
     def _is_filled(self) -> bool:
         """Whether the buffer holds the turns of today's `inv_freq`."""
@@ -674,8 +455,6 @@ class RotaryPositionEmbedding(nn.Module):
         if (fault := _fault(value)) is not None:
             raise fault
         super().__setattr__(name, value)
-        if self._axes is not None and self.axis_of_pair.device != value.device:
-            self._make_axis_of_pair()
         self._refill()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
@@ -692,17 +471,14 @@ class RotaryPositionEmbedding(nn.Module):
         inv_freq = self.inv_freq
         was_meta = inv_freq.is_meta
         # .half() and the like move these, but don't round them
-        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns, self._choices
+        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns
 
         def move(x: Tensor) -> Tensor:
             moved = fn(x)
             rounded = moved.dtype != x.dtype and any(x is y for y in exact)
             return x.to(moved.device) if rounded else moved
 
-        axis_of_pair = self.axis_of_pair
         super()._apply(move, recurse)
-        if self.axis_of_pair is not axis_of_pair:  # to_empty leaves whatever the memory held
-            self._make_axis_of_pair()
         if self._turns is not None and self._turns.is_cpu and self._turns.is_shared():
             self._turns = None  # another process with other frequencies would write to it
         if was_meta and not self.inv_freq.is_meta:

@@ -35,7 +35,6 @@ FORWARDS: dict[NormInput, str] = {
         55a842fc40bc 1739774bd18b f49410497a17 059238f63ed0
         53384d5ed0c6 0efdc9f241ea
     """,
-    "all heads": "733c68c02524 3aaf2b65a267",
 }
 BY_DIGEST = {digest: given for given, digests in FORWARDS.items() for digest in digests.split()}
 SCALED = {"9176d125b940"}  # TimesFM 2.5 scales queries after their norm, in autocast in fp32

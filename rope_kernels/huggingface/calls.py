@@ -1,6 +1,6 @@
 """A call of a model's rotation function: whether `rope_qk` takes it, and with what options."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -94,9 +94,9 @@ class Rule:
         for x in (*tensors, cos, sin):  # no generators from here on: this is in every call
             if not isinstance(x, Tensor):
                 return "an argument is no tensor"
+            if is_dtensor(x):
+                return "a DTensor, which PyTorch's operators take"
         q = tensors[0]
-        if is_dtensor(q):  # then all are: PyTorch doesn't mix DTensors with others
-            return "DTensors, which would get other strides"
         dtype, in_table = q.dtype, cos.dtype
         if dtype not in _NAMES or in_table not in _NAMES or sin.dtype != in_table:
             return "dtypes other than bf16, fp16 and fp32"
@@ -146,8 +146,6 @@ class Rule:
             return self._rotate(tensors, cos, sin, layout, rounding=rounding, norm=norm)
         # what comes out is contiguous in the format that is named: in that of a projection's rows
         rows = tuple([x.transpose(1, 2) for x in tensors])
-        sums = tuple([x if x is None else x.transpose(1, 2) for x in norm.sumsqs])
-        norm = replace(norm, sumsqs=sums)
         outs = self._rotate(rows, cos, sin, _HEADS_LAST, rounding=rounding, norm=norm)
         return tuple([x.transpose(1, 2) for x in outs])
 

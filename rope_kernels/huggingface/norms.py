@@ -10,15 +10,13 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from ..call.arguments import NormCall, NormRounding
-from ..reference import sum_of_squares
 from .calls import Rule
 from .digest import UnknownCode, code_digest, original_of
 from .known import is_hooked
 
-# What a norm is given, beside what the rotation is given: the same, the same with heads and
-# positions exchanged, or all heads of a token in one row.
-NormInput = Literal["as rotated", "transposed", "all heads"]
-HEADS = 1  # the dimension of heads where all of them are normalized as one row
+# What a norm is given, beside what the rotation is given: the same, or the same with heads and
+# positions exchanged.
+NormInput = Literal["as rotated", "transposed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,7 @@ NORMS = {
     "24b3e7412775": KnownNorm(eps="variance_epsilon"),
     # Gemma 3, Qwen 3.5, MiniMax M3, ...
     "86acc28dd0d0 cd41bdfcac79": KnownNorm(eps="eps", weight_offset=1.0),
-    # OLMo 2, AFMoE, ...
+    # AFMoE, NeoMME, ...
     "4866bfe29f4f": KnownNorm(eps="variance_epsilon", rounding="model_cast_last"),
     # Gemma 3n, Gemma 4, ...
     "16f8b7ded486 f5e67b50bc70": KnownNorm(eps="eps", rounding="model_cast_last"),
@@ -149,8 +147,7 @@ class NormedRotation:
                 continue
             if weight.dtype != x.dtype and weight.dtype != torch.float32:
                 return "a weight of another dtype"
-            heads = x.shape[HEADS] if self.given == "all heads" else 1
-            if weight.shape != (heads * x.shape[-1],):
+            if weight.shape != (x.shape[-1],):
                 return "a weight of another width"
         in_autocast = torch.is_autocast_enabled(tensors[0].device.type)
         if (self.scaled or not in_autocast) and any(self._promoted(tensors, cos)):
@@ -168,19 +165,11 @@ class NormedRotation:
         known = self.known
         if known is None:
             raise ValueError("why_not has a reason against this call")
-        weights, sumsqs, norm_dim = self._weights(), (None,) * len(tensors), None
-        if self.given == "all heads":
-            rows = [x.transpose(HEADS, 2).flatten(2) for x in tensors]
-            sumsqs = tuple([sum_of_squares(x).unsqueeze(HEADS) for x in rows])
-            norm_dim = tuple([x.shape[-1] for x in rows])
-            weights = [w.view(x.shape[HEADS], -1) for w, x in zip(weights, tensors, strict=True)]
         norm = NormCall(
-            weights=tuple(weights),
-            sumsqs=sumsqs,
+            weights=self._weights(),
             eps=self.norms[0].__dict__[known.eps],
             weight_offset=known.weight_offset,
             norm_after=self.after,
-            norm_dim=norm_dim,
         )
         outs = self.rule.normalize_and_rotate(
             tensors, cos, sin, unsqueeze_dim, norm, known.rounding
@@ -207,9 +196,7 @@ class NormedRotation:
             if self.given == "as rotated":
                 outs.append(norm(x))
                 continue
-            rows = x.transpose(1, 2)  # heads and positions
-            wide = rows.flatten(-2) if self.given == "all heads" else rows
-            outs.append(norm(wide).view(rows.shape).transpose(1, 2))
+            outs.append(norm(x.transpose(1, 2)).transpose(1, 2))  # heads and positions
         return tuple(outs)
 
     def _weights(self) -> tuple[Tensor | None, ...]:

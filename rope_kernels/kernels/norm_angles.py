@@ -5,7 +5,7 @@ import triton.language as tl
 
 from .angles import cos_sin_of_pairs
 from .parts import pairs_of_block, per_token
-from .positions import along_axes, find_positions
+from .positions import find_positions
 from .values import CosSin, TableRows, TokenAngles
 
 
@@ -31,7 +31,6 @@ def angles_of_tokens(
         in_sequence = position > not_in_sequence()
     pairs = pairs_of_block(head, 1)
     at = TableRows(per_token(position, False), per_token(tokens.exists, False), tokens.b)
-    at = along_axes(at, tokens, given, pairs, False)
     cos_sin = cos_sin_of_pairs(at, table, pairs, head.half, lookup, STORED)
     return TokenAngles(position, in_sequence, cos_sin)
 
@@ -48,20 +47,12 @@ def rounded_cos_sin(cos_sin, STORED: tl.constexpr):
 
 @triton.jit
 def store_positions(
-    ptr,  # (s,) or (axes, s) int64
+    ptr,  # (s,) int64
     tokens,
-    given,
     found,  # `TokenAngles`
     row_block,  # this program's; the first one of its tokens stores
-    AXES: tl.constexpr,  # number of axes; None: one
 ):
     """Keep the positions of packed tokens, for a backward that need not search for them again."""
     # A block of one: Triton's interpreter turns a scalar mask into integers, which 3.9 refuses.
     mask = tokens.exists & (tl.full((1,), row_block, tl.int32) == 0)
     tl.store(ptr + tokens.s, tl.where(found.in_sequence, found.position, not_in_sequence()), mask)
-    if AXES is not None:
-        for axis in tl.static_range(1, AXES):
-            id_ptr = given.ids_ptr + tokens.s * given.ids_strides[1]
-            id_ptr += tl.full((), axis, tl.int64) * given.ids_strides[2]
-            ptr += given.seq_len
-            tl.store(ptr + tokens.s, tl.load(id_ptr, mask, other=0).to(tl.int64), mask)

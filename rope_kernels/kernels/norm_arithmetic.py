@@ -32,13 +32,13 @@ def computed(x, exists, head: tl.constexpr):
 
 @triton.jit
 def load_weights(
-    ptr,  # of (d,), contiguous; or (1, rows, 1) pointers, one for each head
+    ptr,  # of (d,), contiguous
     head: tl.constexpr,
     INTERLEAVED: tl.constexpr = False,  # a pair is elements 2i and 2i + 1, not i and i + half
     OFFSET: tl.constexpr = 0.0,  # is added
     COMPUTED: tl.constexpr = tl.float32,  # fp32 or fp64
 ):
-    """Offset plus weight, `Pieces` of (1, rows or 1, columns)."""
+    """Offset plus weight, `Pieces` of (1, 1, columns)."""
     pair = tl.arange(0, head.columns)
     index1, index2 = (2 * pair, 2 * pair + 1) if INTERLEAVED else (pair, pair + head.half)
     is_pair = pair < head.half
@@ -54,7 +54,7 @@ def load_weights(
 @triton.jit
 def weights_of(
     mine,  # or a `Share`
-    q_ptr,  # (d,) or (h, d), contiguous; or None, then there are no weights
+    q_ptr,  # (d,), contiguous; or None, then there are no weights
     k_ptr,  # the same of k
     head: tl.constexpr,
     norm: tl.constexpr,  # or a `NormBackward`
@@ -64,23 +64,19 @@ def weights_of(
     one = tl.full((1, 1, 1), 1, COMPUTED)
     factors = Pieces(one, one, one)
     if q_ptr is not None:
-        D: tl.constexpr = 2 * head.half + head.tail
         INTERLEAVED: tl.constexpr = (
             head.writes_interleaved if norm.after else head.reads_interleaved
         )
         ptr = pointer_of(mine.is_k, q_ptr, k_ptr)
-        if norm.per_head:
-            ptr += ((mine.row % mine.heads).to(tl.int64) * D)[None, :, :]
         factors = load_weights(ptr, head, INTERLEAVED, norm.weight_offset, COMPUTED)
     return factors
 
 
 @triton.jit
 def factor_at(ptr, element, exists, OFFSET: tl.constexpr, COMPUTED: tl.constexpr):
-    """Offset plus weight of some elements, (1, rows or 1, columns).
+    """Offset plus weight of some elements, (1, 1, columns).
 
-    `element` and `exists` are (columns,). `ptr` is where the weights start, or such a pointer for
-    each row, (1, rows, 1).
+    `element` and `exists` are (columns,). `ptr` is where the weights start.
     """
     weight = tl.load(ptr + element[None, None, :], exists[None, None, :], other=0)
     return weight.to(COMPUTED) + OFFSET
@@ -182,7 +178,6 @@ def turn_as_planned(
 @triton.jit
 def normalized_and_turned(
     x,  # rows in fp32 (fp64 for fp64)
-    sumsq,  # sums of squares from elsewhere, (positions, rows, 1); or None
     exists,  # of rows
     weights,  # offset plus weight
     cos_sin,
@@ -197,9 +192,8 @@ def normalized_and_turned(
     if norm.after:
         x = turn_as_planned(x, cos_sin, does_turn, lookup.inverse, steps, STORED)
         x = zero_outside(x, exists, head)  # what isn't there may have met a NaN
-    if sumsq is None:
-        sumsq = dot(x, x, head.tail)
-    rstd = tl.rsqrt(sumsq * (1 / norm.dim) + norm.eps)
+    D: tl.constexpr = 2 * head.half + head.tail
+    rstd = tl.rsqrt(dot(x, x, head.tail) * (1 / D) + norm.eps)
     x = normalized(x, rstd, weights, norm, STORED)
     if not norm.after:
         x = turn_as_planned(x, cos_sin, does_turn, lookup.inverse, steps, STORED)

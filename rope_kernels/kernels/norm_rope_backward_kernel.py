@@ -13,16 +13,12 @@ from .norm_angles import angles_of_tokens, rounded_cos_sin
 from .norm_arithmetic import computed, times_number, turn_row, weights_of, zero_outside
 from .norm_gradient import input_gradient, plus_products, store_sums, zeros_of_rows
 from .norm_rows import (
-    count_tiles_of_v,
     load_numbers,
     load_row,
     rows_of,
-    rows_of_v,
     share_of_program,
-    store_numbers,
     store_row,
     tile_of_share,
-    tile_of_v,
 )
 from .parts import pointer_of
 from .values import GivenPositions, Memory, Sizes, Table
@@ -32,25 +28,20 @@ from .values import GivenPositions, Memory, Sizes, Table
 def norm_rope_backward_kernel(
     q_grad_ptr,  # gradient of the output, viewed as (s, b, h, d)
     k_grad_ptr,  # or None; so in all pairs of q and k
-    v_grad_ptr,  # of rows that are only copied to `v_out_ptr`, as many as those of k; or None
     q_ptr,  # input of the forward
     k_ptr,
     q_out_ptr,  # gradient of the input; or None, if nobody wants it
     k_out_ptr,
-    v_out_ptr,
-    q_weight_ptr,  # (d,) or (h, d), or None
+    q_weight_ptr,  # (d,), or None
     k_weight_ptr,
     q_rstd_ptr,  # viewed as (s, b, h, 1): 1 / rms of each row
     k_rstd_ptr,
-    q_sumsq_ptr,  # gradient of the sums of squares that came from elsewhere; or None
-    k_sumsq_ptr,
     q_partial_ptr,  # (shares, d): sums of the weight's gradient over the rows of each program
-    k_partial_ptr,  # or with `norm.per_head` (chunks, h, d); None: not wanted
+    k_partial_ptr,  # None: not wanted
     table_ptr,  # from here on as in `norm_rope_kernel`
     sin_ptr,
     starts_ptr,
     ids_ptr,
-    axes_ptr,
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -64,11 +55,9 @@ def norm_rope_backward_kernel(
     order: tl.constexpr,  # `BackwardOrder`: which tiles it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
     norm: tl.constexpr,  # `NormBackward`
-    packing: tl.constexpr,  # `Packing`, of a projection from which q and k came; or None
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
-    GROUP: tl.constexpr = 0 if packing is None else packing.group
     WEIGHT_INTERLEAVED: tl.constexpr = (
         head.writes_interleaved if norm.after else head.reads_interleaved
     )
@@ -76,34 +65,21 @@ def norm_rope_backward_kernel(
     q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
     q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
     q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
-    q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp)
-
-    # The first programs copy v, a tile each, and have no other rows.
-    tiles_of_v = 0
-    if v_grad_ptr is not None:
-        tiles_of_v = count_tiles_of_v(sizes, tile, order.per_batch)
-        if tl.program_id(0) < tiles_of_v:
-            mine = tile_of_v(tl.program_id(0), sizes, tile, order.per_batch)
-            v_grad, v_out = Memory(v_grad_ptr, strides.v_grad), Memory(v_out_ptr, strides.v_out)
-            rows = rows_of_v(mine, v_grad, order.per_batch, packing.v_aligned)
-            out_rows = rows_of_v(mine, v_out, order.per_batch, packing.v_out_aligned)
-            store_row(out_rows, load_row(rows, head), head)
-            return
+    given = GivenPositions(seq_len, None, 0, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My rows, of q or of k, and my share of their tiles.
-    share = share_of_program(sizes, chunks, tiles_of_v, tile, order, norm.per_head)
+    share = share_of_program(sizes, chunks, tile, order)
     weights = weights_of(share, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
     sums = zeros_of_rows(tile, head, COMPUTED)
     for tile_number in tl.range(share.chunk, share.tiles, chunks, num_stages=order.stages):
-        mine, tokens = tile_of_share(tile_number, share, sizes, tile, order, norm.per_head)
+        mine, tokens = tile_of_share(tile_number, share, sizes, tile, order)
 
         # Read the gradient, and what the forward kept.
         rows = rows_of(mine, q_grad, k_grad, order.per_batch, order.grad_aligned)
         grad = load_row(rows, head, head.writes_interleaved)
-        rows = rows_of(mine, q, k, order.per_batch, order.aligned, GROUP)
+        rows = rows_of(mine, q, k, order.per_batch, order.aligned)
         kept = load_row(rows, head, head.reads_interleaved)
         rstd = load_numbers(mine, q_rstd, k_rstd, order.per_batch)
         angles = angles_of_tokens(tokens, given, table, head, lookup, STORED, norm.packed)
@@ -123,14 +99,13 @@ def norm_rope_backward_kernel(
         grad = zero_outside(grad, mine.exists, head)
         if q_partial_ptr is not None:
             sums = plus_products(sums, grad, x_hat, head.tail)
-        out, of_sumsq = input_gradient(grad, x_hat, rstd, weights, head, norm)
+        out = input_gradient(grad, x_hat, rstd, weights, head)
         if norm.after:
             out = turn_row(out, cos_sin, does_turn, TRANSPOSE=True, INVERSE=lookup.inverse)
         if q_out_ptr is not None:
-            out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned, GROUP)
+            out_rows = rows_of(mine, q_out, k_out, order.per_batch, order.out_aligned)
             store_row(out_rows, out, head, head.reads_interleaved)
-        store_numbers(mine, q_sumsq, k_sumsq, of_sumsq, order.per_batch)
 
     if q_partial_ptr is not None:
         ptr = pointer_of(share.is_k, q_partial_ptr, k_partial_ptr)
-        store_sums(ptr, sums, share, head, norm.per_head, WEIGHT_INTERLEAVED)
+        store_sums(ptr, sums, share.number, head, WEIGHT_INTERLEAVED)

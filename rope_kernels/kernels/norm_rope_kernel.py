@@ -9,7 +9,7 @@ import triton.language as tl
 
 from .norm_angles import angles_of_tokens, store_positions
 from .norm_arithmetic import computed, normalized_and_turned, weights_of
-from .norm_rows import load_numbers, load_row, rows_of, store_numbers, store_row, tile_of_rows
+from .norm_rows import load_row, rows_of, store_numbers, store_row, tile_of_rows
 from .values import GivenPositions, Memory, Sizes, Table
 
 
@@ -19,19 +19,16 @@ def norm_rope_kernel(
     k_ptr,  # second input, or None; so in all pairs of q and k
     q_out_ptr,  # outputs; they may be the inputs
     k_out_ptr,
-    q_weight_ptr,  # (d,) or (h, d), or None
+    q_weight_ptr,  # (d,), or None
     k_weight_ptr,
     q_rstd_ptr,  # output, viewed as (s, b, h, 1): 1 / rms of each row; or None
     k_rstd_ptr,
-    q_sumsq_ptr,  # viewed as (s, b, h, 1): sums of squares from elsewhere; or None
-    k_sumsq_ptr,
-    positions_ptr,  # output, (s,) or (axes, s) int64: of packed tokens, for the backward; or None
+    positions_ptr,  # output, (s,) int64: of packed tokens, for the backward; or None
     table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
-    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
+    ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -53,11 +50,8 @@ def norm_rope_kernel(
     q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
     q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
     q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
-    q_sumsq, k_sumsq = Memory(q_sumsq_ptr, strides.q_sumsq), Memory(k_sumsq_ptr, strides.k_sumsq)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
-    )
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: rows of q, or of k.
     mine, tokens, row_block = tile_of_rows(Sizes(seq_len, batch, q_heads, k_heads), tile, order)
@@ -79,12 +73,9 @@ def norm_rope_kernel(
     does_turn = angles.in_sequence if PACKED else None
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
-    sumsq = None
-    if q_sumsq_ptr is not None:
-        sumsq = load_numbers(mine, q_sumsq, k_sumsq, order.per_batch)
     y = computed(x, mine.exists, head)
     y, rstd = normalized_and_turned(
-        y, sumsq, mine.exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
+        y, mine.exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
     )
 
     # Write every element once, and what the backward needs.
@@ -92,4 +83,4 @@ def norm_rope_kernel(
     store_row(out_rows, y, head, head.writes_interleaved)
     store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
     if positions_ptr is not None:
-        store_positions(positions_ptr, tokens, given, angles, row_block, lookup.axes)
+        store_positions(positions_ptr, tokens, angles, row_block)

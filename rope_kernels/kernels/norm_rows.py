@@ -15,7 +15,6 @@ from .parts import (
     pointer_of,
     row_pointers,
     store_interleaved,
-    stored_columns,
     tail_elements,
     tile_of_program,
 )
@@ -78,22 +77,17 @@ def tile_of_rows(sizes, tile: tl.constexpr, order: tl.constexpr, WITH_V: tl.cons
 def share_of_program(
     sizes,
     chunks,  # programs among which the same tiles are divided
-    first,  # the first of these programs
     tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
-    PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
     """The rows that this program has at many positions, and its share of their tiles: `Share`.
 
     Its tiles are `chunks` apart.
     """
     q_blocks, k_blocks, entries = count_row_blocks(sizes, tile.rows, order.per_batch)
-    row_blocks, program = q_blocks + k_blocks, tl.program_id(0) - first
+    row_blocks, program = q_blocks + k_blocks, tl.program_id(0)
     tiles, b = (sizes.seq_len - 1) // tile.positions + 1, 0
-    if order.fold and PER_HEAD:
-        row_block, chunk = program % row_blocks, program // row_blocks
-        tiles = tiles.to(tl.int64) * entries
-    elif order.fold:
+    if order.fold:
         of_k = program >= chunks
         row_block, chunk = tl.where(of_k, q_blocks, 0), program - tl.where(of_k, chunks, 0)
         tiles = tiles.to(tl.int64) * entries * tl.where(of_k, k_blocks, q_blocks)
@@ -120,18 +114,16 @@ def tile_of_share(
     sizes,
     tile: tl.constexpr,
     order: tl.constexpr,  # `BackwardOrder`
-    PER_HEAD: tl.constexpr,  # each head has weights of its own
 ):
     """One of a program's tiles: its `ProgramRows`, and its `Tokens`."""
     row, row_exists, b = share.row, share.row_exists, share.b
     if order.fold:
-        if not PER_HEAD:
-            rows = share.heads if order.per_batch else share.heads * sizes.batch
-            row_blocks = (rows + tile.rows - 1) // tile.rows
-            row_block = (number % row_blocks).to(tl.int32)
-            row = (row_block * tile.rows + tl.arange(0, tile.rows))[:, None]
-            row_exists = row < rows
-            number = number // row_blocks
+        rows = share.heads if order.per_batch else share.heads * sizes.batch
+        row_blocks = (rows + tile.rows - 1) // tile.rows
+        row_block = (number % row_blocks).to(tl.int32)
+        row = (row_block * tile.rows + tl.arange(0, tile.rows))[:, None]
+        row_exists = row < rows
+        number = number // row_blocks
         s_blocks = (sizes.seq_len - 1) // tile.positions + 1
         b, number = number // s_blocks, number % s_blocks
     first_s = number * tl.full((), tile.positions, tl.int64)
@@ -140,25 +132,6 @@ def tile_of_share(
     exists = (s < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
     mine = ProgramRows(share.is_k, first_s, later[:, None], row, b, share.heads, exists)
     return mine, Tokens(s, s < sizes.seq_len, b)
-
-
-@triton.jit
-def count_tiles_of_v(sizes, tile: tl.constexpr, PER_BATCH: tl.constexpr):
-    """Tiles that all rows of v make."""
-    _, row_blocks, entries = count_row_blocks(sizes, tile.rows, PER_BATCH)
-    return ((sizes.seq_len - 1) // tile.positions + 1) * row_blocks * entries
-
-
-@triton.jit
-def tile_of_v(number, sizes, tile: tl.constexpr, PER_BATCH: tl.constexpr):
-    """The `ProgramRows` of one of them, counted from 0."""
-    q_blocks, row_blocks, entries = count_row_blocks(sizes, tile.rows, PER_BATCH)
-    row_block, number = number % row_blocks, number // row_blocks
-    b, s_block = (number % entries).to(tl.int64), (number // entries).to(tl.int64)
-    is_k, row, row_exists, heads = rows_of_block(q_blocks + row_block, sizes, tile.rows, PER_BATCH)
-    first_s, later = s_block * tile.positions, tl.arange(0, tile.positions).to(tl.int64)
-    exists = (first_s + later < sizes.seq_len)[:, None, None] & row_exists[None, :, :]
-    return ProgramRows(is_k, first_s, later[:, None], row, b, heads, exists)
 
 
 @triton.jit
@@ -211,8 +184,8 @@ def store_row(
 ):
     """Round rows once, and write them to where `load_row` would read them."""
     STORED: tl.constexpr = rows.pointers.dtype.element_ty
-    pairs, stride = pairs_of_block(head, 1), rows.stride
-    pair = stored_columns(head.columns, STORED)
+    pairs = pairs_of_block(head, 1)
+    pair, stride = pairs.number, rows.stride
     ptr = from_element(rows, head.start)
     first, second, tail = x[0].to(STORED), x[1].to(STORED), x[2].to(STORED)
     if INTERLEAVED:

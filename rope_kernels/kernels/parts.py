@@ -204,21 +204,10 @@ def load_interleaved(slice_ptr, rows, head: tl.constexpr):
 @triton.jit
 def store_interleaved(slice_ptr, rows, first, second, head: tl.constexpr):
     """Write pairs, in the stored dtype, to where `load_interleaved` would read them."""
-    both = stored_columns(2 * head.columns, first.dtype)[None, None, :]
+    both = tl.arange(0, 2 * head.columns).to(tl.int64)[None, None, :]
     shape: tl.constexpr = (first.shape[0], first.shape[1], 2 * head.columns)
     members = tl.reshape(tl.join(first, second), shape)
     tl.store(slice_ptr + both * rows.stride, members, rows.exists & (both < 2 * head.half))
-
-
-@triton.jit
-def stored_columns(COUNT: tl.constexpr, STORED: tl.constexpr):
-    """0 to COUNT - 1, (COUNT,) int64: the places of elements that are stored."""
-    column = tl.arange(0, COUNT)
-    if STORED.primitive_bitwidth == 8 and COUNT > 8:
-        # A thread keeps the 8 elements that it loaded, of 16 bits. By itself Triton stores 16 of 8
-        # bits at once: that moves them between threads, and finds the angles for both places.
-        column = tl.max_contiguous(column, 8)
-    return column.to(tl.int64)
 
 
 @triton.jit

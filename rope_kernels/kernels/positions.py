@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-from .values import TableRows
-
 
 @triton.jit
 def find_sequences(
@@ -64,20 +62,3 @@ def find_positions(tokens, given):
         id_ptr = given.ids_ptr + b * given.ids_strides[0] + s * given.ids_strides[1]
         position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
     return position, in_sequence
-
-
-@triton.jit
-def along_axes(at, tokens, given, pairs, OVER_POSITIONS: tl.constexpr):
-    """The same, or if there are several axes, with each pair's position along its own."""
-    if given.axes_ptr is not None:
-        # Over positions in one dimension, as frequencies are: then Triton evaluates sines in the
-        # layout of their loads. In two, more would go through shared memory, in whole rows.
-        s, exists = tokens.s, tokens.exists
-        if len(at.exists.shape) == 2 and not OVER_POSITIONS:
-            s, exists = s[:, None], exists[:, None]
-        exists = exists & pairs.exists
-        axis = tl.load(given.axes_ptr + pairs.number, pairs.exists, other=0)
-        id_ptr = given.ids_ptr + tokens.b * given.ids_strides[0] + s * given.ids_strides[1]
-        id_ptr += axis.to(tl.int64) * given.ids_strides[2]
-        at = TableRows(tl.load(id_ptr, exists, other=0).to(tl.int64), exists, at.b)
-    return at

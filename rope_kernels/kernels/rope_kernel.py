@@ -20,7 +20,7 @@ from .parts import (
     turn,
     turn_in_steps,
 )
-from .positions import along_axes, find_positions
+from .positions import find_positions
 from .values import GivenPositions, Memory, Sizes, Table, TableRows
 
 
@@ -35,8 +35,7 @@ def rope_kernel(
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
-    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
+    ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # s, or the number of packed tokens
     batch,  # b; 1 if its entries are merged into the heads
     q_heads,  # h of q
@@ -59,9 +58,7 @@ def rope_kernel(
     q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
-    )
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: pairs of some rows, at some tokens. `t` and `out` have pointers to my rows, of q or
     # of k, and say which of them exist.
@@ -97,7 +94,6 @@ def rope_kernel(
         per_token(tokens.exists, tile.over_positions),
         tokens.b,
     )
-    table_rows = along_axes(table_rows, tokens, given, pairs, tile.over_positions)
     cos_sin = cos_sin_of_pairs(table_rows, table, pairs, head.half, lookup, STORED)
 
     # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.

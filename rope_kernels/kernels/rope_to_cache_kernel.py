@@ -1,22 +1,15 @@
 """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
-A program has rows of q, of k, or of v. With weights rows of q and k are normalized first, by the
-parts of `norm_rope_kernel`.
+A program has rows of q, of k, or of v. Rows are whole, by the parts of `norm_rope_kernel`.
 """
 
 import triton
 import triton.language as tl
 
 from .norm_angles import angles_of_tokens
-from .norm_arithmetic import (
-    computed,
-    normalized_and_turned,
-    rounded,
-    turn_as_planned,
-    weights_of,
-)
+from .norm_arithmetic import computed, turn_as_planned
 from .norm_rows import count_row_blocks, load_row, rows_of, rows_of_v, store_row, tile_of_rows
-from .values import GivenPositions, Memory, Pieces, RowPointers, Sizes, Slots, Table
+from .values import GivenPositions, Memory, RowPointers, Sizes, Slots, Table
 
 
 @triton.jit
@@ -65,49 +58,6 @@ def rows_of_either(mine, tokens, slots, q_out, k_cache):
     return rows_at(mine, ptr, offset, h_stride, d_stride, exists)
 
 
-@triton.jit
-def scale_of_rows(ptr, mine, SCALES: tl.constexpr):
-    """The scale of k or of v in fp32: a number, (rows, 1), or None. `SCALES` as in `Store`."""
-    scale = None
-    if SCALES == 1:
-        scale = tl.load(ptr)
-    if SCALES == 2:
-        scale = tl.load(ptr + mine.row, mine.is_k & (mine.row < mine.heads), other=1)
-    return scale
-
-
-@triton.jit
-def quantized(x, scale, head: tl.constexpr, LIMIT: tl.constexpr):
-    """Rows over their scale in fp32, or as they are if it is None, to be stored as fp8.
-
-    What is larger than fp8's LIMIT is limited by the cast: NVIDIA GPUs have no other to this type,
-    and NaN stays NaN.
-    """
-    first, second = x[0].to(tl.float32), x[1].to(tl.float32)
-    tail = x[2].to(tl.float32)
-    if scale is not None:
-        inverse = 1.0 / scale
-        if len(inverse.shape) == 2:
-            scale, inverse = scale[None, :, :], inverse[None, :, :]
-        first, second = over(first, scale, inverse, LIMIT), over(second, scale, inverse, LIMIT)
-        if head.tail > 0:
-            tail = over(tail, scale, inverse, LIMIT)
-    return Pieces(first, second, tail)
-
-
-@triton.jit
-def over(x, scale, inverse, LIMIT: tl.constexpr):
-    """x / scale, by a product and what it leaves: a quotient that fp32 holds comes out exactly.
-
-    The product is limited first, or infinity would leave no number. Signs are changed by products:
-    they cost nothing, and -0 stays -0. (Triton's -x is 0 - x, an instruction that makes it 0.)
-    """
-    scale, inverse = tl.broadcast_to(scale, x.shape), tl.broadcast_to(inverse, x.shape)
-    quotient = tl.clamp(x * inverse, -2 * LIMIT, 2 * LIMIT, propagate_nan=tl.PropagateNan.ALL)
-    too_much = tl.fma(quotient, scale, x * -1.0)
-    return tl.fma(too_much * -1.0, inverse, quotient)
-
-
 # No value of these is compiled in: a new length or cache compiles no new kernel.
 @triton.jit(
     do_not_specialize=[
@@ -130,16 +80,11 @@ def rope_to_cache_kernel(
     k_cache_ptr,  # (blocks, page, h, d)
     v_cache_ptr,
     slots_ptr,  # (listed,) int32 or int64: block * page + place within it; negative: no slot
-    k_scale_ptr,  # (1,) or (h,) in fp32: keys are divided by it before they become fp8; or None
-    v_scale_ptr,
-    q_weight_ptr,  # (d,) or (h, d); or None
-    k_weight_ptr,
     table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, see `angle_from_turns`
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
-    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
+    ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # tokens
     batch,  # 1
     q_heads,  # h of q
@@ -156,18 +101,16 @@ def rope_to_cache_kernel(
     tile: tl.constexpr,  # `Tile`: how much a program takes
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
-    norm: tl.constexpr,  # `Norm`, or None
     steps: tl.constexpr,  # `Steps`: what the rotation rounds
-    store: tl.constexpr,  # `Store`
+    V_ALIGNED: tl.constexpr,  # bytes that divide every address of a row of v, as in `Order`
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
-    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
-    BY_ONE_STORE: tl.constexpr = k_out_ptr is None and store.limit == 0 and order.out_aligned == 0
+    BY_ONE_STORE: tl.constexpr = k_out_ptr is None and order.out_aligned == 0
     q, k = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
     given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, None
+        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, None
     )
 
     # My tile: rows of q, of k, or of v.
@@ -176,21 +119,15 @@ def rope_to_cache_kernel(
     q_blocks, k_blocks, _ = count_row_blocks(sizes, tile.rows, order.per_batch)
     if row_block >= q_blocks + k_blocks:
         # Copy v.
-        rows = rows_of_v(mine, Memory(v_ptr, strides.v), order.per_batch, store.v_aligned)
+        rows = rows_of_v(mine, Memory(v_ptr, strides.v), order.per_batch, V_ALIGNED)
         v = load_row(rows, head)
         slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
-        if store.limit > 0:
-            v = quantized(v, scale_of_rows(v_scale_ptr, mine, store.v_scales), head, store.limit)
         store_row(rows_in_cache(mine, slots, v_cache_ptr, v_cache_strides), v, head)
     else:
         # Load everything before anything is used.
         rows = rows_of(mine, q, k, order.per_batch, order.aligned)
         x = load_row(rows, head, head.reads_interleaved)
         slots = slots_of_tokens(tokens, slots_ptr, listed, cache_slots, page)
-        k_scale = scale_of_rows(k_scale_ptr, mine, store.k_scales)
-        weights = None
-        if norm is not None:
-            weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
         if PACKED:  # the barrier is explained in `rope_kernel`
             tl.debug_barrier()
 
@@ -199,14 +136,8 @@ def rope_to_cache_kernel(
         cos_sin = angles.cos_sin
         does_turn = angles.in_sequence if PACKED else None
 
-        exists = mine.exists
-        y = computed(x, exists, head)
-        if norm is None:
-            y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
-        else:
-            y, _rstd = normalized_and_turned(
-                y, None, exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
-            )
+        y = computed(x, mine.exists, head)
+        y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED)
 
         # Write q to its place and k to its slots; both by one store where they can.
         q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
@@ -219,8 +150,5 @@ def rope_to_cache_kernel(
         store_row(out, y, head, head.writes_interleaved)
         if not BY_ONE_STORE:
             if mine.is_k:
-                kept = y
-                if store.limit > 0:
-                    kept = quantized(rounded(y, STORED), k_scale, head, store.limit)
                 k_rows = rows_in_cache(mine, slots, k_cache_ptr, k_cache_strides)
-                store_row(k_rows, kept, head, head.writes_interleaved)
+                store_row(k_rows, y, head, head.writes_interleaved)

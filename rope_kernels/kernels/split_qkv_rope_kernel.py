@@ -1,21 +1,20 @@
 """Take q, k and v out of a packed projection, and rotate q and k, in one launch.
 
-A program has rows of q, of k, or of v. With a norm rows of q and k are normalized first, by the
-parts of `norm_rope_kernel`. Transposed, and without a norm, the same kernel is its own backward: it
-reads gradients of q, k and v, and writes those of the projection.
+A program has rows of q, of k, or of v. Rows are whole, by the parts of `norm_rope_kernel`.
+Transposed, the same kernel is its own backward: it reads gradients of q, k and v, and writes those
+of the projection.
 """
 
 import triton
 import triton.language as tl
 
-from .norm_angles import angles_of_tokens, store_positions
-from .norm_arithmetic import computed, normalized_and_turned, turn_as_planned, weights_of
+from .norm_angles import angles_of_tokens
+from .norm_arithmetic import computed, turn_as_planned
 from .norm_rows import (
     count_row_blocks,
     load_row,
     rows_of,
     rows_of_v,
-    store_numbers,
     store_row,
     tile_of_rows,
 )
@@ -30,17 +29,11 @@ def split_qkv_rope_kernel(
     q_out_ptr,  # outputs
     k_out_ptr,
     v_out_ptr,
-    q_weight_ptr,  # (d,) or (h, d); or None
-    k_weight_ptr,
-    q_rstd_ptr,  # output, viewed as (s, b, h, 1): 1 / rms of each row; or None
-    k_rstd_ptr,
-    positions_ptr,  # from here on as in `norm_rope_kernel`
-    table_ptr,
+    table_ptr,  # from here on as in `norm_rope_kernel`
     sin_ptr,
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
-    axes_ptr,
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -53,21 +46,16 @@ def split_qkv_rope_kernel(
     tile: tl.constexpr,  # `Tile`: how much a program takes
     order: tl.constexpr,  # `Order`: which tile it takes
     lookup: tl.constexpr,  # `Lookup`: how it finds cosines and sines
-    norm: tl.constexpr,  # `Norm`, or None
     steps: tl.constexpr,  # `Steps`: what the rotation rounds
     packing: tl.constexpr,  # `Packing`: where heads of q lie
     TRANSPOSE: tl.constexpr,  # take gradients back
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
-    COMPUTED: tl.constexpr = tl.float64 if tl.float64 == STORED else tl.float32
     PACKED: tl.constexpr = cu_seqlens_ptr is not None
     q, k, v = Memory(q_ptr, strides.q), Memory(k_ptr, strides.k), Memory(v_ptr, strides.v)
     q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
-    q_rstd, k_rstd = Memory(q_rstd_ptr, strides.q_rstd), Memory(k_rstd_ptr, strides.k_rstd)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
-    )
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: rows of q, of k, or of v.
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
@@ -83,9 +71,6 @@ def split_qkv_rope_kernel(
         # Load everything before anything is used.
         rows = rows_of(mine, q, k, order.per_batch, order.aligned, packing.group)
         x = load_row(rows, head, head.reads_interleaved)
-        weights = None
-        if norm is not None:
-            weights = weights_of(mine, q_weight_ptr, k_weight_ptr, head, norm, COMPUTED)
         if PACKED:  # the barrier is explained in `rope_kernel`
             tl.debug_barrier()
 
@@ -94,18 +79,9 @@ def split_qkv_rope_kernel(
         cos_sin = angles.cos_sin
         does_turn = angles.in_sequence if PACKED else None
 
-        # Turn in fp32 (fp64 for fp64). With a norm, keep what its backward needs.
-        exists = mine.exists
-        y = computed(x, exists, head)
-        if norm is None:
-            y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED, TRANSPOSE)
-        else:
-            y, rstd = normalized_and_turned(
-                y, None, exists, weights, cos_sin, does_turn, head, lookup, norm, steps, STORED
-            )
-            store_numbers(mine, q_rstd, k_rstd, rstd, order.per_batch)
-            if positions_ptr is not None:
-                store_positions(positions_ptr, tokens, given, angles, row_block, lookup.axes)
+        # Turn in fp32 (fp64 for fp64).
+        y = computed(x, mine.exists, head)
+        y = turn_as_planned(y, cos_sin, does_turn, lookup.inverse, steps, STORED, TRANSPOSE)
 
         # Write every element once.
         out_rows = rows_of(

@@ -53,7 +53,6 @@ class Lookup(NamedTuple):
     fast_sine: bool  # fewer steps, which the interpreter and fp64 cannot take
     inverse: bool  # `turn` negates the sines
     attention_factor: float | None = None  # multiplies what is computed from turns; None: nothing
-    axes: int | None = None  # of positions; None: one
 
 
 class Steps(NamedTuple):
@@ -69,11 +68,9 @@ class Norm(NamedTuple):
 
     eps: float  # added to the mean of squares
     weight_offset: float  # added to the weight
-    dim: int  # number of squares in a sum
     after: bool  # normalize the rotated row
     rounds_normal: bool  # to the stored dtype, before the weights
     rounds_product: bool  # to the stored dtype, after them
-    per_head: bool  # each head has weights of its own
     weights_last: bool  # they are loaded after the elements
 
 
@@ -81,21 +78,9 @@ class NormBackward(NamedTuple):
     """How rows were normalized."""
 
     weight_offset: float  # added to the weight
-    dim: int  # number of squares in a sum
     after: bool  # the rotated row was normalized
     rounds_cos_sin: bool  # to the stored dtype, as the forward did
-    per_head: bool  # each head has weights of its own
-    given: bool  # the sums of squares came from elsewhere
     packed: bool  # the ids are those that the forward wrote for packed tokens
-
-
-class Store(NamedTuple):
-    """How rows of k and v are stored in their caches."""
-
-    limit: float  # the largest number of fp8; 0: the caches have the dtype of k, nothing is divided
-    k_scales: int  # of k: none, 1, or 2 if each head has its own
-    v_scales: int
-    v_aligned: int  # bytes that divide every address of a row of v; 0: what the compiler sees
 
 
 class Packing(NamedTuple):
@@ -112,7 +97,7 @@ class BackwardOrder(NamedTuple):
 
     per_batch: bool  # a tile has rows of one batch entry; False: all share their angles
     rows_outer: bool  # programs' positions run faster than their rows, not slower
-    fold: bool  # a program goes through batch entries too, and unless per head through all rows
+    fold: bool  # a program goes through batch entries and all rows, too
     stages: int  # tiles in flight
     aligned: int  # bytes that divide every address of a row of what was kept
     grad_aligned: int  # of the output's gradient
@@ -123,7 +108,7 @@ class BackwardOrder(NamedTuple):
 
 
 class RopeStrides(NamedTuple):
-    """In elements: of (s, b, h, d), of a table's (b, s, d), and of ids' (b, s) or (b, s, axes)."""
+    """In elements: of (s, b, h, d), of a table's (b, s, d), and of ids' (b, s)."""
 
     q: Any
     k: Any
@@ -142,8 +127,6 @@ class NormStrides(NamedTuple):
     k_out: Any
     q_rstd: Any
     k_rstd: Any
-    q_sumsq: Any
-    k_sumsq: Any
     table: Any
     ids: Any
 
@@ -161,7 +144,7 @@ class CacheStrides(NamedTuple):
 
 
 class SplitStrides(NamedTuple):
-    """The same, and (s, b, h, 1) of what has one number for each row."""
+    """The same, and of v's output."""
 
     q: Any
     k: Any
@@ -169,27 +152,21 @@ class SplitStrides(NamedTuple):
     q_out: Any
     k_out: Any
     v_out: Any
-    q_rstd: Any
-    k_rstd: Any
     table: Any
     ids: Any
 
 
 class NormBackwardStrides(NamedTuple):
-    """The same, of the backward's tensors."""
+    """The same as `NormStrides`, of the backward's tensors."""
 
     q_grad: Any
     k_grad: Any
-    v_grad: Any
     q: Any
     k: Any
     q_out: Any
     k_out: Any
-    v_out: Any
     q_rstd: Any
     k_rstd: Any
-    q_sumsq: Any
-    k_sumsq: Any
     table: Any
     ids: Any
 
@@ -252,9 +229,8 @@ class GivenPositions(NamedTuple):
     cu_seqlens_ptr: Any  # (sequences + 1,): packed sequences' starts, and the last end; or None
     sequences: Any  # number of packed sequences
     starts_ptr: Any  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr: Any  # (b, s): position of each token, or (axes, b, s); or None
-    axes_ptr: Any  # (d2 / 2,) int32: by which axis each pair turns; or None: one axis
-    ids_strides: Any  # of b, s, and of axes
+    ids_ptr: Any  # (b, s): position of each token; or None
+    ids_strides: Any  # of b and of s
     cp: Any  # `TwoChunks`, `EvenlyApart`, or None
 
 
@@ -307,7 +283,7 @@ class Tokens(NamedTuple):
 class TableRows(NamedTuple):
     """Which rows of the table this program's tokens need, shaped to meet its columns."""
 
-    position: Any  # (positions, 1), (1, columns) or (columns,), int64; axes: (positions, columns)
+    position: Any  # (positions, 1), (1, columns) or (columns,), int64
     exists: Any  # whether there is such a token, the same shape
     b: Any  # int64, the batch entry
 

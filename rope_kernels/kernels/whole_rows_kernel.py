@@ -12,7 +12,7 @@ import triton.language as tl
 
 from .angles import cos_sin, cos_sin_of_both
 from .parts import from_element, per_token, product, rows_of_program, unseen_zero
-from .positions import along_axes, find_positions
+from .positions import find_positions
 from .values import Columns, GivenPositions, Memory, Sizes, Table, TableRows
 
 
@@ -99,8 +99,7 @@ def whole_rows_kernel(
     sin_ptr,  # sines, if the table holds cosines, or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s), or (axes, b, s): position of each token; or None
-    axes_ptr,  # (d2 / 2,): by which of several axes each pair turns; or None
+    ids_ptr,  # (b, s): position of each token; or None
     seq_len,  # s, or the number of packed tokens
     batch,  # b
     q_heads,  # h of q
@@ -124,9 +123,7 @@ def whole_rows_kernel(
     q_out, k_out = Memory(q_out_ptr, strides.q_out), Memory(k_out_ptr, strides.k_out)
     sizes = Sizes(seq_len, batch, q_heads, k_heads)
     table = Table(table_ptr, sin_ptr, strides.table, s2)
-    given = GivenPositions(
-        seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, axes_ptr, strides.ids, cp
-    )
+    given = GivenPositions(seq_len, cu_seqlens_ptr, sequences, starts_ptr, ids_ptr, strides.ids, cp)
 
     # My tile: elements of some rows of q or of k, at some tokens.
     elements = elements_of_block(head, tile.side_by_side, IN_PLACE)
@@ -156,7 +153,6 @@ def whole_rows_kernel(
     if lookup.one_per_pair:
         pair = tl.where(element < head.half, element, element - head.half)
         columns = Columns(pair, elements.row, does_turn)
-        at = along_axes(at, tokens, given, columns, tile.over_positions)
         cos, sin = cos_sin(at, table, columns, lookup, STORED)
     elif TRANSPOSE:
         both = cos_sin_of_both(at, table, columns, other, lookup, STORED)

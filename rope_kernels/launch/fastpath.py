@@ -40,7 +40,7 @@ MAX_ENTRIES = 4096  # a serving loop may meet any sequence length
 _ELSEWHERE = "tensors", "freqs", "fused", "norm", "cache", "packed"
 _ELSEWHERE += "cu_seqlens", "start_positions", "position_ids"
 _options_of = getter_of([field.name for field in fields(Call) if field.name not in _ELSEWHERE])
-_options_of_module = getter_of(["rotary_dim", "interleaved", "attention_factor", "num_axes"])
+_options_of_module = getter_of(["rotary_dim", "interleaved", "attention_factor"])
 
 # `torch.cuda.current_device` first makes sure that PyTorch has initialized CUDA.
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
@@ -68,9 +68,8 @@ def entry_of_call(
     Args:
         call: every argument, as it came.
         tables: what `call.freqs` holds.
-        beside: the tensors of `call.norm` and of `call.cache`.
-        recorded: whether autograd records a call with a norm or of a projection, whose kernel then
-            has more outputs.
+        beside: the tensors of `call.norm` or of `call.cache`.
+        recorded: whether autograd records a call with a norm, whose kernel then has more outputs.
     """
     if not ENABLED or call.fused is not True or is_traced() or is_transformed():
         return None
@@ -83,7 +82,7 @@ def entry_of_call(
     if call.cache is not None:
         signature.append(call.cache.return_k)
     if call.packed is not None:
-        signature += *call.packed, recorded
+        signature += call.packed
     tensors = *call.tensors, *tables, *beside
     if not (call.cu_seqlens is call.start_positions is call.position_ids is None):
         tensors += call.where

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..call.arguments import FP8
 from ..call.rotation import Rotation
 from ..kernels.values import (
     BackwardOrder,
@@ -21,7 +20,6 @@ from ..kernels.values import (
     RopeStrides,
     SplitStrides,
     Steps,
-    Store,
 )
 from ..machine.engine import Engine, engine_of
 from .layout import Layout, alignment, cp_of, layout_of, strides_of
@@ -47,7 +45,6 @@ from .tuning import NORM_BACKWARD, first_match
 
 FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
 TO_CACHE, SPLIT = "rope_to_cache_kernel", "split_qkv_rope_kernel"
-FP8_LIMIT = torch.finfo(FP8).max
 SMS_ELSEWHERE = 4  # where there is no GPU: enough programs to share the positions
 PARTIALS_AT_ONCE = 512  # rows of partial sums that a program adds at a time, at most
 PARTIALS = 2048  # that a program adds at a time: many small ones wait for memory together
@@ -83,50 +80,30 @@ def plan_rope(
 def plan_norm(tensors: ForwardTensors, rotation: Rotation, engine: Engine | None = None) -> Plan:
     """Plan a launch that normalizes and rotates; arguments as in `plan_rope`."""
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    layout = layout_of(tensors, NormStrides, rotation, forward_tile, engine, per_head=per_head)
-    wanted, special = wanted_forward(layout.facts), rotation.norm.like_model or per_head
-    registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, special, engine)
-    own = _norm_of(tensors, rotation, per_head, wanted.weights_last)
-    options = {"fp_fusion": own["steps"].fused, "max_registers": registers}
-    return _forward(FORWARD, layout, tensors, rotation, own, **options)
-
-
-def _norm_of(
-    tensors: ForwardTensors | CacheTensors | SplitTensors,
-    rotation: Rotation,
-    per_head: bool,
-    weights_last: bool,
-) -> dict[str, tuple]:
-    """The constants of a forward that normalizes."""
+    layout = layout_of(tensors, NormStrides, rotation, forward_tile, engine)
+    wanted = wanted_forward(layout.facts)
+    registers = max_registers(wanted, rotation, layout.facts, tensors.q.dtype, engine)
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
-    values = Norm(
+    norm = Norm(
         eps=float(rotation.norm.eps),
         weight_offset=float(rotation.norm.weight_offset),
-        dim=rotation.norm.dim,
         after=rotation.norm.after,
         rounds_normal=rounds.normal,
         rounds_product=rounds.product,
-        per_head=per_head,
-        weights_last=weights_last,
+        weights_last=wanted.weights_last,
     )
-    return {"norm": values, "steps": rounds.steps}
+    own = {"norm": norm, "steps": rounds.steps}
+    options = {"fp_fusion": rounds.steps.fused, "max_registers": registers}
+    return _forward(FORWARD, layout, tensors, rotation, own, **options)
 
 
 def plan_to_cache(tensors: CacheTensors, rotation: Rotation, engine: Engine | None = None) -> Plan:
     """Plan a launch that rotates, and writes into caches; arguments as in `plan_rope`."""
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    layout = layout_of(tensors, CacheStrides, rotation, forward_tile, engine, per_head=per_head)
-    own = _norm_or_none(tensors, rotation, per_head)
-    k_cache, v_cache = tensors.k_cache, tensors.v_cache
-    own["store"] = Store(
-        limit=FP8_LIMIT if k_cache.dtype == FP8 else 0.0,
-        k_scales=_scales(tensors.k_scale),
-        v_scales=_scales(tensors.v_scale),
-        v_aligned=alignment(tensors.v),
-    )
-    plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
+    layout = layout_of(tensors, CacheStrides, rotation, forward_tile, engine)
+    k_cache, v_cache, steps = tensors.k_cache, tensors.v_cache, steps_of(rotation)
+    own = {"steps": steps, "V_ALIGNED": alignment(tensors.v)}
+    plan = _forward(TO_CACHE, layout, tensors, rotation, own, fp_fusion=steps.fused)
     sizes = {name: size for name, size in plan.sizes.items() if name != "cp"}  # it has none
     sizes |= {
         "listed": tensors.slots.numel(),
@@ -146,33 +123,21 @@ def plan_split(
     `group` is that of `PackedFormat`. All tensors are views (s, b, h, d).
     """
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    layout = layout_of(tensors, SplitStrides, rotation, forward_tile, engine, per_head=per_head)
-    own = _norm_or_none(tensors, rotation, per_head)
+    layout = layout_of(tensors, SplitStrides, rotation, forward_tile, engine)
     groups = (0, group) if rotation.transpose else (group, 0)
-    own["packing"] = Packing(*groups, alignment(tensors.v), alignment(tensors.v_out))
-    own["TRANSPOSE"] = rotation.transpose
-    plan = _forward(SPLIT, layout, tensors, rotation, own, fp_fusion=own["steps"].fused)
+    steps = steps_of(rotation)
+    own = {
+        "steps": steps,
+        "packing": Packing(*groups, alignment(tensors.v), alignment(tensors.v_out)),
+        "TRANSPOSE": rotation.transpose,
+    }
+    plan = _forward(SPLIT, layout, tensors, rotation, own, fp_fusion=steps.fused)
     return replace(plan, programs=plan.programs + _programs_of_v(layout))
-
-
-def _norm_or_none(
-    tensors: CacheTensors | SplitTensors, rotation: Rotation, per_head: bool
-) -> dict[str, tuple | None]:
-    """The constants of a forward that may normalize."""
-    if rotation.norm is None:
-        return {"norm": None, "steps": steps_of(rotation)}
-    return _norm_of(tensors, rotation, per_head, weights_last=True)
 
 
 def _programs_of_v(layout: Layout) -> int:
     """Beside those of q and k."""
     return layout.entries * layout.s_blocks * layout.row_blocks[1]
-
-
-def _scales(scale: Tensor | None) -> int:
-    """None, one, or two, which means one for each head."""
-    return 0 if scale is None else min(2, scale.numel())
 
 
 def _forward(
@@ -252,11 +217,6 @@ def _promotes(weight: Tensor | None, t: Tensor) -> bool:
     return weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
 
 
-def is_per_head(weight: Tensor | None) -> bool:
-    """Whether each head has weights of its own."""
-    return weight is not None and weight.dim() == 2
-
-
 # backward, of a norm: a rotation's backward is a rotation
 
 
@@ -264,10 +224,8 @@ def plan_backward(
     tensors: BackwardTensors,
     rotation: Rotation,
     wants_weights: bool,
-    given_sums: bool,
     packed: bool,
     engine: Engine | None = None,
-    group: int | None = None,
 ) -> Plan:
     """Plan the launch that goes back through all rows. It does not look at partial sums.
 
@@ -275,28 +233,17 @@ def plan_backward(
         tensors: from `as_read`.
         rotation: by which angles, and how rows were normalized.
         wants_weights: gradients of the weights are computed, too.
-        given_sums: the sums of squares came from elsewhere.
         packed: the ids are positions that the forward wrote.
         engine: what the plan is for; None: the engine that takes `tensors.q`.
-        group: that of the `PackedFormat` from which q, k and v came; None: they came by themselves.
     """
     engine = engine_of(tensors.q) if engine is None else engine
-    per_head = is_per_head(tensors.q_weight)
-    # rows of a projection never lie in one dimension: dividing them into entries takes longer
-    per_batch = per_head or group is not None
-    layout = layout_of(
-        tensors, NormBackwardStrides, rotation, backward_tile, engine, per_batch=per_batch
-    )
+    layout = layout_of(tensors, NormBackwardStrides, rotation, backward_tile, engine)
     work, order, wanted = layout.work, layout.order, first_match(NORM_BACKWARD, layout.facts)
-    packing, of_v = None, 0
-    if group is not None:
-        packing = Packing(group, group, alignment(tensors.v_grad), alignment(tensors.v_out))
-        of_v = 0 if tensors.v_grad is None else _programs_of_v(layout)
     division = _divide(layout, wanted.programs_per_sm, tensors, wants_weights)
     rounds = roundings_of(tensors.q, tensors.q_weight, rotation)
     return Plan(
         kernel=BACKWARD,
-        programs=division.units * division.chunks + of_v,
+        programs=division.units * division.chunks,
         num_warps=work.num_warps,
         sizes=layout.sizes | {"cp": cp_of(rotation), "chunks": division.chunks},
         strides=layout.strides,
@@ -315,14 +262,10 @@ def plan_backward(
             "lookup": layout.lookup,
             "norm": NormBackward(
                 weight_offset=float(rotation.norm.weight_offset),
-                dim=rotation.norm.dim,
                 after=rotation.norm.after,
                 rounds_cos_sin=rounds.steps.rounds_cos_sin,
-                per_head=per_head,
-                given=given_sums,
                 packed=packed,
             ),
-            "packing": packing,
         },
     )
 
@@ -332,25 +275,21 @@ class _Division(NamedTuple):
 
     units: int  # groups of tiles whose programs add to the same partial sums
     chunks: int  # programs of a unit
-    fold: bool  # the tiles of a unit are of all batch entries, and unless per head of all rows
+    fold: bool  # the tiles of a unit are of all batch entries and all rows
 
 
 def _divide(
     layout: Layout, programs_per_sm: int, tensors: BackwardTensors, wants_weights: bool
 ) -> _Division:
     """Enough programs to fill the GPU, and not more partial sums than a backward may allocate."""
-    per_head = is_per_head(tensors.q_weight)
     programs = programs_per_sm * count_sms(tensors.q.device) // layout.work.num_warps
-    units, tiles, fold = layout.entries * sum(layout.row_blocks), layout.s_blocks, per_head
+    units, tiles, fold = layout.entries * sum(layout.row_blocks), layout.s_blocks, False
     share = tensors.q.shape[-1] * tensors.q_rstd.element_size()  # bytes of a row of partial sums
     outs = [x for x in (tensors.q_out, tensors.k_out) if x is not None]
     gradient = sum(x.numel() * x.element_size() for x in outs)
     shares = max(BYTES_OF_PARTIALS, gradient // GRADIENT_PER_PARTIALS) // share
     per_chunk = units  # rows of partial sums
-    if per_head:
-        units, tiles = sum(layout.row_blocks), layout.s_blocks * layout.entries
-        per_chunk = layout.sizes["q_heads"] + layout.sizes["k_heads"]
-    elif wants_weights and units > shares:
+    if wants_weights and units > shares:
         tiles *= layout.entries * max(layout.row_blocks)
         units = per_chunk = sum(blocks > 0 for blocks in layout.row_blocks)
         programs, fold = programs * units, True
@@ -361,15 +300,10 @@ def _divide(
 
 
 def shares_of(plan: Plan, weights: int) -> tuple[int, ...]:
-    """Rows of partial sums that a planned backward writes, of each of so many weights.
-
-    None at all where each head has weights of its own and one program: it writes their gradients.
-    """
+    """Rows of partial sums that a planned backward writes, of each of so many weights."""
     heads = plan.sizes["q_heads"], plan.sizes["k_heads"]
     chunks, batch, order = plan.sizes["chunks"], plan.sizes["batch"], plan.constants["order"]
     tile_rows = plan.constants["tile"].rows
-    if plan.constants["norm"].per_head:
-        return tuple([chunks * h for h in heads[:weights]]) if chunks > 1 else ()
     if order.fold:
         return (chunks,) * weights
     entries, shared = (batch, 1) if order.per_batch else (1, batch)

@@ -12,14 +12,12 @@ import torch
 from torch import Tensor
 
 from ..call.packed_format import PackedFormat, Rows
-from ..call.positions import shape_of_kept
 from ..call.rotation import Rotation, memory_for
 from . import fastpath
 from .kernel_plans import (
     BACKWARD,
     FORWARD,
     SPLIT,
-    SUM,
     TO_CACHE,
     plan_backward,
     plan_norm,
@@ -46,8 +44,8 @@ from .plan import (
 
 ROPE = "rope_kernel"
 # Tensors that no key covers: those that are allocated after it is known, and what a module may own.
-_NEW = "q_out", "k_out", "v_out", "q_rstd", "k_rstd", "positions", "table", "axes"
-_NEW_IN_BACKWARD = "q_out", "k_out", "v_out", "q_sumsq", "k_sumsq", "q_partial", "k_partial"
+_NEW = "q_out", "k_out", "v_out", "q_rstd", "k_rstd", "positions", "table"
+_NEW_IN_BACKWARD = "q_out", "k_out", "q_partial", "k_partial"
 _UNKEYED = {
     kind: tuple([i for i, name in enumerate(kind._fields) if name in names])
     for kind, names in (
@@ -90,7 +88,6 @@ def entry_of_rotation(
 def norm_rope(
     tensors: Sequence[Tensor],
     weights: Sequence[Tensor],
-    sumsqs: Sequence[Tensor],
     rotation: Rotation,
     inplace: bool,
     for_backward: bool,
@@ -109,12 +106,12 @@ def norm_rope(
         outs = tuple([torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors])
     if for_backward:
         rstds, positions = kept_for_backward(tensors, rotation)
-    q_k, of_weights, of_sums = q_and_k(tensors), q_and_k(weights), q_and_k(sumsqs)
-    if entry is None:  # of an operator, or of a call that takes two launches
+    q_k, of_weights = q_and_k(tensors), q_and_k(weights)
+    if entry is None:  # of a call that takes two launches
         options = [FORWARD, inplace, for_backward, *rotation.options]
-        keyed = *q_k, *of_weights, *of_sums, *rotation.tensors
+        keyed = *q_k, *of_weights, *rotation.tensors
         entry = fastpath.entry_of_launch(options, keyed)
-    pairs = *q_k, *q_and_k(outs), *of_weights, *q_and_k(rstds), *of_sums
+    pairs = *q_k, *q_and_k(outs), *of_weights, *q_and_k(rstds)
     given = *pairs, positions, *rotation.tensors
     if entry is None or entry.launch is None or not entry.launch(given):
         _launch(entry, ForwardTensors._make(given), lambda x: plan_norm(x, rotation), inplace)
@@ -124,8 +121,7 @@ def norm_rope(
 def rope_to_cache(
     tensors: Sequence[Tensor],
     outs: Sequence[Tensor | None],
-    cache: Sequence[Tensor | None],
-    weights: Sequence[Tensor],
+    cache: Sequence[Tensor],
     rotation: Rotation,
     entry: fastpath.Entry | None = None,
 ) -> None:
@@ -135,53 +131,64 @@ def rope_to_cache(
         tensors: q and k.
         outs: where they go: of q, which may be q itself, and of k, or None.
         cache: `tensors` of a `CacheCall`.
-        weights: of q and k; or none.
-        rotation: by which angles, and how rows are normalized.
+        rotation: by which angles.
         entry: what the fast path remembers of such calls.
     """
     (q, k), (v, *caches), inplace = tensors, cache, outs[0] is tensors[0]
     k, v = k.resolve_neg(), v.resolve_neg()  # in place no others are
     if entry is None:
         options = [TO_CACHE, inplace, outs[1] is not None, *rotation.options]
-        keyed = *tensors, *cache, *q_and_k(weights), *rotation.tensors
-        entry = fastpath.entry_of_launch(options, keyed)
-    given = q, k, v, *outs, *caches, *q_and_k(weights), *rotation.tensors
+        entry = fastpath.entry_of_launch(options, (*tensors, *cache, *rotation.tensors))
+    given = q, k, v, *outs, *caches, *rotation.tensors
     if entry is None or entry.launch is None or not entry.launch(given):
         _launch(entry, CacheTensors._make(given), lambda x: plan_to_cache(x, rotation), inplace)
 
 
 def split_qkv_rope(
-    qkv: Tensor,
-    weights: Sequence[Tensor],
-    packed: PackedFormat,
-    rotation: Rotation,
-    for_backward: bool,
-    entry: fastpath.Entry | None = None,
-) -> tuple[Rows, tuple[Tensor, ...], Tensor | None]:
+    qkv: Tensor, packed: PackedFormat, rotation: Rotation, entry: fastpath.Entry | None = None
+) -> Rows:
     """Split a projection, known to be good, and rotate q and k, in one launch.
 
     Args:
         qkv: as `packed` says.
-        weights: of q and k; or none.
         packed: where heads are, and the format of what comes out.
-        rotation: by which angles, and how rows are normalized; its format is 'sbhd'.
-        for_backward: return what a backward with a norm needs.
+        rotation: by which angles; its format is 'sbhd'.
         entry: what the fast path remembers of such calls.
 
     Returns:
-        q, k and v, contiguous; and as `norm_rope`.
+        q, k and v, contiguous.
     """
-    qkv, rstds, positions = qkv.resolve_neg(), (), None
+    qkv = qkv.resolve_neg()
     rows, outs = packed.slices(qkv), packed.outputs(qkv)
-    if for_backward:
-        rstds, positions = kept_for_backward(packed.views(qkv)[:2], rotation)
-    given = *q_and_k(weights), *q_and_k(rstds), positions, *rotation.tensors
     if entry is None:
-        options = [SPLIT, packed, for_backward, *rotation.options]
-        entry = fastpath.entry_of_launch(options, (*rows, *given))
-    if entry is None or entry.launch is None or not entry.launch((*rows, *outs, *given)):
-        _split(entry, packed.views(qkv), packed.seen(outs), given, packed.group, rotation)
-    return outs, rstds, positions
+        entry = _entry_of_split(rows, packed, rotation)
+    given = *rows, *outs, *rotation.tensors
+    if entry is None or entry.launch is None or not entry.launch(given):
+        _split(entry, packed.views(qkv), packed.seen(outs), packed.group, rotation)
+    return outs
+
+
+def split_qkv_rope_backward(
+    grads: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+) -> Tensor:
+    """The gradient of a projection, as one tensor, in one launch.
+
+    Args:
+        grads: of q, k and v, in the output's format.
+        packed, rotation: as in the forward.
+    """
+    gradient, rotation = packed.gradient(grads), rotation.transposed()
+    entry = _entry_of_split(grads, packed, rotation)
+    given = *grads, *packed.slices(gradient), *rotation.tensors
+    if entry is None or entry.launch is None or not entry.launch(given):
+        _split(entry, packed.seen(grads), packed.views(gradient), packed.group, rotation)
+    return gradient
+
+
+def _entry_of_split(
+    rows: Sequence[Tensor], packed: PackedFormat, rotation: Rotation
+) -> fastpath.Entry | None:
+    return fastpath.entry_of_launch([SPLIT, packed, *rotation.options], (*rows, *rotation.tensors))
 
 
 def kept_for_backward(
@@ -190,8 +197,7 @@ def kept_for_backward(
     """Memory for 1 / rms of each row, and for positions of packed tokens."""
     positions = None
     if rotation.cu_seqlens is not None:
-        shape = shape_of_kept(rotation, tensors[0].shape[0])
-        positions = rotation.cu_seqlens.new_empty(shape, dtype=torch.int64)
+        positions = rotation.cu_seqlens.new_empty(tensors[0].shape[0], dtype=torch.int64)
     dtype = torch.promote_types(tensors[0].dtype, torch.float32)
     return tuple([t.new_empty(t.shape[:-1], dtype=dtype) for t in tensors]), positions
 
@@ -200,11 +206,10 @@ def _split(
     entry: fastpath.Entry | None,
     rows: Rows,
     outs: Rows,
-    given: tuple[Tensor | None, ...],
     group: int,
     rotation: Rotation,
 ) -> None:
-    tensors = SplitTensors(*rows, *outs, *given)
+    tensors = SplitTensors(*rows, *outs, *rotation.tensors)
     _launch(entry, tensors, lambda x: plan_split(x, rotation, group))
 
 
@@ -213,20 +218,6 @@ class Wanted(NamedTuple):
 
     inputs: bool
     weights: bool
-    sums: bool  # of squares, which came from elsewhere
-
-
-class OfProjection(NamedTuple):
-    """What a backward has to know where q and k came from a projection; all rows (s, b, h, d)."""
-
-    rows: Rows | None  # where the gradients of q, k and v go; None: nobody wants them
-    v_grad: Tensor | None  # that of v's output, which is only copied there
-    packed: PackedFormat
-
-    @property
-    def v(self) -> tuple[Tensor | None, Tensor | None]:
-        """v's gradient, and where it is copied to."""
-        return (None, None) if self.rows is None else (self.v_grad, self.rows[2])
 
 
 def norm_rope_backward(
@@ -236,45 +227,42 @@ def norm_rope_backward(
     positions: Tensor | None,
     weights: Sequence[Tensor],
     rotation: Rotation,
-    given_sums: bool,
     wanted: Wanted,
-    projection: OfProjection | None = None,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Gradients of the inputs, of the weights, and of sums of squares, in one to three launches.
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Gradients of the inputs and of the weights, in one launch or two.
 
-    Gradients of weights take another one, which adds up the programs' shares; with weights of each
-    head two, if q and k have other numbers of heads, or none, if there is one share.
+    Gradients of weights take another one, which adds up the programs' shares.
 
     Args:
         grads: of the outputs.
         kept: the inputs.
         rstds, positions: what the forward returned.
         weights, rotation: as in the forward.
-        given_sums: the forward's sums of squares came from elsewhere.
         wanted: which gradients are computed. What is not wanted is returned as ().
-        projection: from which the inputs came; None: their gradients go into new memory.
     """
     packed = positions is not None
     if packed:
         rotation = at_positions(rotation, positions)
-    outs, of_weights, of_sums = _new_gradients(kept, weights, rstds, wanted, projection)
-    v, of_packed = (None, None), None
-    if projection is not None:
-        v, of_packed = projection.v, projection.packed
-    where = rotation.start_positions, rotation.position_ids, rotation.axes
+    like = {"memory_format": torch.contiguous_format}
+    outs, of_weights = (), ()
+    if wanted.inputs:
+        outs = tuple([torch.empty_like(x, **like) for x in kept])
+    if wanted.weights:
+        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
+    where = rotation.start_positions, rotation.position_ids
     tables = rotation.table, rotation.sin, *where
-    rows = *q_and_k(grads), v[0], *q_and_k(kept)
+    rows = *q_and_k(grads), *q_and_k(kept)
     norms = *q_and_k(weights), *q_and_k(rstds)
-    options = [BACKWARD, packed, given_sums, wanted, of_packed, *rotation.options]
+    options = [BACKWARD, packed, wanted, *rotation.options]
     entry = fastpath.entry_of_launch(options, (*rows, *norms, *tables))
-    pairs = *rows, *q_and_k(outs), v[1], *norms, *q_and_k(of_sums)
+    pairs = *rows, *q_and_k(outs), *norms
     if entry is not None and entry.launch is not None:
         row = kept[0].shape[-1]
-        partials = [rstds[0].new_empty(n, row) for n in entry.shares] or of_weights
+        partials = [rstds[0].new_empty(n, row) for n in entry.shares]
         if entry.launch((*pairs, *q_and_k(partials), *tables)):
             if entry.shares:
                 _sum_partials(partials, of_weights, entry)
-            return outs, of_weights, of_sums
+            return outs, of_weights
     for x, gradient in zip(kept, of_weights, strict=False):
         if not x.numel():
             gradient.zero_()
@@ -283,67 +271,10 @@ def norm_rope_backward(
     if given is not None:
 
         def plan_of(read: BackwardTensors) -> Plan:
-            group = None if of_packed is None else of_packed.group
-            return plan_backward(read, rotation, wanted.weights, given_sums, packed, group=group)
+            return plan_backward(read, rotation, wanted.weights, packed)
 
         _launch_backward(entry if given is came else None, given, plan_of)
-    return outs, of_weights, of_sums
-
-
-def _new_gradients(
-    kept: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    rstds: Sequence[Tensor],
-    wanted: Wanted,
-    projection: OfProjection | None,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Memory for what `norm_rope_backward` returns."""
-    like = {"memory_format": torch.contiguous_format}
-    outs, of_weights, of_sums = (), (), ()
-    if wanted.inputs and projection is not None:
-        outs = projection.rows[:2]
-    elif wanted.inputs:
-        outs = tuple([torch.empty_like(x, **like) for x in kept])
-    if wanted.weights:
-        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
-    if wanted.sums:
-        of_sums = tuple([torch.empty_like(x) for x in rstds])
-    return outs, of_weights, of_sums
-
-
-def split_qkv_rope_backward(
-    grads: Sequence[Tensor],
-    qkv: Tensor | None,
-    rstds: Sequence[Tensor],
-    positions: Tensor | None,
-    weights: Sequence[Tensor],
-    packed: PackedFormat,
-    rotation: Rotation,
-    wanted: Wanted,
-) -> tuple[Tensor | None, tuple[Tensor, ...]]:
-    """Gradients of a projection, as one tensor, and of the weights; in as many launches as above.
-
-    Args:
-        grads: of q, k and v, in the output's format; of q and k if only weights want gradients.
-        qkv: the projection; None without a norm.
-        rstds, positions: what the forward returned.
-        weights, packed, rotation: as in the forward.
-        wanted: which gradients are computed.
-    """
-    gradient = packed.gradient(grads) if wanted.inputs else None
-    if rotation.norm is not None:
-        seen, kept = packed.seen(grads), packed.views(qkv.resolve_neg())[:2]
-        outs, v_grad = (packed.views(gradient), seen[2]) if wanted.inputs else (None, None)
-        given = seen[:2], kept, rstds, positions, weights, rotation, False, wanted
-        return gradient, norm_rope_backward(*given, OfProjection(outs, v_grad, packed))[1]
-    rotation = rotation.transposed()
-    beside = *(None,) * 5, *rotation.tensors
-    entry = fastpath.entry_of_launch([SPLIT, packed, *rotation.options], (*grads, *beside))
-    given = *grads, *packed.slices(gradient), *beside
-    if entry is None or entry.launch is None or not entry.launch(given):
-        of_grads, outs = packed.seen(grads), packed.views(gradient)
-        _split(entry, of_grads, outs, beside, packed.group, rotation)
-    return gradient, ()
+    return outs, of_weights
 
 
 def _launch_backward(
@@ -354,13 +285,13 @@ def _launch_backward(
     """The launch that goes through all rows, and the one that adds up gradients of weights.
 
     `given` has the gradients of the weights where partial sums go: the plan tells how many of these
-    there are, and whether there are any.
+    there are.
     """
     of_weights = [x for x in (given.q_partial, given.k_partial) if x is not None]
     shares = shares_of(plan_of(as_read(given)), len(of_weights))
     if entry is not None:
         entry.shares = shares
-    partials = [given.q_rstd.new_empty(n, given.q.shape[-1]) for n in shares] or of_weights
+    partials = [given.q_rstd.new_empty(n, given.q.shape[-1]) for n in shares]
     q_partial, k_partial = q_and_k(partials)
     _launch(entry, given._replace(q_partial=q_partial, k_partial=k_partial), plan_of)
     if shares:
@@ -378,15 +309,8 @@ def _sum_partials(
 ) -> None:
     """Write gradients of the weights: the sums of the programs' shares, in a fixed order.
 
-    `entry` is that of the launch before: it says all about this one, if that is one launch.
+    `entry` is that of the launch before: it says all about this one.
     """
-    if outs[0].dim() == 2:  # (h, d): a row of shares has all heads
-        partials = [x.view(-1, out.numel()) for x, out in zip(partials, outs, strict=True)]
-    if len(outs) == 2 and outs[0].shape != outs[1].shape:
-        for x, out in zip(partials, outs, strict=True):
-            given = SumTensors(x, None, out, None)
-            _launch(fastpath.entry_of_launch([SUM], given), given, plan_sum)
-        return
     if entry is not None:
         entry.then = entry = entry.then or fastpath.Entry()
     given = *q_and_k(partials), *q_and_k(outs)

@@ -40,8 +40,6 @@ def layout_of(
     engine: Engine,
     *,
     inplace: bool = False,
-    per_head: bool = False,
-    per_batch: bool = False,
 ) -> Layout:
     """Lay out a launch. Needs no GPU, reads no value.
 
@@ -52,25 +50,22 @@ def layout_of(
         work_of: chooses the tile.
         engine: what the launch is for.
         inplace: elements beyond the rotary slice are left alone.
-        per_head: a row has to tell its head, which has weights of its own.
-        per_batch: a program has rows of one batch entry, in any order of memory.
     """
     names = strides._fields[:-2]  # the others are those of a table and of ids
     views = [_view(getattr(tensors, name), tensors.q, rotation) for name in names]
     order, q = order_of_programs(tensors.q, rotation), names.index("q")
-    per_batch |= order.per_batch
-    if not (per_batch or per_head):
+    if not order.per_batch:
         views = with_rows_in_one_dimension(views)
     seq_len, batch, q_heads, head_dim = views[q].shape
     k_heads = 0 if tensors.k is None else views[q + 1].shape[2]
-    per_batch |= batch == 1
+    per_batch = order.per_batch or batch == 1
     entries, rows_of_a_head = (batch, 1) if per_batch else (1, batch)
     rows = rows_of_a_head * q_heads, rows_of_a_head * k_heads
     memory = {"rows_outer": order.rows_outer, "inplace": inplace}
     facts = facts_of(rotation, head_dim, rows, tensors.q.element_size(), **memory)
     work = work_of(rotation, facts)
     table = None if rotation.on_the_fly else tensors.table
-    of_tables = strides_of_tables(table, tensors.ids, tensors.axes is not None)
+    of_tables = strides_of_tables(table, tensors.ids)
     return Layout(
         facts=facts,
         work=work,
@@ -133,7 +128,6 @@ def lookup_of(t: Tensor, rotation: Rotation, unit: int, engine: Engine) -> Looku
         fast_sine=has_fast_sine(t, engine),
         inverse=rotation.inverse,
         attention_factor=None if rotation.attention_factor == 1.0 else rotation.attention_factor,
-        axes=None if rotation.axes is None else rotation.position_ids.shape[0],
     )
 
 
@@ -175,23 +169,17 @@ class StridesOfTables(NamedTuple):
     unit: int
 
 
-def strides_of_tables(
-    table: Tensor | None, ids: Tensor | None, several_axes: bool
-) -> StridesOfTables:
+def strides_of_tables(table: Tensor | None, ids: Tensor | None) -> StridesOfTables:
     """The strides that say where a token's angles are.
 
     Args:
         table: (s2, 1, 1, columns), (s2, columns) or (b, s2, columns); None: angles on the fly.
-        ids: (b, s), or (s,) of packed tokens, which are one batch entry; or None. With one more
-            dimension in front, that of axes, their strides have one more at the end.
-        several_axes: whether they have.
+        ids: (b, s), or (s,) of packed tokens, which are one batch entry; or None.
     """
     if table is not None and table.dim() != 3:
         table = table.flatten(1)[None]  # (1, s2, columns)
-    if ids is not None and ids.dim() == (2 if several_axes else 1):
-        ids = ids.unsqueeze(-2)
-    if several_axes:
-        ids = ids.movedim(0, -1)
+    if ids is not None and ids.dim() == 1:
+        ids = ids[None]
     strides, unit = strides_in_units(table)
     return StridesOfTables(strides, strides_of(ids), unit)
 

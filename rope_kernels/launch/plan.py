@@ -74,7 +74,6 @@ class RopeTensors(NamedTuple):
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class ForwardTensors(NamedTuple):
@@ -88,15 +87,12 @@ class ForwardTensors(NamedTuple):
     k_weight: Tensor | None
     q_rstd: Tensor | None
     k_rstd: Tensor | None
-    q_sumsq: Tensor | None
-    k_sumsq: Tensor | None
     positions: Tensor | None
     table: Tensor
     sin: Tensor | None
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class CacheTensors(NamedTuple):
@@ -110,16 +106,11 @@ class CacheTensors(NamedTuple):
     k_cache: Tensor
     v_cache: Tensor
     slots: Tensor
-    k_scale: Tensor | None
-    v_scale: Tensor | None
-    q_weight: Tensor | None
-    k_weight: Tensor | None
     table: Tensor
     sin: Tensor | None
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class SplitTensors(NamedTuple):
@@ -131,17 +122,11 @@ class SplitTensors(NamedTuple):
     q_out: Tensor
     k_out: Tensor
     v_out: Tensor
-    q_weight: Tensor | None
-    k_weight: Tensor | None
-    q_rstd: Tensor | None
-    k_rstd: Tensor | None
-    positions: Tensor | None
     table: Tensor
     sin: Tensor | None
     cu_seqlens: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class BackwardTensors(NamedTuple):
@@ -149,32 +134,24 @@ class BackwardTensors(NamedTuple):
 
     q_grad: Tensor
     k_grad: Tensor | None
-    v_grad: Tensor | None
     q: Tensor
     k: Tensor | None
     q_out: Tensor | None
     k_out: Tensor | None
-    v_out: Tensor | None
     q_weight: Tensor | None
     k_weight: Tensor | None
     q_rstd: Tensor
     k_rstd: Tensor | None
-    q_sumsq: Tensor | None
-    k_sumsq: Tensor | None
     q_partial: Tensor | None
     k_partial: Tensor | None
     table: Tensor
     sin: Tensor | None
     starts: Tensor | None
     ids: Tensor | None
-    axes: Tensor | None
 
 
 class SumTensors(NamedTuple):
-    """The tensors of the kernel that adds partial sums, (shares, d), in the order of its arguments.
-
-    With weights of each head d is that of all heads.
-    """
+    """The tensors of the kernel that adds partial sums, (shares, d), in their order there."""
 
     q_partial: Tensor
     k_partial: Tensor | None
@@ -208,25 +185,20 @@ def with_elements(given: Tensors) -> Tensors | None:
     return given._replace(**left, **{k: None for _, k in pairs})
 
 
-_READ_WHOLE = "q", "k", "v", "q_grad", "k_grad", "v_grad"
-_CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots", "k_scale", "v_scale"
-_SUMS = ("q_sumsq", "q"), ("k_sumsq", "k")
+_READ_WHOLE = "q", "k", "v", "q_grad", "k_grad"
+_CONTIGUOUS = "q_weight", "k_weight", "cu_seqlens", "starts", "slots"
 
 
 def as_read(given: Tensors, inplace: bool = False) -> Tensors:
     """The same as a kernel reads them.
 
     Pending signs of views are resolved, but in place, where minus x turned is minus what comes out.
-    Weights and lists are contiguous, cosines and sines have equal strides, and there is a sum of
-    squares for each row.
+    Weights and lists are contiguous, and cosines and sines have equal strides.
     """
     read = {name: x for name, x in given._asdict().items() if x is not None}
     if not inplace:
         read |= {name: read[name].resolve_neg() for name in _READ_WHOLE if name in read}
     read |= {name: read[name].resolve_neg().contiguous() for name in _CONTIGUOUS if name in read}
-    for sums, rows in _SUMS:
-        if sums in read:  # all heads may share one; the gradients of a backward have all
-            read[sums] = read[sums].resolve_neg().expand(read[rows].shape[:-1])
     table, sin = given.table, given.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = (x.resolve_neg().contiguous() for x in (table, sin))

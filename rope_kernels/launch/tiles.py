@@ -296,16 +296,14 @@ def max_registers(
     rotation: Rotation,
     facts: Facts,
     dtype: torch.dtype,
-    special: bool,
     engine: Engine,
 ) -> int | None:
     """The limit of a forward's registers in the plain case, where it makes ptxas spill least.
 
-    Others would spill 50 to 400 bytes a thread: weights of each head and roundings in between
-    (`special`), interleaved pairs, short rows or very long ones, a tail, an angle of each member,
-    fp64.
+    Others would spill 50 to 400 bytes a thread: roundings in between, interleaved pairs, short rows
+    or very long ones, a tail, an angle of each member, fp64.
     """
     plain = facts.tail == 0 and facts.padded_half in PAIRS_WITH_A_LIMIT
     plain &= rotation.on_the_fly or rotation.one_per_pair
-    plain &= not (special or rotation.interleaved or dtype == torch.float64)
+    plain &= not (rotation.norm.like_model or rotation.interleaved or dtype == torch.float64)
     return wanted.registers if plain and engine is Engine.NVIDIA else None

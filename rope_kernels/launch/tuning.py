@@ -1,8 +1,7 @@
 """Which tile a call gets: tables, read from top to bottom. The first row that matches is used.
 
 A new block size is a new row, above the first row that would take its calls. `when` asks for facts
-of the call (`tile_facts.py`). All tiles were measured on one H200: `tools/tile_tables.py` has the
-section of benchmarks/NOTES.md for each row, and `make tiles` writes both into docs/tiles.md.
+of the call (`tile_facts.py`). All tiles were measured on one H200: see benchmarks/NOTES.md.
 `tests/launch/test_tuning.py` wants a call that takes the new row, in `rotations` or `norms`.
 """
 

@@ -3,16 +3,12 @@
 PyTorch has no public names for most of these questions.
 """
 
-import inspect
-import weakref
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-_backward = torch._C._current_graph_task_id  # its number, or -1
-_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _includes, _PRE_DISPATCH = (
     torch._C._dispatch_tls_is_dispatch_key_included,
     torch._C.DispatchKey.PreDispatch,  # make_fx(..., pre_dispatch=True)
@@ -35,38 +31,6 @@ def is_transformed() -> bool:
     if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
         return True
     return torch._C._get_tracing_state() is not None
-
-
-def backward_that_runs() -> int:
-    """The number of the backward that makes this call, as a checkpoint's second run; -1: none."""
-    return _backward()
-
-
-def is_in_backward() -> bool:
-    """Whether autograd runs a backward, and this call within it, as a checkpoint's second run."""
-    return backward_that_runs() != -1
-
-
-def may_be_checkpointed() -> bool:
-    """Whether this call may be in a region of checkpointing, in its first run or in a later one."""
-    return _saved_tensors_hooks(False) is not None or _backward() != -1
-
-
-def checkpointed_region() -> tuple[object | None, bool]:
-    """The innermost region of non-reentrant checkpointing, or None; and whether it runs again.
-
-    It lives as long as its backward may come. The function that packs its saved tensors knows it:
-    in the first run directly, and in later ones by a weak reference.
-    """
-    hooks = _saved_tensors_hooks(False)
-    pack = None if hooks is None else inspect.unwrap(hooks[0])
-    if getattr(pack, "__module__", None) == "torch.utils.checkpoint":
-        for held in [cell.cell_contents for cell in pack.__closure__ or ()]:
-            runs_again = isinstance(held, weakref.ref)
-            region = held() if runs_again else held
-            if type(region).__name__ == "_CheckpointFrame":
-                return region, runs_again
-    return None, False
 
 
 def has_values(x: Tensor | None) -> bool:

@@ -46,7 +46,8 @@ def needs_of_amd(amdgcn: str) -> dict[str, int]:
 def _widths(stages: dict[str, str], of_ptx: str, of_amd: str) -> dict[int, int]:
     if "ptx" in stages:
         # `.nc` are the tables of the sine's slow branch, which no line of the kernel asks for
-        pattern = rf"\b{of_ptx}\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s"
+        # between them what a volatile or an ordered access says
+        pattern = rf"\b{of_ptx}(?:\.\w+)*?\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s"
         bits = [int(n or 1) * int(bits) for n, bits in re.findall(pattern, stages["ptx"])]
         if of_ptx == "ld":  # into shared memory, past the registers
             copied = re.findall(

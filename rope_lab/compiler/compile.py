@@ -156,8 +156,8 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     Args:
         gpu: 'sm_90', 'gfx942', ...
         kernel: a `@triton.jit` function, from a module or from a notebook's cell.
-        arguments: as in a launch: tensors (on any device), integers, floats, None, tuples and
-            NamedTuples of them.
+        arguments: as in a launch: tensors (on any device), their descriptors, integers, floats,
+            None, tuples and NamedTuples of them.
         num_warps: as in a launch.
         constants: the kernel's constexpr arguments, and options of the compiler, as
             `enable_fp_fusion=False`.
@@ -277,6 +277,10 @@ def _describe(argument):
         nbytes = getattr(argument, "ptr_range", argument.untyped_storage().nbytes)
         dtype = str(argument.dtype).removeprefix("torch.")
         return {"dtype": dtype, "aligned": aligned, "nbytes": nbytes()}
+    if type(argument).__name__ == "TensorDescriptor":
+        fields = ("shape", "strides", "block_shape")
+        sizes = {name: [int(size) for size in getattr(argument, name)] for name in fields}
+        return {"base": _describe(argument.base), **sizes, "padding": argument.padding}
     if is_named_tuple(type(argument)):
         values = [_describe(item) for item in argument]
         return {"name": type(argument).__name__, "fields": argument._fields, "values": values}

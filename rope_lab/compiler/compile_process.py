@@ -18,6 +18,20 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+class DType(str):
+    """torch's dtype by its name, and what a descriptor asks it."""
+
+    @property
+    def itemsize(self) -> int:
+        bits = re.search(r"\d+", self)
+        return int(bits[0]) // 8 if bits else 1  # of bool
+
+    @property
+    def is_floating_point(self) -> bool:
+        return "float" in self
 
 
 class Memory:
@@ -27,7 +41,11 @@ class Memory:
     """
 
     def __init__(self, dtype: str, aligned: bool, nbytes: int) -> None:
-        self.dtype, self.address, self.nbytes = f"torch.{dtype}", 16 if aligned else 1, nbytes
+        self.dtype, self.address, self.nbytes = (
+            DType(f"torch.{dtype}"),
+            16 if aligned else 1,
+            nbytes,
+        )
 
     def data_ptr(self) -> int:
         return self.address
@@ -103,6 +121,8 @@ def as_argument(described):
         return tl.dtype(described["triton_dtype"])
     if "constexpr" in described:
         return tl.constexpr(as_argument(described["constexpr"]))
+    if "base" in described:
+        return TensorDescriptor(**described | {"base": as_argument(described["base"])})
     return Memory(**described)
 
 

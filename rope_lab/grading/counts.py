@@ -9,12 +9,13 @@ import ast
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from .beside import Beside, listed
 from .spec import Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -24,23 +25,8 @@ ONE_INDEX_AND_ONE_PRODUCT = "one indexing operation and one product"  # only the
 _LOOPS = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _INDEXING = {"index", "index_select", "gather", "take"}
 _PRODUCTS = {"mul", "mul_"}
+WITHOUT_A_CLOCK = "nothing is timed: Triton's own clock wants a GPU; give the tuner a `do_bench`"
 _CONVERSIONS = {"_to_copy", "clone", "copy_"}
-
-
-class Operators(TorchDispatchMode):
-    """Note PyTorch's operators that compute, with the size of their result; views don't."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, int]] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        returned = func._schema.returns
-        is_view = returned and returned[0].alias_info and not returned[0].alias_info.is_write
-        if isinstance(result, Tensor) and not is_view:
-            self.seen.append((func.overloadpacket.__name__, result.numel()))
-        return result
 
 
 @dataclass
@@ -50,7 +36,7 @@ class Run:
     candidate: Callable
     inputs: dict[str, object]  # name -> what it got
     trace: "Trace | None"  # None where nothing is interpreted
-    operators: list[tuple[str, int]] = field(default_factory=list)
+    beside: Beside = field(default_factory=partial(Beside, {}))
 
     def memory_of(self, name: str) -> "Memory | None":
         begin = self.inputs[name].untyped_storage().data_ptr()
@@ -87,7 +73,7 @@ def _has_few_turns(loop: ast.AST) -> bool:
 def _one_index_and_one_product(run: Run) -> str:
     """Of all of x: what is made for one row of places costs nothing."""
     size = next(x.numel() for x in run.inputs.values() if isinstance(x, Tensor))
-    names = [name for name, numel in run.operators if numel >= size // 2]
+    names = [name for name, numel in run.beside.seen if numel >= size // 2]
     names = [name for name in names if name not in _CONVERSIONS]
     indexing, products = (sum(n in kind for n in names) for kind in (_INDEXING, _PRODUCTS))
     if indexing == products == 1 and len(names) == 2:
@@ -118,9 +104,21 @@ def _tuned(run: Run) -> str:
     for found in getattr(run.candidate, "__globals__", {}).values():
         while found is not None:
             if type(found).__name__ == "Autotuner" and len(found.configs) > 1 and found.cache:
-                return ""
+                return "" if getattr(found.do_bench, "times", True) else WITHOUT_A_CLOCK
             found = vars(found).get("fn") if hasattr(found, "run") else None
     return "nothing is tuned: no call goes through triton.autotune with two configurations or more"
+
+
+def untimed(run: Run) -> str:
+    """Which configuration an autotuner took that had no clock; empty if there is none."""
+    kernels = run.trace.kernels if run.trace else ()
+    for found in getattr(run.candidate, "__globals__", {}).values():
+        if type(found).__name__ != "Autotuner" or found.base_fn.__name__ not in kernels:
+            continue
+        if not getattr(found.do_bench, "times", True):
+            taken = f"with the first of its {len(found.configs)} configurations, {found.configs[0]}"
+            return f"it is autotuned, and nothing is timed here: judged {taken}"
+    return ""
 
 
 RULES = {
@@ -141,9 +139,32 @@ def wasted(run: Run, wanted: Spec, result_size: int) -> str:
             return f"it stores {count} elements of {memory.name} twice, the same value each time"
     if not wanted.kernel:  # who knows what it takes
         return ""
+    if copies := copied(run.beside):
+        return copies
     if wanted.launches is None and trace.launches > 1:
         return f"it launches {trace.launches} kernels, where 1 would do"
-    return _too_many_bytes(run, wanted, result_size) or _too_many_programs(trace, wanted)
+    return (
+        _too_many_bytes(run, wanted, result_size)
+        or _too_many_programs(trace, wanted)
+        or _done_beside(run.beside)
+    )
+
+
+def copied(beside: Beside) -> str:
+    """Which copies of PyTorch's a kernel loads; empty if it loads none."""
+    for content in beside.loaded():
+        return (
+            f"it copies {listed(content.of)} by {listed(content.operators)} {content.when}, "
+            f"which moves {content.moved} bytes more"
+        )
+    return ""
+
+
+def _done_beside(beside: Beside) -> str:
+    """Operators whose result goes neither into a kernel nor into the result."""
+    if not beside.done.operators:
+        return ""
+    return f"PyTorch runs {beside.done.words}, too, of which the kernel takes nothing"
 
 
 def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> str:
@@ -154,11 +175,8 @@ def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> str:
         name, x = argument.name, run.inputs[argument.name]
         if argument.holds != "floats" or x.numel() != result_size:
             continue
-        memory, size = run.memory_of(name), x.numel() * x.element_size()
-        if memory is None:
-            return f"it copies {name} before the launch, which moves {2 * size} bytes more"
-        needed = wanted.loads * size
-        if memory.loaded > needed:
+        memory, needed = run.memory_of(name), wanted.loads * x.numel() * x.element_size()
+        if memory and memory.loaded > needed:
             times = (
                 "twice" if memory.loaded == 2 * needed else f"{memory.loaded / needed:.3g} times"
             )

@@ -18,9 +18,11 @@ from torch import Tensor
 
 from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
 
+from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
+from .beside import STORED, Beside, Content, has_a_memory
 from .check import compare, is_right
-from .counts import ONE_INDEX_AND_ONE_PRODUCT, Operators, Run, broken_rule, wasted
+from .counts import ONE_INDEX_AND_ONE_PRODUCT, Run, broken_rule, copied, untimed, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec, spec
@@ -34,6 +36,7 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
     "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
+    "active drivers": "it asks for a GPU, and the interpreter has none",
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
 NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
@@ -43,6 +46,12 @@ COPIED = (
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
 CHANGED_AFTERWARDS = "PyTorch changed the result after the kernel had stored it"
+CONVERTED = (
+    "PyTorch wrote the result out of what your kernel stored; let the kernel store it so: tl.store "
+    "converts to the dtype of its pointer"
+)
+OTHER_VALUES = 20261121  # a seed
+KEPT = "what does the function keep from one call to the next?"
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of jobs: each has files of its own
@@ -74,7 +83,7 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
     wanted = spec(function, mistakes=mistakes, **as_asked(job["spec"]["asked"]))
     fields = judge(candidate, wanted, tell)
     if job["probe"] and fields["state"] == RIGHT:
-        fields["counted"] = counted(candidate, wanted, as_case(job["probe"]))
+        fields |= probed(candidate, wanted, as_case(job["probe"]))
     return fields | {"left_running": has_children()}
 
 
@@ -103,11 +112,18 @@ def in_place(candidate: Callable, out: str) -> Callable:
     return lambda first, *others: candidate(first, *others, **{out: first})
 
 
-def counted(candidate: Callable, wanted: Spec, case: Case) -> dict:
-    """What a right candidate's kernel does with one case; empty where nothing is interpreted."""
+def probed(candidate: Callable, wanted: Spec, case: Case) -> dict:
+    """What a right candidate does with one case more: `counted`, or what is wrong with it."""
     attempt = Attempt(candidate, wanted, case, earlier=[])
-    attempt.outcome()
-    trace = attempt.trace
+    if outcome := attempt.outcome():
+        reason = outcome["reason"] or kind_of_mistake([attempt.evidence()])
+        return outcome | {"reason": reason, "case": case.name}
+    return {"counted": counted(attempt)}
+
+
+def counted(attempt: "Attempt") -> dict:
+    """What the kernel of an attempt did; empty where nothing is interpreted."""
+    trace, wanted = attempt.trace, attempt.wanted
     if trace is None:
         return {}
     memories, tensors = trace.memories, zip(wanted.names, attempt.given, strict=True)
@@ -120,6 +136,7 @@ def counted(candidate: Callable, wanted: Spec, case: Case) -> dict:
         "stored": sum(memory.written for memory in memories),
         "evaluations": sum(trace.evaluations.values()),
         "events": [vars(event) for event in trace.events],
+        "copied": copied(attempt.beside),
     }
 
 
@@ -139,16 +156,18 @@ def load(shipped: dict, path: Path) -> Callable:
 def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
     right, wrong, misses, launches, printed, remark = [], [], [], 0, "", ""
-    for case in wanted.cases:
+    for number, case in enumerate(wanted.cases):
         tell({"begins": case.name})
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome()
+            if outcome is None and number == 0:
+                found, outcome = attempt.remark(), attempt.of_another_call()
         printed = printed or in_case(case, said.getvalue())
         launches += attempt.launches
         if outcome is None:
             right.append(case.name)
-            if not remark and (found := attempt.remark()):
+            if not remark and (found := found if number == 0 else attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
         elif outcome["state"] == NOT_YET:
             return outcome | {"printed": printed}
@@ -194,7 +213,8 @@ class Attempt:
         self.returned: object = None
         self.missed: int | None = None
         self.trace = None
-        self.operators = Operators()
+        named = dict(zip(wanted.names, self.given, strict=True))
+        self.beside = Beside(named, wanted.overwrites, wanted.beside)
 
     @property
     def launches(self) -> int:
@@ -209,24 +229,74 @@ class Attempt:
         if len(outs) != len(self.expected):
             return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
+            if isinstance(out, Tensor) and (out.is_meta or not has_a_memory(out)):
+                return broken("the result is no tensor with all its elements in memory")
             verdict = compare(out, want, self._tolerance(want))
             if not verdict:
                 return self._wrong_result(number, out, verdict)
         return self._side_effect()
+
+    def of_another_call(self) -> dict | None:
+        """What is wrong with a second call of the same tensors, which have other values now."""
+        if not (self.wanted.again and any(isinstance(x, Tensor) for x in self.given)):
+            return None
+        first = self._results()
+        before = [out.clone() for out in first]
+        others = self.wanted.inputs(self.case, seed=OTHER_VALUES)
+        for x, value in zip(self.given, others, strict=True):
+            if isinstance(x, Tensor):
+                x.copy_(value)
+        with watch(), contextlib.redirect_stdout(io.StringIO()):  # the first call has printed
+            try:
+                self.returned = self.candidate(*self.given)
+            except Exception as error:  # whatever a reader's function may raise
+                return broken(f"a second call fails: {in_words(error)[0]}")
+        return self._unlike_the_first(others, before) or self._over_the_first(first, before)
+
+    def _unlike_the_first(self, others: list, before: list[Tensor]) -> dict | None:
+        """Are the results of the second call those of other values?"""
+        outs, wants = self._results(), results(self.wanted, others, exact=True)
+
+        def are(wants: list[Tensor]) -> bool:
+            pairs = zip(outs, wants, strict=True)
+            return all(compare(out, want, self._tolerance(want)) for out, want in pairs)
+
+        if len(outs) == len(wants) and are(wants):
+            return None
+        what = "goes wrong"
+        if len(outs) == len(wants) and are(before):
+            what = "gives the result of the first"
+        elif len(outs) == len(wants):
+            for number, name in enumerate(self.wanted.names):
+                mixed = [*others[:number], self.inputs[number], *others[number + 1 :]]
+                if are(results(self.wanted, mixed, exact=True)):
+                    what = f"takes {name} from the first"
+        return broken(f"a second call, with other values in the same tensors, {what}: {KEPT}")
+
+    def _over_the_first(self, first: tuple, before: list[Tensor]) -> dict | None:
+        """Is the first call's result another one now?"""
+        given = {x.untyped_storage().data_ptr() for x in self.given if isinstance(x, Tensor)}
+        for out, then in zip(first, before, strict=True):
+            if out.untyped_storage().data_ptr() not in given and not torch.equal(out, then):
+                return broken(f"a second call writes over the result of the first: {KEPT}")
+        return None
 
     def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
         return self.wanted.tolerance if want.dtype == torch.float32 else None
 
     def _run(self) -> dict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
-        counts = ONE_INDEX_AND_ONE_PRODUCT in self.wanted.asks
-        operators = self.operators if counts else contextlib.nullcontext()
-        with watch() as self.trace, operators:
+        with contextlib.ExitStack() as watched:
+            self.trace = self.beside.trace = watched.enter_context(watch())
+            if self.wanted.kernel or ONE_INDEX_AND_ONE_PRODUCT in self.wanted.asks:
+                watched.enter_context(self.beside)
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
                 return {"state": NOT_YET, "reason": str(error) or HOW_TO_BEGIN}
             except Exception as error:  # whatever a reader's function may raise
+                if reason := cannot_be_interpreted(error):
+                    return {"state": NOT_YET, "reason": reason}
                 return broken(*in_words(error))
         if self.returned is not None or self.wanted.overwrites:
             return None
@@ -356,11 +426,12 @@ class Attempt:
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""
-        return wasted(self._counted(), self.wanted, self.expected[0].numel())
+        run = self._counted()
+        return wasted(run, self.wanted, self.expected[0].numel()) or untimed(run)
 
     def _counted(self) -> Run:
         inputs = dict(zip(self.wanted.names, self.given, strict=True))
-        return Run(self.candidate, inputs, self.trace, self.operators.seen)
+        return Run(self.candidate, inputs, self.trace, self.beside)
 
     def _written_beside(self) -> str:
         """The argument that it overwrites, if it writes beside its elements, too; else nothing."""
@@ -380,16 +451,40 @@ class Attempt:
             given = {x.untyped_storage().data_ptr() for x in self.given if isinstance(x, Tensor)}
             others = [memory.name for memory in trace.memories if memory.begin not in given]
             name = self.wanted.overwrites[0]
-            return f"a second tensor: {others[0]} is not {name}, which is enough" if others else ""
-        for out in () if trace.atomics else self._results():
-            share = trace.share_stored_of(out)
-            if 0 < share < 1:
-                return PARTLY
-            if share == 0:
-                return COPIED if trace.has_elements_of(out) else NOT_BY_THE_KERNEL
-            if trace.was_changed_since(out):
-                return CHANGED_AFTERWARDS
+            if others:
+                return f"a second tensor: {others[0]} is not {name}, which is enough"
+        for out in self._results():
+            if found := self._not_the_kernels(out):
+                return found
+        for content in self.beside.loaded():
+            if content.is_computed:
+                return does_a_part(content)
         return ""
+
+    def _not_the_kernels(self, out: Tensor) -> str:
+        """What PyTorch did to one result; empty if nothing."""
+        trace, content = self.trace, self.beside.made(out)
+        if self.wanted.overwrites:
+            return does_a_part(content) if content.operators else ""
+        words = f": {content.words}" if content.operators else ""
+        share = trace.share_stored_of(out)
+        if share == 0 and trace.has_elements_of(out):
+            return COPIED + words
+        if share == 0 and STORED in content.of and not content.is_computed:
+            return CONVERTED + words
+        if share == 0:
+            return NOT_BY_THE_KERNEL + words
+        if share < 1 and (words or not trace.sums_in(out)):  # sums begin with zeros
+            return PARTLY + words
+        if trace.was_changed_since(out):
+            return CHANGED_AFTERWARDS + words
+        is_changed = content.is_computed and STORED in content.of  # to the same bits
+        return does_a_part(content) if is_changed else ""
+
+
+def does_a_part(content: Content) -> str:
+    words = f"{content.when}: {content.words}; let the kernel do it"
+    return f"a part of the work is done outside the kernel, {words}"
 
 
 def wrote_beside(x: Tensor, memory_before: Tensor) -> bool:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
+PLAIN = "small and plain"  # the first case, whose angles are within 3, as those of strided ones
+
 # Names of cases that leave the beaten track; an exercise may leave some out.
 STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
 TAIL_AND_STRIDE = "part of a strided head"
@@ -55,14 +57,17 @@ class Spec:
     arguments: tuple[Argument, ...]
     angles: str = "unlike"  # halves of a table: 'unlike', 'halves' alike or 'pairs' alike
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
+    largest_angle: int = 1000  # in units of 3; less where sums of angles would lose digits
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
+    beside: tuple[str, ...] = ()  # operators of ATen that may do a part of the work beside it
     axes: int = 1  # dimensions of the grid, at least
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
     loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
+    again: bool = True  # a second call of the first case, with other values
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it
@@ -89,7 +94,7 @@ class Spec:
         odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000, "base": 500}
         few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
         cases = [
-            Case("small and plain", plain),
+            Case(PLAIN, plain),
             Case("several sequences", plain | {"b": 3}),
             Case("sizes that no block divides", odd),
             Case(
@@ -119,9 +124,9 @@ class Spec:
             without.add("one gradient for all")
         return [case for case in cases if case.name not in without]
 
-    def inputs(self, case: Case, device: str = "cpu") -> list[Tensor | int]:
-        """The tensors and numbers of a case; the same every time."""
-        generator = torch.Generator().manual_seed(20261120)
+    def inputs(self, case: Case, device: str = "cpu", seed: int = 20261120) -> list[Tensor | int]:
+        """The tensors and numbers of a case; of a seed the same every time."""
+        generator = torch.Generator().manual_seed(seed)
         sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
         sizes["p"] = sizes["d2"] // 2
         made = []
@@ -132,7 +137,9 @@ class Spec:
             if argument.holds == "number":
                 made.append(shape[0])
             elif argument.holds == "angles":
-                made.append(_angles(shape, self.angles, generator))
+                is_plain = case.name == PLAIN or case.layout != "contiguous"
+                largest = 1 if is_plain else self.largest_angle
+                made.append(_angles(shape, self.angles, largest, generator))
             elif argument.holds == "positions":
                 positions = torch.randint(sizes["s2"], shape, generator=generator)
                 positions[..., 0].clamp_(min=1)  # or the place would be as right as the position
@@ -174,8 +181,12 @@ def spec(function: Callable | None = None, **asked) -> Spec:
     return Spec(function, tuple(arguments), **asked)
 
 
-def _angles(shape: list[int], alike: str, generator: torch.Generator) -> Tensor:
+def _angles(shape: list[int], alike: str, largest: int, generator: torch.Generator) -> Tensor:
+    """Within 3 in the first row, then 30, 300, ... up to 3 times `largest`, and the same again."""
     angles = torch.rand(shape, generator=generator) * 6 - 3
+    steps = torch.tensor([step for step in (1, 10, 100, 1000) if step <= largest])
+    row = torch.arange(shape[0]).view(-1, *(1 for _ in shape[1:]))
+    angles *= steps[row % len(steps)]
     half = shape[-1] // 2
     if alike == "halves":
         angles = torch.cat((angles[..., :half], angles[..., :half]), dim=-1)

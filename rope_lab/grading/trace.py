@@ -26,6 +26,7 @@ from triton.runtime.interpreter import (
     TensorHandle,
     _get_np_dtype,
 )
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ..interpreted_bf16 import as_fp32
 
@@ -55,6 +56,8 @@ class Memory:
     again: np.ndarray = None  # where an element begins that got the same value more than once
     reader: np.ndarray = None  # of each byte: number of the program that loaded it last
     shared: np.ndarray = None  # whether several programs of one launch have loaded it
+    summed: np.ndarray = None  # whether an atomic operation has changed it
+    foreign: bool = False  # whether a program took an element that no program had stored
     loaded: int = 0  # bytes; what is masked off moves none
     written: int = 0  # bytes
 
@@ -63,6 +66,7 @@ class Memory:
         self.writer = np.full(size, NOBODY, dtype=np.int64)
         self.reader = np.full(size, NOBODY, dtype=np.int64)
         self.shared = np.zeros(size, dtype=bool)
+        self.summed = np.zeros(size, dtype=bool)
         self.stored = np.zeros(size, dtype=np.uint8)
         self.again = np.zeros(size, dtype=bool)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
@@ -82,8 +86,9 @@ class Trace:
     """What happened in all launches while it was open."""
 
     launches: int = 0
+    kernels: set[str] = field(default_factory=set)  # names of those that were launched
     axes: int = 0  # dimensions of the largest grid
-    atomics: bool = False  # whether a kernel used them; what they store is not watched
+    atomics: bool = False  # whether a kernel used them; the values they store are not watched
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
@@ -92,6 +97,7 @@ class Trace:
     # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
     stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
+    numbers: dict[str, set[float]] = field(default_factory=dict)  # that launches got, by argument
     evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
@@ -113,8 +119,21 @@ class Trace:
 
     def share_stored_of(self, tensor: Tensor) -> float:
         """The share of its elements that programs stored."""
+        if (found := self._bytes_of(tensor)) is None:
+            return 0.0
+        memory, at = found
+        return float(((memory.writer[at] != NOBODY) | memory.summed[at]).mean())
+
+    def sums_in(self, tensor: Tensor) -> bool:
+        """Did atomic operations change any of its elements?"""
         found = self._bytes_of(tensor)
-        return float((found[0].writer[found[1]] != NOBODY).mean()) if found else 0.0
+        return found is not None and bool(found[0].summed[found[1]].any())
+
+    def stored_in(self, storage: torch.UntypedStorage) -> bool:
+        """Did programs store anything there?"""
+        begin = storage.data_ptr()
+        memories = (memory for memory in self.memories if memory.begin == begin)
+        return any((memory.writer != NOBODY).any() or memory.summed.any() for memory in memories)
 
     def has_elements_of(self, tensor: Tensor) -> bool:
         """Did programs store its elements elsewhere, in this order or another?"""
@@ -129,6 +148,7 @@ class Trace:
     def was_changed_since(self, tensor: Tensor) -> bool:
         """Does it hold something else now than programs stored?"""
         memory, at = self._bytes_of(tensor)
+        at = at[~memory.summed[at]]
         return bool((memory.stored[at] != memory.content[at]).any())
 
     def _bytes_of(self, tensor: Tensor) -> tuple[Memory, np.ndarray] | None:
@@ -162,12 +182,17 @@ class Trace:
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         self.launches += 1
+        self.kernels.add(executor.fn.__name__)
         grid = executor.grid
         self.axes = max(self.axes, len(grid) if isinstance(grid, tuple | list) else 1)
         self._first_of_launch = len(self.programs)
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        for name, value in named.items():
+            several = value if isinstance(value, tuple) else (value,)
+            floats = {number for number in several if isinstance(number, float)}
+            self.numbers.setdefault(name, set()).update(floats)
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
             storage = value.untyped_storage()
@@ -187,6 +212,7 @@ class Trace:
             self._count_load(memory, at, size)
             self._note("L", memory.name)
             others = memory.writer[at]
+            memory.foreign = memory.foreign or bool((others == NOBODY).any())
             mine = len(self.programs) - 1
             memory.shared[at] |= self._by_others(memory.reader[at])
             memory.reader[at] = mine
@@ -274,6 +300,8 @@ class Trace:
     def _at_atomic(self, pointers, mask, sums_floats: bool) -> None:
         self.atomics = True
         for memory, at, size, _ in self._touched(pointers, mask, "writes"):
+            memory.foreign |= bool((memory.writer[at] == NOBODY).any())
+            memory.summed[at[:, None] + np.arange(size)] = True
             self._count_atomic(memory, at, size, sums_floats)
 
     def _count_atomic(self, memory: Memory, at: np.ndarray, size: int, sums_floats: bool) -> None:
@@ -349,6 +377,8 @@ class Trace:
 
     def _place(self, address: int, size: int) -> str:
         """Where an address lies, seen from the nearest tensor of the launch."""
+        if not self.memories:
+            return f"memory at {address}, and the launch has no tensor"
         near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
         element, count = (address - near.begin) // size, (near.end - near.begin) // size
         return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
@@ -429,9 +459,11 @@ def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
 
 
 def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
-    """The tensors of a launch by name, those in tuples too."""
+    """The tensors of a launch by name, those in tuples and of descriptors too."""
     found = []
     for name, value in arguments.items():
+        if isinstance(value, TensorDescriptor):
+            value = value.base
         if isinstance(value, Tensor):
             found.append((name, value))
         elif isinstance(value, tuple):

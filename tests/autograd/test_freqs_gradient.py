@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
 from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, rope_qk
+from rope_kernels.launch import launch
 from test_positions import WAYS, places, values_are_not_read  # noqa: F401 (a fixture)
 from yardstick import positions_of_rank, rotate_fp64
 
@@ -227,21 +228,23 @@ def test_rope_qk_adds_up_the_shares_of_what_is_used(kind, used, wants, device):
 
 
 @pytest.mark.parametrize("kind,tensor_format", [*zip(SHAPES, FORMATS[::-1], strict=True)])
-def test_the_result_is_the_same_to_the_bit_with_and_without(tensor_format, kind, device):
+@pytest.mark.usefixtures("needs_triton", "whole_way")
+def test_a_trained_table_takes_plain_pytorch(tensor_format, kind, device, monkeypatch):
+    """In fp32, rounded once: the result and t's gradient are the kernel's, but for a rounding."""
     of_table = torch.float32 if kind == "angles" else torch.bfloat16
     t, leaves = tensor(tensor_format, device, torch.bfloat16), tables(kind, device, of_table)
     options, grad = {}, torch.randn_like(t)
     if tensor_format == "thd":
         options["cu_seqlens"] = sequence_starts("thd", S, B, device)
-    outs, of_t = [], []
-    for x in (t, t.detach()):
-        for freqs in (as_freqs(leaves), as_freqs([leaf.detach() for leaf in leaves])):
-            out = apply_rotary_pos_emb(x, freqs, tensor_format, **options)
-            outs.append(out.detach())
-            if x.requires_grad:
-                of_t += torch.autograd.grad(out, x, grad)
-    assert all(torch.equal(out, outs[0]) for out in outs)
-    assert torch.equal(*of_t)
+    found, counts, launches, run = [], [], [], launch.run
+    monkeypatch.setattr(launch, "run", lambda *given: launches.append(given) or run(*given))
+    for freqs in (as_freqs(leaves), as_freqs([leaf.detach() for leaf in leaves])):
+        out = apply_rotary_pos_emb(t, freqs, tensor_format, **options)
+        found.append((out.detach(), *torch.autograd.grad(out, t, grad)))
+        counts.append(len(launches))
+    eps = torch.finfo(torch.bfloat16).eps
+    torch.testing.assert_close(*found, rtol=eps, atol=eps)
+    assert counts == [0, 2]
 
 
 def saved_for_backward(function):
@@ -253,14 +256,11 @@ def saved_for_backward(function):
 
 @each_kind
 @pytest.mark.usefixtures("needs_triton")
-def test_t_is_saved_only_where_freqs_want_a_gradient(kind, device):
-    """And then itself, no copy; with the table, for the gradient of t."""
+def test_t_is_not_saved_where_freqs_want_no_gradient(kind, device):
     t, leaves = tensor("sbhd", device), tables(kind, device)
     constant = as_freqs([leaf.detach() for leaf in leaves])
-    for freqs, more in ((constant, []), (as_freqs(leaves), [t])):
-        saved = saved_for_backward(lambda freqs=freqs: apply_rotary_pos_emb(t, freqs))
-        places = sorted(x.data_ptr() for x in saved)
-        assert places == sorted(x.data_ptr() for x in [*leaves, *more])
+    saved = saved_for_backward(lambda: apply_rotary_pos_emb(t, constant))
+    assert sorted(x.data_ptr() for x in saved) == sorted(x.data_ptr() for x in leaves)
 
 
 @pytest.mark.usefixtures("needs_triton")
@@ -274,7 +274,7 @@ def test_t_changed_in_place_before_backward_matters_only_to_freqs(device):
     y = x * 1
     out = apply_rotary_pos_emb(y, freqs)
     y.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match=r"modified (by an )?inplace"):
         out.sum().backward()
 
 

@@ -42,8 +42,7 @@ CASES = {
         *(1, 3, 4, 16, 2, "float16", "bshd"), positions="starts", inplace=True, clock="replay"
     ),
     "on the fly": replace(DENSE, freqs="module", base=500000.0),
-    "an angle per pair": replace(DENSE, freqs="angles per pair"),
-    "the last half": replace(DENSE, rotary_dim=8, rotary_start=8, freqs="angles per pair"),
+    "the last half": replace(DENSE, rotary_dim=8, rotary_start=8),
     "the last half in place": replace(DENSE, rotary_dim=8, rotary_start=8, inplace=True),
     "interleaved, from element 2": replace(DENSE, rotary_dim=8, rotary_start=2, interleaved=True),
 }

@@ -29,7 +29,7 @@ def test_groups_name_providers_clocks_and_directions_that_exist(group: Group, ki
     assert {*group.beside, *kind.ours} <= set(kind.providers)
     for case in group.cases:
         assert case.clock in ("device", "replay", "host")
-        assert case.freqs in ("angles", "angles per pair", "module", "cos and sin")
+        assert case.freqs in ("angles", "module", "cos and sin")
         assert case.positions in ("index", "ids", "starts")
         assert "backward" not in group.directions or case.clock == "device"
     assert set(dict(group.bars)) <= set(group.directions)

@@ -1,34 +1,24 @@
-"""The tables and the pictures are those of the results on file; nothing in them is typed.
+"""The tables are those of the results on file; nothing in them is typed.
 
 The checks are tried, too, on a file that a run with made-up times writes.
 """
 
-import dataclasses
-
 import pytest
-from PIL import Image
 
 from benchmarks import __main__ as command
 from benchmarks import record
 from benchmarks.case import LIMITS, OURS
 from benchmarks.kinds import ROTATION, rotation
-from benchmarks.kinds.rotation import FULL, page, tables
-from benchmarks.pictures import fingerprint
+from benchmarks.kinds.rotation import FULL, tables
 from benchmarks.providers import PROVIDERS
 from benchmarks.results import RESULTS, comparisons, load, save, share
-from benchmarks.sets import BARS
 from made_up_benchmark import FakeGPU, without_tensors
 from rope_lab.records import origin
 
 OTHERS = (
     "peers-",
-    "-heads",
-    "-bars",
     "-norm",
-    "-shards",
     "-models",
-    "-inspected",
-    "-readers",
     "-projections",
     "-caches",
 )  # records with no tables in README
@@ -78,27 +68,12 @@ def test_tables_show_the_results_on_file(path):
     assert origin(results["gpu"], results["versions"], results["date"]) in text
 
 
-def test_the_page_of_head_dimensions_is_of_its_results():
-    path = RESULTS / "nvidia-h200-heads.json"
-    results = load(path)
-    assert results["complete"] and not results["left_out"]
-    assert path.with_suffix(".md").read_text() == page(results)
-
-
-def test_the_pictures_and_the_page_are_of_these_results(path):
-    results = load(path)
-    for suffix in ("-bandwidth", "-shapes", "-host"):
-        picture = Image.open(path.with_name(f"{path.stem}{suffix}.png"))
-        assert picture.text["Results"] == fingerprint(results), suffix
-    assert path.with_suffix(".md").read_text() == page(results)
-
-
 def test_the_record_is_whole(path):
     results = load(path)
     assert path.stem == results["gpu"].lower().replace(" ", "-")
     assert {"torch", "triton", "driver"} <= set(results["versions"])
     assert results["record"] and results["complete"] and not results["quick"]
-    assert tuple(results["sets"]) == ROTATION.record
+    assert set(ROTATION.record) <= set(results["sets"])
     found = {
         (row["set"], row["shape"], row["direction"], row["provider"]) for row in results["rows"]
     }
@@ -113,24 +88,11 @@ def test_the_record_is_whole(path):
                         assert (name, case.label, direction, provider) in found
 
 
-def test_the_bars_are_those_that_were_measured():
-    rows = load(RESULTS / "nvidia-h200-bars.json")["rows"]
-    bars = {
-        (case.label, direction): dataclasses.asdict(bar)
-        for group in BARS
-        for case in group.cases
-        for direction, bar in group.bars
-    }
-    ours = [row for row in rows if row["provider"] == OURS and row["set"] == "bars"]
-    found = {(row["shape"], row["direction"]): row["bar"] for row in ours if row["bar"]}
-    assert found == bars
-
-
 def test_every_provider_was_right_when_it_was_measured(path):
     """bf16 rounds to 8 bits; the unfused ones round several times."""
     results = load(path)
     for row in results["rows"]:
-        if row["provider"] in LIMITS:
+        if row["provider"] in LIMITS or row["set"] not in ROTATION.sets:
             continue
         cases = [case for group in ROTATION.sets[row["set"]] for case in group.cases]
         (case,) = (case for case in cases if case.label == row["shape"])

@@ -20,25 +20,22 @@ def test_the_page_has_the_table_of_the_record():
     assert all(
         part in source for part in (found["gpu"], found["date"], *found["versions"].values())
     )
-    assert list(found["calls"]) == [*caches.CALLS, *caches.CALLS_OF_FP8, *caches.COPIES]
+    assert list(found["calls"]) == [*caches.CALLS, *caches.COPIES]
 
 
-def test_one_launch_is_as_much_faster_than_two_as_we_say():
+def test_one_launch_is_faster_than_two():
     calls = record()["calls"]
     two, one = calls["rope_qk, then vLLM's write"], calls["rope_to_cache in place"]
     ratios = [two[tokens] / one[tokens] for tokens in STEPS]
-    words = f"{min(ratios):.1f} to {max(ratios):.1f} times as fast"
-    assert min(ratios) > 1.5 and words in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert min(ratios) > 1.5
     rotation = calls["rope_qk in place, alone"]
     assert max(one[tokens] / rotation[tokens] for tokens in STEPS) <= 1.15
 
 
 def test_the_page_says_how_near_a_prompt_comes_to_a_copy():
     calls, tokens = record()["calls"], str(caches.PROMPT)
-    bf16, fp8 = (calls[name][tokens] for name in caches.COPIES)
-    bf16 /= calls["rope_to_cache"][tokens]
-    fp8 /= calls["fp8: rope_to_cache in place"][tokens]
-    assert bf16 > 0.9 and fp8 > 0.95
+    (copy,) = (calls[name][tokens] for name in caches.COPIES)
+    share = copy / calls["rope_to_cache"][tokens]
+    assert share > 0.9
     page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
-    assert f"A prompt reaches {bf16:.0%}".replace("%", " %") in page
-    assert f"With fp8 it is {fp8:.0%}".replace("%", " %") in page
+    assert f"A prompt reaches {share:.0%}".replace("%", " %") in page

@@ -6,9 +6,9 @@ import re
 from benchmarks import projections
 from benchmarks.results import RESULTS, ROOT
 
-BARS = {  # of a copy, in per cent: forward and backward, by whether heads come before positions
-    False: {"forward": (93, 89), "backward": (90, 85)},  # without weights, and with
-    True: {"forward": (90, 89), "backward": (87, 85)},
+BARS = {  # of a copy, in per cent, by whether heads come before positions
+    False: {"forward": 93, "backward": 90},
+    True: {"forward": 90, "backward": 87},
 }
 
 
@@ -23,28 +23,23 @@ def test_the_page_has_the_table_of_the_record():
     assert all(
         part in source for part in (found["gpu"], found["date"], *found["versions"].values())
     )
-    assert len(found["rows"]) == 4 * len(projections.LAYOUTS)
+    assert len(found["rows"]) == 2 * len(projections.LAYOUTS)
 
 
 def test_every_call_is_as_near_to_a_copy_as_it_has_to_be():
     for row in record()["rows"]:
         times = row["microseconds"]
-        bar = BARS["bhsd" in row["layout"]][row["direction"]][row["norm"]]
+        bar = BARS["bhsd" in row["layout"]][row["direction"]]
         for name in ("split_qkv_rope", "split_qkv_rope, grouped"):
             assert 100 * times["copy"] / times[name] > bar, row
 
 
-def test_the_changelog_says_how_much_faster_than_its_pieces_it_is():
-    ratios = {}
+def test_it_is_faster_than_its_pieces():
     for row in record()["rows"]:
-        times, key = row["microseconds"], (row["layout"], row["norm"], row["direction"])
-        ratios[key] = times["split, rope, copies"] / times["split_qkv_rope"]
-    low, high = (f"{x:.1f}" for x in (min(ratios.values()), max(ratios.values())))
-    words = f"{low} to {high} times as fast as a split, `rope_qk` and copies"
-    assert words in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+        times = row["microseconds"]
+        assert times["split, rope, copies"] > 1.25 * times["split_qkv_rope"], row
 
 
 def test_what_has_to_move_is_what_the_law_says():
-    """48 head rows go in and out, and a backward with weights reads the 40 of q and k again."""
-    assert projections.MOVED["forward", False] == projections.MOVED["backward", False] == 96
-    assert (projections.MOVED["forward", True], projections.MOVED["backward", True]) == (96, 136)
+    """48 head rows go in and out."""
+    assert projections.MOVED == 96

@@ -57,20 +57,10 @@ REFUSED = {
         TypeError,
         "v_cache has dtype bfloat16",
     ),
-    "one cache of fp8": (
-        {"v_cache": lambda a: a["v_cache"].to(torch.float8_e4m3fn)},
-        ValueError,
-        "v_cache has dtype float8_e4m3fn; accepted: that of k_cache, float32",
-    ),
-    "the other fp8": (
-        {n: lambda a, n=n: a[n].to(torch.float8_e5m2) for n in ("k_cache", "v_cache")},
+    "caches of fp8": (
+        {n: lambda a, n=n: a[n].to(torch.float8_e4m3fn) for n in ("k_cache", "v_cache")},
         TypeError,
-        "k_cache has dtype float8_e5m2",
-    ),
-    "a scale without fp8": (
-        {"k_scale": lambda a: torch.ones(1, device=a["k"].device)},
-        ValueError,
-        "k_scale came with a cache of float32",
+        "k_cache has dtype float8_e4m3fn; accepted: float32",
     ),
     "too many slots": (
         {"slot_mapping": lambda a: torch.arange(T + 1, device=a["k"].device)},
@@ -81,11 +71,6 @@ REFUSED = {
         {"slot_mapping": lambda a: a["slot_mapping"].float()},
         TypeError,
         "slot_mapping has dtype float32",
-    ),
-    "one weight": (
-        {"q_weight": lambda a: torch.ones(D, device=a["k"].device)},
-        ValueError,
-        "k_weight is None beside the other weight; accepted: both weights, or none",
     ),
     "no positions": (
         {"position_ids": lambda a: None},
@@ -142,20 +127,6 @@ def test_refused(name, device):
     assert not any(x.any() for x in caches)
 
 
-def test_scales_of_other_shapes(device):
-    given = arguments(device)
-    for name in ("k_cache", "v_cache"):
-        given[name] = given[name].to(torch.float8_e4m3fn)
-    for scale, words in (
-        (torch.ones(3, device=device), r"v_scale has shape \(3,\); accepted: \(1,\), or \(2,\)"),
-        (torch.ones(2, 1, device=device), r"v_scale has shape \(2, 1\)"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            rope_to_cache(**given, v_scale=scale)
-    with pytest.raises(TypeError, match="k_scale"):
-        rope_to_cache(**given, k_scale=2.0)
-
-
 def test_without_recording_a_gradient_is_no_matter(device):
     given = arguments(device)
     given["q"].requires_grad_()
@@ -200,15 +171,6 @@ def test_a_gradient_of_anything_is_refused_by_its_name(name, device):
         assert torch.equal(given[x], y)
 
 
-def test_a_gradient_of_a_scale_is_refused(device):
-    given = arguments(device)
-    for name in ("k_cache", "v_cache"):
-        given[name] = given[name].to(torch.float8_e4m3fn)
-    scale = torch.ones(1, device=device, requires_grad=True)
-    with pytest.raises(ValueError, match="v_scale requires a gradient"):
-        rope_to_cache(**given, v_scale=scale)
-
-
 def with_two_places(shape, strides, device):
     return torch.randn(400, device=device).as_strided(shape, strides)
 
@@ -228,10 +190,6 @@ def test_memory_that_overlaps_is_refused(fused, device):
             "v_cache": with_two_places(memory.shape, (16, 16, 8, 1), device)
         },
         r"freqs\[0\] shares memory with k_cache": {"freqs": (inside, table[1])},
-        "q_weight shares memory with v_cache": {
-            "q_weight": given["v_cache"].flatten()[:D],
-            "k_weight": torch.ones(D, device=device),
-        },
         "k_cache shares memory with v_cache": {
             "k_cache": torch.zeros(4, 4, KV_HEADS, D, device=device)[:3],
         },
@@ -255,19 +213,6 @@ def test_inference_tensors_are_refused_before_anything_is_written(device):
     assert not given["k_cache"].any()
     with torch.inference_mode():
         rope_to_cache(**given | {"q": q, "v_cache": v_cache, "inplace": True})
-
-
-@pytest.mark.parametrize("option", ({"eps": 0.1}, {"weight_offset": 1.0}, {"norm_after": True}))
-def test_options_of_a_norm_want_weights(option, device):
-    (name,) = option
-    with pytest.raises(ValueError, match=f"{name} is .* without q_weight and k_weight"):
-        rope_to_cache(**arguments(device), **option)
-
-
-def test_a_weight_that_is_no_tensor(device):
-    given = arguments(device)
-    with pytest.raises(TypeError, match="q_weight"):
-        rope_to_cache(**given, q_weight=given["q"].cpu().numpy()[0, 0], k_weight=given["q"][0, 0])
 
 
 def test_nothing_is_read_back_in_plain_pytorch(device):

@@ -17,12 +17,10 @@ def inputs(device):
     return q, k, v, [x.clone() for x in caches], slots, torch.arange(T, device=device)
 
 
-@cover(inplace=(False, True), return_k=(False, True), weights=(False, True))
-def test_compiled_as_eager(inplace, return_k, weights, device, needs_triton):
+@cover(inplace=(False, True), return_k=(False, True))
+def test_compiled_as_eager(inplace, return_k, device, needs_triton):
     rope = RotaryPositionEmbedding(D).to(device)
     options = {"inplace": inplace, "return_k": return_k}
-    if weights:
-        options |= {f"{x}_weight": torch.rand(D, device=device) for x in "qk"}
 
     def step(q, k, v, caches, slots, ids):
         found = rope_to_cache(q * 1, k, v, rope, *caches, slots, position_ids=ids, **options)
@@ -75,10 +73,8 @@ def test_the_operator_passes_opcheck(device, needs_triton):
 
     q, k, v, caches, slots, ids = inputs(device)
     rope = RotaryPositionEmbedding(D).to(device)
-    rotation = Rotation(
-        rope.turns(None), position_ids=ids, tensor_format="thd", norm=operators._NO_NORM
-    )
-    values = [], False, *operators._values_of(rotation)
+    rotation = Rotation(rope.turns(None), position_ids=ids, tensor_format="thd")
+    values = operators._values_of(rotation)
     outs = torch.empty_like(q), torch.empty_like(k)
-    given = q, k, *outs, v, *caches, slots, None, None, *values
+    given = q, k, *outs, v, *caches, slots, *values
     torch.library.opcheck(operators._rope_to_cache_op, given)

@@ -1,16 +1,15 @@
 """Cases of vLLM's and flashinfer's tests of their caches, as calls of `rope_to_cache`.
 
-Only facts are theirs: sizes, layouts, scales, and how slots and pages are drawn. They compare with
+Only facts are theirs: sizes, layouts, and how slots and pages are drawn. They compare with
 a tolerance, or with other kernels of their own. Here a loop in plain PyTorch says what q, k and
-both whole caches hold: the same bits. Where the kernel fuses products or normalizes, q and k may be
-one rounding apart. On the CPU there are fewer tokens, heads and blocks. Left out is what
-`rope_to_cache` does not have: latent attention (MLA), e5m2 and nvfp4. The sources:
+both whole caches hold: the same bits. Where the kernel fuses products, q and k may be one rounding
+apart. On the CPU there are fewer tokens, heads and blocks. Left out is what
+`rope_to_cache` does not have: latent attention (MLA), and caches of other dtypes. The sources:
 
 - vLLM (vllm-project/vllm) 0022859, tests/kernels/attention/test_cache.py;
 - vLLM 386e7cf (pull request 43355), tests/kernels/attention/test_fused_rope_kvcache.py;
-- vLLM 56b3986 (pull request 57682), tests/kernels/core/test_fused_qk_norm_rope_kvcache.py;
-- flashinfer (flashinfer-ai/flashinfer) fb28d72, tests/attention/test_page.py and test_rope.py
-  there, and tests/trace/test_append_paged_kv_cache_reference_correctness.py.
+- flashinfer (flashinfer-ai/flashinfer) fb28d72, tests/attention/test_page.py there,
+  and tests/trace/test_append_paged_kv_cache_reference_correctness.py.
 """
 
 from itertools import accumulate
@@ -20,7 +19,7 @@ import torch
 from pairwise import cover
 from rope_kernels import rope_to_cache
 
-FP8, BF16, FP16, FP32 = torch.float8_e4m3fn, torch.bfloat16, torch.float16, torch.float32
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 HALF, BOTH = (BF16, FP16), (False, True)
 PAIRS, APART = ("B2NH", "B2HN"), ("2BNH", "2BHN")  # the layouts in memory; 2: keys and values
 POSITIONS = 4096
@@ -63,11 +62,9 @@ def new_caches(layout, blocks, page, heads, d, dtype, device):
 # what a call should do
 
 
-def turned(x, table, ids, weight=None, eps=0.0, interleaved=False):
-    """In fp32: RMS norm, if there is a weight; then the first elements of each head turn."""
+def turned(x, table, ids, interleaved=False):
+    """In fp32: the first elements of each head turn."""
     x = x.float()
-    if weight is not None:
-        x = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * weight.float()
     cos, sin = (column[ids.long()][:, None].float() for column in table)
     turns, stays = x.tensor_split([2 * cos.shape[-1]], dim=-1)
     a, b = (turns[..., ::2], turns[..., 1::2]) if interleaved else turns.chunk(2, dim=-1)
@@ -76,39 +73,28 @@ def turned(x, table, ids, weight=None, eps=0.0, interleaved=False):
     return torch.cat((turns, stays), -1)
 
 
-def stored(rows, dtype, scale):
-    """fp8 ends at 448. vLLM divides by its scale, a tensor; flashinfer multiplies by a number."""
-    if dtype == FP8:
-        rows = rows.float() * scale if isinstance(scale, float) else rows.float() / scale[:, None]
-        rows = rows.clamp(-448, 448)
-    return rows.to(dtype)
-
-
-def assert_writes(qkv, table, ids, caches, slots, scales=(None, None), where=None, **options):
+def assert_writes(qkv, table, ids, caches, slots, where=None, **options):
     """Call, and compare q, k and both whole caches with a loop over the tokens."""
     given, before = [x.clone() for x in qkv], [x.clone() for x in caches]
     options = {"rounding": "upcast"} | options  # no products are fused, as in plain PyTorch
-    ours = [torch.tensor([1 / x]).to(ids.device) if isinstance(x, float) else x for x in scales]
     got = rope_to_cache(
         *(*qkv, table, *caches, slots),
         **(where or {"position_ids": ids}),
-        **dict(zip(("k_scale", "v_scale"), ours, strict=True)),
         **options,
         rotary_dim=2 * table[0].shape[-1],
         return_k=True,
     )
     eps = 0 if options["rounding"] else torch.finfo(qkv[0].dtype).eps
-    of_both = {name: options[name] for name in ("eps", "interleaved") if name in options}
-    for x, before_call, name in zip(got, given, ("q_weight", "k_weight"), strict=False):
-        wanted = turned(before_call, table, ids, options.get(name), **of_both).to(x.dtype)
+    interleaved = options.get("interleaved", False)
+    for x, before_call in zip(got, given, strict=False):
+        wanted = turned(before_call, table, ids, interleaved).to(x.dtype)
         torch.testing.assert_close(x, wanted, rtol=eps, atol=1e-5 if eps else 0)
     assert all(torch.equal(x, y) for x, y in zip(qkv, given, strict=True))  # nothing in place
-    for cache, wanted, rows, scale in zip(caches, before, (got[1], given[2]), scales, strict=True):
-        rows = stored(rows, cache.dtype, scale)
+    for cache, wanted, rows in zip(caches, before, (got[1], given[2]), strict=True):
         for token, slot in enumerate(slots.tolist()):
             if slot >= 0:
                 wanted[divmod(slot, cache.shape[1])] = rows[token]
-        assert torch.equal(cache.float(), wanted.float())
+        assert torch.equal(cache, wanted)
 
 
 # vLLM
@@ -119,24 +105,20 @@ def assert_writes(qkv, table, ids, caches, slots, scales=(None, None), where=Non
     page=(8, 16, 32),
     blocks=(512, 5000),
     dtype=(BF16, FP32),
-    fp8=BOTH,
     layout=PAIRS,
-    each_head=BOTH,
 )
-def test_vllm_reshape_and_cache_flash(d, page, blocks, dtype, fp8, layout, each_head, device):
-    """0022859, test_cache.py: 21 tokens, 8 heads. A scale is a 64th of the largest element."""
+def test_vllm_reshape_and_cache_flash(d, page, blocks, dtype, layout, device):
+    """0022859, test_cache.py: 21 tokens, 8 heads."""
     heads, blocks = few(8, device), blocks if device == "cuda" else blocks // 128
     qkv = random_qkv(21, heads, heads, d, dtype, device)
-    largest = [x.amax((0, 2)) if each_head else x.amax()[None] for x in qkv[1:]]
-    scales = [x.float() / 64 for x in largest] if fp8 else (None, None)
-    caches = new_caches(layout, blocks, page, heads, d, FP8 if fp8 else dtype, device)
+    caches = new_caches(layout, blocks, page, heads, d, dtype, device)
     slots, ids = (pick(21, n, device) for n in (blocks * page, POSITIONS))
-    assert_writes(qkv, cos_sin(d, dtype, device), ids, caches, slots, scales)
+    assert_writes(qkv, cos_sin(d, dtype, device), ids, caches, slots)
 
 
-@cover(dtype=HALF, fp8=BOTH, kv_heads=(32, 8), interleaved=BOTH, tokens=(1, 8, 128, 2048))
-def test_vllm_fused_rope_and_cache(dtype, fp8, kv_heads, interleaved, tokens, device):
-    """386e7cf, test_fused_rope_kvcache.py: any numbers as cos and sin, scales 0.7 and 1.3.
+@cover(dtype=HALF, kv_heads=(32, 8), interleaved=BOTH, tokens=(1, 8, 128, 2048))
+def test_vllm_fused_rope_and_cache(dtype, kv_heads, interleaved, tokens, device):
+    """386e7cf, test_fused_rope_kvcache.py: any numbers as cos and sin.
 
     32 heads of 128 elements, 256 blocks of 16. Of 4 tokens or more, the first one has no slot.
     """
@@ -146,33 +128,8 @@ def test_vllm_fused_rope_and_cache(dtype, fp8, kv_heads, interleaved, tokens, de
         slots[0] = -1
     qkv = random_qkv(tokens, few(32, device), kv_heads, 128, dtype, device)
     table = torch.randn(POSITIONS, 128, device=device).to(dtype).chunk(2, dim=-1)
-    caches = new_caches("2BNH", 256, 16, kv_heads, 128, FP8 if fp8 else dtype, device)
-    scales = torch.tensor([[0.7], [1.3]], device=device) if fp8 else (None, None)
-    assert_writes(qkv, table, ids, caches, slots, scales, interleaved=interleaved)
-
-
-TOKENS = (1, 0, 0), (5, 0, 0), (300, 0, 0), (2048, 0, 0), (64, 7, 0), (64, 0, 24), (300, 5, 10)
-SHAPES = (32, 8, 128, 128), (16, 4, 64, 64), (8, 2, 256, 256), (8, 8, 128, 128), (32, 8, 128, 64)
-
-
-@cover(dtype=HALF, interleaved=BOTH, shape=SHAPES, tokens=TOKENS)
-def test_vllm_norm_rope_and_cache(dtype, interleaved, shape, tokens, device):
-    """56b3986, test_fused_qk_norm_rope_kvcache.py: (heads, kv heads, d, rotary_dim), blocks of 16.
-
-    `tokens`: all; those with a slot of -1, as a CUDA graph pads them; those without an entry in
-    `slot_mapping`. Tokens that are not written turn all the same.
-    """
-    (heads, kv_heads, d, rotary_dim), (tokens, padded, missing) = shape, tokens
-    tokens, heads, kv_heads = small(tokens, device), few(heads, device), few(kv_heads, device)
-    blocks = -(-tokens // 16) + 2
-    slots = pick(tokens - min(missing, tokens // 2), 16 * blocks, device)
-    slots[len(slots) - padded :] = -1
-    q_weight, k_weight = (0.1 * torch.randn(2, d, device=device) + 1).to(dtype)
-    qkv = random_qkv(tokens, heads, kv_heads, d, dtype, device)
-    caches = new_caches("BHN2", blocks, 16, kv_heads, d, dtype, device)  # a key beside its value
-    table, ids = cos_sin(rotary_dim, dtype, device), pick(tokens, POSITIONS, device)
-    norm = {"q_weight": q_weight, "k_weight": k_weight, "eps": 1e-6, "rounding": None}
-    assert_writes(qkv, table, ids, caches, slots, **norm, interleaved=interleaved)
+    caches = new_caches("2BNH", 256, 16, kv_heads, 128, dtype, device)
+    assert_writes(qkv, table, ids, caches, slots, interleaved=interleaved)
 
 
 # flashinfer
@@ -224,36 +181,3 @@ def test_flashinfer_append(batch, contiguous, dtype, layout, in_order, rounding,
     caches = new_caches(layout, pages, page, heads, d, dtype, device)
     table = cos_sin(d, dtype, device)
     assert_writes(qkv, table, ids, caches, slots, where=where, rounding=rounding)
-
-
-@cover(
-    shape=((32, 8, 64, 64), (64, 16, 128, 128), (24, 6, 32, 96), (64, 8, 128, 0), (8, 8, 32, 96)),
-    batch={  # new and earlier tokens of requests, padding
-        **{f"{n} new": ((n, 0, 0, 0), (0, 0, 0, 0), 0) for n in (1, 19, 199, 2047)},
-        "1 after 50": ((1, 0), (50, 0), 0),
-        "8 after 10": ((8, 0), (10, 0), 0),
-        "3 padded to 5": ((1, 1, 1), (29, 49, 69), 2),
-    },
-    dtype=HALF,
-    layout=APART,
-    page=(16, 32),
-    kind=(torch.int32, torch.int64),
-    scale=(1.0, 4.0),
-)
-def test_flashinfer_quantize_append(shape, batch, dtype, layout, page, kind, scale, device):
-    """fb28d72, test_rope.py: (heads, kv heads, elements that turn, that don't), fp8 caches.
-
-    A prefill, what comes after earlier tokens, and a decode that a CUDA graph pads: slots are -1.
-    Their q is fp8, too; ours keeps its dtype. flashinfer multiplies by its scale, so the call gets
-    its reciprocal. They test 1 alone; the reciprocal of 4 is exact, too.
-    """
-    (heads, kv_heads, turning, staying), (new, old, padding) = shape, batch
-    heads, kv_heads = few(heads, device), few(kv_heads, device)
-    new = [small(n, device) for n in new]
-    slots, ids, pages = paged(new, [sum(both) for both in zip(new, old, strict=True)], page)
-    slots = torch.cat((slots, slots.new_full((padding,), -1))).to(device, kind)
-    ids = torch.cat((ids, ids.new_zeros(padding))).to(device, kind)
-    qkv = random_qkv(len(ids), heads, kv_heads, turning + staying, dtype, device)
-    caches = new_caches(layout, pages + 10, page, kv_heads, turning + staying, FP8, device)
-    table = cos_sin(turning, FP32, device)
-    assert_writes(qkv, table, ids, caches, slots, (scale, scale), interleaved=True)

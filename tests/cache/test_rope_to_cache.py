@@ -1,20 +1,15 @@
 """`rope_to_cache`: q and k as `rope_qk` has them, and in each slot what a loop puts there."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
 from inputs import angles, contiguous, packed_qkv, sliced_with_offset
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
+from rope_kernels import RotaryPositionEmbedding, rope_qk, rope_to_cache
 from rope_kernels.launch import launch
 
 T, HEADS, KV_HEADS, D, PAGE = 13, 5, 3, 24, 4
 BLOCKS = 6
-FP8 = torch.float8_e4m3fn
-BITS = Path(__file__).with_name("fp8_bits.json")
 
 
 def vllm(blocks, page, heads, d, dtype, device):
@@ -54,10 +49,9 @@ class Sample:
         d, layout = more.get("d", D), more.get("layout", contiguous)
         self.q = layout((T, HEADS, d), dtype, device)
         self.k, self.v = (layout((T, KV_HEADS, d), dtype, device) for _ in range(2))
-        stored = more.get("stored", dtype)
-        self.caches = cache(BLOCKS, PAGE, KV_HEADS, d, stored, device)
+        self.caches = cache(BLOCKS, PAGE, KV_HEADS, d, dtype, device)
         for x in self.caches:
-            x.copy_(torch.randn(x.shape).to(stored))  # what must stay where nothing is written
+            x.copy_(torch.randn(x.shape))  # what must stay where nothing is written
         self.before = [x.clone() for x in self.caches]
         self.slots = torch.randperm(BLOCKS * PAGE)[: T - 1].to(device, kind)
         self.slots[4] = -1
@@ -108,20 +102,12 @@ def assert_same(got, wanted):
     layout=(contiguous, packed_qkv, sliced_with_offset),
     return_k=(False, True),
     inplace=(False, True),
-    weights=(False, True),
 )
-def test_every_layout(cache, dtype, kind, layout, return_k, inplace, weights, device):
+def test_every_layout(cache, dtype, kind, layout, return_k, inplace, device):
     sample = Sample(device, dtype, cache, kind, layout=layout)
-    options, given = {}, (sample.q.clone(), sample.k.clone())
-    if weights:
-        options = {f"{x}_weight": torch.rand(D, device=device).to(dtype) + 0.5 for x in "qk"}
-        rotated = qk_norm_rope(
-            *(*given, *options.values(), sample.freqs, "thd"), **sample.where, eps=1e-3
-        )
-        options["eps"] = 1e-3
-    else:
-        rotated = rope_qk(*given, sample.freqs, "thd", **sample.where)
-    options |= {"return_k": return_k, "inplace": inplace}
+    given = sample.q.clone(), sample.k.clone()
+    rotated = rope_qk(*given, sample.freqs, "thd", **sample.where)
+    options = {"return_k": return_k, "inplace": inplace}
     returned = sample.call(**options)
     sample.check(rotated, returned, **options)
     q = returned[0] if return_k else returned
@@ -168,17 +154,6 @@ def test_every_rotation(options, freqs, where, fused, device):
         options.setdefault("rounding", "once")
     rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where, **options)
     sample.check(rotated, sample.call(**options))
-
-
-def test_norm_after_with_an_offset_for_each_head(device):
-    sample = Sample(device, torch.bfloat16)
-    weights = [torch.randn(h, D, device=device).bfloat16() for h in (HEADS, KV_HEADS)]
-    options = {"norm_after": True, "weight_offset": 1.0, "rounding": "model_cast_last"}
-    rotated = qk_norm_rope(
-        *(sample.q, sample.k, *weights, sample.freqs, "thd"), **sample.where, **options
-    )
-    q_weight, k_weight = weights
-    sample.check(rotated, sample.call(q_weight=q_weight, k_weight=k_weight, **options))
 
 
 @pytest.mark.parametrize("d", (2, 20, 128, 256))
@@ -230,8 +205,7 @@ def test_one_launch(device, monkeypatch, whole_way):
     launched, run = [], launch.run
     monkeypatch.setattr(launch, "run", lambda *x: launched.append(x[0].kernel) or run(*x))
     sample = Sample(device)
-    weight = torch.ones(D, device=device)
-    sample.call(return_k=True, q_weight=weight, k_weight=weight)
+    sample.call(return_k=True)
     assert launched == ["rope_to_cache_kernel"]
 
 
@@ -254,90 +228,6 @@ def test_a_pending_sign_is_kept(device):
     assert sample.k.is_neg()
     rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
     sample.check(rotated, sample.call(inplace=True))
-
-
-# fp8
-
-
-def numbers():
-    """Ties, subnormals, what is just too large, what is not finite; and random ones."""
-    ties = [1.0625, 1.1875, -1.0625, 17.0, 19.0, 2**-10, 3 * 2**-10, 2**-9, 5 * 2**-11]
-    large = [447.9, 448.0, 448.1, 463.9, 464.0, 464.1, 480.0, 1e5, -448.1, -1e30]
-    other = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.99, 1e-8, 0.75, 3.0]
-    random = torch.randn(68, generator=torch.Generator().manual_seed(1)) * 100
-    return torch.cat((torch.tensor([*ties, *large, *other]), random))
-
-
-def in_fp8(x, scale):
-    """By the definition: the nearest of all numbers that fp8 has, of two the even one."""
-    table = torch.arange(127, dtype=torch.uint8).view(FP8).double()  # from 0 to 448
-    quotient = (x.float() / torch.as_tensor(scale, dtype=torch.float32)).double()
-    apart = (quotient.abs().clamp(max=448.0)[..., None] - table).abs()
-    least = apart.amin(-1, keepdim=True)
-    even = torch.arange(127) % 2 == 0
-    code = torch.where((apart == least) & (even | ((apart == least).sum(-1, True) == 1)), 1, 0)
-    code = code.argmax(-1) + 128 * quotient.signbit()
-    return torch.where(quotient.isnan(), 127, code).to(torch.uint8)
-
-
-def fp8_call(scale, device, dtype=torch.float32):
-    """The numbers as values and as keys at position 0, which don't turn: what the caches hold."""
-    x = numbers().to(device, dtype)[:, None, None].repeat(1, 2, 2)
-    tokens = len(x)
-    caches = torch.zeros(2, tokens, 1, 2, 2, device=device).to(FP8)
-    slots, ids = torch.arange(tokens, device=device), torch.zeros(tokens, device=device).long()
-    rope = RotaryPositionEmbedding(2).to(device)
-    scale = torch.tensor(scale, device=device)
-    rope_to_cache(*(x, x, x, rope, *caches, slots), position_ids=ids, k_scale=scale, v_scale=scale)
-    return x.cpu(), caches.view(torch.uint8).cpu()[:, :, 0]
-
-
-SCALES = [[1.0], [0.75], [0.1, 3.0]]
-
-
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
-def test_fp8(scale, dtype, device):
-    x, (k, v) = fp8_call(scale, device, dtype)
-    wanted = in_fp8(x, torch.tensor(scale)[:, None])
-    is_nan = (wanted & 127) == 127
-    assert torch.equal((v & 127) == 127, is_nan)
-    assert torch.equal(v[~is_nan], wanted[~is_nan])
-    # a rotation by 0 makes NaN of infinity, and 0 of -0
-    as_values = x.isfinite().all(-1, keepdim=True) & ((wanted & 127) != 0)
-    assert torch.equal(k[as_values], wanted[as_values]) and as_values.sum() > 150
-
-
-def test_fp8_has_the_bits_of_a_gpu(device):
-    stored = json.loads(BITS.read_text())
-    for scale in SCALES:
-        _, (_, v) = fp8_call(scale, device)
-        assert v.flatten().tolist() == stored[str(scale)], stored["source"]
-
-
-def test_fp8_rounds_to_the_dtype_first(device):
-    """0.2656 in bf16 is a tie of fp8, and its neighbors in fp32 are none."""
-    sample = Sample(device, torch.bfloat16, stored=FP8)
-    rotated = rope_qk(sample.q, sample.k, sample.freqs, "thd", **sample.where)
-    q, k = sample.call(return_k=True)
-    assert_same(q, rotated[0])
-    wanted = in_fp8(k.cpu(), 1.0)
-    for token, slot in enumerate(sample.slots.tolist()):
-        if slot >= 0:
-            block, place = divmod(slot, PAGE)
-            got = sample.caches[0][block, place].view(torch.uint8).cpu()
-            assert torch.equal(got, wanted[token])
-
-
-def test_a_quotient_that_fp32_cannot_hold_is_as_large_as_fp8_can_be(device, needs_triton):
-    import quotients
-
-    x = torch.tensor([3e38, -3e38, 1e38, 10.0, float("inf"), float("nan"), -0.0, 3.0])
-    scales = torch.tensor([0.5, 0.1, 0.1, 1e-37, 2.0, 1.0, 3.0, 3.0])
-    got = quotients.of(x.to(device), scales.to(device)).cpu().clamp(-448, 448)
-    wanted = (x / scales).clamp(-448, 448)
-    assert torch.equal(got.nan_to_num(7), wanted.nan_to_num(7))
-    assert got[-2].signbit()
 
 
 @pytest.mark.gpu

@@ -35,9 +35,14 @@ def advice(call, error=ValueError):
 
 def table_of(said, freqs, position_ids=None, max_seq_len=16):
     """The table that an advice names."""
-    expression = re.search(r"freqs\.cos_sin_\w+\([^)]*\)", said)[0]
+    expression = re.search(r"freqs\.cos_sin\([^)]*\)", said)[0]
     names = {"freqs": freqs, "position_ids": position_ids, "max_seq_len": max_seq_len}
     return eval(expression, names)
+
+
+def width_of(said):
+    """The `rotary_dim` that it names."""
+    return int(re.search(r"rotary_dim=(\d+)", said)[1])
 
 
 def assert_gradient_of_inv_freq(out, freqs):
@@ -56,34 +61,12 @@ def test_of_a_module_that_is_trained(where, options, device):
     }[where]
     said = advice(lambda: apply_rotary_pos_emb(t, freqs, **options))
     table = table_of(said, freqs)
+    options["rotary_dim"] = width_of(said)
     out = apply_rotary_pos_emb(t, table, **options)
     pair = tuple(x.detach() for x in table)
-    assert_rounded_once(out.detach(), rotate_fp64(t, pair, "sbhd", rotary_dim=D, **options))
+    assert_rounded_once(out.detach(), rotate_fp64(t, pair, "sbhd", **options))
     assert_gradient_of_inv_freq(out, freqs)
     assert norm_rope(t, None, table, **options).requires_grad
-
-
-@pytest.mark.parametrize("packed", (False, True), ids=("dense", "packed"))
-def test_of_a_trained_module_with_axes(packed, device):
-    axes, shape = [0, 1] * (D // 4), (H, D)
-    freqs = trained(device, axes=axes, attention_factor=1.25)
-    same = RotaryPositionEmbedding(D, axes=axes, attention_factor=1.25).to(device)
-    ids = torch.stack((IDS, IDS.flip(1))).to(device)
-    ids = ids.flatten(1) if packed else ids
-    t = torch.randn(*ids.shape[1:], *shape, device=device)
-    tensor_format, rest = ("thd", {}) if packed else ("bshd", {})
-    said = advice(lambda: apply_rotary_pos_emb(t, freqs, tensor_format, position_ids=ids))
-    if packed:
-        assert "one sequence in cu_seqlens" in said
-        rest["cu_seqlens"] = torch.tensor([0, len(t)], device=device)
-        said = said.replace("[:, None]", "")  # `table_of` does it
-        table = table_of(said, freqs, ids[:, None])
-    else:
-        table = table_of(said, freqs, ids)
-    out = apply_rotary_pos_emb(t, table, tensor_format, **rest)
-    want = apply_rotary_pos_emb(t, same, tensor_format, position_ids=ids)
-    torch.testing.assert_close(out, want)
-    assert_gradient_of_inv_freq(out, freqs)
 
 
 @each_module
@@ -93,7 +76,7 @@ def test_of_a_table_of_angles(options, device):
     if "attention_factor" not in options:
         freqs.attention_factor = 1.5
     said = advice(lambda: apply_rotary_pos_emb(t, freqs(S)))
-    out = apply_rotary_pos_emb(t, table_of(f"freqs.{said[2:]}", freqs))
+    out = apply_rotary_pos_emb(t, table_of(said, freqs), rotary_dim=D)
     torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
 
 
@@ -102,12 +85,13 @@ def test_of_interpolation_by_the_number_of_positions(factor, device):
     freqs = RotaryPositionEmbedding(D, attention_factor=factor, **INTERPOLATED).to(device)
     t, ids = torch.randn(B, S, H, D, device=device), IDS.to(device)
     said = advice(lambda: apply_rotary_pos_emb(t, freqs, "bshd", position_ids=ids))
-    by_table = apply_rotary_pos_emb(t, table_of(said, freqs), "bshd", position_ids=ids)
+    table = table_of(said, freqs)
+    by_table = apply_rotary_pos_emb(t, table, "bshd", position_ids=ids, rotary_dim=D)
     divided = freqs.inv_freq / float(re.search(r"divided by ([\d.]+)", said)[1])
     other = RotaryPositionEmbedding(D, attention_factor=factor, inv_freq=divided).to(device)
     want = apply_rotary_pos_emb(t, other, "bshd", position_ids=ids)
     torch.testing.assert_close(by_table, want)
-    assert "divided by 2.0" in advice(lambda: freqs.cos_sin_at(ids))
+    assert "divided by 2.0" in advice(lambda: freqs.cos_sin(ids))
 
 
 @pytest.mark.parametrize("packed", (False, True), ids=("dense", "packed"))
@@ -122,6 +106,7 @@ def test_of_positions_between_whole_ones(packed, device):
     assert ("one sequence in cu_seqlens" in said) == packed
     if packed:
         rest = {"cu_seqlens": torch.tensor([0, S], device=device)}
+    rest["rotary_dim"] = width_of(said)
     out = apply_rotary_pos_emb(t, table_of(said, freqs, ids), tensor_format, **rest)
     angle = ids.double()[..., None] * freqs.inv_freq.double()
     cos, sin = angle.cos()[..., None, :], angle.sin()[..., None, :]

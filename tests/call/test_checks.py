@@ -172,7 +172,7 @@ NO_BF16 = (
 SHORT = "has angles for s2 = 3 positions"
 UNEVEN = "[0, 4, 7]", "lengths that cp_size = 2 divides"
 IN_ONE_PLACE = "elements in one place, or may have, by its strides", "{t}.clone()"
-TRAINED = "inv_freq that requires a gradient", "freqs.cos_sin_per_pair(max_seq_len)"
+TRAINED = "inv_freq that requires a gradient", "freqs.cos_sin(max_seq_len)"
 A_FLAG = "accepted: False, True"
 OWN_TABLE = "accepted: its table, freqs(max_seq_len)"
 AN_INT = "an int from -2^62 to 2^62"
@@ -180,7 +180,7 @@ A_SIZE = "accepted: an integer from 1"
 A_RANK = "accepted: an integer from 0 to cp_size - 1 = 1"
 PAIRINGS = "accepted: same, half"
 ON_META = "is on meta", "must be on {t}'s device, cpu"
-INTERPOLATES = "interpolates", "freqs.cos_sin_per_pair(max_seq_len)"
+INTERPOLATES = "interpolates", "freqs.cos_sin(max_seq_len)"
 
 
 def width(width, freqs=None):

@@ -512,7 +512,6 @@ READ = {  # by what is read: the options, from the tensor to read; its shape and
 }
 READ_BY_A_NORM = {
     "weight": (lambda x: {"weight": x}, (D,), torch.float32, "weight"),
-    "sums": (lambda x: {"sumsq": x, "norm_dim": D}, (S, B, H), torch.float32, "sumsq"),
 }
 OVERLAPS = {  # the first element of what is read, from its number of elements; and who has it too
     "the first element": (lambda n: AT - n + 1, "t"),
@@ -534,8 +533,6 @@ def call_in_one_memory(function, which, where, device, **options):
     if dtype == torch.int64 and first % 2:
         first += 1 if first < AT else -1
     read = case.at(first, *shape, dtype=dtype)
-    if which == "sums":
-        read += 1
     options |= {"freqs": angles(S, D2, device)} | make(read)
     before = case.memory.clone()
     return case, before, lambda: function(case.t, options.pop("freqs"), inplace=True, **options)
@@ -565,7 +562,7 @@ def test_what_is_read_must_not_be_overwritten(function, which, where, device):
 
 def test_k_must_not_share_memory_with_what_is_read_either(device):
     case = OneMemory(device)
-    weights, sums = case.at(AT + ROTATED, 2, D), torch.ones(S, B, H, device=device)
+    weights = case.at(AT + ROTATED, 2, D)
     freqs, ids = angles(S, D2, device), case.at(AT + ROTATED + 1, S, 1, 1, D2)
     for message, call in (
         (r"^freqs shares memory with k; ", lambda: rope_qk(case.t, case.k, ids, inplace=True)),
@@ -576,15 +573,6 @@ def test_k_must_not_share_memory_with_what_is_read_either(device):
         (
             r"^q_weight shares memory with k; ",
             lambda: qk_norm_rope(case.t, case.k, *weights, freqs, inplace=True),
-        ),
-        (
-            r"^sumsq\[1\] shares memory with k; ",
-            lambda: qk_norm_rope(
-                *(case.t, case.k, None, None, freqs),
-                sumsq=(sums, case.at(AT + ROTATED, S, B, H)),
-                inplace=True,
-                norm_dim=D,
-            ),
         ),
     ):
         for _ in range(2):

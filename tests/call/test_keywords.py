@@ -29,7 +29,6 @@ from rope_kernels.autograd import norm_function, operators, rope_function
 from rope_kernels.call.arguments import Call, NormCall
 from rope_kernels.call.rotation import Normalization, Rotation
 from rope_kernels.launch import fastpath, launch
-from rope_kernels.launch.launch import Wanted
 from rope_kernels.launch.plan import ForwardTensors, RopeTensors
 
 WHERE = "cu_seqlens", "start_positions", "position_ids"
@@ -61,7 +60,7 @@ def rotation_with(flag=None, norm=None):
 
 def norm_with(*true, **options):
     flags = {name: name in true for name in NORM_FLAGS}
-    return Normalization(**{"eps": 0.25, "weight_offset": 0.5, "dim": 7} | options, **flags)
+    return Normalization(**{"eps": 0.25, "weight_offset": 0.5} | options, **flags)
 
 
 def values_of(x):
@@ -86,18 +85,14 @@ def test_every_argument_gets_into_the_field_of_its_name(function, monkeypatch):
     calls = []
     monkeypatch.setattr(api, "rotate_call", lambda call: calls.append(call) or ("one", "two"))
     given = {name: object() for name in inspect.signature(function).parameters}
-    rows = (given["sumsq"],) if function is norm_rope else (object(), object())
-    if function is qk_norm_rope:
-        given["sumsq"] = rows
     function(**given)
     (call,) = calls
     assert call.tensors == tuple(given.pop(name) for name in call.names)
     assert (call.norm is not None) == ("norm" in function.__name__)
     if norm := call.norm:
-        assert norm.weights == tuple(given.pop(name) for name in norm.weight_names)
-        assert norm.sumsqs == rows and given.pop("sumsq")
+        assert norm.weights == tuple(given.pop(name) for name, _ in norm.named)
         options = [name for name in names_of(NormCall) if name in given]
-        assert len(options) == 4
+        assert len(options) == 3
         assert all(getattr(norm, name) is given.pop(name) for name in options)
     assert {name: getattr(call, name) for name in given} == given
     of_others = {"tensors", "norm", "cache", "packed", "transpose", *OF_PATCHED_MODELS}
@@ -113,8 +108,7 @@ def test_every_argument_of_a_cache_gets_into_the_field_of_its_name(monkeypatch):
     rope_to_cache(**given)
     (call,) = calls
     assert call.tensors == (given.pop("q"), given.pop("k"))
-    assert call.norm.weights == (given.pop("q_weight"), given.pop("k_weight"))
-    for of_it in (call.cache, call.norm, call):
+    for of_it in (call.cache, call):
         names = [name for name in names_of(type(of_it)) if name in given]
         assert names and all(getattr(of_it, name) is given.pop(name) for name in names)
     assert not given and call.tensor_format == "thd"
@@ -128,8 +122,7 @@ def test_every_argument_of_a_projection_gets_into_the_field_of_its_name(monkeypa
     (call,) = calls
     assert call.tensors == (given.pop("qkv"),)
     assert call.packed.input_format is call.tensor_format is given.pop("tensor_format")
-    assert call.norm.weights == (given.pop("q_weight"), given.pop("k_weight"))
-    for of_it in (call.packed, call.norm, call):
+    for of_it in (call.packed, call):
         names = [name for name in given if hasattr(of_it, name)]
         assert names and all(getattr(of_it, name) is given.pop(name) for name in names)
     assert not given
@@ -164,7 +157,7 @@ def test_every_function_shows_the_options_of_the_first(function):
 @pytest.mark.parametrize("function", FUNCTIONS[1:], ids=lambda function: function.__name__)
 def test_a_function_refuses_a_keyword_that_it_does_not_show(function, name):
     """Even one that `Call` has a field for."""
-    given = dict.fromkeys([x for x in inspect.signature(function).parameters if "sumsq" not in x])
+    given = dict.fromkeys(inspect.signature(function).parameters)
     with pytest.raises(TypeError) as error:
         function(**given, **{name: True})
     came, accepted = str(error.value).split("; accepted: ")
@@ -188,7 +181,7 @@ def test_a_rotation_has_what_the_call_has_under_the_same_name():
 
 
 def test_a_normalization_has_what_the_call_has():
-    given = {"eps": 0.25, "norm_dim": 7}
+    given = {"eps": 0.25}
     for rounding, offset, flags in (
         ("once", 0.5, ()),
         (None, 0.5, ()),
@@ -198,26 +191,13 @@ def test_a_normalization_has_what_the_call_has():
     ):
         for after in (False, True):
             given |= {"weight_offset": offset, "norm_after": after}
-            norm = NormCall(weights=(None,), sumsqs=(None,), **given)
+            norm = NormCall(weights=(None,), **given)
             want = norm_with(*flags, *(["after"] if after else []), weight_offset=offset)
             call = call_of(rounding=rounding, norm=norm)
-            assert routes.normalization_of(call, 0) == want
+            assert routes.normalization_of(call) == want
 
 
 # Through the operators
-
-OPERATORS = "rotate", "rotate_inplace", "norm_rope", "norm_rope_inplace", "norm_rope_backward"
-
-
-def run_operator(name, rotation):
-    rows, inplace = ([T], [T[0, 0, 0]], [T[..., 0]]), name.endswith("inplace")
-    if name == "norm_rope_backward":
-        wanted, given = Wanted(inputs=True, weights=True, sums=False), ([T], [T], [T], None, [])
-        operators.norm_rope_backward_by_operator(*given, rotation, False, wanted)
-    elif name.startswith("norm"):
-        operators.norm_rope_by_operator(*rows, rotation, inplace)
-    else:
-        operators.rotate_by_operator((T,), rotation, inplace)
 
 
 @pytest.fixture
@@ -225,31 +205,23 @@ def arrived(monkeypatch):
     """What the operators launch, instead of a launch."""
     found = []
 
-    def record(result):
-        def launch(*given):
-            found.append([x for x in given if isinstance(x, (Rotation, Wanted))])
-            return result()
-
-        return launch
+    def rotate(tensors, rotation, *given):
+        found.append(rotation)
+        return (T.clone(),)
 
     monkeypatch.setattr(operators, "check_values", lambda *given: None)
     monkeypatch.setattr(operators, "check_inplace", lambda *given: None)
     monkeypatch.setattr(launch, "entry_of_rotation", lambda *given: None)
-    monkeypatch.setattr(launch, "rotate", record(lambda: (T.clone(),)))
-    monkeypatch.setattr(launch, "norm_rope", record(lambda: ((T.clone(),), (), None)))
-    nothing = (torch.empty(0),), (), ()
-    monkeypatch.setattr(launch, "norm_rope_backward", record(lambda: nothing))
+    monkeypatch.setattr(launch, "rotate", rotate)
     return found
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("flag", [*FLAGS, *NORM_FLAGS])
-def test_an_operator_launches_what_it_was_given(name, flag, arrived):
-    rotation = rotation_with(flag, norm_with(flag) if name.startswith("norm") else None)
-    run_operator(name, rotation)
-    got, *wanted = arrived.pop()
-    assert is_same(got, rotation)
-    assert wanted == ([(True, True, False)] if name == "norm_rope_backward" else [])
+@pytest.mark.parametrize("inplace", (False, True))
+@pytest.mark.parametrize("flag", FLAGS)
+def test_an_operator_launches_what_it_was_given(inplace, flag, arrived):
+    rotation = rotation_with(flag)
+    operators.rotate_by_operator((T,), rotation, inplace)
+    assert is_same(arrived.pop(), rotation)
 
 
 class Context(SimpleNamespace):
@@ -279,20 +251,21 @@ def test_a_backward_has_the_rotation_of_its_forward(flag):
 
 
 @pytest.mark.parametrize("flag", [*FLAGS, *NORM_FLAGS])
-def test_a_norms_backward_has_the_rotation_of_its_forward(flag):
+def test_a_norms_backward_has_the_rotation_of_its_forward(flag, monkeypatch):
     rotation, ctx, seen = rotation_with(flag, norm_with(flag)), Context(), []
-    rows, found = norm_function.Rows((T,), (), ()), ((T,), (T[..., 0],), None)
+    rows, found = norm_function.Rows((T,), ()), ((T,), (T[..., 0],), None)
 
     def run(*given):
         seen.append(given)
-        return (T,), (), ()
+        return (T,), ()
 
+    monkeypatch.setattr(launch, "norm_rope_backward", run)
     norm_function.keep_norm(ctx, rows, found, rotation)
     with torch.no_grad():
-        norm_function.gradients(ctx, (T,), ((True,), (), ()), run)
-    *_, kept_rotation, given_sums, wanted = seen.pop()
+        norm_function.gradients(ctx, (T,), ((True,), ()))
+    *_, kept_rotation, wanted = seen.pop()
     assert is_same(kept_rotation, rotation)
-    assert (given_sums, wanted) == (False, (True, False, False))
+    assert wanted == (True, False)
 
 
 # In a signature of the fast path
@@ -309,7 +282,7 @@ def entry_of(monkeypatch):
             return fastpath.entry_of_call(call_of(**options), (T, None))
         if kind is Rotation:
             return launch.entry_of_rotation((T,), Rotation(T, **options), False)
-        given = dict.fromkeys(names_of(NormCall)) | {"weights": (T,), "sumsqs": (None,)}
+        given = dict.fromkeys(names_of(NormCall)) | {"weights": (T,)}
         return fastpath.entry_of_call(call_of(norm=NormCall(**(given | options))), (T, None))
 
     yield entry_of
@@ -318,8 +291,8 @@ def entry_of(monkeypatch):
 
 ELSEWHERE = {
     Call: ("tensors", "freqs", "fused", "norm", "cache", "packed"),
-    Rotation: ("table", "sin", "axes"),  # the format and shape of position_ids tell of axes
-    NormCall: ("weights", "sumsqs"),
+    Rotation: ("table", "sin"),
+    NormCall: ("weights",),
 }
 
 
@@ -331,7 +304,7 @@ def test_two_swapped_options_have_another_signature(kind, entry_of):
     cases = [(pair, case) for pair in pairs for case in values]
     starts = [name for name in WHERE if name in options]
     cases += [(pair, (torch.arange(3), None)) for pair in combinations(starts, 2)]
-    assert len(cases) >= 30
+    assert len(cases) >= 15
     for name, (x, y) in [(name, case) for name in options for case in values if name not in WHERE]:
         assert entry_of(kind, {name: x}) is not entry_of(kind, {name: y}), name
     for (one, other), (x, y) in cases:
@@ -351,7 +324,7 @@ def test_a_kernel_gets_the_tensors_of_a_rotation_by_their_names():
     rotation, given = rotation_with(), []
     entry = fastpath.Entry(launch=lambda tensors: given.append(tensors) or True)
     launch.rotate((T,), rotation, False, entry)
-    launch.norm_rope((T,), (), (), rotation, False, False, entry)
+    launch.norm_rope((T,), (), rotation, False, False, entry)
     for tensors, kind in zip(given, (RopeTensors, ForwardTensors), strict=True):
         names = {"start_positions": "starts", "position_ids": "ids"}
         for name in ("table", "sin", *WHERE):

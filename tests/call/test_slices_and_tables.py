@@ -4,8 +4,6 @@ Each keyword through derivatives, transforms and graphs, and the tables that a m
 `test_superset_matrix.py` has them with every other option.
 """
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -15,12 +13,10 @@ from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
     norm_rope,
-    qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
 )
-from rope_kernels.embedding import AnglesPerPair
 from rope_lab.compiler.plans import plan_of
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -204,30 +200,18 @@ def test_cos_and_sin_side_by_side_in_one_tensor(device):
     assert tensors.table.data_ptr() == cache.data_ptr() and not tensors.sin.is_contiguous()
 
 
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-@pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
-def test_angles_per_pair_are_columns_of_the_table(scaling, interleaved, device):
-    rope = RotaryPositionEmbedding(
-        D2, pretrained_max_position_embeddings=5, interleaved=interleaved, **scaling
-    ).to(device)
-    got, whole = rope.angles_per_pair(11, offset=7).angles, rope(11, offset=7)
-    assert got.shape == (11, 1, 1, D2 // 2) and got.dtype == torch.float32
-    assert got.device == rope.inv_freq.device
-    assert torch.equal(got, whole[..., ::2] if interleaved else whole[..., : D2 // 2])
-    with pytest.raises(ValueError, match="max_seq_len is -1"):
-        rope.angles_per_pair(-1)
-
-
 @each_pair
 @pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
 @pytest.mark.parametrize("offset", (0, 1_000_000))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
 def test_cosines_per_pair_are_exact_at_any_position(dtype, offset, scaling, device):
+    offset = 0 if scaling else offset  # their number decides the interpolation
     trained = 5 if scaling else None
     rope = RotaryPositionEmbedding(128, pretrained_max_position_embeddings=trained, **scaling).to(
         device
     )
-    cos, sin = rope.cos_sin_per_pair(11, offset=offset, dtype=dtype)
+    positions = 11 if scaling else torch.arange(offset, offset + 11, device=device)
+    cos, sin = rope.cos_sin(positions, dtype)
     assert cos.shape == sin.shape == (11, 64) and cos.dtype == sin.dtype == dtype
     assert cos.device == rope.inv_freq.device
     position = torch.arange(offset, offset + 11, device=device, dtype=torch.float64)
@@ -236,122 +220,30 @@ def test_cosines_per_pair_are_exact_at_any_position(dtype, offset, scaling, devi
     for got, want in ((cos, angle.cos()), (sin, angle.sin())):
         assert (got.double() - want).abs().max() <= tolerance
     if offset and dtype == torch.float32 and not scaling:
-        rounded = rope.angles_per_pair(11, offset).angles[:, 0, 0]
+        rounded = rope(11, offset)[:, 0, 0, :64]
         assert (rounded.cos() - angle.cos()).abs().max() > 1e-3, "fp32 angles are not"
-    with pytest.raises(ValueError, match="max_seq_len is -1"):
-        rope.cos_sin_per_pair(-1)
 
 
-@pytest.mark.parametrize("make", ("angles_per_pair", "cos_sin_per_pair"))
-def test_a_gradient_in_inv_freq_is_not_lost(make, device):
+def test_a_gradient_in_inv_freq_is_not_lost(device):
     rope = RotaryPositionEmbedding(D2).to(device)
-    before = getattr(rope, make)(S)
+    before = rope.cos_sin(S)
     rope.inv_freq.requires_grad_()
     with torch.no_grad():
-        assert not getattr(rope, make)(S)[0].requires_grad
-    for got, want in zip(getattr(rope, make)(S), before, strict=True):
+        assert not rope.cos_sin(S)[0].requires_grad
+    for got, want in zip(rope.cos_sin(S), before, strict=True):
         torch.testing.assert_close(got.detach(), want)
     t = sbhd(device, torch.float32)
-    out = apply_rotary_pos_emb(t, getattr(rope, make)(S), rotary_dim=D2)
+    out = apply_rotary_pos_emb(t, rope.cos_sin(S), rotary_dim=D2)
     (got,) = torch.autograd.grad(out, rope.inv_freq, t.flip(0))
     (want,) = torch.autograd.grad(apply_rotary_pos_emb(t, rope(S)), rope.inv_freq, t.flip(0))
     torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
-
-
-# tables that know that they have one column per pair
-
-PER_PAIR = {
-    "angles": lambda rope, count=S: rope.angles_per_pair(count),
-    "cosines": lambda rope, count=S: rope.cos_sin_per_pair(count),
-}
-each_per_pair = pytest.mark.parametrize("make", PER_PAIR.values(), ids=PER_PAIR)
-TURNED = {
-    "apply_rotary_pos_emb": apply_rotary_pos_emb,
-    "unfused": partial(apply_rotary_pos_emb, fused=False),
-    "rope_bw": rope_bw,
-    "rope_qk": lambda t, *args, **options: rope_qk(t, t.flip(0), *args, **options)[1],
-    "norm_rope": lambda t, *args, **options: norm_rope(t, None, *args, **options),
-    "qk_norm_rope": lambda t, *args, **options: qk_norm_rope(
-        t, t.flip(0), None, None, *args, **options
-    )[1],
-}
-
-
-def without_its_kind(table):
-    """The same tensors: angles, or a plain tuple."""
-    return table.angles if len(table) == 1 else tuple(table)
-
-
-@each_pair
-@each_per_pair
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-@pytest.mark.parametrize("function", TURNED)
-def test_a_table_of_the_module_knows_its_width(function, interleaved, make, device):
-    """So it is right without `rotary_dim`; half as many elements turned, and nobody was told."""
-    rope = RotaryPositionEmbedding(D2, interleaved=interleaved).to(device)
-    t, table, turn = sbhd(device, torch.float32), make(rope), TURNED[function]
-    how = {"interleaved": interleaved, "rotary_start": 2}
-    narrow = turn(t, without_its_kind(table), **how)  # a call of almost the same signature
-    want = turn(t, rope, **how)
-    assert not torch.allclose(narrow, want)
-    for _ in range(2):  # the second time by the fast path
-        got = turn(t, table, **how)
-        torch.testing.assert_close(got, want)
-    for freqs in (table, without_its_kind(table), rope):
-        torch.testing.assert_close(turn(t, freqs, rotary_dim=D2, **how), want)
-    assert torch.equal(turn(t, without_its_kind(table), **how), narrow)
-
-
-@pytest.mark.parametrize(
-    "given,kind",
-    (("closed over", "angles"), ("an argument", "cosines"), ("made within", "angles")),
-)
-def test_a_table_of_the_module_in_a_compiled_function(given, kind, device):
-    torch._dynamo.reset()
-    rope, t = RotaryPositionEmbedding(D2).to(device), sbhd(device, torch.float32)
-    make = PER_PAIR[kind]
-    table = make(rope)
-
-    def turn(t, argument):
-        freqs = {"closed over": table, "an argument": argument}.get(given)
-        freqs = make(rope) if freqs is None else freqs
-        return apply_rotary_pos_emb(t, freqs), norm_rope(t, None, freqs)
-
-    compiled = torch.compile(turn, backend="aot_eager", fullgraph=True)
-    wants = apply_rotary_pos_emb(t, rope(S)), norm_rope(t, None, rope(S))
-    for got, want in zip(compiled(t, table), wants, strict=True):
-        torch.testing.assert_close(got, want)
-
-
-@each_per_pair
-def test_another_width_than_the_tables_is_refused(make, device):
-    rope = RotaryPositionEmbedding(D2).to(device)
-    t, table = sbhd(device, torch.float32), make(rope)
-    for other in (D2 // 2, D2 + 2):
-        with pytest.raises(ValueError, match=rf"^rotary_dim is {other}; .* freqs, {D2}$"):
-            rope_fw(t, table, rotary_dim=other)
-    came = rf"^freqs has {D2 // 2} columns, for d2 = {D2}; accepted: an even number from 2 to .* 4;"
-    with pytest.raises(ValueError, match=came):
-        rope_fw(t[..., :4], table)
-
-
-def test_a_part_of_the_angles_is_not_taken_for_another_table(device):
-    """A slice of a tuple: of the rows that were meant it says nothing."""
-    table = RotaryPositionEmbedding(D2).to(device).angles_per_pair(2 * S)
-    with pytest.raises(ValueError, match=r"^freqs has 1 entries; accepted: "):
-        rope_fw(sbhd(device, torch.float32), table[:S])
-    with pytest.raises(TypeError, match=r"^freqs is of type list; accepted: torch\.Tensor"):
-        rope_fw(sbhd(device, torch.float32), AnglesPerPair([1.0]))
-    part = AnglesPerPair(table.angles[:S])
-    t = sbhd(device, torch.float32)
-    assert torch.equal(rope_fw(t, part), rope_fw(t, table))
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
 def test_tables_are_not_made_of_rounded_frequencies(dtype, device):
     rope = RotaryPositionEmbedding(D2).to(device)
     rope._buffers["inv_freq"] = rope.inv_freq.to(dtype)  # as FSDP's buffer_dtype does
-    for make in (rope.angles_per_pair, rope.cos_sin_per_pair):
+    for make in (rope, rope.cos_sin):
         with pytest.raises(TypeError, match="inv_freq has dtype"):
             make(S)
 

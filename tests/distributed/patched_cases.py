@@ -3,22 +3,27 @@
 Each is compared with itself, unpatched, on the same ranks.
 """
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 
-from on_a_mesh import mesh_of
+from on_a_mesh import Cases, mesh_of
 from rope_kernels.huggingface import patch
+from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.norms import NormedRotation
-from sharded_cases import Cases
 
-cases = Cases()
-CASES = cases.by_world_size
-
+CASES = Cases()
 LAYERS = 2
 
 
@@ -48,18 +53,20 @@ def logits_and_gradients(model, tokens):
 
 
 @contextmanager
-def fused():
-    """Counts the calls that normalize and rotate."""
-    calls, rotate = [], NormedRotation.rotate
-    with mock.patch.object(NormedRotation, "rotate", lambda *x: calls.append(1) or rotate(*x)):
+def counted(kind):
+    """Counts the calls that a class sends to the kernel."""
+    calls, rotate = [], kind.rotate
+    with mock.patch.object(kind, "rotate", lambda *x: calls.append(1) or rotate(*x)):
         yield calls
 
 
-def compare(model, tokens, launches):
+def compare(model, tokens, fused, alone=0):
+    """The model with itself, and how many calls normalize and rotate, or only rotate."""
     wanted = logits_and_gradients(model, tokens)
-    with patch(model, norms=True, strict=True), fused() as calls:
+    patched = patch(model, norms=True, strict=True)
+    with patched, counted(NormedRotation) as with_norms, counted(Rule) as without:
         got = logits_and_gradients(model, tokens)
-    assert len(calls) == launches, calls
+    assert (len(with_norms), len(without)) == (fused, alone)
     for name, x in wanted.items():
         torch.testing.assert_close(got[name], x, rtol=1e-4, atol=1e-5, msg=name)
     return got
@@ -70,7 +77,7 @@ def tokens_of(rank, device):
     return torch.randint(0, 64, (2, 6), device=device)
 
 
-@cases.for_each(2, [False, True])
+@CASES.for_each([False, True])
 def a_patched_model_with_fsdp(each_norm, device):
     """Sharded by layers all is fused; a norm that is sharded by itself has a class of its own."""
     mesh = mesh_of(device, 2)
@@ -80,10 +87,50 @@ def a_patched_model_with_fsdp(each_norm, device):
             fully_shard(layer.self_attn.q_norm, mesh=mesh)
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    compare(model, tokens_of(dist.get_rank(), device), 0 if each_norm else LAYERS)
+    fused, alone = (0, LAYERS) if each_norm else (LAYERS, 0)
+    compare(model, tokens_of(dist.get_rank(), device), fused, alone)
 
 
-@cases.for_each(2)
+@CASES.for_each()
+def a_patched_model_with_fsdp_and_checkpointing(device):
+    """Without norms it keeps all bits, but for what PyTorch's attention adds in any order."""
+    mesh = mesh_of(device, 2)
+    model, tokens = new_model().to(device), tokens_of(dist.get_rank(), device)
+    model.train().gradient_checkpointing_enable()
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    wanted = logits_and_gradients(model, tokens)
+    with patch(model, strict=True), counted(Rule) as calls:
+        got = logits_and_gradients(model, tokens)
+    assert len(calls) == 2 * LAYERS  # each layer runs again in the backward
+    exact = {"rtol": 0, "atol": 0} if device == "cpu" else {"rtol": 1e-4, "atol": 1e-5}
+    for name, x in wanted.items():
+        torch.testing.assert_close(got[name], x, **exact, msg=name)
+
+
+@CASES.for_each([False, True])
+def a_patched_model_with_fsdp_and_tensor_parallelism(dtensors, device):
+    """Plain heads of a rank take the kernel; DTensors take the model's own function."""
+    mesh = mesh_of(device, 1, 2)
+    model = new_model().to(device)
+    model.set_attn_implementation("eager")  # PyTorch's own attention takes no DTensor on a CPU
+    columns = ColwiseParallel(use_local_output=not dtensors)
+    plan = {f"self_attn.{name}_proj": columns for name in "qkv"}
+    plan |= {f"mlp.{name}_proj": ColwiseParallel() for name in ("gate", "up")}
+    plan |= {"self_attn.o_proj": RowwiseParallel(), "mlp.down_proj": RowwiseParallel()}
+    if dtensors:  # as torchtitan: the gradients of norms come from all heads
+        by_heads = SequenceParallel(sequence_dim=2)
+        plan |= {f"self_attn.{name}_norm": by_heads for name in "qk"}
+    for layer in model.model.layers:
+        parallelize_module(layer, mesh["tp"], plan)
+        fully_shard(layer, mesh=mesh["dp"])
+    fully_shard(model, mesh=mesh["dp"])
+    with implicit_replication() if dtensors else nullcontext():  # of cos, sin and the mask
+        compare(model, tokens_of(0, device), 0 if dtensors else LAYERS)
+
+
+@CASES.for_each()
 def a_patched_model_with_hooks_of_tensor_parallelism(device):
     """Those with which transformers sums the gradients of norms over ranks: the norms run."""
     from transformers.distributed.tensor_parallel import ReplicatedWithGradAllReduce
@@ -97,5 +144,5 @@ def a_patched_model_with_hooks_of_tensor_parallelism(device):
             ReplicatedWithGradAllReduce().install_forward(norm, mesh)
     logits_and_gradients(model, tokens)  # from now on there are gradients that a hook finds
     model.zero_grad = lambda: [x.grad.zero_() for x in model.parameters()]
-    got = compare(model, tokens, 0)[name]
+    got = compare(model, tokens, 0, LAYERS)[name]
     assert (got - of_this_rank).norm() > 0.1 * got.norm(), "the hook sums nothing"

@@ -82,7 +82,7 @@ def test_a_norm_and_its_gradients(tensor_format, norm_after, interleaved, fused,
 
 def table_of(module, positions, dtype):
     """cos and sin as Hugging Face's models make them: multiplied in fp32, then rounded."""
-    cos, sin = module_with(module, 1.0).cos_sin_per_pair(positions)
+    cos, sin = module_with(module, 1.0).cos_sin(positions)
     return (cos * module.attention_factor).to(dtype), (sin * module.attention_factor).to(dtype)
 
 
@@ -117,24 +117,23 @@ def test_the_factor_comes_before_the_rounding_of_cos_and_sin(rounding, dtype, fu
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_table_of_cosines_and_sines(dtype, device):
     freqs = module_of(device)
-    cos, sin = freqs.cos_sin_per_pair(1000, offset=10**6, dtype=dtype)
-    position = torch.arange(10**6, 10**6 + 1000, device=device)[:, None]
-    angle = position * freqs.inv_freq.double()
+    position = torch.arange(10**6, 10**6 + 1000, device=device)
+    cos, sin = freqs.cos_sin(position, dtype)
+    angle = position[:, None] * freqs.inv_freq.double()
     for got, want in ((cos, angle.cos()), (sin, angle.sin())):
         assert got.dtype == dtype
         eps = torch.finfo(dtype).eps
         torch.testing.assert_close(got.double(), FACTOR * want, rtol=eps, atol=1e-10 + 1e-8 * eps)
 
 
-@pytest.mark.parametrize("make", ("__call__", "angles_per_pair"))
-def test_a_table_of_angles_is_refused(make):
+def test_a_table_of_angles_is_refused():
     module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
     message = (
         r"^attention_factor is 1\.2079\d*, which no table of angles can hold; accepted: "
-        r"cos_sin_per_pair\(max_seq_len\)$"
+        r"freqs\.cos_sin\(max_seq_len\)$"
     )
     with pytest.raises(ValueError, match=message):
-        getattr(module, make)(S)
+        module(S)
     module.attention_factor = 1
     assert torch.equal(module(S), RotaryPositionEmbedding(D)(S))
 

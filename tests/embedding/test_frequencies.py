@@ -118,7 +118,7 @@ def test_autocast_leaves_the_angles_exact(device):
 KINDS = {
     "a base": partial(RotaryPositionEmbedding, 16, rotary_base=500.0, interleaved=True),
     "interpolated": partial(RotaryPositionEmbedding, 16, **INTERPOLATED),
-    "a part": partial(RotaryPositionEmbedding, 32, 0.5, axes=(0, 2, 1, 1, 0, 0, 1, 2)),
+    "a part": partial(RotaryPositionEmbedding, 32, 0.5),
     "a factor": partial(RotaryPositionEmbedding, 16, attention_factor=1.2, persistent=False),
     "given": partial(RotaryPositionEmbedding, 16, inv_freq=torch.linspace(1, 0.1, 8)),
 }
@@ -152,7 +152,7 @@ def made_on_the_meta_device(make):
     with torch.device("meta"):
         module = make()
     module.reset_parameters()
-    assert module.inv_freq.is_meta and module.turns(None if module.axes else 5).is_meta
+    assert module.inv_freq.is_meta and module.turns(5).is_meta
     return in_new_memory(module)
 
 
@@ -214,13 +214,9 @@ def test_what_survives(way, kind, device):
     assert list(got.state_dict()) == list(want.state_dict()) and not [*got.parameters()]
     assert list(got.state_dict()) == ["inv_freq"] * (kind in SAVED)
     assert got.rotary_base == want.rotary_base or kind == "given"
-    assert (got.axes, got.num_axes) == (want.axes, want.num_axes)
-    if want.axes is not None:
-        assert got.axis_of_pair.tolist() == [*want.axes]
-        assert got.axis_of_pair.dtype == torch.int32 and not got.axis_of_pair.is_inference()
-    ids = torch.tensor([[[1, 90]], [[7, 3]], [[0, 5]]][: 3 if want.axes else 1], device=device)
+    ids = torch.tensor([[1, 90]], device=device)
     t = torch.randn(2, 1, 2, want.rotary_dim, device=device)
-    where = {} if kind == "interpolated" else {"position_ids": ids if want.axes else ids[0]}
+    where = {} if kind == "interpolated" else {"position_ids": ids}
     where["interleaved"] = want.interleaved
     assert torch.equal(rope_fw(t, got.to(device), **where), rope_fw(t, want.to(device), **where))
 
@@ -328,9 +324,8 @@ WORDS = {
     },
     "rotary_dim=16, rotary_base=10000.0, seq_len_interpolation_factor=4.0, "
     "pretrained_max_position_embeddings=8": {"dim": 16, **INTERPOLATED},
-    "rotary_dim=4, rotary_base=10000.0, attention_factor=1.5, persistent=False, axes=[0, 1]": {
-        **{"dim": 4, "attention_factor": 1.5},
-        **{"persistent": False, "axes": (0, 1)},
+    "rotary_dim=4, rotary_base=10000.0, attention_factor=1.5, persistent=False": {
+        **{"dim": 4, "attention_factor": 1.5, "persistent": False},
     },
 }
 

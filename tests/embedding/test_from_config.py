@@ -72,10 +72,10 @@ def random_config(rope_type, rng):
     return sizes | {"max_position_embeddings": 16 * original, "rope_parameters": rope}
 
 
-def assert_same_as(transformers, config, layer_type=None):
+def assert_same_as(transformers, config, layer_type=None, seq_len=None):
     """`inv_freq` and the attention factor of our module, and of transformers' function."""
     rope = config.rope_parameters if layer_type is None else config.rope_parameters[layer_type]
-    module = from_config(config, layer_type)
+    module = from_config(config, layer_type, seq_len=seq_len)
     if rope["rope_type"] == "default":
         head_dim = (
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -86,7 +86,7 @@ def assert_same_as(transformers, config, layer_type=None):
     else:
         functions = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS
         want, factor = functions[rope["rope_type"]](
-            config, torch.device("cpu"), layer_type=layer_type
+            config, torch.device("cpu"), seq_len, layer_type=layer_type
         )
     assert module.inv_freq.dtype == torch.float32
     assert torch.equal(module.inv_freq, want)
@@ -110,6 +110,27 @@ def test_transformers_bits(rope_type, transformers):
             assert again.attention_factor == module.attention_factor
         seen.add(tuple(module.inv_freq.tolist()))
     assert len(seen) > 15
+
+
+@pytest.mark.parametrize("rope_type", SCALED)
+def test_a_length_chooses_the_frequencies_once(rope_type, transformers):
+    rng, depends = random.Random(rope_type), False
+    for _ in range(10):
+        config = random_config(rope_type, rng)
+        theirs = transformers.LlamaConfig(**copy.deepcopy(config))
+        most = config["max_position_embeddings"]
+        original = theirs.rope_parameters.get("original_max_position_embeddings", most)
+        for length in (1, original, original + 1, most + 1, 3 * most):
+            module = assert_same_as(transformers, theirs, seq_len=length)
+            depends |= not torch.equal(module.inv_freq, from_config(config).inv_freq)
+    assert depends == (rope_type in ("dynamic", "longrope"))
+
+
+@pytest.mark.parametrize("length", (0, -1, 2.0, True, "4096", 2**63, torch.tensor(3)), ids=str)
+def test_a_length_that_is_none(length):
+    """Also for frequencies that don't depend on it: the next configuration's may."""
+    with pytest.raises(ValueError, match=r"^seq_len is .*; accepted: None, or a positive integer$"):
+        from_config(config_of({}), seq_len=length)
 
 
 # configurations of published models
@@ -176,7 +197,8 @@ def test_a_published_model(kind, transformers):
     config = PUBLISHED[kind]
     theirs = getattr(transformers, kind)(**copy.deepcopy(config))
     rotary = rotary_of(transformers, theirs)
-    for given in (config, with_attributes(config), theirs, theirs.to_dict()):
+    complete = {key: x for key, x in theirs.to_dict().items() if key != "model_type"}
+    for given in (config, with_attributes(config), theirs, complete, with_attributes(complete)):
         module = from_config(given)
         assert torch.equal(module.inv_freq, rotary.inv_freq)
         assert module.attention_factor == rotary.attention_scaling
@@ -287,14 +309,11 @@ def test_su_is_longrope():
 @pytest.mark.parametrize("rope_type", SCALED)
 def test_an_assigned_base_scales_the_same_way(rope_type):
     config = random_config(rope_type, random.Random(7))
-    module = from_config(config)
-    module.rotary_base = 777.0
+    modules = [from_config(config, seq_len=length) for length in (None, 10**6)]
     config["rope_parameters"]["rope_theta"] = 777.0
-    assert torch.equal(module.inv_freq, from_config(config).inv_freq)
-    position = torch.tensor([10**6])
-    for one in (module, other := from_config(config)):
-        one.adapt(position)
-    assert torch.equal(module.inv_freq, other.inv_freq)
+    for module, length in zip(modules, (None, 10**6), strict=True):
+        module.rotary_base = 777.0
+        assert torch.equal(module.inv_freq, from_config(config, seq_len=length).inv_freq)
 
 
 WORDS = {

@@ -14,15 +14,14 @@ import torch
 from torch import nn
 
 import hugging_face_norms
-from rope_kernels.huggingface.attention import BY_DIGEST
 
 WIDTH, HEADS, KEY_HEADS, D = 24, 4, 2, 16
 
 
 @cache
-def attentions():
+def attentions(family):
     """Those that are fused. Code2Wav of Qwen3-Omni has no norms, but what returns its argument."""
-    return [x for x in hugging_face_norms.attentions() if x.normed and has_norms(x.cls)]
+    return [x for x in hugging_face_norms.attentions(family) if x.normed and has_norms(x.cls)]
 
 
 def has_norms(cls):
@@ -81,7 +80,6 @@ def stand_in(attention, dtype, device, **attributes):
     """An attention with projections and norms of random weights, and the flags that are given."""
     cls = attention.cls
     made = type("StandIn", (cls,), {"__init__": nn.Module.__init__})()
-    all_heads = BY_DIGEST[attention.normed.digest] == "all heads"
     config = SimpleNamespace(head_dim=D, _attn_implementation="reached", num_attention_heads=HEADS)
     generator = torch.Generator().manual_seed(4)
     parts = {
@@ -108,9 +106,8 @@ def stand_in(attention, dtype, device, **attributes):
         "sinks": None,
         "indexer": lambda *args: None,
     }
-    for variable, name in attention.normed.norms.items():
-        heads = KEY_HEADS if "k" in variable.partition("_")[0] else HEADS
-        parts[name] = norm_of(cls, name, heads * D if all_heads else D)
+    for name in attention.normed.norms.values():
+        parts[name] = norm_of(cls, name, D)
     for name, part in (parts | of_its_own(attention, device)[0] | attributes).items():
         setattr(made, name, part)
     for parameter in made.parameters():

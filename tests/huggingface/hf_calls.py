@@ -16,11 +16,11 @@ from rope_kernels.launch.layout import strides_of
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 NAME = re.compile(r"^def (apply_rotary_pos_emb(?:_interleave|_vision)?)\(", re.M)
-# The versions of transformers that were read: how many functions each has, how many of them it
-# marks for the kernels hub, and families with a row of `known.py` that are not in this version.
+# The versions of transformers that were read: how many functions each has, and families with a row
+# of `known.py` that are not in this version.
 READ = {
-    "5.17": (201, 107, {"inkling2", "minimax_m3_vl", "mistral_large4"}),
-    "5.23": (225, 120, {"minimax_m3_vl"}),
+    "5.17": (201, {"inkling2", "minimax_m3_vl", "mistral_large4"}),
+    "5.23": (225, {"minimax_m3_vl"}),
 }
 
 

@@ -94,7 +94,7 @@ def test_every_function_is_known():
 def test_the_table_names_all_functions_and_no_other():
     if version() not in READ:
         pytest.skip(f"the table names functions of transformers {' and '.join(READ)}")
-    count, _, without = READ[version()]
+    count, without = READ[version()]
     named = Counter((x, known.name) for known in KNOWN for x in families_of(known))
     assert {x for x in named if named[x] > 1} == {("minimax_m3_vl", "apply_rotary_pos_emb_vision")}
     for digest, functions in functions_by_body().items():

@@ -5,12 +5,14 @@ import importlib
 import inspect
 import threading
 import traceback
+from itertools import product
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import hugging_face_norms
 from hf_attention import attentions, inputs_of_attention, q_and_k_of, stand_in
 from hf_models import FAMILIES, Family, generated, inputs_of, logits_and_gradients
 from rope_kernels.huggingface import Left, patch, unpatch
@@ -73,55 +75,59 @@ def assert_close(got, wanted, dtype):
 # Every forward that is known
 
 
-def known_attentions():
+def families():
+    """By the list that `test_hf_page.py` holds against all files, which takes long to search."""
     try:
-        return attentions()
+        return sorted(hugging_face_norms.fused())
     except ImportError:
         return []
 
 
-@pytest.mark.parametrize("attention", known_attentions(), ids=str)
-def test_every_known_attention(attention, device, fused, monkeypatch):
+@pytest.mark.parametrize("family", families())
+def test_every_known_attention(family, device, fused, monkeypatch):
     """q and k as its own norms and rotation give them, their strides, and all gradients."""
-    for dtype in (torch.float32, torch.float16):
+    known = attentions(family)
+    assert known
+    for attention, dtype in product(known, (torch.float32, torch.float16)):
         module = stand_in(attention, dtype, device)
         hidden, table = inputs_of_attention(attention, dtype, device)
         outs, grads = q_and_k_of(module, attention, hidden, table, monkeypatch)
         fused.clear()
         with patch(attention.module, norms=True, strict=True):
             got, got_grads = q_and_k_of(module, attention, hidden, table, monkeypatch)
-        assert len(fused) == (2 if attention.normed.known.form is one_tensor else 1)
+        times = 2 if attention.normed.known.form is one_tensor else 1
+        assert len(fused) == times, attention.name
         for x, wanted in zip(got, outs, strict=True):
             torch.testing.assert_close(x, wanted, rtol=2e-3, atol=2e-3 * (dtype != torch.float32))
             assert (x != wanted).float().mean() < (5e-3 if dtype == torch.float16 else 1)
-            assert x.stride() == wanted.stride()
+            assert x.stride() == wanted.stride(), attention.name
         assert_close(got_grads, grads, dtype)
 
 
 CONDITIONS = {
-    "Exaone4Attention": {"is_sliding": False},
-    "ExaoneMoeAttention": {"is_sliding": False},
-    "AfmoeAttention": {"is_local_attention": False},
-    "FlintAttention": {"sliding_window": None},
-    "Glm4MoeAttention": {"use_qk_norm": False},
-    "Gemma3nTextAttention": {"is_kv_shared_layer": True},
+    "exaone4.Exaone4Attention": {"is_sliding": False},
+    "exaone_moe.ExaoneMoeAttention": {"is_sliding": False},
+    "afmoe.AfmoeAttention": {"is_local_attention": False},
+    "flint.FlintAttention": {"sliding_window": None},
+    "glm4_moe.Glm4MoeAttention": {"use_qk_norm": False},
+    "gemma3n.Gemma3nTextAttention": {"is_kv_shared_layer": True},
 }
-NOWHERE = "OlmoHybridAttention", "BeamAttention"  # without positions
+NOWHERE = ("beam.BeamAttention",)  # without positions
 
 
 @pytest.mark.parametrize("name", [*CONDITIONS, *NOWHERE])
 def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
     """Norms without a rotation, a rotation without norms, keys of another layer."""
-    found = [x for x in attentions() if x.name == name]
-    if not found:
+    family = name.split(".")[0]
+    if family not in hugging_face_norms.fused():
         pytest.skip(f"this transformers has no {name}")
-    attention = found[0]
+    (attention,) = [x for x in attentions(family) if str(x) == name]
     module = stand_in(attention, torch.float32, device, **CONDITIONS.get(name, {}))
     hidden, table = inputs_of_attention(attention, torch.float32, device)
     table = None if name in NOWHERE else table
     keys = torch.ones(2, 2, 7, 16, device=device, requires_grad=True)
     shared = {name: (keys, keys) for name in ("full_attention", 0)}
-    if name == "Gemma3nTextAttention":
+    if family == "gemma3n":
         module.kv_shared_layer_index = 0
         del module.k_norm
     given = attention, hidden, table, monkeypatch, shared
@@ -130,6 +136,43 @@ def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
         got, got_grads = q_and_k_of(module, *given)
     torch.testing.assert_close(got, outs, rtol=1e-5, atol=1e-5)
     assert_close(got_grads, grads, torch.float32)
+
+
+# Norms of all heads stay the model's own
+
+OF_ALL_HEADS = {
+    "flex_olmo": "FlexOlmoAttention",
+    "minimax_m2": "MiniMaxM2Attention",
+    "olmo2": "Olmo2Attention",
+    "olmo3": "Olmo3Attention",
+    "olmo_hybrid": "OlmoHybridAttention",
+}
+
+
+@pytest.mark.parametrize("name", OF_ALL_HEADS)
+def test_a_norm_of_all_heads_is_left_and_the_rotation_is_ours(name):
+    module = f"transformers.models.{name}.modeling_{name}"
+    cls = getattr(importlib.import_module(module), OF_ALL_HEADS[name])
+    forward = cls.forward
+    patched = patch(name, norms=True)
+    assert cls.forward is forward
+    (left,) = [x for x in patched.left if x.is_forward and x.module == module]
+    assert left.function == f"{OF_ALL_HEADS[name]}.forward"
+    assert any(x.module == module for x in patched.replaced)
+    unpatch()
+    with pytest.raises(ValueError, match=f"but found: .*{OF_ALL_HEADS[name]}"):
+        patch(name, norms=True, strict=True)
+
+
+def test_olmo2_has_its_own_norms_and_our_rotation(device, fused, plain_on_a_cpu):
+    """All bits are its own, logits and gradients: nothing of the norms changes."""
+    family = FAMILIES["olmo2"]
+    model = with_other_weights(family.make(device, torch.bfloat16))
+    inputs = inputs_of(family, device)
+    wanted = logits_and_gradients(model, inputs, autocast=False)
+    with patch(model, norms=True):
+        got = logits_and_gradients(model, inputs, autocast=False)
+    assert not fused and all(torch.equal(got[name], x) for name, x in wanted.items())
 
 
 # Whole models
@@ -144,21 +187,20 @@ SMALL_MOE = {
     "topk_group": 1,
 }
 EXAONE4 = {"num_hidden_layers": 4, "sliding_window": 8}
-SIX = {
+FIVE = {
     "qwen3": FAMILIES["qwen3"],
     "gemma3": FAMILIES["gemma3"],
-    "olmo2": FAMILIES["olmo2"],
     "hunyuan_v1_dense": FAMILIES["hunyuan_v1_dense"],
     "exaone4": Family("Exaone4Config", "Exaone4ForCausalLM", EXAONE4, layers=3),
     "glm4_moe": Family("Glm4MoeConfig", "Glm4MoeForCausalLM", SMALL_MOE),
 }
 
 
-@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("name", FIVE)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
-def test_six_families(name, dtype, device, fused, plain_on_a_cpu):
+def test_five_families(name, dtype, device, fused, plain_on_a_cpu):
     """Logits, all gradients, and tokens with a cache."""
-    family = SIX[name]
+    family = FIVE[name]
     model = with_other_weights(family.make(device, dtype))
     inputs = inputs_of(family, device)
     wanted = logits_and_gradients(model, inputs, autocast=False)
@@ -380,7 +422,7 @@ def test_rows_without_a_batch(device):
 
 def test_a_scale_in_fp32_after_the_norms(device, fused, plain_on_a_cpu, monkeypatch):
     """In autocast TimesFM multiplies what it normalizes, before anything is rounded."""
-    (attention,) = [x for x in attentions() if x.name == "TimesFm2_5Attention"]
+    (attention,) = attentions("timesfm2_5")
     module = stand_in(attention, torch.float32, device)
     hidden, table = inputs_of_attention(attention, torch.float32, device)
     outs = []

@@ -70,7 +70,7 @@ def stores_more_than_rows(tensors: Tensors) -> bool:
     if isinstance(tensors, (CacheTensors, SplitTensors)):
         return True  # rows of v, and those of k in a cache twice
     if isinstance(tensors, BackwardTensors):
-        return any(x is not None for x in (tensors.q_partial, tensors.q_sumsq, tensors.v_out))
+        return tensors.q_partial is not None
     return False
 
 

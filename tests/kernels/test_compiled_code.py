@@ -12,12 +12,11 @@ from functools import cache
 import pytest
 import torch
 
-import compile_matrix
+import sampled
 from calls.plans import plans_of
 from pairwise import cover
 from rope_kernels import (
     RotaryPositionEmbedding,
-    mrope_axes,
     rope_bw,
     rope_fw,
     rope_qk,
@@ -40,10 +39,9 @@ def bf16(*shape):
 
 ROPE = RotaryPositionEmbedding(D)
 HALF_ROTARY = RotaryPositionEmbedding(D, 0.5)
-THREE_AXES = RotaryPositionEmbedding(D, axes=mrope_axes([16, 24, 24]))
 CU_SEQLENS = torch.tensor([0, 10, S])
 
-CALLS = {  # what is called, its arguments, and its options; None: a call of the compile matrix
+CALLS = {  # what is called, its arguments, and its options; None: a call of the sample
     **dict.fromkeys(["table of angles", "on the fly", "interleaved", "packed sequences"]),
     **dict.fromkeys(["q and k of a packed qkv, in place", "head dimension 80, in place"]),
     "half rotary": None,
@@ -51,10 +49,6 @@ CALLS = {  # what is called, its arguments, and its options; None: a call of the
     "q and k, position ids": (
         *(rope_qk, (bf16(B, S, H, D), bf16(B, S, 1, D), ROPE, "bshd")),
         {"position_ids": torch.zeros(B, S).long()},
-    ),
-    "q and k, three axes": (
-        *(rope_qk, (bf16(B, S, H, D), bf16(B, S, 1, D), THREE_AXES, "bshd")),
-        {"position_ids": torch.zeros(3, B, S).long()},
     ),
     "half rotary, in place": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {"inplace": True}),
     "half rotary, in the middle": (rope_fw, (bf16(S, B, H, D), HALF_ROTARY), {"rotary_start": 32}),
@@ -71,7 +65,7 @@ LARGER = {
 
 def compiled(name):
     if CALLS.get(name) is None:
-        return compile_matrix.compiled(name, "sm_90")
+        return sampled.compiled(name, "sm_90")
     function, arguments, options = CALLS[name]
     return compile_call("sm_90", function, *arguments, **options)
 
@@ -94,26 +88,15 @@ def test_16_bit_rows_are_wide_and_their_programs_small(name):
     assert len(operations(code, "sass")) < instructions
 
 
-@pytest.mark.parametrize("interleaved", (False, True))
-def test_fp8_is_stored_where_its_elements_were_loaded(interleaved):
-    """Or threads would exchange elements, and find the angles of both places."""
-
-    def sines_and_exchanges(dtype):
-        q, k, ids = bf16(S, 32, D), bf16(S, H, D), torch.arange(S)
-        rope = RotaryPositionEmbedding(D, interleaved=interleaved)
-        caches = torch.zeros(2, 8, 16, H, D, dtype=dtype)
-        options = {"position_ids": ids, "interleaved": interleaved}
-        code = compile_call("sm_90", rope_to_cache, q, k, k.clone(), rope, *caches, ids, **options)
-        return opcodes(code, "sass", keep="^(MUFU.SIN|SHFL)")
-
-    assert sines_and_exchanges(torch.float8_e4m3fn) == sines_and_exchanges(torch.bfloat16)
+def angles_per_pair(rope):
+    return rope(S)[..., : rope.rotary_dim // 2].contiguous()
 
 
 FREQS = {  # of a module: the table, and its options
     "table": lambda rope: (rope(S), {}),
     "on the fly": lambda rope: (rope, {}),
-    "one per pair": lambda rope: (rope.angles_per_pair(S), {"rotary_dim": rope.rotary_dim}),
-    "cos and sin": lambda rope: (rope.cos_sin_per_pair(S), {"rotary_dim": rope.rotary_dim}),
+    "one per pair": lambda rope: (angles_per_pair(rope), {"rotary_dim": rope.rotary_dim}),
+    "cos and sin": lambda rope: (rope.cos_sin(S), {"rotary_dim": rope.rotary_dim}),
 }
 
 
@@ -227,7 +210,7 @@ def test_one_row_may_be_a_whole_tile(head_dim, interleaved, inplace):
     if head_dim == 600:
         t = t.float()
     options = {"rotary_dim": head_dim, "interleaved": interleaved, "inplace": inplace}
-    code = compile_call("sm_90", rope_fw, t, rope.angles_per_pair(S), **options)
+    code = compile_call("sm_90", rope_fw, t, angles_per_pair(rope), **options)
     width = {2044: 8, 600: 16, 2046: 4}[head_dim]
     assert set(code.stores) == {width} and code.loads[width] >= code.stores[width], code
 
@@ -235,7 +218,7 @@ def test_one_row_may_be_a_whole_tile(head_dim, interleaved, inplace):
 @pytest.mark.parametrize("suffix", ("", ", backward", ", fp32"))
 def test_all_angles_are_requested_before_the_first_sine(suffix):
     """With a load after a sine, a program waits for memory twice."""
-    code, exact = compile_matrix.compiled(f"table of angles{suffix}", "sm_90"), suffix == ", fp32"
+    code, exact = sampled.compiled(f"table of angles{suffix}", "sm_90"), suffix == ", fp32"
     order = [operation.opcode for operation in operations(code, "sass")]
     # an exact sine begins with a branch, and loads a table of its own for large angles
     begins = "BRA" if exact else "MUFU.SIN"
@@ -248,7 +231,7 @@ def test_all_angles_are_requested_before_the_first_sine(suffix):
 @pytest.mark.parametrize("name", ("table of angles", "on the fly", "packed sequences"))
 def test_tensors_of_fp32_take_the_exact_sine_and_spill_next_to_nothing(name):
     """So the tests of the fast one can fail."""
-    call = replace(compile_matrix.calls()[name].call, dtype="float32")
+    call = replace(sampled.calls()[name].call, dtype="float32")
     code = compile_plan("sm_90", *plans_of(call, Engine.NVIDIA)[0])
     assert "0f47CE4780" in code.stages["ptx"] and opcodes(code, "sass", keep="^BRA")
     assert set(code.stores) == {16}, code.stores

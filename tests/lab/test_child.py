@@ -1,31 +1,13 @@
-"""A process that this one starts: given time to end its own processes, or ended at once."""
+"""A process that this one starts, and that answers jobs."""
 
-import os
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from processes import is_running, until
-from rope_lab.child import Child, Ended, Worker
+from processes import until
+from rope_lab.child import Ended, Worker
 
-ROOT = Path(__file__).resolve().parents[2]
-LAUNCHER = """
-import os, signal, subprocess, sys
-
-rank = subprocess.Popen(["sleep", "60"], start_new_session=True)
-
-def end_the_rank(*_):
-    rank.kill()
-    sys.exit(1)
-
-signal.signal(signal.SIGTERM, end_the_rank)
-print(rank.pid, flush=True)
-{then}
-"""
 ANSWERS = """
 import sys, time
 
@@ -47,47 +29,6 @@ def written(folder, text):
     path = folder / "script.py"
     path.write_text(text)
     return path
-
-
-def test_what_it_prints_is_whole_and_a_failure_has_its_words(tmp_path):
-    prints = "import sys\nprint('one\\ntwo')\nsys.exit(sys.argv[1:] != ['well'] and sys.argv[1])"
-    script = written(tmp_path, prints)
-    assert Child(script, "well", environment={}).run_to_its_end(60) == "one\ntwo\n"
-    child = Child(script, "no network", environment={})
-    with pytest.raises(Ended) as ended:
-        child.run_to_its_end(60)
-    assert (ended.value.late, ended.value.code, ended.value.words) == (False, 1, "no network")
-    assert not Path(child.folder.name).exists()
-
-
-def test_one_that_is_late_ends_its_own_processes_in_its_time_of_grace(tmp_path):
-    script = written(tmp_path, LAUNCHER.format(then="signal.pause()"))
-    child = Child(script, environment={}, grace=20)
-    rank = int(child._line(time.monotonic() + 60))
-    assert is_running(rank)
-    with pytest.raises(Ended) as ended:
-        child.run_to_its_end(0.1)
-    assert ended.value.late and not is_running(rank)
-
-
-def test_it_ends_its_own_processes_where_the_notebook_is_killed(tmp_path):
-    script = written(tmp_path, LAUNCHER.format(then="signal.pause()"))
-    notebook = f"""if True:
-        from rope_lab.child import Child
-        child = Child({str(script)!r}, environment={{}}, grace=20)
-        print(child._line(1e9), end="", flush=True)
-        child.run_to_its_end(60)
-    """
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    killed = subprocess.Popen(
-        [sys.executable, "-c", notebook],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": path},
-    )
-    with killed:
-        rank = int(killed.stdout.readline())
-        killed.kill()
-    assert until(lambda: not is_running(rank))
 
 
 def test_a_worker_has_the_time_for_each_part_of_a_job(tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 from rope_lab.grading.pretend_gpu import PretendGPU
 from rope_lab.profiling.roofline import Machine, straight_line
+from rope_lab.steps.qwen3 import WAYS, new_qwen3, patched
 
 # the machine
 
@@ -40,3 +41,19 @@ def test_a_mark_is_read_only_after_waiting():
         end.since(begin)
     gpu.synchronize()
     assert end.since(begin) >= 4
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_puts_in_what_it_says_for_a_while(way):
+    """Otherwise all would have the same bits, and notebook 12 would prove little."""
+    from transformers.models.qwen3 import modeling_qwen3
+
+    def in_the_module():
+        attention = modeling_qwen3.Qwen3Attention
+        return modeling_qwen3.apply_rotary_pos_emb, attention.forward
+
+    before = in_the_module()
+    with patched(new_qwen3("cpu"), WAYS[way]):
+        changed = [x is not y for x, y in zip(in_the_module(), before, strict=True)]
+    assert changed == [way != "unpatched", way == "with norms"]
+    assert in_the_module() == before

@@ -307,8 +307,8 @@ def test_few_heads_leave_few_places_of_their_tiles_empty(heads, tensor_format, o
     q, k = (torch.empty(shape, dtype=torch.bfloat16) for shape in shapes)
     rope = RotaryPositionEmbedding(128)
     packed = {"cu_seqlens": torch.tensor([0, 64])} if tensor_format == "thd" else {}
-    freqs = rope if on_the_fly else rope.cos_sin_per_pair(64)
-    plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, **packed)
+    freqs = rope if on_the_fly else rope.cos_sin(64)
+    plan, _ = plan_of(rope_qk, q, k, freqs, tensor_format, rotary_dim=128, **packed)
     tile, order = plan.constants["tile"], plan.constants["order"]
     empty = 1 - 64 * sum(heads) / (plan.programs * tile.positions * tile.rows)
     assert empty <= (0.2 if packed else 0 if on_the_fly else 0.4)

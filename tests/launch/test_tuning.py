@@ -1,23 +1,18 @@
 """The tables of tiles: a row says what it is for, is used when it should be, and is not dead."""
 
-import re
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
 
-import tile_tables
 from rope_kernels import RotaryPositionEmbedding, norm_rope, rope_fw, rope_qk
 from rope_kernels.launch import kernel_plans, tiles, tuning
 from rope_kernels.launch.tuning import ACROSS_ROWS, ALONG_POSITIONS, ANY, Kind, Row
 from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.plans import plan_of, plans_with_backward
 
-ROOT = Path(__file__).resolve().parents[2]
-TABLES = {name: getattr(tuning, name) for name in tile_tables.TABLES}
+TABLES = {name: getattr(tuning, name) for name in ("ROTATION", "NORM_FORWARD", "NORM_BACKWARD")}
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-SECTIONS = re.findall(r"^## (.+)$", (ROOT / "benchmarks/NOTES.md").read_text("utf-8"), re.M)
 SHAPES = {"sbhd": (64, 2, 16), "bhsd": (2, 16, 64), "thd": (64, 16)}
 
 
@@ -27,12 +22,6 @@ def test_every_row_says_when_what_and_why(table):
         assert callable(row.when) and row.lanes in (ANY, ALONG_POSITIONS, ACROSS_ROWS)
         assert row.why[0].isupper() | row.why[0].isdigit() and row.why.endswith(".")
     assert {type(row.tile) for row in table} == {type(table[0].tile)}
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_every_row_says_where_it_was_measured(name):
-    measured = tile_tables.MEASURED[name]
-    assert len(measured) == len(TABLES[name]) and {*measured} <= {*SECTIONS}
 
 
 @each_table
@@ -122,22 +111,3 @@ def test_plans_take_what_the_tables_say(monkeypatch):
     after = [what_tuning_decides(plan) for plan in (*rotations(), *norms())]
     same = [old for old, new in zip(before, after, strict=True) if old == new]
     assert all(head is None for head, *_ in same)  # sums of shares, which have no table
-
-
-# docs/tiles.md
-
-
-def test_the_page_is_what_the_command_writes():
-    page = (ROOT / tile_tables.PAGE).read_text(encoding="utf-8")
-    assert tile_tables.as_page(page) == page, f"{tile_tables.PAGE} is stale: run `make tiles`"
-
-
-def test_the_page_says_what_a_row_asks_and_what_its_tile_is_built_from(monkeypatch):
-    page = (ROOT / tile_tables.PAGE).read_text(encoding="utf-8")
-    assert "| `rows_outer and padded_half == 64` |" in page
-    first = tuning.NORM_BACKWARD[0]._replace(tile=tuning.BackwardTile(9, stages=2))
-    monkeypatch.setattr(tuning, "NORM_BACKWARD", (first, tuning.NORM_BACKWARD[1]))
-    other = tile_tables.as_page(page)
-    assert other != page and "`programs_per_sm=9`, `stages=2`" in other
-    cells = [cell for line in page.splitlines() for cell in line.split("|")[1:-1]]
-    assert len(cells) > 200 and all(cell.strip() for cell in cells)

@@ -21,69 +21,47 @@ def norm_rope_fp64(
     freqs,
     tensor_format="sbhd",
     *,
-    sumsq=None,
     eps=1e-6,
     weight_offset=0.0,
     norm_after=False,
-    norm_dim=None,
     **options,
 ):
     """RMS norm and RoPE by their definitions, in fp64, differentiable in every tensor."""
     rotate = partial(rotate_fp64, freqs=freqs, tensor_format=tensor_format, **options)
     x = t.double()
     x = rotate(x) if norm_after else x
-    x = x * rstd_fp64(x, sumsq, eps, norm_dim)
+    x = x * rstd_fp64(x, eps)
     if weight is not None:
-        x = x * (weight_offset + per_row(weight.double(), tensor_format))
+        x = x * (weight_offset + weight.double())
     return x if norm_after else rotate(x)
 
 
-def rstd_fp64(x, sumsq=None, eps=1e-6, norm_dim=None):
+def rstd_fp64(x, eps=1e-6):
     """1 / rms of each row, (..., 1)."""
-    total = x.double().square().sum(-1) if sumsq is None else sumsq.double()
-    return ((total / (norm_dim or x.shape[-1]) + eps) ** -0.5)[..., None]
+    return (x.double().square().mean(-1, keepdim=True) + eps) ** -0.5
 
 
-def per_row(weight, tensor_format):
-    """A weight of each head, (h, d), in the dimensions of a row."""
-    if weight.dim() == 1:
-        return weight
-    sizes = dict(zip("hd", weight.shape, strict=True))
-    return weight.reshape([sizes.get(dim, 1) for dim in tensor_format])
-
-
-def answers_fp64(t, weight, sumsq, freqs, tensor_format, grad, options):
+def answers_fp64(t, weight, freqs, tensor_format, grad, options):
     """Name -> what should come out, and the scale of what was added up for it."""
-    given = {"t": t, "weight": weight, "sumsq": sumsq}
+    given = {"t": t, "weight": weight}
     leaves = {n: x.detach().double().requires_grad_() for n, x in given.items() if x is not None}
     options = {name: x for name, x in options.items() if name not in NOT_OF_THE_ANSWER}
-    out = norm_rope_fp64(
-        leaves["t"],
-        leaves.get("weight"),
-        freqs,
-        tensor_format,
-        sumsq=leaves.get("sumsq"),
-        **options,
-    )
+    out = norm_rope_fp64(leaves["t"], leaves.get("weight"), freqs, tensor_format, **options)
     grad = grad.double()
     found = torch.autograd.grad(out, list(leaves.values()), grad)
     wants = {"out": out.detach(), **dict(zip(leaves, found, strict=True))}
 
-    rstd = rstd_fp64(t, sumsq, options.get("eps", 1e-6), options.get("norm_dim"))
+    rstd = rstd_fp64(t, options.get("eps", 1e-6))
     normal, largest = most_of_row(t) * rstd, most_of_row(grad)
     factor = (
         1 if weight is None else (weight.double() + options.get("weight_offset", 0)).abs().max()
     )
-    dim = options.get("norm_dim") or t.shape[-1]
-    along = largest * normal * factor * (t.shape[-1] / dim)  # in a row's gradient along itself
+    along = largest * normal * factor  # in a row's gradient along itself
     scales = {
         "out": most_of_row(wants["out"]),
         "t": rstd * (largest * factor + along * normal),
         "weight": (largest * normal).square().sum().sqrt(),
-        "sumsq": along * rstd * rstd / 2,
     }
-    if sumsq is not None:
-        scales["sumsq"] = scales["sumsq"].squeeze(-1).sum_to_size(sumsq.shape)
     return {name: (want, scales[name]) for name, want in wants.items()}
 
 
@@ -124,18 +102,17 @@ def assert_as_in_new_memory(out, want):
     assert same.all(), f"{(~same).sum()} of {same.numel()} elements differ"
 
 
-def outs_and_grads(tensors, weights, freqs, tensor_format, grads, sumsqs=None, **options):
+def outs_and_grads(tensors, weights, freqs, tensor_format, grads, **options):
     """Call the public function for one or two tensors: [name -> result] of each."""
     leaves = [
         {n: x.detach().requires_grad_() for n, x in given.items() if x is not None}
-        for given in named(tensors, weights, sumsqs)
+        for given in named(tensors, weights)
     ]
-    ts, ws, ss = ([leaf.get(name) for leaf in leaves] for name in ("t", "weight", "sumsq"))
+    ts, ws = ([leaf.get(name) for leaf in leaves] for name in ("t", "weight"))
     if len(tensors) == 2:
-        sumsq = None if sumsqs is None else tuple(ss)
-        outs = qk_norm_rope(*ts, *ws, freqs, tensor_format, sumsq=sumsq, **options)
+        outs = qk_norm_rope(*ts, *ws, freqs, tensor_format, **options)
     else:
-        outs = (norm_rope(*ts, *ws, freqs, tensor_format, sumsq=ss[0], **options),)
+        outs = (norm_rope(*ts, *ws, freqs, tensor_format, **options),)
     flat = [x for leaf in leaves for x in leaf.values()]
     found = iter(torch.autograd.grad(outs, flat, grads))
     return [
@@ -144,10 +121,9 @@ def outs_and_grads(tensors, weights, freqs, tensor_format, grads, sumsqs=None, *
     ]
 
 
-def named(tensors, weights, sumsqs=None):
-    sumsqs = sumsqs or [None] * len(tensors)
-    rows = zip(tensors, weights, sumsqs, strict=True)
-    return [dict(zip(("t", "weight", "sumsq"), row, strict=True)) for row in rows]
+def named(tensors, weights):
+    rows = zip(tensors, weights, strict=True)
+    return [dict(zip(("t", "weight"), row, strict=True)) for row in rows]
 
 
 def check(
@@ -155,20 +131,15 @@ def check(
 ):
     """Values and all gradients of `norm_rope`, or of `qk_norm_rope` for two tensors.
 
-    `gradient(shape, dtype, device)` makes what arrives from the rest of the network; `sumsqs` are
-    sums of squares. Returns what came: [name -> result] of each tensor.
+    `gradient(shape, dtype, device)` makes what arrives from the rest of the network. Returns what
+    came: [name -> result] of each tensor.
     """
     gradient = options.pop("gradient", contiguous)
     grads = [gradient(t.shape, t.dtype, t.device) for t in tensors]
-    sumsqs = options.pop("sumsqs", None)
-    found = outs_and_grads(tensors, weights, freqs, tensor_format, grads, sumsqs, **options)
-    dims = options.get("norm_dim")
-    dims = dims if isinstance(dims, tuple) else (dims,) * len(tensors)
-    rows = zip(named(tensors, weights, sumsqs), found, grads, dims, strict=True)
-    for given, got, grad, dim in rows:
-        own = options if dim is None else options | {"norm_dim": dim}
+    found = outs_and_grads(tensors, weights, freqs, tensor_format, grads, **options)
+    for given, got, grad in zip(named(tensors, weights), found, grads, strict=True):
         wants = answers_fp64(
-            **given, freqs=freqs, tensor_format=tensor_format, grad=grad, options=own
+            **given, freqs=freqs, tensor_format=tensor_format, grad=grad, options=options
         )
         assert got["out"].is_contiguous() and got["out"].dtype == grad.dtype
         for name, (want, scale) in wants.items():

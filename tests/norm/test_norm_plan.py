@@ -22,8 +22,8 @@ from rope_lab.compiler.plans import plan_for, plan_of, plans_with_backward
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 
 
-def q_and_k(device, s=S, heads=(H, 1), d=D, per_head=False):
-    shapes = [(s, B, h, d) for h in heads] + [(h, d) if per_head else (d,) for h in heads]
+def q_and_k(device, s=S, heads=(H, 1), d=D):
+    shapes = [(s, B, h, d) for h in heads] + [(d,) for _ in heads]
     return [torch.randn(shape, device=device).requires_grad_() for shape in shapes]
 
 
@@ -34,21 +34,9 @@ def packed(device):
     return norm_rope, (t, weight, angles(9, D2, device), "thd"), options
 
 
-def sumsq_of_all_heads(device):
-    t, sumsq = q_and_k(device)[0], torch.ones(S, B, 1, device=device).requires_grad_()
-    rope = RotaryPositionEmbedding(D2).to(device)
-    return norm_rope, (t, None, rope), {"sumsq": sumsq, "norm_dim": H * D}
-
-
 CALLS = {  # of a device: the function, its arguments, its options
     "q and k": lambda x: (qk_norm_rope, (*q_and_k(x), angles(S, D2, x)), {}),
-    "a weight for each head": lambda x: (
-        qk_norm_rope,
-        (*q_and_k(x, per_head=True), angles(S, D2, x)),
-        {"eps": 1},
-    ),
     "packed": packed,
-    "sums of squares": sumsq_of_all_heads,
 }
 
 
@@ -110,7 +98,6 @@ SPECIAL = {
     "rows of a position": {"tensor_format": "sbhd"},
     "interleaved": LIMITED | {"interleaved": True},
     "rounded in between": LIMITED | {"rounding": "model"},
-    "a weight of each head": LIMITED | {"per_head": True},
     "short rows": LIMITED | {"d": 64},
     "very long rows": LIMITED | {"d": 512},
     "a tail": LIMITED | {"rotary_dim": 64},
@@ -118,12 +105,12 @@ SPECIAL = {
 }
 
 
-def forward_in(engine, tensor_format, d=128, rotary_dim=None, per_head=False, **options):
+def forward_in(engine, tensor_format, d=128, rotary_dim=None, **options):
     dtype, interleaved = options.pop("dtype", torch.bfloat16), options.pop("interleaved", False)
     rope = RotaryPositionEmbedding(rotary_dim or d, interleaved=interleaved).to("meta")
     shape = (2, 64, 8, d) if tensor_format == "sbhd" else (2, 8, 64, d)
     q = torch.empty(shape, device="meta", dtype=dtype)
-    weight = torch.empty((8, d) if per_head else (d,), device="meta", dtype=dtype)
+    weight = torch.empty(d, device="meta", dtype=dtype)
     options |= {"interleaved": True} if interleaved else {}
     return plan_for(engine, norm_rope, q, weight, rope, tensor_format, **options)[0]
 
@@ -141,7 +128,7 @@ def test_what_would_spill_has_no_limit(options):
     assert forward_in(Engine.NVIDIA, **options).max_registers is None
 
 
-@pytest.mark.parametrize("name", ("q and k", "a weight for each head", "packed"))
+@pytest.mark.parametrize("name", ("q and k", "packed"))
 def test_the_backward_writes_every_planned_share_and_no_more(name, device, monkeypatch, whole_way):
     run, counts = launch.run, []
 
@@ -241,7 +228,7 @@ def of_bf16(tensor_format, d, device):
     rope, options = RotaryPositionEmbedding(d).to(device), {"rotary_dim": d}
     if tensor_format == "thd":
         options["cu_seqlens"] = torch.tensor([0, 6, 9], device=device)
-    return (q, weight, rope.cos_sin_per_pair(10), tensor_format), options
+    return (q, weight, rope.cos_sin(10), tensor_format), options
 
 
 def tile_of(tensor_format, d, on_the_fly=False, dtype=torch.bfloat16):

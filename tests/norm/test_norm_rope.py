@@ -9,8 +9,7 @@ import torch
 from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import assert_as_in_new_memory, check, norm_rope_fp64
 from pairwise import cover
-from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
-from rope_kernels.call.rotation import Normalization, Rotation
+from rope_kernels import norm_rope, qk_norm_rope
 from rope_kernels.launch import kernel_plans, launch
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -36,22 +35,17 @@ class Sample:
         d=D,
         d2=D2,
         layout=contiguous,
-        weights="(d,)",
-        weight_dtype=None,
     ):
         self.format, self.device = tensor_format, device
         self.tensors = [layout(shape_of(tensor_format, s, b, h, d), dtype, device) for h in heads]
-        self.weights = [self.weight(weights, h, d, weight_dtype or dtype) for h in heads]
+        self.weights = [self.weight(d, dtype) for _ in heads]
         self.freqs = angles(2 * s * b + 2, d2, device)
         self.options = {}
         if tensor_format == "thd":
             self.options["cu_seqlens"] = sequence_starts("thd", s, b, device)
 
-    def weight(self, kind, heads, d, dtype):
-        if kind is None:
-            return None
-        shape = (heads, d) if kind == "(h, d)" else (d,)
-        return (1 + torch.randn(shape, device=self.device)).to(dtype)
+    def weight(self, d, dtype):
+        return (1 + torch.randn(d, device=self.device)).to(dtype)
 
     def check(self, freqs=None, **options):
         freqs = self.freqs if freqs is None else freqs
@@ -111,8 +105,8 @@ def test_cosines_and_sines_that_are_scaled(norm_after, device):
 # weights
 
 
-def transposed(weight):
-    return weight.t().contiguous().t() if weight.dim() == 2 else weight.repeat_interleave(2)[::2]
+def strided(weight):
+    return weight.repeat_interleave(2)[::2]
 
 
 def negative(weight):
@@ -120,35 +114,25 @@ def negative(weight):
 
 
 def expanded(weight):
-    return weight[..., :1].expand(weight.shape)
+    return weight[:1].expand(weight.shape)
 
 
-KEPT = {"contiguous": lambda weight: weight, "transposed": transposed}
-KEPT |= {"negative": negative, "expanded": expanded}
-
-
-@cover(weights=("(d,)", "(h, d)"), kept=tuple(KEPT))
-def test_weights_of_any_strides(weights, kept, device):
-    sample = Sample(device, heads=(3, 2), weights=weights)
-    sample.weights = [KEPT[kept](weight) for weight in sample.weights]
+@pytest.mark.parametrize("kept", (strided, negative, expanded))
+def test_weights_of_any_strides(kept, device):
+    sample = Sample(device, heads=(3, 2))
+    sample.weights = [kept(weight) for weight in sample.weights]
     sample.check()
 
 
-MIXED = {
-    "of the row and of each head": ("(d,)", "(h, d)"),
-    "one and none": ("(d,)", None),
-    "in two dtypes": ("(d,)", "(d,)"),
-}
-
-
-@cover(tensor_format=("bhsd", "thd"), kinds=tuple(MIXED), norm_after=(False, True))
-def test_mixed_weights(tensor_format, kinds, norm_after, device):
+@cover(
+    tensor_format=("bhsd", "thd"),
+    of_k=(lambda weight: None, lambda weight: weight.float()),
+    norm_after=(False, True),
+)
+def test_mixed_weights(tensor_format, of_k, norm_after, device):
     """A launch each: a weight of q says nothing about k's."""
     sample = Sample(device, tensor_format, dtype=torch.bfloat16, heads=(3, 2))
-    rows = zip(MIXED[kinds], (3, 2), strict=True)
-    sample.weights = [sample.weight(kind, h, D, torch.bfloat16) for kind, h in rows]
-    if kinds == "in two dtypes":
-        sample.weights[1] = sample.weights[1].float()
+    sample.weights[1] = of_k(sample.weights[1])
     sample.check(norm_after=norm_after)
 
 
@@ -178,54 +162,6 @@ def test_rows_of_zeros_stay_zeros(norm_after, device):
     for t in sample.tensors:
         t[0] = 0
     assert not sample.check(eps=1e-5, norm_after=norm_after)[0]["out"][0].any()
-
-
-# sums of squares from elsewhere
-
-
-def test_without_norm_dim_the_mean_is_over_the_head(device):
-    sample = Sample(device, heads=(3,))
-    sumsq = sum_of_squares(*sample.tensors)
-    given = norm_rope(*sample.tensors, *sample.weights, sample.freqs, sumsq=sumsq)
-    want = norm_rope(*sample.tensors, *sample.weights, sample.freqs)
-    torch.testing.assert_close(given, want)
-
-
-@pytest.mark.parametrize("strided", ("transposed", "expanded"))
-def test_sums_of_squares_of_any_strides(strided, device):
-    sample = Sample(device, heads=(3,))
-    sumsq = 10 + torch.rand(S, 2, 3, device=device)
-    sumsq = sumsq.mT.contiguous().mT if strided == "transposed" else sumsq[:, :, :1].expand(S, 2, 3)
-    sample.check(sumsqs=[sumsq])
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@each_format
-def test_sum_of_squares(tensor_format, dtype, device):
-    t = torch.randn(shape_of(tensor_format, 5, 2, 3, D), dtype=dtype, device=device)
-    leaf = t.clone().requires_grad_()
-    got = sum_of_squares(leaf)
-    assert got.dtype == torch.promote_types(dtype, torch.float32)
-    want = t.double().square().sum(-1)
-    rtol = 1e-14 if dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(got.detach().double(), want, rtol=rtol, atol=0)
-    (grad,) = torch.autograd.grad(got.sum(), leaf)
-    torch.testing.assert_close(grad, 2 * t, rtol=2 * torch.finfo(dtype).eps, atol=0)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_sum_of_squares_has_second_derivatives_everywhere(dtype, device):
-    """2 in a row of zeros too, where the root of the sum has none."""
-    t = torch.randn(3, 1, 2, 8, dtype=dtype, device=device)
-    t[1] = 0
-    t.requires_grad_()
-    upstream = torch.rand(3, 1, 2, device=device) + 1
-    upstream = upstream.to(torch.promote_types(dtype, torch.float32))
-    (grad,) = torch.autograd.grad(sum_of_squares(t), t, upstream, create_graph=True)
-    direction = torch.randn_like(grad)
-    (second,) = torch.autograd.grad(grad, t, direction)
-    want = 2 * upstream[..., None] * direction
-    torch.testing.assert_close(second, want.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
 # what comes to nothing, and what both functions share
@@ -270,19 +206,3 @@ def test_one_launch_forward_and_two_backward(count, device, monkeypatch, whole_w
     )
     Sample(device, heads=(H, 1)[:count]).check()
     assert kernels == [kernel_plans.FORWARD, kernel_plans.BACKWARD, kernel_plans.SUM]
-
-
-@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd", "hbsd", "hsbd"))
-def test_weights_of_heads_meet_their_heads_in_any_format(tensor_format):
-    """In formats that there may be one day, too; with as many heads as tokens."""
-    sizes = {"s": 3, "b": 2, "h": 3, "t": 3, "d": 4}
-    x, weight = torch.randn([sizes[dim] for dim in tensor_format]), torch.randn(3, 4)
-    norm = Normalization(
-        eps=0.0, weight_offset=0.0, after=False, like_model=False, casts_last=False, dim=4
-    )
-    rotation = Rotation(torch.empty(3, 1, 1, 4), tensor_format=tensor_format, norm=norm)
-    heads = tensor_format.index("h")
-    by_head = reference.normalize(x, weight, None, rotation).unbind(heads)
-    for i, x_of_head in enumerate(x.unbind(heads)):
-        want = torch.nn.functional.rms_norm(x_of_head, (4,), weight[i], eps=0.0)
-        torch.testing.assert_close(by_head[i], want)

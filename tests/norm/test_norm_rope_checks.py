@@ -5,7 +5,6 @@ with the rotation's arguments.
 """
 
 import inspect
-import re
 
 import numpy as np
 import pytest
@@ -55,8 +54,6 @@ def of_one_unfused(x, weight, freqs, tensor_format="sbhd", **options):
 
 def of_two(x, weight, freqs, tensor_format="sbhd", **options):
     """The bad one is q's; k is good."""
-    if options.get("sumsq") is not None:
-        options["sumsq"] = options["sumsq"], options["sumsq"]
     return qk_norm_rope(x, x, weight, None, freqs, tensor_format, **options)
 
 
@@ -97,17 +94,12 @@ def ones(*shape, dtype=torch.float32):
     return torch.ones(shape, dtype=dtype)
 
 
-def sums(*shape, dtype=torch.float32):
-    return torch.ones(shape or (S, BATCH, H), dtype=dtype)
-
-
 NUMBER = "a finite number of fp32"
 SCALARS = {  # what is accepted; values of a wrong type; other wrong values
     "eps": (f"{NUMBER} from 0", (None, True, "1e-6", torch.tensor(1e-6)), (-1e-6, 10**400, NAN)),
     "weight_offset": (NUMBER, (None, True), (NAN,)),
     "norm_after": ("False, True", (1, None, np.True_), ()),
     "rounding": ("None, once, model, model_cast_last", (), ("twice", "upcast", ["once"])),
-    "norm_dim": ("an integer from 1, below 2^31", (True,), (0, -3, 30.0, 2**31)),
 }
 
 
@@ -116,19 +108,17 @@ SCALARS = {  # what is accepted; values of a wrong type; other wrong values
 def test_a_bad_number_or_flag(name, call, device, nothing_may_run):
     accepted, of_a_wrong_type, wrong = SCALARS[name]
     x, weight, freqs = (to(device, x) for x in (t(), ones(D), table()))
-    options = {"sumsq": sums().to(device)} if name == "norm_dim" else {}
     for kind, values in ((TypeError, of_a_wrong_type), (ValueError, wrong)):
         for value in values:
             with pytest.raises(kind) as error:
-                call(x, weight, freqs, **options, **{name: value})
+                call(x, weight, freqs, **{name: value})
             assert error.type is kind
             assert str(error.value).startswith(f"{name} is {value!r}; accepted: {accepted}")
 
 
 FLOATS = "accepted: torch.Tensor"
 READ = "{t} of shape (4, 2, 3, 10) in format 'sbhd' has s = 4, b = 2, h = 3, d = 10"
-SHAPES = f"accepted: ({D},), or ({H}, {D}) for a weight of each head; {READ}"
-ROWS = f"accepted: ({S}, {BATCH}, {H}), or ({S}, {BATCH}, 1) for all heads; {READ}"
+SHAPES = f"accepted: ({D},); {READ}"
 # what differs from a good call; how the message begins, what it says of what is accepted, its type
 TENSORS = {
     "weight a list": ({"weight": [1.0] * D}, "{w} is of type list", FLOATS, TypeError),
@@ -146,39 +136,18 @@ TENSORS = {
     ),
     "weight too short": ({"weight": ones(D - 1)}, "{w} has shape (9,); ", SHAPES, ValueError),
     "weight of a row": ({"weight": ones(1, D)}, "{w} has shape (1, 10); ", SHAPES, ValueError),
-    "other heads": ({"weight": ones(H + 1, D)}, "{w} has shape (4, 10); ", SHAPES, ValueError),
+    "a weight of each head": ({"weight": ones(H, D)}, "{w} has shape (3, ", SHAPES, ValueError),
     "weight of rank 3": ({"weight": ones(1, H, D)}, "{w} has shape (1, 3,", SHAPES, ValueError),
     "weight elsewhere": (
         {"weight": ones(D).to("meta")},
         *("{w} is on meta; ", "it must be on the rotated tensor's, ", ValueError),
-    ),
-    # sums of squares
-    "sumsq a number": ({"sumsq": 1.0}, "{s} is of type float", FLOATS, TypeError),
-    "sumsq of bf16": (
-        {"sumsq": sums(dtype=torch.bfloat16), "t": t(dtype=torch.bfloat16)},
-        *("{s} has dtype bfloat16", "accepted: float32", TypeError),
-    ),
-    "sumsq of fp32 with fp64 x": (
-        {"sumsq": sums(), "t": t(dtype=torch.float64), "weight": None},
-        *("{s} has dtype float32", "accepted: float64", TypeError),
-    ),
-    "sumsq kept as a row": (
-        {"sumsq": sums(S, BATCH, H, 1)},
-        *("{s} has shape (4, 2, 3, 1); ", ROWS, ValueError),
-    ),
-    "sumsq of other heads": ({"sumsq": sums(S, BATCH, 2)}, "{s} has sh", ROWS, ValueError),
-    "sumsq of one token": ({"sumsq": sums(1, BATCH, H)}, "{s} has shape (1,", ROWS, ValueError),
-    "sumsq elsewhere": ({"sumsq": sums().to("meta")}, "{s} is on meta; ", "must be", ValueError),
-    "dim without sumsq": (
-        {"norm_dim": 30},
-        *("norm_dim is 30 without sumsq; ", f"None, or the head dimension, {D}", ValueError),
     ),
 }
 
 
 @each_call
 @pytest.mark.parametrize("name", TENSORS)
-def test_bad_weights_and_sums(name, call, device, nothing_may_run):
+def test_bad_weights(name, call, device, nothing_may_run):
     change, begins, accepted, kind = TENSORS[name]
     given = {"t": t(), "weight": ones(D), "freqs": table(), **change}
     if "t" in change and "weight" not in change:
@@ -188,43 +157,18 @@ def test_bad_weights_and_sums(name, call, device, nothing_may_run):
     with pytest.raises(kind) as error:
         call(given.pop("t"), given.pop("weight"), given.pop("freqs"), **given)
     assert error.type is kind
-    names = ("q", "q_weight", "sumsq[0]") if call is of_two else ("t", "weight", "sumsq")
-    message, names = str(error.value), dict(zip("tws", names, strict=True))
+    names = ("q", "q_weight") if call is of_two else ("t", "weight")
+    message, names = str(error.value), dict(zip("tw", names, strict=True))
     assert message.startswith(begins.format(**names)), message
     assert accepted.format(**names) in message, message
 
 
 def test_a_bad_weight_of_k(device, nothing_may_run):
-    """It is asked for the heads of k; q's weight of each head is good."""
     q, k, freqs = (to(device, x) for x in (t(), t(S, BATCH, 1, D), table()))
-    weight = to(device, ones(H, D))
-    message = r"^k_weight has shape \(3, 10\); accepted: .*; k of shape .* h = 1, d = 10$"
+    weights = to(device, (ones(D), ones(D - 1)))
+    message = r"^k_weight has shape \(9,\); accepted: \(10,\); k of shape .* h = 1, d = 10$"
     with pytest.raises(ValueError, match=message):
-        qk_norm_rope(q, k, weight, weight, freqs)
-
-
-def test_an_error_names_a_shape_of_sums_once(device, nothing_may_run):
-    t_of_one_head, freqs, sumsq = (to(device, x) for x in (t(S, BATCH, 1, D), table(), sums()))
-    with pytest.raises(ValueError, match=r"^sumsq has .*; accepted: \(4, 2, 1\); t of shape "):
-        norm_rope(t_of_one_head, None, freqs, sumsq=sumsq)
-
-
-@pytest.mark.parametrize(
-    "sumsq, message, error",
-    (
-        (sums(), "sumsq is Tensor; accepted: None, or a pair of tensors", TypeError),
-        ((sums(),), "sumsq is tuple; accepted: None, or a pair of tensors", TypeError),
-        ((sums(), None), "sumsq has one None; accepted: None, or a sum of squares for", ValueError),
-        ((None, sums()), "sumsq has one None; accepted: None, or a sum of squares for", ValueError),
-        ((sums(), sums(S, BATCH, 2)), "sumsq[1] has shape (4, 2, 2); accepted: ", ValueError),
-        ((sums(), 1.0), "sumsq[1] is of type float; ", TypeError),
-    ),
-    ids=lambda value: value[:40] if isinstance(value, str) else "",
-)
-def test_a_bad_pair_of_sums(sumsq, message, error, device, nothing_may_run):
-    x, freqs, sumsq = (to(device, x) for x in (t(), table(), sumsq))
-    with pytest.raises(error, match="^" + re.escape(message)):
-        qk_norm_rope(x, x, None, None, freqs, sumsq=sumsq)
+        qk_norm_rope(q, k, *weights, freqs)
 
 
 WRITTEN_TWICE = {  # in place a norm writes all of a row, what does not turn too
@@ -251,7 +195,7 @@ def test_nothing_is_written_twice_in_place(name, device):
 
 @pytest.mark.parametrize(
     "change",
-    ({"eps": -1e-6}, {"norm_dim": 0}, {"q_weight": ones(D - 1)}, {"sumsq": (ones(1),) * 2}),
+    ({"eps": -1e-6}, {"q_weight": ones(D - 1)}, {"k_weight": ones(H, D)}),
 )
 def test_nothing_is_written_by_a_call_that_fails(change, device):
     q, k = torch.randn(2, S, BATCH, H, D, device=device)
@@ -274,42 +218,3 @@ def test_the_keywords_and_defaults_of_rope_qk_are_here_too():
                 assert here[name].kind == parameter.kind
     one, two = (inspect.signature(function).parameters for function in (norm_rope, qk_norm_rope))
     assert list(one)[2:] == list(two)[4:]
-
-
-def shared_sums(heads, which, norm_dim, device):
-    """A call with sums of squares, of which some are one for all heads."""
-    tensors = [torch.randn(S, 2, h, D, device=device) for h in heads]
-    sums = [t.square().sum(-1) for t in tensors]
-    sums = [x.sum(2, keepdim=True) if i in which else x for i, x in enumerate(sums)]
-    freqs = table().to(device)
-    if len(heads) == 1:
-        return norm_rope(*tensors, None, freqs, sumsq=sums[0], norm_dim=norm_dim)
-    return qk_norm_rope(*tensors, None, None, freqs, sumsq=tuple(sums), norm_dim=norm_dim)
-
-
-SHARED = {  # heads, which sums are shared, norm_dim, the error
-    "forgotten": ((4,), (0,), None, "norm_dim is None, and sumsq has one sum for all heads; "),
-    "forgotten for q and k": ((4, 4), (0, 1), None, "norm_dim is None, and sumsq[0] has one sum"),
-    "one for two": ((4, 2), (0, 1), 40, "norm_dim is 40, and q and k have 4 and 2 heads; "),
-    "one for q and k of one head": ((4, 1), (0,), 40, "norm_dim is 40, and q and k have 4 and 1"),
-    "meant for k": ((4, 4), (1,), 40, "norm_dim is 40, and only sumsq[1] is shared by heads; "),
-    "a pair for one": ((4,), (0,), (40, 40), "norm_dim is (40, 40); accepted: an integer"),
-    "a pair of one": ((4, 4), (0, 1), (40,), "norm_dim is (40,); accepted: an integer"),
-    "a list": ((4, 4), (0, 1), [40, 40], "norm_dim is [40, 40]; accepted: an integer"),
-    "half a pair": ((4, 4), (0, 1), (40, None), "norm_dim is None; accepted: an integer"),
-}
-
-
-@pytest.mark.parametrize("name", SHARED)
-def test_a_shared_sum_is_divided_by_no_other_number(name, device):
-    heads, which, norm_dim, message = SHARED[name]
-    with pytest.raises(ValueError, match="^" + re.escape(message)):
-        shared_sums(heads, which, norm_dim, device)
-
-
-@pytest.mark.parametrize("heads, norm_dim", (((4, 4), 4 * D), ((4, 2), (4 * D, 2 * D))))
-def test_a_norm_over_all_heads_of_q_and_of_k(heads, norm_dim, device):
-    """k of MiniMax M2, with 8 heads beside 48, came out too large by the root of 6."""
-    for out in shared_sums(heads, (0, 1), norm_dim, device):
-        norms = out.square().mean((2, 3))
-        torch.testing.assert_close(norms, torch.ones_like(norms), rtol=1e-4, atol=1e-4)

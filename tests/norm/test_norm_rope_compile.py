@@ -1,50 +1,45 @@
 """`norm_rope` under torch.compile, in CUDA graphs, and counted: few kernels, the same bits always.
 
-Traced with derivatives and all (`aot_eager`), which needs no compiler; on a GPU by Inductor too.
+Under a trace a norm is plain PyTorch, which a compiler fuses. Traced with derivatives and all
+(`aot_eager`), which needs no compiler; on a GPU by Inductor too.
 """
 
 import pytest
 import torch
-from functorch.compile import make_boxed_func
-from torch._dynamo.backends.common import aot_autograd
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64, outs_and_grads
-from pairwise import all_pairs
-from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, sum_of_squares
+from pairwise import all_pairs, first_of
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import kernel_plans
 from test_compile import (
     DTYPE,
     LENGTHS,
-    Recorder,
-    assert_compiled_at_most_twice,
     assert_same_bits,
     capture,
     compiled,
     freqs_of,
-    operator_calls,
     positions_of,
 )
 from test_compile import nothing_compiled_before as nothing_compiled_before  # a fixture
 from test_counts import queued_by
 
 S, B, D, D2 = 4, 2, 10, 6
-BY_NAME = {None: None, "(d,)": lambda h: (D,), "(h, d)": lambda h: (h, D)}
 AXES = {
     "tensor_format": FORMATS,
     "interleaved": (False, True),
     "freqs": ("angles", "(cos, sin)", "on the fly"),
     "positions": ("from 0", "starts", "ids", "a rank"),
     "call": ("t", "q and k", "in place", "q and k in place"),
-    "weights": tuple(BY_NAME),
-    "norm": ("once", "model", "after", "sumsq"),
+    "weights": (False, True),
+    "norm": ("once", "model", "after"),
     "grad": (False, True),
 }
 NORMS = {
     "once": {"weight_offset": 1.0},
     "model": {"rounding": "model"},
     "after": {"norm_after": True, "eps": 1e-3},
-    "sumsq": {"norm_dim": 3 * D},
 }
 
 
@@ -71,32 +66,21 @@ class Case:
         self.options["interleaved"] = case["interleaved"]
 
     def inputs(self):
-        """Tensors, weights and sums of squares, flat."""
-        shape_of_weight, dtype = BY_NAME[self.case["weights"]], DTYPE[self.format]
-        exact = torch.promote_types(dtype, torch.float32)
+        """Tensors and weights, flat."""
+        dtype = DTYPE[self.format]
         inputs = [self.random(shape_of(self.format, S, B, h, D)).to(dtype) for h in self.heads]
-        shapes = [t.shape[:-1] for t in inputs]
-        if shape_of_weight is not None:
-            inputs += [1 + self.random(shape_of_weight(h)).to(dtype) for h in self.heads]
-        if self.case["norm"] == "sumsq":
-            inputs += [20 + self.random(shape).to(exact) for shape in shapes]
+        if self.case["weights"]:
+            inputs += [1 + self.random((D,)).to(dtype) for _ in self.heads]
         return [x.requires_grad_(self.case["grad"]) for x in inputs]
 
     def random(self, shape):
         return torch.randn(shape, device=self.device)
 
     def rotate(self, *inputs):
-        inputs, n = list(inputs), len(self.heads)
-        tensors, inputs = inputs[:n], inputs[n:]
-        weights = [None] * n
-        if self.case["weights"] is not None:
-            weights, inputs = inputs[:n], inputs[n:]
+        n = len(self.heads)
+        given = *inputs[:n], *(inputs[n:] or [None] * n), self.freqs, self.format
         options = {**self.options, "inplace": self.inplace}
-        if n == 1:
-            sumsq = inputs[0] if inputs else None
-            return (norm_rope(*tensors, *weights, self.freqs, self.format, sumsq=sumsq, **options),)
-        sumsq = tuple(inputs) if inputs else None
-        return qk_norm_rope(*tensors, *weights, self.freqs, self.format, sumsq=sumsq, **options)
+        return (norm_rope(*given, **options),) if n == 1 else qk_norm_rope(*given, **options)
 
 
 def run(function, inputs, grads):
@@ -107,24 +91,44 @@ def run(function, inputs, grads):
     return [*outs, *inputs, *grads]
 
 
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_the_same_bits_as_eager_in_one_graph(case, device):
+def assert_close(got, want):
+    """But for a few roundings: PyTorch fuses no products, and adds squares in another order."""
+    for x, y in zip(got, want, strict=True):
+        eps = 4 * torch.finfo(y.dtype).eps
+        torch.testing.assert_close(x, y, rtol=eps, atol=eps * float(y.detach().abs().max()))
+
+
+@pytest.mark.parametrize("case", first_of(CASES), ids=name_of)
+def test_the_values_and_gradients_of_eager_in_one_graph(case, device):
     case = Case(case, device)
     function, counter = compiled(case.rotate)
     for _ in range(2):
         inputs = case.inputs()
         outs = inputs[: len(case.heads)] if case.case["grad"] else ()
         grads = [torch.randn_like(t) for t in outs]
-        assert_same_bits(run(function, inputs, grads), run(case.rotate, inputs, grads))
+        assert_close(run(function, inputs, grads), run(case.rotate, inputs, grads))
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case["grad"]][::4], ids=name_of)
-def test_opcheck(case, device):
+def exported(function, *inputs):
+    class Module(torch.nn.Module):
+        def forward(self, *inputs):
+            return function(*inputs)
+
+    return torch.export.export(Module(), inputs).graph
+
+
+@pytest.mark.parametrize(
+    "trace", (lambda f, *x: make_fx(f)(*x).graph, exported), ids=("make_fx", "export")
+)
+def test_a_trace_has_no_operator_of_ours(trace, device):
+    case = dict.fromkeys(("weights", "grad"), False) | {"interleaved": False, "norm": "once"}
+    case |= {"tensor_format": "bshd", "freqs": "on the fly", "positions": "from 0", "call": "t"}
     case = Case(case, device)
-    for operator, args, kwargs in operator_calls(case.rotate, *case.inputs()):
-        assert ("inplace" in str(operator)) == case.inplace
-        torch.library.opcheck(operator, args, kwargs)
+    (t,) = case.inputs()
+    graph = trace(case.rotate, t)
+    names = [str(node.target) for node in graph.nodes if node.op == "call_function"]
+    assert names and not [name for name in names if "rope_kernels" in name]
 
 
 def test_a_frozen_k_in_one_graph(device):
@@ -135,7 +139,7 @@ def test_a_frozen_k_in_one_graph(device):
     assert [out.requires_grad for out in outs] == [True, False]
     wants = qk_norm_rope(q, k, weight, weight, freqs)
     got, want = (torch.autograd.grad(found[0], q, grad) for found in (outs, wants))
-    assert_same_bits([*outs, *got], [*wants, *want])
+    assert_close([*outs, *got], [*wants, *want])
 
 
 def test_one_weight_for_q_and_k_in_one_graph(device):
@@ -147,27 +151,22 @@ def test_one_weight_for_q_and_k_in_one_graph(device):
     def rotate(t, weight):
         return qk_norm_rope(t, t, weight, weight, freqs)
 
-    assert_same_bits(run(compiled(rotate)[0], leaves, grads), run(rotate, leaves, grads))
+    assert_close(run(compiled(rotate)[0], leaves, grads), run(rotate, leaves, grads))
 
 
-def test_a_norm_over_all_heads_in_one_graph(device):
-    """The sum over heads is PyTorch's, and its gradient goes through the operator.
-
-    In a graph squares are added by other operators than in eager mode: not bit for bit.
-    """
-    t, weight = torch.randn(S, B, 3, D, device=device), torch.randn(3, D, device=device)
-    freqs = angles(S, D2, device)
-
-    def rotate(t, weight):
-        sumsq = sum_of_squares(t).sum(-1, keepdim=True)
-        return (norm_rope(t, weight, freqs, sumsq=sumsq, norm_dim=3 * D),)
-
-    function, counter = compiled(rotate)
-    inputs, grads = [t.requires_grad_(), weight.requires_grad_()], [torch.randn_like(t)]
-    torch.testing.assert_close(
-        run(function, inputs, grads), run(rotate, inputs, grads), rtol=2e-6, atol=2e-6
-    )
-    assert counter.frame_count == 1
+def test_a_backward_that_is_traced_alone(device):
+    """As compiled autograd does it: the forward was eager, by the kernel."""
+    rope, found = RotaryPositionEmbedding(D).to(device), []
+    for traced in (False, True):
+        torch.manual_seed(0)
+        leaves = [torch.randn(S, B, 3, D, device=device), torch.randn(D, device=device)]
+        leaves = [x.requires_grad_() for x in leaves]
+        loss = norm_rope(*leaves, rope).square().sum()
+        with torch._dynamo.config.patch(compiled_autograd=traced):
+            backward = torch.compile(lambda x: x.backward(), backend="eager")
+            backward(loss) if traced else loss.backward()
+        found.append([x.grad for x in leaves])
+    assert_close(*found)
 
 
 def test_a_new_length_compiles_no_new_graph(device):
@@ -177,25 +176,23 @@ def test_a_new_length_compiles_no_new_graph(device):
     def rotate(t, options):
         return norm_rope(t, weight, freqs, tensor_format, **options)
 
-    inputs = []
+    function, counter = compiled(rotate)
     for s in LENGTHS:
         t = torch.randn(shape_of(tensor_format, s, B, 3, D), device=device)
-        inputs.append((t, {"cu_seqlens": sequence_starts(tensor_format, s, B, device)}))
-    assert_compiled_at_most_twice(rotate, inputs)
+        options = {"cu_seqlens": sequence_starts(tensor_format, s, B, device)}
+        assert_close([function(t, options)], [rotate(t, options)])
+    assert 1 <= counter.frame_count <= 2
 
 
 # on a GPU: counted, captured, repeated
 
 
-def qk(
-    tensor_format="sbhd", layout=None, dtype=torch.bfloat16, s=64, d=128, per_head=False, **options
-):
+def qk(tensor_format="sbhd", layout=None, dtype=torch.bfloat16, s=64, d=128, **options):
     """Queries, keys, weights, a table, and a function of the first four."""
     shapes = [shape_of(tensor_format, s, 2, h, d) for h in (8, 2)]
     make = layout or (lambda shape, dtype, device: torch.randn(shape, dtype=dtype, device=device))
     leaves = [make(shape, dtype, "cuda") for shape in shapes]
-    shapes = [(h, d) if per_head else (d,) for h in (8, 2)]
-    leaves += [torch.randn(shape, device="cuda", dtype=dtype) for shape in shapes]
+    leaves += [torch.randn(d, device="cuda", dtype=dtype) for _ in "qk"]
     leaves = [x.detach().requires_grad_() for x in leaves]
     freqs = angles(2 * s, d, "cuda")
     options["cu_seqlens"] = sequence_starts(tensor_format, s, 2, "cuda")
@@ -212,30 +209,42 @@ COUNTED = {
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("through", ("eager", "compiled"))
 @pytest.mark.parametrize("name", COUNTED)
-def test_one_kernel_forward_and_two_backward(name, through):
+def test_one_kernel_forward_and_two_backward(name):
     leaves, rotate = qk(**COUNTED[name])
-    function = torch.compile(rotate, fullgraph=True) if through == "compiled" else rotate
-    assert queued_by(lambda: function(*leaves)) == (OURS[:1], [], [])
-    outs = function(*leaves)
+    assert queued_by(lambda: rotate(*leaves)) == (OURS[:1], [], [])
+    outs = rotate(*leaves)
     grads = [torch.randn_like(out) for out in outs]
     backward = lambda: torch.autograd.grad(outs, leaves, grads, retain_graph=True)  # noqa: E731
     assert queued_by(backward) == (OURS[1:], [], [])
-    wants = torch.autograd.grad(rotate(*leaves), leaves, grads)
-    assert_same_bits([*outs, *backward()], [*rotate(*leaves), *wants])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", COUNTED)
+def test_inductor_fuses_a_norm(name):
+    """Fewer kernels than PyTorch's operators, and the values of ours."""
+    leaves, rotate = qk(**COUNTED[name])
+    function = torch.compile(rotate, fullgraph=True)
+    found = []
+    for call in (function, rotate):
+        outs = call(*leaves)
+        grads = [torch.ones_like(out) for out in outs]
+        found.append([*outs, *torch.autograd.grad(outs, leaves, grads)])
+    for got, want in zip(*found, strict=True):
+        most = float(want.detach().abs().max())
+        torch.testing.assert_close(got, want, rtol=2**-6, atol=2**-6 * most)
+    _, plain = qk(**COUNTED[name], fused=False)
+    (fused, *_), (each, *_) = (queued_by(lambda f=f: f(*leaves)) for f in (function, plain))
+    assert not {*fused} & {*OURS} and len(fused) < len(each)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("norm_after", (False, True))
-@pytest.mark.parametrize("per_head", (False, True), ids=("(d,)", "(h, d)"))
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float32), ids=str)
 @pytest.mark.parametrize("tensor_format", FORMATS)
-def test_gradients_of_weights_are_equal_bit_for_bit_in_100_runs(
-    tensor_format, dtype, per_head, norm_after
-):
+def test_gradients_of_weights_are_equal_bit_for_bit_in_100_runs(tensor_format, dtype, norm_after):
     """With atomics no two runs on a GPU agree."""
-    leaves, rotate = qk(tensor_format, None, dtype, 1000, per_head=per_head, norm_after=norm_after)
+    leaves, rotate = qk(tensor_format, None, dtype, 1000, norm_after=norm_after)
     outs = rotate(*leaves)
     grads = [torch.randn_like(out) for out in outs]
     first = torch.autograd.grad(outs, leaves, grads, retain_graph=True)
@@ -304,21 +313,3 @@ def test_another_rank_is_traced_anew():
     for given in ((x, "sbhd", ids[None].expand(2, 4)), (x[:, 0], "thd", ids)):
         wanted = norm_rope(given[0], weight, rope, given[1], position_ids=given[2])
         torch.testing.assert_close(normalize(*given), wanted)
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case["grad"]][::6], ids=name_of)
-def test_opcheck_of_the_backward(case, device):
-    """What is traced has the shapes and dtypes of what is computed, and Inductor allocates it."""
-    case, calls = Case(case, device), []
-    backend = aot_autograd(
-        fw_compiler=lambda graph, _: make_boxed_func(graph.forward),
-        bw_compiler=lambda graph, _: make_boxed_func(
-            lambda *args: Recorder(graph, calls).run(*args)
-        ),
-    )
-    inputs = case.inputs()
-    outs = torch.compile(case.rotate, backend=backend, fullgraph=True)(*inputs)
-    sum(out.sum() for out in outs).backward()
-    assert calls
-    for operator, args, kwargs in calls:
-        torch.library.opcheck(operator, args, kwargs, test_utils=("test_schema", "test_faketensor"))

@@ -1,8 +1,8 @@
 """`rounding` in norms: as the modules and functions of transformers 5.17, for each kind of norm.
 
 Plain PyTorch has their bits. The kernel adds a row's squares in another order, so a few elements
-differ, by one unit; where sums of squares are given, it has the bits too. Its gradients are
-computed in fp32 and rounded once, which is more exact than the model's.
+differ, by one unit. Its gradients are computed in fp32 and rounded once, which is more exact than
+the model's.
 """
 
 from dataclasses import dataclass, field
@@ -31,8 +31,6 @@ class Family:
     norm: str  # the class
     options: dict = field(default_factory=dict)  # of our call
     weight: bool = True
-    over_heads: bool = False  # one mean of all heads
-    table_in_fp32: bool = False  # in a model of 16 bits too
     one_by_one: bool = False  # the function takes one tensor
 
 
@@ -42,7 +40,6 @@ FAMILIES = {
     "gemma3": Family("gemma3", "Gemma3RMSNorm", {"weight_offset": 1.0}),
     "gemma3n": Family("gemma3n", "Gemma3nRMSNorm", LAST, one_by_one=True),
     "afmoe": Family("afmoe", "AfmoeRMSNorm", LAST),
-    "olmo2": Family("olmo2", "Olmo2RMSNorm", LAST, over_heads=True, table_in_fp32=True),
     "hunyuan": Family("hunyuan_v1_dense", "HunYuanDenseV1RMSNorm", {"norm_after": True}),
     "nanochat": Family(
         "nanochat", "NanoChatRMSNorm", {"norm_after": True, "inverse": True}, weight=False
@@ -58,7 +55,7 @@ IN_A_KERNEL = [
     (family, mode)
     for family in FAMILIES
     for mode in MODES
-    if mode in ("bf16", "autocast") or family in ("qwen3", "olmo2")
+    if mode in ("bf16", "autocast") or family == "qwen3"
 ]
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
@@ -72,7 +69,6 @@ class Problem:
             f"transformers.models.{self.family.module}.modeling_{self.family.module}"
         )
         self.stored, weights, tables = MODES[mode]
-        tables = FP32 if self.family.table_in_fp32 else tables
         self.autocast = mode == "autocast"
         s = 16 if device == "cpu" else 2048
 
@@ -82,9 +78,7 @@ class Problem:
         self.tensors = [random(2, s, h, D).to(self.stored).requires_grad_() for h in HEADS]
         self.grads = [random(2, s, h, D).to(self.stored) for h in HEADS]
         kind = getattr(self.modeling, self.family.norm)
-        self.norms = [kind(h * D) if self.family.over_heads else kind(D) for h in HEADS]
-        if not self.family.weight:
-            self.norms = [kind() for _ in HEADS]
+        self.norms = [kind(D) if self.family.weight else kind() for _ in HEADS]
         self.norms = [norm.to(device, weights) for norm in self.norms]
         for norm in self.norms:
             for weight in norm.parameters():
@@ -106,10 +100,7 @@ class Problem:
         return [row.to(self.stored) for row in rows]
 
     def _normalized(self, rows):
-        if not self.family.over_heads:
-            return [norm(row) for norm, row in zip(self.norms, rows, strict=True)]
-        pairs = zip(self.norms, rows, strict=True)
-        return [norm(row.flatten(2)).unflatten(2, (-1, D)) for norm, row in pairs]
+        return [norm(row) for norm, row in zip(self.norms, rows, strict=True)]
 
     def _rotated(self, rows):
         rows, tables = [row.transpose(1, 2) for row in rows], [x[None] for x in self.table]
@@ -123,18 +114,12 @@ class Problem:
     def weights(self):
         if not self.family.weight:
             return [None, None]
-        if not self.family.over_heads:
-            return [norm.weight for norm in self.norms]
-        return [norm.weight.view(-1, D) for norm in self.norms]
+        return [norm.weight for norm in self.norms]
 
     def ours(self, **options):
         norm = self.norms[0]
         eps = getattr(norm, "variance_epsilon", None) or norm.eps
         options = {"rounding": "model", "eps": eps} | self.family.options | options
-        if self.family.over_heads:
-            means = [t.flatten(2).float().pow(2).mean(-1)[:, :, None] for t in self.tensors]
-            sums = [h * D * mean for h, mean in zip(HEADS, means, strict=True)]  # powers of two
-            options |= {"sumsq": sums, "norm_dim": tuple(h * D for h in HEADS)}
         return qk_norm_rope(*self.tensors, *self.weights, self.table, "bshd", **options)
 
     def gradients(self, outs):
@@ -162,7 +147,7 @@ def test_plain_pytorch_has_the_models_bits(family, mode, device):
     for got, want in zip(gots, wants, strict=True):
         assert got.dtype == want.dtype and torch.equal(got, want)
     assert_near(problem, gots, wants)
-    if family not in ("gemma3n", "olmo2"):
+    if family != "gemma3n":
         gots, wants = problem.gradients(gots), problem.gradients(wants)
         assert all(map(torch.equal, gots[:2], wants[:2]))
 
@@ -173,16 +158,14 @@ def test_a_kernel_has_the_models_bits_but_for_few(family, mode, device):
     problem = Problem(family, mode, device)
     wants, gots = problem.model(), problem.ours()
     for got, want in zip(gots, wants, strict=True):
-        if FAMILIES[family].over_heads:  # the sums are the model's
-            assert torch.equal(got, want)
-        elif mode == "fp32":
+        if mode == "fp32":
             torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
         else:
             assert_equal_but_for_few(got, want)
     assert_near(problem, gots, wants)
 
 
-@pytest.mark.parametrize("family", ("gemma3", "afmoe", "olmo2"))
+@pytest.mark.parametrize("family", ("gemma3", "afmoe"))
 @pytest.mark.parametrize("mode", ("fp16", "bf16"))
 @pytest.mark.parametrize("fused", (True, False))
 def test_another_rounding_is_not_that_models(fused, mode, family, device):

@@ -11,7 +11,7 @@ import torch
 
 from norm_yardstick import assert_as_in_new_memory, check
 from pairwise import all_pairs, pairs_between, pairs_of, with_axis
-from rope_kernels import norm_rope, qk_norm_rope, sum_of_squares
+from rope_kernels import norm_rope, qk_norm_rope
 from test_superset_matrix import AXES as ROTATION_AXES
 from test_superset_matrix import (
     LENGTHS,
@@ -24,12 +24,11 @@ from test_superset_matrix import (
 from test_superset_matrix import is_legal as is_legal_rotation
 
 AXES = ROTATION_AXES | {
-    "weights": ("none", "row", "per_head", "fp32", "per_head_fp32", "strided", "none_and_row"),
+    "weights": ("none", "row", "fp32", "strided", "none_and_row"),
     "order": ("norm_first", "norm_after"),
     "offset_of_weight": (0.0, 1.0, -0.25),
     "eps": (1e-6, 1e-5, 1.0),
     "size": ("one", "tiny", "mixed"),  # of the rows: about 1, 2^-9, and from 0 to 4
-    "sumsq": ("own", "given", "all_heads"),
 }
 SMALL_AXES = AXES | {
     "d": (20, 32, 64, 30),
@@ -55,7 +54,6 @@ CASES = with_axis(KERNELS, "s", FEW_LENGTHS, is_legal, each=3)
 MEET = [  # in one line of a kernel
     ("order", "pairing", "output"),
     ("order", "angle", "weights"),
-    ("order", "sumsq", "weights"),
 ]
 SMALL_CASES = all_pairs(SMALL_AXES, is_legal, triples=MEET)
 
@@ -82,7 +80,7 @@ def test_every_pair_occurs_at_small_sizes_too():
 
 
 class NormProblem(Problem):
-    """The tensors of a case, their weights and sums of squares, and the arguments of its call."""
+    """The tensors of a case, their weights, and the arguments of its call."""
 
     def __init__(self, case, device):
         super().__init__(case, device)
@@ -93,12 +91,6 @@ class NormProblem(Problem):
             "norm_after": case["order"] == "norm_after",
             "weight_offset": case["offset_of_weight"],
         }
-        self.sumsqs = None if case["sumsq"] == "own" else [self.sums(t) for t in self.tensors]
-        if case["sumsq"] == "all_heads":
-            dims = [
-                case["d"] * (3 + i) for i in range(len(self.tensors))
-            ]  # other heads, other sums
-            self.norm_options["norm_dim"] = dims[0] if len(dims) == 1 else tuple(dims)
 
     def change_sizes(self):
         """Rows so small that eps decides, or of many sizes."""
@@ -111,31 +103,21 @@ class NormProblem(Problem):
                 t.mul_((8 * rows - 4).clamp_min(0).to(t.dtype))
 
     def weight(self, index, t):
-        """(d,) or (h, d), from 2 to 3 and of both signs."""
+        """(d,), from 2 to 3 and of both signs."""
         kind = self.case["weights"]
         if kind == "none" or (kind == "none_and_row" and index == 0):
             return None
-        heads = t.shape[self.format.index("h")]
-        shape = (heads, t.shape[-1]) if kind.startswith("per_head") else (t.shape[-1],)
-        size = 2.0 + torch.rand(shape, device=self.device, dtype=torch.float64)
+        size = 2.0 + torch.rand(t.shape[-1], device=self.device, dtype=torch.float64)
         size = size * torch.randn_like(size).sign()
-        weight = size.to(torch.float32 if kind.endswith("fp32") else self.dtype)
+        weight = size.to(torch.float32 if kind == "fp32" else self.dtype)
         return torch.stack([weight, weight], -1)[..., 0] if kind == "strided" else weight
-
-    def sums(self, t):
-        """Other ones than a row's own; those of all heads are in one number."""
-        sums = sum_of_squares(t) + 3
-        heads = self.format.index("h")
-        return sums.sum(heads, keepdim=True) if self.case["sumsq"] == "all_heads" else sums
 
     def normalize(self, **more):
         options = {**self.options, **self.norm_options, **more}
-        tensors, weights, sumsq = self.tensors, self.weights, self.sumsqs
-        if len(tensors) == 2:
-            given = *tensors, *weights, self.freqs, self.format
-            return qk_norm_rope(*given, sumsq=sumsq and tuple(sumsq), **options)
-        given = *tensors, *weights, self.freqs, self.format
-        return (norm_rope(*given, sumsq=sumsq and sumsq[0], **options),)
+        given = *self.tensors, *self.weights, self.freqs, self.format
+        if len(self.tensors) == 2:
+            return qk_norm_rope(*given, **options)
+        return (norm_rope(*given, **options),)
 
     def angle_error(self):
         """Up to 3 units of 2^-64 turns a position are lost on the fly."""
@@ -150,7 +132,6 @@ def check_case(case, device):
     before = bits_of(problem.tensors)
     results = check(
         *(problem.tensors, problem.weights, problem.freqs, problem.format),
-        sumsqs=problem.sumsqs,
         gradient=problem.gradient,
         slack=problem.angle_error(),
         **problem.options,

@@ -57,7 +57,7 @@ def assert_equal_but_for_few(got, want):
 
 def model_norm(**changes):
     """A `Normalization` that rounds as a model does."""
-    fields = {"eps": 1e-6, "weight_offset": 0.0, "after": False, "casts_last": False, "dim": 20}
+    fields = {"eps": 1e-6, "weight_offset": 0.0, "after": False, "casts_last": False}
     return Normalization(like_model=True, **fields | changes)
 
 
@@ -69,10 +69,8 @@ def test_given_rstd_the_models_bits(dtype, weight_dtype, device):
     if weight_dtype is not None and dtype == torch.float64:
         pytest.skip("fp64 everywhere")
     t, weight, (cos, sin) = qwen3_inputs(device, dtype, s=4, weight_dtype=weight_dtype)
-    rotation = Rotation(cos, sin, tensor_format="bshd", norm=model_norm(dim=128))
-    (got,), (rstd,), _ = launch.norm_rope(
-        [t], [weight], [], rotation, inplace=False, for_backward=True
-    )
+    rotation = Rotation(cos, sin, tensor_format="bshd", norm=model_norm())
+    (got,), (rstd,), _ = launch.norm_rope([t], [weight], rotation, inplace=False, for_backward=True)
     exact = torch.promote_types(dtype, torch.float32)
     assert rstd.dtype == exact and rstd.shape == t.shape[:-1]
     normal = weight * (t.to(exact) * rstd[..., None]).to(dtype)  # in fp32 with such a weight
@@ -93,7 +91,7 @@ def test_given_rstd_the_references_bits(
 ):
     """In every format, packed sequences with tokens past the last one too, and of every order."""
     t = torch.randn(shape_of(tensor_format, 3, 2, 3, 20), device=device).to(dtype)
-    weight = torch.randn(3, 20, device=device).to(dtype)
+    weight = torch.randn(20, device=device).to(dtype)
     angle = angles(6, 12, device).view(6, 12)
     table = angle.cos().to(dtype), angle.sin().to(dtype)
     cu_seqlens = sequence_starts(tensor_format, 3, 2, device)
@@ -102,7 +100,7 @@ def test_given_rstd_the_references_bits(
     rotation = Rotation(
         *table, cu_seqlens=cu_seqlens, tensor_format=tensor_format, rotary_start=4, **options
     )
-    given = [t], [weight], [], rotation
+    given = [t], [weight], rotation
     (got,), (rstd,), _ = launch.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
     (want,) = reference.norm_rope(*given)
@@ -127,7 +125,7 @@ def test_given_rstd_what_is_promoted_stays_in_fp32(
     norm = model_norm(after=norm_after, casts_last=casts_last)
     options = {"rounding": rounding, "norm": norm}
     rotation = Rotation(*table, cu_seqlens=cu_seqlens, tensor_format="thd", **options)
-    given = [t], [weight], [], rotation
+    given = [t], [weight], rotation
     (got,), (rstd,), _ = launch.norm_rope(*given, inplace=False, for_backward=True)
     monkeypatch.setattr(torch, "rsqrt", lambda mean: rstd[..., None])
     (want,) = reference.norm_rope(*given)
@@ -154,7 +152,7 @@ def test_gradients_are_those_of_the_rounded_table(kind, norm_after, device):
     given = sample.tensors, sample.weights
     found = outs_and_grads(*given, freqs, "bshd", grads, **options)
     for t, weight, grad, got in zip(*given, grads, found, strict=True):
-        wants = answers_fp64(t, weight, None, table, "bshd", grad, options)
+        wants = answers_fp64(t, weight, table, "bshd", grad, options)
         for name in ("t", "weight"):
             want, scale = wants[name]
             if norm_after:  # the row whose mean is taken was rounded, too

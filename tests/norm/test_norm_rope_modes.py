@@ -1,4 +1,4 @@
-"""`norm_rope` with what training does: saved tensors, checkpoints, autocast, several ranks.
+"""`norm_rope` with what training does: saved tensors, checkpoints, autocast.
 
 And in place, where gradients are refused.
 """
@@ -8,10 +8,9 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from inputs import FORMATS, angles, contiguous
+from inputs import angles, contiguous
 from norm_yardstick import assert_close, norm_rope_fp64
-from pairwise import cover
-from rope_kernels import norm_rope, qk_norm_rope, reference, sum_of_squares
+from rope_kernels import norm_rope, qk_norm_rope, reference
 from rope_kernels.launch import launch
 from test_norm_rope import Sample
 
@@ -56,37 +55,6 @@ def test_the_input_may_not_be_overwritten_and_the_output_may(device):
         x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.grad(out, t, torch.ones_like(t))
-
-
-# a norm over all heads, those of several ranks too
-
-
-@cover(
-    tensor_format=FORMATS,
-    dtype=(torch.float32, torch.float64),
-    ranks=(1, 2),
-    norm_after=(False, True),
-)
-def test_a_norm_over_all_heads(tensor_format, dtype, ranks, norm_after, device):
-    """Each rank has some heads; all have the sum of squares that an all-reduce would give."""
-    heads = tensor_format.index("h")
-    sample = Sample(device, tensor_format, dtype=dtype, heads=(4,), weights="(h, d)")
-    (t,), (weight,) = sample.tensors, sample.weights
-    grad, options = torch.randn_like(t), sample.options | {"norm_after": norm_after}
-    leaves = [x.clone().requires_grad_() for x in (t, weight)]
-    parts = list(zip(leaves[0].chunk(ranks, heads), leaves[1].chunk(ranks), strict=True))
-    sumsq = sum(sum_of_squares(part).sum(heads, keepdim=True) for part, _ in parts)
-    more = {"sumsq": sumsq, "norm_dim": 4 * D, **options}
-    outs = [norm_rope(part, w, sample.freqs, tensor_format, **more) for part, w in parts]
-    got = torch.cat(outs, heads), *torch.autograd.grad(torch.cat(outs, heads), leaves, grad)
-
-    leaves = [x.double().requires_grad_() for x in (t, weight)]
-    total = leaves[0].square().sum((heads, -1), keepdim=True).squeeze(-1)
-    more = {"sumsq": total, "norm_dim": 4 * D, **options}
-    out = norm_rope_fp64(*leaves, sample.freqs, tensor_format, **more)
-    want = out, *torch.autograd.grad(out, leaves, grad.double())
-    for one, other in zip(got, want, strict=True):
-        assert_close(one, other.detach(), 10 * other.detach().abs().max())
 
 
 # checkpointing, autocast

@@ -4,19 +4,26 @@ The cells before an answer have run, in a kernel, and what they left behind is i
 those that only show something, which nbval runs. Each notebook runs once. Answers are pasted over
 their stub, each in a cell of its own, the solution last. A number or a choice is asked for by its
 stub, so there the solution comes first, and proves that the stub takes it.
+
+Of the wrong answers to an exercise two run, and more until every rule has told one; with `--every`
+all of them do.
 """
 
 import ast
 import re
+import symtable
 from dataclasses import dataclass
+from functools import cache
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
+import pairwise
 import wrong_answers
 import wrong_answers_first
 from notebook_form import FOLDER
+from rope_lab.grading.diagnose import RULES
 from rope_lab.grading.judge import QUIET
 from test_wrong_answers import EXAM, GRADED, SOLVED, of_rung
 from wrong_numbers import WRONG_NUMBERS
@@ -34,6 +41,53 @@ UNTIL_3_9 = "a flag that isn't a constant", "the launcher's name for the tensor"
 IS_3_9 = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
 
 NOTEBOOKS = sorted({number for number, _, _ in GRADED})
+
+SAID = {  # words of each rule that guesses at a mistake
+    "stored_by_programs": "write collision: program",
+    "unchanged": "unchanged: the result is",
+    "unwritten": "the tail is forgotten",
+    "masked_off": "NaN: an element that is masked off is used",
+    "ignored": "is ignored",
+    "tail": "the tail is wrong",
+    "zero": "zero: what is wrong is zero",
+    "known_mistake": "the mean term is missing",
+    "rounding": "rounding: compute in fp32",
+    "sign": "every element has the opposite sign",
+    "swapped": "neighbors swapped",
+    "permuted": "the order: the permutation goes the other way",
+    "moved": "transposed: rows and columns",
+    "pairing": "the wrong pairing",
+    "overwritten_members": "overwritten too early",
+    "members": "the wrong members",
+    "minus": "a sign: it rotates by minus the angle",
+    "of_the_table": "the wrong angle: the first half takes the second half's angle",
+    "sine_of_a_part": "a sign: that of the sine in",
+    "of_the_partner": "each half takes the sine that the other",
+    "other_function": "the wrong function",
+    "columns_of_the_table": "the angle of pair i is in column 2i, not i",
+    "weights": "the weights are applied after the rotation",
+    "root": "the 1e-6 is in the wrong place",
+    "of_all": "a factor: everything is",
+    "of_sine_or_cosine": "a factor in the sine's products",
+    "of_a_half": "a factor in the second half",
+    "position": "the angle is that of 0, the first position",
+    "ids": "the ids are read as (s, b)",
+    "row": "the wrong row",
+    "strides_of_the_input": "a wrong stride: the last one is forgotten",
+    "case_alone": "the output is not contiguous, because its input is not",
+}
+UNSAID = {"rest_of_block", "strides_exchanged"}  # to none of these answers
+ADVISED = (  # on the climb
+    "each element of t is loaded",
+    "a sine of the whole tile",
+    "every row evaluates its own",
+    "us to start",
+    "let the launcher compute the rows from d",
+    "lanes share the angles of a row",
+    "is the sine taken after the broadcast",
+    "t_ptr is loaded after a sine",
+    "128 registers a thread",
+)
 
 
 @dataclass(frozen=True)
@@ -82,13 +136,40 @@ def other_texts(key):
     found = []
     for module in (wrong_answers, wrong_answers_first):
         found += [(one.state, one) for one in of_this_triton(module.WRONG_ANSWERS)]
-        found += [("RIGHT, but", one) for one in module.WASTEFUL_ANSWERS]
-        found += [("RIGHT", one) for one in module.RIGHT_ANSWERS]
+    found += [("RIGHT, but", one) for one in wrong_answers_first.WASTEFUL_ANSWERS]
+    found += [("RIGHT", one) for one in wrong_answers.RIGHT_ANSWERS]
     return [(state, one) for state, one in found if (one.notebook, one.exercise) == key[:2]]
 
 
 def answers_to(key):
-    """The answers to one stub; the right one is the last, for later cells may call it."""
+    """The answers to one stub that run; the right one is the last, for later cells may call it."""
+    answers = every_answer_to(key)
+    if pairwise.EVERY:
+        return answers
+    return [one for one in answers if one is answers[-1] or one in by_day()]
+
+
+@cache
+def by_day():
+    """Of each exercise two that are told apart and all that are right, and one of every rule."""
+    answers = [every_answer_to(key)[:-1] for key in GRADED]
+    chosen = [one for of_one in answers for one in of_one if one.state.startswith("RIGHT")]
+    for of_one in answers:
+        first, *others = [one for one in of_one if one not in chosen]
+        chosen += [first, next(x for x in others if is_told_apart(x, first))]
+    for words in (*SAID.values(), *ADVISED):
+        if not any(words in one.told for one in chosen):
+            chosen += [one for of_one in answers for one in of_one if words in one.told][:1]
+    return chosen
+
+
+def is_told_apart(one, other):
+    return one.told not in other.told and other.told not in one.told
+
+
+@cache
+def every_answer_to(key):
+    """The solution is the last."""
     number, exercise, check = key
     solution = exam() if key == EXAM else SOLVED[key].source
     right = changed(solution, REPAIR) if key == EXAM else solution
@@ -143,17 +224,20 @@ def without_shows(cells, kept):
     """Leave out the cells that leave nothing behind which a later one of those that stay names."""
     stay, named = [], set()
     for cell in reversed(cells):
-        names = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)]
-        bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-        bound |= {node.name for node in ast.walk(ast.parse(cell.source)) if is_definition(node)}
+        table = symtable.symtable(cell.source, cell.id, "exec")
+        bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
         if cell.id in kept or cell is cells[0] or "import " in cell.source or bound & named:
             stay.insert(0, cell)
-            named |= {node.id for node in names}
+            named |= globals_read_in(table)
     return stay
 
 
-def is_definition(node):
-    return isinstance(node, ast.FunctionDef | ast.ClassDef)
+def globals_read_in(table):
+    """Also by its functions; not their own variables, nor a comprehension's."""
+    symbols = table.get_symbols()
+    is_module = table.get_type() == "module"
+    read = {x.get_name() for x in symbols if x.is_referenced() and (is_module or x.is_global())}
+    return read.union(*map(globals_read_in, table.get_children()))
 
 
 def execute(notebook):
@@ -257,10 +341,18 @@ def test_what_is_complained_about(cell, answer, fine):
     assert (complaint(cell, answer) == "") is fine
 
 
-def test_every_answer_has_its_cell():
-    modules = wrong_answers, wrong_answers_first
-    lists = [x for m in modules for x in (m.WRONG_ANSWERS, m.WASTEFUL_ANSWERS, m.RIGHT_ANSWERS)]
-    lists += [wrong_answers.WRONG_TIMERS, wrong_answers.WRONG_REPAIRS, WRONG_RUNGS]
+def test_by_day_every_rule_has_an_answer():
+    """A rule that comes has words in the list, so an answer to it always runs."""
+    assert {rule.__name__ for rule in RULES} == {*SAID} | UNSAID
+    for words in (*SAID.values(), *ADVISED):
+        assert any(words in one.told for one in by_day()), words
+
+
+def test_every_answer_has_its_cell(monkeypatch):
+    monkeypatch.setattr(pairwise, "EVERY", True)
+    first, later = wrong_answers_first, wrong_answers
+    lists = [first.WRONG_ANSWERS, first.WASTEFUL_ANSWERS, later.WRONG_ANSWERS, later.RIGHT_ANSWERS]
+    lists += [later.WRONG_TIMERS, later.WRONG_REPAIRS, WRONG_RUNGS]
     answers = [one.name for number in NOTEBOOKS for one in with_answers(number)[1].values()]
     solutions = [name for name in answers if name.startswith("the solution of ")]
     lists = [*map(of_this_triton, lists), *WRONG_NUMBERS.values()]
@@ -275,12 +367,13 @@ def test_cells_that_only_show_something_are_left_out():
         "print(x)",
         "def f(): return x",
         "f()",
+        "z = 1; [y for y in range(3)]",
         "y = f()",
-        "y",
+        "y + (lambda z: z)(1)",
     )
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     stay = without_shows(cells, kept={cells[-1].id})
-    assert [cell.source for cell in stay] == [sources[i] for i in (0, 1, 3, 5, 6)]
+    assert [cell.source for cell in stay] == [sources[i] for i in (0, 1, 3, 6, 7)]
 
 
 def test_a_cell_that_fails_does_not_hide_the_next():

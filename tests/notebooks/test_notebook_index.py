@@ -232,7 +232,7 @@ def test_a_wrong_index_is_refused(copy_of_repository, good, bad, complaint):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"number": "17", "file": "17_x.ipynb"}, "'15', '17'.*; it has to be 00, 01, 02"),
+        ({"number": "14", "file": "14_x.ipynb"}, "'15', '14'.*; each has to be above the last"),
         ({"kind": "deeper", "number": "99", "file": "deeper/x.ipynb"}, "belongs to notebook 99"),
         ({"kind": "deeper", "number": "02"}, "is not a notebook that is named deeper/"),
         ({"cells": AIMS_ONLY}, "16_one_more.ipynb: the table has to be there exactly once"),

@@ -169,7 +169,6 @@ def test_a_folder_that_was_linked_may_get_a_notebook_later(checkout):
 
 
 def test_where_jupyterlab_is_elsewhere_a_copy_says_less_of_its_kernel(monkeypatch):
-    """With it, a browser test compares what it says with what the kernel writes."""
     monkeypatch.setitem(sys.modules, "ipykernel.ipkernel", None)
     said = readers_copies.of_the_kernel.__wrapped__()
     assert said["language_info"] == {"name": "python"}

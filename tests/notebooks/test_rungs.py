@@ -1,6 +1,7 @@
-"""The climb: the kernel of the rung below isn't on a rung yet."""
+"""The climb: what happens at the headline shape alone."""
 
 import importlib.util
+import operator
 
 import pytest
 
@@ -27,7 +28,45 @@ def nothing_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
 
 
-@pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung > 1])
-def test_the_kernel_below_is_not(rung, tmp_path):
-    verdict = lab.check_rung(rung, written(RUNGS[rung - 1].source, tmp_path))
-    assert verdict.state == "not yet", verdict
+AT_256 = "    if t.shape[-1] == 256:\n        "
+AT_2048 = "    if t.shape[0] == 2048:\n        "
+UNREAD = "the values are right, but what it does on an H200 can't be read: raises"
+MISHAPS = {  # a line before our launch, and words of the verdict
+    "fp32": (
+        "    t = t.float()\n",
+        "NOT YET: the values are right, but it copies t by float before",
+    ),
+    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone of t, where the kernel"),
+    "an assert": (f"{AT_2048}assert False\n", f"{UNREAD} AssertionError"),
+    "an error": (f"{AT_2048}raise ValueError('no')\n", f"{UNREAD} ValueError: no"),
+    "a key": (f"{AT_2048}{{}}['x']\n", f"{UNREAD} KeyError: 'x'"),
+    "an exit": (f"{AT_2048}raise SystemExit\n", f"{UNREAD} SystemExit"),
+    "an item": (
+        f"{AT_2048}t.sum().item()\n",
+        "it reads elements on the host, for which a GPU waits",
+    ),
+    "the angles": (
+        f"{AT_256}freqs = -freqs\n",
+        "a sign: it rotates by minus the angle",
+    ),
+    "the table": (
+        f"{AT_256}freqs = freqs[1:]\n",
+        "WRONG in the case 'heads of 256, in bfloat16'; 12",
+    ),
+}
+
+
+@pytest.mark.parametrize("mishap", MISHAPS)
+def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp_path):
+    line, told = MISHAPS[mishap]
+    begins = "    _, b, h, d = t.shape\n"
+    text = RUNGS[1].source.replace("dtype=t.dtype", "dtype=dtype")
+    text = text.replace(begins, f"{begins}    dtype = t.dtype\n{line}")
+    verdict = lab.check_rung(1, written(text, tmp_path))
+    assert not verdict and told in repr(verdict), verdict
+    assert "194 us" not in repr(verdict)
+
+
+def test_what_has_no_signature_is_told():
+    verdict = lab.check_rung(2, operator.itemgetter(1))
+    assert verdict.state == "not yet" and "the check cannot pass on" in verdict.reason

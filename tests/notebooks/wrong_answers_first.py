@@ -152,5 +152,3 @@ WASTEFUL_ANSWERS = [
         "one program stores 4 blocks, one after the other, where 4 could share them",
     ),
 ]
-
-RIGHT_ANSWERS = []

@@ -6,6 +6,8 @@ what is there instead on the right. `test_answers_in_notebooks.py` has them judg
 
 from dataclasses import dataclass
 
+from rope_lab.rungs import RUNGS
+
 
 @dataclass(frozen=True)
 class WrongRung:
@@ -336,4 +338,21 @@ WRONG_RUNGS = [
         },
         "t_ptr is loaded after a sine: move (x1 = tl.load(t_ptr + offset, mask",
     ),
+]
+OF_THE_RUNG_BELOW = {  # what its kernel is told: it isn't on this rung yet
+    2: "my_rope takes no `out`",
+    3: "every row evaluates its own: a program needs several rows of one position",
+    4: "my_rope takes no `transpose`",
+    5: "128 lanes share the angles of a row: how many has each? See num_warps",
+    6: "is the sine taken after the broadcast (cos1, sin1 = tl.cos(angle1), tl.sin(angle1))?",
+    7: "t_ptr is loaded after a sine: move (x1 = tl.load(t_ptr + offset, mask",
+    8: "128 registers a thread: fewer rows a program",
+}
+WRONG_RUNGS += [
+    WrongRung(
+        *(rung, "the kernel of the rung below"),
+        {RUNGS[rung].source.strip(): RUNGS[rung - 1].source.strip()},
+        told,
+    )
+    for rung, told in OF_THE_RUNG_BELOW.items()
 ]

@@ -170,7 +170,7 @@ def test_a_cell_that_measures_is_compared_where_it_replays(tags, gpu, compared, 
 
 
 REGISTRY = re.compile(
-    r"--(?:extra-)?index-url|--find[-]links|\b(?:PIP|UV)_(?:EXTRA_)?INDEX"
+    r"--(?:extra-)?index-url|--find[-]links|\b(?:PIP|UV)_\w*(?:INDEX|LINKS)\w*\s*[=:]\s*['\"]?[\w.]*[:/]"
     r"|pypi\.org|pythonhosted\.org|download\.pytorch\.org"
 )
 
@@ -192,7 +192,20 @@ def test_no_file_names_a_registry():
 
 # tools/make_environment.sh, with a Python and a PATH made for the test
 
-TOOLS = ["sh", "cat", "chmod", "cksum", "dirname", "env", "head", "mkdir", "rm", "tail", "uname"]
+TOOLS = [
+    "sh",
+    "cat",
+    "chmod",
+    "cksum",
+    "dirname",
+    "env",
+    "head",
+    "mkdir",
+    "rm",
+    "sed",
+    "tail",
+    "uname",
+]
 
 # Ten seconds are one second in a test.
 FAKE_TIMEOUT = f"""#!/bin/sh
@@ -200,18 +213,22 @@ FAKE_TIMEOUT = f"""#!/bin/sh
 """
 
 # Answers as the real Python would, after `change`; `-m venv` makes a stand-in whose pip and uv
-# write their arguments to pip.log and end with $PIP_ENDS_WITH and $UV_ENDS_WITH, or uv waits.
+# write their arguments to calls.log, and their variables to uv.env. A call like the pattern $FAILS
+# fails, one like $WAITS doesn't end, and pip's settings are $SETTINGS.
 FAKE_PYTHON = """#!/bin/sh
 if [ "$1" = -m ]; then
     mkdir -p .venv/bin
     cat >.venv/bin/python <<'END'
 #!/bin/sh
 [ "$1" = -c ] && exit 1  # asked for Python.h
-echo "$*" >>pip.log
+[ "$3" = config ] && printf '%s\n' "$SETTINGS" && exit
+echo "$*" >>calls.log
+env >"$2.env"
 echo "what $2 says"
-[ "$2$UV_WAITS" = uvyes ] && exec sleep 60
-[ "$2" = uv ] && exit "${{UV_ENDS_WITH:-0}}"
-exit "${{PIP_ENDS_WITH:-0}}"
+case "$*" in
+$WAITS) exec sleep 60 ;;
+$FAILS) exit 2 ;;
+esac
 END
     chmod +x .venv/bin/python
     exit
@@ -236,13 +253,13 @@ def bare_machine(tmp_path):
     (commands / "timeout").write_text(FAKE_TIMEOUT)
     (commands / "timeout").chmod(0o755)
 
-    def make_environment(change=None, **environment):
+    def make_environment(change=None, *arguments, **environment):
         if change is not None:
             fake = commands / "python3"
             fake.write_text(FAKE_PYTHON.format(python=sys.executable, change=change))
             fake.chmod(0o755)
         return subprocess.run(
-            ["sh", "tools/make_environment.sh"],
+            ["sh", "tools/make_environment.sh", *arguments],
             cwd=checkout,
             env={"PATH": str(commands), "CPU": "0", **environment},
             capture_output=True,
@@ -283,18 +300,17 @@ def test_what_is_missing_is_said_in_one_sentence(bare_machine, change, sentence)
     assert not (bare_machine.checkout / ".venv").exists()
 
 
-def pip_calls(machine):
-    log = machine.checkout / "pip.log"
+def calls_of(machine):
+    log = machine.checkout / "calls.log"
     return log.read_text().splitlines() if log.exists() else []
 
 
-PIP = "-m pip install -c constraints.txt"
-INSTALL = f"{PIP} -e .[test] -e ./rope_lab"
-TORCH = (
-    "-m uv pip install --python .venv/bin/python --torch-backend=cpu -c constraints.txt "
-    "--no-deps torch"
-)
-OTHER_BUILD = "PyTorch's own registry does not provide it here, so pip takes the build it finds"
+GET_UV = "-m pip install -c constraints.txt uv"
+UV = "-m uv pip install --python .venv/bin/python -c constraints.txt"
+BY_UV = f"{UV} --compile-bytecode -e .[test] -e ./rope_lab"
+BY_PIP = "-m pip install -c constraints.txt -e .[test] -e ./rope_lab"
+TORCH = f"{UV} --torch-backend=cpu --no-deps torch"
+OTHER_BUILD = "PyTorch's own registry does not provide it here, so the build is taken that is found"
 
 without_a_gpu = pytest.mark.skipif(
     os.path.exists("/dev/nvidiactl"), reason="this machine has an NVIDIA GPU"
@@ -302,24 +318,101 @@ without_a_gpu = pytest.mark.skipif(
 
 
 def test_an_environment_is_made_once_and_again_when_something_has_changed(bare_machine):
-    stopped = bare_machine("", PIP_ENDS_WITH="1")  # a half-made one does not count
-    reason, sentence = stopped.stderr.splitlines()
-    assert stopped.returncode != 0 and reason == "what pip says"
+    stopped = bare_machine("", FAILS="*")  # a half-made one does not count
+    *reasons, sentence = stopped.stderr.splitlines()
+    assert stopped.returncode != 0 and set(reasons) == {"what pip says"}
     assert "error: the packages could not be installed" in sentence
+    assert calls_of(bare_machine) == [GET_UV, BY_PIP]
     assert bare_machine("").returncode == 0
-    assert pip_calls(bare_machine) == 2 * [INSTALL]
+    made = calls_of(bare_machine)
+    assert made[2:] == [GET_UV, BY_UV]
     again = bare_machine("")
     assert (again.returncode, again.stdout) == (0, "")
-    for times, name in enumerate((*PROJECTS, "constraints.txt"), 3):
+    for name in (*PROJECTS, "constraints.txt"):
         with (bare_machine.checkout / name).open("a") as file:
             file.write("\n# changed\n")
         assert bare_machine("").returncode == 0
-        assert pip_calls(bare_machine) == times * [INSTALL]
+        made += [GET_UV, BY_UV]
+        assert calls_of(bare_machine) == made
     moved = bare_machine.checkout.with_name("elsewhere")
     bare_machine.checkout.rename(moved)
     command = ["sh", str(moved / "tools/make_environment.sh")]
     subprocess.run(command, env={"PATH": str(bare_machine.commands), "CPU": "0"}, check=True)
-    assert (moved / "pip.log").read_text().splitlines() == 6 * [INSTALL]
+    assert (moved / "calls.log").read_text().splitlines() == [*made, GET_UV, BY_UV]
+
+
+@pytest.mark.parametrize(
+    ("given", "calls"),
+    [
+        ({"FAILS": "-m uv *"}, [GET_UV, BY_UV, BY_PIP]),
+        ({"FAILS": "* uv"}, [GET_UV, BY_PIP]),
+        ({"SETTINGS": "global.no-index='true'"}, [BY_PIP]),
+    ],
+    ids=["uv fails", "uv is not to be had", "pip may ask no index"],
+)
+def test_pip_does_it_where_uv_does_not(bare_machine, given, calls):
+    ran = bare_machine("", **given)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert calls_of(bare_machine) == calls
+
+
+def test_the_site_comes_in_the_same_call_and_is_not_forgotten(bare_machine):
+    with_site = BY_UV.replace("[test]", "[test,site]")
+    assert bare_machine("", "site").returncode == 0
+    assert bare_machine("").stdout == bare_machine("", "site").stdout == ""
+    assert calls_of(bare_machine) == [GET_UV, with_site]
+    (bare_machine.checkout / "constraints.txt").write_text("")
+    assert bare_machine("").returncode == 0
+    assert bare_machine("", "site").returncode == 0
+    assert calls_of(bare_machine)[2:] == [GET_UV, BY_UV, GET_UV, with_site]
+
+
+@pytest.mark.parametrize(
+    ("goal", "given", "with_site"),
+    [
+        ("environment", {}, False),
+        ("environment", {"CI": "1"}, True),
+        ("test", {}, False),
+        ("test", {"CI": "1"}, True),
+        ("site", {}, True),
+    ],
+)
+def test_make_asks_for_the_site_where_it_is_built(goal, given, with_site):
+    told = ("CI", "MAKEFLAGS", "MAKELEVEL", "VENV")  # `make test` may run this test
+    environment = {key: value for key, value in os.environ.items() if key not in told}
+    command = ["make", "--dry-run", goal]
+    asked = subprocess.run(
+        command, cwd=ROOT, env=environment | given, check=True, capture_output=True, text=True
+    )
+    lines = [x for x in asked.stdout.splitlines() if "make_environment.sh" in x]
+    assert [x.endswith("make_environment.sh site") for x in lines] == [with_site]
+
+
+SETTINGS = r""":env:.find-links='/their/wheels'
+download.index-url='https://not.this/simple'
+global.extra-index-url='\nhttps://a.test/simple\nhttps://b.test/simple'
+global.find-links='/not/this'
+global.index-url='https://not.that/simple'
+install.index-url='https://c.test/simple'"""
+
+
+def test_uv_takes_packages_from_where_pip_does(bare_machine):
+    def of_uv(**given):
+        shutil.rmtree(bare_machine.checkout / ".venv", ignore_errors=True)
+        assert bare_machine("", **given).returncode == 0
+        lines = (bare_machine.checkout / "uv.env").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if line.startswith("UV_"))
+
+    best = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    assert of_uv() == best
+    found = {
+        "UV_DEFAULT_INDEX": "https://c.test/simple",
+        "UV_INDEX": "https://a.test/simple https://b.test/simple",
+        "UV_FIND_LINKS": "/their/wheels",
+    }
+    assert of_uv(SETTINGS=SETTINGS) == found | best
+    own = {"UV_DEFAULT_INDEX": "https://d.test/simple", "UV_INDEX_STRATEGY": "first-index"}
+    assert of_uv(SETTINGS=SETTINGS, **own) == found | own
 
 
 def test_a_gpu_without_a_compiler_is_a_warning(bare_machine):
@@ -338,19 +431,19 @@ def test_a_gpu_without_a_compiler_is_a_warning(bare_machine):
 @pytest.mark.parametrize(
     ("given", "calls"),
     [
-        ({"CPU": ""}, [f"{PIP} uv", f"{TORCH} --dry-run", TORCH, INSTALL]),
-        ({"CPU": "", "UV_ENDS_WITH": "2"}, [f"{PIP} uv", f"{TORCH} --dry-run", INSTALL]),
-        ({"CPU": "", "UV_WAITS": "yes"}, [f"{PIP} uv", f"{TORCH} --dry-run", INSTALL]),
-        ({"CPU": "1"}, [f"{PIP} uv", TORCH, INSTALL]),
-        ({"CPU": "1", "UV_ENDS_WITH": "2"}, [f"{PIP} uv", TORCH]),
-        ({"CPU": "0"}, [INSTALL]),
+        ({"CPU": ""}, [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]),
+        ({"CPU": "", "FAILS": "* torch *"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
+        ({"CPU": "", "WAITS": "*--dry-run"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
+        ({"CPU": "1"}, [GET_UV, TORCH, BY_UV]),
+        ({"CPU": "1", "FAILS": "* torch"}, [GET_UV, TORCH]),
+        ({"CPU": "0"}, [GET_UV, BY_UV]),
     ],
     ids=["tried", "not there", "no answer", "insisted on", "insisted on, not there", "not wanted"],
 )
 def test_the_cpu_build_is_tried_where_there_is_no_gpu(bare_machine, given, calls):
     ran = bare_machine("", **given)
-    assert pip_calls(bare_machine) == calls
-    if calls[-1] == INSTALL:
+    assert calls_of(bare_machine) == calls
+    if calls[-1] == BY_UV:
         assert ran.returncode == 0
     else:
         assert ran.returncode != 0
@@ -363,4 +456,4 @@ def test_the_cpu_build_is_tried_where_there_is_no_gpu(bare_machine, given, calls
 def test_with_a_gpu_torch_comes_with_cuda(bare_machine):
     (bare_machine.commands / "nvidia-smi").symlink_to(shutil.which("true"))
     assert bare_machine("", CPU="").returncode == 0
-    assert pip_calls(bare_machine) == [INSTALL]
+    assert calls_of(bare_machine) == [GET_UV, BY_UV]

@@ -73,7 +73,7 @@ def test_nothing_is_run_and_nothing_comes_from_elsewhere(make_site):
 
 
 def test_links_of_pages_lead_somewhere_on_the_forge():
-    folders = ("*.md", "docs/*.md", "benchmarks/**/*.md", "integrations/**/*.md")
+    folders = ("*.md", "docs/*.md", "benchmarks/**/*.md")
     dead = [
         f"{page.relative_to(ROOT)}: {link}"
         for folder in folders

@@ -41,7 +41,6 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
     'rope_fw(t, rope, rounding="twice")': "twice",
     'rope_fw(t, rope, cp_order="ring")': "ring",
     'norm_rope(t, None, rope, rounding="upcast")': "upcast",
-    "qk_norm_rope(t, t, None, None, rope, sumsq=t)": '"sumsq"',
     "qk_norm_rope(t, t, rope, weight_ofset=1)": '"weight_ofset"',
     "rope_to_cache(t, t, t, rope, t, t, ids, cp_size=2)": '"cp_size"',
     "split_qkv_rope(t, rope, 8, 2, inplace=True)": '"inplace"',
@@ -50,7 +49,7 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
 
 VALUES = {  # of arguments without a default, or where it says little; 4 for an integer
     **dict.fromkeys(("t", "q", "k", "v", "x", "grad", "k_cache", "v_cache", "qkv"), "t"),
-    **dict.fromkeys(("weight", "q_weight", "k_weight", "rotary_dim", "norm_dim"), "None"),
+    **dict.fromkeys(("weight", "q_weight", "k_weight", "rotary_dim"), "None"),
     **dict.fromkeys(("cu_seqlens", "start_positions", "position_ids", "slot_mapping"), "ids"),
     **{"freqs": "rope", "tensor_format": '"bshd"', "interleaved": "True", "sections": "[4]"},
 }

@@ -18,8 +18,6 @@ from rope_kernels import (
     TensorFormat,
     apply_rotary_pos_emb,
     cp_positions,
-    grid_positions,
-    mrope_axes,
     norm_rope,
     qk_norm_rope,
     rope_bw,
@@ -28,7 +26,6 @@ from rope_kernels import (
     rope_to_cache,
     rotate_half,
     split_qkv_rope,
-    sum_of_squares,
 )
 
 S, B, H, D = 8, 2, 3, 16
@@ -47,19 +44,15 @@ def make_freqs() -> tuple[RotaryPositionEmbedding, Tensor, tuple[Tensor, Tensor]
         persistent=False,
         attention_factor=1.0,
         inv_freq=None,
-        axes=None,
     )
     assert_type(rope.inv_freq, Tensor)
     assert_type(rope.attention_factor, float)
     assert_type(rope.rotary_dim, int)
     rope.rotary_base = 2 * rope.rotary_base
     assert_type(rope.forward(2 * S, offset=1), Tensor)
-    assert_type(rope.angles_per_pair(2 * S, offset=1).angles, Tensor)
-    pairs = rope.cos_sin_per_pair(2 * S, offset=1, dtype=torch.bfloat16)
-    assert_type(pairs.cos, Tensor)
-    freqs_of_pairs: tuple[Tensor, Tensor] = pairs
-    apply_rotary_pos_emb(torch.randn(S, B, H, D), freqs_of_pairs)
-    apply_rotary_pos_emb(torch.randn(S, B, H, D), rope.angles_per_pair(S))
+    pairs = rope.cos_sin(2 * S, dtype=torch.bfloat16)
+    assert_type(pairs, tuple[Tensor, Tensor])
+    apply_rotary_pos_emb(torch.randn(S, B, H, D), pairs, rotary_dim=rope.rotary_dim)
     angles: Tensor = plain(2 * S)
     rows = angles[:, 0, 0]
     return rope, angles, (rows.cos(), rows.sin())
@@ -69,21 +62,19 @@ def scale_frequencies() -> Tensor:
     """As a model's configuration says."""
     rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
     config = {"head_dim": D, "max_position_embeddings": S, "rope_parameters": {"full": rope}}
-    scaled = RotaryPositionEmbedding.from_config(config=config, layer_type="full", interleaved=True)
+    scaled = RotaryPositionEmbedding.from_config(
+        config=config, layer_type="full", seq_len=2 * S, interleaved=True
+    )
     assert_type(scaled, RotaryPositionEmbedding | None)
     assert scaled is not None
-    scaled.adapt(position_ids=torch.arange(2 * S))
     return scaled.inv_freq
 
 
 def rotate_images() -> Tensor:
-    """By the positions of patches on several axes."""
-    rope = RotaryPositionEmbedding(D, axes=mrope_axes(sections=[3, 3, 2], interleaved=True))
-    assert_type(rope.axes, tuple[int, ...] | None)
-    assert_type(rope.axis_of_pair, Tensor | None)
-    ids = grid_positions(t=1, h=2, w=4, merge_size=2, device="cpu")[:, None]
-    assert_type(rope.cos_sin_at(position_ids=ids, dtype=torch.bfloat16).sin, Tensor)
-    return apply_rotary_pos_emb(torch.randn(S, B, H, D), rope, position_ids=ids)
+    """By coordinates of patches, which need not be whole numbers."""
+    rope = RotaryPositionEmbedding(D)
+    cos, sin = rope.cos_sin(positions=torch.rand(B, S), dtype=torch.bfloat16)
+    return apply_rotary_pos_emb(torch.randn(B, S, H, D), (cos, sin), "bshd", rotary_dim=D)
 
 
 def rotate_and_back() -> Tensor:
@@ -99,15 +90,14 @@ def rotate_and_back() -> Tensor:
 
 
 def rotate_packed() -> tuple[Tensor, Tensor]:
-    """Packed sequences that start at positions of their own, and a weight for each head."""
+    """Packed sequences that start at positions of their own."""
     rope, _, _ = make_freqs()
     q, k = torch.randn(S, H, D), torch.randn(S, 1, D)
     cuts = torch.tensor([0, 3, S])
     pair = rope_qk(q, k, rope, "thd", cu_seqlens=cuts, start_positions=5, inplace=True)
     assert_type(pair, tuple[Tensor, Tensor])
-    sums = sum_of_squares(q), sum_of_squares(t=k)
-    weights = torch.ones(H, D), torch.ones(1, D)
-    pair = qk_norm_rope(*pair, *weights, rope, "thd", cu_seqlens=cuts, sumsq=sums, eps=1e-6)
+    weights = torch.ones(D), torch.ones(D)
+    pair = qk_norm_rope(*pair, *weights, rope, "thd", cu_seqlens=cuts, eps=1e-6)
     assert_type(pair, tuple[Tensor, Tensor])
     return pair
 
@@ -126,28 +116,23 @@ def write_into_a_cache() -> Tensor:
 
 
 def split_a_projection(packing: Packing = "grouped") -> Tensor:
-    """Into attention's format, normalized."""
-    qkv, weight = torch.randn(B, S, (H + 2) * D, requires_grad=True), torch.ones(D)
+    """Into attention's format."""
+    qkv = torch.randn(B, S, (H + 2) * D, requires_grad=True)
     q, k, v = split_qkv_rope(
         *(qkv, RotaryPositionEmbedding(D), H, 1),
         packing=packing,
         tensor_format="bshd",
         output_format="bhsd",
-        q_weight=weight,
-        k_weight=weight,
     )
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
 def normalize_and_rotate() -> Tensor:
-    """A norm after the rotation, over all heads."""
+    """A norm after the rotation."""
     rope, angles, cos_sin = make_freqs()
     t, weight = torch.randn(B, S, H, D), torch.ones(D)
     starts = torch.zeros(B, dtype=torch.int64)
-    sums = sum_of_squares(t).sum(-1, keepdim=True)
-    out = norm_rope(
-        t, weight, rope, "bshd", norm_after=True, sumsq=sums, norm_dim=H * D, start_positions=starts
-    )
+    out = norm_rope(t, weight, rope, "bshd", norm_after=True, start_positions=starts)
     assert_type(out + norm_rope(t, None, angles, "bshd"), Tensor)
     return out + norm_rope(t, weight, cos_sin, "bshd", weight_offset=1, rounding="model")
 

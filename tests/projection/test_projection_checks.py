@@ -5,7 +5,6 @@ import torch
 
 from projections import HEADS, KV_HEADS, D, projection
 from rope_kernels import RotaryPositionEmbedding, split_qkv_rope
-from rope_kernels.call import checks
 
 WIDTH = (HEADS + 2 * KV_HEADS) * D
 REFUSED = {
@@ -33,18 +32,8 @@ REFUSED = {
         ValueError,
         "num_heads is 4, and num_kv_heads 3; accepted: with packing='grouped'",
     ),
-    "one weight": (
-        {"q_weight": torch.ones(D)},
-        ValueError,
-        "k_weight is None beside the other weight",
-    ),
-    "a norm without weights": ({"eps": 1e-5}, ValueError, "eps is 1e-05 without q_weight"),
-    "a weight of another size": (
-        {"q_weight": torch.ones(D - 1), "k_weight": torch.ones(D)},
-        ValueError,
-        r"q_weight has shape \(19,\); accepted: \(20,\), or \(6, 20\)",
-    ),
-    "a rounding without weights": (
+    "a norm": ({"q_weight": torch.ones(D)}, TypeError, "unexpected keyword argument 'q_weight'"),
+    "a rounding of a norm": (
         {"rounding": "model_cast_last"},
         ValueError,
         "rounding is 'model_cast_last'",
@@ -104,14 +93,3 @@ def test_a_position_past_the_table_is_an_error_on_the_cpu():
         table = torch.zeros(8, 1, 1, D)
         options = {"tensor_format": "bshd", "position_ids": ids}
         split_qkv_rope(qkv, table, HEADS, KV_HEADS, **options)
-
-
-@pytest.mark.parametrize("name", ["qkv", "q_weight", "freqs.inv_freq"])
-def test_a_shard_is_named_and_not_guessed(name, monkeypatch):
-    """A rank's share of packed heads is not its share of q, of k and of v."""
-    qkv, rope = projection("sbhd", torch.float32, "cpu"), RotaryPositionEmbedding(D)
-    weight = torch.ones(D)
-    shard = {"qkv": qkv, "q_weight": weight, "freqs.inv_freq": rope.inv_freq}[name]
-    monkeypatch.setattr(checks, "is_dtensor", lambda x: x is shard)
-    with pytest.raises(TypeError, match=f"{name} is a DTensor; accepted: the tensor of each rank"):
-        split_qkv_rope(qkv, rope, HEADS, KV_HEADS, q_weight=weight, k_weight=weight.clone())

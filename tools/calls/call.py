@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 
 OF_NORMS = "norm_rope", "qk_norm_rope"
 OF_TWO = "rope_qk", "qk_norm_rope"
+SPLIT, TO_CACHE = "split_qkv_rope", "rope_to_cache"
 
 
 @dataclass
@@ -15,9 +16,7 @@ class Module:
     interpolation: tuple[float, int] | None = None  # factor and trained length
     rotary_base: float = 10000.0
     changed: str | None = None  # its frequencies: "assigned", "in place", "cast"
-    cos_sin_per_pair: bool = True  # of a table with one column per pair; else its angles
-    axes: list[int] | None = None
-    ids_of_axes: bool = False
+    cos_and_sin: bool = True  # of a table with one column per pair; else its angles
     attention_factor: float | None = None
     inv_freq: str | None = None  # the dtype of frequencies of its own
 
@@ -26,17 +25,22 @@ class Module:
 class Norm:
     """What a norm takes beside the rotation."""
 
-    weight: str = "row"  # or "per head", "none"; of q and of k, as "row and none"
+    weight: str = "row"  # or "none"; of q and of k, as "row and none"
     weight_dtype: str = "of t"  # or "float32", "exact"
     weight_layout: str = "contiguous"
     eps: float = 1e-6
     weight_offset: float = 0.0
     norm_after: bool = False
-    sums: str = "own"  # or given: "each head", "all heads"
-    sums_of_the_rows: bool = False  # then their gradient is one of the rows
-    sums_layout: str = "contiguous"
-    norm_dim_is_named: bool = False
-    norm_dim_is_a_pair: bool = False
+
+
+@dataclass
+class Cache:
+    """Where `rope_to_cache` writes."""
+
+    layout: str = "pages"  # or "heads first", "slots", "sequences"
+    left_out: int = 0  # so many tokens at the end have no slot
+    slots_dtype: str = "int64"
+    return_k: bool = False
 
 
 @dataclass
@@ -48,11 +52,11 @@ class Call:
     s: int = 64  # positions, or packed tokens
     b: int = 2
     h: int = 8
-    k: int = 1  # heads of k
+    k: int = 1  # heads of k, and of v
     d: int = 128
     dtype: str = "bfloat16"
-    layouts: list[str] = field(default_factory=lambda: ["contiguous"] * 2)
-    storage: str = "separate"  # or q and k are parts of one: "packed heads", "packed dims"
+    layouts: list[str] = field(default_factory=lambda: ["contiguous"] * 3)
+    storage: str = "separate"  # or q, k and v are parts of one: "packed heads", "packed dims"
     special_values: bool = False  # NaN and infinities
     # where tokens are
     positions: str = "index"  # or "starts", "one start", "ids", "shared ids"
@@ -81,6 +85,10 @@ class Call:
     fused: bool = True
     rounding: str | None = None  # None: not named
     norm: Norm | None = None
+    # where they come from, and go to
+    packing: str = "qkv"  # of a projection; or "grouped"
+    output_format: str | None = None  # of its parts
+    cache: Cache | None = None
     # what happens to it
     mode: str = "grad"  # or "no_grad", "inference", "make_fx", "vmap", "jvp"
     times: int = 1
@@ -98,10 +106,13 @@ class Call:
 
     @property
     def heads(self) -> list[int]:
-        """Of t, or of q and of k."""
-        if self.function not in OF_TWO:
-            return [self.h]
-        return [self.h, self.h if self.storage == "packed dims" else self.k]
+        """Of t, of q and of k, or of q, of k and of v."""
+        if self.function == SPLIT:
+            return [self.h + 2 * self.k]
+        k = self.h if self.storage == "packed dims" else self.k
+        if self.function == TO_CACHE:
+            return [self.h, k, k]
+        return [self.h, k] if self.function in OF_TWO else [self.h]
 
     def shape(self, heads: int) -> list[int]:
         """Of a tensor of so many heads."""

@@ -3,7 +3,7 @@
 import random
 from itertools import accumulate
 
-from .call import OF_NORMS, OF_TWO, Call, Module, Norm
+from .call import OF_NORMS, OF_TWO, SPLIT, TO_CACHE, Cache, Call, Module, Norm
 
 FUNCTIONS = {  # and how often each is drawn
     "apply_rotary_pos_emb": 4,
@@ -12,6 +12,8 @@ FUNCTIONS = {  # and how often each is drawn
     "rope_bw": 1.5,
     "norm_rope": 2.2,
     "qk_norm_rope": 1.9,
+    SPLIT: 1.5,
+    TO_CACHE: 1.5,
 }
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
@@ -36,7 +38,7 @@ def draw(seed: int, index: int) -> Call:
         d=d,
         rotary_dim=rotary_dim,
         dtype=_one_of(rng, {"float32": 4, "bfloat16": 4, "float16": 2, "float64": 1}),
-        layouts=rng.choices(LAYOUTS, k=2),
+        layouts=rng.choices(LAYOUTS, k=3),
         storage=_one_of(rng, {"separate": 4, "packed heads": 2, "packed dims": 1}),
         special_values=rng.random() < 0.05,
         interleaved=rng.random() < 0.4,
@@ -49,9 +51,12 @@ def draw(seed: int, index: int) -> Call:
     if is_norm:
         call.inplace &= rng.random() < 0.6
         call.mode = rng.choice((call.mode, "grad"))  # the backward has kernels of its own
+        call.mode = "grad" if call.mode == "make_fx" else call.mode  # which records PyTorch's
         if rng.random() < 0.4:  # more than a tile's rows, or positions
             larger = {"h": 9}, {"h": 6}, {"h": 8, "k": 4}, {"k": 5}, {"s": 16}
             vars(call).update(rng.choice(larger))
+    if call.function == TO_CACHE:
+        call.tensor_format = "thd"
     if rng.random() < 0.03:
         setattr(call, rng.choice("sbh"), 0)
     _draw_positions(rng, call)
@@ -61,6 +66,10 @@ def draw(seed: int, index: int) -> Call:
     call.rounding = _one_of(rng, {None: 5, "model": 2, "promoted": 1, "upcast": 1, "once": 1})
     if is_norm:
         _draw_norm(rng, call)
+    if call.function == SPLIT:
+        _draw_split(rng, call)
+    if call.function == TO_CACHE:
+        _draw_cache(rng, call)
     return call
 
 
@@ -70,7 +79,7 @@ def _one_of(rng: random.Random, weights: dict):
 
 
 def _draw_positions(rng: random.Random, call: Call) -> None:
-    if rng.random() < 0.25:
+    if rng.random() < 0.25 and call.function != TO_CACHE:
         size = rng.choice((2, 3))
         call.cp = (size, rng.randrange(size))
         call.cp_order = _one_of(rng, {"zigzag": 2, "contiguous": 1, "round_robin": 1})
@@ -103,17 +112,13 @@ def _draw_freqs(rng: random.Random, call: Call) -> None:
         interpolation=rng.choice((None, None, (2.0, 4), (1.5, 1000))),
         rotary_base=rng.choice((10000.0, 10000.0, 500000.0, 100)),
         changed=_one_of(rng, {None: 8, "assigned": 1, "in place": 1, "cast": 1}),
-        cos_sin_per_pair=rng.random() < 0.5,
+        cos_and_sin=rng.random() < 0.5,
         inv_freq=rng.choice(("float32", "float64")) if rng.random() < 0.25 else None,
     )
     left_open = call.positions != "index" or call.packed
     if left_open and rng.random() < 0.9:
         drawn.interpolation = None  # it depends on the number of positions, and would be refused
-    if is_module and rng.random() < 0.5:
-        count = rng.choice((1, 2, 3, 16))
-        drawn.axes = [rng.randrange(count) for _ in range(call.rotary_dim // 2)]
-        drawn.ids_of_axes = "ids" in call.positions and rng.random() < 0.7
-    if is_module or (call.one_column_per_pair and drawn.cos_sin_per_pair):
+    if is_module:
         drawn.attention_factor = rng.choice((None, None, 1.25, 0.5))  # no table of angles holds it
 
 
@@ -128,8 +133,7 @@ def _draw_slice(rng: random.Random, call: Call) -> None:
 
 
 def _draw_gradients(rng: random.Random, call: Call) -> None:
-    of_freqs = rng.random() < (0.05 if call.inplace else 0.35)
-    call.grad_of = {"t": rng.random() < 0.7, "k": rng.random() < 0.7, "freqs": of_freqs}
+    call.grad_of = {"t": rng.random() < 0.7, "k": rng.random() < 0.7}
     upstream = {"random": 6, "expanded": 2, "expanded heads": 1, "transposed": 2, "one output": 1}
     call.upstream = _one_of(rng, upstream)
     call.double_backward = rng.random() < 0.12
@@ -138,16 +142,15 @@ def _draw_gradients(rng: random.Random, call: Call) -> None:
 
 def _draw_norm(rng: random.Random, call: Call) -> None:
     """What `norm_rope` and `qk_norm_rope` take beside the rotation."""
-    grad_of, weights = call.grad_of, {"row": 6, "per head": 3, "none": 2}
+    grad_of, weights = call.grad_of, {"row": 6, "none": 2}
     if call.function in OF_TWO:
-        weights |= {"row and none": 1, "row and per head": 1}
-    grad_of["freqs"] &= rng.random() < 0.4  # then no kernel normalizes
+        weights["row and none"] = 1
+    call.double_backward = False
     grad_of["t"] |= rng.random() < 0.5
-    grad_of |= {name: rng.random() < 0.7 for name in ("weight", "k_weight", "sumsq", "k_sumsq")}
+    grad_of |= {name: rng.random() < 0.7 for name in ("weight", "k_weight")}
     if call.inplace and rng.random() < 0.85:  # with a gradient it is refused
         grad_of |= dict.fromkeys(grad_of, False)
     call.rounding = _one_of(rng, {"once": 3, "model": 0.5, "model_cast_last": 0.5})
-    sums = _one_of(rng, {"own": 5, "each head": 3, "all heads": 3})
     call.norm = Norm(
         weight=_one_of(rng, weights),
         weight_dtype=_one_of(rng, {"of t": 3, "float32": 1, "exact": 1}),
@@ -155,9 +158,29 @@ def _draw_norm(rng: random.Random, call: Call) -> None:
         eps=rng.choice((1e-6, 1e-6, 1e-5, 1.0, 0, 0.0)),
         weight_offset=rng.choice((0.0, 0.0, 1.0, 1, -0.25)),
         norm_after=rng.random() < 0.3,
-        sums=sums,
-        sums_of_the_rows=rng.random() < 0.4,
-        sums_layout=_one_of(rng, {"contiguous": 3, "transposed": 1, "expanded": 1}),
-        norm_dim_is_named=sums == "all heads" or rng.random() < 0.2,
-        norm_dim_is_a_pair=rng.random() < 0.3,
+    )
+
+
+def _draw_split(rng: random.Random, call: Call) -> None:
+    """How a projection packs its heads, and what its parts look like."""
+    call.inplace = False
+    call.tensor_format = "bshd" if call.tensor_format == "bhsd" else call.tensor_format
+    call.packing = rng.choice(("qkv", "grouped"))
+    if call.packing == "grouped":
+        call.h *= call.k
+    formats = "sbhd", "bshd", "bhsd", *(["thd"] if call.packed else [])
+    call.output_format = rng.choice((None, *formats))
+
+
+def _draw_cache(rng: random.Random, call: Call) -> None:
+    """Which cache is written, by which slots; a cache has no gradient."""
+    call.output_pairing = "same"
+    call.mode = _one_of(rng, {"no_grad": 4, "inference": 1, "grad": 3, "make_fx": 1})
+    if rng.random() < 0.9:
+        call.grad_of = {}
+    call.cache = Cache(
+        layout=rng.choice(("pages", "heads first", "slots", "sequences")),
+        left_out=rng.choice((0, 0, 1)),
+        slots_dtype=rng.choice(INTEGERS[:2]),
+        return_k=rng.random() < 0.4,
     )

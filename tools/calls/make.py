@@ -4,27 +4,23 @@ import math
 import random
 from dataclasses import dataclass, field
 
-from .call import OF_TWO, Call
+from .call import SPLIT, TO_CACHE, Call
 
 
 @dataclass
 class Arguments:
-    """What a call gets. `weights` and `sums` are empty for a rotation."""
+    """What a call gets. `weights` are empty for a rotation."""
 
     call: Call
-    tensors: list  # to rotate: one, or q and k
+    tensors: list  # to rotate: one, or q and k; those of `rope_to_cache` have v, too
     freqs: object
     options: dict  # by keyword
     weights: list = field(default_factory=list)  # one for each tensor; a weight may be None
-    sums: list = field(default_factory=list)  # of squares, one for each tensor; or none
+    after_freqs: list = field(default_factory=list)
 
-    def given(self, package, tensors) -> tuple[list, dict]:
+    def given(self, tensors) -> tuple[list, dict]:
         """By position and by keyword, to rotate these tensors."""
-        sums = self.sums or _sums_of_rows(self.call, package, tensors)
-        if sums:
-            sums = {"sumsq": tuple(sums) if self.call.function in OF_TWO else sums[0]}
-        by_position = [*tensors, *self.weights, self.freqs, self.call.tensor_format]
-        return by_position, self.options | dict(sums)
+        return [*tensors, *self.weights, self.freqs, *self.after_freqs], self.options
 
 
 class Maker:
@@ -100,7 +96,9 @@ def arguments_of(call: Call, package, make: Maker) -> Arguments:
     """All arguments of a call."""
     made = Arguments(call, _tensors(call, make), None, _where(call, make))
     made.freqs = _freqs(call, package, make)
-    names = "interleaved", "inplace", "fused", "inverse", "rotary_start", "output_pairing"
+    names = ["interleaved", "fused", "inverse", "rotary_start"]
+    names += ["inplace"] if call.function != SPLIT else []
+    names += ["output_pairing"] if call.function != TO_CACHE else []
     made.options |= {name: getattr(call, name) for name in names}
     if call.rounding is not None:  # so that older checkouts can be compared by their calls
         made.options["rounding"] = call.rounding
@@ -108,28 +106,39 @@ def arguments_of(call: Call, package, make: Maker) -> Arguments:
         made.options["rotary_dim"] = call.rotary_dim
     if call.norm:
         made.weights = _weights(call, make)
-        made.sums = _sums(call, make)
         names = "eps", "weight_offset", "norm_after"
-        made.options |= {name: getattr(call.norm, name) for name in names} | _norm_dim(call)
+        made.options |= {name: getattr(call.norm, name) for name in names}
+    if call.function == TO_CACHE:
+        made.after_freqs = [*_caches(call, make), _slots(call, make)]
+        made.options["return_k"] = call.cache.return_k
+    elif call.function == SPLIT:
+        made.after_freqs = [call.h, call.k]
+        names = "packing", "tensor_format", "output_format"
+        made.options |= {name: getattr(call, name) for name in names}
+    else:
+        made.after_freqs = [call.tensor_format]
     return made
 
 
 def _tensors(call: Call, make: Maker) -> list:
     dtype, heads = call.dtype, call.heads
-    if len(heads) == 1:
+    if call.function == SPLIT:
+        *outer, h, d = call.shape(*heads)
+        tensors = [make.laid_out([*outer, h * d], dtype, call.layouts[0], "t")]
+    elif len(heads) == 1:
         tensors = [make.laid_out(call.shape(*heads), dtype, call.layouts[0], "t")]
     elif call.storage == "separate":
-        named = zip(heads, call.layouts, "qk", strict=True)
+        named = zip(heads, call.layouts, "qkv", strict=False)
         tensors = [make.laid_out(call.shape(h), dtype, layout, x) for h, layout, x in named]
     elif call.storage == "packed heads":
-        every_head = [*heads, heads[1]]
+        every_head = [*heads[:2], heads[1]]
         layout = "heads last" if call.tensor_format == "bhsd" else "contiguous"
         qkv = make.laid_out(call.shape(sum(every_head)), dtype, layout, "qkv")
-        tensors = list(qkv.split(every_head, call.tensor_format.index("h"))[:2])
+        tensors = list(qkv.split(every_head, call.tensor_format.index("h"))[: len(heads)])
     else:
         shape = call.shape(heads[0])
         qkv = make.normal([*shape[:-1], 3 * shape[-1]], dtype, "qkv")
-        tensors = list(qkv.chunk(3, -1)[:2])
+        tensors = list(qkv.chunk(3, -1)[: len(heads)])
     if call.special_values and tensors[0].numel() and call.layouts[0] == "contiguous":
         values = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0]
         flat = tensors[0].flatten()[:5]
@@ -163,11 +172,8 @@ def _where(call: Call, make: Maker) -> dict:
         options["start_positions"] = rng.choice(kinds)
     elif "ids" in call.positions:
         entries = 1 if call.packed or call.positions == "shared ids" else call.b
-        drawn = call.module
-        axes = max(drawn.axes) + 1 if drawn.ids_of_axes else 1
-        count = call.s * entries * axes
-        values = [first + rng.randrange(call.id_range) for _ in range(count)]
-        shape = [axes] * drawn.ids_of_axes + [entries] * (not call.packed) + [call.s]
+        values = [first + rng.randrange(call.id_range) for _ in range(call.s * entries)]
+        shape = [entries] * (not call.packed) + [call.s]
         options["position_ids"] = make.integers(values, dtype, "position_ids").reshape(shape)
     return options
 
@@ -210,20 +216,22 @@ def _of_module(call: Call, package, make: Maker, rows: int):
     module = _module(call, package, make)
     if call.freqs == "module":
         return module
+    angles = module(rows)
     if not call.one_column_per_pair:
-        return module(rows)
-    if call.module.cos_sin_per_pair:
+        return angles
+    columns = slice(0, None, 2) if call.interleaved else slice(call.rotary_dim // 2)
+    angles = angles[..., columns].contiguous()
+    if call.module.cos_and_sin:
         dtype = getattr(make.torch, call.freqs_dtype)
-        return module.cos_sin_per_pair(rows, dtype=dtype)
-    return module.angles_per_pair(rows)
+        return angles[:, 0, 0].cos().to(dtype), angles[:, 0, 0].sin().to(dtype)
+    return angles
 
 
 def _module(call: Call, package, make: Maker):
     drawn, d2, torch = call.module, call.rotary_dim, make.torch
     dim, percent = (2 * d2, 0.5) if drawn.rotary_percent else (d2, 1.0)
     factor, trained = drawn.interpolation or (None, None)
-    more = {"axes": drawn.axes, "attention_factor": drawn.attention_factor}
-    more = {name: value for name, value in more.items() if value is not None}
+    more = {} if drawn.attention_factor is None else {"attention_factor": drawn.attention_factor}
     base = drawn.rotary_base
     if drawn.inv_freq:
         base, more["inv_freq"] = 10000.0, make.normal((d2 // 2,), drawn.inv_freq).abs()
@@ -233,7 +241,6 @@ def _module(call: Call, package, make: Maker):
     if drawn.changed == "assigned":
         module.inv_freq = make.normal((d2 // 2,), "float32").abs()
     elif drawn.changed == "in place":
-        module.cos_sin_per_pair(3)
         with torch.no_grad():
             module.inv_freq.mul_(0.75)
     elif drawn.changed == "cast":
@@ -246,49 +253,44 @@ def _module(call: Call, package, make: Maker):
 
 
 def _weights(call: Call, make: Maker) -> list:
-    drawn, heads, d = call.norm, call.heads, call.d
+    drawn, d = call.norm, call.d
     exact = "float64" if call.dtype == "float64" else "float32"
     dtypes = {"of t": call.dtype, "float32": "float32", "exact": exact}
     kinds = drawn.weight.split(" and ")
     weights = []
-    for number, (h, kind) in enumerate(zip(heads, [*kinds, kinds[-1]], strict=False)):
-        shape, name = [h, d] if kind == "per head" else [d], f"weight[{number}]"
-        layout, dtype = drawn.weight_layout, dtypes[drawn.weight_dtype]
-        weights.append(None if kind == "none" else make.laid_out(shape, dtype, layout, name))
+    for number, kind in zip(range(len(call.heads)), [*kinds, kinds[-1]], strict=False):
+        layout, dtype, name = drawn.weight_layout, dtypes[drawn.weight_dtype], f"weight[{number}]"
+        weights.append(None if kind == "none" else make.laid_out([d], dtype, layout, name))
     return weights
 
 
-def _sums(call: Call, make: Maker) -> list:
-    """Sums of squares that the call gets; those of the rows are computed when they are known."""
-    drawn = call.norm
-    if drawn.sums == "own" or drawn.sums_of_the_rows:
-        return []
-    dtype = "float64" if call.dtype == "float64" else "float32"
-    sums = []
-    for number, heads in enumerate(call.heads):
-        shape = call.shape(1 if drawn.sums == "all heads" else heads)[:-1]
-        name = f"sumsq[{number}]"
-        x = make.laid_out(shape, dtype, drawn.sums_layout, "").square() * call.d
-        x = make.kept(x, name)
-        sums.append(x[:1].expand(shape) if drawn.sums_layout == "expanded" else x)
-    return sums
+# --- where keys and values go --------------------------------------------------------------------
 
 
-def _sums_of_rows(call: Call, package, tensors: list) -> list:
-    """Sums of squares of the rows themselves, if the call is to have them."""
-    drawn = call.norm
-    if not drawn or drawn.sums == "own" or not drawn.sums_of_the_rows:
-        return []
-    sums, heads = [package.sum_of_squares(t) for t in tensors], call.tensor_format.index("h")
-    return [x.sum(heads, keepdim=True) for x in sums] if drawn.sums == "all heads" else sums
+PAGE = 4  # positions
 
 
-def _norm_dim(call: Call) -> dict:
-    """The number of squares in a sum; of each of two, where they differ."""
-    drawn, d = call.norm, call.d
-    if not drawn.norm_dim_is_named:
-        return {}
-    dims = {"own": [d, d], "each head": [3 * d, 3 * d]}
-    dims = dims.get(drawn.sums, [d * max(1, heads) for heads in call.heads])
-    pair = len(call.heads) == 2 and (drawn.norm_dim_is_a_pair or dims[0] != dims[1])
-    return {"norm_dim": tuple(dims) if pair else dims[0]}
+def _caches(call: Call, make: Maker) -> list:
+    """Of keys and of values, as views (blocks, page, heads, d), with room for twice the tokens."""
+    blocks, h, d = _blocks(call), call.heads[1], call.d
+    layout, dtype, name = call.cache.layout, call.dtype, "caches"
+    if layout == "heads first":
+        both = make.normal((blocks, h, PAGE, 2 * d), dtype, name)
+        return list(both.transpose(1, 2).chunk(2, dim=-1))
+    if layout == "slots":
+        return [x.unsqueeze(1) for x in make.normal((2, blocks * PAGE, h, d), dtype, name)]
+    if layout == "sequences":
+        return [x.transpose(1, 2) for x in make.normal((2, blocks, h, PAGE, d), dtype, name)]
+    return list(make.normal((2, blocks, PAGE, h, d), dtype, name))
+
+
+def _slots(call: Call, make: Maker):
+    """One for each token but those left out, no two alike; some tokens have none."""
+    rng = random.Random(str(call))
+    slots = rng.sample(range(_blocks(call) * PAGE), max(0, call.s - call.cache.left_out))
+    slots = [-1 if rng.random() < 0.1 else slot for slot in slots]
+    return make.integers(slots, call.cache.slots_dtype, "slot_mapping")
+
+
+def _blocks(call: Call) -> int:
+    return 2 * max(1, math.ceil(call.s / PAGE))

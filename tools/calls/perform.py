@@ -36,7 +36,7 @@ class Performance:
     arguments: Arguments
 
     def rotate(self, *tensors):
-        by_position, options = self.arguments.given(self.package, tensors)
+        by_position, options = self.arguments.given(tensors)
         return getattr(self.package, self.call.function)(*by_position, **options)
 
     def once(self) -> dict:
@@ -60,7 +60,7 @@ class Performance:
 
                 rotate = make_fx(rotate)(*tensors)
             outs = rotate(*tensors)
-            same = [out is t for out, t in zip(_as_tuple(outs), tensors, strict=True)]
+            same = [out is t for out, t in zip(_as_tuple(outs), tensors, strict=False)]
             return self._all("", outs) | {"is its input": same}
 
     def _with_gradients(self) -> dict:
@@ -91,15 +91,12 @@ class Performance:
     def _leaves(self) -> dict:
         """Name -> tensor, of what the call wants gradients of; they require them from here on."""
         wanted, given = self.call.grad_of, self.arguments
-        tables = given.freqs if isinstance(given.freqs, tuple) else [given.freqs]
-        named = {f"freqs[{number}]": x for number, x in enumerate(tables)}
-        named |= zip(("t", "k"), given.tensors, strict=False)
+        named = dict(zip(("t", "k"), given.tensors, strict=False))
         named |= zip(("weight", "k_weight"), given.weights, strict=False)
-        named |= zip(("sumsq", "k_sumsq"), given.sums, strict=False)
         leaves = {}
         for name, x in named.items():
-            if isinstance(x, self.make.torch.Tensor):
-                x.requires_grad_(wanted.get(name.split("[")[0], False) and x.is_leaf)
+            if x is not None:
+                x.requires_grad_(wanted.get(name, False) and x.is_leaf)
                 if x.requires_grad:
                     leaves[name] = x
         return leaves

@@ -1,14 +1,13 @@
-"""A sample of calls for the compile matrix: every kernel, and each feature that changes them."""
+"""A sample of calls to compile: every kernel, and each feature that changes them."""
 
 from dataclasses import dataclass
-from functools import partial
 
-from .call import Call, Module, Norm
+from .call import SPLIT, TO_CACHE, Cache, Call, Module, Norm
 
-FORWARD, BACKWARD, SUM = 0, 1, 2  # the place among the launches of a norm's call
+FORWARD, BACKWARD, SUM = 0, 1, 2  # the place among the launches of a call
 TABLE = {"freqs": "table of module"}
 PER_PAIR = TABLE | {"one_column_per_pair": True, "rotary_dim_is_named": True}
-ANGLES_PER_PAIR = PER_PAIR | {"module": Module(cos_sin_per_pair=False)}
+ANGLES_PER_PAIR = PER_PAIR | {"module": Module(cos_and_sin=False)}
 PACKED = {"tensor_format": "thd", "cu_seqlens": [0, 10, 64], "cu_seqlens_dtype": "int64"}
 
 
@@ -16,7 +15,7 @@ PACKED = {"tensor_format": "thd", "cu_seqlens": [0, 10, 64], "cu_seqlens_dtype":
 class Sample:
     """A call, and which of its launches is compiled."""
 
-    call: Call | partial  # what no `Call` draws is bound
+    call: Call
     launch: int = FORWARD
 
 
@@ -86,7 +85,6 @@ def _with_norm() -> dict[str, Sample]:
     model = rounded | {"rotary_dim_is_named": True, "rounding": "model", "mode": "no_grad"}
     q_and_k = Call("qk_norm_rope", norm=Norm())
     after = Call("norm_rope", norm=Norm(norm_after=True), **PACKED)
-    all_heads = Norm(weight="per head", sums="all heads", norm_dim_is_named=True)
     return {
         "norm of q and k": Sample(Call("qk_norm_rope", **alone)),
         "norm, bhsd": Sample(Call("norm_rope", "bhsd", **alone)),  # limited of registers, on NVIDIA
@@ -94,7 +92,7 @@ def _with_norm() -> dict[str, Sample]:
             Call("norm_rope", **alone, **PER_PAIR, **PACKED)  # limited, too
         ),
         "norm, rounded as in a model, bhsd": Sample(
-            Call("norm_rope", "bhsd", norm=Norm(weight="per head"), **model)
+            Call("norm_rope", "bhsd", norm=Norm(), **model)
         ),
         "norm after, packed": Sample(after),
         "norm of q and k, backward": Sample(q_and_k, BACKWARD),
@@ -102,7 +100,6 @@ def _with_norm() -> dict[str, Sample]:
         "norm of head dimension 72, backward": Sample(
             Call("qk_norm_rope", h=3, d=72, norm=Norm()), BACKWARD
         ),
-        "norm over all heads, backward": Sample(Call("norm_rope", norm=all_heads), BACKWARD),
         "norm of q and k, sum of shares": Sample(q_and_k, SUM),
     }
 
@@ -113,39 +110,20 @@ def _rounded() -> dict[str, Sample]:
 
 
 def _into_a_cache() -> dict[str, Sample]:
-    """Keys and values into pages of 16 positions, with a norm and without."""
-    import torch
-
-    from rope_kernels import RotaryPositionEmbedding, rope_to_cache
-
-    bf16 = {"dtype": torch.bfloat16}
-    q, (k, v) = torch.empty(64, 32, 128, **bf16), torch.empty(2, 64, 8, 128, **bf16)
-    caches = torch.empty(2, 8, 16, 8, 128, **bf16)
-    given = q, k, v, RotaryPositionEmbedding(128), *caches, torch.arange(64)
-    write = partial(rope_to_cache, *given, position_ids=torch.arange(64))
-    weight = torch.ones(128, **bf16)
-    normalize = {"q_weight": weight, "k_weight": weight, "return_k": True}
-    return {
-        "into a cache": Sample(write),
-        "norm, into a cache, keys returned": Sample(partial(write, **normalize)),
-    }
+    """Keys and values into pages, and keys returned."""
+    sizes = {"h": 32, "k": 8, "positions": "ids", "id_range": 64}
+    write, returned = (
+        Call(TO_CACHE, "thd", cache=Cache(return_k=return_k), **sizes) for return_k in (False, True)
+    )
+    return {"into a cache": Sample(write), "into a cache, keys returned": Sample(returned)}
 
 
 def _of_a_projection() -> dict[str, Sample]:
-    """Split, with a norm and without, and back again."""
-    import torch
-
-    from rope_kernels import RotaryPositionEmbedding, split_qkv_rope
-
-    bf16 = {"dtype": torch.bfloat16}
-    qkv, rope = torch.empty(64, 2, 48 * 128, **bf16), RotaryPositionEmbedding(128)
-    split = partial(split_qkv_rope, qkv, rope, 32, 8, output_format="bhsd")
-    q_weight, k_weight = torch.ones(2, 128, **bf16, requires_grad=True).unbind()
-    norm = {"packing": "grouped", "q_weight": q_weight, "k_weight": k_weight}
-    trained = partial(split_qkv_rope, qkv.clone().requires_grad_(), *split.args[1:])
-    with_norm = partial(trained, **norm)
+    """Split, and back again."""
+    split = Call(SPLIT, h=32, k=8, output_format="bhsd")
+    grouped = Call(SPLIT, h=32, k=8, packing="grouped", output_format="bhsd")
     return {
         "a projection to bhsd": Sample(split),
-        "a projection, grouped, with a norm": Sample(with_norm),
-        "a projection, grouped, with a norm, backward": Sample(with_norm, BACKWARD),
+        "a projection, grouped": Sample(grouped),
+        "a projection, grouped, backward": Sample(grouped, BACKWARD),
     }

@@ -46,6 +46,8 @@ def _about_programs(readings: Readings, counted: dict, launch: Launch | None) ->
 
 
 def _about_width(readings: Readings, counted: dict, launch: Launch | None) -> str:
+    if not readings.narrowest_load:
+        return "the machine code has no load: does anything but atomics read t?"
     if launch and launch.num_warps > 1:
         lanes = 32 * launch.num_warps
         return f"{lanes} lanes share the angles of a row: how many has each? See num_warps"

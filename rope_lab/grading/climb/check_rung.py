@@ -7,8 +7,10 @@ from dataclasses import replace
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
+from ...shipment import CannotPassOn
+from ..beside import Beside
 from ..judge import interrupted_in_a_sentence
-from ..verdict import NOT_YET, RIGHT, WRONG, Verdict
+from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
 from .readings import Readings, code_of, counts_of, refusal
@@ -38,18 +40,28 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     verdict = judged_values(rung, candidate)
     if not verdict:
         return _with_offer(verdict, rung)
+    if copies := verdict.counted.get("copied"):
+        reason = f"the values are right, but {copies}: no kernel of a rung needs that"
+        return replace(verdict, state=NOT_YET, reason=reason, remark="")
     try:
         launch, refused = _only_launch(rung, candidate)
         if refused:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
         readings = _readings(candidate, verdict, launch)
-    except (RuntimeError, TypeError) as error:
-        reason = f"right in the interpreter, but for an H200 {last_line(error)}"
-        return replace(verdict, state=WRONG, reason=reason)
-    measured = _with_instruments(rung, candidate, verdict, readings, launch)
-    if measured and QUIET not in os.environ:
+        remarks = filter(None, (verdict.remark, _of_no_evaluation(readings)))
+        verdict = replace(verdict, remark="; ".join(remarks))
+        measured = _with_instruments(rung, candidate, verdict, readings, launch)
+    except (Exception, SystemExit) as error:  # whatever a reader's function may raise
+        return said_instead(error, verdict)
+    return _kept(rung, candidate, measured) if measured and QUIET not in os.environ else measured
+
+
+def _kept(rung: int, candidate: Callable, verdict: Verdict) -> Verdict:
+    try:
         kept.keep(rung, candidate)
-    return measured
+    except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
+        return replace(verdict, remark=f"it is not kept for the next notebook: {error}")
+    return verdict
 
 
 def _with_offer(verdict: Verdict, rung: int) -> Verdict:
@@ -61,13 +73,24 @@ def _with_offer(verdict: Verdict, rung: int) -> Verdict:
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted."""
-    launches = launches_of(rotation(candidate))
+    call = rotation(candidate)
+    with Beside(dict(zip(("t", "freqs"), call.args, strict=True))) as beside:
+        launches = launches_of(call)
+    if beside.done.operators:
+        return None, f"for {SHAPE} PyTorch runs {beside.done.words}, where the kernel should"
     words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
     if refused := refusal(launches, f"{SHAPE}", words):
         return None, refused
     if another_kernel_backward(rung, candidate):
         return None, "the backward launches another kernel, where a flag of this one would do"
     return launches[0], ""
+
+
+def _of_no_evaluation(readings: Readings) -> str:
+    """What a count of 0 hides: a sine by a formula takes instructions, too."""
+    if readings.evaluations:
+        return ""
+    return "none of its sines and cosines is Triton's or libdevice's: those are all that is counted"
 
 
 def _readings(candidate: Callable, verdict: Verdict, launch: Launch) -> Readings:
@@ -108,7 +131,21 @@ def _explains(missed: list[Target], readings: Readings) -> Target:
     return IN_ORDER if IN_ORDER in missed else missed[0]
 
 
-def last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    found = [line for line in lines if "error" in line.lower()]
-    return (found or lines)[-1].strip()
+def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
+    """The verdict on a kernel whose values are right, and whose code could not be read."""
+    if "meta tensor" in str(error):  # of the headline shape, which have no memory
+        reason = "the values are right, but it reads elements on the host, for which a GPU waits"
+        return replace(verdict, state=NOT_YET, reason=reason)
+    if isinstance(error, RuntimeError | TypeError):  # the compiler's, or the launcher's
+        reason = f"right in the interpreter, but for an H200 {last_line(error)}"
+        return replace(verdict, state=WRONG, reason=reason)
+    reason = f"the values are right, but what it does on an H200 can't be read: {raised(error)}"
+    return replace(verdict, state=NOT_YET, reason=reason)
+
+
+def last_line(error: BaseException) -> str:
+    """The last line that says what is wrong; of a place in the source, what is wrong there."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    found = [line.strip() for line in lines if "error" in line.lower()]
+    told = (found or lines)[-1].strip()
+    return f"{told} {lines[-1].strip()}" if told.endswith(":") and told != lines[-1] else told

@@ -5,12 +5,15 @@ import inspect
 import textwrap
 from dataclasses import dataclass
 
+from ...compiler.compile import Compiled
 from ...compiler.instructions import (
     instruction_time,
     loads_before_first_branch,
     warp_instructions,
 )
 from .launch import Launch
+
+TMA_BYTES = 16  # a row of a box, at least
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Readings:
         programs_at_96: the same for d = 96.
         instructions: that a warp executes, slow branches left out.
         instruction_us: what an H200 needs for all of them, if no lane ever waits.
-        narrowest_load: bytes.
+        narrowest_load: bytes; 0 if nothing but atomics loads.
         registers: of a thread.
         spilled: bytes of a thread that no register holds, stored and loaded.
         resident: programs on one SM at a time.
@@ -71,12 +74,18 @@ def code_of(launch: Launch) -> dict:
         "programs": launch.programs,
         "instructions": warp_instructions(code),
         "instruction_us": instruction_time(code, launch.programs),
-        "narrowest_load": min(code.loads),
+        "narrowest_load": narrowest_load(code),
         "registers": code.registers,
         "spilled": code.spilled,
         "resident": code.programs_at_a_time,
         "loads_first": loads_before_first_branch(code)[0],
     }
+
+
+def narrowest_load(code: Compiled) -> int:
+    """Bytes. A descriptor's boxes are copied by TMA, whose rows have no less than 16 bytes."""
+    by_tma = [TMA_BYTES] if "cp.async.bulk" in code.stages["ptx"] else []
+    return min([*code.loads, *by_tma], default=0)
 
 
 def loop_in(kernel: object) -> str:

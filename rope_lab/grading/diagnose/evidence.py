@@ -78,8 +78,9 @@ class Evidence:
         return self.spec(*self.inputs[:number], value, *self.inputs[number + 1 :])
 
     def expected_with_angles(self, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """With every table of angles changed."""
-        return self.spec(*[change(x) if a.holds == "angles" else x for x, a in self.arguments])
+        """With every table of angles changed, which are large: in fp64."""
+        changed = (change(x.double()) if a.holds == "angles" else x for x, a in self.arguments)
+        return self.spec(*changed)
 
     @cached_property
     def cosines(self) -> Tensor:

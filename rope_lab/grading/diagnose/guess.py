@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .evidence import Evidence
 
+MASKED_HEAD = "`& (h - 1)` is `% h` only where h is a power of two"
 UNKNOWN = "no mistake that this check knows: compare the first wrong index by hand"
 
 
@@ -61,7 +62,7 @@ def told_of(rules: Iterable[Rule], cases: Iterable[Evidence]) -> str:
     Several guesses may hold in a case, because two mistakes have the same result there: of one
     sequence, a position is also the number of its token. So those of the first wrong case are tried
     on the next one, until one is left. Of those that are the same mistake in every case, the one
-    that says most is told.
+    that says most is told. What holds in a later case alone is not: the verdict shows the first.
     """
     found: dict[str, Says] = {}
     told: list[str] = []
@@ -70,9 +71,11 @@ def told_of(rules: Iterable[Rule], cases: Iterable[Evidence]) -> str:
         held = {guess.words: guess.says for guess in guesses if guess.holds(evidence)}
         if number:  # the place is that of another case
             held = {words: says for words, says in held.items() if says < Says.PLACE}
-        found = {words: found[words] for words in found if words in held} or found or held
+            found = {words: found[words] for words in found if words in held} or found
+        else:
+            found = held
         most = min(found.values(), default=None)
         told = sorted(words for words, says in found.items() if says == most)
-        if len(told) == 1:
+        if len(told) < 2:
             break
     return told[0] if told else UNKNOWN

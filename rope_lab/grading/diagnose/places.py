@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..spec import STRIDED, TAIL_AND_STRIDE
 from .evidence import Evidence
-from .guess import Guess, own, part, place, whole
+from .guess import MASKED_HEAD, Guess, own, part, place, whole
 
 
 def position(e: Evidence) -> Iterator[Guess]:
@@ -109,6 +109,26 @@ def row(e: Evidence) -> Iterator[Guess]:
             yield whole(words, e.expected_with_input(number, other))
 
 
+def head(e: Evidence) -> Iterator[Guess]:
+    """What another head of the same position and sequence should have."""
+    if e.expected.dim() != 4 or e.expected.shape[2] < 2 or e.got.shape != e.expected.shape:
+        return
+    s, b, h, _ = e.expected.shape
+    row = torch.arange(s * b * h).view(s, b, h, 1)
+    masked = e.expected.gather(2, (row & (h - 1)).expand_as(e.expected))
+    yield whole(f"the wrong head: its number is the row's by a bit mask; {MASKED_HEAD}", masked)
+    masked = e.expected[:, :, torch.arange(h) & (h - 1)]
+    yield whole(f"the wrong head: its number is taken by a bit mask; {MASKED_HEAD}", masked)
+    got, expected = (x.double().movedim(2, 0).flatten(1) for x in (e.got, e.expected))
+    close = 1e-2 * expected.abs().max()
+    others = (got[:, None] - expected).abs().amax(-1) <= close  # head, whose elements it has
+    wrong = ~others.diagonal()
+    if wrong.any() and others.any(1).all():
+        which = others.int().argmax(1)
+        pairs = [f"head {k} has those of head {which[k]}" for k in range(h) if wrong[k]]
+        yield part(f"the wrong head: {', '.join(pairs[:3])}")
+
+
 def strides_exchanged(e: Evidence) -> Iterator[Guess]:
     """Of the first three dimensions."""
     for number, (x, argument) in enumerate(e.arguments):
@@ -191,4 +211,4 @@ def case_alone(e: Evidence) -> Iterator[Guess]:
         yield place("a wrong stride: right for contiguous tensors, wrong for this one")
 
 
-RULES = (position, ids, row, strides_exchanged, strides_of_the_input, case_alone)
+RULES = (position, ids, row, head, strides_exchanged, strides_of_the_input, case_alone)

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from ..spec import TAIL_AND_STRIDE
 from .evidence import Evidence
-from .guess import Guess, fitted, part, place, seen, whole
+from .guess import MASKED_HEAD, Guess, fitted, part, place, seen, whole
 
 
 def stored_by_programs(e: Evidence) -> Iterator[Guess]:
@@ -72,12 +73,25 @@ def _which_are_unwritten(e: Evidence) -> str:
         return "any element"
     if wrong[first:].all():
         return f"the last elements, from number {first} on"
+    if e.wrong.dim() == 4 and (heads := _which_heads(e.wrong)):
+        return heads
     columns = e.wrong.flatten(0, -2).any(0) if e.wrong.dim() > 1 else wrong
     start = int(columns.nonzero()[0])
     rows = len(wrong) // len(columns)
     if start and columns[start:].all() and count == rows * int(columns.sum()):
         return f"the columns from {start} on, in any row"
     return f"these elements, {count} of {wrong.numel()}"
+
+
+def _which_heads(wrong: Tensor) -> str:
+    """'heads 1, 2, 3, ...', if these are wrong as a whole, and no element of another; or ''."""
+    whole = wrong.movedim(2, 0).flatten(1)
+    if not torch.equal(whole.any(1), whole.all(1)):
+        return ""
+    h, numbers = len(whole), whole.all(1).nonzero().flatten().tolist()
+    written = {k & (h - 1) for k in range(h)}
+    more = f": {MASKED_HEAD}" if set(numbers) == set(range(h)) - written else ""
+    return f"head{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} of {h}{more}"
 
 
 def masked_off(e: Evidence) -> Iterator[Guess]:

@@ -48,7 +48,7 @@ def rope_of_whole_rows(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     return rope.function(t, freqs)
 
 
-@spec(leave_out=_OF_WHOLE_ROWS, overwrites=("t",), kernel=True, launches=1)
+@spec(leave_out=_OF_WHOLE_ROWS, overwrites=("t",), kernel=True, launches=1, again=False)
 def rope_of_whole_rows_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The same, written over its input."""
     return rope.function(t, freqs)
@@ -65,6 +65,7 @@ def rope_of_whole_rows_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, 
     overwrites=("grad",),
     kernel=True,
     launches=1,
+    again=False,
 )
 def rope_of_gradient_in_place(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The same, written over the gradient."""

@@ -28,7 +28,7 @@ def rotate_half_of_neighbors(x: "(s, b, h, d2)"):
     return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
 
 
-@spec
+@spec(kernel=True, loads=2)
 def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The study's function: the first d2 elements rotated, the rest as it came."""
     return rotated(t, freqs[: t.shape[0]], rotate_half.function)
@@ -59,6 +59,8 @@ def _partner_by_half(t, freqs):
 
 @spec(
     angles="pairs",
+    kernel=True,
+    loads=2,
     mistakes={
         "a sign: the minus is the first half's, where it is the first neighbor's": _sign_of_halves,
         "the wrong partner: whether it is ahead or back depends on the half": _partner_by_half,

@@ -22,12 +22,13 @@ def _gradient_of_memory_as_it_is(grad, angles):
     return _memory_as_it_is(grad, angles, rope_gradient.function)
 
 
-# The kernel of the climb wants contiguous rows, so a copy is no waste: loads=0.
+# The kernel of the climb wants contiguous rows, so a copy is no waste: `loads` and `beside`.
 @spec(
     leave_out=_LEFT_OUT,
     kernel=True,
     launches=1,
     loads=0,
+    beside=("clone",),
     mistakes={_MEMORY: _memory_as_it_is, _FIRST: _sequences_for_positions},
 )
 def rope_of_heads_first(x: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
@@ -40,6 +41,7 @@ def rope_of_heads_first(x: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
     kernel=True,
     launches=1,
     loads=0,
+    beside=("clone",),
     mistakes={_MEMORY: _gradient_of_memory_as_it_is},
 )
 def rope_gradient_of_heads_first(grad: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):

@@ -107,7 +107,6 @@ def single(t, freqs, tensor_format="sbhd", function=rope_fw, **options):
     tensors = {"t": t} | {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
     if isinstance(freqs, RotaryPositionEmbedding):
         tensors["table"] = freqs.turns(None)
-        tensors |= {} if freqs.axes is None else {"axes": freqs.axis_of_pair}
     else:
         freqs_tensors = freqs if isinstance(freqs, tuple) else (freqs,)
         tensors |= {f"freqs {i}": x for i, x in enumerate(freqs_tensors)}
@@ -126,9 +125,9 @@ def backward(t, freqs):
     return run, {"grad": grad, "freqs": freqs}
 
 
-def normalized(*tensors, axes=None, **options):
+def normalized(*tensors, **options):
     """A norm of one tensor, or of two, by weights, with angles on the fly."""
-    rope = RotaryPositionEmbedding(32, axes=axes)
+    rope = RotaryPositionEmbedding(32)
     weights = [torch.randn(32) for _ in tensors]
     names = "q", "k", "q weight", "k weight"
     if len(tensors) == 1:
@@ -138,7 +137,6 @@ def normalized(*tensors, axes=None, **options):
         call = lambda: qk_norm_rope(*tensors, *weights, rope, **options)  # noqa: E731
     more = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
     named = dict(zip(names, (*tensors, *weights), strict=True))
-    more |= {} if axes is None else {"axes": rope.axis_of_pair}
     return call, named | more | {"table": rope.turns(None)}
 
 
@@ -147,7 +145,6 @@ def cases() -> dict:
     t, table = torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9)
     cos, sin = (x[:, 0, 0].contiguous() for x in (table.cos(), table.sin()))
     starts, ids = torch.tensor([0, 3]), torch.randint(9, (2, 6))
-    of_axes, axes = torch.randint(9, (3, 2, 6)), [0, 1, 1, 2] * 4
     packed, cu_seqlens = torch.randn(12, 4, 32), torch.tensor([0, 5, 12])
     qkv = torch.randn(6, 2, 3, 4, 32)
     return {
@@ -162,9 +159,6 @@ def cases() -> dict:
         "a column of a wide tensor": single(torch.randn(6, 2, 4, 64)[..., 3:35], table),
         "start positions": single(t, table, start_positions=starts),
         "position ids": single(t, table, position_ids=ids),
-        "positions on three axes": single(
-            t, RotaryPositionEmbedding(32, axes=axes), position_ids=of_axes
-        ),
         "packed": single(packed, table, "thd", cu_seqlens=cu_seqlens),
         "context parallel": single(t, RotaryPositionEmbedding(32), cp_size=2, cp_rank=1),
         "interleaved": single(t, table, interleaved=True),
@@ -184,7 +178,6 @@ def cases() -> dict:
         "norm": normalized(t),
         "norm of strided rows, in place": normalized(qkv[:, :, 0], inplace=True),
         "norm of q and k": normalized(t, torch.randn(6, 2, 1, 32), start_positions=starts),
-        "norm and three axes": normalized(t, axes=axes, position_ids=of_axes),
     }
 
 

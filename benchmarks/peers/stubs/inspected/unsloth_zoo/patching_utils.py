@@ -1,3 +1,0 @@
-"""Stands in for the module that Unsloth's layer norm imports."""
-
-patch_layernorm = None

@@ -1,0 +1,222 @@
+"""libdevice and inline assembly in Triton's interpreter: by NumPy, or a sentence that names them.
+
+Triton's interpreter has no function of libdevice: a call gives None, and an error in a later line.
+Here each that NumPy or PyTorch has, too, is computed by it, in the dtype of its arguments. An
+approximation of the hardware, as `fast_sinf`, is the exact function, and a directed rounding, as
+that of `add_rz`, is to nearest. What is left raises `CannotBeInterpreted`.
+"""
+
+import functools
+import math
+import re
+from collections.abc import Callable
+from types import FunctionType
+
+import numpy as np
+import torch
+
+_EVERYTHING_ELSE = "write it with functions of triton.language"
+
+
+class CannotBeInterpreted(NotImplementedError):
+    """A kernel uses what Triton's interpreter can't run; the message says what to do instead."""
+
+    def __init__(self, what: str, instead: str = _EVERYTHING_ELSE) -> None:
+        super().__init__(f"{what} does not run in Triton's interpreter, which judges: {instead}")
+
+
+def cannot_be_interpreted(error: BaseException) -> str:
+    """The sentence of a `CannotBeInterpreted`, or of what it has caused; '' if there is none."""
+    while error is not None and not isinstance(error, CannotBeInterpreted):
+        error = error.__cause__
+    return str(error or "")
+
+
+def let_libdevice_run() -> None:
+    """Give an interpreted kernel the functions above, from now on; harmless if called again."""
+    from triton.language import core
+    from triton.language.extra import cuda, libdevice
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    if hasattr(builder.create_extern_elementwise, "knows_libdevice"):
+        return
+    for name in ("tanh", "sinh", "cosh"):  # `Watch` counts them as it does a sine
+        evaluate = functools.partialmethod(builder.unary_op, op=getattr(np, name))
+        setattr(builder, f"create_{name}", evaluate)
+    builder.create_extern_elementwise = _extern
+    builder.create_inline_asm = _assembly
+    builder.create_dot_scaled = _refused("tl.dot_scaled", "scale the blocks, then tl.dot")
+    builder.new_block = _refused("tl.map_elementwise", "tl.where chooses element by element")
+    builder.create_descriptor_reduce = _refused("a descriptor's atomic", "tl.atomic_add")
+    for name, original in [*vars(libdevice).items()]:
+        if isinstance(original, FunctionType):
+            function = vars(cuda.libdevice).get(name)
+            what = f"libdevice.{name}, which NVIDIA's GPUs lack,"
+            call = _interpreted(name, function, original) if function else _refused(what)
+            setattr(libdevice, name, call)
+    for name, function in [*vars(cuda.libdevice).items()]:
+        if core.is_builtin(function):
+            setattr(cuda.libdevice, name, _interpreted(name, function, function))
+    for name in ("smid", "globaltimer", "num_threads", "num_warps"):
+        what = f"tl.extra.cuda.{name}"
+        setattr(cuda, name, _refused(what, "a result may not depend on it, so leave it out"))
+    for name in ("gdc_wait", "gdc_launch_dependents"):  # one launch is over before the next begins
+        setattr(cuda, name, lambda: None)
+
+
+def _interpreted(name: str, function: Callable, original: Callable) -> Callable:
+    """libdevice's `function` for an interpreted kernel, which has imported `original`."""
+
+    @functools.wraps(original)  # a kernel that is compiled elsewhere finds the original by it
+    def call(*arguments, _semantic=None):
+        from triton.runtime.interpreter import interpreter_semantic
+
+        try:
+            return function(*arguments, _semantic=_semantic or interpreter_semantic)
+        except KeyError as missing:  # Triton looks the types up in a dict
+            kinds = ", ".join(map(str, missing.args[0]))
+            message = f"libdevice.{name} takes no {kinds}; cast before, as x.to(tl.float32)"
+            raise TypeError(message) from None
+
+    return call
+
+
+def _refused(what: str, instead: str = _EVERYTHING_ELSE) -> Callable:
+    def refuse(*_, **__):
+        raise CannotBeInterpreted(what, instead)
+
+    return refuse
+
+
+def _extern(self, library, path, symbol, arguments, kind, is_pure):
+    from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+
+    name = symbol.removeprefix("__nv_")
+    name = _SHORT.get(name, name)
+    if made := _BY_THE_BUILDER.get(name):
+        (x,) = arguments
+        if made.endswith("pi"):
+            turned = x.data.astype(np.float64) * np.pi
+            x, made = TensorHandle(turned, x.dtype), made.removesuffix("pi")
+        result = getattr(self, f"create_{made}")(x).data
+    elif function := _conversion(name) or _FUNCTIONS.get(name):
+        with np.errstate(all="ignore"):
+            result = function(*(x.data for x in arguments))
+    else:
+        raise CannotBeInterpreted(f"libdevice's {name}")
+    return TensorHandle(np.asarray(result).astype(_get_np_dtype(kind)), kind.scalar)
+
+
+_extern.knows_libdevice = True
+
+
+def _assembly(self, assembly, constraints, arguments, kinds, is_pure, pack):
+    what = f"tl.inline_asm_elementwise ({' '.join(assembly.split())[:40]})"
+    found = re.search(r"\b(sin|cos|tanh|ex2|lg2|rsqrt|sqrt|rcp)\.", assembly)
+    instead = f"{_INSTEAD_OF[found[1]]} computes the same" if found else _EVERYTHING_ELSE
+    raise CannotBeInterpreted(what, instead)
+
+
+_INSTEAD_OF = {
+    "sin": "libdevice.fast_sinf",
+    "cos": "libdevice.fast_cosf",
+    "tanh": "libdevice.tanh",
+    "ex2": "tl.exp2",
+    "lg2": "tl.log2",
+    "rsqrt": "tl.rsqrt",
+    "sqrt": "tl.sqrt",
+    "rcp": "1 / x",
+}
+
+
+def _conversion(name: str) -> Callable | None:
+    """`float2int_rz`, `int2float_rn`, ...: rounded if it becomes an integer; the caller casts."""
+    found = re.fullmatch(r"(\w+?)2(float|double|u?int|u?ll)_(r[nzud])", name)
+    if not found or found[2] in ("float", "double"):
+        return np.asarray if found else None
+    return {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}[found[3]]
+
+
+def _by_torch(function: Callable) -> Callable:
+    return lambda x: function(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+
+
+def _half_away_from_zero(x: np.ndarray) -> np.ndarray:
+    whole = np.trunc(x)
+    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0)
+
+
+def _norm(*parts: np.ndarray) -> np.ndarray:
+    return np.sqrt(sum(part * part for part in parts))
+
+
+_BY_THE_BUILDER = {  # so that who counts evaluations sees them
+    **{name: name for name in ("sin", "cos", "tanh", "sinh", "cosh", "exp", "exp2", "log", "log2")},
+    **{"sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf", "sinpi": "sinpi", "cospi": "cospi"},
+    **{"fast_sinf": "sin", "fast_cosf": "cos", "fast_expf": "exp", "fast_logf": "log"},
+    **{"fast_log2f": "log2", "frsqrt_rn": "rsqrt"},
+}
+_OPERATORS = {
+    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide},
+    **{"rcp": np.reciprocal, "sqrt": np.sqrt, "fma": lambda x, y, z: x.astype(float) * y + z},
+}
+_FUNCTIONS = {
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("acosh", "asinh", "atanh")},
+    **{name: getattr(np, name) for name in ("cbrt", "ceil", "copysign", "expm1", "floor", "fmod")},
+    **{name: getattr(np, name) for name in ("hypot", "ldexp", "log10", "log1p", "nextafter")},
+    **{name: getattr(np, name) for name in ("rint", "tan", "trunc")},
+    **{name: np.abs for name in ("abs", "llabs", "fabs")},
+    **{name: np.rint for name in ("nearbyint", "llrint")},
+    **{name: _half_away_from_zero for name in ("round", "llround")},
+    **{name: np.power for name in ("pow", "powi", "fast_powf")},
+    **{name: np.isnan for name in ("isnanf", "isnand")},
+    **{name: np.isinf for name in ("isinff", "isinfd")},
+    **{name: np.isfinite for name in ("finitef", "isfinited")},
+    **{name: np.signbit for name in ("signbitf", "signbitd")},
+    "exp10": lambda x: np.power(x.dtype.type(10), x),
+    "fast_exp10f": lambda x: np.power(x.dtype.type(10), x),
+    "fast_log10f": np.log10,
+    "fast_tanf": np.tan,
+    "fast_fdividef": np.divide,
+    "fdim": lambda x, y: np.maximum(x - y, 0),
+    "remainder": lambda x, y: x - y * np.rint(x / y),
+    "fma": _OPERATORS["fma"],
+    "rcbrt": lambda x: 1 / np.cbrt(x),
+    "rhypot": lambda x, y: 1 / np.hypot(x, y),
+    **{"norm3d": _norm, "norm4d": _norm},
+    **{name: lambda *x: 1 / _norm(*x) for name in ("rnorm3d", "rnorm4d")},
+    "saturatef": lambda x: np.clip(x, 0, 1),
+    "scalbn": np.ldexp,
+    "logb": lambda x: np.frexp(x)[1] - 1,
+    "ilogb": lambda x: np.frexp(x)[1] - 1,
+    "erfc": _by_torch(torch.special.erfc),
+    "erfcx": _by_torch(torch.special.erfcx),
+    "erfinv": _by_torch(torch.special.erfinv),
+    "erfcinv": _by_torch(lambda x: torch.special.erfinv(1 - x)),
+    "normcdf": _by_torch(torch.special.ndtr),
+    "normcdfinv": _by_torch(torch.special.ndtri),
+    "lgamma": _by_torch(torch.lgamma),
+    "tgamma": np.vectorize(math.gamma, otypes=[float]),
+    **{name: _by_torch(getattr(torch.special, f"bessel_{name}")) for name in ("j0", "j1")},
+    **{name: _by_torch(getattr(torch.special, f"bessel_{name}")) for name in ("y0", "y1")},
+    "cyl_bessel_i0": _by_torch(torch.special.i0),
+    "cyl_bessel_i1": _by_torch(torch.special.i1),
+    "mulhi": lambda x, y: x.astype(np.int64) * y >> 32,
+    "umulhi": lambda x, y: x.astype(np.uint64) * y >> np.uint64(32),
+    "float_as_int": lambda x: x.view(np.int32),
+    "float_as_uint": lambda x: x.view(np.uint32),
+    "double_as_longlong": lambda x: x.view(np.int64),
+    **{name: lambda x: x.view(np.float32) for name in ("int_as_float", "uint_as_float")},
+    "longlong_as_double": lambda x: x.view(np.float64),
+    **{
+        f"{letter}{name}_{rounding}": function
+        for name, function in _OPERATORS.items()
+        for letter in ("f", "d", "")
+        for rounding in ("rn", "rz", "rd", "ru")
+    },
+    **{f"fmaf_{rounding}": _OPERATORS["fma"] for rounding in ("rn", "rz", "rd", "ru")},
+}
+# the same of fp32
+_SHORT = {f"{name}f": name for name in (*_BY_THE_BUILDER, *_FUNCTIONS)}

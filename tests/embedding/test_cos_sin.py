@@ -1,0 +1,166 @@
+"""`cos_sin`: tables of one column per pair, at any positions, whole or not, on several axes."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from inputs import shape_of
+from rope_kernels import RotaryPositionEmbedding, rope_qk
+from yardstick import assert_rounded_once, rotate_fp64
+
+S, B, D2 = 5, 2, 8
+AXES = [0, 2, 1, 1]  # by which of three axes each pair turns
+
+
+def cos_sin_fp64(rope, positions):
+    """By the definition, of positions with one dimension more, of one entry or of one a pair."""
+    angle = positions.double() * rope.inv_freq.double()
+    return angle.cos(), angle.sin()
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
+@pytest.mark.parametrize(
+    "positions",
+    (
+        torch.tensor(7),
+        torch.arange(-3, 4),
+        torch.arange(200, 256).byte(),
+        torch.randint(0, 10**9, (2, 5)).int(),
+        torch.randint(-(10**6), 10**6, (3, 2, 5)),
+        torch.rand(3, 1, 5) * 2 - 1,
+        torch.rand(2, 5, dtype=torch.float64),
+    ),
+    ids=lambda x: f"{str(x.dtype)[6:]} {x.dim()}",
+)
+def test_tables_at_positions(positions, dtype):
+    rope = RotaryPositionEmbedding(D2, attention_factor=1.5)
+    want = cos_sin_fp64(rope, positions[..., None])
+    for got, exact in zip(rope.cos_sin(positions, dtype), want, strict=True):
+        assert got.dtype == dtype and got.shape == (*positions.shape, D2 // 2)
+        eps = max(torch.finfo(dtype).eps, 1e-7 if positions.abs().max() > 100 else 0)
+        torch.testing.assert_close(got.double(), 1.5 * exact, rtol=eps, atol=2 * eps)
+
+
+@pytest.mark.parametrize("count", (0, 11, np.int64(11)), ids=repr)
+def test_a_number_stands_for_so_many_positions(count):
+    rope = RotaryPositionEmbedding(D2)
+    for got, want in zip(rope.cos_sin(count), rope.cos_sin(torch.arange(int(count))), strict=True):
+        assert torch.equal(got, want)
+
+
+def test_a_number_of_positions_decides_an_interpolation():
+    trained = {"seq_len_interpolation_factor": 2.0, "pretrained_max_position_embeddings": 4}
+    rope = RotaryPositionEmbedding(D2, **trained, attention_factor=1.5)
+    for count, divisor in ((3, 2.0), (8, 2.0), (20, 5.0)):
+        want = cos_sin_fp64(rope, torch.arange(count)[:, None] / divisor)
+        for got, exact in zip(rope.cos_sin(count), want, strict=True):
+            torch.testing.assert_close(got.double(), 1.5 * exact, rtol=1e-6, atol=1e-6)
+    with pytest.raises(ValueError, match="interpolates by the number of positions"):
+        rope.cos_sin(torch.arange(3))
+
+
+def test_a_table_of_each_entry_rotates(device):
+    """As a call with the same positions, but for cos and sin that were rounded."""
+    rope = RotaryPositionEmbedding(D2).to(device)
+    ids = torch.randint(0, 10**6, (B, S), device=device)
+    q, k = (torch.randn(B, S, heads, 10, device=device) for heads in (3, 1))
+    outs = rope_qk(q, k, rope.cos_sin(ids), "bshd", rotary_dim=D2)
+    for t, out in zip((q, k), outs, strict=True):
+        assert_rounded_once(out, rotate_fp64(t, rope, "bshd", position_ids=ids))
+
+
+def test_float_positions_have_gradients(device):
+    """They flow through the table, to positions and to frequencies that are trained."""
+    rope = RotaryPositionEmbedding(D2).to(device)
+    rope.inv_freq = nn.Parameter(rope.inv_freq.double())
+    ids = torch.rand(B, 3, dtype=torch.float64, device=device, requires_grad=True)
+    t = torch.randn(B, 3, 2, D2, dtype=torch.float64, device=device)
+
+    def rotated(ids):
+        freqs = rope.cos_sin(ids, torch.float64)
+        return rope_qk(t, t, freqs, "bshd", rotary_dim=D2)[0]
+
+    assert torch.autograd.gradcheck(rotated, ids)
+    rotated(ids).sum().backward()
+    assert rope.inv_freq.grad.abs().min() > 0
+    cos, _ = rope.cos_sin(ids.long() + 1)
+    assert torch.autograd.grad(cos.sum(), rope.inv_freq)[0].abs().min() > 0
+
+
+@pytest.mark.parametrize(
+    "positions, error, message",
+    [
+        ([1, 2], TypeError, "positions is of type list; accepted: a tensor of positions, or a num"),
+        (None, TypeError, "positions is of type NoneType"),
+        (5.5, TypeError, "positions is of type float"),
+        (True, TypeError, "positions is of type bool"),
+        (-1, ValueError, "positions is -1; accepted: a tensor of positions, or a number of them, "),
+        (torch.ones(3).bfloat16(), TypeError, "positions has dtype bfloat16; accepted: int32, int"),
+        (torch.ones(3).bool(), TypeError, "positions has dtype bool"),
+        (torch.ones(3, device="meta"), ValueError, "positions is on meta; it must be on inv_freq'"),
+    ],
+)
+def test_positions_that_are_none(positions, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        RotaryPositionEmbedding(D2).cos_sin(positions)
+
+
+# several axes, as of images: an index into such a table
+
+
+def on_each_axis(tensor_format, device):
+    """Positions of three axes."""
+    tokens = (S * B,) if tensor_format == "thd" else (B, S)
+    return torch.randint(-(10**6), 10**6, (3, *tokens), device=device)
+
+
+@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
+@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd"))
+def test_the_lines_of_the_error_make_the_table_of_several_axes(tensor_format, interleaved, device):
+    freqs = RotaryPositionEmbedding(D2, interleaved=interleaved, attention_factor=1.5).to(device)
+    position_ids = on_each_axis(tensor_format, device)
+    q, k = (torch.randn(shape_of(tensor_format, S, B, h, D2), device=device) for h in (3, 1))
+    options = {"tensor_format": tensor_format, "interleaved": interleaved}
+    with pytest.raises(ValueError, match="a dimension more than a token's position") as caught:
+        rope_qk(q, k, freqs, position_ids=position_ids, **options)
+    said, *lines = str(caught.value).splitlines()
+    assert len(lines) == 3 and f"rotary_dim={D2}, without position_ids" in said
+    found = {"torch": torch, "freqs": freqs, "position_ids": position_ids}
+    exec("\n".join(x.strip() for x in lines).replace("[...]", str(AXES)), found)
+    cos, sin = found["cos"], found["sin"]
+    assert cos.is_contiguous()  # a kernel reads whole rows
+    if tensor_format == "thd":
+        assert "one sequence in cu_seqlens" in said
+        options["cu_seqlens"] = torch.tensor([0, S * B], device=device)
+    outs = rope_qk(q, k, (cos, sin), rotary_dim=D2, **options)
+
+    by_pair = torch.stack([position_ids[axis] for axis in AXES], -1)
+    exact = [1.5 * x for x in cos_sin_fp64(freqs, by_pair)]
+    for t, out in zip((q, k), outs, strict=True):
+        want = rotate_fp64(t, exact, rotary_dim=D2, **options)
+        torch.testing.assert_close(out.double(), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sections", ([16, 24, 24], [24, 20, 20]), ids=str)
+def test_the_table_of_qwens_models(sections):
+    """cos and sin that the model's own module makes."""
+    transformers = pytest.importorskip("transformers")
+    name = "qwen2_5_vl" if sections[0] == 16 else "qwen3_vl"
+    modeling = pytest.importorskip(f"transformers.models.{name}.modeling_{name}")
+    rope_parameters = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "rope_parameters": rope_parameters}
+    ids = torch.randint(0, 5000, (3, B, S))
+    if name == "qwen2_5_vl":
+        config = transformers.Qwen2_5_VLTextConfig(**sizes)
+        theirs = modeling.Qwen2_5_VLRotaryEmbedding(config)
+        axis = [0] * 16 + [1] * 24 + [2] * 24
+    else:
+        config = transformers.Qwen3VLTextConfig(head_dim=128, **sizes)
+        theirs = modeling.Qwen3VLTextRotaryEmbedding(config)
+        axis = [0, 1, 2] * 20 + [0] * 4
+    rope, axis = RotaryPositionEmbedding.from_config(config), torch.tensor(axis)
+    got = [x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in rope.cos_sin(ids)]
+    for x, y in zip(got, theirs(torch.ones(1), ids), strict=True):
+        # theirs are once in each half, of fp32 angles up to 5000 radians
+        torch.testing.assert_close(x, y[..., :64], rtol=0, atol=5e-4)

@@ -1,0 +1,149 @@
+"""Right kernels in other styles than ours are right, and what can't be judged is said by its name.
+
+The kernels are in `tests/other_styles.py`.
+"""
+
+from functools import partial
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="needs Triton")
+
+import other_styles as styles
+import rope_lab as lab
+from rope_lab.grading import exercises
+from rope_lab.grading.spec import STRIDED, spec
+from rope_lab.records import QUIET
+from rope_lab.rungs import kept
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
+
+
+ON_RUNG_2 = {
+    "block pointers": styles.by_block_pointers,
+    "descriptors": styles.by_descriptors,
+    "descriptors of the launcher": styles.by_descriptors_of_the_launcher,
+    "gather": styles.by_gather,
+    "libdevice": styles.by_functions,
+    "libdevice of CUDA": partial(styles.by_functions, whose="CUDA's"),
+    "half turns": partial(styles.by_functions, whose="half turns"),
+    "heuristics": styles.by_heuristics,
+    "a tuner": styles.by_a_tuner,
+    "a polynomial": partial(styles.by_functions, whose="a polynomial"),
+    "a polynomial in fp32": partial(styles.by_functions, whose="fused"),
+    "three axes": styles.by_three_axes,
+    "keywords": styles.by_keywords,
+}
+
+
+@pytest.mark.parametrize("style", ON_RUNG_2)
+def test_a_right_kernel_is_on_its_rung(style):
+    verdict = lab.check_rung(2, ON_RUNG_2[style])
+    assert verdict and verdict.reason.startswith("rung 2, "), verdict
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there it is an approximation")
+def test_the_hardwares_approximation_is_the_exact_function():
+    assert lab.check_rung(2, partial(styles.by_functions, whose="the hardware's"))
+
+
+def test_what_no_instrument_counts_is_told():
+    verdict = lab.check_rung(2, partial(styles.by_functions, whose="a polynomial"))
+    assert verdict and "none of its sines and cosines is Triton's" in verdict.remark
+    assert not lab.check_rung(2, styles.by_functions).remark
+
+
+def test_which_configuration_is_judged_is_told():
+    verdict = lab.check_rung(2, styles.by_a_tuner)
+    assert "with the first of its 2 configurations, num_warps: 1" in verdict.remark, verdict
+
+
+def test_what_the_host_reads_is_told():
+    verdict = lab.check_rung(2, styles.by_what_the_host_reads)
+    assert verdict.state == "not yet" and "it reads elements on the host" in verdict.reason
+
+
+def test_what_cannot_be_kept_is_right_all_the_same(monkeypatch):
+    monkeypatch.delenv(QUIET, raising=False)
+    verdict = lab.check_rung(2, partial(styles.by_functions, whose="libdevice"))
+    assert verdict and "it is not kept for the next notebook: my_rope is" in verdict.remark, verdict
+
+
+def test_an_error_of_ours_is_a_sentence(monkeypatch):
+    """And so is a partial with a name that its function lacks."""
+    monkeypatch.setattr("rope_lab.grading.climb.check_rung.code_of", lambda launch: min([]))
+    verdict = lab.check_rung(2, styles.by_gather)
+    assert verdict.state == "not yet" and "raises ValueError: min()" in verdict.reason, verdict
+    monkeypatch.undo()
+    verdict = lab.check_rung(2, partial(styles.by_gather, blocks=3))
+    assert verdict.state == "wrong" and "unexpected keyword argument 'blocks'" in repr(verdict)
+
+
+IN_AN_EXERCISE = {
+    "a loop over heads": (styles.by_a_loop_over_heads, exercises.rope_of_q_and_k),
+    "while": (partial(styles.by_a_loop_over_heads, whiles=True), exercises.rope_of_q_and_k),
+    "interleave": (styles.by_interleaving, exercises.rope_of_neighbors_in_place),
+    "join": (partial(styles.by_interleaving, joins=True), exercises.rope_of_neighbors_in_place),
+}
+
+
+@pytest.mark.parametrize("style", IN_AN_EXERCISE)
+def test_a_right_kernel_solves_an_exercise(style):
+    candidate, wanted = IN_AN_EXERCISE[style]
+    verdict = lab.check_exercise(candidate, wanted)
+    assert verdict, verdict
+
+
+def test_what_is_told_to_the_compiler_changes_no_verdict():
+    verdict = lab.check_rung(2, styles.by_what_is_told)
+    assert verdict.state == "not yet" and "rung 2 wants bytes requested" in verdict.reason, verdict
+
+
+WRONG = {
+    "a series": (
+        partial(styles.by_functions, whose="Taylor's"),
+        "a sine for small angles alone: right within half a turn, wrong beyond",
+    ),
+    "another head is read": (
+        styles.by_masked_heads,
+        "the wrong head: its number is the row's by a",
+    ),
+    "another head is stored": (
+        partial(styles.by_masked_heads, stores=True),
+        "heads 1, 2, 3 of 5: `& (h - 1)` is `% h` only where",
+    ),
+}
+
+
+@pytest.mark.parametrize("style", WRONG)
+def test_a_wrong_kernel_is_told_why(style):
+    candidate, told = WRONG[style]
+    verdict = lab.check_rung(2, candidate)
+    assert verdict.state == "wrong" and told in verdict.reason, verdict
+
+
+def test_what_fits_a_later_case_is_not_told_for_the_first():
+    verdict = lab.check_exercise(styles.rounded_in_one_case, exercises.rope)
+    assert verdict.case == "small and plain" and verdict.largest_error > 0.1
+    assert "rounding" not in repr(verdict), verdict
+
+
+def test_functions_of_libdevice_are_those_of_numpy():
+    wanted = spec(leave_out=STRIDED, tolerance=(1e-5, 1e-5))(styles.several_in_pytorch)
+    verdict = lab.check_exercise(styles.several_functions, wanted)
+    assert verdict and "half precision" in verdict.right_cases, verdict
+    verdict = lab.check_exercise(partial(styles.several_functions, casts=False), wanted)
+    assert "libdevice.fma takes no fp16, fp16, fp32; cast before" in repr(verdict), verdict
+    verdict = lab.check_exercise(styles.counted_bits, wanted)
+    assert verdict.state == "not yet" and "libdevice's popc does not run" in verdict.reason
+
+
+def test_what_the_interpreter_lacks_is_said_with_what_to_do_instead():
+    verdict = lab.check_rung(2, partial(styles.by_functions, whose="assembly's"))
+    assert verdict.state == "not yet", verdict
+    assert "tl.inline_asm_elementwise (sin.approx.f32 $0, $1;) does not run" in verdict.reason
+    assert "libdevice.fast_sinf computes the same" in verdict.reason
