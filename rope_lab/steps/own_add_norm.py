@@ -1,4 +1,4 @@
-"""Notebook 14's ladder of add + RMSNorm, in place. Importing it loads Triton."""
+"""Notebook 13's ladder of add + RMSNorm, in place. Importing it loads Triton."""
 
 import triton
 import triton.language as tl

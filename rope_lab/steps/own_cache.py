@@ -1,4 +1,4 @@
-"""What notebook 15 asks for and measures: rows into slots of a cache. Importing it loads Triton."""
+"""What notebook 14 asks for and measures: rows into slots of a cache. Importing it loads Triton."""
 
 import torch
 import triton

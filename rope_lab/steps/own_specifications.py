@@ -1,4 +1,4 @@
-"""What notebook 14 asks for: three kernels in plain PyTorch, and their inputs, all in bf16."""
+"""What notebook 13 asks for: three kernels in plain PyTorch, and their inputs, all in bf16."""
 
 import torch
 from torch import Tensor

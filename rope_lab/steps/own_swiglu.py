@@ -1,4 +1,4 @@
-"""Notebook 14's ladder of SwiGLU, forward and backward. Importing it loads Triton."""
+"""Notebook 13's ladder of SwiGLU, forward and backward. Importing it loads Triton."""
 
 import torch
 import triton

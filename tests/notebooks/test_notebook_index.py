@@ -163,7 +163,7 @@ def test_a_new_notebook_gets_its_cells_and_its_neighbors_lead_to_it(copy_of_repo
         "# 16 · One more\n\n**What else?**\n\n| | |\n|---|---|\n"
         "| You need | [02 Rotate half](02_rotate_half.ipynb) |\n"
         "| Time | 20 minutes |\n| Hardware | any |\n"
-        "| Previous · next | [15 Into the cache](15_into_the_cache.ipynb) · "
+        "| Previous · next | [14 Into the cache](14_into_the_cache.ipynb) · "
         "none: this is the last one so far, [00](00_start_here.ipynb) has the map |"
     )
     assert source(path, -1).endswith("\n\n**Next:** your own kernel.")

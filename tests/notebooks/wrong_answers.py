@@ -1,4 +1,4 @@
-"""Wrong answers to the exercises of notebooks 04 to 09, 11, 12 and 14, and what they must be told.
+"""Wrong answers to the exercises of notebooks 04 to 09 and 11 to 14, and what they must be told.
 
 Each is the worked solution with a line or two as readers write them: text of the solution on the
 left, what stands there instead on the right. `test_answers_in_notebooks.py` has them judged.
@@ -418,93 +418,93 @@ WRONG_ANSWERS = [
         "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)",
         "turn_back",
     ),
-    # 14: kernels of your own
+    # 13: kernels of your own
     Wrong(
-        *("14", 1, "the sigmoid of up"),
+        *("13", 1, "the sigmoid of up"),
         {"tl.sigmoid(gate) * up": "tl.sigmoid(up) * gate"},
         "first at index (0, 0): got 0.4805, expected 0.1348",
     ),
     Wrong(
-        *("14", 1, "a load without its mask"),
+        *("13", 1, "a load without its mask"),
         {"gate_ptr + i, mask=exists": "gate_ptr + i"},
         "program 32 reads element 33024 of gate_ptr",
     ),
     Wrong(
-        *("14", 1, "the last block left out"),
+        *("13", 1, "the last block left out"),
         {"triton.cdiv(n, block)": "n // block"},
         "stored by: no program",
     ),
     Wrong(
-        *("14", 1, "the input for the output"),
+        *("13", 1, "the input for the output"),
         {"out, n = torch.empty_like(gate)": "out, n = gate"},
         "an input is overwritten: gate",
     ),
     Wrong(
-        *("14", 2, "the gradients exchanged"),
+        *("13", 2, "the gradients exchanged"),
         {"return d_gate, d_up": "return d_up, d_gate"},
         "got -0.02271, expected -0.001488",
     ),
     Wrong(
-        *("14", 2, "the sigmoid for its product"),
+        *("13", 2, "the sigmoid for its product"),
         {"d_out * silu": "d_out * sigmoid"},
         "result 1: 32864 of 33024 values",
     ),
     Wrong(
-        *("14", 3, "the sum not stored"),
+        *("13", 3, "the sum not stored"),
         {"    tl.store(residual_ptr + offset, total, mask=exists)\n": ""},
         "1 results came back, 2 are expected",
     ),
     Wrong(
-        *("14", 3, "the block for the row"),
+        *("13", 3, "the block for the row"),
         {"/ D + 1e-6": "/ BLOCK + 1e-6"},
         "x: 15320 of 15360 values",
     ),
     Wrong(
-        *("14", 3, "a program too many"),
+        *("13", 3, "a program too many"),
         {"[(n,)]": "[(n + 1,)]"},
         "program 3 reads element 15360 of x_ptr",
     ),
     Wrong(
-        *("14", 4, "positions of the batch"),
+        *("13", 4, "positions of the batch"),
         {"token - tl.max(tl.where(starts <= token, starts, 0))": "token"},
         "result 0: 28604 of 40960 values",
     ),
     Wrong(
-        *("14", 4, "a sequence begins one late"),
+        *("13", 4, "a sequence begins one late"),
         {"starts <= token": "starts < token"},
         "result 0: 12029 of 40960 values",
     ),
     Wrong(
-        *("14", 4, "minus the angle"),
+        *("13", 4, "minus the angle"),
         {
             "x1 * cos - x2 * sin": "x1 * cos + x2 * sin",
             "x2 * cos + x1 * sin": "x2 * cos - x1 * sin",
         },
         "first at index (3, 0, 0): got 1.641",
     ),
-    # 15: into a cache
+    # 14: into a cache
     Wrong(
-        *("15", 1, "keys and values exchanged"),
+        *("14", 1, "keys and values exchanged"),
         {"(k_cache_ptr + offset, k,": "(k_cache_ptr + offset, v,"},
         "k_cache: 3060 of 32768 values",
     ),
     Wrong(
-        *("15", 1, "every token of a block in one slot"),
+        *("14", 1, "every token of a block in one slot"),
         {" + slot % page * place_stride": ""},
         "programs 1 and 2 store element 0 of k_cache_ptr",
     ),
     Wrong(
-        *("15", 1, "a slot one off"),
+        *("14", 1, "a slot one off"),
         {"slot % page * place_stride": "(slot + 1) % page * place_stride"},
         "k_cache: 6144 of 32768 values",
     ),
     Wrong(
-        *("15", 1, "tokens without a slot are written"),
+        *("14", 1, "tokens without a slot are written"),
         {"k, mask=slot >= 0": "k"},
         "program 3 writes element -256 of k_cache_ptr",
     ),
     Wrong(
-        *("15", 1, "the cache as if it were contiguous"),
+        *("14", 1, "the cache as if it were contiguous"),
         {"element // D * h_stride + element % D": "element"},
         "k_cache: ",
     ),
