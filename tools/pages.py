@@ -1,6 +1,7 @@
-"""What tools write into pages: text between two marks."""
+"""What tools write into pages: text between two marks, and tables in Markdown."""
 
 import re
+from collections.abc import Iterable, Sequence
 
 
 def fill(page: str, name: str, text: str) -> str:
@@ -15,3 +16,9 @@ def fill(page: str, name: str, text: str) -> str:
         raise ValueError(f"the marks '{name}: begin' and '{name}: end' have to be there once")
     whole = re.compile(rf"({begin}).*({end})", re.MULTILINE | re.DOTALL)
     return whole.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", page)
+
+
+def table(head: Sequence[object], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown."""
+    first, *others = [f"| {' | '.join(map(str, line))} |" for line in (head, *rows)]
+    return "\n".join([first, f"|{'---|' * len(head)}", *others])

@@ -1,4 +1,4 @@
-"""`tools/pages.py`: text between two marks."""
+"""`tools/pages.py`: text between two marks, and tables."""
 
 import pytest
 
@@ -17,3 +17,7 @@ def test_only_what_is_between_the_marks_changes():
 def test_marks_that_are_not_there_once_are_named(page):
     with pytest.raises(ValueError, match="'a: begin' and 'a: end'"):
         pages.fill(page, "a", "new\n")
+
+
+def test_a_table_has_a_line_under_its_head():
+    assert pages.table(["x", "y"], [(1, "two")]) == "| x | y |\n|---|---|\n| 1 | two |"
