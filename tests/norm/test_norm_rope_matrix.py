@@ -50,7 +50,7 @@ def is_legal(case):
 
 
 KERNELS = all_pairs(AXES, is_legal)
-CASES = with_axis(KERNELS, "s", FEW_LENGTHS, is_legal, each=3)
+CASES = with_axis(KERNELS, "s", FEW_LENGTHS, is_legal, each=4)
 MEET = [  # in one line of a kernel
     ("order", "pairing", "output"),
     ("order", "angle", "weights"),

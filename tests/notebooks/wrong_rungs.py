@@ -346,7 +346,6 @@ OF_THE_RUNG_BELOW = {  # what its kernel is told: it isn't on this rung yet
     5: "128 lanes share the angles of a row: how many has each? See num_warps",
     6: "is the sine taken after the broadcast (cos1, sin1 = tl.cos(angle1), tl.sin(angle1))?",
     7: "t_ptr is loaded after a sine: move (x1 = tl.load(t_ptr + offset, mask",
-    8: "128 registers a thread: fewer rows a program",
 }
 WRONG_RUNGS += [
     WrongRung(
