@@ -31,7 +31,7 @@ EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks index hugging_face bench site docker_image size clean
+.PHONY: help environment lab test mutants notebook notebooks hugging_face bench site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -78,9 +78,6 @@ mutants: environment ## apply deliberate bugs, one at a time; each must turn a t
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks
-
-index: environment ## write what notebooks/index.toml says into README and the notebooks
-	$(VENV)/bin/python tools/notebook_index.py
 
 hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
 	$(VENV)/bin/python tools/hugging_face_table.py

@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import make_site  # noqa: E402
-import notebook_index  # noqa: E402
 
 project = "RoPE in Triton"
 author = copyright = "the rope_kernels authors"
@@ -43,7 +42,7 @@ nb_merge_streams = True
 
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
-myst_heading_slug_func = "notebook_index.anchor"  # as JupyterLab has it: one link works on both
+myst_heading_slug_func = "make_site.anchor"  # as JupyterLab has it: one link works on both
 
 # A dead reference is an error (-n -W). Only names that other projects define, whose pages are not
 # looked up over the network, and private ones, which have no page, may stay without a link.
@@ -75,10 +74,10 @@ html_js_files = ["copy.js", "scroll.js"]
 html_show_sphinx = False
 mathjax_path = "mathjax/tex-chtml.js"  # served from the site
 
-# As in notebooks/index.toml: while it is empty there, no link leads to GitHub or Colab.
-SITE = notebook_index.read(ROOT).site
-REPOSITORY = SITE.repository
-html_baseurl = SITE.address  # each page then names its canonical address
+REPOSITORY = ""  # as "owner/name"; while it is empty, no link leads to GitHub or Colab
+OWNER, _, NAME = REPOSITORY.partition("/")
+# Where GitHub Pages publishes the site. Each page then names its canonical address.
+html_baseurl = f"https://{OWNER.lower()}.github.io/{NAME}/" if REPOSITORY else ""
 ADDRESS = f"https://github.com/{REPOSITORY}" if REPOSITORY else ""
 
 html_theme_options = {
@@ -197,7 +196,7 @@ def card(title, text, address):
     about = {"title": title, "description": text.removeprefix(f"{title}. ")}
     about |= {"type": "website", "site_name": project}
     if address:
-        about |= {"url": address, "image": f"{SITE.address}_static/share.png"}
+        about |= {"url": address, "image": f"{html_baseurl}_static/share.png"}
     size = "summary_large_image" if address else "summary"
     tags = [("property", f"og:{name}", value) for name, value in about.items()]
     return [*tags, ("name", "twitter:card", size)]

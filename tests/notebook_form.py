@@ -16,13 +16,12 @@ from pathlib import Path
 import nbformat
 from PIL import Image
 
-import notebook_index
+import reading_time
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
 TAGS = {"measures", "raises-exception"}  # conftest.py reads `measures`
-INDEX = notebook_index.read()
 # where a notebook's experiments are, if not in its cells
 EXPERIMENTS = {
     "06": "rope_lab/steps/tunings.py",
@@ -165,7 +164,7 @@ def what_is_left_uncompared_measures(notebook: Notebook) -> list[str]:
 
 def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
     """`lab` comes first; a notebook that imports Triton asks for it before, in one sentence."""
-    first = notebook_index.without_fetch(notebook.code[0].source)
+    first = notebook.code[0].source
     complaints = []
     if not first.startswith("import rope_lab as lab\n\nprint(lab.ENGINE)"):
         complaints.append("lab is not imported first")
@@ -178,7 +177,7 @@ def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
 
 
 def numbers_follow_one_another(notebook: Notebook) -> list[str]:
-    """Of displayed equations and of sections, which `core` in the index names by number."""
+    """Of displayed equations and of sections, which the first cell names by number."""
     text = "\n".join(cell.source for cell in notebook.markdown)
     formulas = re.findall(r"\$\$(.+?)\$\$", text, re.DOTALL)
     tags = [re.search(r"\\tag\{(\d+)\}", formula) for formula in formulas]
@@ -188,9 +187,9 @@ def numbers_follow_one_another(notebook: Notebook) -> list[str]:
     for what, numbers in {"equations": equations, "sections": sections}.items():
         if numbers != list(range(1, len(numbers) + 1)):
             complaints.append(f"{what} are numbered {numbers}")
-    entry = entry_of(notebook)
-    if entry.core and not set(entry.core_sections) <= set(sections):
-        complaints.append(f"of the core {entry.core} some sections are not there")
+    _, core = reading_time.stated_time(notebook.markdown[0].source)
+    if not set(core) <= set(sections):
+        complaints.append(f"of the core {core} some sections are not there")
     return complaints
 
 
@@ -296,8 +295,8 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
     """
     call = re.compile(r"\b(?:bench|observe)\(\s*\"([^\"]+)\"")
     kin = [name for name in names_of_detours() if Path(name).name[:2] == notebook.number]
-    main = next(entry for entry in INDEX.entries() if entry.number == notebook.number)
-    kin.append(f"solutions/{Path(main.file).stem}_solutions.ipynb")
+    main = next(name for name in names_of_notebooks() if name[:2] == notebook.number)
+    kin.append(f"solutions/{Path(main).stem}_solutions.ipynb")
     code = notebook.code + [cell for name in kin for cell in load(name).code]
     source = "\n".join(cell.source for cell in code if call.search(cell.source))
     keys = set(call.findall(source))
@@ -312,7 +311,7 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
     path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     complaints = [f"no record of {key}" for key in sorted(keys - set(recorded))]
-    if entry_of(notebook).is_deeper:
+    if notebook.folder.name == "deeper":
         return complaints
     complaints += [f"a record that nothing uses: {key}" for key in sorted(set(recorded) - keys)]
     for key in sorted(keys & set(recorded)):
@@ -333,11 +332,6 @@ def _is_named(case: str, source: str) -> bool:
         return True
     parts = [re.escape(part) for part in re.split(r"\d+", case)]
     return re.search(r'f"' + r"(?:\{[^}]*\}|\d+)".join(parts) + '"', source) is not None
-
-
-def entry_of(notebook: Notebook) -> notebook_index.Entry:
-    entries = {Path(entry.file).name: entry for entry in INDEX.entries()}
-    return entries[notebook.name]
 
 
 # What JupyterLab changes when it runs and saves a notebook.

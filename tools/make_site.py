@@ -49,6 +49,11 @@ def places() -> dict[str, str]:
     return {path.relative_to(ROOT).as_posix(): place for path, place in found.items()}
 
 
+def anchor(heading: str) -> str:
+    """What JupyterLab and GitHub call the place of a heading in a notebook."""
+    return heading.strip().replace(" ", "-")
+
+
 def copy_source(source: Path) -> None:
     for path, place in places().items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,10 @@ Minutes are
 
 A cell that only imports counts nothing. Neither do the references: they are there to be looked up.
 
-A section is what follows a heading `## 3. Title`. `core` in notebooks/index.toml names the sections
-of the road; an exercise in one of them is on the road unless its heading says "optional". Cell 0
-and the recap belong to every core; what else has no number and says "optional" does not.
+A section is what follows a heading `## 3. Title`. The row "Time" of cell 0 names the sections of
+the road; where it names none, all count. An exercise in one of them is on the road unless its
+heading says "optional". Cell 0 and the recap belong to every core; what else has no number and says
+"optional" does not.
 """
 
 import ast
@@ -23,13 +24,14 @@ import json
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
-import notebook_index
-
+ROOT = Path(__file__).resolve().parent.parent
 WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_A_PREDICTION = 150, 6, 0.5
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 HEADING = re.compile(r"## (?:(\d+)\. )?.*")
 EXERCISE = re.compile(r"^### Exercise \d+: .*?\((\d+) minutes(.*)\)$", re.MULTILINE)
+TIME = re.compile(r"^\| Time \| (\d+) minutes(?:,.* for the core: sections? ([\d, -]+))? \|$", re.M)
 PREDICTION = re.compile(r"\*\*Predict[.*]")
 # what `rope_lab.source` displays: the beginnings of a listing and of a diff
 LISTINGS = {"text/markdown": "```python\n", "text/html": "<pre>"}
@@ -52,8 +54,24 @@ class Section:
     optional: int = 0  # minutes of optional exercises, their text included
 
     def is_in(self, core: tuple[int, ...]) -> bool:
-        """Whether it belongs to the road."""
-        return self.number in (0, *core) and "(optional)" not in self.title
+        """Whether it counts; without a core, all that is not optional does."""
+        return (not core or self.number in (0, *core)) and "(optional)" not in self.title
+
+
+def stated_time(first_cell: str) -> tuple[int, tuple[int, ...]]:
+    """What the table of cell 0 says: minutes, and the sections of the road; none where all count.
+
+    Raises:
+        ValueError: it has no such row.
+    """
+    row = TIME.search(first_cell)
+    if row is None:
+        raise ValueError("the table of cell 0 has no row like '| Time | 20 minutes |'")
+    core = []
+    for span in row[2].split(",") if row[2] else ():
+        first, _, last = span.strip().partition("-")
+        core += range(int(first), int(last or first) + 1)
+    return int(row[1]), tuple(core)
 
 
 def sections(cells: list[dict]) -> list[Section]:
@@ -111,21 +129,24 @@ def _lines_in(text: str) -> int:
 
 
 def main() -> None:
-    index, total = notebook_index.read(), 0
-    for entry in index.entries():
-        path = notebook_index.ROOT / "notebooks" / entry.file
+    total = 0
+    for path in sorted(
+        [*ROOT.glob("notebooks/[0-9]*.ipynb"), *ROOT.glob("notebooks/deeper/[0-9]*.ipynb")],
+        key=lambda path: (path.name[:2], path.parent.name == "deeper", path.name),
+    ):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
         words, parts = len(" ".join(texts).split()), sections(cells)
-        core = round(sum(part.minutes for part in parts if part.is_in(entry.core_sections)))
+        stated, core = stated_time(texts[0])
+        counted = round(sum(part.minutes for part in parts if part.is_in(core)))
         whole = round(sum(part.minutes + part.optional for part in parts))
-        total += 0 if entry.is_deeper or entry.beyond else core
-        for part in parts if entry.number in sys.argv[1:] else ():
-            mark = "core" if part.is_in(entry.core_sections) else "    "
+        total += counted if core else 0
+        for part in parts if path.name[:2] in sys.argv[1:] else ():
+            mark = "core" if part.is_in(core) else "    "
             print(f"  {mark} {part.minutes:5.1f} min  {part.title}")
         print(
-            f"{entry.label:4}{entry.title:28} {words:5} words {len(cells):3} cells"
-            f" {core:4} min core (index: {entry.minutes}), {whole} in all"
+            f"{texts[0].splitlines()[0].removeprefix('# '):32} {words:5} words {len(cells):3} cells"
+            f" {counted:4} min core (cell 0: {stated}), {whole} in all"
         )
     print(f"the road: {total} minutes")
 

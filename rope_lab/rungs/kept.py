@@ -28,7 +28,7 @@ def folder() -> Path:
     for place in (here, *here.parents):
         if place.name == _COPIES:
             return place / "rungs"
-        if (place / "notebooks" / "index.toml").exists():
+        if (place / "notebooks" / "00_start_here.ipynb").exists():
             return place / _COPIES / "rungs"
     return (_ROOT if (_ROOT / "notebooks").is_dir() else here) / _COPIES / "rungs"
 

@@ -97,7 +97,7 @@ def test_copies_originals_and_lone_notebooks_keep_in_one_folder(monkeypatch, tmp
     root = tmp_path / "clone"
     for place in ("notebooks/deeper", "my_notebooks/deeper"):
         (root / place).mkdir(parents=True)
-    (root / "notebooks" / "index.toml").touch()
+    (root / "notebooks" / "00_start_here.ipynb").touch()
     for place in ("notebooks", "notebooks/deeper", "my_notebooks", "my_notebooks/deeper", "."):
         monkeypatch.chdir(root / place)
         assert kept.folder() == root / "my_notebooks" / "rungs"

@@ -5,27 +5,24 @@ import re
 import pytest
 
 import notebook_form
-import notebook_index
+import reading_time
 from rope_lab.rungs import RUNGS
 from test_wrong_answers import GRADED, SOLVED
-
-INDEX = notebook_index.read()
 
 
 def core_exercises():
     """(number of the notebook, exercise) of all that belong to the road."""
     found = []
-    for entry in INDEX.entries():
-        if entry.is_deeper or entry.beyond:
-            continue
-        section = 0
-        for cell in notebook_form.load(entry.file).markdown:
+    for name in notebook_form.names_of_notebooks():
+        section, cells = 0, notebook_form.load(name).markdown
+        _, core = reading_time.stated_time(cells[0].source)
+        for cell in cells:
             for line in cell.source.splitlines():
                 if heading := re.match(r"## (?:(\d+)\.)?", line):
                     section = int(heading[1] or 0)
                 exercise = re.match(r"### Exercise (\d+): .*\(\d+ minutes(.*)\)$", line)
-                if exercise and "optional" not in exercise[2] and section in entry.core_sections:
-                    found.append((entry.number, int(exercise[1])))
+                if exercise and "optional" not in exercise[2] and section in core:
+                    found.append((name[:2], int(exercise[1])))
     return found
 
 

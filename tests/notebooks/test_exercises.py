@@ -9,8 +9,8 @@ import re
 import nbformat
 import pytest
 
+import make_site
 import notebook_form
-import notebook_index
 import rope_lab as lab
 import wrong_kernels
 from rope_kernels import rope_fw, rope_qk
@@ -60,7 +60,7 @@ def test_every_exercise_has_a_hint_and_a_solution_of_its_name(number):
     assert list(asked) == list(solved)
     for title, cell in asked.items():
         assert "<details><summary>Hint</summary>\n\n" in cell.source
-        link = f"solutions/{solutions(number).name}#{notebook_index.anchor(title)}"
+        link = f"solutions/{solutions(number).name}#{make_site.anchor(title)}"
         assert f"[Solution]({link})" in cell.source
 
 

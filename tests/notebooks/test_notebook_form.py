@@ -5,19 +5,11 @@ import pytest
 from notebook_form import (
     CHECKS_OF_WHAT_IS_STORED,
     CHECKS_OF_WHAT_IS_WRITTEN,
-    INDEX,
     load,
     load_stored,
     names_of_detours,
     names_of_notebooks,
 )
-
-
-def test_the_index_has_every_notebook_and_no_other():
-    """It numbers them without a gap, those that are in preparation and not there yet included."""
-    there = [entry.file for entry in INDEX.road]
-    assert there == names_of_notebooks() != []
-    assert sorted(entry.file for entry in INDEX.deeper) == names_of_detours()
 
 
 def faults(checks, notebook):

@@ -122,19 +122,19 @@ def test_what_is_no_notebook_is_linked_and_checkpoints_stay_behind(checkout):
 
 @pytest.mark.parametrize("when", ["before the first run", "after it"])
 def test_no_file_of_the_readers_is_overwritten(checkout, when):
-    (checkout / "notebooks/index.toml").write_text("ours")
-    own = {name: checkout / "my_notebooks" / name for name in ("index.toml", "records/00.json")}
+    (checkout / "notebooks/notes.md").write_text("ours")
+    own = {name: checkout / "my_notebooks" / name for name in ("notes.md", "records/00.json")}
     if when == "after it":
         readers_copies.make_copies(checkout)
         (checkout / "my_notebooks/records").rename(checkout / "my_notebooks/theirs")
-        own["index.toml"].unlink()
+        own["notes.md"].unlink()
     for path in own.values():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("the reader's")
     for _ in range(2):
         readers_copies.make_copies(checkout)
         assert [path.read_text() for path in own.values()] == ["the reader's"] * 2
-        (checkout / "notebooks/index.toml").write_text("ours, newer")
+        (checkout / "notebooks/notes.md").write_text("ours, newer")
     assert (checkout / "notebooks/records/00.json").read_text() == "{}"
 
 

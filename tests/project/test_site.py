@@ -7,7 +7,6 @@ it, and a missing Sphinx or npm is a failure.
 
 import ast
 import base64
-import dataclasses
 import hashlib
 import importlib.util
 import io
@@ -17,14 +16,13 @@ import re
 import shutil
 import tarfile
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import nbformat
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 
-import notebook_index
 import rope_kernels
 from rope_lab import run_notebooks
 
@@ -178,15 +176,18 @@ def over(top, ground):
 # With Sphinx
 
 
+def with_repository(repository):
+    """docs/conf.py where the project's address is known."""
+    text, unknown = read("docs/conf.py"), 'REPOSITORY = ""'
+    assert text.count(unknown) == 1
+    return text.replace(unknown, f'REPOSITORY = "{repository}"')
+
+
 def conf_where(monkeypatch, repository=""):
-    """docs/conf.py as Sphinx would load it with this `repository` in notebooks/index.toml."""
-    index = notebook_index.read()
-    there = dataclasses.replace(index, site=notebook_index.Site(repository))
-    monkeypatch.setattr(notebook_index, "read", lambda *_: there)
-    spec = importlib.util.spec_from_file_location("site_conf", ROOT / "docs/conf.py")
-    conf = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conf)
-    monkeypatch.undo()
+    """docs/conf.py as Sphinx would load it with this `REPOSITORY`."""
+    conf = ModuleType("site_conf")
+    conf.__file__ = str(ROOT / "docs/conf.py")
+    exec(with_repository(repository), vars(conf))
     return conf
 
 
@@ -235,13 +236,11 @@ def elsewhere(html):
 
 @needs_sphinx
 def test_open_in_links_come_from_the_repository(make_site, tmp_path, monkeypatch):
-    """One page, built with an address in the index."""
+    """One page, built where the project's address is known."""
     checkout, source, site = (tmp_path / name for name in ("checkout", "source", "site"))
     for name in ("docs", "tools"):
         shutil.copytree(ROOT / name, checkout / name)
-    (checkout / "notebooks").mkdir()
-    index = read("notebooks/index.toml").replace('repository = ""', 'repository = "somebody/rope"')
-    (checkout / "notebooks/index.toml").write_text(index, encoding="utf-8")
+    (checkout / "docs/conf.py").write_text(with_repository("somebody/rope"), encoding="utf-8")
     (source / "notebooks").mkdir(parents=True)
     (source / "index.md").write_text(
         "# First\n\n[![Tests](https://host/badge.svg)](https://host)\n\nWords.\n\n"
