@@ -80,7 +80,6 @@ class Beside(TorchDispatchMode):
     """PyTorch's operators while it is open, and what they made.
 
     Attributes:
-        seen: those that compute, views apart, with the size of their result.
         done: all that was done with elements of the inputs or of results.
     """
 
@@ -92,7 +91,6 @@ class Beside(TorchDispatchMode):
             allowed: operators of ATen that may do a part of the work.
         """
         super().__init__()
-        self.seen: list[tuple[str, int]] = []
         self.done = _NOTHING
         self.trace: Trace | None = None
         self._allowed = allowed
@@ -166,9 +164,6 @@ class Beside(TorchDispatchMode):
     def _follow(self, func, args: tuple, kwargs: dict, result: object) -> None:
         """Note what the operator made of what."""
         aten, schema = func.overloadpacket.__name__, func._schema
-        is_view = schema.returns and (alias := schema.returns[0].alias_info) and not alias.is_write
-        if isinstance(result, Tensor) and not is_view:
-            self.seen.append((aten, result.numel()))
         given = dict(zip((one.name for one in schema.arguments), args, strict=False)) | kwargs
         outs = [one for one in schema.arguments if one.alias_info and one.alias_info.is_write]
         written = [x for one in outs for x in _tensors(given.get(one.name))]

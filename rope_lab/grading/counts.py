@@ -6,14 +6,11 @@ exercise doesn't forbid is a remark in the verdict.
 """
 
 import ast
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from torch import Tensor
 
 from .beside import Beside, listed
 from .spec import Spec
@@ -21,12 +18,7 @@ from .spec import Spec
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Memory, Trace
 
-ONE_INDEX_AND_ONE_PRODUCT = "one indexing operation and one product"  # only then count operators
 _LOOPS = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-_INDEXING = {"index", "index_select", "gather", "take"}
-_PRODUCTS = {"mul", "mul_"}
-WITHOUT_A_CLOCK = "nothing is timed: Triton's own clock wants a GPU; give the tuner a `do_bench`"
-_CONVERSIONS = {"_to_copy", "clone", "copy_"}
 
 
 @dataclass
@@ -70,19 +62,6 @@ def _has_few_turns(loop: ast.AST) -> bool:
     return all(isinstance(iterable, ast.Tuple | ast.List) for iterable in over)
 
 
-def _one_index_and_one_product(run: Run) -> str:
-    """Of all of x: what is made for one row of places costs nothing."""
-    size = next(x.numel() for x in run.inputs.values() if isinstance(x, Tensor))
-    names = [name for name, numel in run.beside.seen if numel >= size // 2]
-    names = [name for name in names if name not in _CONVERSIONS]
-    indexing, products = (sum(n in kind for n in names) for kind in (_INDEXING, _PRODUCTS))
-    if indexing == products == 1 and len(names) == 2:
-        return ""
-    each = ", ".join(f"{count} {name}" for name, count in Counter(names).items())
-    asked = f"{ONE_INDEX_AND_ONE_PRODUCT} are asked for"
-    return f"it takes {len(names)} operations ({each}), where {asked}"
-
-
 def _half_the_table(run: Run) -> str:
     """Each row of t loads the first half of a row of angles, and evaluates each angle once."""
     if run.trace is None:
@@ -99,16 +78,6 @@ def _half_the_table(run: Run) -> str:
     return ""
 
 
-def _tuned(run: Run) -> str:
-    """An autotuner among its globals has timed several configurations and kept one."""
-    for found in getattr(run.candidate, "__globals__", {}).values():
-        while found is not None:
-            if type(found).__name__ == "Autotuner" and len(found.configs) > 1 and found.cache:
-                return "" if getattr(found.do_bench, "times", True) else WITHOUT_A_CLOCK
-            found = vars(found).get("fn") if hasattr(found, "run") else None
-    return "nothing is tuned: no call goes through triton.autotune with two configurations or more"
-
-
 def untimed(run: Run) -> str:
     """Which configuration an autotuner took that had no clock; empty if there is none."""
     kernels = run.trace.kernels if run.trace else ()
@@ -123,9 +92,7 @@ def untimed(run: Run) -> str:
 
 RULES = {
     "no loop": _no_loop,
-    ONE_INDEX_AND_ONE_PRODUCT: _one_index_and_one_product,
     "half the table": _half_the_table,
-    "autotune": _tuned,
 }
 
 

@@ -22,7 +22,7 @@ from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
 from .beside import STORED, Beside, Content, has_a_memory
 from .check import compare, is_right
-from .counts import ONE_INDEX_AND_ONE_PRODUCT, Run, broken_rule, copied, untimed, wasted
+from .counts import Run, broken_rule, copied, untimed, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec, spec
@@ -127,7 +127,7 @@ def counted(attempt: "Attempt") -> dict:
     if trace is None:
         return {}
     memories, tensors = trace.memories, zip(wanted.names, attempt.given, strict=True)
-    inputs = {x.untyped_storage().data_ptr(): name for name, x in tensors if isinstance(x, Tensor)}
+    inputs = {x.untyped_storage().data_ptr(): name for name, x in tensors}
     return {
         "launches": trace.launches,
         "elements": attempt.given[0].numel(),
@@ -208,7 +208,7 @@ class Attempt:
         self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
         self.inputs = wanted.inputs(case)  # the specification's own
         self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
-        self.before = [memory_of(x).clone() if isinstance(x, Tensor) else x for x in self.given]
+        self.before = [memory_of(x).clone() for x in self.given]
         self.expected = results(wanted, self.inputs, exact=True)
         self.returned: object = None
         self.missed: int | None = None
@@ -238,14 +238,13 @@ class Attempt:
 
     def of_another_call(self) -> dict | None:
         """What is wrong with a second call of the same tensors, which have other values now."""
-        if not (self.wanted.again and any(isinstance(x, Tensor) for x in self.given)):
+        if not self.wanted.again:
             return None
         first = self._results()
         before = [out.clone() for out in first]
         others = self.wanted.inputs(self.case, seed=OTHER_VALUES)
         for x, value in zip(self.given, others, strict=True):
-            if isinstance(x, Tensor):
-                x.copy_(value)
+            x.copy_(value)
         with watch(), contextlib.redirect_stdout(io.StringIO()):  # the first call has printed
             try:
                 self.returned = self.candidate(*self.given)
@@ -275,7 +274,7 @@ class Attempt:
 
     def _over_the_first(self, first: tuple, before: list[Tensor]) -> dict | None:
         """Is the first call's result another one now?"""
-        given = {x.untyped_storage().data_ptr() for x in self.given if isinstance(x, Tensor)}
+        given = {x.untyped_storage().data_ptr() for x in self.given}
         for out, then in zip(first, before, strict=True):
             if out.untyped_storage().data_ptr() not in given and not torch.equal(out, then):
                 return broken(f"a second call writes over the result of the first: {KEPT}")
@@ -288,7 +287,7 @@ class Attempt:
         """Call the candidate; an outcome if it stopped or returned nothing."""
         with contextlib.ExitStack() as watched:
             self.trace = self.beside.trace = watched.enter_context(watch())
-            if self.wanted.kernel or ONE_INDEX_AND_ONE_PRODUCT in self.wanted.asks:
+            if self.wanted.kernel:
                 watched.enter_context(self.beside)
             try:
                 self.returned = self.candidate(*self.given)
@@ -339,15 +338,14 @@ class Attempt:
         number, outs = self.missed, self._results()
         out = outs[number]
 
-        def run(*others: Tensor | int) -> Tensor:
-            moved = [x.to(out.device) if isinstance(x, Tensor) else x for x in others]
-            outs = self.candidate(*moved)
+        def run(*others: Tensor) -> Tensor:
+            outs = self.candidate(*(x.to(out.device) for x in others))
             return (outs if isinstance(outs, tuple | list) else (outs,))[number].cpu()
 
         wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
         one = Spec(
             lambda *inputs: results(wanted, list(inputs), exact=True)[number],
-            *(wanted.arguments, wanted.angles, wanted.overwrites),
+            *(wanted.arguments, wanted.overwrites),
         )
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
@@ -385,7 +383,7 @@ class Attempt:
         return [
             name
             for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True)
-            if isinstance(x, Tensor) and name not in self.wanted.overwrites
+            if name not in self.wanted.overwrites
             if not same_bits(memory_of(x), then)
         ]
 
@@ -445,10 +443,8 @@ class Attempt:
         trace = self.trace
         if not trace.launches:
             return NO_KERNEL
-        if trace.axes < self.wanted.axes:
-            return f"the grid has {trace.axes} dimension, where {self.wanted.axes} are asked for"
         if self.wanted.overwrites:
-            given = {x.untyped_storage().data_ptr() for x in self.given if isinstance(x, Tensor)}
+            given = {x.untyped_storage().data_ptr() for x in self.given}
             others = [memory.name for memory in trace.memories if memory.begin not in given]
             name = self.wanted.overwrites[0]
             if others:
@@ -525,12 +521,12 @@ def results(function: Callable, inputs: list, exact: bool = False) -> list[Tenso
     def is_float(x: object) -> bool:
         return isinstance(x, Tensor) and x.is_floating_point()
 
-    floats = [*(x.dtype for x in inputs if is_float(x)), torch.float32]
+    dtype = inputs[0].dtype
     if exact:
-        inputs = [x.double() if is_float(x) else x for x in inputs]
+        inputs = [x.double() for x in inputs]
     outs = function(*inputs)
     outs = outs if isinstance(outs, tuple | list) else (outs,)
-    return [out.to(floats[0]) if is_float(out) else out for out in outs]
+    return [out.to(dtype) if is_float(out) else out for out in outs]
 
 
 def interprets() -> bool:

@@ -7,10 +7,8 @@
 
 The letters say which sizes belong together: `s` positions, `b` sequences, `h` heads (`g` of another
 tensor), `d` elements of a head, `d2` of them rotated (even), `p` pairs of these, `s2` positions in
-a table, `n` what you like. From them follow the cases that a candidate is tried on. A word before
-the shape says what the tensor holds: "angles (s2, 1, 1, d2)" or "positions (b, s)"; without one it
-holds random numbers in the case's dtype. "number (d)" is no tensor but the size itself, a whole
-number; "number (base)" the base of the frequencies.
+a table, `n` what you like. From them follow the cases that a candidate is tried on. The tensor
+holds random numbers in the case's dtype; "angles (s2, 1, 1, d2)" holds angles.
 """
 
 import re
@@ -32,10 +30,10 @@ _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor, or a whole number, that a specification takes."""
+    """A tensor that a specification takes."""
 
     name: str
-    holds: str  # 'floats', 'angles', 'positions' or 'number'
+    holds: str  # 'floats' or 'angles'
     letters: tuple[str, ...]
 
 
@@ -55,14 +53,11 @@ class Spec:
 
     function: Callable
     arguments: tuple[Argument, ...]
-    angles: str = "unlike"  # halves of a table: 'unlike', 'halves' alike or 'pairs' alike
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
-    largest_angle: int = 1000  # in units of 3; less where sums of angles would lose digits
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
     beside: tuple[str, ...] = ()  # operators of ATen that may do a part of the work beside it
-    axes: int = 1  # dimensions of the grid, at least
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
     loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
@@ -89,9 +84,8 @@ class Spec:
         """From the plainest to the strangest."""
         letters = {letter for argument in self.arguments for letter in argument.letters}
         has_grad = any(argument.name.startswith("grad") for argument in self.arguments)
-        has_floats = any(argument.holds == "floats" for argument in self.arguments)
-        plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64, "base": 10_000}
-        odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000, "base": 500}
+        plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64}
+        odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000}
         few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
         cases = [
             Case(PLAIN, plain),
@@ -118,14 +112,12 @@ class Spec:
             without |= {"part of the head rotated", TAIL_AND_STRIDE}
         if "s2" not in letters:
             without.add("a table longer than the sequence")
-        if not has_floats:
-            without |= {"half precision", *STRIDED, TAIL_AND_STRIDE}
         if not has_grad:
             without.add("one gradient for all")
         return [case for case in cases if case.name not in without]
 
-    def inputs(self, case: Case, device: str = "cpu", seed: int = 20261120) -> list[Tensor | int]:
-        """The tensors and numbers of a case; of a seed the same every time."""
+    def inputs(self, case: Case, device: str = "cpu", seed: int = 20261120) -> list[Tensor]:
+        """The tensors of a case; of a seed the same every time."""
         generator = torch.Generator().manual_seed(seed)
         sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
         sizes["p"] = sizes["d2"] // 2
@@ -134,16 +126,9 @@ class Spec:
             shape = [
                 sizes[letter] if letter in sizes else int(letter) for letter in argument.letters
             ]
-            if argument.holds == "number":
-                made.append(shape[0])
-            elif argument.holds == "angles":
+            if argument.holds == "angles":
                 is_plain = case.name == PLAIN or case.layout != "contiguous"
-                largest = 1 if is_plain else self.largest_angle
-                made.append(_angles(shape, self.angles, largest, generator))
-            elif argument.holds == "positions":
-                positions = torch.randint(sizes["s2"], shape, generator=generator)
-                positions[..., 0].clamp_(min=1)  # or the place would be as right as the position
-                made.append(positions)
+                made.append(_angles(shape, is_plain, generator))
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
         return made if device == "cpu" else [_to(value, device) for value in made]
@@ -159,7 +144,7 @@ def spec(function: Callable | None = None, **asked) -> Spec:
 
     Args:
         function: the function; None when `spec` is used as a decorator with options.
-        asked: options of `Spec`, all its attributes from `angles` on.
+        asked: options of `Spec`, all its attributes from `overwrites` on.
 
     Raises:
         ValueError: an argument has no shape in the form that this module's docstring shows.
@@ -181,17 +166,12 @@ def spec(function: Callable | None = None, **asked) -> Spec:
     return Spec(function, tuple(arguments), **asked)
 
 
-def _angles(shape: list[int], alike: str, largest: int, generator: torch.Generator) -> Tensor:
-    """Within 3 in the first row, then 30, 300, ... up to 3 times `largest`, and the same again."""
+def _angles(shape: list[int], is_plain: bool, generator: torch.Generator) -> Tensor:
+    """Within 3 in the first row, then 30, 300, 3000 if not plain, and the same again."""
     angles = torch.rand(shape, generator=generator) * 6 - 3
-    steps = torch.tensor([step for step in (1, 10, 100, 1000) if step <= largest])
+    steps = torch.tensor((1,) if is_plain else (1, 10, 100, 1000))
     row = torch.arange(shape[0]).view(-1, *(1 for _ in shape[1:]))
     angles *= steps[row % len(steps)]
-    half = shape[-1] // 2
-    if alike == "halves":
-        angles = torch.cat((angles[..., :half], angles[..., :half]), dim=-1)
-    elif alike == "pairs":
-        angles = angles[..., :half].repeat_interleave(2, dim=-1)
     return angles
 
 
@@ -217,10 +197,8 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
     return torch.randn(shape, generator=generator).to(case.dtype)
 
 
-def _to(tensor: Tensor | int, device: str) -> Tensor | int:
+def _to(tensor: Tensor, device: str) -> Tensor:
     """On another device with the same strides and the same memory around it."""
-    if not isinstance(tensor, Tensor):
-        return tensor
     memory = tensor.untyped_storage()
     length = memory.nbytes() // tensor.element_size()
     whole = torch.empty(0, dtype=tensor.dtype).set_(memory, 0, (length,), (1,)).to(device)

@@ -87,7 +87,6 @@ class Trace:
 
     launches: int = 0
     kernels: set[str] = field(default_factory=set)  # names of those that were launched
-    axes: int = 0  # dimensions of the largest grid
     atomics: bool = False  # whether a kernel used them; the values they store are not watched
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -183,8 +182,6 @@ class Trace:
     def _at_launch(self, original: Callable, executor, args, kwargs):
         self.launches += 1
         self.kernels.add(executor.fn.__name__)
-        grid = executor.grid
-        self.axes = max(self.axes, len(grid) if isinstance(grid, tuple | list) else 1)
         self._first_of_launch = len(self.programs)
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race

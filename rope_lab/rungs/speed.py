@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from ..records import QUIET, Measurement, recorded
 from ..timing import measure
@@ -49,23 +48,18 @@ def times_of_the_readers(rungs: Iterable[int]) -> dict[int, float]:
     return {rung: timing.median_us for rung, timing in measure(cases).items()} if cases else {}
 
 
-def speed_here(
-    candidate: Callable,
-    explained_by: str = "",
-    make: Callable[[], tuple[Tensor, ...]] = headline,
-) -> str:
+def speed_here(candidate: Callable, explained_by: str = "") -> str:
     """The reader's own kernel on this machine's GPU; '' where there is none or none may be named.
 
     Args:
-        candidate: takes what `make` returns.
+        candidate: takes t and freqs; it is compared with a copy of t.
         explained_by: the instrument that misses its target.
-        make: the inputs, on the GPU; it is compared with a copy of the first.
     """
     if QUIET in os.environ or not torch.cuda.is_available():
         return ""
-    inputs = make()
-    out = torch.empty_like(inputs[0])
-    times = measure({COPY: partial(out.copy_, inputs[0]), "yours": partial(candidate, *inputs)})
+    t, freqs = headline()
+    out = torch.empty_like(t)
+    times = measure({COPY: partial(out.copy_, t), "yours": partial(candidate, t, freqs)})
     us, copy = times["yours"].median_us, times[COPY].median_us
     words = f"yours takes {us:.0f} us here, {copy / us:.0%} of a copy"
     return words + (f"; what explains it: {explained_by}" if explained_by else "")

@@ -58,13 +58,6 @@ def doubled(x):
 
 
 @triton.jit
-def fused_kernel(t_ptr, out_ptr, D: tl.constexpr):
-    column = tl.arange(0, D)
-    x = tl.load(t_ptr + column, mask=column < 100)
-    tl.store(out_ptr + column, x * x + tl.cdiv(D, 3))
-
-
-@triton.jit
 def calling_kernel(t_ptr, out_ptr, D: tl.constexpr):
     column = tl.arange(0, D)
     x = tl.load(t_ptr + column)

@@ -12,6 +12,7 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import other_styles as styles
 import rope_lab as lab
+from rope_kernels import rotate_half
 from rope_lab.grading import exercises
 from rope_lab.grading.spec import STRIDED, spec
 from rope_lab.records import QUIET
@@ -83,11 +84,16 @@ def test_an_error_of_ours_is_a_sentence(monkeypatch):
     assert verdict.state == "wrong" and "unexpected keyword argument 'blocks'" in repr(verdict)
 
 
+@spec(overwrites=("t",), kernel=True, launches=1, again=False)
+def neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):  # noqa: F821
+    return exercises.rotated(t, freqs[: t.shape[0]], partial(rotate_half, interleaved=True))
+
+
 IN_AN_EXERCISE = {
     "a loop over heads": (styles.by_a_loop_over_heads, exercises.rope_of_q_and_k),
     "while": (partial(styles.by_a_loop_over_heads, whiles=True), exercises.rope_of_q_and_k),
-    "interleave": (styles.by_interleaving, exercises.rope_of_neighbors_in_place),
-    "join": (partial(styles.by_interleaving, joins=True), exercises.rope_of_neighbors_in_place),
+    "interleave": (styles.by_interleaving, neighbors_in_place),
+    "join": (partial(styles.by_interleaving, joins=True), neighbors_in_place),
 }
 
 

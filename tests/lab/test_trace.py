@@ -56,7 +56,6 @@ def test_a_race_is_found_that_the_order_here_hides():
         (3, "LLEEEELLSS", 2.25, 0.5),
         (6, "LLEEEELLSS", 2.25, 0.5),
         (7, "LLLLEEEESS", 2.25, 0.5),
-        (8, "LLLLEEEESS", 2 + 1 / 8, 0.25),  # 16 rows of 64
     ),
 )
 def test_bytes_evaluations_and_order_are_counted(rung, order, requested, evaluations):

@@ -126,8 +126,6 @@ def neighbors_for_halves(t, freqs):
 def test_which_pairing_was_taken_for_which():
     kind = lab.check_exercise(neighbors_for_halves, exercises.rope).reason
     assert "pairs neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked" in kind
-    kind = lab.check_exercise(rope_fw, exercises.rope_of_neighbors).reason
-    assert "pairs halves (i, i + d2/2), where neighbors (2i, 2i + 1) are asked" in kind
 
 
 def test_launches_are_counted_where_that_is_asked():

@@ -65,8 +65,13 @@ WRONG_ANSWERS = [
     Wrong(*("01", 1, "pairs for ever"), {".flatten(-2)": ""}, "shape (4, 4, 2), expected (4, 8)"),
     Wrong(
         *("01", 1, "only the real part"),
-        {"torch.exp(1j * angle)": "angle.cos()"},
-        "the sine is missing: its products are left out",
+        {"(turned)": "(turned.real + 0j)"},
+        "zero: what is wrong is zero, in the second of each two neighbors",
+    ),
+    Wrong(
+        *("01", 1, "a minus for all"),
+        {"(turned)": "(-turned)"},
+        "every element has the opposite sign",
     ),
     Wrong(
         *("01", 1, "the first row's angles for all"),

@@ -53,6 +53,11 @@ WRONG_RUNGS = [
         *("out of bounds: program", "WRONG"),
     ),
     WrongRung(
+        *(1, "sequence and head exchanged"),
+        {"i // D % heads": "i // (D * batch) % heads", "i // (D * heads) %": "i // D %"},
+        *("the wrong row: sequence and head are counted in the other order", "WRONG"),
+    ),
+    WrongRung(
         *(1, "the head's place taken for the position"),
         {"angle = tl.load(freqs_ptr + position": "angle = tl.load(freqs_ptr + head"},
         *("position", "WRONG"),

@@ -47,7 +47,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         launch, refused = _only_launch(rung, candidate)
         if refused:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
-        readings = _readings(candidate, verdict, launch)
+        readings = Readings(**counts_of(verdict.counted), **code_of(launch))
         remarks = filter(None, (verdict.remark, _of_no_evaluation(readings)))
         verdict = replace(verdict, remark="; ".join(remarks))
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
@@ -91,16 +91,6 @@ def _of_no_evaluation(readings: Readings) -> str:
     if readings.evaluations:
         return ""
     return "none of its sines and cosines is Triton's or libdevice's: those are all that is counted"
-
-
-def _readings(candidate: Callable, verdict: Verdict, launch: Launch) -> Readings:
-    at_64, at_96 = (launches_of(rotation(candidate, (*SHAPE[:3], d))) for d in (64, 96))
-    return Readings(
-        **counts_of(verdict.counted),
-        **code_of(launch),
-        programs_at_64=sum(one.programs for one in at_64),
-        programs_at_96=sum(one.programs for one in at_96),
-    )
 
 
 def _with_instruments(

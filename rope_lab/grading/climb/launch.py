@@ -7,12 +7,12 @@ from functools import partial
 from inspect import signature
 
 import torch
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from ...compiler.compile import Compiled, compile_for
 from ...rungs import SHAPE
-from ..inspect.tuners import one_configuration
 
 GPU = "sm_90"  # an H100 or H200
 _DEFAULT_WARPS = 4  # Triton's
@@ -43,19 +43,11 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
     return launches
 
 
-def rotation(
-    candidate: Callable, shape: tuple[int, ...] = SHAPE, device: str = "meta"
-) -> Callable[[], object]:
-    """The call `candidate(t, freqs)` for t of a shape (s, b, h, d), in bf16.
-
-    Args:
-        candidate: a function that rotates.
-        shape: of t; freqs are fp32 angles for s positions.
-        device: of both; on 'meta' they have no memory.
-    """
-    s, _, _, d = shape
-    t = torch.empty(shape, dtype=torch.bfloat16, device=device)
-    return partial(candidate, t, torch.empty((s, 1, 1, d), dtype=torch.float32, device=device))
+def rotation(candidate: Callable) -> Callable[[], object]:
+    """The call `candidate(t, freqs)` at the headline shape, in bf16 and without memory."""
+    s, _, _, d = SHAPE
+    t = torch.empty(SHAPE, dtype=torch.bfloat16, device="meta")
+    return partial(candidate, t, torch.empty((s, 1, 1, d), dtype=torch.float32, device="meta"))
 
 
 @contextmanager
@@ -76,13 +68,20 @@ def _caught():
             programs *= int(size)
         found.append(Launch(kernel, programs, arguments, options))
 
-    kinds = (InterpretedFunction, JITFunction)
-    originals = [kind.run for kind in kinds]
-    for kind in kinds:
-        kind.run = note
+    def take_the_first(tuner, *arguments, **options):
+        tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
+        configs = tuner.configs if tuner.perf_model else tuner.prune_configs(options)
+        options |= configs[0].all_kwargs()
+        if configs[0].pre_hook is not None:
+            configs[0].pre_hook(tuner.nargs | options)
+        tuner.fn.run(*arguments, **options)
+
+    kinds = {InterpretedFunction: note, JITFunction: note, Autotuner: take_the_first}
+    originals = {kind: kind.run for kind in kinds}
+    for kind, run in kinds.items():
+        kind.run = run
     try:
-        with one_configuration(0):
-            yield found
+        yield found
     finally:
-        for kind, original in zip(kinds, originals, strict=True):
+        for kind, original in originals.items():
             kind.run = original

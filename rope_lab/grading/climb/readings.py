@@ -25,14 +25,9 @@ class Readings:
         evaluations: of sin and cos together, for each pair.
         order: what the first program does: L a load, E an evaluation, S a store.
         programs: of the launch.
-        programs_at_64: of the launch for the same tensor with d = 64.
-        programs_at_96: the same for d = 96.
         instructions: that a warp executes, slow branches left out.
         instruction_us: what an H200 needs for all of them, if no lane ever waits.
         narrowest_load: bytes; 0 if nothing but atomics loads.
-        registers: of a thread.
-        spilled: bytes of a thread that no register holds, stored and loaded.
-        resident: programs on one SM at a time.
         loads_first: loads before the first branch of the machine code.
     """
 
@@ -40,14 +35,9 @@ class Readings:
     evaluations: float
     order: str
     programs: int = 0
-    programs_at_64: int = 0
-    programs_at_96: int = 0
     instructions: int = 0
     instruction_us: float = 0.0
     narrowest_load: int = 0
-    registers: int = 0
-    spilled: int = 0
-    resident: int = 0
     loads_first: int = 0
 
     @property
@@ -75,9 +65,6 @@ def code_of(launch: Launch) -> dict:
         "instructions": warp_instructions(code),
         "instruction_us": instruction_time(code, launch.programs),
         "narrowest_load": narrowest_load(code),
-        "registers": code.registers,
-        "spilled": code.spilled,
-        "resident": code.programs_at_a_time,
         "loads_first": loads_before_first_branch(code)[0],
     }
 

@@ -20,22 +20,13 @@ def minus(e: Evidence) -> Iterator[Guess]:
 
 
 def of_the_table(e: Evidence) -> Iterator[Guess]:
-    """One half's angles, or one neighbor's, for both, or each half's for itself."""
+    """One half's angles for both, or each half's for itself."""
     if not e.halves_have_angles:
         return
     by_first = e.expected_with_angles(lambda x: _both(_first(x)))
     by_second = e.expected_with_angles(lambda x: _both(_second(x)))
     yield whole("the wrong angle: the second half takes the first half's angle", by_first)
     yield whole("the wrong angle: the first half takes the second half's angle", by_second)
-    for words, change in {
-        "both of two neighbors take the first one's angle": (
-            lambda x: x[..., ::2].repeat_interleave(2, -1)
-        ),
-        "both of two neighbors take the second one's angle": (
-            lambda x: x[..., 1::2].repeat_interleave(2, -1)
-        ),
-    }.items():
-        yield whole(f"the wrong angle: {words}", e.expected_with_angles(change))
     exchanged = e.expected_with_angles(lambda x: torch.cat((_second(x), _first(x)), -1))
     yield part("the wrong angle: each half takes the other's angle", exchanged)
     yield part(
@@ -67,30 +58,26 @@ def sine_of_a_part(e: Evidence) -> Iterator[Guess]:
             yield part(f"a sign: that of the sine in {where}", result)
 
 
-_PARTNERS = {  # who -> angles with those of the partner in place of its own
-    "half": lambda x: x.roll(x.shape[-1] // 2, -1),
-    "of two neighbors": lambda x: x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2),
-}
-
-
 def of_the_partner(e: Evidence) -> Iterator[Guess]:
     """The sine or the cosine of the other's angle, where the angles of a pair may differ."""
-    if not e.halves_have_angles or e.spec.angles != "unlike":
+    if not e.halves_have_angles:
         return
-    cosines, sines = e.cosines, e.sines
-    for who, swap in _PARTNERS.items():
-        swapped = e.sine_part(swap)
-        words = f"the wrong sine: each {who} takes the sine that the other should take"
-        yield whole(words, cosines + swapped)
-        words = "a sign and the wrong sine: the map itself, where its transpose is asked for"
-        yield whole(words, cosines - swapped)
-        words = f"the wrong cosine: each {who} takes the cosine of the other's angle"
-        yield whole(words, e.cosine_part(swap) + sines)
-        for where, result in e.with_sines_in_a_part(swapped):
-            yield part(f"the wrong sine, in {where}: the other {who} should take it", result)
-        for where, result in e.with_sines_in_a_part(-swapped):
-            words = f"a sign and the wrong sine, in {where}: the map itself, not its transpose"
-            yield part(words, result)
+
+    def swap(x: Tensor) -> Tensor:
+        return x.roll(x.shape[-1] // 2, -1)
+
+    cosines, sines, swapped = e.cosines, e.sines, e.sine_part(swap)
+    words = "the wrong sine: each half takes the sine that the other should take"
+    yield whole(words, cosines + swapped)
+    words = "a sign and the wrong sine: the map itself, where its transpose is asked for"
+    yield whole(words, cosines - swapped)
+    words = "the wrong cosine: each half takes the cosine of the other's angle"
+    yield whole(words, e.cosine_part(swap) + sines)
+    for where, result in e.with_sines_in_a_part(swapped):
+        yield part(f"the wrong sine, in {where}: the other half should take it", result)
+    for where, result in e.with_sines_in_a_part(-swapped):
+        words = f"a sign and the wrong sine, in {where}: the map itself, not its transpose"
+        yield part(words, result)
 
 
 def other_function(e: Evidence) -> Iterator[Guess]:
@@ -114,8 +101,8 @@ def other_function(e: Evidence) -> Iterator[Guess]:
         yield part(f"{words}{where}", torch.where(here, -minus_sines, cosines) + sines)
 
 
-def columns_of_the_table(e: Evidence) -> Iterator[Guess]:
-    """Row and column of an angle, counted in pairs where elements are meant."""
+def step_of_the_table(e: Evidence) -> Iterator[Guess]:
+    """The row of an angle, counted in pairs where elements are meant."""
     for x, argument in e.arguments:
         if argument.holds != "angles" or x.dim() != 4 or x.shape[-1] % 2:
             continue
@@ -125,11 +112,6 @@ def columns_of_the_table(e: Evidence) -> Iterator[Guess]:
         yield whole(
             "the step of the table: the row of the next position begins d2 elements on",
             e.expected_with_angles(lambda _, narrow=narrow: narrow),
-        )
-        one_a_pair = x[..., :half].repeat_interleave(2, -1)
-        yield whole(
-            "the columns of the table: the angle of pair i is in column 2i, not i",
-            e.expected_with_angles(lambda _, one_a_pair=one_a_pair: one_a_pair),
         )
 
 
@@ -166,6 +148,6 @@ RULES = (
     sine_of_a_part,
     of_the_partner,
     other_function,
-    columns_of_the_table,
+    step_of_the_table,
     large,
 )

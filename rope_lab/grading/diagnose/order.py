@@ -1,7 +1,6 @@
-"""The right elements with the wrong sign, in the wrong place of their row, or in wrong pairs."""
+"""The right elements with the wrong sign, or in wrong pairs."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import permutations
 
 import torch
@@ -9,7 +8,6 @@ from torch import Tensor
 
 from .evidence import Evidence
 from .guess import Guess, part, place, whole
-from .seen import came_out
 
 
 def sign(e: Evidence) -> Iterator[Guess]:
@@ -38,41 +36,6 @@ def swapped(e: Evidence) -> Iterator[Guess]:
             yield whole(words.format(", and a sign"), torch.where(turns, -there, there))
 
 
-def permuted(e: Evidence) -> Iterator[Guess]:
-    """Right numbers in a wrong order; and where elements are only to be put in order."""
-    d2 = e.rotary_dim
-    if d2 % 2 or d2 > e.expected.shape[-1] or came_out(e):
-        return
-    apart = torch.arange(d2).view(-1, 2).t().flatten()  # neighbors -> halves
-    together = apart.argsort()
-    floats = [x for x, argument in e.arguments if argument.holds == "floats"]
-    for x in floats:
-        for there, back in ((apart, together), (together, apart)):
-            if x.shape == e.expected.shape and e.close(ordered(x, there), e.expected):
-                yield whole("the order: the permutation goes the other way", ordered(x, back))
-    yield whole(
-        "the order: the right numbers, with halves where neighbors are asked for",
-        ordered(e.expected, apart),
-    )
-    words = "the right numbers, with neighbors where halves are asked for"
-    if e.spec.angles == "pairs":
-        words = "the permutation once more, where its inverse is asked for"
-    yield whole(f"the order: {words}", ordered(e.expected, together))
-    for row in (e.expected, *floats):
-        yield whole("the order: the last dimension runs backwards", row.flip(-1))
-
-
-def moved(e: Evidence) -> Iterator[Guess]:
-    """A matrix transposed, or a row shifted by one place."""
-    is_rotation = e.has_angles and e.got_is(e.expected_with_angles(torch.neg))  # then it turns back
-    if e.expected.dim() > 1 and not is_rotation:
-        yield whole("transposed: rows and columns have changed places", e.expected.mT)
-    if e.got.shape[-1] > 2 and e.close(e.got[..., :-1], e.expected[..., 1:]):
-        yield whole("shifted: every element is one place too early")
-    if e.got.shape[-1] > 2 and e.close(e.got[..., 1:], e.expected[..., :-1]):
-        yield whole("shifted: every element is one place too late")
-
-
 def pairing(e: Evidence) -> Iterator[Guess]:
     """The other of the two conventions, for the elements, their angles, or both."""
     d2 = e.rotary_dim
@@ -87,13 +50,8 @@ def pairing(e: Evidence) -> Iterator[Guess]:
         if asked == "halves":
             words = "neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked for"
         words = f"the wrong pairing: it pairs {words}"
-        if e.spec.angles == "pairs" and asked == "halves":  # as it pairs
-            words = "the order: the permutation and its inverse have changed places"
-        inputs = [_reordered(x, there, a.holds) for x, a in e.arguments]
-        other = _reordered(e.spec(*inputs), back)
-        yield whole(words, other)
-        if other.shape[-2:] == (d2, d2):
-            yield whole(words, _reordered(other.mT, back).mT)
+        inputs = [_reordered(x, there) for x in e.inputs]
+        yield whole(words, _reordered(e.spec(*inputs), back))
         if e.halves_have_angles:
             for of_pair in _one_angle_for_both(asked):
                 angles = [
@@ -121,7 +79,7 @@ def _one_angle_for_both(asked: str):
 def overwritten_members(e: Evidence) -> Iterator[Guess]:
     """`x1 = x1 * c1 - x2 * s1`, and then x2 * c2 + x1 * s2 with the new x1; or the other way."""
     x = e.inputs[0]
-    if not e.has_angles or not isinstance(x, Tensor) or x.shape != e.expected.shape:
+    if not e.has_angles or x.shape != e.expected.shape:
         return
     if e.twice:
         return  # what was seen: it was overwritten in memory
@@ -131,27 +89,6 @@ def overwritten_members(e: Evidence) -> Iterator[Guess]:
         of_the_new = e.expected_with_input(0, torch.where(here, e.expected, x))
         words = f"overwritten too early: {other} is computed from the results of {one}"
         yield part(f"{words}; keep what was loaded", torch.where(here, e.expected, of_the_new))
-
-
-def members(e: Evidence) -> Iterator[Guess]:
-    """The two of a pair: exchanged when they were loaded, or one of them its own partner."""
-    d2 = e.rotary_dim
-    if d2 % 2 or not e.has_angles:
-        return
-    for number, (x, argument) in enumerate(e.arguments):
-        if argument.holds != "floats" or x.shape != e.expected.shape:
-            continue
-        for order in (_halves_exchanged(d2), _neighbors_exchanged(d2)):
-            inputs = [*e.inputs]
-            inputs[number] = ordered(x, order)
-            yield whole(
-                "the wrong members: the two of a pair are exchanged when they are loaded",
-                e.spec(*inputs),
-            )
-            of_itself = replace(e, inputs=inputs).sines
-            for sines in (of_itself, -of_itself):
-                for where, mixed in e.with_sines_in_a_part(sines):
-                    yield part(f"the wrong partner: in {where} each element is its own", mixed)
 
 
 def _halves_exchanged(d2: int) -> Tensor:
@@ -168,11 +105,9 @@ def ordered(x: Tensor, order: Tensor) -> Tensor:
     return torch.cat((x[..., order], x[..., len(order) :]), -1)
 
 
-def _reordered(x: Tensor, order: Tensor, holds: str = "floats") -> Tensor:
-    """The same of what has elements or angles in its rows."""
-    if holds in ("positions", "number") or x.shape[-1] < len(order):
-        return x
-    return ordered(x, order)
+def _reordered(x: Tensor, order: Tensor) -> Tensor:
+    """The same of what has as many elements or angles in its rows."""
+    return x if x.shape[-1] < len(order) else ordered(x, order)
 
 
-RULES = (sign, swapped, permuted, moved, pairing, overwritten_members, members)
+RULES = (sign, swapped, pairing, overwritten_members)

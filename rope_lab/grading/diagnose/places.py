@@ -17,8 +17,7 @@ def position(e: Evidence) -> Iterator[Guess]:
     yield whole("the wrong position: the angle is that of 0, the first position", first)
     floats = next((x for x, a in e.arguments if a.holds == "floats" and x.dim() == 4), None)
     table = next((x for x, a in e.arguments if a.holds == "angles"), None)
-    given = any(argument.holds == "positions" for argument in e.spec.arguments)  # `ids`
-    if floats is None or table is None or e.expected.dim() != 4 or given:
+    if floats is None or table is None or e.expected.dim() != 4:
         return
     turned = torch.stack(
         [
@@ -46,58 +45,6 @@ def position(e: Evidence) -> Iterator[Guess]:
             f"the wrong position: the angle is that of {words}",
             torch.where(inside[..., None], result, e.got.to(result.dtype)),
         )
-
-
-def ids(e: Evidence) -> Iterator[Guess]:
-    """Positions that are given, read from another place."""
-    for number, argument in enumerate(e.spec.arguments):
-        if argument.holds != "positions" or argument.letters[-2:] != ("b", "s"):
-            continue
-        given = e.inputs[number]
-        for words, others in _other_ids(given).items():
-            result = e.expected_with_input(number, others)
-            yield whole(f"the wrong position: {words}", result)
-        if given.dim() > 2:
-            by_section = [e.expected_with_input(number, given[[k, k, k]]) for k in range(3)]
-            difference = (torch.stack(by_section).double() - e.got.double()).abs().amin(0)
-            if e.close(difference, torch.zeros_like(difference)):
-                yield part("the wrong position: the sections begin or end elsewhere")
-        else:
-            yield from _token_at_its_position(e, given)
-
-
-def _other_ids(given: Tensor) -> dict[str, Tensor]:
-    """Ids (b, s), or (3, b, s) of three sections, as a wrong kernel may read them."""
-    *sections, b, s = given.shape
-    guesses = {
-        "that of the place in the sequence, not of the id": torch.arange(s).expand_as(given),
-        "0, the first one, for all": given * 0,
-        "that of the sequence's first token, for all its tokens": given[..., :1].expand_as(given),
-        "the ids are read as (s, b), where (b, s) is asked": given.reshape(*sections, s, b).mT,
-        "that of the first sequence's token, for all sequences": (
-            given[..., :1, :].expand_as(given)
-        ),
-    }
-    if sections:
-        for k in range(3):
-            guesses[f"every section takes those of section {k}"] = given[[k, k, k]]
-        row = torch.arange(3)[:, None] + torch.arange(b)
-        guesses["a section begins one row of ids after the one before, not a batch of rows"] = (
-            given.flatten(0, 1)[row.clamp(max=3 * b - 1)]
-        )
-        for order in ((2, 1, 0), (1, 0, 2), (0, 2, 1), (1, 2, 0), (2, 0, 1)):
-            words = "the sections take those of " + ", ".join(map(str, order))
-            guesses[words] = given[list(order)]
-    return guesses
-
-
-def _token_at_its_position(e: Evidence, given: Tensor) -> Iterator[Guess]:
-    b, s = given.shape
-    for number, (x, argument) in enumerate(e.arguments):
-        if argument.holds == "floats" and x.shape[:2] == (s, b):
-            moved = x[given.t().clamp(max=s - 1), torch.arange(b)]
-            words = f"the wrong token: {argument.name} is read where the position says, too"
-            yield whole(words, e.expected_with_input(number, moved))
 
 
 def row(e: Evidence) -> Iterator[Guess]:
@@ -150,10 +97,9 @@ def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     """The last one forgotten, or all of them, or the output laid down by them."""
     if e.written_beside:
         yield own(f"a wrong stride: it writes beside {e.written_beside}")
-    if all(x.is_contiguous() for x, a in e.arguments if a.holds != "number"):
+    if all(x.is_contiguous() for x in e.inputs):
         return
-    contiguous = [x if a.holds == "number" else _as_if_contiguous(x) for x, a in e.arguments]
-    if _mostly(e.spec(*contiguous), e):
+    if _mostly(e.spec(*map(_as_if_contiguous, e.inputs)), e):
         yield whole("a wrong stride: it reads the memory as if the tensor were contiguous")
     neighbors = [
         x.as_strided(x.shape, (*x.stride()[:-1], 1)) if a.holds == "floats" and x.stride(-1) else x
@@ -211,4 +157,4 @@ def case_alone(e: Evidence) -> Iterator[Guess]:
         yield place("a wrong stride: right for contiguous tensors, wrong for this one")
 
 
-RULES = (position, ids, row, head, strides_exchanged, strides_of_the_input, case_alone)
+RULES = (position, row, head, strides_exchanged, strides_of_the_input, case_alone)

@@ -96,5 +96,3 @@ UNITS = {
         ],
     },
 }
-
-# exercise 3: which mistake a backward has

@@ -1,4 +1,4 @@
-"""Notebook 12: roundings, a kernel for heads before positions, frequencies, factors."""
+"""Notebook 12: a kernel for heads before positions, and roundings."""
 # ruff: noqa: F821 (the letters of shapes)
 
 from ..spec import spec

@@ -19,7 +19,6 @@ from ..verdict import raised
 from .code import code_of
 from .inspection import Inspected, Inspection
 from .limits import Work, gpu_of
-from .tuners import one_configuration
 from .watch import Access
 
 _OFF = 0.01  # of what a straight line says: more is not linear
@@ -36,7 +35,6 @@ def inspect(
     large: int,
     gpu: str = "sm_90",
     tolerance: tuple[float, float] | None = None,
-    configuration: int = 0,
 ) -> Inspection:
     """Is a kernel right, what does it ask for, and which limit binds on a GPU?
 
@@ -52,15 +50,14 @@ def inspect(
         large: the size whose time matters.
         gpu: an architecture, as 'sm_90', or a GPU's name in the records.
         tolerance: (relative, absolute) of fp32 and other results; by default one rounding.
-        configuration: which one of its configurations a tuner takes.
 
     Raises:
-        ValueError: a size is no positive integer, `large` is smaller than 3 small, or `gpu`,
-            `tolerance` or `configuration` is of another kind.
+        ValueError: a size is no positive integer, `large` is smaller than 3 small, or `gpu` or
+            `tolerance` is of another kind.
     """
-    _check(small, large, gpu, tolerance, configuration)
+    _check(small, large, gpu, tolerance)
     sizes = [small, 2 * small, 3 * small]
-    job = {"sizes": sizes, "tolerance": tolerance, "configuration": configuration}
+    job = {"sizes": sizes, "tolerance": tolerance}
     try:
         for name, shipped in (("function", function), ("reference", reference), ("make", make)):
             job[name] = shipped_call(shipped)
@@ -78,11 +75,11 @@ def inspect(
     about = {"sizes": sizes, "large": large, "atomics": runs[0]["atomics"]}
     try:
         call = partial(function, *_seeded(make, large, "meta"))
-        with one_configuration(configuration) as tuned, counter() as eager:
+        with counter() as eager:
             launches = launches_of(call)
     except Exception as error:  # whatever a function does with a tensor that has no memory
         return Inspection(**about, refused=f"on tensors without memory it {raised(error)}")
-    about |= {"tuned": tuned, "eager": tuple(eager.kernels)}
+    about |= {"eager": tuple(eager.kernels)}
     if refused := _unlike(runs, launches):
         return Inspection(**about, refused=refused)
     where = gpu_of(gpu)
@@ -97,13 +94,11 @@ def inspect(
     return Inspection(**about, launches=found, gpu=where, measured_us=measured)
 
 
-def _check(small: object, large: object, gpu: object, tolerance: object, number: object) -> None:
+def _check(small: object, large: object, gpu: object, tolerance: object) -> None:
     if not (type(small) is int and small > 0 and type(large) is int and large >= 3 * small):
         raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
     if not (isinstance(gpu, str) and not gpu.startswith("gfx")):
         raise ValueError(f"gpu={gpu!r}; accepted: an NVIDIA GPU's, as 'sm_90', or a recorded name")
-    if not (type(number) is int and number >= 0):
-        raise ValueError(f"configuration={number!r}; accepted: integers from 0")
     if tolerance is not None:
         pair = isinstance(tolerance, tuple | list) and len(tolerance) == 2
         if not (pair and all(isinstance(x, int | float) for x in tolerance)):

@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_leaves
 from ..check import clone, compare
 from ..judge_process import HOW_TO_BEGIN, in_words, load, said, same_bits, start
 from ..verdict import raised
-from .tuners import one_configuration
 from .watch import Watch
 
 __all__ = ["answer", "start"]  # what `worker.py` calls
@@ -33,7 +32,7 @@ _STOPPED = {
 def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
     """What a function does at each of the sizes; after a wrong one nothing follows.
 
-    Of a job: `function`, `reference` and `make` as shipped, `sizes`, `tolerance`, `configuration`.
+    Of a job: `function`, `reference` and `make` as shipped, `sizes`, `tolerance`.
     """
     number = next(_NUMBERS)
     function, reference, make = (
@@ -44,13 +43,12 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
     runs = []
     for size in job["sizes"]:
         tell({"begins": f"size {size}"})
-        with one_configuration(job["configuration"]) as tuned:
-            try:
-                run = _Run(function, reference, _made(make, size), tolerance)
-            except Exception as error:  # whatever they may raise
-                words = f"at size {size} the reference or make {raised(error)}"
-                return {"runs": [], "refused": words}
-            runs.append(run.found() | {"size": size, "tuned": tuned})
+        try:
+            run = _Run(function, reference, _made(make, size), tolerance)
+        except Exception as error:  # whatever they may raise
+            words = f"at size {size} the reference or make {raised(error)}"
+            return {"runs": [], "refused": words}
+        runs.append(run.found() | {"size": size})
         if runs[-1]["wrong"] or runs[-1]["refused"]:
             break
     return {"runs": runs, "refused": ""}

@@ -128,7 +128,6 @@ class Inspection:
         owner: the program that stored the first wrong element.
         sizes: at which it ran.
         large: for which it was compiled.
-        tuned: kernel -> the configuration that its tuner was told to take.
         atomics: tensor of atomics -> whether there are sums of floats, of undefined order.
         eager: PyTorch's own kernels beside them, as `zeros`.
         launches: in order.
@@ -141,7 +140,6 @@ class Inspection:
     owner: str = ""
     sizes: Sequence[int] = ()
     large: int = 0
-    tuned: dict[str, str] = field(default_factory=dict)
     atomics: dict[str, bool] = field(default_factory=dict)
     eager: tuple[Kernel, ...] = ()
     launches: tuple[Inspected, ...] = ()
@@ -189,7 +187,6 @@ class Inspection:
 
     def _rest(self) -> list[str]:
         found = [f"  stored by: {self.owner}"] if self.owner else []
-        found += [f"  tuned: {kernel}, {words}" for kernel, words in self.tuned.items()]
         for name, floats in self.atomics.items():
             words = "atomics; whether others' loads or stores race with them is not checked"
             words += "; the order of float sums is undefined" * floats
