@@ -1,7 +1,8 @@
-"""A tensor that a backward needs is overwritten first: an error, compiled or not, never a number.
+"""A tensor that a backward needs is overwritten first: an error, or the right number.
 
 In eager mode autograd compares versions. In a compiled graph it can when the write comes after the
-graph; a write inside the graph has to fail when the graph is compiled.
+graph; a write inside the graph has to fail when the graph is compiled. A compiled norm is plain
+PyTorch, which keeps what it made of a table and a weight: no write reaches that.
 """
 
 import pytest
@@ -58,6 +59,13 @@ def run(function, *inputs):
     function(*inputs).sum().backward()
 
 
+def assert_right(function, unwritten, *inputs):
+    """The gradient of a norm's input that PyTorch took with what the write replaced."""
+    run(function, *inputs)
+    (want,) = torch.autograd.grad(unwritten(*inputs[:3]).sum(), inputs[0])
+    torch.testing.assert_close(inputs[0].grad, want)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_in_eager_mode_the_backward_raises(name, device):
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -65,17 +73,25 @@ def test_in_eager_mode_the_backward_raises(name, device):
 
 
 @each_case_and_backend
-def test_inside_a_compiled_graph_it_is_an_error(name, backend, device):
+def test_inside_a_compiled_graph_it_is_an_error_or_comes_too_late(name, backend, device):
     torch._dynamo.reset()
     compiled = torch.compile(inside, backend=backend, fullgraph=True)
+    inputs = arguments(device)
+    if name in ("a norm's table", "a norm's weight"):  # plain PyTorch keeps what it makes of them
+        assert_right(compiled, CASES[name][0], *inputs, *CASES[name])
+        return
     with pytest.raises(Exception, match="modified by an inplace operation"):
-        run(compiled, *arguments(device), *CASES[name])
+        run(compiled, *inputs, *CASES[name])
 
 
 @each_case_and_backend
-def test_after_a_compiled_graph_the_backward_raises(name, backend, device):
+def test_after_a_compiled_graph_the_backward_raises_or_has_its_own(name, backend, device):
     torch._dynamo.reset()
     call, which = CASES[name]
     compiled = torch.compile(call, backend=backend, fullgraph=True)
+    inputs = arguments(device)
+    if (name, backend) in (("a norm's table", "aot_eager"), ("a norm's weight", "eager")):
+        assert_right(after, call, *inputs, call, which, compiled)
+        return
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        run(after, *arguments(device), call, which, compiled)
+        run(after, *inputs, call, which, compiled)

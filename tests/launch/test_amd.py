@@ -58,7 +58,7 @@ def test_the_runtime_gets_the_same_both_ways(noted, gpu):
     """From plans for AMD, with the library's sine: the fast one is NVIDIA's."""
     assert noted[gpu]["engine"] == "AMD"
     assert noted[gpu]["fast sine"] == [False] and noted[gpu]["targets"] == [["hip", gpu]]
-    assert len(noted[gpu]["cases"]) >= (len(SOME) if gpu == "gfx1100" else 30)
+    assert len(noted[gpu]["cases"]) >= (len(SOME) if gpu == "gfx1100" else 28)
     for name, ways in noted[gpu]["cases"].items():
         whole, fast = ways["whole"], ways["fast"]
         assert (whole.pop("whole way"), fast.pop("whole way")) == (1, 0), name
