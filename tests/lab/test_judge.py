@@ -215,7 +215,7 @@ def test_inputs_are_the_same_every_time():
 
 
 @spec(leave_out=exercises.BLOCKS, extra=exercises.OTHER_SIZES)
-def frequencies(d: "number (d)", base: "number (base)"):
+def frequencies(d: "number (d)", base: "number (base)"):  # noqa: F821
     """The angles per position of d/2 pairs."""
     return float(base) ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
 
@@ -382,6 +382,7 @@ def test_the_place_is_that_of_the_first_wrong_case():
 @pytest.mark.parametrize("known", SPECS, ids=lambda known: known.__name__)
 def test_no_rule_stumbles_over_a_wrong_result(known):
     """An error of a rule would be the verdict on a reader's kernel."""
+
     def made_up(*inputs):
         outs = known.function(*inputs)
         outs = [torch.rand(x.shape).to(x.dtype) for x in (outs if type(outs) is tuple else (outs,))]
