@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from .compile import Compiled
 
 STAGES = ("ttir", "ttgir", "ptx", "sass")
+_ACCESSES = {
+    "tt.load": "load",
+    "ttg.async_copy_global_to_local": "request a copy",
+    "ttg.local_load": "load from shared",
+    "tt.store": "store",
+}
 _SOURCE = "program.py"  # what compile_process.py calls `Compiled.program`
 INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
 

@@ -18,6 +18,15 @@ class Machine:
     bytes_a_us: float
     instructions_a_us: float
 
+    @property
+    def ridge(self) -> float:
+        """Instructions a byte at which memory and instructions take the same time."""
+        return self.instructions_a_us / self.bytes_a_us
+
+    def allowed(self, instructions_a_byte: float) -> float:
+        """Instructions a microsecond at most."""
+        return min(self.instructions_a_us, instructions_a_byte * self.bytes_a_us)
+
     def time_us(self, moved_bytes: float, instructions: float = 0.0) -> float:
         """The least time of a kernel that moves these bytes and executes these instructions."""
         slower = max(moved_bytes / self.bytes_a_us, instructions / self.instructions_a_us)

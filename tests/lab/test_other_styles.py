@@ -83,21 +83,11 @@ def test_an_error_of_ours_is_a_sentence(monkeypatch):
     assert verdict.state == "wrong" and "unexpected keyword argument 'blocks'" in repr(verdict)
 
 
-@spec(angles="pairs", overwrites=("t",), kernel=True)
-def rope_of_neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):  # noqa: F821
-    """The interleaved pairing, written over its input and nowhere else."""
-    d2 = freqs.shape[-1]
-    x1, x2, angles = t[..., 0:d2:2], t[..., 1:d2:2], freqs[: t.shape[0], ..., ::2]
-    turned = x1 * angles.cos() - x2 * angles.sin(), x2 * angles.cos() + x1 * angles.sin()
-    turned = torch.stack(turned, dim=-1).flatten(-2).to(t.dtype)
-    return torch.cat((turned, t[..., d2:]), dim=-1)
-
-
 IN_AN_EXERCISE = {
     "a loop over heads": (styles.by_a_loop_over_heads, exercises.rope_of_q_and_k),
     "while": (partial(styles.by_a_loop_over_heads, whiles=True), exercises.rope_of_q_and_k),
-    "interleave": (styles.by_interleaving, rope_of_neighbors_in_place),
-    "join": (partial(styles.by_interleaving, joins=True), rope_of_neighbors_in_place),
+    "interleave": (styles.by_interleaving, exercises.rope_of_neighbors_in_place),
+    "join": (partial(styles.by_interleaving, joins=True), exercises.rope_of_neighbors_in_place),
 }
 
 

@@ -11,10 +11,12 @@ from rope_lab.steps.qwen3 import WAYS, new_qwen3, patched
 MACHINE = Machine(start_us=3.0, bytes_a_us=4e6, instructions_a_us=32e6)
 
 
-def test_the_slower_of_bytes_and_instructions_decides():
+def test_the_slower_of_bytes_and_instructions_decides_and_the_roof_bends_at_the_ridge():
     assert MACHINE.time_us(0) == 3
     assert MACHINE.time_us(4e8) == MACHINE.time_us(4e8, 32e8) == 103
     assert MACHINE.time_us(4e8, 64e8) == MACHINE.time_us(1, 64e8) == 203
+    assert MACHINE.ridge == 8 and MACHINE.allowed(2) == 8e6
+    assert MACHINE.allowed(8) == MACHINE.allowed(800) == 32e6
 
 
 def test_a_start_and_a_slope_are_found_again_by_small_sizes_as_much_as_by_large_ones():

@@ -8,7 +8,6 @@ import re
 
 import nbformat
 import pytest
-import torch
 
 import notebook_form
 import notebook_index
@@ -16,7 +15,6 @@ import rope_lab as lab
 import wrong_kernels
 from rope_kernels import rope_fw, rope_qk
 from rope_lab.grading import exercises
-from rope_lab.grading.spec import spec
 from test_wrong_answers import CHECK, EXAM, GRADED, SOLUTIONS, SOLVED
 
 NUMBERS = sorted({number for number, _, _ in GRADED})
@@ -121,16 +119,6 @@ def test_solutions_are_stored_in_the_normal_form(number):
 # what was added to the judge for them
 
 
-@spec(angles="pairs", kernel=True)
-def rope_of_neighbors(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):  # noqa: F821
-    """Rotated by the interleaved pairing."""
-    d2 = freqs.shape[-1]
-    partner = torch.stack((-t[..., 1:d2:2], t[..., 0:d2:2]), dim=-1).flatten(-2)
-    angles = freqs[: t.shape[0]]
-    rotary = t[..., :d2] * angles.cos() + partner * angles.sin()
-    return torch.cat((rotary.to(t.dtype), t[..., d2:]), dim=-1)
-
-
 def neighbors_for_halves(t, freqs):
     return wrong_kernels.launch(t, freqs, mistake=11)
 
@@ -138,7 +126,7 @@ def neighbors_for_halves(t, freqs):
 def test_which_pairing_was_taken_for_which():
     kind = lab.check_exercise(neighbors_for_halves, exercises.rope).reason
     assert "pairs neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked" in kind
-    kind = lab.check_exercise(rope_fw, rope_of_neighbors).reason
+    kind = lab.check_exercise(rope_fw, exercises.rope_of_neighbors).reason
     assert "pairs halves (i, i + d2/2), where neighbors (2i, 2i + 1) are asked" in kind
 
 
