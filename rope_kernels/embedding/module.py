@@ -275,7 +275,8 @@ class RotaryPositionEmbedding(nn.Module):
         check_span(max_seq_len, offset)
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
-            raise ValueError(f"{came}; accepted: freqs.cos_sin(max_seq_len)")
+            accepted = f"freqs.cos_sin(max_seq_len), in a call with rotary_dim={self.rotary_dim}"
+            raise ValueError(f"{came}; accepted: {accepted}")
         inv_freq = _require_exact(self.inv_freq)
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -333,8 +334,8 @@ class RotaryPositionEmbedding(nn.Module):
         if max_seq_len is None:
             raise ValueError(
                 "freqs interpolates by the number of positions, which cu_seqlens, start_positions "
-                "and position_ids leave open; accepted with them: freqs.cos_sin(max_seq_len), or a "
-                f"module whose inv_freq is divided by {factor}"
+                "and position_ids leave open; accepted with them: freqs.cos_sin(max_seq_len) with "
+                f"rotary_dim={self.rotary_dim}, or a module whose inv_freq is divided by {factor}"
             )
         return 1.0 / max(factor, max_seq_len / trained)
 

@@ -7,9 +7,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..rungs.measured import headline
-from ..timing import measure
-
 
 @triton.jit
 def fma_kernel(x_ptr, out_ptr, a, b, K: tl.constexpr, BLOCK: tl.constexpr):
@@ -25,11 +22,3 @@ def fma_kernel(x_ptr, out_ptr, a, b, K: tl.constexpr, BLOCK: tl.constexpr):
 def multiply_adds(x: Tensor, out: Tensor, K: int, block: int = 1024) -> Callable[[], object]:
     """A call that applies K of them to `x`, a multiple of 8; `block` divides its elements."""
     return partial(fma_kernel[(x.numel() // block,)], x, out, 0.999, 0.001, K=K, BLOCK=block)
-
-
-def more_and_more() -> dict[str, list]:
-    """Microseconds for the headline tensor, by the multiply-adds an element."""
-    t, _ = headline()
-    out, counts = t.clone(), [0, 8, 16, 32, 64, 128, 512]
-    times = measure({str(K): multiply_adds(t, out, K) for K in counts})
-    return {"instructions": counts, "us": [times[str(K)].median_us for K in counts]}

@@ -76,7 +76,7 @@ def test_of_a_table_of_angles(options, device):
     if "attention_factor" not in options:
         freqs.attention_factor = 1.5
     said = advice(lambda: apply_rotary_pos_emb(t, freqs(S)))
-    out = apply_rotary_pos_emb(t, table_of(said, freqs), rotary_dim=D)
+    out = apply_rotary_pos_emb(t, table_of(said, freqs), rotary_dim=width_of(said))
     torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
 
 
@@ -85,8 +85,8 @@ def test_of_interpolation_by_the_number_of_positions(factor, device):
     freqs = RotaryPositionEmbedding(D, attention_factor=factor, **INTERPOLATED).to(device)
     t, ids = torch.randn(B, S, H, D, device=device), IDS.to(device)
     said = advice(lambda: apply_rotary_pos_emb(t, freqs, "bshd", position_ids=ids))
-    table = table_of(said, freqs)
-    by_table = apply_rotary_pos_emb(t, table, "bshd", position_ids=ids, rotary_dim=D)
+    where = {"position_ids": ids, "rotary_dim": width_of(said)}
+    by_table = apply_rotary_pos_emb(t, table_of(said, freqs), "bshd", **where)
     divided = freqs.inv_freq / float(re.search(r"divided by ([\d.]+)", said)[1])
     other = RotaryPositionEmbedding(D, attention_factor=factor, inv_freq=divided).to(device)
     want = apply_rotary_pos_emb(t, other, "bshd", position_ids=ids)

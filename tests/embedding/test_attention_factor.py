@@ -130,7 +130,7 @@ def test_a_table_of_angles_is_refused():
     module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
     message = (
         r"^attention_factor is 1\.2079\d*, which no table of angles can hold; accepted: "
-        r"freqs\.cos_sin\(max_seq_len\)$"
+        rf"freqs\.cos_sin\(max_seq_len\), in a call with rotary_dim={D}$"
     )
     with pytest.raises(ValueError, match=message):
         module(S)

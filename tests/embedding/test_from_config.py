@@ -281,6 +281,20 @@ def test_keys_in_every_place(config):
         assert config == before
 
 
+def test_the_original_length_beside_a_flat_dict_counts(transformers):
+    """Phi 3 has it in both places. A dict for a type of layer has its own."""
+    key, rope = "original_max_position_embeddings", {"rope_type": "yarn", "factor": 4.0}
+    config = config_of(rope | {key: 512}, **{key: 1024})
+    theirs = transformers.LlamaConfig(**copy.deepcopy(config))
+    module = assert_same_as(transformers, theirs)
+    assert torch.equal(from_config(config).inv_freq, module.inv_freq)
+    assert torch.equal(module.inv_freq, from_config(config_of(rope | {key: 1024})).inv_freq)
+    own = from_config(config_of(rope | {key: 512})).inv_freq
+    assert not torch.equal(module.inv_freq, own)
+    config["rope_parameters"] = {"full_attention": config["rope_parameters"]}
+    assert torch.equal(from_config(config, "full_attention").inv_freq, own)
+
+
 def test_a_partial_rotation_and_its_pairing():
     for place in ({"partial_rotary_factor": 0.25}, {}):
         config = config_of({} if place else {"partial_rotary_factor": 0.25}, **place)
