@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 os.environ["ROPE_LAB_QUIET"] = "1"  # no word about time in outputs that are compared
+os.environ["KINETO_LOG_LEVEL"] = "6"  # nor torch.profiler's log, whose lines have the date
 ROOT = Path(__file__).resolve().parent
 collect_ignore_glob = ["*/.ipynb_checkpoints", "my_notebooks*"]
 

@@ -168,13 +168,6 @@ def describe_figures(app, doctree):
         image["alt"] = stored.get(Path(image["uri"]).stem) or f"A figure of the section “{title}”."
 
 
-def drop_widgets_without_a_picture(app, doctree):
-    """A widget lives in a running kernel only; one that stored no picture leaves nothing here."""
-    for shown in list(doctree.findall(nodes.literal_block)):
-        if re.match(r"\w+ explorer: ", shown.astext()) and "output" in shown.get("classes", []):
-            shown.parent.remove(shown)
-
-
 def describe_page(app, pagename, templatename, context, doctree):
     """What a search engine shows under the page's title: the first paragraph."""
     title = re.sub(r"<[^>]*>", "", html.unescape(context.get("title") or pagename))
@@ -249,7 +242,6 @@ def setup(app):
     app.connect("doctree-read", link_to_the_repository)
     app.connect("doctree-read", drop_pictures_of_other_hosts)
     app.connect("doctree-read", describe_figures)
-    app.connect("doctree-read", drop_widgets_without_a_picture)
     app.connect("doctree-read", show_equations_as_written)
     app.connect("html-page-context", describe_page)
     app.connect("autodoc-process-signature", say_factories_in_python)

@@ -39,6 +39,7 @@ def execute(path: Path) -> None:
         nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
     """
     os.environ[QUIET] = "1"  # for the kernel, which inherits it
+    os.environ["KINETO_LOG_LEVEL"] = "6"  # torch.profiler's own log, on stderr: errors alone
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,

@@ -259,7 +259,7 @@ def pictures_can_be_read(notebook: Notebook) -> list[str]:
     return complaints
 
 
-EXPLORER = r"\b(?:\w*Explorer|WhoLoadsWhat)\("
+EXPLORER = r"\b\w*Explorer\("
 
 
 def widgets_have_a_figure(notebook: Notebook) -> list[str]:
@@ -291,7 +291,7 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
     """Each `lab.bench` key has a record with GPU, versions, date and this notebook's cases.
 
     A notebook, its detours and its solutions share a file of records, by their number. A case may
-    be named in a module of rope_lab that they import.
+    be named in a module of rope_lab that they import. Their exercises may replay a record, too.
     """
     call = re.compile(r"\b(?:bench|observe)\(\s*\"([^\"]+)\"")
     kin = [name for name in names_of_detours() if Path(name).name[:2] == notebook.number]
@@ -307,6 +307,11 @@ def measurements_are_on_record(notebook: Notebook) -> list[str]:
         module = (ROOT / EXPERIMENTS[notebook.number]).read_text(encoding="utf-8")
         replayed = {key for cell in code for key in re.findall(r"recorded\(\"(.+?)\"", cell.source)}
         keys |= replayed & set(call.findall(module))
+        source += module
+    exercises = ROOT / f"rope_lab/grading/exercises/notebook_{notebook.number}.py"
+    if exercises.exists():
+        module = exercises.read_text(encoding="utf-8")
+        keys |= set(re.findall(rf"\brecorded\(\"({notebook.number}/.+?)\"", module))
         source += module
     path = FOLDER / "records" / f"{notebook.number}.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}

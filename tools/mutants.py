@@ -48,7 +48,6 @@ SWAPPED = {  # a number becomes the next one; `|` stays, for most are in annotat
 }
 # Tests of a room, where they are not in a folder of its name.
 ROOMS = {
-    "rope_kernels/norm": ["tests/norm"],
     "rope_kernels/api": ["tests/call"],
     "rope_kernels/launch": ["tests/launch", "tests/norm"],
     "rope_kernels/kernels/norm": ["tests/norm"],

@@ -62,7 +62,7 @@ def reshape_and_cache_flash(
     layout = *key_cache.shape[:2], *_strides(key_cache, value_cache)
     tensors = key, value, key_cache, value_cache, slot_mapping, k_scale, v_scale
     write = _vllm().write_to_cache
-    call(write, *tensors, DTYPE_CODES[key.dtype], 0, *sizes, *layout, k_scale.numel())
+    call(write, *tensors, DTYPE_CODES[key.dtype], *sizes, *layout, k_scale.numel())
 
 
 def rotate_and_append(
@@ -89,7 +89,7 @@ def rotate_and_append(
     sizes = len(q), q.shape[1], k.shape[1], q.shape[2], *map(_token_stride, (q, k, v))
     layout = len(pages[1]) - 1, key_cache.shape[1], *_strides(key_cache, value_cache)
     append = _flashinfer().rotate_and_append
-    call(append, *tensors, 0, *sizes, *layout, 1.0, 1.0)
+    call(append, *tensors, *sizes, *layout)
     return q_out
 
 

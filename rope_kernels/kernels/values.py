@@ -321,6 +321,6 @@ class CosSin(NamedTuple):
 class TokenAngles(NamedTuple):
     """Where this program's tokens are, and by which angles their pairs turn."""
 
-    position: Any  # (positions,) int64, on the first axis
+    position: Any  # (positions,) int64
     in_sequence: Any  # (positions,): whether the token is in a packed sequence
     cos_sin: Any  # `CosSin`, each (positions, 1, columns)

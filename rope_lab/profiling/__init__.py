@@ -1,1 +1,1 @@
-"""Where the time goes: bytes, the roofline, Nsight Compute, a call on a timeline."""
+"""Where the time goes: bytes, the roofline, Nsight Compute."""

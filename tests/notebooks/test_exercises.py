@@ -129,7 +129,7 @@ def test_which_pairing_was_taken_for_which():
 
 
 def test_launches_are_counted_where_that_is_asked():
-    """And two are too many: see the wrong answers to exercise 5 of notebook 05."""
+    """And two are too many: see the wrong answers to exercise 4 of notebook 05."""
     assert exercises.rope_of_q_and_k_at_once.launches == 1
     assert lab.check_exercise(rope_qk, exercises.rope_of_q_and_k_at_once)
 

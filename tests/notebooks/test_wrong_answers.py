@@ -64,7 +64,7 @@ def phrases():
         (check,) = {
             check
             for *there, check in GRADED
-            if (*there,) == place and check in ("check_exercise", "check_norm", "inspect")
+            if (*there,) == place and check in ("check_exercise", "inspect")
         }
         found.setdefault((*place, check), []).append(wrong.told)
     for key, cell in GRADED.items():

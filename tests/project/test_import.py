@@ -183,7 +183,7 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
     (tmp_path / "answers.py").write_text(
         "import torch\n\n"
         "def right(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)\n\n"
-        "def wrong(d, base):\n    return base / 0\n"
+        "def wrong(x):\n    return 1 / 0\n"
     )
     said = run_python(
         """
@@ -204,7 +204,7 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
             raise AssertionError("a notebook with kernels would go on")
         assert "torch" in versions()
         assert lab.check_exercise(answers.right, lab.exercises.rotate_half)
-        wrong = lab.check_exercise(answers.wrong, lab.exercises.frequencies)
+        wrong = lab.check_exercise(answers.wrong, lab.exercises.rotate_half)
         assert "it raises ZeroDivisionError" in repr(wrong)
         print(about_triton[0])
         """,

@@ -327,8 +327,6 @@ def complaints_about_page(html):
         complaints.append("no button that copies code")
     if "scroll.js" not in html:
         complaints.append("no word about a figure that is wider than its box")
-    if re.search("run this cell to|[A-Z]\\w+ explorer: [A-Z]+,", html):
-        complaints.append("what a widget says where there is none")
     return complaints
 
 
