@@ -299,8 +299,9 @@ class RotaryPositionEmbedding(nn.Module):
             dtype: of the result: fp32, fp16, bf16 or fp64.
 
         Returns:
-            cos and sin, each (*positions.shape, d2 / 2). For positions that are floats, and where
-            `inv_freq` requires a gradient, the angle is a product in fp64, differentiable in both.
+            cos and sin, each of the shape of `positions` with a last dimension of d2 / 2. For
+            positions that are floats, and where `inv_freq` requires a gradient, the angle is a
+            product in fp64, differentiable in both.
 
         Raises:
             ValueError: `positions` is negative, or on another device; or positions are interpolated
