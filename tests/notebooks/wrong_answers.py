@@ -383,7 +383,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("13", 1, "the sigmoid of up"),
         {"tl.sigmoid(gate) * up": "tl.sigmoid(up) * gate"},
-        "first at index (0, 0): got 0.4805, expected 0.1348",
+        "shape (3, 11008), bfloat16; first at index (0, 0): got",
     ),
     Wrong(
         *("13", 1, "a load without its mask"),
@@ -403,12 +403,12 @@ WRONG_ANSWERS = [
     Wrong(
         *("13", 2, "the gradients exchanged"),
         {"return d_gate, d_up": "return d_up, d_gate"},
-        "got -0.02271, expected -0.001488",
+        "result 0: 32",
     ),
     Wrong(
         *("13", 2, "the sigmoid for its product"),
         {"d_out * silu": "d_out * sigmoid"},
-        "result 1: 32864 of 33024 values",
+        "result 1: 32",
     ),
     Wrong(
         *("13", 3, "the sum not stored"),
@@ -418,7 +418,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("13", 3, "the block for the row"),
         {"/ D + 1e-6": "/ BLOCK + 1e-6"},
-        "x: 15320 of 15360 values",
+        "x: 15",
     ),
     Wrong(
         *("13", 3, "a program too many"),
@@ -428,12 +428,12 @@ WRONG_ANSWERS = [
     Wrong(
         *("13", 4, "positions of the batch"),
         {"token - tl.max(tl.where(starts <= token, starts, 0))": "token"},
-        "result 0: 28604 of 40960 values",
+        "result 0: 28",
     ),
     Wrong(
         *("13", 4, "a sequence begins one late"),
         {"starts <= token": "starts < token"},
-        "result 0: 12029 of 40960 values",
+        "first at index (1, 0, 0): got",
     ),
     Wrong(
         *("13", 4, "minus the angle"),
@@ -441,7 +441,7 @@ WRONG_ANSWERS = [
             "x1 * cos - x2 * sin": "x1 * cos + x2 * sin",
             "x2 * cos + x1 * sin": "x2 * cos - x1 * sin",
         },
-        "first at index (3, 0, 0): got 1.641",
+        "first at index (3, 0, 0): got",
     ),
     # 14: into a cache
     Wrong(

@@ -114,7 +114,7 @@ WRONG_ANSWERS = [
         *("02", 1, "the package's function"),
         {
             "    rotated = rotary * angles.cos() + rotate_half(rotary) * angles.sin()"
-            "  # equation (2)\n": "    rotated = apply_rotary_pos_emb(rotary, angles)\n"
+            "  # equation (2)\n": "    rotated = reference.apply_rotary_pos_emb(rotary, angles)\n"
         },
         "it uses apply_rotary_pos_emb, which you are asked to do without",
     ),
