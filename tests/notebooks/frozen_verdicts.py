@@ -1,10 +1,10 @@
-"""Every tested answer and its verdict, before the lab was shortened (commit af8b3eb).
+"""Every tested answer and its verdict, before the lab is written anew (2026-11-26).
 
     python tests/notebooks/frozen_verdicts.py            # compare: minutes
     python tests/notebooks/frozen_verdicts.py 04 09      # these notebooks alone
 
 A wrong answer must stay wrong, and a mistake that had a name must keep one. Other words may change:
-they are printed, for reading. Once the lab is shortened this file and its verdicts go.
+they are printed, for reading. Once the lab is written this file and its verdicts go.
 """
 
 import json
@@ -21,8 +21,10 @@ UNNAMED = "no mistake that this check knows"
 
 def verdicts(numbers: list[str]) -> dict[str, str]:
     """Answer -> what it is told, in its notebook."""
+    import pairwise
     import test_answers_in_notebooks as judged
 
+    pairwise.EVERY = True
     os.environ |= {judged.QUIET: "1", "MPLBACKEND": "agg"}
     found = {}
     for number in numbers or judged.NOTEBOOKS:
