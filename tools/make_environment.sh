@@ -105,7 +105,7 @@ tell_uv() {
     [ -z "$(pip_setting no-index)" ]
 }
 
-# Without uv, pip does all of it, in more than twice the time.
+# Without uv, pip does all of it.
 uv=".venv/bin/python -m uv pip install --python .venv/bin/python -c constraints.txt"
 { tell_uv && pip_install uv; } || uv=false
 
