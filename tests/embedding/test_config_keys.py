@@ -175,158 +175,106 @@ def test_whose_class_a_configuration_is():
 # values that don't fit
 
 NUMBER, FROM_1 = "a number from 1e-18 to 1e+18", "a number from 1 to 1e+18"
-INTEGER, EVEN = "a positive integer", "an even number from 2 to 65536"
+INTEGER, TYPES = "a positive integer", "'default', 'linear', 'dynamic', 'yarn', "
 OF_PAIRS = "positive numbers, one for each pair that turns"
 OF_A_ROTATION = [
     *[
-        ({"rope_theta": x}, f"['rope_theta'] is {x!r}", NUMBER)
+        ({"rope_theta": x}, f"'rope_theta'] is {x!r}; accepted: {NUMBER}")
         for x in (0, "1e4", math.inf, math.nan, True, 1e-320, torch.ones(2))
     ],
-    ({"rope_theta": None}, "['rope_theta'] is missing", NUMBER),
     *[
-        ({"rope_type": x}, f"['rope_type'] is {x!r}", "'default', 'linear', 'dynamic', 'yarn', ")
+        ({"rope_type": x}, f"'rope_type'] is {x!r}; accepted: {TYPES}")
         for x in ("axial", 3, ["yarn"])
     ],
-    ({"type": "mrope"}, "['type'] is 'mrope'", "'default', 'linear', 'dynamic', 'yarn', "),
-    ({"partial_rotary_factor": 1.5}, "['partial_rotary_factor'] is 1.5", "a number above 0, up to"),
-    ({"partial_rotary_factor": 0.0}, "['partial_rotary_factor'] is 0.0", NUMBER),
-    ({"rope_type": "linear"}, "['factor'] is missing", FROM_1),
-    (DYNAMIC | {"factor": 0}, "['factor'] is 0", FROM_1),
-    (DYNAMIC | {"alpha": -1.0}, "['alpha'] is -1.0", NUMBER),
-    (YARN | {"factor": 0.9}, "['factor'] is 0.9", FROM_1),
-    ({"type": "yarn"}, "['factor'] is missing", "a number from 1, or a smaller original_max_"),
-    (YARN | {"beta_fast": -1}, "['beta_fast'] is -1", NUMBER),
-    (YARN | {"beta_fast": 1, "beta_slow": 2}, "['beta_fast'] is 1", "a number from beta_slow = 2"),
-    (YARN | {"truncate": "no"}, "['truncate'] is 'no'", "False, True"),
-    (YARN | {"attention_factor": 0}, "['attention_factor'] is 0", NUMBER),
-    (YARN | {"mscale": "1", "mscale_all_dim": 1}, "['mscale'] is '1'", NUMBER),
-    (YARN | {ORIGINAL: 0.5}, f"['{ORIGINAL}'] is 0.5", INTEGER),
-    (YARN | {"rope_theta": 1}, "['rope_theta'] is 1", "a number above 1 with 'yarn'"),
-    (LLAMA3 | {"low_freq_factor": None}, "['low_freq_factor'] is missing", NUMBER),
-    (LLAMA3 | {"high_freq_factor": 1}, "['high_freq_factor'] is 1", "a number above low_freq_fac"),
-    (LONG | {"long_factor": 2.0}, "['long_factor'] is 2.0", OF_PAIRS),
-    (LONG | {"short_factor": [1.0] * 48}, "['short_factor'] has 48 numbers", "64, one for each"),
-    (LONG | {"long_factor": [1.0] * 63 + ["x"]}, "['long_factor'] has 'x' in it", OF_PAIRS),
-    (LONG | {"factor": 2.0, ORIGINAL: 1}, f"['{ORIGINAL}'] is 1", "an integer from 2"),
-    (LONG | {"factor": 0.5, "attention_factor": 1.0}, "['factor'] is 0.5", FROM_1),
+    ({"rope_theta": None}, f"'rope_theta'] is missing; accepted: {NUMBER}"),
+    ({"type": "mrope"}, f"'type'] is 'mrope'; accepted: {TYPES}"),
+    ({"partial_rotary_factor": 1.5}, "'partial_rotary_factor'] is 1.5; accepted: a number above 0"),
+    ({"partial_rotary_factor": 0.0}, f"'partial_rotary_factor'] is 0.0; accepted: {NUMBER}"),
+    ({"rope_type": "linear"}, f"'factor'] is missing; accepted: {FROM_1}"),
+    (DYNAMIC | {"factor": 0}, f"'factor'] is 0; accepted: {FROM_1}"),
+    (DYNAMIC | {"alpha": -1.0}, f"'alpha'] is -1.0; accepted: {NUMBER}"),
+    (YARN | {"factor": 0.9}, f"'factor'] is 0.9; accepted: {FROM_1}"),
+    ({"type": "yarn"}, "'factor'] is missing; accepted: a number from 1, or a smaller original"),
+    (YARN | {"beta_fast": -1}, f"'beta_fast'] is -1; accepted: {NUMBER}"),
+    (YARN | {"beta_fast": 1, "beta_slow": 2}, "'beta_fast'] is 1; accepted: a number from beta_sl"),
+    (YARN | {"truncate": "no"}, "'truncate'] is 'no'; accepted: False, True"),
+    (YARN | {"attention_factor": 0}, f"'attention_factor'] is 0; accepted: {NUMBER}"),
+    (YARN | {"mscale": "1", "mscale_all_dim": 1}, f"'mscale'] is '1'; accepted: {NUMBER}"),
+    (YARN | {ORIGINAL: 0.5}, f"'{ORIGINAL}'] is 0.5; accepted: {INTEGER}"),
+    (YARN | {"rope_theta": 1}, "'rope_theta'] is 1; accepted: a number above 1 with 'yarn'"),
+    (LLAMA3 | {"low_freq_factor": None}, f"'low_freq_factor'] is missing; accepted: {NUMBER}"),
+    (LLAMA3 | {"high_freq_factor": 1}, "'high_freq_factor'] is 1; accepted: a number above low_fr"),
+    (LONG | {"long_factor": 2.0}, f"'long_factor'] is 2.0; accepted: {OF_PAIRS}"),
+    (LONG | {"short_factor": [1.0] * 48}, "'short_factor'] has 48 numbers; accepted: 64, one for"),
+    (LONG | {"long_factor": [1.0, "x"]}, f"'long_factor'] has 'x' in it; accepted: {OF_PAIRS}"),
+    (LONG | {"factor": 2.0, ORIGINAL: 1}, f"'{ORIGINAL}'] is 1; accepted: an integer from 2"),
+    (LONG | {"factor": 0.5, "attention_factor": 1.0}, f"'factor'] is 0.5; accepted: {FROM_1}"),
 ]
+BARE = {"head_dim": 64, "rope_theta": 1e4}
 TWO_TYPES = {"full_attention": LINEAR, "sliding_attention": {"rope_theta": 500.0}}
 LAYERED = SIZES | {"rope_parameters": TWO_TYPES}
-NAMES, AGREE = "'full_attention', 'sliding_attention'", "keys that agree, or rotary_dim beside head"
-TURN = "elements of a head turn"
+NESTED = SIZES | {"rope_parameters": {"full": LINEAR | {"factr": 4.0}}}
+BESIDE = SIZES | {"rope_parameters": {"full": LINEAR, "rope_theta": 5e5}}
+TWO_SHARES = {"partial_rotary_factor": 0.5, "rope_scaling": {"partial_rotary_factor": 0.25}}
+PROPORTIONAL = {"rope_scaling": {"rope_type": "proportional"}}
+NAMES = "'full_attention', 'sliding_attention'"
+SEVERAL = "layer_type is None, and rope_parameters has several types; accepted: "
 OF_A_CONFIG = [
-    (PLAIN | {"head_dim": "64"}, "head_dim is '64'", INTEGER),
-    (PLAIN | {"rotary_dim": True}, "rotary_dim is True", INTEGER),
-    (PLAIN | {"rotary_dim": 7}, f"rotary_dim says that 7 {TURN}", EVEN),
+    (PLAIN | {"head_dim": "64"}, f"head_dim is '64'; accepted: {INTEGER}"),
+    (PLAIN | {"rotary_dim": True}, f"rotary_dim is True; accepted: {INTEGER}"),
+    ({"rope_theta": 1e4}, f"hidden_size is missing; accepted: {INTEGER}"),
+    (BARE | {"rope_scaling": DYNAMIC}, f"max_position_embeddings is missing; accepted: {INTEGER}"),
+    (BARE | {"rope_scaling": YARN}, f"rope_scaling['{ORIGINAL}'] is missing; accepted: {INTEGER}"),
+    ({"text_config": PLAIN}, "config has a text_config, and no head_dim of its own; accepted: con"),
+    (SIZES, "rope_theta is missing, and so is rope_parameters; accepted: the configuration of a"),
+    (SIZES | {"rope_parameters": "yarn"}, "rope_parameters is 'yarn'; accepted: a dict"),
+    (PLAIN | {"rope_scaling": LINEAR, "rope_parameters": YARN}, "rope_scaling came with rope_para"),
+    (PLAIN | TWO_SHARES, "partial_rotary_factor is 0.5, and rope_scaling['partial_rotary_factor']"),
+    (PLAIN | {"rotary_dim": 64} | PROPORTIONAL, "rotary_dim came with 'proportional', where a sh"),
+    (LAYERED, SEVERAL + NAMES),
+    (PLAIN | {"layer_types": ["full"], "rope_parameters": {"full": None}}, SEVERAL + "'full'"),
+    (PLAIN | {"rope_local_base_freq": 1e4}, "layer_type is None, and config has a rope_local_base"),
+]
+WIDTHS = [
+    ({"rotary_dim": 7}, "rotary_dim says that 7 {turn}; accepted: an even number from 2 to 65536"),
+    ({"head_dim": 64, "rotary_dim": 96}, "rotary_dim says that 96 {turn}; accepted: .* 2 to 64$"),
+    ({"rotary_dim": 2, "rope_scaling": DYNAMIC}, "that 2 {turn}; accepted: an even number from 4"),
+    ({"head_dim": 2**40}, f"head_dim says that {2**40} {{turn}}; accepted: an even number"),
+    ({"num_attention_heads": 3000}, "hidden_size // num_attention_heads says that 1 {turn}"),
+    ({"head_dim": 512, "qk_rope_head_dim": 64}, "that 64 {turn}, and head_dim that 512 do; "),
+    ({"rotary_dim": 128, "qk_rope_head_dim": 64}, "that 128 {turn}, and qk_rope_head_dim that 64"),
     (
-        PLAIN | {"head_dim": 64, "rotary_dim": 96},
-        f"rotary_dim says that 96 {TURN}",
-        "an even number from 2 to 64",
-    ),
-    (
-        PLAIN | {"rotary_dim": 2, "rope_scaling": DYNAMIC},
-        f"rotary_dim says that 2 {TURN}",
-        "an even number from 4 ",
-    ),
-    (PLAIN | {"head_dim": 2**40}, f"head_dim says that {2**40} {TURN}", "an even number from 2"),
-    ({"rope_theta": 1e4}, "hidden_size is missing", INTEGER),
-    (
-        PLAIN | {"num_attention_heads": 3000},
-        f"hidden_size // num_attention_heads says that 1 {TURN}",
-        EVEN,
-    ),
-    (
-        PLAIN | {"head_dim": 512, "qk_rope_head_dim": 64},
-        f"qk_rope_head_dim says that 64 {TURN}, and head_dim that 512 do",
-        AGREE,
-    ),
-    (
-        PLAIN | {"head_dim": 512, "rotary_dim": 128, "qk_rope_head_dim": 64},
-        f"rotary_dim says that 128 {TURN}, and qk_rope_head_dim that 64 do",
-        AGREE,
-    ),
-    (
-        PLAIN | {"qk_rope_head_dim": 64, "partial_rotary_factor": 0.5},
-        f"qk_rope_head_dim says that 64 {TURN}, and partial_rotary_factor = 0.5 of head_dim = 64 "
-        "that 32 do",
-        AGREE,
-    ),
-    (
-        PLAIN | {"partial_rotary_factor": 0.5, "rope_scaling": {"partial_rotary_factor": 0.25}},
-        "partial_rotary_factor is 0.5, and rope_scaling['partial_rotary_factor'] is 0.25",
-        "one of the two",
-    ),
-    (
-        PLAIN | {"rotary_dim": 64, "rope_scaling": {"rope_type": "proportional"}},
-        "rotary_dim came with 'proportional', where a share of head_dim's pairs turns",
-        "partial_rotary_factor",
-    ),
-    ({"text_config": PLAIN}, "config has a text_config, and no head_dim of its own", "config.text"),
-    (SIZES, "rope_theta is missing, and so is rope_parameters", "the configuration of a model"),
-    (SIZES | {"rope_parameters": "yarn"}, "rope_parameters is 'yarn'", "a dict"),
-    (
-        SIZES | {"rope_parameters": {"rope_theta": 1e4}, "rope_scaling": LINEAR},
-        "rope_scaling came with rope_parameters",
-        "one of the two",
-    ),
-    (
-        {"head_dim": 64, "rope_theta": 1e4, "rope_scaling": DYNAMIC},
-        "max_position_embeddings is missing",
-        INTEGER,
-    ),
-    (
-        {"head_dim": 64, "rope_theta": 1e4, "rope_scaling": YARN},
-        f"rope_scaling['{ORIGINAL}'] is missing",
-        INTEGER,
-    ),
-    (LAYERED, "layer_type is None, and rope_parameters has several types", NAMES),
-    (
-        PLAIN | {"layer_types": ["full"], "rope_parameters": {"full": None}},
-        "layer_type is None, and rope_parameters has several types",
-        "'full'",
-    ),
-    (
-        PLAIN | {"rope_local_base_freq": 1e4},
-        "layer_type is None, and config has a rope_local_base_freq: several types",
-        "'sliding_attention', or another one",
+        {"qk_rope_head_dim": 64, "partial_rotary_factor": 0.5},
+        "that 64 {turn}, and partial_.* 32 do",
     ),
 ]
 OF_LAYERS = [
-    (LAYERED, "full", "layer_type is 'full'", NAMES),
-    (LAYERED, 3, "layer_type is 3", "None, or a str"),
-    (PLAIN | {"layer_types": ["a", "b", "a"]}, "c", "layer_type is 'c'", "'a', 'b'"),
-    (
-        LAYERED,
-        "full_attention",
-        "rope_parameters['full_attention']['rope_theta'] is missing",
-        NUMBER,
-    ),
-    (
-        SIZES | {"rope_parameters": TWO_TYPES | {"full_attention": {"factr": 4.0}}},
-        "full_attention",
-        "rope_parameters['full_attention']['factr'] is 4.0, which 'default' does not read",
-        "mrope_interleaved",
-    ),
-    (
-        SIZES | {"rope_parameters": {"full": LINEAR, "rope_theta": 5e5}},
-        "full",
-        "rope_parameters['rope_theta'] is 500000.0, beside dicts of types of layers",
-        "full",
-    ),
+    (LAYERED, "full", f"layer_type is 'full'; accepted: {NAMES}"),
+    (LAYERED, 3, "layer_type is 3; accepted: None, or a str"),
+    (PLAIN | {"layer_types": ["a", "b", "a"]}, "c", "layer_type is 'c'; accepted: 'a', 'b'"),
+    (LAYERED, "full_attention", "rope_parameters['full_attention']['rope_theta'] is missing; acc"),
+    (NESTED, "full", "rope_parameters['full']['factr'] is 4.0, which 'linear' does not read; acc"),
+    (BESIDE, "full", "rope_parameters['rope_theta'] is 500000.0, beside dicts of types of layers"),
 ]
 REFUSED = [
-    (SIZES | {"rope_parameters": {"rope_theta": 1e4} | rope}, None, f"rope_parameters{came}", then)
-    for rope, came, then in OF_A_ROTATION
+    (SIZES | {"rope_parameters": {"rope_theta": 1e4} | rope}, None, f"rope_parameters[{said}")
+    for rope, said in OF_A_ROTATION
 ]
-REFUSED += [(config, None, came, then) for config, came, then in OF_A_CONFIG] + OF_LAYERS
+REFUSED += [(config, None, said) for config, said in OF_A_CONFIG] + OF_LAYERS
 
 
-@pytest.mark.parametrize("config, layer_type, came, accepted", REFUSED)
-def test_what_does_not_fit_is_named(config, layer_type, came, accepted):
+@pytest.mark.parametrize("config, layer_type, said", REFUSED)
+def test_what_does_not_fit_is_named(config, layer_type, said):
     for hold in HOLDERS.values():
-        said = f"^{re.escape(came)}; accepted: {re.escape(accepted)}"
-        with pytest.raises((ValueError, TypeError), match=said):
+        with pytest.raises((ValueError, TypeError), match=f"^{re.escape(said)}.*") as caught:
             from_config(hold(config), layer_type)
+        assert "; accepted: " in str(caught.value)
+
+
+@pytest.mark.parametrize("keys, said", WIDTHS)
+def test_widths_that_do_not_fit_are_named(keys, said):
+    with pytest.raises(ValueError, match=said.format(turn="elements of a head turn")):
+        from_config(PLAIN | keys)
 
 
 @pytest.mark.parametrize("config", (None, "a/path", Path("config.json"), 3, [PLAIN], dict), ids=str)
