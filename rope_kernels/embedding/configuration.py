@@ -30,8 +30,6 @@ _OF_ALL = "rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_sec
 _OF_ALL += ("mrope_interleaved",)
 # Published files have these in the dict of a rotation, and no frequency depends on them.
 _WITHOUT_EFFECT = "finetuned", "llama_4_scaling_beta", "max_position_embeddings"
-# HunYuan's files have YaRN's keys beside `alpha`, and its models ignore them.
-_BESIDE_ALPHA = "beta_fast", "beta_slow", "mscale", "mscale_all_dim"
 
 # Names that speak of a rotation ("property" doesn't), those that are read, and those that say in
 # which layers and which pairing heads turn, which are the caller's to know.
@@ -104,8 +102,9 @@ def read_layer(
     if rope is None:
         return None
     name = _type_of(rope)
-    rope_type = _TYPES[name]
-    _refuse_unread_keys(rope, name)
+    by_alpha = name == "dynamic" and rope.unless_zero("alpha") is not None
+    rope_type = _BY_ALPHA if by_alpha else _TYPES[name]
+    _refuse_unread_keys(rope, name, rope_type.keys)
     rope = _with_those_beside(rope, whole)
     rotary_dim, base = _rotary_dim(rope, whole, name), _base(rope, whole, name)
     keys = {key: read(rope, key) for key, read in rope_type.read.items()}
@@ -113,7 +112,7 @@ def read_layer(
         if key in keys and len(keys[key]) != rotary_dim // 2:
             came = f"{rope.called(key)} has {len(keys[key])} numbers"
             raise ValueError(f"{came}; accepted: {rotary_dim // 2}, one for each pair that turns")
-    if rope_type.by_length and keys.get("alpha") is None:
+    if rope_type.by_length:
         keys["seq_len"] = seq_len
     attention_factor = rope_type.attention_factor(rope)
     return Frequencies(rotary_dim, base, rope_type.formula, keys), attention_factor
@@ -154,11 +153,9 @@ def _refuse_unread_names(config: object) -> None:
             raise _unread(f"{name} is {reprlib.repr(value)}, which is not read here", _READ)
 
 
-def _refuse_unread_keys(rope: Keys, name: str) -> None:
-    known = _TYPES[name].keys
-    beside = _BESIDE_ALPHA if rope.get("alpha") is not None else ()
+def _refuse_unread_keys(rope: Keys, name: str, known: tuple[str, ...]) -> None:
     for key, value in rope.held.items():
-        if value is not None and key not in (*known, *_WITHOUT_EFFECT, *beside):
+        if value is not None and key not in (*known, *_WITHOUT_EFFECT):
             came = f"{rope.called(key)} is {reprlib.repr(value)}, which {name!r} does not read"
             raise _unread(came, known)
 
@@ -376,15 +373,8 @@ def _from_2(rope: Keys, key: str) -> int:
     return length
 
 
-def _alpha(rope: Keys, key: str) -> float | None:
-    """HunYuan's, which ignores `factor`."""
-    return None if rope.unless_zero(key) is None else rope.number(key)
-
-
-def _unless_alpha(rope: Keys, key: str) -> float | None:
-    if _alpha(rope, "alpha") is not None:
-        return None
-    return rope.number(key, 1) if key == "factor" else rope.beside.integer(key)
+def _beside(rope: Keys, key: str) -> int:
+    return rope.beside.integer(key)
 
 
 # What multiplies cos and sin, where the key is left out
@@ -420,12 +410,12 @@ class _Type:
     formula: Callable[..., Tensor]
     read: dict[str, Callable[[Keys, str], object]] = field(default_factory=dict)  # its arguments
     attention_factor: Callable[[Keys], float] = _one
-    of_it: tuple[str, ...] = ()  # keys that `attention_factor` reads
+    also: tuple[str, ...] = ()  # keys that are no arguments
     by_length: bool = False  # `seq_len` is an argument, too
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return (*dict.fromkeys((*_OF_ALL, *self.read, *self.of_it)),)
+        return (*dict.fromkeys((*_OF_ALL, *self.read, *self.also)),)
 
 
 _LONGROPE = _Type(
@@ -435,12 +425,19 @@ _LONGROPE = _Type(
     ("attention_factor", "factor"),
     by_length=True,
 )
+# HunYuan's 'dynamic', whose files have other keys, too, that its models ignore.
+_BY_ALPHA = _Type(
+    frequencies.dynamic,
+    {"alpha": Keys.number},
+    also=("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"),
+)
 _TYPES = {
     "default": _Type(frequencies.default),
     "linear": _Type(frequencies.linear, {"factor": _from_1}),
     "dynamic": _Type(
         frequencies.dynamic,
-        {"factor": _unless_alpha, "max_position_embeddings": _unless_alpha, "alpha": _alpha},
+        {"factor": _from_1, "max_position_embeddings": _beside},
+        also=("alpha",),
         by_length=True,
     ),
     "yarn": _Type(
