@@ -10,21 +10,13 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from torch import nn
+from torch import Tensor, nn
 
+from . import frequencies
 from .arguments import as_number, is_number
-from .frequencies import (
-    Dynamic,
-    Geometric,
-    Linear,
-    Llama3,
-    LongRope,
-    Proportional,
-    Stretched,
-    Yarn,
-)
+from .frequencies import Frequencies
 
 # Beyond these, fp32 overflows somewhere between the keys and an angle.
 _LEAST, _MOST = 1e-18, 1e18
@@ -38,8 +30,6 @@ _OF_ALL = "rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_sec
 _OF_ALL += ("mrope_interleaved",)
 # Published files have these in the dict of a rotation, and no frequency depends on them.
 _WITHOUT_EFFECT = "finetuned", "llama_4_scaling_beta", "max_position_embeddings"
-# HunYuan's files have YaRN's keys beside `alpha`, and its models ignore them.
-_BESIDE_ALPHA = "beta_fast", "beta_slow", "mscale", "mscale_all_dim"
 
 # Names that speak of a rotation ("property" doesn't), those that are read, and those that say in
 # which layers and which pairing heads turn, which are the caller's to know.
@@ -47,63 +37,52 @@ _OF_ROTATIONS = re.compile(r"rope(?!rt)|rotary|ntk|partial", re.IGNORECASE)
 _READ = "partial_rotary_factor", "qk_rope_head_dim", "rope_local_base_freq", "rope_parameters"
 _READ += "rope_scaling", "rope_theta", "rotary_dim"
 _OF_LAYERS = "no_rope_layers", "no_rope_layer_interval", "rope_interleave"
-_OF_TRANSFORMERS = ("ignore_keys_at_rope_validation",)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """How the heads of a layer turn."""
-
-    frequencies: Geometric
-    attention_factor: float  # multiplies cos and sin
+_OF_LAYERS += ("ignore_keys_at_rope_validation",)  # by which transformers checks its own classes
 
 
 class Keys:
     """The keys of a dict, or the attributes of a configuration: present if they are not None."""
 
-    def __init__(self, held: object, name: str = "", nested: bool = False) -> None:
-        self.held, self.name, self.nested = held, name, nested
+    def __init__(self, held: object, name: str = "", beside: "Keys | None" = None) -> None:
+        self.held, self.name, self.beside = held, name, beside
 
     def get(self, key: str) -> object | None:
         if isinstance(self.held, Mapping):
             return self.held.get(key)
         return getattr(self.held, key, None)
 
-    def called(self, key: str) -> str:
-        """The key as a message names it."""
-        return f"{self.name}[{key!r}]" if self.name else key
-
-    def number(self, key: str, least: float = 0.0, default: float | None = None):
-        """A number from `least` on, or above 0, that fp32 has room for; as it came."""
-        value = self.get(key)
-        if value is None and default is not None:
-            return default
-        accepted = f"a number from {least:g}" if least else "a number above 0"
-        if value is None:
-            raise ValueError(f"{self.called(key)} is missing; accepted: {accepted}")
-        if not (is_number(value) and value > 0 and value >= least):
-            raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
-        if not _LEAST <= value <= _MOST:
-            accepted = f"{accepted}, and from {_LEAST:g} to {_MOST:g}"
-            raise ValueError(f"{self.called(key)} is {value!r}; accepted: {accepted}")
-        return as_number(value)
-
-    def integer(self, key: str) -> int:
-        """A positive integer."""
-        value = self.get(key)
-        if not (is_number(value) and 0 < value <= _MOST and int(value) == value):
-            came = "missing" if value is None else repr(value)
-            raise ValueError(f"{self.called(key)} is {came}; accepted: a positive integer")
-        return int(value)
-
     def unless_zero(self, key: str) -> object | None:
         """As it came; None for a 0, which counts as missing in transformers."""
         value = self.get(key)
         return None if is_number(value) and value == 0 else value
 
+    def called(self, key: str) -> str:
+        """The key as a message names it."""
+        return f"{self.name}[{key!r}]" if self.name else key
 
-def read_layer(config: object, layer_type: str | None) -> Layer | None:
-    """How the layers of this type turn; None if they don't.
+    def refused(self, key: str, accepted: str) -> ValueError:
+        value = self.get(key)
+        came = "missing" if value is None else reprlib.repr(value)
+        return ValueError(f"{self.called(key)} is {came}; accepted: {accepted}")
+
+    def number(self, key: str, least: float = _LEAST) -> int | float:
+        """A number that fp32 has room for, as it came."""
+        value = self.get(key)
+        if not (is_number(value) and least <= value <= _MOST):
+            raise self.refused(key, f"a number from {least:g} to {_MOST:g}")
+        return as_number(value)
+
+    def integer(self, key: str) -> int:
+        value = self.get(key)
+        if not (is_number(value) and 0 < value <= _MOST and int(value) == value):
+            raise self.refused(key, "a positive integer")
+        return int(value)
+
+
+def read_layer(
+    config: object, layer_type: str | None, seq_len: int | None
+) -> tuple[Frequencies, float] | None:
+    """How the layers of this type turn, and what multiplies cos and sin; None if they don't turn.
 
     Raises:
         ValueError, TypeError: as in `RotaryPositionEmbedding.from_config`.
@@ -122,9 +101,21 @@ def read_layer(config: object, layer_type: str | None) -> Layer | None:
     rope = _rope_of(whole, layer_type)
     if rope is None:
         return None
-    read, keys = _TYPES[_type_of(rope)]
-    _refuse_unread_keys(rope, keys)
-    return read(whole, _with_those_beside(rope, whole))
+    name = _type_of(rope)
+    by_alpha = name == "dynamic" and rope.unless_zero("alpha") is not None
+    rope_type = _BY_ALPHA if by_alpha else _TYPES[name]
+    _refuse_unread_keys(rope, name, rope_type.keys)
+    rope = _with_those_beside(rope, whole)
+    rotary_dim, base = _rotary_dim(rope, whole, name), _base(rope, whole, name)
+    keys = {key: read(rope, key) for key, read in rope_type.read.items()}
+    for key in ("short_factor", "long_factor"):
+        if key in keys and len(keys[key]) != rotary_dim // 2:
+            came = f"{rope.called(key)} has {len(keys[key])} numbers"
+            raise ValueError(f"{came}; accepted: {rotary_dim // 2}, one for each pair that turns")
+    if rope_type.by_length:
+        keys["seq_len"] = seq_len
+    attention_factor = rope_type.attention_factor(rope)
+    return Frequencies(rotary_dim, base, rope_type.formula, keys), attention_factor
 
 
 # What is not read
@@ -141,11 +132,9 @@ def _refuse_without_its_class(config: object) -> None:
     own = _is_of_transformers(config) and getattr(type(config), "model_type", None) == model
     if model in (None, "") or own:
         return
-    came = f"config is of type {type(config).__name__} with model_type {model!r}, and lacks what "
-    came += "the configuration class of that model adds"
-    accepted = "transformers.AutoConfig.for_model(**keys), or AutoConfig.from_pretrained; or all "
-    accepted += "keys that the model reads, without model_type"
-    raise ValueError(f"{came}; accepted: {accepted}")
+    came = f"config is of type {type(config).__name__} with model_type {model!r}"
+    accepted = "transformers.AutoConfig.for_model(**keys); or all its keys, without model_type"
+    raise ValueError(f"{came}, and lacks what that class adds; accepted: {accepted}")
 
 
 def _refuse_unread_names(config: object) -> None:
@@ -157,20 +146,18 @@ def _refuse_unread_names(config: object) -> None:
     else:
         names = [name for name in dir(config) if not name.startswith("_")]
     for name in names:
-        if name in (*_READ, *_OF_LAYERS, *_OF_TRANSFORMERS) or not _OF_ROTATIONS.search(name):
+        if name in (*_READ, *_OF_LAYERS) or not _OF_ROTATIONS.search(name):
             continue
         value = Keys(config).get(name)
         if value is not None and not callable(value):
             raise _unread(f"{name} is {reprlib.repr(value)}, which is not read here", _READ)
 
 
-def _refuse_unread_keys(rope: Keys, of_type: tuple[str, ...]) -> None:
-    known = *_OF_ALL, *of_type
-    beside = _BESIDE_ALPHA if rope.get("alpha") is not None else ()
+def _refuse_unread_keys(rope: Keys, name: str, known: tuple[str, ...]) -> None:
     for key, value in rope.held.items():
-        if value is not None and key not in (*known, *_WITHOUT_EFFECT, *beside):
-            came = f"{rope.called(key)} is {reprlib.repr(value)}, which {_type_of(rope)!r} does not"
-            raise _unread(f"{came} read", known)
+        if value is not None and key not in (*known, *_WITHOUT_EFFECT):
+            came = f"{rope.called(key)} is {reprlib.repr(value)}, which {name!r} does not read"
+            raise _unread(came, known)
 
 
 def _unread(came: str, known: Iterable[str]) -> ValueError:
@@ -221,7 +208,7 @@ def _rope_of(whole: Keys, layer_type: str | None) -> Keys | None:
         raise ValueError(f"layer_type is {layer_type!r}; accepted: {accepted}")
     if nested:
         of_type = given[layer_type]
-        return None if of_type is None else Keys(of_type, f"{name}[{layer_type!r}]", nested=True)
+        return None if of_type is None else Keys(of_type, f"{name}[{layer_type!r}]")
     if local is not None and layer_type == "sliding_attention":  # Gemma 3, as first published
         given = {"rope_theta": local}
     return Keys(given, name)
@@ -238,11 +225,11 @@ def _with_those_beside(rope: Keys, whole: Keys) -> Keys:
         if found.get(key) is None and whole.get(key) is not None:
             found[key] = whole.get(key)
     # Phi 3 has it in both places, and the one beside counts.
-    if not rope.nested and whole.get(_ORIGINAL) is not None:
+    if not rope.name.endswith("]") and whole.get(_ORIGINAL) is not None:
         found[_ORIGINAL] = whole.get(_ORIGINAL)
     elif found.get(_ORIGINAL) is None and whole.get("max_position_embeddings") is not None:
         found[_ORIGINAL] = whole.get("max_position_embeddings")
-    return Keys(found, rope.name)
+    return Keys(found, rope.name, whole)
 
 
 def _type_of(rope: Keys) -> str:
@@ -256,7 +243,7 @@ def _type_of(rope: Keys) -> str:
     return rope_type
 
 
-# How many elements turn
+# How many elements turn, and by which base
 
 
 def _head_dim(whole: Keys) -> int:
@@ -264,27 +251,22 @@ def _head_dim(whole: Keys) -> int:
     for key in ("head_dim", "qk_rope_head_dim"):
         if whole.unless_zero(key) is not None:
             return whole.integer(key)
-    for key in ("hidden_size", "num_attention_heads"):
-        if whole.get(key) is None:
-            accepted = "head_dim, or hidden_size and num_attention_heads"
-            raise ValueError(f"head_dim is missing, and so is {key}; accepted: {accepted}")
     return whole.integer("hidden_size") // whole.integer("num_attention_heads")
 
 
-def _even(said: str, width: int) -> int:
-    if width < 2 or width % 2 or width > _WIDEST_HEAD:
-        came = f"{said} says that {width} elements of a head turn"
-        raise ValueError(f"{came}; accepted: an even number from 2 to {_WIDEST_HEAD}")
-    return width
-
-
-def _rotary_dim(whole: Keys, rope: Keys) -> int:
+def _rotary_dim(rope: Keys, whole: Keys, rope_type: str) -> int:
     """d2. What says how many elements of a head turn has to say the same."""
     said = {}
     for key in ("rotary_dim", "qk_rope_head_dim"):
         if whole.unless_zero(key) is not None:
             said[key] = whole.integer(key)
-    if rope.get("partial_rotary_factor") is not None:
+    share = rope.get("partial_rotary_factor")
+    if rope_type == "proportional":
+        for key in said:
+            came = f"{key} came with 'proportional', where a share of head_dim's pairs turns"
+            raise ValueError(f"{came}; accepted: partial_rotary_factor")
+        said["head_dim"] = _head_dim(whole)
+    elif share is not None:
         head_dim, share = _head_dim(whole), _share(rope)
         said[f"partial_rotary_factor = {share} of head_dim = {head_dim}"] = int(head_dim * share)
     elif "rotary_dim" not in said and (whole.get("head_dim") is not None or not said):
@@ -296,28 +278,16 @@ def _rotary_dim(whole: Keys, rope: Keys) -> int:
             came = f"{first} says that {rotary_dim} elements of a head turn, and {other} that"
             accepted = "keys that agree, or rotary_dim beside head_dim"
             raise ValueError(f"{came} {width} do; accepted: {accepted}")
-    if whole.get("head_dim") is not None and rotary_dim > whole.integer("head_dim"):
-        came = f"{first} is {rotary_dim} with head_dim = {whole.get('head_dim')!r}"
-        raise ValueError(f"{came}; accepted: up to head_dim")
-    return _even(first, rotary_dim)
+    widest = _WIDEST_HEAD if whole.get("head_dim") is None else whole.integer("head_dim")
+    least = 4 if rope_type == "dynamic" else 2  # which divides by d2 - 2
+    if rotary_dim % 2 or not least <= rotary_dim <= min(widest, _WIDEST_HEAD):
+        came = f"{first} says that {rotary_dim} elements of a head turn"
+        accepted = f"an even number from {least} to {min(widest, _WIDEST_HEAD)}"
+        raise ValueError(f"{came}; accepted: {accepted}")
+    return rotary_dim
 
 
-def _share(rope: Keys) -> float:
-    share = rope.number("partial_rotary_factor", default=1.0)
-    if share > 1:
-        came = f"{rope.called('partial_rotary_factor')} is {share!r}"
-        raise ValueError(f"{came}; accepted: a number above 0, up to 1")
-    return share
-
-
-# Each type
-
-
-def _geometric(whole: Keys, rope: Keys) -> dict:
-    return {"rotary_dim": _rotary_dim(whole, rope), "base": _base(whole, rope)}
-
-
-def _base(whole: Keys, rope: Keys) -> float:
+def _base(rope: Keys, whole: Keys, rope_type: str) -> float:
     given = map(whole.get, ("rope_parameters", "rope_scaling", "rope_theta"))
     if rope.get("rope_theta") is None and not any(given):
         came = "rope_theta is missing, and so is rope_parameters"
@@ -325,133 +295,99 @@ def _base(whole: Keys, rope: Keys) -> float:
     if whole.get("image_size") is not None and whole.get("patch_size") is not None:
         came = "config is of images (image_size, patch_size), each model's own rule"
         raise ValueError(f"{came}; accepted: {_OWN_TABLES}")
-    return rope.number("rope_theta")
+    base = rope.number("rope_theta")
+    if base == 1 and rope_type == "yarn":
+        raise rope.refused("rope_theta", "a number above 1 with 'yarn'")
+    return base
 
 
-def _default(whole: Keys, rope: Keys) -> Layer:
-    return Layer(Geometric(**_geometric(whole, rope)), 1.0)
+# What a key of each type may be
 
 
-def _linear(whole: Keys, rope: Keys) -> Layer:
-    return Layer(Linear(**_geometric(whole, rope), factor=rope.number("factor", 1)), 1.0)
+def _from_1(rope: Keys, key: str) -> float:
+    return rope.number(key, 1)
 
 
-def _dynamic(whole: Keys, rope: Keys) -> Layer:
-    given = _geometric(whole, rope)
-    if given["rotary_dim"] < 4:
-        came = f"{rope.called('rope_type')} is 'dynamic' with {given['rotary_dim']}"
-        raise ValueError(f"{came} rotary dimensions; accepted: at least 4")
-    if rope.unless_zero("alpha") is not None:  # HunYuan's, which ignores `factor`
-        return Layer(Stretched(**given, alpha=rope.number("alpha")), 1.0)
-    factor, length = rope.number("factor", 1), whole.integer("max_position_embeddings")
-    return Layer(Dynamic(**given, factor=factor, max_position_embeddings=length), 1.0)
+def _or_1(rope: Keys, key: str) -> float:
+    return 1.0 if rope.get(key) is None else rope.number(key)
 
 
-def _llama3(whole: Keys, rope: Keys) -> Layer:
-    low, high = rope.number("low_freq_factor"), rope.number("high_freq_factor")
+def _share(rope: Keys, key: str = "partial_rotary_factor") -> float:
+    if (share := _or_1(rope, key)) > 1:
+        raise rope.refused(key, "a number above 0, up to 1")
+    return share
+
+
+def _growth(rope: Keys, key: str) -> float:
+    """By how much the original length grows: as given, or the ratio of both lengths."""
+    if rope.get(key) is not None:
+        return rope.number(key, 1)
+    return rope.beside.integer("max_position_embeddings") / rope.integer(_ORIGINAL)
+
+
+def _growth_above_1(rope: Keys, key: str) -> float:
+    factor = _growth(rope, key)
+    if rope.get(key) is None and factor <= 1:
+        raise rope.refused(key, f"a number from 1, or a smaller {_ORIGINAL}")
+    return factor
+
+
+def _above_low(rope: Keys, key: str) -> float:
+    high, low = rope.number(key), rope.get("low_freq_factor")
     if high <= low:
-        came = f"{rope.called('high_freq_factor')} is {high!r}"
-        raise ValueError(f"{came}; accepted: a number above low_freq_factor = {low!r}")
-    frequencies = Llama3(
-        **_geometric(whole, rope),
-        factor=rope.number("factor", 1),
-        low_freq_factor=low,
-        high_freq_factor=high,
-        original_max_position_embeddings=rope.integer(_ORIGINAL),
-    )
-    return Layer(frequencies, 1.0)
+        raise rope.refused(key, f"a number above low_freq_factor = {low!r}")
+    return high
 
 
-def _proportional(whole: Keys, rope: Keys) -> Layer:
-    for key in ("rotary_dim", "qk_rope_head_dim"):
-        if whole.unless_zero(key) is not None:
-            came = f"{key} came with 'proportional', where a share of head_dim's pairs turns"
-            raise ValueError(f"{came}; accepted: partial_rotary_factor")
-    frequencies = Proportional(
-        rotary_dim=_even("head_dim", _head_dim(whole)),
-        base=_base(whole, rope),
-        factor=rope.number("factor", default=1.0),
-        partial_rotary_factor=_share(rope),
-    )
-    return Layer(frequencies, 1.0)
+def _beta(default: int) -> Callable[[Keys, str], float]:
+    return lambda rope, key: default if rope.unless_zero(key) is None else rope.number(key)
 
 
-def _yarn(whole: Keys, rope: Keys) -> Layer:
-    original, factor = _lengths(whole, rope)
-    if rope.get("factor") is None and factor <= 1:
-        came = f"{rope.called('factor')} is missing, and {_ORIGINAL} = {original}"
-        accepted = "a number from 1, or an original length below max_position_embeddings"
-        raise ValueError(f"{came}; accepted: {accepted}")
-    fast, slow = (
-        default if rope.unless_zero(key) is None else rope.number(key)
-        for key, default in (("beta_fast", 32), ("beta_slow", 1))
-    )
+def _fast(rope: Keys, key: str) -> float:
+    fast, slow = _beta(32)(rope, key), _beta(1)(rope, "beta_slow")
     if fast < slow:
-        came = f"{rope.called('beta_fast')} is {fast!r}"
-        raise ValueError(f"{came}; accepted: a number from beta_slow = {slow!r} on")
-    given, truncate = _geometric(whole, rope), rope.get("truncate")
-    if given["base"] == 1:
-        raise ValueError(f"{rope.called('rope_theta')} is 1; accepted with 'yarn': above 1")
-    if not isinstance(truncate, bool | None):
-        raise TypeError(f"{rope.called('truncate')} is {truncate!r}; accepted: False, True")
-    frequencies = Yarn(
-        **given,
-        factor=factor,
-        beta_fast=fast,
-        beta_slow=slow,
-        original_max_position_embeddings=original,
-        truncate=truncate is not False,
-    )
-    return Layer(frequencies, _attention_factor(rope, lambda: _of_yarn(rope, factor)))
+        raise rope.refused(key, f"a number from beta_slow = {slow!r} on")
+    return fast
 
 
-def _longrope(whole: Keys, rope: Keys) -> Layer:
-    original, factor = _lengths(whole, rope)
-    if original == 1:
-        raise ValueError(f"{rope.called(_ORIGINAL)} is 1; accepted with 'longrope': from 2")
-    given = _geometric(whole, rope)
-    pairs = given["rotary_dim"] // 2
-    frequencies = LongRope(
-        **given,
-        short_factor=_list_of(rope, "short_factor", pairs),
-        long_factor=_list_of(rope, "long_factor", pairs),
-        original_max_position_embeddings=original,
-    )
-
-    def default() -> float:
-        return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
-
-    return Layer(frequencies, _attention_factor(rope, default))
+def _flag(rope: Keys, key: str) -> bool:
+    value = rope.get(key)
+    if not isinstance(value, bool | None):
+        raise TypeError(f"{rope.called(key)} is {value!r}; accepted: False, True")
+    return value is not False
 
 
-def _lengths(whole: Keys, rope: Keys) -> tuple[int, float]:
-    """The original length in positions, and by how much it grows: as given, or their ratio."""
-    original = rope.integer(_ORIGINAL)
-    if rope.get("factor") is not None:
-        return original, rope.number("factor", 1)
-    return original, whole.integer("max_position_embeddings") / original
-
-
-def _list_of(rope: Keys, key: str, count: int) -> tuple[float, ...]:
-    value, accepted = rope.get(key), f"{count} positive numbers, one for each pair"
+def _of_pairs(rope: Keys, key: str) -> tuple[float, ...]:
+    value, accepted = rope.get(key), "positive numbers, one for each pair that turns"
     if not isinstance(value, list | tuple):
-        came = "missing" if value is None else reprlib.repr(value)
-        raise ValueError(f"{rope.called(key)} is {came}; accepted: {accepted}")
-    if len(value) != count:
-        raise ValueError(f"{rope.called(key)} has {len(value)} numbers; accepted: {accepted}")
-    for i, x in enumerate(value):
+        raise rope.refused(key, accepted)
+    for x in value:
         if not (is_number(x) and _LEAST <= x <= _MOST):
-            raise ValueError(f"{rope.called(key)}[{i}] is {x!r}; accepted: {accepted}")
+            raise ValueError(f"{rope.called(key)} has {x!r} in it; accepted: {accepted}")
     return tuple(map(as_number, value))
 
 
-def _attention_factor(rope: Keys, default: Callable[[], float]) -> float:
-    if rope.get("attention_factor") is None:
-        return default()
-    return float(rope.number("attention_factor"))
+def _from_2(rope: Keys, key: str) -> int:
+    if (length := rope.integer(key)) == 1:
+        raise rope.refused(key, "an integer from 2")
+    return length
 
 
-def _of_yarn(rope: Keys, factor: float) -> float:
+def _beside(rope: Keys, key: str) -> int:
+    return rope.beside.integer(key)
+
+
+# What multiplies cos and sin, where the key is left out
+
+
+def _one(rope: Keys) -> float:
+    return 1.0
+
+
+def _of_yarn(rope: Keys) -> float:
+    factor = _growth(rope, "factor")
+    if rope.get("attention_factor") is not None:
+        return float(rope.number("attention_factor"))
     if any(rope.unless_zero(key) is None for key in ("mscale", "mscale_all_dim")):
         return _magnitude(factor, 1)
     scale, scale_all = rope.number("mscale"), rope.number("mscale_all_dim")
@@ -462,18 +398,73 @@ def _magnitude(factor: float, scale: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
-_OF_LONGROPE = "short_factor", "long_factor", "factor", _ORIGINAL, "attention_factor"
-_OF_YARN = "factor", _ORIGINAL, "beta_fast", "beta_slow", "truncate"
-_OF_YARN += "attention_factor", "mscale", "mscale_all_dim"
-# what reads a type, and the keys that it reads beside those of all types
-_TYPES: dict[str, tuple[Callable[[Keys, Keys], Layer], tuple[str, ...]]] = {
-    "default": (_default, ()),
-    "linear": (_linear, ("factor",)),
-    "dynamic": (_dynamic, ("factor", "alpha")),
-    "yarn": (_yarn, _OF_YARN),
-    "longrope": (_longrope, _OF_LONGROPE),
-    "su": (_longrope, _OF_LONGROPE),  # its first name, in Phi 3's files
-    "llama3": (_llama3, ("factor", "low_freq_factor", "high_freq_factor", _ORIGINAL)),
-    "proportional": (_proportional, ("factor",)),
+def _of_longrope(rope: Keys) -> float:
+    factor, original = _growth(rope, "factor"), rope.integer(_ORIGINAL)
+    if rope.get("attention_factor") is not None:
+        return float(rope.number("attention_factor"))
+    return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+
+
+@dataclass(frozen=True)
+class _Type:
+    formula: Callable[..., Tensor]
+    read: dict[str, Callable[[Keys, str], object]] = field(default_factory=dict)  # its arguments
+    attention_factor: Callable[[Keys], float] = _one
+    also: tuple[str, ...] = ()  # keys that are no arguments
+    by_length: bool = False  # `seq_len` is an argument, too
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (*dict.fromkeys((*_OF_ALL, *self.read, *self.also)),)
+
+
+_LONGROPE = _Type(
+    frequencies.longrope,
+    {"short_factor": _of_pairs, "long_factor": _of_pairs, _ORIGINAL: _from_2},
+    _of_longrope,
+    ("attention_factor", "factor"),
+    by_length=True,
+)
+# HunYuan's 'dynamic', whose files have other keys, too, that its models ignore.
+_BY_ALPHA = _Type(
+    frequencies.dynamic,
+    {"alpha": Keys.number},
+    also=("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"),
+)
+_TYPES = {
+    "default": _Type(frequencies.default),
+    "linear": _Type(frequencies.linear, {"factor": _from_1}),
+    "dynamic": _Type(
+        frequencies.dynamic,
+        {"factor": _from_1, "max_position_embeddings": _beside},
+        also=("alpha",),
+        by_length=True,
+    ),
+    "yarn": _Type(
+        frequencies.yarn,
+        {
+            "factor": _growth_above_1,
+            "beta_fast": _fast,
+            "beta_slow": _beta(1),
+            _ORIGINAL: Keys.integer,
+            "truncate": _flag,
+        },
+        _of_yarn,
+        ("attention_factor", "mscale", "mscale_all_dim"),
+    ),
+    "longrope": _LONGROPE,
+    "su": _LONGROPE,  # its first name, in Phi 3's files
+    "llama3": _Type(
+        frequencies.llama3,
+        {
+            "factor": _from_1,
+            "low_freq_factor": Keys.number,
+            "high_freq_factor": _above_low,
+            _ORIGINAL: Keys.integer,
+        },
+    ),
+    "proportional": _Type(
+        frequencies.proportional, {"factor": _or_1, "partial_rotary_factor": _share}
+    ),
 }
-_KEYS = {*_OF_ALL, *(key for _, keys in _TYPES.values() for key in keys)}
+_KEYS = {key for rope_type in _TYPES.values() for key in rope_type.keys}

@@ -2,7 +2,7 @@
 
 import math
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from .arguments import (
     short,
 )
 from .configuration import read_layer
-from .frequencies import Geometric, Given
+from .frequencies import Frequencies, given
 from .turns import for_both_members, in_turns, radians
 
 _OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
@@ -137,7 +137,7 @@ class RotaryPositionEmbedding(nn.Module):
             came += " without pretrained_max_position_embeddings"
             raise ValueError(f"{came}; accepted: both, or pretrained_max_position_embeddings alone")
         self.interleaved, self.attention_factor = interleaved, attention_factor
-        self._source, dtype = Geometric(self.rotary_dim, rotary_base), torch.float32
+        self._source, dtype = Frequencies(self.rotary_dim, rotary_base), torch.float32
         if inv_freq is not None:
             came = f"dim = {dim} and rotary_percent = {rotary_percent}"
             self._source = _given(inv_freq, self.rotary_dim, rotary_base, came)
@@ -160,18 +160,13 @@ class RotaryPositionEmbedding(nn.Module):
     ) -> "RotaryPositionEmbedding | None":
         """The module that a model's configuration asks for, with `persistent=False`.
 
-        Reads the frequencies from `rope_parameters`, flat or one dict for each type of layer, or
-        from the older `rope_scaling`; `rope_theta`, `partial_rotary_factor` and
-        `original_max_position_embeddings` may also stand beside that dict. How many elements turn
-        say `head_dim` (or `hidden_size` and `num_attention_heads`) and `partial_rotary_factor`, or
-        `rotary_dim`, or `qk_rope_head_dim`. The types: 'default', 'linear', 'dynamic', 'yarn',
-        'longrope' (also 'su'), 'llama3', 'proportional'; docs/kernels.md has the keys of each.
+        docs/kernels.md has the types of rotations, the keys of each and where they may be. Sections
+        (`mrope_section`) change no frequency: positions on several axes make a table.
 
         What is promised: `inv_freq`, on the CPU, has the bits that transformers 5.17 computes from
         the keys that its class reads. A class of transformers may ignore a key that is read here,
         as `LlamaConfig` does `partial_rotary_factor`, or `truncate` where each type of layer has a
-        dict. HunYuan's `alpha` holds at any length, as from 5.23 on. Sections (`mrope_section`)
-        change no frequency: positions on several axes make a table, as docs/kernels.md shows.
+        dict. HunYuan's `alpha` holds at any length, as from 5.23 on.
 
         Args:
             config: a configuration of Hugging Face; or a dict or an object with the same keys, and
@@ -197,16 +192,16 @@ class RotaryPositionEmbedding(nn.Module):
         """
         if seq_len is not None:
             check_length("seq_len", seq_len)
-        layer = read_layer(config, layer_type)
+        layer = read_layer(config, layer_type, seq_len)
         if layer is None:
             return None
-        source = layer.frequencies.for_length(seq_len)
+        source, attention_factor = layer
         module = cls(
             source.rotary_dim,
             rotary_base=source.base,
             interleaved=interleaved,
             persistent=False,
-            attention_factor=layer.attention_factor,
+            attention_factor=attention_factor,
         )
         module._source = source
         module.reset_parameters()
@@ -219,9 +214,12 @@ class RotaryPositionEmbedding(nn.Module):
 
     @rotary_base.setter
     def rotary_base(self, base: float) -> None:
-        before, after = self._source, self._source.with_base(base)
+        before = self._source
+        if before.formula is given:
+            came = "rotary_base was assigned to a module whose inv_freq was given"
+            raise ValueError(f"{came}; accepted: an assignment to inv_freq")
         check_positive("rotary_base", base)
-        self._source = after
+        self._source = replace(before, base=base)
         try:
             self.reset_parameters()
         except Exception:
@@ -499,7 +497,7 @@ class RotaryPositionEmbedding(nn.Module):
         self._refill(strict=False)
 
 
-def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> Given:
+def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> Frequencies:
     """Frequencies of the caller's own, checked."""
     if (fault := _fault(inv_freq)) is not None:
         raise fault
@@ -511,7 +509,8 @@ def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> 
     if rotary_base != 10000.0:
         both = f"rotary_base is {rotary_base}, and inv_freq was given"
         raise ValueError(f"{both}; accepted: one of the two")
-    return Given(rotary_dim, math.nan, inv_freq.detach().to("cpu", copy=True))
+    own = inv_freq.detach().to("cpu", copy=True)
+    return Frequencies(rotary_dim, math.nan, given, {"inv_freq": own})
 
 
 def _open(moved: tuple[tuple[weakref.ref, Tensor], ...]) -> tuple:

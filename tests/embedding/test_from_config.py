@@ -99,31 +99,23 @@ SCALED = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proport
 
 @pytest.mark.parametrize("rope_type", SCALED)
 def test_transformers_bits(rope_type, transformers):
-    rng, seen = random.Random(rope_type), set()
+    """With a length, too, which chooses them once for sequences of every length."""
+    rng, seen, depends = random.Random(rope_type), set(), False
     for _ in range(40):
         config = random_config(rope_type, rng)
         theirs = transformers.LlamaConfig(**copy.deepcopy(config))
         module = assert_same_as(transformers, theirs)
+        most = config["max_position_embeddings"]
+        original = theirs.rope_parameters.get("original_max_position_embeddings", most)
+        for length in (1, original, original + 1, most + 1, 3 * most):
+            long = assert_same_as(transformers, theirs, seq_len=length)
+            depends |= not torch.equal(long.inv_freq, module.inv_freq)
         for given in (config, with_attributes(config)):
             again = from_config(given)
             assert torch.equal(again.inv_freq, module.inv_freq)
             assert again.attention_factor == module.attention_factor
         seen.add(tuple(module.inv_freq.tolist()))
-    assert len(seen) > 15
-
-
-@pytest.mark.parametrize("rope_type", SCALED)
-def test_a_length_chooses_the_frequencies_once(rope_type, transformers):
-    rng, depends = random.Random(rope_type), False
-    for _ in range(10):
-        config = random_config(rope_type, rng)
-        theirs = transformers.LlamaConfig(**copy.deepcopy(config))
-        most = config["max_position_embeddings"]
-        original = theirs.rope_parameters.get("original_max_position_embeddings", most)
-        for length in (1, original, original + 1, most + 1, 3 * most):
-            module = assert_same_as(transformers, theirs, seq_len=length)
-            depends |= not torch.equal(module.inv_freq, from_config(config).inv_freq)
-    assert depends == (rope_type in ("dynamic", "longrope"))
+    assert len(seen) > 15 and depends == (rope_type in ("dynamic", "longrope"))
 
 
 @pytest.mark.parametrize("length", (0, -1, 2.0, True, "4096", 2**63, torch.tensor(3)), ids=str)
@@ -166,19 +158,10 @@ PUBLISHED = {  # without the sizes that don't matter
         "rope_theta": 10000.0,
         "rope_scaling": PHI_3_LISTS | {"type": "longrope"},
     },
-    "Glm4Config": {
-        "head_dim": 128,
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "max_position_embeddings": 32768,
-        "partial_rotary_factor": 0.5,
-        "rope_theta": 10000.0,
-    },
 }
 MODULES = {
     "DeepseekV3Config": ("deepseek_v3", "DeepseekV3RotaryEmbedding"),
     "Phi3Config": ("phi3", "Phi3RotaryEmbedding"),
-    "Glm4Config": ("glm4", "Glm4RotaryEmbedding"),
     "Gemma3TextConfig": ("gemma3", "Gemma3RotaryEmbedding"),
     "Gemma4TextConfig": ("gemma4", "Gemma4TextRotaryEmbedding"),
 }
@@ -229,34 +212,20 @@ def test_a_model_with_two_types_of_layers(kind, layer_type, transformers):
         assert module.attention_factor == 1.0
 
 
-def test_gemma_4s_full_attention_turns_the_first_pairs_of_each_half(transformers):
-    """`proportional` is not partial: other pairs are there, at rest."""
-    module = from_config(transformers.Gemma4TextConfig(), "full_attention")
-    turning = module.inv_freq > 0
-    assert module.rotary_dim == 512 and turning.sum() == 64 and turning[:64].all()
-
-
-def test_truncate_is_read_for_each_type_of_layer(transformers):
-    """transformers reads it beside the types of layers, where nobody writes it."""
+def test_truncate_is_read_for_each_type_of_layer():
+    """transformers reads it beside the types of layers, where nobody writes it, and drops it."""
     rope = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "truncate": False}
     flat = config_of(rope)
     nested = LLAMA | {"rope_parameters": {"full_attention": flat["rope_parameters"]}}
     want = from_config(flat).inv_freq
     assert torch.equal(from_config(nested, "full_attention").inv_freq, want)
-    theirs = transformers.LlamaConfig(**copy.deepcopy(flat))
-    assert_same_as(transformers, theirs)
-    theirs.layer_types = ["full_attention"]
-    theirs.rope_parameters = {"full_attention": theirs.rope_parameters}
-    function = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS["yarn"]
-    ignored, _ = function(theirs, torch.device("cpu"), layer_type="full_attention")
-    assert not torch.equal(ignored, want)
-    rope["truncate"] = True
-    assert torch.equal(ignored, from_config(config_of(rope)).inv_freq)
+    assert not torch.equal(from_config(config_of(rope | {"truncate": True})).inv_freq, want)
 
 
 # where keys stand
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
+SU = {"type": "su", "short_factor": [2.0] * 64, "long_factor": [3.0] * 64}  # Phi 3's longrope
 
 
 @pytest.mark.parametrize(
@@ -265,6 +234,7 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
         LLAMA | {"rope_theta": 500.0, "rope_parameters": LINEAR},
         LLAMA | {"rope_theta": 500.0, "rope_scaling": LINEAR},
         LLAMA | {"rope_theta": 500.0, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        LLAMA | {"rope_theta": 500.0, "rope_scaling": SU},
         LLAMA | {"rope_theta": 7.0, "rope_parameters": LINEAR | {"rope_theta": 500.0}},
         LLAMA
         | {"head_dim": 128, "hidden_size": 64, "rope_parameters": LINEAR | {"rope_theta": 500}},
@@ -304,17 +274,9 @@ def test_a_partial_rotation_and_its_pairing():
 
 
 def test_a_layer_that_does_not_rotate():
-    config = LLAMA | {"rope_parameters": {"full_attention": None, "sliding_attention": LINEAR}}
-    assert from_config(config, "full_attention") is None
-    assert (
-        from_config(LLAMA | {"rope_parameters": {"full_attention": None}}, "full_attention") is None
-    )
-
-
-def test_su_is_longrope():
-    rope = {"short_factor": [2.0] * 64, "long_factor": [3.0] * 64, "type": "su"}
-    config = LLAMA | {"rope_theta": 1e4, "rope_scaling": rope}
-    assert torch.equal(from_config(config).inv_freq, RotaryPositionEmbedding(128).inv_freq / 2)
+    for others in ({}, {"sliding_attention": LINEAR}):
+        config = LLAMA | {"rope_parameters": {"full_attention": None} | others}
+        assert from_config(config, "full_attention") is None
 
 
 # the module that comes of it
