@@ -71,6 +71,7 @@ def test_other_names_are_the_models_own(hold):
     assert torch.equal(module.inv_freq, RotaryPositionEmbedding(128).inv_freq)
 
 
+@each_holder
 @pytest.mark.parametrize("generation", ("rope_parameters", "rope_scaling"))
 @pytest.mark.parametrize(
     "rope, key",
@@ -85,17 +86,17 @@ def test_other_names_are_the_models_own(hold):
         (DYNAMIC | {"beta_fast": 32}, "beta_fast"),
     ],
 )
-def test_a_key_of_a_rotation_is_read_or_refused(rope, key, generation):
+def test_a_key_of_a_rotation_is_read_or_refused(rope, key, generation, hold):
     """By its name. That another one is spelled alike says nothing of what it means."""
     with pytest.raises(ValueError) as caught:
-        from_config(PLAIN | {generation: rope})
+        from_config(hold(PLAIN | {generation: rope}))
     came, _, accepted = str(caught.value).partition("; accepted: ")
     assert came.startswith(f"{generation}[{key!r}] is ")
     assert came.endswith(f"which {rope.get('rope_type', 'default')!r} does not read")
     names = accepted.partition(". ")[0].split(", ")
     assert names == sorted(set(names)) and {"rope_theta", "rope_type"} < {*names}
     assert key not in names
-    from_config(PLAIN | {generation: rope | {key: None}})
+    from_config(hold(PLAIN | {generation: rope | {key: None}}))
 
 
 @pytest.mark.parametrize("type_key", ({}, {"type": "mrope"}, {"rope_type": "default"}), ids=str)
