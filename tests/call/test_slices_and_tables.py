@@ -50,70 +50,30 @@ def table_of(kind, options, device, dtype=torch.float64, rows=S2):
     return tuple(torch.randn(shape, device=device, dtype=dtype) for _ in "cs")
 
 
-def leaves_of(freqs):
-    """The tensors of a table, with a gradient wanted, and the table made of them."""
-    if isinstance(freqs, torch.Tensor):
-        leaf = freqs.requires_grad_()
-        return (leaf,), leaf
-    leaves = tuple(x.requires_grad_() for x in freqs)
-    return leaves, leaves
-
-
 def sbhd(device, dtype=torch.float64, heads=H):
     return torch.randn(S, B, heads, D, device=device, dtype=dtype)
 
 
-def where_tokens_are(positions, device):
-    if positions == "ids":
-        return {"position_ids": torch.randint(S2, (B, S), device=device)}
-    if positions == "starts":
-        return {"start_positions": torch.tensor([4, 1], device=device)}
-    return {}
-
-
-# gradients of the table
-
-
-@each_pair
-@pytest.mark.parametrize("positions", ("in order", "ids", "starts"))
-@each_kind
-@each_keyword
-def test_gradients_of_tables(options, kind, positions, device):
-    t = sbhd(device).requires_grad_()
-    leaves, freqs = leaves_of(table_of(kind, options, device))
-    options = options | where_tokens_are(positions, device)
-    out = apply_rotary_pos_emb(t, freqs, **options)
-    want = rotate_fp64(t, freqs, "sbhd", **options)
-    torch.testing.assert_close(out, want)
-    grad = torch.randn_like(out)
-    gots = torch.autograd.grad(out, (t, *leaves), grad)
-    wants = torch.autograd.grad(want, (t, *leaves), grad)
-    for got, want in zip(gots, wants, strict=True):
-        torch.testing.assert_close(got, want)
-
-
-# second derivatives, torch.func
+# derivatives, torch.compile: the table's own are in `test_superset_matrix.py`
 
 
 @each_kind
 @each_keyword
 def test_double_backward(options, kind, device):
-    def second_derivatives(rotate):
+    """By the kernel: the gradient is linear in what comes back, and its own gradient the call."""
+
+    def derivatives(rotate):
         torch.manual_seed(3)
         t = sbhd(device).requires_grad_()
-        leaves, freqs = leaves_of(table_of(kind, options, device))
-        grad = torch.randn_like(t).requires_grad_()
-        first = torch.autograd.grad(rotate(t, freqs), (t, *leaves), grad, create_graph=True)
-        more = [torch.randn(x.shape, dtype=x.dtype, device=device) for x in first]
-        return torch.autograd.grad(first, (t, *leaves, grad), more)
+        freqs, grad = table_of(kind, options, device), torch.randn_like(t).requires_grad_()
+        out = rotate(t, freqs)
+        (first,) = torch.autograd.grad(out, t, grad, create_graph=True)
+        return out, first, *torch.autograd.grad(first, grad, torch.randn_like(t))
 
-    gots = second_derivatives(lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options))
-    wants = second_derivatives(lambda t, freqs: rotate_fp64(t, freqs, "sbhd", **options))
+    gots = derivatives(lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options))
+    wants = derivatives(lambda t, freqs: rotate_fp64(t, freqs, "sbhd", **options))
     for got, want in zip(gots, wants, strict=True):
         torch.testing.assert_close(got, want)
-
-
-# torch.compile
 
 
 @pytest.mark.parametrize("name", ("one per pair", "all, interleaved"))
@@ -121,7 +81,7 @@ def test_in_one_graph_forward_and_backward(name, device):
     torch.compiler.reset()
     options = KEYWORDS[name]
     t, freqs = sbhd(device, torch.float32), table_of("angles", options, device, torch.float32)
-    leaves = t.requires_grad_(), freqs.requires_grad_()
+    t.requires_grad_()
     rotate = torch.compile(
         lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options),
         fullgraph=True,
@@ -130,9 +90,8 @@ def test_in_one_graph_forward_and_backward(name, device):
     out, want = rotate(t, freqs), apply_rotary_pos_emb(t, freqs, **options)
     assert torch.equal(out, want)
     grad = torch.randn_like(out)
-    gots, wants = (torch.autograd.grad(x, leaves, grad) for x in (out, want))
-    assert torch.equal(gots[0], wants[0])
-    torch.testing.assert_close(gots[1], wants[1])
+    (got,), (wanted,) = (torch.autograd.grad(x, t, grad) for x in (out, want))
+    assert torch.equal(got, wanted)
 
 
 def test_one_graph_for_any_start(device):

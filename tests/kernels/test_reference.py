@@ -217,18 +217,6 @@ def test_gradients_in_t_and_freqs(tensor_format, round_once, transpose, device):
     assert torch.autograd.gradgradcheck(rotated, (t, freqs), nondet_tol=1e-12)
 
 
-def test_packed_angles_gather_their_gradient_from_every_sequence(device):
-    """Position p of each sequence uses row p of freqs; unused rows and padding give nothing."""
-    t, freqs, cu_seqlens = sample("thd", torch.float64, device)
-    freqs, grad = freqs.double().requires_grad_(), torch.randn_like(t)
-    out = reference.apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens)
-    (got,) = torch.autograd.grad(out, freqs, grad)
-    (want,) = torch.autograd.grad(rotate_fp64(t, freqs, "thd", cu_seqlens), freqs, grad)
-    torch.testing.assert_close(got, want)
-    longest = int(cu_seqlens.diff().max())
-    assert (got[:longest] != 0).any(dim=-1).all() and (got[longest:] == 0).all()
-
-
 @pytest.mark.parametrize("round_once", (True, False))
 def test_padding_past_the_table_gets_the_gradient_of_a_copy(round_once, device):
     """NaN angles for tokens in no sequence would come back, through torch.where, as gradients."""
