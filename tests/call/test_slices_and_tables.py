@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from inputs import angles, contiguous
-from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -157,45 +156,6 @@ def test_cos_and_sin_side_by_side_in_one_tensor(device):
     assert_rounded_once(out, rotate_fp64(t, (cos, sin), "sbhd", **options))
     _, tensors = plan_of(rope_fw, t, (cos, sin), **options)
     assert tensors.table.data_ptr() == cache.data_ptr() and not tensors.sin.is_contiguous()
-
-
-@each_pair
-@pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
-@pytest.mark.parametrize("offset", (0, 1_000_000))
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
-def test_cosines_per_pair_are_exact_at_any_position(dtype, offset, scaling, device):
-    offset = 0 if scaling else offset  # their number decides the interpolation
-    trained = 5 if scaling else None
-    rope = RotaryPositionEmbedding(128, pretrained_max_position_embeddings=trained, **scaling).to(
-        device
-    )
-    positions = 11 if scaling else torch.arange(offset, offset + 11, device=device)
-    cos, sin = rope.cos_sin(positions, dtype)
-    assert cos.shape == sin.shape == (11, 64) and cos.dtype == sin.dtype == dtype
-    assert cos.device == rope.inv_freq.device
-    position = torch.arange(offset, offset + 11, device=device, dtype=torch.float64)
-    angle = position[:, None] * rope.position_scale(11) * rope.inv_freq.double()
-    tolerance = 1e-11 if dtype == torch.float64 else 0.505 * torch.finfo(dtype).eps
-    for got, want in ((cos, angle.cos()), (sin, angle.sin())):
-        assert (got.double() - want).abs().max() <= tolerance
-    if offset and dtype == torch.float32 and not scaling:
-        rounded = rope(11, offset)[:, 0, 0, :64]
-        assert (rounded.cos() - angle.cos()).abs().max() > 1e-3, "fp32 angles are not"
-
-
-def test_a_gradient_in_inv_freq_is_not_lost(device):
-    rope = RotaryPositionEmbedding(D2).to(device)
-    before = rope.cos_sin(S)
-    rope.inv_freq.requires_grad_()
-    with torch.no_grad():
-        assert not rope.cos_sin(S)[0].requires_grad
-    for got, want in zip(rope.cos_sin(S), before, strict=True):
-        torch.testing.assert_close(got.detach(), want)
-    t = sbhd(device, torch.float32)
-    out = apply_rotary_pos_emb(t, rope.cos_sin(S), rotary_dim=D2)
-    (got,) = torch.autograd.grad(out, rope.inv_freq, t.flip(0))
-    (want,) = torch.autograd.grad(apply_rotary_pos_emb(t, rope(S)), rope.inv_freq, t.flip(0))
-    torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)

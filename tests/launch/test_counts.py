@@ -393,26 +393,6 @@ def test_memory_that_a_call_needs_on_its_way_is_counted():
     assert allocated_in(lambda: (t * 2) * 2) == (2 * t.nbytes, 2)
 
 
-@pytest.mark.gpu
-def test_no_backward_waits_for_the_gpu():
-    """Not with a gradient for the table either, of tokens in any order."""
-    ids = torch.randint(0, S, (S * B,), device="cuda")
-    t = torch.randn(S * B, H, D, device="cuda", requires_grad=True)
-    freqs = angles(S, D2, "cuda").requires_grad_()
-    grad = torch.randn_like(t)
-
-    def step():
-        out = apply_rotary_pos_emb(t, freqs, "thd", position_ids=ids)
-        return torch.autograd.grad(out, (t, freqs), grad)
-
-    step()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 # what is kept for backward
 
 
