@@ -1,7 +1,7 @@
 """What freqs may be: angles, cosines and sines, or the module itself, with no table at all.
 
 `test_superset_matrix.py` has each kind with every option; here are strides and dtypes of tables,
-exact angles, and what a module remembers of its frequencies.
+and a module's exact angles.
 """
 
 import math

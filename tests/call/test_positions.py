@@ -33,9 +33,6 @@ S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share comp
 S2 = 60  # positions in the tables
 CP_ORDERS = get_args(CpOrder)
 
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-
-
 # every way to compute it: the options that choose it
 
 WAYS = {"kernel": {}, "pytorch": {"fused": False, "rounding": "once"}}

@@ -25,7 +25,6 @@ from rope_kernels.launch import launch
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, D, D2 = 6, 2, 10, 6
-each_format = pytest.mark.parametrize("tensor_format", FORMATS)
 
 
 @pytest.fixture

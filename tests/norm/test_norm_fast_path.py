@@ -44,7 +44,7 @@ def repeated(monkeypatch):
     fastpath.forget()
 
 
-FORWARD, BACKWARD, SUM = "norm_rope_kernel", "norm_rope_backward_kernel", "sum_partials_kernel"
+FORWARD, BACKWARD = "norm_rope_kernel", "norm_rope_backward_kernel"
 
 
 def sample(tensor_format, device, heads=(3, 1), weights=True):

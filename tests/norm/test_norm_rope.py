@@ -12,10 +12,8 @@ from pairwise import cover
 from rope_kernels import norm_rope, qk_norm_rope
 from rope_kernels.launch import kernel_plans, launch
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
 
-each_format = pytest.mark.parametrize("tensor_format", FORMATS)
 each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 each_order = pytest.mark.parametrize("norm_after", (False, True), ids=("norm first", "norm after"))
 

@@ -23,8 +23,6 @@ RECIPES = {  # what models do, and what this package offers besides
     "model": {"rounding": "model"},
 }
 
-each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-
 
 class Problem:
     """A function of leaves, in fp64, and the same by the definition."""
