@@ -39,8 +39,8 @@ def as_freqs(leaves):
     return leaves[0] if len(leaves) == 1 else tuple(leaves)
 
 
-def tensor(tensor_format, device, dtype=torch.float64, s=S, h=H):
-    t = contiguous(shape_of(tensor_format, s, B, h, D), dtype, device)
+def tensor(tensor_format, device, dtype=torch.float64):
+    t = contiguous(shape_of(tensor_format, S, B, H, D), dtype, device)
     return t.transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
 
 

@@ -327,11 +327,8 @@ class Backward:
     def forward(self):
         self.outs = self.function(*self.tensors, self.freqs)
 
-    def wanted(self):
-        return [x for x in (*self.tensors, self.freqs) if getattr(x, "requires_grad", False)]
-
     def __call__(self):
-        return torch.autograd.grad(self.outs, self.wanted(), self.grads, retain_graph=True)
+        return torch.autograd.grad(self.outs, self.tensors, self.grads, retain_graph=True)
 
 
 @each_differentiable
