@@ -161,19 +161,6 @@ def test_func_jacobian_is_the_dense_matrix(jacobian, device):
     assert_rounded_once(jacobian(sample.rotate)(sample.t.detach()), want)
 
 
-@pytest.mark.parametrize("outer", ("jacrev", "jacfwd"))
-def test_func_hessian(outer, device):
-    """Of the sum of cubes of the rotated tensor: reverse over reverse, forward over reverse."""
-    sample = tiny("sbhd", device)
-
-    def sum_of_cubes(rotate):
-        return lambda t: (rotate(t) ** 3).sum()
-
-    got = getattr(func, outer)(func.grad(sum_of_cubes(sample.rotate)))(sample.t.detach())
-    want = torch.autograd.functional.hessian(sum_of_cubes(sample.expected), sample.t.detach())
-    torch.testing.assert_close(got, want)
-
-
 # which engine: the kernel, but for torch.func and forward mode
 
 
@@ -224,13 +211,6 @@ def test_vmap_over_t(tensor_format, in_dim, out_dim, device):
     assert_rounded_once(got.movedim(out_dim, 0), each_of(batch, in_dim, sample.expected))
 
 
-def test_vmap_of_vmap_over_t(device):
-    sample = Sample("bshd", device)
-    batch = torch.randn(2, 3, *sample.t.shape, device=device, dtype=torch.float64)
-    got = func.vmap(func.vmap(sample.rotate))(batch)
-    assert_rounded_once(got.flatten(0, 1), each_of(batch.flatten(0, 1), 0, sample.expected))
-
-
 @pytest.mark.parametrize("tensor_format,in_dim", (("sbhd", -1), ("thd", 0)))
 def test_vmap_over_freqs(tensor_format, in_dim, device):
     sample = Sample(tensor_format, device)
@@ -238,15 +218,6 @@ def test_vmap_over_freqs(tensor_format, in_dim, device):
     batch = torch.stack([sample.freqs, 2 * sample.freqs, sample.freqs + 1]).movedim(0, in_dim)
     got = func.vmap(lambda freqs: sample.rotate(t, freqs), in_dims=in_dim)(batch)
     assert_rounded_once(got, each_of(batch, in_dim, lambda freqs: sample.expected(t, freqs)))
-
-
-def test_vmap_over_t_and_freqs_together(device):
-    sample = Sample("bhsd", device)
-    t = torch.randn(3, *sample.t.shape, device=device, dtype=torch.float64)
-    freqs = torch.stack([sample.freqs, 2 * sample.freqs, sample.freqs + 1])
-    got = func.vmap(sample.rotate, in_dims=(1, 0))(t.movedim(0, 1), freqs)
-    want = [sample.expected(*pair) for pair in zip(t, freqs, strict=True)]
-    assert_rounded_once(got, torch.stack(want))
 
 
 @pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
@@ -259,14 +230,6 @@ def test_vmap_of_grad_gives_a_gradient_for_each_sample(tensor_format, device):
 
     got = func.vmap(func.grad(loss(sample.rotate)))(batch)
     torch.testing.assert_close(got, each_of(batch, 0, func.grad(loss(sample.expected))))
-
-
-def test_grad_through_vmap(device):
-    sample = Sample("sbhd", device)
-    batch = torch.randn(3, *sample.t.shape, device=device, dtype=torch.float64)
-    weight = torch.randn_like(batch)
-    got = func.grad(lambda batch: (weight * func.vmap(sample.rotate)(batch)).sum())(batch)
-    assert_rounded_once(got, each_of(weight, 0, sample.expected_gradient))
 
 
 @pytest.mark.parametrize("interleaved", (False, True))
@@ -282,15 +245,3 @@ def test_gradients_in_batches(interleaved, device):
             want = torch.autograd.grad(out, (t, table), grad, retain_graph=True)
             for x, y in zip(got, want, strict=True):
                 torch.testing.assert_close(x[i], y)
-
-
-def test_the_gradient_of_a_conjugate_has_its_sign(device):
-    """Its gradient arrives as a view whose minus sign is noted and not stored."""
-    sample = Sample("sbhd", device)
-    imaginary_part = sample.rotate(sample.t)
-    weight = torch.randn(imaginary_part.shape, dtype=torch.complex128, device=device)
-    z = torch.complex(torch.zeros_like(imaginary_part), imaginary_part)
-    (z.conj() * weight).real.sum().backward()
-    # (conj(i y) w).real = y * w.imag
-    want = gradient_fp64(sample.t, sample.freqs, "sbhd", weight.imag)
-    assert_rounded_once(sample.t.grad, want)

@@ -1,26 +1,23 @@
-"""The gradient of freqs: of angles and of cosines and sines, once and twice.
+"""The gradient of freqs, of angles and of cosines and sines: plain PyTorch has it.
 
 Its values, with every option, are an axis of `test_superset_matrix.py`. Here are the cases that no
-option names: who gets one, what is saved for it, further derivatives, and torch.func.
+option names: who gets one, tokens that have no angle, a second derivative, and torch.func.
 """
 
 import pytest
 import torch
-from torch import func, nn
+from torch import func
 from torch.autograd import forward_ad
 
-from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
-from pairwise import cover
-from rope_kernels import apply_rotary_pos_emb, rope_qk
+from inputs import FORMATS, contiguous, sequence_starts, shape_of, transposed
+from rope_kernels import apply_rotary_pos_emb
 from rope_kernels.launch import launch
-from test_positions import WAYS, places, values_are_not_read  # noqa: F401 (a fixture)
-from yardstick import positions_of_rank, rotate_fp64
+from test_positions import values_are_not_read  # noqa: F401 (a fixture)
+from yardstick import rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels
 S2 = 60
-
-each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 SHAPES = {  # of each table, by kind; where there is one, the tables are angles
     "angles": [(S2, 1, 1, D2)],
@@ -28,7 +25,6 @@ SHAPES = {  # of each table, by kind; where there is one, the tables are angles
     "one entry": 2 * [(1, S2, D2)],
     "entries": 2 * [(B, S2, D2)],
 }
-each_kind = pytest.mark.parametrize("kind", SHAPES)
 
 
 def tables(kind, device, dtype=torch.float64):
@@ -43,8 +39,8 @@ def as_freqs(leaves):
     return leaves[0] if len(leaves) == 1 else tuple(leaves)
 
 
-def tensor(tensor_format, device, dtype=torch.float64, s=S, h=H):
-    t = contiguous(shape_of(tensor_format, s, B, h, D), dtype, device)
+def tensor(tensor_format, device, dtype=torch.float64):
+    t = contiguous(shape_of(tensor_format, S, B, H, D), dtype, device)
     return t.transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
 
 
@@ -65,97 +61,26 @@ def assert_close(got, want, computed=torch.float64):
 # its values
 
 
-def test_of_the_inverse(device):
-    t, leaves = tensor("sbhd", device), tables("entries", device)
-    grad = torch.randn_like(t)
-    out = apply_rotary_pos_emb(t, as_freqs(leaves), inverse=True)
-    _, *want = expected(t, leaves, "sbhd", grad, inverse=True)
-    for got, exact in zip(torch.autograd.grad(out, leaves, grad), want, strict=True):
-        assert_close(got, exact)
-
-
-@pytest.mark.parametrize("kind", ("angles", "entries"))
-@pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
-def test_the_ranks_of_context_parallelism_add_up(tensor_format, kind, device):
-    packs = tensor_format == "thd"
-    leaves = tables("one entry" if packs and kind == "entries" else kind, device)
-    s_dim, lengths, b = (0, [4, 0, 8], 1) if packs else (2, [8], B)
-    whole = contiguous(shape_of(tensor_format, sum(lengths), b, H, D), torch.float64, device)
-    grad = torch.randn_like(whole)
-    options = {"cu_seqlens": torch.tensor([0, 4, 4, 12], device=device)} if packs else {}
-    _, *want = expected(whole, leaves, tensor_format, grad, **options)
-    shares = []
-    for cp_rank in (0, 1):
-        mine, start = [], 0
-        for length in lengths:
-            mine.append(start + positions_of_rank(length, 2, cp_rank))
-            start += length
-        mine = torch.cat(mine).to(device)
-        t = whole.index_select(s_dim, mine)
-        rank = {"cp_size": 2, "cp_rank": cp_rank}
-        out = apply_rotary_pos_emb(t, as_freqs(leaves), tensor_format, **rank, **options)
-        shares.append(torch.autograd.grad(out, leaves, grad.index_select(s_dim, mine)))
-    for one, other, total in zip(*shares, want, strict=True):
-        assert_close(one + other, total)
-
-
-@each_kind
-def test_rows_that_no_token_uses_get_zero(kind, device):
-    t, leaves = tensor("sbhd", device), tables(kind, device)
-    starts = torch.tensor([3, 9, 9], device=device)
-    for options, used in (
-        ({}, range(S)),
-        ({"start_positions": starts}, [*range(3, 8), *range(9, 14)]),
-        ({"position_ids": torch.tensor([[4, 0, 4, 2, 59]], device=device)}, (0, 2, 4, 59)),
-    ):
-        out = apply_rotary_pos_emb(t, as_freqs(leaves), **options)
-        for of_table in torch.autograd.grad(out, leaves, torch.randn_like(out)):
-            rows = of_table.reshape(-1, S2, D2)
-            unused = [row for row in range(S2) if row not in used]
-            assert (rows[:, unused] == 0).all() and rows[:, list(used)].any(-1).any(0).all()
-
-
-@each_way
-def test_tokens_of_no_sequence_give_nothing_even_if_not_finite(way, device):
+def test_tokens_of_no_sequence_give_nothing_even_if_not_finite(device):
     """Nor their gradient: what lies in the padding of a packed batch is anybody's guess."""
     (freqs,) = tables("angles", device)
     t, cu_seqlens = tensor("thd", device).detach(), torch.tensor([0, 4, 11], device=device)
     grad = torch.randn_like(t)
     want = expected(t, [freqs], "thd", grad, cu_seqlens=cu_seqlens)[1]
     t[12:], grad[13:] = float("nan"), float("inf")
-    out = apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens, **way)
+    out = apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens)
     assert_close(torch.autograd.grad(out, freqs, grad)[0], want)
 
 
-@each_way
-def test_tokens_past_the_table_give_nothing(way, values_are_not_read, device):  # noqa: F811
+def test_tokens_past_the_table_give_nothing(values_are_not_read, device):  # noqa: F811
     t, leaves = tensor("bshd", device), tables("entries", device)
     ids = torch.tensor([[0, S2, 3, -1, 3]], device=device).expand(B, S)
-    out = apply_rotary_pos_emb(t, as_freqs(leaves), "bshd", position_ids=ids, **way)
+    out = apply_rotary_pos_emb(t, as_freqs(leaves), "bshd", position_ids=ids)
     grad = torch.randn_like(out)
     inside = [0, 2, 4]
     want = expected(t[:, inside], leaves, "bshd", grad[:, inside], position_ids=ids[:, inside])
     for got, exact in zip(torch.autograd.grad(out, leaves, grad), want[1:], strict=True):
         assert_close(got, exact)
-
-
-@pytest.mark.parametrize(
-    "view",
-    (
-        lambda x: x.expand(B, S2, D2),
-        lambda x: x[:, :, ::2].repeat_interleave(2, -1),
-        lambda x: x.flip(1),
-    ),
-    ids=("expanded entries", "every other", "flipped"),
-)
-def test_the_gradient_goes_on_to_what_the_table_is_made_of(view, device):
-    t, leaves = tensor("bhsd", device), tables("one entry", device)
-    exact = [leaf.detach().clone().requires_grad_() for leaf in leaves]
-    grad = torch.randn_like(t)
-    out = apply_rotary_pos_emb(t, tuple(map(view, leaves)), "bhsd")
-    want = torch.autograd.grad(rotate_fp64(t, tuple(map(view, exact)), "bhsd"), exact, grad)
-    for got, one in zip(torch.autograd.grad(out, leaves, grad), want, strict=True):
-        assert_close(got, one)
 
 
 @pytest.mark.parametrize(
@@ -201,29 +126,6 @@ def test_one_of_cos_and_sin_alone(wanted, device):
     assert_close(got[1], want[1 + wanted])
 
 
-@cover(
-    kind=("angles", "cos, sin", "entries"), used=("q and k", "q", "k"), wants=("q and k", "q", "k")
-)
-def test_rope_qk_adds_up_the_shares_of_what_is_used(kind, used, wants, device):
-    """Whoever of q and k wants a gradient."""
-    rotated = {"q": tensor("bshd", device), "k": tensor("bshd", device, h=1)}
-    rotated = {name: x.detach().requires_grad_(name in wants) for name, x in rotated.items()}
-    weights = {name: torch.randn_like(x) for name, x in rotated.items()}
-    leaves, ids = tables(kind, device), places("bshd", device)["ids"]
-
-    def gradients(*outs):
-        outs = dict(zip("qk", outs, strict=True))
-        loss = sum((weights[name] * outs[name]).sum() for name in "qk" if name in used)
-        inputs = [*leaves, *(x for name, x in rotated.items() if name in wants)]
-        return torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
-
-    freqs = as_freqs(leaves)
-    got = gradients(*rope_qk(*rotated.values(), freqs, "bshd", **ids))
-    want = gradients(*(rotate_fp64(x, freqs, "bshd", **ids) for x in rotated.values()))
-    for one, exact in zip(got, want, strict=True):
-        assert_close(one, exact)
-
-
 # it costs nothing where it is not wanted
 
 
@@ -247,85 +149,7 @@ def test_a_trained_table_takes_plain_pytorch(tensor_format, kind, device, monkey
     assert counts == [0, 2]
 
 
-def saved_for_backward(function):
-    saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
-        function()
-    return saved
-
-
-@each_kind
-@pytest.mark.usefixtures("needs_triton")
-def test_t_is_not_saved_where_freqs_want_no_gradient(kind, device):
-    t, leaves = tensor("sbhd", device), tables(kind, device)
-    constant = as_freqs([leaf.detach() for leaf in leaves])
-    saved = saved_for_backward(lambda: apply_rotary_pos_emb(t, constant))
-    assert sorted(x.data_ptr() for x in saved) == sorted(x.data_ptr() for x in leaves)
-
-
-@pytest.mark.usefixtures("needs_triton")
-def test_t_changed_in_place_before_backward_matters_only_to_freqs(device):
-    t, (freqs,) = tensor("sbhd", device).detach(), tables("angles", device)
-    x = t.clone().requires_grad_()
-    y = x * 1
-    constant = apply_rotary_pos_emb(y, freqs.detach())
-    y.add_(1)
-    constant.sum().backward()
-    y = x * 1
-    out = apply_rotary_pos_emb(y, freqs)
-    y.add_(1)
-    with pytest.raises(RuntimeError, match=r"modified (by an )?inplace"):
-        out.sum().backward()
-
-
 # the same bits each time
-
-
-@pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
-def test_the_same_bits_each_time(tensor_format, device):
-    t, (freqs,) = (
-        tensor(tensor_format, device, torch.float32),
-        tables("angles", device, torch.float32),
-    )
-    ids = torch.randint(0, 3, (B, S) if tensor_format == "bshd" else (B * S,), device=device)
-    grad = torch.randn_like(t)
-
-    def gradient():
-        out = apply_rotary_pos_emb(t, freqs, tensor_format, position_ids=ids)
-        return torch.autograd.grad(out, freqs, grad)[0]
-
-    first = gradient()
-    assert all(torch.equal(gradient(), first) for _ in range(3))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ("ids", "sequences", "entries"))
-def test_the_same_bits_each_time_with_thousands_of_repeats(kind):
-    s, b, h, d = 4096, 2, 8, 64
-    if kind == "entries":
-        tensor_format, shape, options = "bshd", (b, s, h, d), {}
-        options = {"position_ids": torch.randint(0, 5, (b, s), device="cuda")}
-        leaves = [torch.randn(b, 9, d, device="cuda", requires_grad=True) for _ in "12"]
-    else:
-        tensor_format, shape = "thd", (b * s, h, d)
-        leaves = [angles(9, d, "cuda").requires_grad_()]
-        lengths = torch.randint(0, 9, (1500,)).cumsum(0).clamp(max=b * s)
-        options = {
-            "ids": {"position_ids": torch.randint(0, 5, (b * s,), device="cuda")},
-            "sequences": {"cu_seqlens": nn.functional.pad(lengths, (1, 0)).cuda()},
-        }[kind]
-    t, grad = torch.randn(2, *shape, device="cuda")
-
-    def gradients():
-        out = apply_rotary_pos_emb(t, as_freqs(leaves), tensor_format, **options)
-        return torch.autograd.grad(out, leaves, grad)
-
-    first = gradients()
-    for _ in range(20):
-        assert all(map(torch.equal, gradients(), first))
-    _, *want = expected(t, leaves, tensor_format, grad, **options)
-    for got, exact in zip(first, want, strict=True):
-        assert_close(got, exact)
 
 
 # second derivatives
@@ -369,20 +193,6 @@ def test_the_second_derivative_is_the_definitions(kind, tensor_format, device):
         assert_close(got, want)
 
 
-def test_a_third_derivative(device):
-    rotate, inputs = tiny("angles", "sbhd", device)
-
-    def third(function):
-        value = (rotate(*inputs, function=function) ** 3).sum()
-        for _ in range(3):
-            first = torch.autograd.grad(value, inputs, create_graph=True)
-            value = sum((x**2).sum() for x in first)
-        return value
-
-    got, want = third(apply_rotary_pos_emb), third(rotate_fp64)
-    torch.testing.assert_close(got, want, rtol=1e-10, atol=0)
-
-
 # torch.func and forward mode
 
 
@@ -397,17 +207,6 @@ def test_func_jvp_and_dual_numbers(kind, tensor_format, device):
     with forward_ad.dual_level():
         out = rotate(*map(forward_ad.make_dual, inputs, tangents))
         assert_close(forward_ad.unpack_dual(out).tangent, want[1])
-
-
-@pytest.mark.parametrize("jacobian", (func.jacrev, func.jacfwd), ids=("jacrev", "jacfwd"))
-@each_kind_and_format
-def test_func_jacobian(kind, tensor_format, jacobian, device):
-    rotate, inputs = tiny(kind, tensor_format, device)
-    inputs = tuple(x.detach() for x in inputs)
-    every = tuple(range(len(inputs)))
-    want = torch.autograd.functional.jacobian(lambda *x: rotate(*x, function=rotate_fp64), inputs)
-    for got, exact in zip(jacobian(rotate, every)(*inputs), want, strict=True):
-        assert_close(got, exact)
 
 
 @each_kind_and_format
@@ -425,17 +224,3 @@ def test_vmap_of_grad_gives_a_gradient_for_each_table(kind, tensor_format, devic
     want = [gradients(rotate_fp64)(*entry) for entry in zip(*batches, strict=True)]
     for one, exact in zip(got, zip(*want, strict=True), strict=True):
         assert_close(one, torch.stack(exact))
-
-
-def test_the_gradient_through_vmap(device):
-    """Where freqs does not say that it requires one."""
-    rotate, (t, freqs) = tiny("angles", "bhsd", device)
-    batch = torch.stack((freqs, 2 * freqs, freqs + 1)).detach().requires_grad_()
-    out = func.vmap(lambda x: rotate(t, x))(batch)
-    grad = torch.randn_like(out)
-    got = torch.autograd.grad(out, (t, batch), grad)
-    want = [
-        expected(t, [x], "bhsd", g) for x, g in zip(batch.unbind(0), grad.unbind(0), strict=True)
-    ]
-    assert_close(got[0], sum(of_t for of_t, _ in want))
-    assert_close(got[1], torch.stack([of_freqs for _, of_freqs in want]))

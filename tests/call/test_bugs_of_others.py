@@ -4,7 +4,8 @@ A name says where the bug was (with the number of the issue or pull request ther
 what went wrong and what happens here. Races in place (Megatron-LM 5963) are in
 `tests/kernels/test_races.py`. What the matrix of `test_superset_matrix.py` holds in every case is
 not tested again: one head (Liger-Kernel 342), gradients of stride 0 (Unsloth 3781), slices of a
-packed projection (vLLM 17091) and random upstream gradients.
+packed projection (vLLM 17091), int64 cu_seqlens (TransformerEngine) and random upstream gradients.
+Offsets past the table (FlashAttention) are in `test_positions.py`.
 """
 
 from contextlib import contextmanager
@@ -146,38 +147,6 @@ def test_lion_pytorch_36_the_first_call_in_place(needs_triton, device):
 # positions
 
 
-def past_the_table(device):
-    """Calls whose last rows have positions that a table of 4 does not have."""
-    start, ids = torch.tensor([0, 2], device=device), torch.tensor([[3, 4, 5]], device=device)
-    return (
-        ("bshd", (B, 3, H, D), {"start_positions": start}, lambda out: out[1, 2:]),
-        ("bshd", (B, 3, H, D), {"position_ids": ids}, lambda out: out[:, 1:]),
-        ("thd", (3, H, D), {"position_ids": ids[0]}, lambda out: out[1:]),
-    )
-
-
-def test_flash_attention_offset_past_the_table():
-    """Such rows came out unrotated without a word; here it is an error where positions are read."""
-    for tensor_format, shape, options, _ in past_the_table("cpu"):
-        t, freqs = torch.randn(shape), angles(4, D2, "cpu")
-        with pytest.raises(ValueError, match=r"^freqs has angles for s2 = 4 positions"):
-            apply_rotary_pos_emb(t, freqs, tensor_format, **options)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("case", range(3))
-def test_flash_attention_offset_past_the_table_on_a_gpu(case):
-    """Such rows came out unrotated without a word; here they are NaN, and no other is."""
-    tensor_format, shape, options, rows = past_the_table("cuda")[case]
-    t, freqs = torch.randn(shape, device="cuda"), angles(4, D2, "cuda")
-    want = rotate_fp64(t, freqs, tensor_format, **options)
-    for inplace in (False, True):
-        out = apply_rotary_pos_emb(t.clone(), freqs, tensor_format, inplace=inplace, **options)
-        assert rows(out)[..., :D2].isnan().all()
-        assert out.isnan().sum() == rows(out)[..., :D2].numel()
-        assert_rounded_once(out, want)
-
-
 @pytest.mark.parametrize("positions", ((255, 256, 257, 258), (4001, 65_537, 131_071, 1_000_000)))
 def test_transformers_29285_bf16_positions(positions, device):
     """A model cast to bf16 turned 256 and 257 alike; here angles stay exact, in autocast too."""
@@ -196,12 +165,3 @@ def test_transformers_29285_bf16_positions(positions, device):
         table[256:, 0, 0, :32],
         (torch.arange(256, 259).to(device)[:, None] * freqs.inv_freq.double()),
     )
-
-
-@pytest.mark.parametrize("dtype", (torch.int32, torch.int64), ids=str)
-def test_transformer_engine_misreads_int64_cu_seqlens(dtype, device):
-    """It read their bytes as int32; here both integer types mean the same."""
-    t, freqs = torch.randn(S * B, H, D, device=device), angles(S * B, D2, device)
-    cu_seqlens = torch.tensor([0, 3, 3, 4, 10], device=device)
-    out = apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens.to(dtype))
-    assert_rounded_once(out, rotate_fp64(t, freqs, "thd", cu_seqlens))

@@ -764,15 +764,11 @@ def test_no_value_is_read_back_from_the_gpu(call):
 @pytest.mark.gpu
 @pytest.mark.parametrize("fused", (True, False))
 def test_no_value_is_read_back_from_the_gpu_for_gradients(fused):
+    """Nor for a table's, which plain PyTorch has."""
     for x, freqs, tensor_format, options in cases_on_the_gpu().values():
-        x.requires_grad_()
-        if isinstance(freqs, RotaryPositionEmbedding):
-            wanted = [x]
-        else:
-            leaves = [freqs] if isinstance(freqs, torch.Tensor) else freqs
-            leaves = [leaf.detach().requires_grad_() for leaf in leaves]
-            wanted = [x, *leaves]
-            freqs = leaves[0] if len(leaves) == 1 else tuple(leaves)
+        wanted = [x.requires_grad_()]
+        if isinstance(freqs, torch.Tensor) and not fused:
+            wanted.append(freqs := freqs.detach().requires_grad_())
         grad = torch.randn_like(x)
 
         def gradients(x=x, freqs=freqs, form=tensor_format, options=options, wanted=wanted, g=grad):

@@ -1,17 +1,14 @@
 """What freqs may be: angles, cosines and sines, or the module itself, with no table at all.
 
 `test_superset_matrix.py` has each kind with every option; here are strides and dtypes of tables,
-exact angles, and what a module remembers of its frequencies.
+and a module's exact angles.
 """
 
-import copy
 import math
-import pickle
 from fractions import Fraction
 
 import pytest
 import torch
-from torch import nn
 
 from inputs import contiguous
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw
@@ -175,136 +172,7 @@ def test_the_trained_length_alone_interpolates_nothing(device):
     check(sbhd(device), freqs, "sbhd", start_positions=random_ids((B,), device))
 
 
-# what the kernel multiplies with is made from inv_freq once, and must follow it
-
-
-def assert_follows(t, freqs, before):
-    """Neither what it was, nor anything but what inv_freq says now; forward and backward."""
-    out = rope_fw(t, freqs)
-    assert not torch.equal(out, before)
-    assert_rounded_once(out, rotate_fp64(t, freqs, "sbhd"))
-    fresh = RotaryPositionEmbedding(D, D2 / D).to(t.device)
-    fresh.inv_freq = freqs.inv_freq.clone()
-    assert torch.equal(out, rope_fw(t, fresh))
-    assert torch.equal(rope_bw(t, freqs), rope_bw(t, fresh))
-
-
-def in_no_grad(freqs, new):
-    with torch.no_grad():
-        freqs.inv_freq.copy_(new)
-
-
-def in_inference_mode(freqs, new):
-    with torch.inference_mode():
-        freqs.inv_freq.copy_(new)
-
-
-CHANGES = {
-    "in place": lambda freqs, new: freqs.inv_freq.mul_(new / freqs.inv_freq),
-    "in place, no_grad": in_no_grad,
-    "in place, inference_mode": in_inference_mode,
-    "one of them": lambda freqs, new: freqs.inv_freq[1].fill_(0.3),
-    "through a detached tensor": lambda freqs, new: freqs.inv_freq.detach().copy_(new),
-    "by assignment": lambda freqs, new: setattr(freqs, "inv_freq", new),
-    "by assignment of .data": lambda freqs, new: setattr(freqs.inv_freq, "data", new),
-    "by assignment to the buffers": lambda freqs, new: freqs._buffers.update(inv_freq=new),
-    "state dict": lambda freqs, new: freqs.load_state_dict({"inv_freq": new}),
-    "state dict, assigned": lambda freqs, new: freqs.load_state_dict(
-        {"inv_freq": new}, assign=True
-    ),
-    "to fp64": lambda freqs, new: setattr(freqs, "inv_freq", new.double()),
-    "to a strided one of fp64": lambda freqs, new: setattr(
-        freqs, "inv_freq", torch.stack((new, -new), dim=1).double()[:, 0]
-    ),
-    "to one number": lambda freqs, new: setattr(freqs, "inv_freq", new[:1].expand(D2 // 2)),
-}
-
-
-@pytest.mark.parametrize("how", CHANGES)
-def test_a_change_of_inv_freq_is_followed(how, device):
-    t, freqs = sbhd(device)[:, :1, :1], module(device)
-    before = rope_fw(t, freqs)
-    assert torch.equal(before, rope_fw(t, freqs))
-    CHANGES[how](freqs, torch.rand(D2 // 2, device=device))
-    assert_follows(t, freqs, before)
-    CHANGES[how](freqs, torch.rand(D2 // 2, device=device) / 7)
-    assert_rounded_once(rope_fw(t, freqs), rotate_fp64(t, freqs, "sbhd"))
-
-
-def test_many_tensors_one_after_the_other_in_the_same_place(device):
-    """As memory is used again, an address says nothing about what is there."""
-    t, freqs = sbhd(device)[:, :1, :1], module(device)
-    for _ in range(10):
-        freqs._buffers["inv_freq"] = None  # the next one takes its memory
-        freqs.inv_freq = torch.rand(D2 // 2, device=device)
-        assert_rounded_once(rope_fw(t, freqs), rotate_fp64(t, freqs, "sbhd"))
-
-
-@pytest.mark.parametrize("cast", ("half", "bfloat16", "double"))
-def test_a_cast_of_the_module_changes_no_bit(cast, device):
-    t, freqs = sbhd(device), module(device)
-    before = rope_fw(t, freqs)
-    parent = nn.Sequential(freqs)
-    getattr(parent, cast)()
-    assert torch.equal(rope_fw(t, freqs), before)
-    parent.to(torch.float32)
-    assert torch.equal(rope_fw(t, freqs), before)
-
-
-def test_a_module_that_moves_is_used_where_it_is(device):
-    t, freqs = sbhd("cpu"), module("cpu")
-    on_cpu = rope_fw(t, freqs)
-    moved = rope_fw(t.to(device), freqs.to(device))
-    assert moved.device.type == device
-    torch.testing.assert_close(moved.cpu(), on_cpu)
-    assert torch.equal(rope_fw(t, freqs.to("cpu")), on_cpu)
-
-
-@pytest.mark.parametrize("copied", (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))))
-def test_a_copy_goes_its_own_way(copied, device):
-    """An address, and the number of changes there, say nothing about other memory."""
-    t, freqs = sbhd(device), module(device)
-    before = rope_fw(t, freqs)
-    copied = copied(freqs)
-    assert torch.equal(rope_fw(t, copied), before)
-    copied.inv_freq.mul_(3)
-    assert_follows(t, copied, before)
-    assert torch.equal(rope_fw(t, freqs), before)
-    freqs.inv_freq.mul_(5)
-    assert_follows(t, freqs, before)
-    assert_follows(t, copied, before)
-
-
-def test_a_backward_turns_by_the_angles_of_its_forward(device):
-    """Also once another call has seen others."""
-    freqs, t = module(device), sbhd(device).requires_grad_()
-    grad = torch.randn_like(t)
-    want = rope_bw(grad, freqs)
-    out = apply_rotary_pos_emb(t, freqs)
-    freqs.inv_freq.mul_(2)
-    assert torch.equal(torch.autograd.grad(out, t, grad, retain_graph=True)[0], want)
-    assert not torch.equal(rope_bw(grad, freqs), want)
-    assert torch.equal(torch.autograd.grad(out, t, grad)[0], want)
-
-
-def test_inference_mode(device):
-    """A module made in it is used there and outside, and so is one made outside."""
-    t, outside = sbhd(device), module(device)
-    want = rope_fw(t, outside)
-    outside = module(device)  # of which nothing is known yet
-    with torch.inference_mode():
-        inside = module(device)
-        assert torch.equal(rope_fw(t, inside), want)
-        assert torch.equal(apply_rotary_pos_emb(t, outside), want)
-        inside.inv_freq.mul_(2)
-        assert_follows(t, inside, want)
-    with torch.no_grad():
-        assert_follows(t, inside, want)
-    leaf = t.clone().requires_grad_()
-    out = apply_rotary_pos_emb(leaf, outside)
-    assert torch.equal(out, want)
-    out.backward(t)
-    assert torch.equal(leaf.grad, rope_bw(t, outside))
+# what the kernel multiplies with is made from inv_freq: `tests/embedding/test_turns.py`
 
 
 @pytest.mark.gpu

@@ -7,7 +7,6 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
-from torch.utils.checkpoint import checkpoint
 
 from inputs import angles
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_fw, rope_qk
@@ -160,35 +159,6 @@ def test_padding_behind_the_sequences_needs_no_angles():
     t, starts = torch.randn(9, H, D), torch.tensor([0, 1, 3])
     got = apply_rotary_pos_emb(t, angles(2, D, "cpu"), "thd", cu_seqlens=starts)
     assert torch.equal(got[3:], t[3:])
-
-
-def under_saved_tensors_hooks(t, table):
-    with torch.autograd.graph.save_on_cpu():
-        return apply_rotary_pos_emb(t, table)
-
-
-def in_a_checkpoint(t, table):
-    return checkpoint(apply_rotary_pos_emb, t, table, use_reentrant=False)
-
-
-def compiled_in_a_checkpoint(t, table):
-    return checkpoint(
-        torch.compile(apply_rotary_pos_emb, backend="aot_eager"), t, table, use_reentrant=False
-    )
-
-
-@pytest.mark.parametrize(
-    "rotate", (under_saved_tensors_hooks, in_a_checkpoint, compiled_in_a_checkpoint)
-)
-def test_a_learnt_table_where_hooks_watch_saved_tensors(rotate, device):
-    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
-    table, grad = angles(S, D, device).requires_grad_(), torch.randn(S, B, H, D, device=device)
-    want = torch.autograd.grad(apply_rotary_pos_emb(t, table), (t, table), grad)
-    found = [torch.autograd.grad(rotate(t, table), (t, table), grad)]
-    with torch.autograd.graph.save_on_cpu():  # and the backward within it
-        found.append(torch.autograd.grad(apply_rotary_pos_emb(t, table), (t, table), grad))
-    for got in found:
-        torch.testing.assert_close(got, want)
 
 
 class Mine(torch.Tensor):

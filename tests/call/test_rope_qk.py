@@ -6,7 +6,6 @@ unequal strides, rows of both in one grid, one without elements or without a gra
 
 import pytest
 import torch
-from torch.autograd import DeviceType
 
 from inputs import (
     FORMATS,
@@ -16,18 +15,16 @@ from inputs import (
     expanded_scalar,
     head_dim_strided,
     negative_view,
-    sequence_starts,
     shape_of,
     sliced_with_offset,
     transposed,
 )
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
+from rope_kernels import apply_rotary_pos_emb, rope_qk
 from rope_kernels.launch import launch
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, D, D2 = 6, 2, 10, 6
-each_format = pytest.mark.parametrize("tensor_format", FORMATS)
 
 
 @pytest.fixture
@@ -137,15 +134,6 @@ def test_offsets_of_each_need_64_bits(dim, large, device):
 # gradients
 
 
-def test_gradients_are_those_of_two_calls(device):
-    q, k = leaves(*make_q_and_k("bshd", device, layouts=(transposed, head_dim_strided)))
-    freqs, ids = angles(3 * S, D2, device), torch.randint(0, 3 * S, (B, S), device=device)
-    outs = rope_qk(q, k, freqs, "bshd", position_ids=ids)
-    grads = [torch.randn_like(out) for out in outs]
-    for grad, got in zip(grads, torch.autograd.grad(outs, (q, k), grads), strict=True):
-        assert torch.equal(got, rope_bw(grad, freqs, "bshd", position_ids=ids))
-
-
 @pytest.mark.parametrize("used", ("q and k", "q", "k"))
 @pytest.mark.parametrize("wants", ("q and k", "q", "k"))
 def test_who_gets_a_gradient(wants, used, device):
@@ -211,36 +199,12 @@ def test_empty_tensors(tensor_format, sizes, device, launches):
 # launches
 
 
-@pytest.mark.parametrize("inplace", (False, True), ids=("out of place", "in place"))
-@each_format
-def test_one_launch_rotates_both(tensor_format, inplace, device, launches):
-    q, k = make_q_and_k(tensor_format, device)
-    cu_seqlens = sequence_starts(tensor_format, S, B, device)
-    freqs = angles(S * B, D2, device)
-    rope_qk(q, k, freqs, tensor_format, cu_seqlens=cu_seqlens, inplace=inplace)
-    assert launches == [2]
-
-
 @pytest.mark.parametrize("used,backward", (("q and k", 2), ("q", 1), ("k", 1)))
 def test_one_launch_forward_and_one_backward(used, backward, device, launches):
     q, k = leaves(*make_q_and_k("sbhd", device))
     outs = zip("qk", rope_qk(q, k, angles(S, D2, device)), strict=True)
     sum(out.sum() for name, out in outs if name in used).backward()
     assert launches == [2, backward]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ("angles", "on the fly"))
-def test_a_profiler_sees_one_kernel(kind):
-    q, k = torch.randn(S, 2, 8, 64, device="cuda"), torch.randn(S, 2, 2, 64, device="cuda")
-    freqs = RotaryPositionEmbedding(D2).cuda() if kind == "on the fly" else angles(S, D2, "cuda")
-    rope_qk(q, k, freqs)  # compiles, and remembers what it makes of the frequencies
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        rope_qk(q, k, freqs)
-        torch.cuda.synchronize()
-    on_gpu = [event.name for event in profile.events() if event.device_type == DeviceType.CUDA]
-    assert len(on_gpu) == 1, on_gpu
 
 
 @pytest.mark.parametrize("leaf,launched", (("freqs", 0), ("k", 1)))

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from inputs import angles, contiguous
-from pairwise import each_pair
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -50,70 +49,30 @@ def table_of(kind, options, device, dtype=torch.float64, rows=S2):
     return tuple(torch.randn(shape, device=device, dtype=dtype) for _ in "cs")
 
 
-def leaves_of(freqs):
-    """The tensors of a table, with a gradient wanted, and the table made of them."""
-    if isinstance(freqs, torch.Tensor):
-        leaf = freqs.requires_grad_()
-        return (leaf,), leaf
-    leaves = tuple(x.requires_grad_() for x in freqs)
-    return leaves, leaves
-
-
 def sbhd(device, dtype=torch.float64, heads=H):
     return torch.randn(S, B, heads, D, device=device, dtype=dtype)
 
 
-def where_tokens_are(positions, device):
-    if positions == "ids":
-        return {"position_ids": torch.randint(S2, (B, S), device=device)}
-    if positions == "starts":
-        return {"start_positions": torch.tensor([4, 1], device=device)}
-    return {}
-
-
-# gradients of the table
-
-
-@each_pair
-@pytest.mark.parametrize("positions", ("in order", "ids", "starts"))
-@each_kind
-@each_keyword
-def test_gradients_of_tables(options, kind, positions, device):
-    t = sbhd(device).requires_grad_()
-    leaves, freqs = leaves_of(table_of(kind, options, device))
-    options = options | where_tokens_are(positions, device)
-    out = apply_rotary_pos_emb(t, freqs, **options)
-    want = rotate_fp64(t, freqs, "sbhd", **options)
-    torch.testing.assert_close(out, want)
-    grad = torch.randn_like(out)
-    gots = torch.autograd.grad(out, (t, *leaves), grad)
-    wants = torch.autograd.grad(want, (t, *leaves), grad)
-    for got, want in zip(gots, wants, strict=True):
-        torch.testing.assert_close(got, want)
-
-
-# second derivatives, torch.func
+# derivatives, torch.compile: the table's own are in `test_superset_matrix.py`
 
 
 @each_kind
 @each_keyword
 def test_double_backward(options, kind, device):
-    def second_derivatives(rotate):
+    """By the kernel: the gradient is linear in what comes back, and its own gradient the call."""
+
+    def derivatives(rotate):
         torch.manual_seed(3)
         t = sbhd(device).requires_grad_()
-        leaves, freqs = leaves_of(table_of(kind, options, device))
-        grad = torch.randn_like(t).requires_grad_()
-        first = torch.autograd.grad(rotate(t, freqs), (t, *leaves), grad, create_graph=True)
-        more = [torch.randn(x.shape, dtype=x.dtype, device=device) for x in first]
-        return torch.autograd.grad(first, (t, *leaves, grad), more)
+        freqs, grad = table_of(kind, options, device), torch.randn_like(t).requires_grad_()
+        out = rotate(t, freqs)
+        (first,) = torch.autograd.grad(out, t, grad, create_graph=True)
+        return out, first, *torch.autograd.grad(first, grad, torch.randn_like(t))
 
-    gots = second_derivatives(lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options))
-    wants = second_derivatives(lambda t, freqs: rotate_fp64(t, freqs, "sbhd", **options))
+    gots = derivatives(lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options))
+    wants = derivatives(lambda t, freqs: rotate_fp64(t, freqs, "sbhd", **options))
     for got, want in zip(gots, wants, strict=True):
         torch.testing.assert_close(got, want)
-
-
-# torch.compile
 
 
 @pytest.mark.parametrize("name", ("one per pair", "all, interleaved"))
@@ -121,7 +80,7 @@ def test_in_one_graph_forward_and_backward(name, device):
     torch.compiler.reset()
     options = KEYWORDS[name]
     t, freqs = sbhd(device, torch.float32), table_of("angles", options, device, torch.float32)
-    leaves = t.requires_grad_(), freqs.requires_grad_()
+    t.requires_grad_()
     rotate = torch.compile(
         lambda t, freqs: apply_rotary_pos_emb(t, freqs, **options),
         fullgraph=True,
@@ -130,9 +89,8 @@ def test_in_one_graph_forward_and_backward(name, device):
     out, want = rotate(t, freqs), apply_rotary_pos_emb(t, freqs, **options)
     assert torch.equal(out, want)
     grad = torch.randn_like(out)
-    gots, wants = (torch.autograd.grad(x, leaves, grad) for x in (out, want))
-    assert torch.equal(gots[0], wants[0])
-    torch.testing.assert_close(gots[1], wants[1])
+    (got,), (wanted,) = (torch.autograd.grad(x, t, grad) for x in (out, want))
+    assert torch.equal(got, wanted)
 
 
 def test_one_graph_for_any_start(device):
@@ -198,45 +156,6 @@ def test_cos_and_sin_side_by_side_in_one_tensor(device):
     assert_rounded_once(out, rotate_fp64(t, (cos, sin), "sbhd", **options))
     _, tensors = plan_of(rope_fw, t, (cos, sin), **options)
     assert tensors.table.data_ptr() == cache.data_ptr() and not tensors.sin.is_contiguous()
-
-
-@each_pair
-@pytest.mark.parametrize("scaling", ({}, {"seq_len_interpolation_factor": 4.0}), ids=str)
-@pytest.mark.parametrize("offset", (0, 1_000_000))
-@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
-def test_cosines_per_pair_are_exact_at_any_position(dtype, offset, scaling, device):
-    offset = 0 if scaling else offset  # their number decides the interpolation
-    trained = 5 if scaling else None
-    rope = RotaryPositionEmbedding(128, pretrained_max_position_embeddings=trained, **scaling).to(
-        device
-    )
-    positions = 11 if scaling else torch.arange(offset, offset + 11, device=device)
-    cos, sin = rope.cos_sin(positions, dtype)
-    assert cos.shape == sin.shape == (11, 64) and cos.dtype == sin.dtype == dtype
-    assert cos.device == rope.inv_freq.device
-    position = torch.arange(offset, offset + 11, device=device, dtype=torch.float64)
-    angle = position[:, None] * rope.position_scale(11) * rope.inv_freq.double()
-    tolerance = 1e-11 if dtype == torch.float64 else 0.505 * torch.finfo(dtype).eps
-    for got, want in ((cos, angle.cos()), (sin, angle.sin())):
-        assert (got.double() - want).abs().max() <= tolerance
-    if offset and dtype == torch.float32 and not scaling:
-        rounded = rope(11, offset)[:, 0, 0, :64]
-        assert (rounded.cos() - angle.cos()).abs().max() > 1e-3, "fp32 angles are not"
-
-
-def test_a_gradient_in_inv_freq_is_not_lost(device):
-    rope = RotaryPositionEmbedding(D2).to(device)
-    before = rope.cos_sin(S)
-    rope.inv_freq.requires_grad_()
-    with torch.no_grad():
-        assert not rope.cos_sin(S)[0].requires_grad
-    for got, want in zip(rope.cos_sin(S), before, strict=True):
-        torch.testing.assert_close(got.detach(), want)
-    t = sbhd(device, torch.float32)
-    out = apply_rotary_pos_emb(t, rope.cos_sin(S), rotary_dim=D2)
-    (got,) = torch.autograd.grad(out, rope.inv_freq, t.flip(0))
-    (want,) = torch.autograd.grad(apply_rotary_pos_emb(t, rope(S)), rope.inv_freq, t.flip(0))
-    torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)

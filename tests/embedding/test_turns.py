@@ -20,6 +20,7 @@ from rope_kernels import (
     rope_qk,
 )
 from rope_kernels.embedding import in_turns
+from yardstick import assert_rounded_once, rotate_fp64
 
 D, S = 8, 5
 
@@ -93,6 +94,43 @@ def test_a_change_is_written_to_the_same_memory(change, device):
     assert torch.equal(module.inv_freq, want) and torch.equal(module.turns(S), in_turns(want))
     assert module.turns(S).data_ptr() == buffer_of(module).data_ptr() == address
     assert module.turns(S).dtype == torch.int64 and list(module.state_dict()) == ["inv_freq"]
+
+
+def in_inference_mode(module, new):
+    with torch.inference_mode():
+        module.inv_freq.copy_(new)
+
+
+def in_the_memory_of_the_last(module, new):
+    """As memory is used again, an address says nothing about what is there."""
+    module._buffers["inv_freq"] = None
+    module.inv_freq = new.clone()
+
+
+FURTHER = {
+    "in inference mode": in_inference_mode,
+    "in the memory of the last": in_the_memory_of_the_last,
+    "one of them": lambda module, new: module.inv_freq[1].copy_(new[1]),
+    "a detached tensor": lambda module, new: module.inv_freq.detach().copy_(new),
+    "its data": lambda module, new: setattr(module.inv_freq, "data", new),
+    "the buffers": lambda module, new: module._buffers.update(inv_freq=new),
+    "to fp64": lambda module, new: setattr(module, "inv_freq", new.double()),
+    "to strides": lambda module, new: setattr(
+        module, "inv_freq", torch.stack((new, -new), 1)[:, 0]
+    ),
+    "to one number": lambda module, new: setattr(module, "inv_freq", new[:1].expand(D // 2)),
+}
+
+
+@pytest.mark.parametrize("change", FURTHER.values(), ids=FURTHER)
+def test_a_change_of_any_other_kind_is_followed(change, device):
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    outs = [rope_fw(t, module)]
+    for _ in range(2):
+        change(module, other_frequencies(device))
+        outs.append(rope_fw(t, module))
+        assert_rounded_once(outs[-1], rotate_fp64(t, module, "sbhd"))
+        assert not torch.equal(*outs[-2:])
 
 
 @pytest.mark.parametrize("wrong", ("shape", "strides"))

@@ -134,7 +134,6 @@ def check(
     `gradient(shape, dtype, device)` makes what arrives from the rest of the network. Returns what
     came: [name -> result] of each tensor.
     """
-    gradient = options.pop("gradient", contiguous)
     grads = [gradient(t.shape, t.dtype, t.device) for t in tensors]
     found = outs_and_grads(tensors, weights, freqs, tensor_format, grads, **options)
     for given, got, grad in zip(named(tensors, weights), found, grads, strict=True):

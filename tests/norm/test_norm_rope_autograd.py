@@ -23,8 +23,6 @@ RECIPES = {  # what models do, and what this package offers besides
     "model": {"rounding": "model"},
 }
 
-each_format = pytest.mark.parametrize("tensor_format", FORMATS)
-
 
 class Problem:
     """A function of leaves, in fp64, and the same by the definition."""
@@ -100,30 +98,6 @@ def test_plain_pytorch_has_the_second_derivative(device):
     assert gradgradcheck(problem.call, problem.leaves, **FAST)
 
 
-@pytest.mark.usefixtures("needs_triton")
-def test_only_one_of_the_two_results_is_used(device):
-    problem = Problem("qwen 3", "bshd", device, heads=(2, 1))
-    q, _, q_weight, _ = problem.leaves
-    loss = (problem.call(*problem.leaves)[0] ** 3).sum()
-    got = torch.autograd.grad(loss, problem.leaves, allow_unused=True)
-    want = torch.autograd.grad((problem.expected(*problem.leaves) ** 3).sum(), (q, q_weight))
-    torch.testing.assert_close((got[0], got[2]), want)
-    assert got[1] is got[3] is None
-
-
-def test_inputs_that_are_computed_from_one_another(device):
-    """The weight from x: each path to x is taken once."""
-    freqs = angles(S, D2, device)
-    x = torch.randn(S, B, 2, D, device=device, dtype=torch.float64, requires_grad=True)
-    grad = torch.randn_like(x)
-
-    def gradient(function):
-        out = function(x, x.mean((0, 1, 2)), freqs)
-        return torch.autograd.grad(out, x, grad)
-
-    torch.testing.assert_close(gradient(norm_rope), gradient(norm_rope_fp64))
-
-
 @pytest.mark.parametrize("wanted", ((0,), (1,), (0, 1)), ids=str)
 def test_only_what_requires_a_gradient_gets_one(wanted, device):
     """Of x and the weight: those wanted are what they ever are, to the last bit."""
@@ -138,19 +112,3 @@ def test_only_what_requires_a_gradient_gets_one(wanted, device):
             assert torch.equal(leaf.grad, want)
         else:
             assert leaf.grad is None
-
-
-@pytest.mark.parametrize("frozen", (0, 1), ids=("q", "k"))
-@pytest.mark.parametrize("create_graph", (False, True))
-def test_one_of_the_two_is_frozen(frozen, create_graph, device):
-    """With its weight: its result requires no gradient, and the other has all of its own."""
-    problem = Problem("qwen 3", "bshd", device, heads=(1, 1))
-    leaves = [x.detach().requires_grad_(i % 2 != frozen) for i, x in enumerate(problem.leaves)]
-    wanted = [x for x in leaves if x.requires_grad]
-    outs = problem.call(*leaves)
-    assert [out.requires_grad for out in outs] == [frozen == 1, frozen == 0]
-    out = outs[1 - frozen]
-    got = torch.autograd.grad((out**3).sum(), wanted, create_graph=create_graph)
-    want = norm_rope_fp64(*wanted, problem.freqs, "bshd")
-    want = torch.autograd.grad((want**3).sum(), wanted)
-    torch.testing.assert_close(got, want)

@@ -4,13 +4,11 @@ A message names the argument, what came and what is accepted. `test_checks.py` h
 with the rotation's arguments.
 """
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
 
-from rope_kernels import norm_rope, qk_norm_rope, reference, rope_qk
+from rope_kernels import norm_rope, qk_norm_rope, reference
 from rope_kernels.launch import launch
 
 S, BATCH, H, D = 4, 2, 3, 10
@@ -205,16 +203,3 @@ def test_nothing_is_written_by_a_call_that_fails(change, device):
     with pytest.raises((TypeError, ValueError)):
         qk_norm_rope(q, k, inplace=True, **given)
     assert torch.equal(q, before[0]) and torch.equal(k, before[1])
-
-
-def test_the_keywords_and_defaults_of_rope_qk_are_here_too():
-    """And are keywords here, so that a call to one function can be turned into one to the other."""
-    of_rope = inspect.signature(rope_qk).parameters
-    for function in (norm_rope, qk_norm_rope):
-        here = inspect.signature(function).parameters
-        for name, parameter in of_rope.items():
-            if name not in ("q", "k"):
-                assert here[name].default == parameter.default
-                assert here[name].kind == parameter.kind
-    one, two = (inspect.signature(function).parameters for function in (norm_rope, qk_norm_rope))
-    assert list(one)[2:] == list(two)[4:]

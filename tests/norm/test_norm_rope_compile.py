@@ -10,7 +10,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64, outs_and_grads
-from pairwise import all_pairs, first_of
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
 from rope_kernels.launch import kernel_plans
 from test_compile import (
@@ -21,74 +20,18 @@ from test_compile import (
     compiled,
     freqs_of,
     positions_of,
+    run,
 )
 from test_compile import nothing_compiled_before as nothing_compiled_before  # a fixture
 from test_counts import queued_by
 
 S, B, D, D2 = 4, 2, 10, 6
-AXES = {
-    "tensor_format": FORMATS,
-    "interleaved": (False, True),
-    "freqs": ("angles", "(cos, sin)", "on the fly"),
-    "positions": ("from 0", "starts", "ids", "a rank"),
-    "call": ("t", "q and k", "in place", "q and k in place"),
-    "weights": (False, True),
-    "norm": ("once", "model", "after"),
-    "grad": (False, True),
-}
-NORMS = {
-    "once": {"weight_offset": 1.0},
-    "model": {"rounding": "model"},
-    "after": {"norm_after": True, "eps": 1e-3},
-}
-
-
-def is_legal(case):
-    return not (case.get("grad") and case.get("call", "").endswith("in place"))
-
-
-CASES = all_pairs(AXES, is_legal)
-
-
-def name_of(case):
-    return ", ".join(str(value) for value in case.values())
-
-
-class Case:
-    """What to call, and fresh random tensors to call it with."""
-
-    def __init__(self, case, device):
-        self.case, self.device, self.format = case, device, case["tensor_format"]
-        self.inplace = case["call"].endswith("in place")
-        self.heads = (3, 1) if case["call"].startswith("q and k") else (3,)
-        self.freqs = freqs_of(case["freqs"], case["interleaved"], device)
-        self.options = positions_of(case["positions"], self.format, device) | NORMS[case["norm"]]
-        self.options["interleaved"] = case["interleaved"]
-
-    def inputs(self):
-        """Tensors and weights, flat."""
-        dtype = DTYPE[self.format]
-        inputs = [self.random(shape_of(self.format, S, B, h, D)).to(dtype) for h in self.heads]
-        if self.case["weights"]:
-            inputs += [1 + self.random((D,)).to(dtype) for _ in self.heads]
-        return [x.requires_grad_(self.case["grad"]) for x in inputs]
-
-    def random(self, shape):
-        return torch.randn(shape, device=self.device)
-
-    def rotate(self, *inputs):
-        n = len(self.heads)
-        given = *inputs[:n], *(inputs[n:] or [None] * n), self.freqs, self.format
-        options = {**self.options, "inplace": self.inplace}
-        return (norm_rope(*given, **options),) if n == 1 else qk_norm_rope(*given, **options)
-
-
-def run(function, inputs, grads):
-    """Its results, what it leaves in its inputs, and gradients."""
-    inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
-    outs = function(*inputs)
-    grads = torch.autograd.grad(outs, inputs, grads) if grads else ()
-    return [*outs, *inputs, *grads]
+CASES = (  # of each format: freqs, positions, and options of the norm
+    ("sbhd", "angles", "starts", {"weight_offset": 1.0, "interleaved": True}),
+    ("bshd", "(cos, sin)", "ids", {"rounding": "model"}),
+    ("bhsd", "on the fly", "a rank, by turns", {"norm_after": True, "eps": 1e-3}),
+    ("thd", "angles", "from 0", {}),
+)
 
 
 def assert_close(got, want):
@@ -98,60 +41,38 @@ def assert_close(got, want):
         torch.testing.assert_close(x, y, rtol=eps, atol=eps * float(y.detach().abs().max()))
 
 
-@pytest.mark.parametrize("case", first_of(CASES), ids=name_of)
-def test_the_values_and_gradients_of_eager_in_one_graph(case, device):
-    case = Case(case, device)
-    function, counter = compiled(case.rotate)
+@pytest.mark.parametrize("inplace", (False, True), ids=("with gradients", "in place"))
+@pytest.mark.parametrize("tensor_format, freqs, positions, options", CASES)
+def test_the_values_and_gradients_of_eager_in_one_graph(
+    tensor_format, freqs, positions, options, inplace, device
+):
+    freqs = freqs_of(freqs, options.get("interleaved", False), device)
+    options = options | positions_of(positions, tensor_format, device) | {"inplace": inplace}
+
+    def rotate(*leaves):
+        return qk_norm_rope(*leaves, freqs, tensor_format, **options)
+
+    function, counter = compiled(rotate)
+    shapes = *(shape_of(tensor_format, S, B, h, D) for h in (3, 1)), (D,), (D,)
     for _ in range(2):
-        inputs = case.inputs()
-        outs = inputs[: len(case.heads)] if case.case["grad"] else ()
-        grads = [torch.randn_like(t) for t in outs]
-        assert_close(run(function, inputs, grads), run(case.rotate, inputs, grads))
+        leaves = [torch.randn(shape, device=device).to(DTYPE[tensor_format]) for shape in shapes]
+        grads = [] if inplace else [torch.randn_like(t) for t in leaves[:2]]
+        leaves = [x.requires_grad_(not inplace) for x in leaves]
+        assert_close(run(function, leaves, grads), run(rotate, leaves, grads))
     assert counter.frame_count == 1
 
 
-def exported(function, *inputs):
-    class Module(torch.nn.Module):
-        def forward(self, *inputs):
-            return function(*inputs)
-
-    return torch.export.export(Module(), inputs).graph
-
-
-@pytest.mark.parametrize(
-    "trace", (lambda f, *x: make_fx(f)(*x).graph, exported), ids=("make_fx", "export")
-)
-def test_a_trace_has_no_operator_of_ours(trace, device):
-    case = dict.fromkeys(("weights", "grad"), False) | {"interleaved": False, "norm": "once"}
-    case |= {"tensor_format": "bshd", "freqs": "on the fly", "positions": "from 0", "call": "t"}
-    case = Case(case, device)
-    (t,) = case.inputs()
-    graph = trace(case.rotate, t)
-    names = [str(node.target) for node in graph.nodes if node.op == "call_function"]
+def test_a_trace_has_no_operator_of_ours(device):
+    """Traced without a gradient, it has one."""
+    rope, weight = RotaryPositionEmbedding(D).to(device), torch.randn(D, device=device)
+    t = torch.randn(S, B, 3, D, device=device)
+    graph = make_fx(lambda t: norm_rope(t, weight, rope))(t)
+    names = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
     assert names and not [name for name in names if "rope_kernels" in name]
-
-
-def test_a_frozen_k_in_one_graph(device):
-    q, k = torch.randn(2, S, B, 3, D, device=device)
-    q, weight, freqs = q.requires_grad_(), torch.randn(D, device=device), angles(S, D2, device)
-    function, _ = compiled(lambda q: qk_norm_rope(q, k, weight, weight, freqs))
-    outs, grad = function(q), torch.randn_like(q)
-    assert [out.requires_grad for out in outs] == [True, False]
-    wants = qk_norm_rope(q, k, weight, weight, freqs)
-    got, want = (torch.autograd.grad(found[0], q, grad) for found in (outs, wants))
-    assert_close([*outs, *got], [*wants, *want])
-
-
-def test_one_weight_for_q_and_k_in_one_graph(device):
-    """And one tensor as both: its gradient is the sum."""
-    leaves = [torch.randn(S, B, 3, D, device=device), torch.randn(D, device=device)]
-    leaves, freqs = [x.requires_grad_() for x in leaves], angles(S, D2, device)
-    grads = [torch.randn_like(leaves[0]) for _ in "qk"]
-
-    def rotate(t, weight):
-        return qk_norm_rope(t, t, weight, weight, freqs)
-
-    assert_close(run(compiled(rotate)[0], leaves, grads), run(rotate, leaves, grads))
+    leaf, grad = t.clone().requires_grad_(), torch.randn_like(t)
+    got, want = graph(leaf), norm_rope(leaf, weight, rope)
+    assert_close([got], [want])
+    assert_close(*(torch.autograd.grad(out, leaf, grad) for out in (got, want)))
 
 
 def test_a_backward_that_is_traced_alone(device):
@@ -301,7 +222,6 @@ def test_more_than_2_to_the_31_elements():
 
 def test_another_rank_is_traced_anew():
     """Then sizes are symbols, and a weight is compared with them."""
-    torch._dynamo.reset()
     rope, weight = RotaryPositionEmbedding(16), torch.ones(16)
     x = torch.randn(4, 2, 2, 16)
 

@@ -6,7 +6,6 @@ or 1 % of the inputs' gradients, whichever is more. Plans tell for any shape, wi
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from inputs import FORMATS, shape_of
 from norm_yardstick import check
@@ -132,16 +131,20 @@ def trained(names, device):
     return named, options
 
 
+@pytest.mark.parametrize("create_graph", (False, True))
 @pytest.mark.parametrize("name", WANTED)
-def test_only_gradients_that_are_wanted_are_computed(name, device, monkeypatch, whole_way):
+def test_only_gradients_that_are_wanted_are_computed(
+    name, create_graph, device, monkeypatch, whole_way
+):
     names, launches = WANTED[name]
     named, _ = trained(names, device)
     given = launched(monkeypatch)
     rope = RotaryPositionEmbedding(D).to(device)
     outs = qk_norm_rope(*named.values(), rope)
+    assert [out.requires_grad for out in outs] == [x in names for x in "qk"]
     loss = sum(out.square().sum() for out in outs if out.requires_grad)
     leaves = [named[n] for n in names.split()]
-    got = torch.autograd.grad(loss, leaves)
+    got = torch.autograd.grad(loss, leaves, create_graph=create_graph)
     outs = qk_norm_rope(*named.values(), rope, fused=False)
     want = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
     torch.testing.assert_close(got, want)
@@ -153,34 +156,40 @@ def test_only_gradients_that_are_wanted_are_computed(name, device, monkeypatch, 
 
 def test_an_unused_result_has_no_gradient(device, monkeypatch, whole_way):
     named, _ = trained("q k qw kw", device)
-    given = launched(monkeypatch)
-    q, _ = qk_norm_rope(*named.values(), RotaryPositionEmbedding(D).to(device))
-    q.sum().backward()
+    given, rope = launched(monkeypatch), RotaryPositionEmbedding(D).to(device)
+    q, _ = qk_norm_rope(*named.values(), rope)
+    q.square().sum().backward()
     assert named["k"].grad is None and named["kw"].grad is None
     (tensors,) = given
     assert tensors.k is None
+    leaves = named["q"], named["qw"]
+    out = norm_rope(*leaves, rope, fused=False)
+    torch.testing.assert_close(
+        [x.grad for x in leaves], [*torch.autograd.grad(out.square().sum(), leaves)]
+    )
 
 
-@pytest.mark.parametrize("which", (0, 1, 2), ids=("q is empty", "k is empty", "both are"))
-def test_empty_tensors(which, device):
-    heads = ((0, 2), (5, 0), (0, 0))[which]
-    tensors, weights, _ = sample("sbhd", device, heads)
+EMPTY = {  # s, b, heads of q and k
+    "q is empty": (3, 2, (0, 2)),
+    "k is empty": (3, 2, (5, 0)),
+    "both are": (3, 2, (0, 0)),
+    "no position": (0, 2, (5, 2)),
+    "no batch entry": (3, 0, (5, 2)),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty_tensors(name, device):
+    s, b, heads = EMPTY[name]
+    tensors, weights, _ = sample("sbhd", device, heads, s, b)
     leaves = [x.requires_grad_() for x in (*tensors, *weights)]
     outs = qk_norm_rope(*leaves, RotaryPositionEmbedding(D).to(device))
     got = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
+    one = norm_rope(*leaves[::2], RotaryPositionEmbedding(D).to(device))
+    torch.testing.assert_close(one, outs[0])
+    torch.testing.assert_close(torch.autograd.grad(one.square().sum(), leaves[::2]), got[::2])
     outs = qk_norm_rope(*leaves, RotaryPositionEmbedding(D).to(device), fused=False)
     want = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
-    torch.testing.assert_close(got, want)
-
-
-def test_a_graph_that_was_traced_without_gradients_has_them_still(device):
-    """It kept nothing for a backward, which goes through plain PyTorch."""
-    rope, weight = RotaryPositionEmbedding(D).to(device), torch.randn(D, device=device)
-    x = torch.randn(5, 2, 3, D, device=device)
-    graph = make_fx(lambda x: norm_rope(x, weight, rope))(x)
-    leaf, grad = x.clone().requires_grad_(), torch.randn_like(x)
-    (got,) = torch.autograd.grad(graph(leaf), leaf, grad)
-    (want,) = torch.autograd.grad(norm_rope(leaf, weight, rope), leaf, grad)
     torch.testing.assert_close(got, want)
 
 
