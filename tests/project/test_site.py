@@ -19,9 +19,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import nbformat
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgba
 
 import rope_kernels
 from rope_lab import run_notebooks
@@ -154,23 +152,6 @@ def test_a_dead_link_is_found(make_site, tmp_path, good, bad, complaint):
     found = make_site.dead_links(site)
     assert len(found) == 1
     assert complaint in found[0]
-
-
-# docs/static: colors
-
-# Text and ground of outputs: JupyterLab's as a page computed them, the site's of its theme 0.20
-PAGES = {
-    "JupyterLab, light": ("#000000de", "#ffffff"),
-    "JupyterLab, dark": ("#ffffff", "#111111"),
-    "the site, light": ("#222832", "#f3f4f5"),
-    "the site, dark": ("#ced6dd", "#29313d"),
-}
-
-
-def over(top, ground):
-    """A color, which may be transparent, on an opaque one."""
-    *color, alpha = to_rgba(top) if isinstance(top, str) else top
-    return alpha * np.array(color) + (1 - alpha) * ground
 
 
 # With Sphinx
