@@ -418,7 +418,7 @@ WRONG_ANSWERS = [
     Wrong(
         *("13", 3, "the block for the row"),
         {"/ D + 1e-6": "/ BLOCK + 1e-6"},
-        "x: 15",
+        "shape (3, 5120), bfloat16; first at index (0, 0): got",
     ),
     Wrong(
         *("13", 3, "a program too many"),
