@@ -47,7 +47,7 @@ apply_to_plain_tensors = super(torch.autograd.Function, NormRopeFunction).apply
 
 
 class OnceDifferentiable(torch.autograd.Function):
-    """Gradients as they are, with an error for whoever differentiates them.
+    """Gradients as they are, with an error if they are differentiated.
 
     PyTorch's `once_differentiable` cuts them off from the inputs: `torch.autograd.grad` of a loss
     with a penalty on them then lacks the penalty's gradient, silently.

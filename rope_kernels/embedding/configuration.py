@@ -1,8 +1,9 @@
 """Read the frequencies of a layer from a model's configuration, as Hugging Face writes them.
 
 By attributes or keys alone: transformers is not imported. A key that would change angles and is not
-read is refused, whoever holds it: every unread key of the rotation's own dict, and beside it every
-unread name that speaks of a rotation. Every error names the key, what came and what is accepted.
+read is refused, in a dict as in an object: every unread key of the rotation's own dict, and beside
+it every unread name that speaks of a rotation. Every error names the key, what came and what is
+accepted.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""Every tested answer and its verdict, before the lab is written anew (2026-11-26).
+"""Every tested answer and its verdict, before the lab is rewritten (2026-11-26).
 
     python tests/notebooks/frozen_verdicts.py            # compare: minutes
     python tests/notebooks/frozen_verdicts.py 04 09      # these notebooks alone
 
 A wrong answer must stay wrong, and a mistake that had a name must keep one. Other words may change:
-they are printed, for reading. Once the lab is written this file and its verdicts go.
+they are printed, for reading. Once it is rewritten this file and its verdicts go.
 """
 
 import json
