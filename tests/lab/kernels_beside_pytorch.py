@@ -36,15 +36,22 @@ def of_tables_kernel(x_ptr, cos_ptr, sin_ptr, out_ptr, rows, D: tl.constexpr, BL
 
 
 @triton.jit
-def row_kernel(x_ptr, freqs_ptr, out_ptr, rows, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Right: `rope` of contiguous rows."""
-    row, i = tl.program_id(0), tl.arange(0, BLOCK)
-    partner = tl.where(i < D // 2, i + D // 2, i - D // 2)
+def turned_row(x_ptr, freqs_ptr, partner, row, i, rows, D: tl.constexpr):
+    """`rope` of a contiguous row."""
     x = tl.load(x_ptr + row * D + i, i < D).to(tl.float32)
     half = tl.load(x_ptr + row * D + partner, i < D).to(tl.float32)
     angle = tl.load(freqs_ptr + row // rows * D + i, i < D)
     half = tl.where(i < D // 2, -half, half)
-    tl.store(out_ptr + row * D + i, x * tl.cos(angle) + half * tl.sin(angle), i < D)
+    return x * tl.cos(angle) + half * tl.sin(angle)
+
+
+@triton.jit
+def row_kernel(x_ptr, freqs_ptr, out_ptr, rows, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Right."""
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    partner = tl.where(i < D // 2, i + D // 2, i - D // 2)
+    y = turned_row(x_ptr, freqs_ptr, partner, row, i, rows, D)
+    tl.store(out_ptr + row * D + i, y, i < D)
 
 
 @triton.jit
@@ -52,11 +59,8 @@ def adding_row_kernel(x_ptr, freqs_ptr, out_ptr, rows, D: tl.constexpr, BLOCK: t
     """Right where the output holds zeros."""
     row, i = tl.program_id(0), tl.arange(0, BLOCK)
     partner = tl.where(i < D // 2, i + D // 2, i - D // 2)
-    x = tl.load(x_ptr + row * D + i, i < D).to(tl.float32)
-    half = tl.load(x_ptr + row * D + partner, i < D).to(tl.float32)
-    angle = tl.load(freqs_ptr + row // rows * D + i, i < D)
-    half = tl.where(i < D // 2, -half, half)
-    tl.atomic_add(out_ptr + row * D + i, x * tl.cos(angle) + half * tl.sin(angle), i < D)
+    y = turned_row(x_ptr, freqs_ptr, partner, row, i, rows, D)
+    tl.atomic_add(out_ptr + row * D + i, y, i < D)
 
 
 @triton.jit
@@ -66,11 +70,8 @@ def partner_kernel(
     """Right, with a table of the partners."""
     row, i = tl.program_id(0), tl.arange(0, BLOCK)
     partner = tl.load(partner_ptr + i, i < D, other=0)
-    x = tl.load(x_ptr + row * D + i, i < D).to(tl.float32)
-    half = tl.load(x_ptr + row * D + partner, i < D).to(tl.float32)
-    angle = tl.load(freqs_ptr + row // rows * D + i, i < D)
-    half = tl.where(i < D // 2, -half, half)
-    tl.store(out_ptr + row * D + i, x * tl.cos(angle) + half * tl.sin(angle), i < D)
+    y = turned_row(x_ptr, freqs_ptr, partner, row, i, rows, D)
+    tl.store(out_ptr + row * D + i, y, i < D)
 
 
 @triton.jit
