@@ -104,25 +104,11 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """What is asked of rope_kernels. The limit is `copy_`; for host time it is `x * 2`."""
-
-    at_least: float | None = None  # share of the limit's speed
-    at_most: float | None = None  # times the limit's time
-    even: float | None = None  # slowest over fastest case of the group, minus 1
-
-
-@dataclass(frozen=True)
 class Group:
-    """Cases under one title: asked the same, measured beside the same others."""
+    """Cases under one title, measured beside the same others."""
 
     title: str
     cases: tuple[Case, ...]
-    bars: tuple[tuple[str, Bar], ...] = ()  # direction, bar
     beside: tuple[str, ...] = ()  # names of providers, beside the limit and rope_kernels
     directions: tuple[str, ...] = DIRECTIONS
     in_readme: bool = False
-
-    def bar(self, direction: str) -> Bar | None:
-        """The bar of a direction, if there is one."""
-        return dict(self.bars).get(direction)

@@ -54,7 +54,7 @@ class Kind:
     file: str  # name of its records
     sets: dict[str, tuple[Group, ...]]
     record: tuple[str, ...]  # the sets that a record holds
-    mark: str  # a field of its rows that no kind after it has
+    mark: str  # a field, of its rows or beside them, that no kind after it has
     providers: dict[str, Provider] = field(default_factory=dict)
     ours: tuple[str, ...] = ()  # measured always, and an error of the command if it fails
     place: Callable[[str, Group, Case], dict] | None = None  # the first fields of a case's row
@@ -64,5 +64,4 @@ class Kind:
     about: Callable[[Iterable[Provider], dict[str, str]], dict] = origins
     page: Callable[[dict], str] | None = None
     tables: Callable[[dict], list[Table]] = lambda results: []  # in README or docs
-    verdicts: Callable[[dict], list[str]] = lambda results: []  # in words, one a line
     has_picture: bool = False  # `pictures.py` draws it

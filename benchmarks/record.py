@@ -15,7 +15,7 @@ from benchmarks.kinds import kind_of
 from benchmarks.measure import EVERYBODY, OneCase
 from benchmarks.peers.code import nvcc_version
 from benchmarks.provider import Provider
-from benchmarks.results import RESULTS, ROOT, file_name, load, save
+from benchmarks.results import RESULTS, ROOT, Table, file_name, load, save
 from rope_lab.records import origin
 
 ELSEWHERE = Path("build") / "benchmarks"  # not kept in git
@@ -99,7 +99,7 @@ def record(job: Job, gpu: GPU) -> int:
     header["clocks_at_the_end"] = gpu.clocks()
     store(complete=True)
     print(f"Written after {spent():.0f} s: {path}", flush=True)
-    if found["rows"]:
+    if found["rows"] or job.kind.mark in found:
         print(report(path, into_pages=job.is_record and job.folder == RESULTS))
     return _failures(job, found)
 
@@ -127,7 +127,7 @@ def _failures(job: Job, found: dict[str, list[dict]]) -> int:
 def report(path: Path, into_pages: bool) -> str:
     """Draw the picture and write the page beside a file of results; fill in README's tables.
 
-    Returns what was written, and the verdicts on the bars, as text to print.
+    Returns what was written, and the tables that fill in no page, as text to print.
     """
     results = load(path)
     kind, written = kind_of(results), []
@@ -138,12 +138,13 @@ def report(path: Path, into_pages: bool) -> str:
     if kind.page:
         path.with_suffix(".md").write_text(kind.page(results))
         written.append(path.with_suffix(".md"))
-    for table in kind.tables(results) if into_pages else ():
+    tables = kind.tables(results)
+    for table in tables if into_pages else ():
         table.write()
         written.append(table.file)
     names = (p.relative_to(ROOT) if p.is_relative_to(ROOT) else p.name for p in written)
-    verdicts = [f"  {line}" for line in kind.verdicts(results)]
-    return "\n".join(["Written: " + ", ".join(map(str, names)), *verdicts])
+    shown = [] if into_pages else [table.text for table in tables if isinstance(table, Table)]
+    return "\n\n".join(["Written: " + ", ".join(map(str, names)), *shown])
 
 
 def report_command(arguments: Sequence[str]) -> int:

@@ -1,13 +1,10 @@
-"""Sets of cases by name: what is measured, beside whom, and how near to a copy it must come.
+"""Sets of cases by name: what is measured, and beside whom.
 
-A bar is a share of the speed of `copy_` between two contiguous buffers of the same bytes, in the
-same run. Backward is `rope_bw` alone; for q and k in one launch, and in place with them, it is the
-backward of `rope_qk` that autograd runs, as there is no `rope_bw` for two tensors.
+Backward is `rope_bw` alone; for q and k in one launch, and in place with them, it is the backward
+of `rope_qk` that autograd runs, as there is no `rope_bw` for two tensors.
 """
 
-from collections.abc import Iterable
-
-from benchmarks.case import COS_AND_SIN, DIRECTIONS, ON_THE_FLY, Bar, Case, Group
+from benchmarks.case import COS_AND_SIN, ON_THE_FLY, Case, Group
 from benchmarks.providers import EVERY_WAY, HUGGING_FACE, KERNELS, TORCH
 from benchmarks.providers.norm import OTHERS, TWO_KERNELS
 
@@ -24,33 +21,13 @@ LLAMA = (4096, 2, 32, 128)
 MODELS = (LLAMA, (8192, 1, 64, 128), (2048, 8, 32, 64))
 
 
-def _group(
-    title: str,
-    cases: Iterable[Case],
-    share: float | tuple[float, float] | None = None,
-    even: float | None = None,
-    directions: tuple[str, ...] = DIRECTIONS,
-    **others,
-) -> Group:
-    """`share` is asked of the forward and of the backward, or one of each."""
-    shares = share if isinstance(share, tuple) else (share, share)
-    bars = tuple(
-        (direction, Bar(at_least=asked, even=even))
-        for direction, asked in zip(BOTH_WAYS, shares, strict=True)
-        if asked and direction in directions
-    )
-    return Group(title, tuple(cases), bars, directions=directions, **others)
+def _among_ours(title: str, *cases: Case) -> Group:
+    return Group(title, cases, beside=(ON_THE_FLY,))
 
 
-def _among_ours(title: str, cases: Iterable[Case], share: float, **even: float) -> Group:
-    return _group(title, cases, share, beside=(ON_THE_FLY,), **even)
-
-
-def _beside_others(
-    title: str, cases: Iterable[Case], share: float | None = None, others: tuple = EVERYBODY
-) -> Group:
-    """A row of the table in README."""
-    return _group(title, cases, share, beside=others, in_readme=True)
+def _beside_others(title: str, *cases: Case, others: tuple[str, ...] = EVERYBODY) -> Group:
+    """Rows of the table on the benchmark's page."""
+    return Group(title, cases, beside=others, in_readme=True)
 
 
 def _q_and_k(tensor_format: str, **options) -> Case:
@@ -61,54 +38,45 @@ def _packed(sequences: int, **options) -> Case:
     return Case(65536, 1, 32, 128, tensor_format="thd", sequences=sequences, **options)
 
 
-# Every kind of call that has to keep up with a copy.
-BARS = (
-    _beside_others("the study's shape", [Case(*STUDY), Case(*STUDY, dtype="float32")], 0.98),
-    _among_ours("the study's shape, fp16", [Case(*STUDY, dtype="float16")], 0.98),
-    _beside_others("shapes of models", [Case(*LLAMA)], 0.97),
+# Every kind of call.
+CALLS = (
+    _beside_others("the study's shape", Case(*STUDY), Case(*STUDY, dtype="float32")),
+    _among_ours("the study's shape, fp16", Case(*STUDY, dtype="float16")),
+    _beside_others("shapes of models", Case(*LLAMA)),
     _among_ours(
         "shapes of models, each layout",
-        [
+        *(
             Case(*sizes, tensor_format=tensor_format)
             for sizes in MODELS
             for tensor_format in DENSE
             if (sizes, tensor_format) != (LLAMA, "sbhd")
-        ],
-        0.97,
+        ),
     ),
-    _beside_others("long, angles on the fly", [Case(131072, 1, 8, 128, freqs="module")], 0.98),
-    _group(
+    _beside_others("long, angles on the fly", Case(131072, 1, 8, 128, freqs="module")),
+    Group(
         "a million positions, few heads, on the fly",
-        [Case(1048576, 1, 2, 128, dtype="float32", freqs="module")],
-        0.98,
+        (Case(1048576, 1, 2, 128, dtype="float32", freqs="module"),),
     ),
-    _beside_others("q and k in one launch", [_q_and_k("bhsd")], 0.97),
+    _beside_others("q and k in one launch", _q_and_k("bhsd")),
     # transposed views of (b, s, h, d) memory
-    _beside_others("q and k as projections leave them", [_q_and_k("bhsd", stored="bshd")]),
+    _beside_others("q and k as projections leave them", _q_and_k("bhsd", stored="bshd")),
     _among_ours(
         "q and k in one launch, bshd and in place",
-        [_q_and_k("bshd"), _q_and_k("bshd", inplace=True), _q_and_k("bhsd", inplace=True)],
-        0.97,
+        *(_q_and_k("bshd"), _q_and_k("bshd", inplace=True), _q_and_k("bhsd", inplace=True)),
     ),
-    _beside_others("half rotary", [Case(*LLAMA, rotary_dim=64)], 0.97, WITHOUT_MODELS),
+    _beside_others("half rotary", Case(*LLAMA, rotary_dim=64), others=WITHOUT_MODELS),
     _among_ours(
         "half rotary in place, against a copy of the whole",
-        [Case(*LLAMA, rotary_dim=64, inplace=True)],
-        1.0,
+        Case(*LLAMA, rotary_dim=64, inplace=True),
     ),
-    _among_ours("packed sequences", map(_packed, (1, 50, 500, 2401, 8192)), 0.95, even=0.05),
-    _beside_others(
-        "packed sequences beside others", [_packed(50, k_heads=8)], others=WITHOUT_MODELS
-    ),
+    _among_ours("packed sequences", *map(_packed, (1, 50, 500, 2401, 8192))),
+    _beside_others("packed sequences beside others", _packed(50, k_heads=8), others=WITHOUT_MODELS),
     _among_ours(
         "transposed, interleaved, ids, starts",
-        [
-            Case(*LLAMA, stored="bshd"),
-            Case(*LLAMA, interleaved=True),
-            Case(*LLAMA, tensor_format="bshd", positions="ids"),
-            Case(*LLAMA, tensor_format="bshd", positions="starts"),
-        ],
-        0.95,
+        Case(*LLAMA, stored="bshd"),
+        Case(*LLAMA, interleaved=True),
+        Case(*LLAMA, tensor_format="bshd", positions="ids"),
+        Case(*LLAMA, tensor_format="bshd", positions="starts"),
     ),
     Group(
         "decoding, q and k in place",
@@ -119,7 +87,6 @@ BARS = (
                 clock="replay",
             ),
         ),
-        (("forward", Bar(at_most=1.2)),),
         beside=EVERYBODY,
         directions=("forward",),
         in_readme=True,
@@ -127,18 +94,13 @@ BARS = (
     Group(
         "host time of a call",
         (Case(*TINY[0], clock="host"),),
-        (
-            ("forward", Bar(at_most=2.0)),
-            ("forward, grad", Bar(at_most=3.0)),
-            ("both", Bar(at_most=1.6)),
-        ),
         beside=(*TORCH, "Hugging Face", *KERNELS, ON_THE_FLY),
         directions=ON_THE_HOST,
         in_readme=True,
     ),
-    _group(
+    Group(
         "host time of a call, other sizes",
-        [Case(*sizes, clock="host") for sizes in TINY[1:]],
+        tuple(Case(*sizes, clock="host") for sizes in TINY[1:]),
         beside=("PyTorch eager", *KERNELS, ON_THE_FLY),
         directions=ON_THE_HOST,
     ),
@@ -146,24 +108,22 @@ BARS = (
 
 # Everybody from their sources: the study's shape is where it compared with TransformerEngine.
 PEERS = (
-    _group(
+    Group(
         "everybody, from their sources",
-        [
+        (
             Case(*LLAMA),
             Case(*STUDY),
             Case(*STUDY, dtype="float32"),
             Case(8192, 1, 64, 128),
             Case(131072, 1, 8, 128),
             _packed(50),
-        ],
+        ),
         directions=BOTH_WAYS,
         beside=(*EVERY_WAY, *HUGGING_FACE, ON_THE_FLY, COS_AND_SIN),
     ),
 )
 
 
-# Normalize and rotate q and k. The bar is a share of `copy_` of q and k forward, and of one and a
-# half such copies backward, with the gradients of both weights: what each has to move.
 def _norm(tensor_format: str) -> Case:
     packed = tensor_format == "thd"
     cuts = tuple(8192 * i // 50 for i in range(51)) if packed else ()
@@ -171,18 +131,17 @@ def _norm(tensor_format: str) -> Case:
     return Case(8192, 1, 32, 128, k_heads=8, **options)
 
 
+# Normalize and rotate q and k.
 NORM = (
-    _group(
+    Group(
         "beside others, in the layout that suits them",
-        [_norm("sbhd")],
-        (0.93, 0.80),
+        (_norm("sbhd"),),
         directions=BOTH_WAYS,
         beside=tuple(provider.name for provider in OTHERS),
     ),
-    _group(
+    Group(
         "other layouts",
-        [_norm("bhsd"), _norm("thd")],
-        (0.90, 0.77),
+        (_norm("bhsd"), _norm("thd")),
         directions=BOTH_WAYS,
         beside=(TWO_KERNELS,),
     ),

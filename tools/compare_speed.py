@@ -5,7 +5,7 @@
     python tools/compare_speed.py OLD NEW --only norm_rope             # the calls with a norm
     python tools/compare_speed.py OLD NEW --dry-run       # no GPU: each call once, no times
 
-The calls are our own of the benchmark's bars, and tiny ones for the host's time. Both checkouts
+The calls are our own of the benchmark, and tiny ones for the host's time. Both checkouts
 make those of the benchmark beside this file. For each call old and new take turns, and the one that
 begins changes every round, so what drifts (clocks, temperature) drifts for both. A figure is the
 median of the rounds.
@@ -90,8 +90,8 @@ def timed_calls() -> dict[str, Timed]:
 
 
 def _rotations() -> Iterator[Timed]:
-    of_the_bars = [case for group in sets.BARS for case in group.cases if case.clock == "device"]
-    for case in (*of_the_bars, *TINY_CALLS):
+    of_the_calls = [case for group in sets.CALLS for case in group.cases if case.clock == "device"]
+    for case in (*of_the_calls, *TINY_CALLS):
         directions = "forward", "backward"
         if case.clock == "host":
             directions = *directions, "forward, grad", "both"

@@ -22,7 +22,7 @@ def facts(measured: Measured) -> dict:
 
 
 def page(results: dict) -> str:
-    """A row for each provider in each format, the verdicts, who was left out; a record's `note`."""
+    """A row for each provider in each format, a record's `note`, who was left out."""
     case = sets.NORM[0].cases[0]
     command = "benchmarks norm" if "format" in results else "benchmarks.norm"  # until 2026-11-22
     lines = [
@@ -39,30 +39,7 @@ def page(results: dict) -> str:
     ]
     if "note" in results:
         lines += ["", results["note"]]
-    lines += ["", *(f"- {verdict}" for verdict in verdict_lines(results)), *_left_out(results)]
-    return "\n".join(lines) + "\n"
-
-
-def verdict_lines(results: dict) -> list[str]:
-    """Which bars are met, in words."""
-    found = {(r["format"], r["direction"], r["provider"]): r["per_cent"] for r in results["rows"]}
-    lines = []
-    for tensor_format, direction, bar in _bars():
-        for name in NORM_OURS:
-            share = found.get((tensor_format, direction, name))
-            if share is not None:
-                verdict = "met" if share >= bar else f"**missed by {bar - share:.1f} points**"
-                about = f"{name}, {tensor_format}, {direction}"
-                lines.append(f"{about}: {share} %, at least {bar}: {verdict}")
-    return lines
-
-
-def _bars() -> Iterator[tuple[str, str, int]]:
-    """Format, direction, per cent."""
-    for group in sets.NORM:
-        for case in group.cases:
-            for direction, bar in group.bars:
-                yield case.tensor_format, direction, round(100 * bar.at_least)
+    return "\n".join([*lines, "", *_left_out(results)]).rstrip() + "\n"
 
 
 def _rows(rows: list[dict]) -> Iterator[str]:
@@ -95,5 +72,4 @@ NORM = Kind(
     facts=facts,
     mark="per_cent",
     page=page,
-    verdicts=verdict_lines,
 )

@@ -1,15 +1,13 @@
 """Rotations: the tables of benchmarks/README.md."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
 
 from benchmarks.case import LIMITS, OURS
 from benchmarks.kind import Kind, Measured
 from benchmarks.provider import FromSources, Provider
 from benchmarks.providers import PROVIDERS
 from benchmarks.results import NOTHING, ROOT, Table, comparisons, head, line, share
-from benchmarks.sets import BARS
-from benchmarks.verdicts import Verdict, verdicts
+from benchmarks.sets import CALLS
 from rope_lab.records import origin
 
 FULL = ROOT / "benchmarks" / "README.md"
@@ -17,8 +15,7 @@ FULL = ROOT / "benchmarks" / "README.md"
 
 def facts(measured: Measured) -> dict:
     """The last fields of a row. Of what comes from sources the host time says nothing."""
-    group, case, checked = measured.group, measured.case, measured.checked
-    bar = group.bar(measured.direction) if measured.provider == OURS else None
+    case, checked = measured.case, measured.checked
     by_a_launcher = isinstance(PROVIDERS.get(measured.provider), FromSources)
     return {
         "error": measured.error,
@@ -26,8 +23,7 @@ def facts(measured: Measured) -> dict:
         "host_us": None if by_a_launcher else measured.host_us,
         "how": checked.run.how,
         "bytes": case.bytes_moved * (2 if measured.direction == "both" else 1),
-        "bar": bar and asdict(bar),
-        "in_readme": group.in_readme,
+        "in_readme": measured.group.in_readme,
     } | case.fields()
 
 
@@ -39,15 +35,10 @@ def versions(providers: Iterable[Provider], absent: dict[str, str]) -> dict:
 
 
 def tables(results: dict) -> list[Table]:
-    """The peers beside each other, the bars, the source."""
-    parts = ["\n".join(_peers(results["rows"])), "\n".join(_bars(results["rows"]))]
+    """The peers beside each other, ours in all other calls, the source."""
+    parts = ["\n".join(_peers(results["rows"])), "\n".join(_slowest(results["rows"]))]
     text = "\n\n".join([*parts, _caption(results)])
     return [Table(FULL, "results", text)]
-
-
-def verdict_lines(results: dict) -> list[str]:
-    """Which bars are met, in words."""
-    return [f"{v.title}: {v.found}; {v.asked}: {_met(v)}" for v in verdicts(results["rows"])]
 
 
 def _peers(rows: list[dict]) -> list[str]:
@@ -68,20 +59,29 @@ def _peers(rows: list[dict]) -> list[str]:
 def _cell(row: dict | None, limit: dict) -> str:
     if row is None:
         return NOTHING
-    on_host = row["clock"] == "host"
-    part = f"{1 / share(row, limit):.1f}x" if on_host else f"{share(row, limit):.0%}"
+    part = _part(row, limit)
     return f"{row['median_us']:.1f} µs ({part})" if row["provider"] == OURS else part
 
 
-def _bars(rows: list[dict]) -> list[str]:
-    lines = head(["asked of rope_kernels", "bar", "the worst case", ""], 4)
-    for verdict in verdicts(rows):
-        lines.append(line([verdict.title, verdict.asked, verdict.found, _met(verdict)]))
+def _part(row: dict, limit: dict) -> str:
+    on_host = row["clock"] == "host"
+    return f"{1 / share(row, limit):.1f}x" if on_host else f"{share(row, limit):.0%}"
+
+
+def _slowest(rows: list[dict]) -> list[str]:
+    """Ours in the groups that the table above leaves out, each where it is slowest."""
+    found: dict[str, dict[str, list[tuple[float, str]]]] = {}
+    for together, limit in comparisons([row for row in rows if not row["in_readme"]]):
+        if OURS in together:
+            of_group = found.setdefault(limit["group"], {})
+            cell = share(together[OURS], limit), _part(together[OURS], limit)
+            of_group.setdefault(limit["direction"], []).append(cell)
+    directions = dict.fromkeys(direction for cells in found.values() for direction in cells)
+    lines = head(["rope_kernels in other calls, the slowest of each", *directions], 1)
+    for group, cells in found.items():
+        slowest = [min(cells[d])[1] if d in cells else NOTHING for d in directions]
+        lines.append(line([group, *slowest]))
     return lines
-
-
-def _met(verdict: Verdict) -> str:
-    return f"met, by {verdict.by}" if verdict.met else f"**missed by {verdict.by}**"
 
 
 def _caption(results: dict) -> str:
@@ -105,8 +105,8 @@ def _caption(results: dict) -> str:
 
 ROTATION = Kind(
     file="{gpu}",
-    sets={"bars": BARS},
-    record=("bars",),
+    sets={"calls": CALLS},
+    record=("calls",),
     providers=PROVIDERS,
     ours=(OURS,),
     place=lambda name, group, case: {"set": name, "group": group.title, "shape": case.label},
@@ -114,5 +114,4 @@ ROTATION = Kind(
     mark="set",
     about=versions,
     tables=tables,
-    verdicts=verdict_lines,
 )
