@@ -91,10 +91,8 @@ def blob_id(content: bytes) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The command: unpack what is named, then say what is there and what is missing."""
-    from benchmarks import providers  # whose files import this one
-    from benchmarks.peers import cache
+    from benchmarks.providers import SOURCES as sources  # whose files import this one
 
-    sources = providers.SOURCES | cache.SOURCES
     parser = argparse.ArgumentParser(
         "python -m benchmarks sources",
         description=__doc__,

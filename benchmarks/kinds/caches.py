@@ -1,25 +1,23 @@
-"""`rope_to_cache` beside a rotation and a write, and beside others' kernels: time on a GPU.
-
-    python -m benchmarks sources cache/vLLM=/path/of/the/release flashinfer=/path/of/the/release
-    python -m benchmarks.caches --out benchmarks/results/nvidia-h200-caches.json
+"""`rope_to_cache` beside a rotation and a write: the table of docs/decoding.md.
 
 Decoding is timed in CUDA graphs of 20 calls, in turns, with all of it in L2; the prompt of 8192
-tokens cold. 32 heads of 128 elements and 8 of keys, bf16, pages of 16 positions, angles on the fly;
-others read a table.
+tokens cold. 32 heads of 128 elements and 8 of keys, bf16, pages of 16 positions, angles on the fly.
 """
 
 import statistics
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from benchmarks import tables
+from benchmarks.gpu import GPU
+from benchmarks.kind import Kind
+from benchmarks.results import ROOT, Table, head, line
 from rope_kernels import RotaryPositionEmbedding, rope_qk, rope_to_cache
-from rope_lab.timing import in_a_graph, measure
+from rope_lab.records import origin
+from rope_lab.timing import in_a_graph
 
 HEADS, KV_HEADS, D, PAGE, POSITIONS = 32, 8, 128, 16, 4096
 TOKENS = 1, 8, 32, 128, 256  # of a step of decoding
@@ -48,12 +46,6 @@ class Inputs:
             self.slots = torch.arange(self.tokens, device="cuda") + PAGE
             self.ids = self.slots % POSITIONS
         self.rope = RotaryPositionEmbedding(D).cuda()
-        self.one = torch.ones(1, device="cuda")
-        self.table = torch.cat([x[:, : D // 2] for x in self.cos_sin()], dim=1).contiguous()
-
-    def cos_sin(self) -> tuple[Tensor, Tensor]:
-        angles = self.rope(POSITIONS)[:, 0, 0]
-        return angles.cos(), angles.sin()
 
 
 def ours(x: Inputs, **options) -> Callable[[], object]:
@@ -63,18 +55,6 @@ def ours(x: Inputs, **options) -> Callable[[], object]:
 
 def rotation(x: Inputs) -> Callable[[], object]:
     return partial(rope_qk, x.q, x.k, x.rope, "thd", position_ids=x.ids, inplace=True)
-
-
-def then_vllm(x: Inputs) -> Callable[[], None]:
-    from benchmarks.peers.cache import reshape_and_cache_flash
-
-    rotate = rotation(x)
-
-    def call() -> None:
-        rotate()
-        reshape_and_cache_flash(x.k, x.v, *x.caches, x.slots, x.one, x.one)
-
-    return call
 
 
 def then_index(x: Inputs) -> Callable[[], None]:
@@ -87,28 +67,19 @@ def then_index(x: Inputs) -> Callable[[], None]:
     return call
 
 
-def flashinfer(x: Inputs) -> Callable[[], object]:
-    from benchmarks.peers.cache import pages_of_slots, rotate_and_append
-
-    where = pages_of_slots(x.slots, len(x.caches[0]))
-    return partial(rotate_and_append, x.q, x.k, x.v, x.table, x.ids.int(), *x.caches, *where)
-
-
-def copy_of(rows: int) -> Callable[[], object]:
-    """A copy that moves so many head rows of bf16 for each token of the prompt."""
-    x = torch.empty(PROMPT * rows // 2, D, device="cuda", dtype=torch.bfloat16)
-    return partial(torch.empty_like(x).copy_, x)
+def copy(x: Inputs) -> Callable[[], object]:
+    """Of as many bytes as a call has to move: it reads 48 head rows of a token and writes 48."""
+    rows = torch.cat((x.q, x.k, x.v), dim=1)
+    return partial(torch.empty_like(rows).copy_, rows)
 
 
 CALLS = {
     "rope_qk in place, alone": rotation,
     "rope_to_cache in place": partial(ours, inplace=True),
     "rope_to_cache": ours,
-    "rope_qk, then vLLM's write": then_vllm,
     "rope_qk, then an indexed write": then_index,
-    "flashinfer's kernel, a type it doesn't ship": flashinfer,
 }
-COPIES = {"copy of 96 head rows": 96}
+COPY = "copy of 96 head rows"
 
 
 def in_graphs(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -131,30 +102,33 @@ def cases_of(tokens: int) -> dict[str, Callable[[], object]]:
     return {name: make(x) for name, make in CALLS.items()}
 
 
-def recorded() -> dict[str, dict[str, float]]:
+def measured(gpu: GPU, found: dict) -> Iterator[str]:
     """Call -> tokens -> microseconds."""
-    found: dict[str, dict[str, float]] = {name: {} for name in (*CALLS, *COPIES)}
+    calls = found["calls"] = {name: {} for name in (*CALLS, COPY)}
     for tokens in TOKENS:
         for name, microseconds in in_graphs(cases_of(tokens)).items():
-            found[name][str(tokens)] = microseconds
-    cases = {name: copy_of(rows) for name, rows in COPIES.items()} | cases_of(PROMPT)
-    for name, timing in measure(cases).items():
-        found[name][str(PROMPT)] = round(timing.median_us, 1)
-    return found
+            calls[name][str(tokens)] = microseconds
+        yield f"{tokens} tokens"
+    for name, timing in gpu.device_time(cases_of(PROMPT) | {COPY: copy(Inputs(PROMPT))}).items():
+        calls[name][str(PROMPT)] = round(timing.median_us, 1)
+    yield f"{PROMPT} tokens"
 
 
-def table_of(record: dict) -> str:
-    """The record as docs/decoding.md has it."""
+def tables(record: dict) -> list[Table]:
+    """Microseconds; those of the copy for a prompt alone."""
     columns = [*map(str, TOKENS), str(PROMPT)]
-    lines = [f"| microseconds | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    lines = head(["microseconds", *columns], 1)
     for name, row in record["calls"].items():
-        lines.append(f"| {name} | {' | '.join(str(row.get(c, '')) for c in columns)} |")
-    return "\n".join(lines)
+        lines.append(line([name, *(str(row.get(column, "")) for column in columns)]))
+    source = origin(record["gpu"], record["versions"], record["date"])
+    return [Table(ROOT / "docs" / "decoding.md", "caches", "\n".join([*lines, "", source]))]
 
 
-def main(arguments: list[str]) -> int:
-    return tables.run(arguments, __doc__, lambda: {"calls": recorded()}, table_of)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+CACHES = Kind(
+    file="{gpu}-caches",
+    sets={"caches": ()},
+    record=("caches",),
+    mark="calls",
+    more=measured,
+    tables=tables,
+)

@@ -1,6 +1,4 @@
-"""`split_qkv_rope` beside a split, a rotation and copies to attention's layout: time on a GPU.
-
-    python -m benchmarks.projections --out benchmarks/results/nvidia-h200-projections.json
+"""`split_qkv_rope` beside a split, a rotation and copies: the table of docs/projections.md.
 
 8192 tokens, 32 heads of 128 elements and 8 each of k and v, bf16, angles on the fly; L2 cold. In
 dense formats 2 sequences, packed 16. Beside ours: three launches, which are a split into views,
@@ -9,16 +7,19 @@ operators within torch.compile. Their backwards concatenate three gradients. Las
 time for a call of few tokens.
 """
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from benchmarks import tables
+from benchmarks.gpu import GPU
+from benchmarks.kind import Kind
+from benchmarks.results import ROOT, Table, head, line
 from rope_kernels import RotaryPositionEmbedding, rope_qk, split_qkv_rope
+from rope_lab.records import origin
+from rope_lab.timing import Timing
 
 TOKENS, BATCH, SEQUENCES = 8192, 2, 16
 FEW = 32  # tokens, whose kernels take less time than their calls
@@ -140,59 +141,50 @@ def copy_of(rows: int) -> Callable[[], object]:
     return partial(torch.empty_like(x).copy_, x)
 
 
-def recorded() -> list[dict]:
-    """A row for each layout and direction: microseconds of the copy and of each call."""
-    from rope_lab.timing import measure
-
-    rows = []
+def measured(gpu: GPU, found: dict) -> Iterator[str]:
+    """A row for each layout and direction, and one of the host's time where the layout stays."""
     for layout in LAYOUTS:
         for direction in DIRECTIONS:
             torch._dynamo.reset()
-            cases = {"copy": copy_of(MOVED)}
-            for name, call in CALLS.items():
-                case = timed(call, Inputs(layout), direction)
-                if case is not None:
-                    cases[name] = case
-            found = {name: round(x.median_us, 1) for name, x in measure(cases).items()}
-            row = {"layout": str(layout), "direction": direction}
-            rows.append(row | {"microseconds": found})
-            print(row, found, flush=True)
-            torch.cuda.empty_cache()
-    return rows
-
-
-def of_the_host() -> list[dict]:
-    """A row of the host's microseconds for a call, where the layout stays."""
-    from rope_lab.timing import measure_host
-
+            cases = {"copy": copy_of(MOVED)} | cases_of(layout, TOKENS, direction)
+            found["rows"].append(row_of(layout, direction, gpu.device_time(cases)))
+            yield str(found["rows"][-1])
     torch._dynamo.reset()
-    layout = LAYOUTS[0]
-    cases = {name: timed(call, Inputs(layout, FEW), "forward") for name, call in CALLS.items()}
-    found = {name: round(x.median_us, 1) for name, x in measure_host(cases).items()}
-    row = {"layout": f"{layout}, {FEW} tokens", "direction": "host, forward"}
-    return [row | {"microseconds": found}]
+    few = cases_of(LAYOUTS[0], FEW, "forward")
+    row = row_of(f"{LAYOUTS[0]}, {FEW} tokens", "host, forward", gpu.host_time(few))
+    found["host"] = [row]
+    yield str(row)
 
 
-def table_of(record: dict) -> str:
-    """The record as docs/projections.md has it: microseconds, and of ours per cent of the copy."""
+def cases_of(layout: Layout, tokens: int, direction: str) -> dict[str, Callable[[], object]]:
+    made = {name: timed(call, Inputs(layout, tokens), direction) for name, call in CALLS.items()}
+    return {name: case for name, case in made.items() if case is not None}
+
+
+def row_of(layout: Layout | str, direction: str, timings: dict[str, Timing]) -> dict:
+    times = {name: round(timing.median_us, 1) for name, timing in timings.items()}
+    return {"layout": str(layout), "direction": direction, "microseconds": times}
+
+
+def tables(record: dict) -> list[Table]:
+    """Microseconds, and of ours per cent of the copy."""
     names = ["copy", *CALLS]
-    lines = [f"| layout | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    lines = head(["layout", *names], 1)
     for row in record["rows"] + record["host"]:
         times = row["microseconds"]
         cells = [f"{times[name]:.1f}" if name in times else "" for name in names]
         if "copy" in times:
             cells[1] += f" ({times['copy'] / times[names[1]]:.0%})".replace("%", " %")
-        lines.append(f"| {row['layout']}, {row['direction']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(line([f"{row['layout']}, {row['direction']}", *cells]))
+    source = origin(record["gpu"], record["versions"], record["date"])
+    return [Table(ROOT / "docs" / "projections.md", "projections", "\n".join([*lines, "", source]))]
 
 
-def measured() -> dict[str, list[dict]]:
-    return {"rows": recorded(), "host": of_the_host()}
-
-
-def main(arguments: list[str]) -> int:
-    return tables.run(arguments, __doc__, measured, table_of)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+PROJECTIONS = Kind(
+    file="{gpu}-projections",
+    sets={"projections": ()},
+    record=("projections",),
+    mark="microseconds",
+    more=measured,
+    tables=tables,
+)
