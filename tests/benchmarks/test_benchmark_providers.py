@@ -14,7 +14,7 @@ import torch
 import rope_lab as lab
 from benchmarks.case import LIMITS, OURS, Case
 from benchmarks.provider import FromSources
-from benchmarks.providers import PROVIDERS, pytorch
+from benchmarks.providers import FROM_SOURCES, PROVIDERS, pytorch
 from benchmarks.workload import Workload
 from pairwise import all_pairs
 from rope_kernels import RotaryPositionEmbedding, reference
@@ -141,10 +141,35 @@ def test_a_wrong_result_is_found(spoil):
     assert not error <= PROVIDERS["PyTorch eager"].allowed_error(DENSE)
 
 
+@pytest.mark.parametrize("spoil", [lambda t: t.double(), lambda t: t[:1]], ids=["dtype", "shape"])
+def test_results_of_another_shape_or_dtype_are_refused(spoil):
+    workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
+    with pytest.raises(ValueError, match="results have "):
+        workload.error(tuple(spoil(t) for t in run.call()), run.layout, "forward")
+
+
+def test_an_element_of_any_chunk_counts(monkeypatch):
+    workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
+    results = run.call()
+    results[0].view(-1)[5] += 1
+    error = workload.error(results, run.layout, "forward")
+    monkeypatch.setattr("benchmarks.workload._CHUNK", 200)  # several chunks
+    assert workload.error(results, run.layout, "forward") == pytest.approx(error)
+    assert error == pytest.approx(1 / float(workload.x.norm()), rel=0.2)
+
+
 def test_a_gradient_turned_the_wrong_way_is_found():
     workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
     results = PROVIDERS[OURS].function(workload)(*workload.take(workload.grad, run.layout))
     assert workload.error(results, run.layout, "backward") > 0.1
+
+
+@pytest.mark.parametrize("direction", ["forward, grad", "both"])
+def test_what_comes_from_sources_has_no_autograd_and_no_host_time(direction):
+    provider = FROM_SOURCES["TransformerEngine"]
+    assert "autograd" in provider.cannot(DENSE, direction)
+    assert "host time" in provider.cannot(replace(DENSE, clock="host"), direction)
+    assert provider.cannot(DENSE, "backward") is None
 
 
 def test_who_is_not_installed_has_no_version(monkeypatch):
