@@ -15,37 +15,43 @@ import readers_copies
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)[^)\s]*\)")  # the path of a file here
+NOTEBOOKS = "00_start.ipynb", "deeper/00_more.ipynb", "solutions/00_start_solutions.ipynb"
 
 
-def notebook(*sources, **metadata):
+def save(path, *sources, printed=()):
     """A notebook as it is stored: executed, with an output for each cell."""
-    cells = [
-        nbformat.v4.new_code_cell(
-            source,
-            id=f"cell-{number}",
-            execution_count=number,
-            outputs=[nbformat.v4.new_output("stream", text=f"output {number}\n")],
-        )
-        for number, source in enumerate(sources, start=1)
-    ]
-    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+    node = nbformat.v4.new_notebook()
+    for number, source in enumerate(sources):
+        text = printed[number] if printed else f"output {number}\n"
+        outputs = [nbformat.v4.new_output("stream", text=text)]
+        cell = nbformat.v4.new_code_cell(source, execution_count=number + 1, outputs=outputs)
+        node.cells.append(cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(node, path)
 
 
 @pytest.fixture
 def checkout(tmp_path):
     """A small repository: a notebook, a solution, a detour, records."""
     root = tmp_path / "checkout"
-    for name in ("00_start", "solutions/00_start_solutions", "deeper/00_more"):
-        path = root / f"notebooks/{name}.ipynb"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook("a = 1", "print(a)"), path)
+    for name in (*NOTEBOOKS, ".ipynb_checkpoints/00_start-checkpoint.ipynb"):
+        save(root / "notebooks" / name, "a = 1", "print(a)")
     (root / "notebooks/records").mkdir()
     (root / "notebooks/records/00.json").write_text("{}")
     (root / "notebooks/deeper/picture.png").write_text("a picture")
-    checkpoints = root / "notebooks/.ipynb_checkpoints"
-    checkpoints.mkdir()
-    nbformat.write(notebook("old"), checkpoints / "00_start-checkpoint.ipynb")
     return root
+
+
+@pytest.fixture
+def originals(checkout):
+    return checkout / "notebooks"
+
+
+@pytest.fixture
+def copies(checkout):
+    """Where they have been made once."""
+    readers_copies.make_copies(checkout)
+    return checkout / "my_notebooks"
 
 
 def cells(path):
@@ -59,113 +65,81 @@ def edit(path, source):
     nbformat.write(node, path)
 
 
-def files(folder):
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.ipynb")}
+def run_and_save(path):
+    """What JupyterLab leaves in a notebook, beside other outputs."""
+    node = nbformat.read(path, as_version=4)
+    node.metadata.language_info = {"name": "python", "version": "3.13.1", "file_extension": ".py"}
+    for cell in node.cells:
+        cell.metadata |= {"trusted": True, "collapsed": False, "execution": {"idle": "now"}}
+        cell.outputs = [nbformat.v4.new_output("stream", text="another machine's\n")]
+        cell.execution_count = 20
+    nbformat.write(node, path)
+
+
+def clear(path):
+    """Clear the outputs of all cells, as JupyterLab does."""
+    node = nbformat.read(path, as_version=4)
+    for cell in node.cells:
+        cell.outputs, cell.execution_count = [], None
+    nbformat.write(node, path)
 
 
 # the copies
 
 
 def test_every_notebook_of_this_repository_is_copied_without_what_running_added(tmp_path):
-    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
-    shutil.rmtree(tmp_path / "notebooks/records")
-    (tmp_path / "notebooks/records").mkdir()
-    report = readers_copies.make_copies(tmp_path)
-    originals = tmp_path / "notebooks"
-    wanted = {
-        path.relative_to(originals).as_posix()
-        for path in originals.rglob("*.ipynb")
-        if ".ipynb_checkpoints" not in path.parts
-    }
-    assert set(report.made) == wanted and len(wanted) > 15
-    for name in wanted:
-        copy, original = tmp_path / "my_notebooks" / name, originals / name
-        nbformat.validate(nbformat.read(copy, as_version=4))
-        fields = ("id", "cell_type", "source")
-        pairs = zip(cells(copy), cells(original), strict=True)
-        for mine, theirs in pairs:
-            assert [mine[field] for field in fields] == [theirs[field] for field in fields]
-            assert mine.metadata.get("tags") == theirs.metadata.get("tags")
-            assert mine.get("outputs", []) == [] and mine.get("execution_count") is None
-
-
-def test_every_link_leads_somewhere_from_the_copies_too(tmp_path):
-    """To other notebooks, to solutions, to code and the README."""
+    """And every link of it leads somewhere from there, too."""
     for path in ROOT.iterdir():
         if not path.name.startswith((".", "my_notebooks")):
             (tmp_path / path.name).symlink_to(path)
-    readers_copies.make_copies(tmp_path)
-    links = [
-        (path, link)
-        for path in (tmp_path / "my_notebooks").rglob("*.ipynb")
-        for cell in cells(path)
-        if cell.cell_type == "markdown"
-        for link in LINK.findall(cell.source)
-    ]
-    assert len(links) > 50
-    assert [(path.name, link) for path, link in links if not (path.parent / link).exists()] == []
+    originals, copies = tmp_path / "notebooks", tmp_path / "my_notebooks"
+    made = readers_copies.make_copies(tmp_path).made
+    found = (path.relative_to(originals) for path in originals.rglob("*.ipynb"))
+    assert {*map(Path, made)} == {x for x in found if ".ipynb_checkpoints" not in x.parts}
+    for name in made:
+        nbformat.validate(nbformat.read(copies / name, as_version=4))
+        for mine, theirs in zip(cells(copies / name), cells(originals / name), strict=True):
+            for field in ("id", "cell_type", "source"):
+                assert mine[field] == theirs[field]
+            assert mine.metadata.get("tags") == theirs.metadata.get("tags")
+            assert mine.get("outputs", []) == [] and mine.get("execution_count") is None
+            links = LINK.findall(mine.source) if mine.cell_type == "markdown" else []
+            for link in links:
+                assert ((copies / name).parent / link).exists(), (name, link)
 
 
-def test_what_is_no_notebook_is_linked_and_checkpoints_stay_behind(checkout):
-    readers_copies.make_copies(checkout)
-    copies = checkout / "my_notebooks"
-    assert set(files(copies)) == {
-        "00_start.ipynb",
-        "solutions/00_start_solutions.ipynb",
-        "deeper/00_more.ipynb",
-    }
+def test_what_is_no_notebook_is_linked_and_checkpoints_stay_behind(copies, originals):
+    made = {path.relative_to(copies).as_posix() for path in copies.rglob("*.ipynb")}
+    assert made == set(NOTEBOOKS)
     for name in ("records", "deeper/picture.png"):
         assert (copies / name).is_symlink()
         assert not (copies / name).readlink().is_absolute(), "a checkout may be moved"
-        assert (copies / name).resolve() == (checkout / "notebooks" / name).resolve()
+        assert (copies / name).resolve() == (originals / name).resolve()
 
 
-@pytest.mark.parametrize("when", ["before the first run", "after it"])
-def test_no_file_of_the_readers_is_overwritten(checkout, when):
-    (checkout / "notebooks/notes.md").write_text("ours")
-    own = {name: checkout / "my_notebooks" / name for name in ("notes.md", "records/00.json")}
-    if when == "after it":
-        readers_copies.make_copies(checkout)
-        (checkout / "my_notebooks/records").rename(checkout / "my_notebooks/theirs")
-        own["notes.md"].unlink()
-    for path in own.values():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("the reader's")
-    for _ in range(2):
-        readers_copies.make_copies(checkout)
-        assert [path.read_text() for path in own.values()] == ["the reader's"] * 2
-        (checkout / "notebooks/notes.md").write_text("ours, newer")
-    assert (checkout / "notebooks/records/00.json").read_text() == "{}"
-
-
-def test_what_is_in_the_way_of_a_copy_stays(checkout):
-    """A file where a folder would be, and folders where files would be."""
+def test_nothing_of_the_readers_is_overwritten(checkout, originals):
+    """Files, folders and links, where ours would be, before the first run and after it."""
     copies = checkout / "my_notebooks"
+    (originals / "notes.md").write_text("ours")
     (copies / "00_start.ipynb").mkdir(parents=True)
-    (copies / "deeper/picture.png").mkdir(parents=True)
     (copies / "records").write_text("the reader's")
+    (copies / "notes.md").write_text("the reader's")
+    (checkout / "elsewhere").mkdir()
+    (copies / "deeper").symlink_to(checkout / "elsewhere")
     for _ in range(2):
         assert "00_start.ipynb" not in readers_copies.make_copies(checkout).made
-        assert (copies / "records").read_text() == "the reader's"
-        assert list((copies / "deeper/picture.png").iterdir()) == []
+        for name in ("records", "notes.md"):
+            assert (copies / name).read_text() == "the reader's"
+        assert (copies / "deeper").readlink() == checkout / "elsewhere"
+        (originals / "notes.md").write_text("ours, newer")
+    assert (originals / "records/00.json").read_text() == "{}"
 
 
-def test_a_link_of_the_readers_stays(checkout, tmp_path):
-    (checkout / "my_notebooks").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    (checkout / "my_notebooks/deeper").symlink_to(tmp_path / "elsewhere")
-    readers_copies.make_copies(checkout)
-    assert (checkout / "my_notebooks/deeper").readlink() == tmp_path / "elsewhere"
-
-
-def test_a_folder_that_was_linked_may_get_a_notebook_later(checkout):
-    readers_copies.make_copies(checkout)
-    nbformat.write(notebook("b = 2"), checkout / "notebooks/records/how.ipynb")
-    report = readers_copies.make_copies(checkout)
-    assert report.made == ["records/how.ipynb"]
-    assert not (checkout / "my_notebooks/records").is_symlink()
-    assert (checkout / "my_notebooks/records/00.json").is_symlink()
-    assert cells(checkout / "notebooks/records/how.ipynb")[0].outputs != []
+def test_a_folder_that_was_linked_may_get_a_notebook_later(checkout, copies, originals):
+    save(originals / "records/how.ipynb", "b = 2")
+    assert readers_copies.make_copies(checkout).made == ["records/how.ipynb"]
+    assert not (copies / "records").is_symlink() and (copies / "records/00.json").is_symlink()
+    assert cells(originals / "records/how.ipynb")[0].outputs != []
 
 
 def test_where_jupyterlab_is_elsewhere_a_copy_says_less_of_its_kernel(monkeypatch):
@@ -178,26 +152,22 @@ def test_where_jupyterlab_is_elsewhere_a_copy_says_less_of_its_kernel(monkeypatc
 # later runs
 
 
-def test_a_later_run_adds_what_is_missing_and_overwrites_nothing(checkout):
-    readers_copies.make_copies(checkout)
-    copies = checkout / "my_notebooks"
+def test_a_later_run_adds_what_is_missing_and_overwrites_nothing(checkout, copies, originals):
     edit(copies / "00_start.ipynb", "my answer")
     (copies / "deeper/00_more.ipynb").unlink()
-    nbformat.write(notebook("new"), checkout / "notebooks/01_next.ipynb")
+    save(originals / "01_next.ipynb", "new")
+    run_and_save(originals / "00_start.ipynb")  # which changes no cell
     before = (copies / "00_start.ipynb").read_bytes()
     report = readers_copies.make_copies(checkout)
-    assert report.made == ["01_next.ipynb", "deeper/00_more.ipynb"]
-    assert report.stale == []
+    assert (report.made, report.stale) == (["01_next.ipynb", "deeper/00_more.ipynb"], [])
     assert (copies / "00_start.ipynb").read_bytes() == before
     assert readers_copies.make_copies(checkout) == readers_copies.Report()
 
 
-def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout):
-    readers_copies.make_copies(checkout)
-    original = checkout / "notebooks/00_start.ipynb"
-    copy = checkout / "my_notebooks/00_start.ipynb"
+def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout, copies, originals):
+    copy = copies / "00_start.ipynb"
     edit(copy, "my answer")
-    edit(original, "a = 2")
+    edit(originals / "00_start.ipynb", "a = 2")
     before = copy.read_bytes()
     for _ in range(2):
         report = readers_copies.make_copies(checkout)
@@ -209,54 +179,27 @@ def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout):
     assert readers_copies.make_copies(checkout) == readers_copies.Report()
 
 
-def test_a_copy_that_already_says_the_same_is_not_stale(checkout):
-    readers_copies.make_copies(checkout)
-    for folder in ("notebooks", "my_notebooks"):
-        edit(checkout / folder / "00_start.ipynb", "a = 2")
-    assert readers_copies.make_copies(checkout) == readers_copies.Report()
-
-
-def test_an_untouched_copy_is_replaced_silently(checkout):
+def test_an_untouched_copy_is_replaced_silently(checkout, copies, originals):
     """Opening and saving it changes no cell; an output or an edited cell is work."""
-    readers_copies.make_copies(checkout)
-    copies, originals = checkout / "my_notebooks", checkout / "notebooks"
     run_and_save(copies / "solutions/00_start_solutions.ipynb")
     run_and_save(copies / "00_start.ipynb")
     clear(copies / "00_start.ipynb")
-    for name in files(originals):
+    for name in NOTEBOOKS:
         edit(originals / name, "a = 2")
     report = readers_copies.make_copies(checkout)
     assert (report.made, report.stale) == ([], ["solutions/00_start_solutions.ipynb"])
     for name in ("00_start.ipynb", "deeper/00_more.ipynb"):
         assert cells(copies / name)[0].source == "a = 2"
-    edit(copies / "00_start.ipynb", "my answer")
-    edit(originals / "00_start.ipynb", "a = 3")
-    assert "00_start.ipynb" in readers_copies.make_copies(checkout).stale
-    assert cells(copies / "00_start.ipynb")[0].source == "my answer"
-
-
-def test_an_original_that_was_run_and_saved_makes_nothing_stale(checkout):
+    for folder in (copies, originals):  # a copy that already says the same is not stale
+        edit(folder / "00_start.ipynb", "a = 3")
+    assert "00_start.ipynb" not in readers_copies.make_copies(checkout).stale
+    edit(originals / "00_start.ipynb", "a = 4")
     readers_copies.make_copies(checkout)
-    run_and_save(checkout / "notebooks/00_start.ipynb")
-    assert readers_copies.make_copies(checkout) == readers_copies.Report()
-
-
-def run_and_save(path):
-    """What JupyterLab leaves in a notebook, beside other outputs."""
-    node = nbformat.read(path, as_version=4)
-    node.metadata.language_info = {"name": "python", "version": "3.13.1", "file_extension": ".py"}
-    node.metadata.widgets = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
-    for cell in node.cells:
-        cell.metadata |= {"trusted": True, "collapsed": False, "execution": {"idle": "now"}}
-        cell.outputs = [nbformat.v4.new_output("stream", text="another machine's\n")]
-        cell.execution_count = 20 + (cell.execution_count or 0)
-    nbformat.write(node, path)
+    assert cells(copies / "00_start.ipynb")[0].source == "a = 4"
 
 
 @pytest.mark.parametrize("memory", [None, "{half", "[]"], ids=["lost", "broken", "no table"])
-def test_without_its_memory_a_run_leaves_what_it_cannot_judge(checkout, memory):
-    readers_copies.make_copies(checkout)
-    copies = checkout / "my_notebooks"
+def test_without_its_memory_a_run_leaves_what_it_cannot_judge(checkout, copies, memory):
     edit(copies / "00_start.ipynb", "my answer")
     remembered = copies / readers_copies.MEMORY
     remembered.unlink()
@@ -264,10 +207,7 @@ def test_without_its_memory_a_run_leaves_what_it_cannot_judge(checkout, memory):
         remembered.write_text(memory)
     assert readers_copies.make_copies(checkout) == readers_copies.Report()
     assert cells(copies / "00_start.ipynb")[0].source == "my answer"
-    assert set(json.loads(remembered.read_text())) == {
-        "deeper/00_more.ipynb",
-        "solutions/00_start_solutions.ipynb",
-    }
+    assert set(json.loads(remembered.read_text())) == {*NOTEBOOKS[1:]}
 
 
 # the command
@@ -287,53 +227,43 @@ def command(checkout):
 
 
 def test_a_fresh_start_keeps_a_dated_backup(checkout, command):
-    assert command().stdout == "Copied into my_notebooks: 3 notebooks, without outputs.\n"
-    assert command().stdout == "Your copies in my_notebooks are up to date.\n"
-    (checkout / "my_notebooks/deeper/00_more.ipynb").unlink()
-    assert command().stdout == "Copied into my_notebooks: 1 notebook, without outputs.\n"
-    edit(checkout / "my_notebooks/00_start.ipynb", "my answer")
-    rung = checkout / "my_notebooks/rungs/rung_1.py"
-    rung.parent.mkdir()
-    rung.write_text("my kernel")
-    mine = files(checkout / "my_notebooks")
+    copies = checkout / "my_notebooks"
+    assert command("--fresh").returncode == 0 and not [*checkout.glob("my_notebooks-*")]
+    edit(copies / "00_start.ipynb", "my answer")
+    (copies / "rungs").mkdir()
+    (copies / "rungs/rung_1.py").write_text("my kernel")
     ran = command("--fresh")
     (backup,) = checkout.glob("my_notebooks-*")
     assert re.fullmatch(r"my_notebooks-\d{4}-\d\d-\d\d-\d{6}", backup.name)
-    assert files(backup) == mine
+    assert cells(backup / "00_start.ipynb")[0].source == "my answer"
     assert (backup / "records/00.json").exists()
-    assert (backup / "rungs/rung_1.py").read_text() == rung.read_text() == "my kernel"
+    for folder in (backup, copies):
+        assert (folder / "rungs/rung_1.py").read_text() == "my kernel"
     assert ran.returncode == 0 and f"Your notebooks so far are in {backup.name}." in ran.stdout
-    assert cells(checkout / "my_notebooks/00_start.ipynb")[0].source == "a = 1"
+    assert cells(copies / "00_start.ipynb")[0].source == "a = 1"
 
 
-def test_a_fresh_start_needs_nothing_to_be_there(checkout, command):
-    assert command("--fresh").returncode == 0
-    assert list(checkout.glob("my_notebooks-*")) == []
-
-
-def test_what_is_stale_is_said_in_few_lines_with_the_way_out(checkout, command):
-    for number in range(1, 9):
-        nbformat.write(notebook("a = 1"), checkout / f"notebooks/0{number}.ipynb")
+def test_what_is_stale_is_said_in_few_lines_with_the_way_out(checkout, command, originals):
+    names = [f"0{number}.ipynb" for number in range(1, 9)]
+    for name in names:
+        save(originals / name, "a = 1")
     command()
-    for number in range(1, 9):
-        edit(checkout / f"notebooks/0{number}.ipynb", "a = 2")
-    assert command().stdout == "Your copies in my_notebooks are up to date.\n"
-    for number in range(1, 9):
-        edit(checkout / f"my_notebooks/0{number}.ipynb", "my answer")
-        edit(checkout / f"notebooks/0{number}.ipynb", "a = 3")
+    for name in names:
+        edit(checkout / "my_notebooks" / name, "my answer")
+        edit(originals / name, "a = 2")
     said = command().stdout
     assert "01.ipynb, 02.ipynb, 03.ipynb, 04.ipynb and 4 more" in said
     assert "make lab FRESH=1" in said and said.count("\n") <= 5
 
 
-def test_an_original_that_is_no_notebook_is_named(checkout, command):
-    (checkout / "notebooks/00_start.ipynb").write_text("<<<<<<< ours")
+def test_an_original_that_is_no_notebook_is_named(command, originals):
+    (originals / "00_start.ipynb").write_text("<<<<<<< ours")
     ran = command()
     assert ran.returncode == 1
     assert "00_start.ipynb is not a notebook" in ran.stderr and "Traceback" not in ran.stderr
 
 
-def test_a_folder_that_cannot_be_renamed_is_explained(checkout, monkeypatch, capsys):
+def test_a_folder_that_cannot_be_renamed_is_explained(monkeypatch, capsys):
     """As where Docker has mounted it."""
 
     def refuse(*_):
@@ -359,27 +289,22 @@ def make(checkout):
     (commands / "python").symlink_to(sys.executable)
     (commands / "ruff").symlink_to(shutil.which("false"))
     (commands / "jupyter").symlink_to(shutil.which("echo"))
+    # `make test` may run this test, and its make would tell ours what it was told
+    env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
 
     def run(*arguments):
-        return subprocess.run(
-            ["make", *arguments, "VENV=venv"],
-            cwd=checkout,
-            # `make test` may run this test, and its make would tell ours what it was told
-            env={name: value for name, value in os.environ.items() if "MAKE" not in name},
-            capture_output=True,
-            text=True,
-        )
+        called = ["make", *arguments, "VENV=venv"]
+        return subprocess.run(called, cwd=checkout, env=env, capture_output=True, text=True)
 
     return run
 
 
-def test_make_lab_says_what_it_does_and_shows_no_command(checkout, make):
+def test_make_lab_says_what_it_does_and_shows_no_command(make):
     opening = (
         "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
     )
     for arguments, first in (
         ([], "Copied into my_notebooks: 3 notebooks, without outputs."),
-        ([], "Your copies in my_notebooks are up to date."),
         (["FRESH=0"], "Your copies in my_notebooks are up to date."),
         (["FRESH=1"], "Your notebooks so far are in my_notebooks-"),
     ):
@@ -388,8 +313,6 @@ def test_make_lab_says_what_it_does_and_shows_no_command(checkout, make):
         assert said[0].startswith(first) and then == opening and ran.stderr == ""
         assert started.startswith("lab ")
         assert started.endswith("default_url=/lab/tree/my_notebooks/00_start_here.ipynb --port=9")
-    options = make().stdout
-    assert all(f"\n{x}" in options for x in ("CPU=1", "PYTHON=", "FRESH=1", "LAB_FLAGS=", "VENV="))
 
 
 # what git, ruff and nbval do with copies, backups and checkpoints
@@ -399,27 +322,35 @@ def test_git_and_ruff_leave_a_readers_folders_alone(checkout):
     ruff = pytest.importorskip("ruff").find_ruff_bin()
     for name in (".gitignore", "pyproject.toml"):
         shutil.copy(ROOT / name, checkout)
-    folders = ("my_notebooks", "my_notebooks-2026-11-20-142501", "notebooks/.ipynb_checkpoints")
-    for folder in folders:
-        (checkout / folder).mkdir(exist_ok=True)
-        nbformat.write(notebook("import os,sys\nx = [ 1 ]"), checkout / folder / "mine.ipynb")
+    for folder in (
+        "my_notebooks",
+        "my_notebooks-2026-11-20-142501",
+        "notebooks/.ipynb_checkpoints",
+    ):
+        save(checkout / folder / "mine.ipynb", "import os,sys\nx = [ 1 ]")
     for command in (["check"], ["format", "--check"]):
         ran = subprocess.run([ruff, *command], cwd=checkout, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout
     git(checkout, "init", "--quiet")
     listed = git(checkout, "status", "--porcelain", "--untracked-files=all")
-    assert "notebooks/00_start.ipynb" in listed
-    assert not [line for line in listed.splitlines() if "mine.ipynb" in line]
+    assert "notebooks/00_start.ipynb" in listed and "mine.ipynb" not in listed
 
 
 def git(root, *arguments):
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
-    identity = ["-c", "user.name=a reader", "-c", "user.email=reader@example.com"]
-    ran = subprocess.run(
-        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
-    )
+    ran = subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True)
     return ran.stdout
+
+
+def test_a_failing_make_test_says_how_to_get_the_original_back(checkout, make):
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", "--all")
+    edit(checkout / "notebooks/00_start.ipynb", "a = 3")
+    ran = make("test")
+    assert ran.returncode != 0
+    assert "notebooks/00_start.ipynb |" in ran.stderr
+    assert "'git restore notebooks' brings them back" in ran.stderr
 
 
 def nbval(root, *arguments):
@@ -430,19 +361,13 @@ def nbval(root, *arguments):
         shutil.copy(ROOT / name, root / name)
     (root / "elsewhere").mkdir()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval"]
-    command += ["--rootdir", str(root), "-o", "norecursedirs=", *arguments]
-    return subprocess.run(command, cwd=root / "elsewhere", capture_output=True, text=True)
+    command += ["--rootdir", str(root), "-o", "norecursedirs=", *arguments, str(root)]
+    return subprocess.run(command, cwd=root / "elsewhere", capture_output=True, text=True).stdout
 
 
-def test_nbval_collects_neither_checkpoints_nor_copies(checkout):
-    readers_copies.make_copies(checkout)
-    ran = nbval(checkout, "--collect-only", str(checkout))
-    collected = set(re.findall(r"^(\S+\.ipynb)::", ran.stdout, re.MULTILINE))
-    assert collected == {
-        "notebooks/00_start.ipynb",
-        "notebooks/solutions/00_start_solutions.ipynb",
-        "notebooks/deeper/00_more.ipynb",
-    }
+def test_nbval_collects_neither_checkpoints_nor_copies(checkout, copies):
+    collected = re.findall(r"^(\S+\.ipynb)::", nbval(checkout, "--collect-only"), re.MULTILINE)
+    assert set(collected) == {f"notebooks/{name}" for name in NOTEBOOKS}
 
 
 def test_the_engine_of_another_machine_is_accepted_and_nothing_else(tmp_path):
@@ -455,32 +380,8 @@ def test_the_engine_of_another_machine_is_accepted_and_nothing_else(tmp_path):
         "print('The Engine: interpreted')": "The Engine: compiled\n",
         "pass": "Engine: compiled\n",
     }
-    node = notebook(*stored)
-    for cell, text in zip(node.cells, stored.values(), strict=True):
-        cell.outputs = [nbformat.v4.new_output("stream", text=text)]
-    nbformat.write(node, tmp_path / "engines.ipynb")
-    ran = nbval(tmp_path, "-rA", str(tmp_path / "engines.ipynb"))
-    passed = re.findall(r"^PASSED .*::Cell (\d)", ran.stdout, re.MULTILINE)
-    failed = re.findall(r"^FAILED .*::Cell (\d)", ran.stdout, re.MULTILINE)
-    assert (passed, failed) == (["0", "1"], ["2", "3", "4", "5"]), ran.stdout
-
-
-# originals that were edited
-
-
-def clear(path):
-    """Clear the outputs of all cells, as JupyterLab does."""
-    node = nbformat.read(path, as_version=4)
-    for cell in node.cells:
-        cell.outputs, cell.execution_count = [], None
-    nbformat.write(node, path)
-
-
-def test_a_failing_make_test_says_how_to_get_the_original_back(checkout, make):
-    git(checkout, "init", "--quiet")
-    git(checkout, "add", "--all")
-    edit(checkout / "notebooks/00_start.ipynb", "a = 3")
-    ran = make("test")
-    assert ran.returncode != 0
-    assert "notebooks/00_start.ipynb |" in ran.stderr
-    assert "'git restore notebooks' brings them back" in ran.stderr
+    save(tmp_path / "engines.ipynb", *stored, printed=[*stored.values()])
+    ran = nbval(tmp_path, "-rA")
+    passed = re.findall(r"^PASSED .*::Cell (\d)", ran, re.MULTILINE)
+    failed = re.findall(r"^FAILED .*::Cell (\d)", ran, re.MULTILINE)
+    assert (passed, failed) == (["0", "1"], ["2", "3", "4", "5"]), ran
