@@ -3,7 +3,7 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   EVERY=1         every combination, answer and solution too:   make test EVERY=1
+#   EVERY=1         every combination, and solutions as well:    make test EVERY=1
 #   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
@@ -25,8 +25,8 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
 	--ignore=tests/kernels/test_compile_matrix.py $(SHARED) --dist worksteal
 
-# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs,
-# every wrong answer to an exercise, and the notebooks of solutions, which the answers' tests judge.
+# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs, and
+# the notebooks of solutions, which the answers' tests judge.
 EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
 NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
 

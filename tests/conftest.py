@@ -30,7 +30,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--every",
         action="store_true",
-        help="run every combination of parameters and every wrong answer, not a choice of them",
+        help="run every combination of parameters, not a choice of them",
     )
     parser.addoption("--seed", type=int, default=20261120, help="of torch's random numbers")
 

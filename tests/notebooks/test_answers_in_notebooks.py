@@ -4,9 +4,6 @@ The cells before an answer have run, in a kernel, and what they left behind is i
 those that only show something, which nbval runs. Each notebook runs once. Answers are pasted over
 their stub, each in a cell of its own, the solution last. A number or a choice is asked for by its
 stub, so there the solution comes first, and proves that the stub takes it.
-
-Of the wrong answers to an exercise two run, and more until every rule has told one; with `--every`
-all of them do.
 """
 
 import ast
@@ -20,13 +17,10 @@ import pytest
 import torch
 from nbclient import NotebookClient
 
-import pairwise
-import wrong_answers
-import wrong_answers_first
 from notebook_form import FOLDER
-from rope_lab.grading.diagnose import RULES
 from rope_lab.grading.judge import QUIET
-from test_wrong_answers import EXAM, GRADED, SOLVED, of_rung
+from test_wrong_answers import EXAM, GRADED, SOLVED
+from wrong_answers import WRONG_ANSWERS
 from wrong_numbers import WRONG_NUMBERS
 from wrong_rungs import WRONG_RUNGS
 
@@ -37,51 +31,11 @@ REPAIR = {"out.numel() // (positions * d)": "t.shape[1] * heads"}
 MEASURED = (("08", 4),)  # the exercise whose right answer a GPU measures
 SECONDS_A_CELL = 300
 
-# Triton 3.9's interpreter takes a flag that isn't a constant, as the compiler always has. And 3.9
-# itself refuses the wrong name, where the kernel is decorated, before there is an answer to judge.
-UNTIL_3_9 = "a flag that isn't a constant", "the launcher's name for the tensor"
+# Triton 3.9's interpreter takes it, as the compiler always has.
+UNTIL_3_9 = "a flag that isn't a constant"
 IS_3_9 = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
 
 NOTEBOOKS = sorted({number for number, _, _ in GRADED})
-
-SAID = {  # words of each rule that guesses at a mistake
-    "stored_by_programs": "write collision: program",
-    "unchanged": "unchanged: the result is",
-    "unwritten": "the tail is forgotten",
-    "masked_off": "NaN: an element that is masked off is used",
-    "ignored": "is ignored",
-    "tail": "the tail is wrong",
-    "zero": "zero: what is wrong is zero",
-    "known_mistake": "half of D, where half of D2 decides",
-    "rounding": "rounding: compute in fp32",
-    "sign": "every element has the opposite sign",
-    "swapped": "neighbors swapped",
-    "pairing": "the wrong pairing",
-    "overwritten_members": "overwritten too early",
-    "minus": "a sign: it rotates by minus the angle",
-    "of_the_table": "the wrong angle: the first half takes the second half's angle",
-    "sine_of_a_part": "a sign: that of the sine in",
-    "of_the_partner": "each half takes the sine that the other",
-    "other_function": "the wrong function",
-    "step_of_the_table": "the step of the table",
-    "weights": "the weights are applied after the rotation",
-    "root": "the root is missing",
-    "of_all": "a factor: everything is",
-    "position": "the angle is that of 0, the first position",
-    "row": "the wrong row",
-    "strides_of_the_input": "the last one is forgotten",
-    "case_alone": "right for a table that ends with the sequence",
-}
-UNSAID = {"rest_of_block", "strides_exchanged", "large", "head"}  # to none of these answers
-ADVISED = (  # on the climb
-    "each element of t is loaded",
-    "a sine of the whole tile",
-    "every row evaluates its own",
-    "us to start",
-    "lanes share the angles of a row",
-    "is the sine taken after the broadcast",
-    "t_ptr is loaded after a sine",
-)
 
 
 @dataclass(frozen=True)
@@ -115,50 +69,13 @@ def another_choice(stub, answer):
     return f"{check.args[0].id} = {answer!r}\n{ast.unparse(check)}"
 
 
-def of_this_triton(answers):
-    return [one for one in answers if not (IS_3_9 and getattr(one, "mistake", "") in UNTIL_3_9)]
-
-
-def other_texts(key):
-    """What replaces text of a solution, with the state of the verdict."""
-    if key == EXAM:
-        return [("WRONG", one) for one in wrong_answers.WRONG_REPAIRS]
-    if key[2] == "check_timer":
-        return [("WRONG", one) for one in wrong_answers.WRONG_TIMERS]
+def written_for(key):
+    """What replaces text of the solution of an exercise."""
     if key[2] == "check_rung":
-        return [(one.state, one) for one in of_this_triton(of_rung(GRADED[key]))]
-    found = []
-    for module in (wrong_answers, wrong_answers_first):
-        found += [(one.state, one) for one in of_this_triton(module.WRONG_ANSWERS)]
-    found += [("RIGHT, but", one) for one in wrong_answers_first.WASTEFUL_ANSWERS]
-    found += [("RIGHT", one) for one in wrong_answers.RIGHT_ANSWERS]
-    return [(state, one) for state, one in found if (one.notebook, one.exercise) == key[:2]]
-
-
-def answers_to(key):
-    """The answers to one stub that run; the right one is the last, for later cells may call it."""
-    answers = every_answer_to(key)
-    if pairwise.EVERY:
-        return answers
-    return [one for one in answers if one is answers[-1] or one in by_day()]
-
-
-@cache
-def by_day():
-    """Of each exercise two that are told apart and all that are right, and one of every rule."""
-    answers = [of_one for key in GRADED if (of_one := every_answer_to(key)[:-1])]
-    chosen = [one for of_one in answers for one in of_one if one.state.startswith("RIGHT")]
-    for of_one in answers:
-        first, *others = [one for one in of_one if one not in chosen]
-        chosen += [first, next(x for x in others if is_told_apart(x, first))]
-    for words in (*SAID.values(), *ADVISED):
-        if not any(words in one.told for one in chosen):
-            chosen += [one for of_one in answers for one in of_one if words in one.told][:1]
-    return chosen
-
-
-def is_told_apart(one, other):
-    return one.told not in other.told and other.told not in one.told
+        rung = int(re.search(r"check_rung\((\d)", GRADED[key].source)[1])
+        of_rung = [x for x in WRONG_RUNGS if x.rung == rung]
+        return [x for x in of_rung if not (IS_3_9 and x.mistake == UNTIL_3_9)]
+    return [x for x in WRONG_ANSWERS if (x.notebook, x.exercise) == key[:2]]
 
 
 def numbers_of(number, exercise):
@@ -168,8 +85,8 @@ def numbers_of(number, exercise):
 
 
 @cache
-def every_answer_to(key):
-    """The solution is the last."""
+def answers_to(key):
+    """The right one is the last, for later cells may call it."""
     number, exercise, check = key
     solution = exam() if key == EXAM else SOLVED[key].source
     right = changed(solution, REPAIR) if key == EXAM else solution
@@ -183,8 +100,8 @@ def every_answer_to(key):
         ]
         return answers + right
     answers = [
-        Answer(f"{number}-{exercise}: {one}", changed(solution, one.instead), state, one.told)
-        for state, one in other_texts(key)
+        Answer(f"{number}-{exercise}: {one}", changed(solution, one.instead), one.state, one.told)
+        for one in written_for(key)
     ]
     return answers + right
 
@@ -224,21 +141,12 @@ def without_shows(cells, kept):
     """Leave out the cells that leave nothing behind which a later one of those that stay names."""
     stay, named = [], set()
     for cell in reversed(cells):
-        binds = bound_by(ast.parse(cell.source))
+        table = symtable.symtable(cell.source, cell.id, "exec")
+        binds = {x.get_name() for x in table.get_symbols() if x.is_assigned()}
         if cell.id in kept or cell is cells[0] or "import " in cell.source or binds & named:
             stay.insert(0, cell)
-            named |= globals_read_in(symtable.symtable(cell.source, cell.id, "exec"))
+            named |= globals_read_in(table)
     return stay
-
-
-def bound_by(tree):
-    """Globals; not what functions bind for themselves, nor a comprehension's, in any Python."""
-    if isinstance(tree, ast.FunctionDef | ast.ClassDef):
-        return {tree.name}
-    if isinstance(tree, ast.Lambda | ast.comprehension):
-        return set()
-    own = {tree.id} if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store) else set()
-    return own.union(*map(bound_by, ast.iter_child_nodes(tree)))
 
 
 def globals_read_in(table):
@@ -286,109 +194,24 @@ def complaint(cell, answer):
     return f"{answer.name}: wanted {answer.state} {answer.told!r}, and it is told\n{text}"
 
 
-def complaints(notebook, answers):
-    found = [complaint(cell, answers.get(cell.id)) for cell in notebook.cells]
-    return [one for one in found if one]
-
-
-def judged_in(number, monkeypatch):
-    """Run a notebook with its answers; what is wrong with the verdicts."""
+@pytest.mark.parametrize("number", NOTEBOOKS)
+def test_answers_are_judged_rightly(number, monkeypatch):
     monkeypatch.setenv(QUIET, "1")
     monkeypatch.setenv("MPLBACKEND", "agg")  # nobody looks at its figures
     notebook, answers = with_answers(number)
     execute(notebook)
     assert all(cell.execution_count for cell in notebook.cells), "a cell did not run"
-    return complaints(notebook, answers)
+    found = [complaint(cell, answers.get(cell.id)) for cell in notebook.cells]
+    assert not any(found), "\n\n".join(filter(None, found))
 
 
-@pytest.mark.parametrize("number", NOTEBOOKS)
-def test_answers_are_judged_rightly(number, monkeypatch):
-    found = judged_in(number, monkeypatch)
-    assert not found, "\n\n".join(found)
+@pytest.mark.parametrize("key", GRADED, ids=lambda key: "-".join(map(str, key)))
+def test_an_exercise_has_two_wrong_answers_told_apart(key):
+    told = {one.told for one in answers_to(key) if not one.state.startswith("RIGHT")}
+    apart = [one for one in told if not any(one in other for other in told - {one})]
+    assert len(apart) >= 2 or key[:2] in MEASURED
 
 
-# the tests above, on what they must not pass
-
-
-def cell_with(*outputs, tags=()):
-    cell = nbformat.v4.new_code_cell("lab.check(...)", metadata={"tags": list(tags)})
-    cell.outputs = [nbformat.v4.new_output(kind, **fields) for kind, fields in outputs]
-    return cell
-
-
-def verdict(text):
-    return "execute_result", {"data": {"text/plain": text}}
-
-
-ERROR = "error", {"ename": "TypeError", "evalue": "program_id is a Tensor", "traceback": []}
-RIGHT, WRONG = Answer("right", ""), Answer("wrong", "", "WRONG", "the tail is forgotten")
-WASTEFUL = Answer("wasteful", "", "RIGHT, but", "it loads twice")
-
-
-@pytest.mark.parametrize(
-    "cell, answer, fine",
-    (
-        (cell_with(verdict("RIGHT: 7 cases")), RIGHT, True),
-        (cell_with(verdict("RIGHT: 7 cases")), WRONG, False),
-        (cell_with(verdict("RIGHT: 7 cases")), WASTEFUL, False),
-        (cell_with(verdict("RIGHT, but it loads twice the bytes")), WASTEFUL, True),
-        (cell_with(verdict("RIGHT, but it loads twice the bytes")), RIGHT, False),
-        (cell_with(verdict("RIGHT: 7 cases"), verdict("WRONG: a sign")), RIGHT, False),
-        (cell_with(verdict("NOT YET: replace")), RIGHT, False),
-        (cell_with(), RIGHT, False),
-        (cell_with(verdict("WRONG: the tail is forgotten")), WRONG, True),
-        (cell_with(verdict("WRONG: a sign")), WRONG, False),
-        (cell_with(verdict("WRONG: the tail is forgotten")), RIGHT, False),
-        (cell_with(ERROR), RIGHT, False),
-        (cell_with(ERROR), WRONG, False),
-        (cell_with(ERROR), None, False),
-        (cell_with(ERROR, tags=["raises-exception"]), None, True),
-        (cell_with(), None, True),
-    ),
-)
-def test_what_is_complained_about(cell, answer, fine):
-    assert (complaint(cell, answer) == "") is fine
-
-
-def test_by_day_every_rule_has_an_answer():
-    """A rule that comes has words in the list, so an answer to it always runs."""
-    assert {rule.__name__ for rule in RULES} == {*SAID} | UNSAID
-    for words in (*SAID.values(), *ADVISED):
-        assert any(words in one.told for one in by_day()), words
-
-
-def test_every_answer_has_its_cell(monkeypatch):
-    monkeypatch.setattr(pairwise, "EVERY", True)
-    first, later = wrong_answers_first, wrong_answers
-    lists = [first.WRONG_ANSWERS, first.WASTEFUL_ANSWERS, later.WRONG_ANSWERS, later.RIGHT_ANSWERS]
-    lists += [later.WRONG_TIMERS, later.WRONG_REPAIRS, WRONG_RUNGS]
-    answers = [one.name for number in NOTEBOOKS for one in with_answers(number)[1].values()]
-    solutions = [name for name in answers if name.startswith("the solution of ")]
-    lists = [*map(of_this_triton, lists), *(numbers_of(*place) for place in WRONG_NUMBERS)]
-    assert len(answers) - len(solutions) == sum(map(len, lists))
-    assert len(solutions) == len(GRADED)
-
-
-def test_cells_that_only_show_something_are_left_out():
-    sources = (
-        "x = 1",
-        "import math\nmath.pi",
-        "print(x)",
-        "def f(): return x",
-        "f()",
-        "z = 1; [y for y in range(3)]",
-        "y = f()",
-        "y + (lambda z: z)(1)",
-    )
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    stay = without_shows(cells, kept={cells[-1].id})
-    assert [cell.source for cell in stay] == [sources[i] for i in (0, 1, 3, 6, 7)]
-
-
-def test_a_cell_that_fails_does_not_hide_the_next():
-    sources = "1 / 0", "print('RIGHT: it ran')"
-    notebook = nbformat.v4.new_notebook(cells=[*map(nbformat.v4.new_code_cell, sources)])
-    execute(notebook)
-    first, second = notebook.cells
-    assert "ZeroDivisionError" in complaint(first, None)
-    assert complaint(first, RIGHT) and not complaint(second, RIGHT)
+def test_there_are_no_wrong_answers_to_what_nobody_asks():
+    asked = {key[:2] for key in GRADED}
+    assert asked >= {(x.notebook, x.exercise) for x in WRONG_ANSWERS} | WRONG_NUMBERS.keys()

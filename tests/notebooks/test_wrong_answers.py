@@ -1,6 +1,6 @@
-"""Every exercise has two wrong answers at least, whose verdicts name different mistakes.
+"""The cells that ask for an answer, and what every wrong choice is told.
 
-`test_answers_in_notebooks.py` has them judged, each in its notebook.
+`test_answers_in_notebooks.py` has wrong answers judged, each in its notebook.
 """
 
 import ast
@@ -16,17 +16,11 @@ import pytest
 
 import notebook_form
 import rope_lab as lab
-import wrong_answers
-import wrong_answers_first
-from wrong_numbers import WRONG_NUMBERS
-from wrong_rungs import WRONG_RUNGS
 
-ENOUGH = 2
 EXAM = "10", 2, "check_exercise"  # its solution is not among the solutions
 SOLUTIONS = notebook_form.FOLDER / "solutions"
 TITLE = re.compile(r"^##+ Exercise (\d): ", re.MULTILINE)
 CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|norm|rung|timer)|inspect)\(")
-TOO_VAGUE = ("too small", "too large", "a sign", "a wrong stride", "out of bounds", "unwritten")
 
 
 def graded(path):
@@ -48,64 +42,6 @@ def of_all(folder, pattern="[0-9]*.ipynb"):
 
 GRADED = of_all(notebook_form.FOLDER) | of_all(notebook_form.FOLDER / "deeper")
 SOLVED = of_all(SOLUTIONS)
-
-
-def of_rung(cell):
-    """The mistakes of the rung that a cell asks for."""
-    rung = int(re.search(r"check_rung\((\d)", cell.source)[1])
-    return [wrong for wrong in WRONG_RUNGS if wrong.rung == rung]
-
-
-def phrases():
-    """(notebook's number, exercise, check) -> what the wrong answers are told."""
-    found = {}
-    for wrong in (*wrong_answers.WRONG_ANSWERS, *wrong_answers_first.WRONG_ANSWERS):
-        place = wrong.notebook, wrong.exercise
-        (check,) = {
-            check
-            for *there, check in GRADED
-            if (*there,) == place and check in ("check_exercise", "inspect")
-        }
-        found.setdefault((*place, check), []).append(wrong.told)
-    for key, cell in GRADED.items():
-        if key[2] == "check_rung":
-            found[key] = [wrong.told for wrong in of_rung(cell)]
-    found["10", 2, "check_exercise"] = [repair.told for repair in wrong_answers.WRONG_REPAIRS]
-    found["08", 2, "check_timer"] = [wrong.told for wrong in wrong_answers.WRONG_TIMERS]
-    for (notebook, exercise), wrong in WRONG_NUMBERS.items():
-        (check,) = {
-            check
-            for number, k, check in GRADED
-            if (number, k) == (notebook, exercise) and check in ("check_answer", "check_choices")
-        }
-        found[notebook, exercise, check] = [told for _, told in wrong]
-    return found
-
-
-PHRASES = phrases()
-
-
-def complaints(told):
-    """What is missing: wrong answers, told apart by words that say what is wrong."""
-    found = []
-    apart = [one for one in set(told) if not any(one in other for other in set(told) - {one})]
-    if len(apart) < ENOUGH:
-        found.append(f"{len(apart)} wrong answers told apart, {ENOUGH} are needed")
-    found += [f"{one!r} names no mistake" for one in told if one in TOO_VAGUE or len(one) < 8]
-    return found
-
-
-@pytest.mark.parametrize("key", GRADED, ids=lambda key: "-".join(map(str, key)))
-def test_an_exercise_has_wrong_answers_told_apart(key):
-    assert complaints(PHRASES.get(key, [])) == []
-
-
-def test_there_are_no_wrong_answers_to_what_nobody_asks():
-    assert set(PHRASES) == set(GRADED)
-    assert len(GRADED) > 30
-
-
-# choices
 
 
 @functools.cache
@@ -159,14 +95,6 @@ def test_every_wrong_choice_has_an_explanation_of_its_own(key):
             assert verdict.because, (key, place, choice)
             reasons.append(verdict.because)
         assert len(set(reasons)) == len(reasons), (key, place)
-
-
-@pytest.mark.parametrize("key", [("03", 1)], ids=str)
-def test_a_cell_to_fill_in_does_not_compute_the_answer_in_plain_sight(key):
-    """Nothing but the reader's answer and the check."""
-    (cell,) = (cell for graded_key, cell in GRADED.items() if graded_key[:2] == key)
-    statements = [type(statement) for statement in ast.parse(cell.source).body]
-    assert statements == [ast.Assign, ast.Expr]
 
 
 # the same words everywhere

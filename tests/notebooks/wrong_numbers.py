@@ -29,46 +29,28 @@ WRONG_NUMBERS = {
         ([512, 1024, 256], "whole cache lines"),
     ],
     ("04", 1): [
-        (["wrong", "wrong", "right", "wrong", "refused"], "one sequence, contiguous"),
         (["right", "right", "right", "wrong", "refused"], "three times as many rows as the grid"),
-        (["right", "wrong", "wrong", "wrong", "refused"], "only dimensions of size 1 moved"),
-        (["right", "wrong", "right", "right", "refused"], "48 elements after the one before"),
-        (["right", "wrong", "right", "wrong", "right"], "the result is not the question"),
         (["right", "wrong", "right", "refused", "refused"], "never told the strides"),
         (["right", "wrong", "right", "wrong", "maybe"], "'maybe' is none of right, wrong, refused"),
     ],
     ("06", 2): [
         ([2, 2, 1, 4, 3], "passes test 2"),
         ([4, 2, 1, 4, 3], "fails test 4, but another one fails before that"),
-        ([3, 1, 1, 4, 3], "passes test 1"),
-        ([3, 2, 3, 4, 3], "fails test 3, but another one fails before that"),
-        ([3, 2, 1, 3, 3], "passes test 3"),
-        ([3, 2, 1, 5, 3], "5 is none of 1, 2, 3, 4"),
     ],
     ("07", 1): [
         (["num_warps", "row_stride", "num_warps", "t"], "a thread holds 8 elements"),
         (["row_stride", "row_stride", "num_warps", "t"], "16 divides this row_stride"),
-        (["n", "t", "num_warps", "t"], "8 elements of bf16 are 16 bytes, so"),
-        (["n", "row_stride", "n", "t"], "16 divides this n"),
         (["t", "row_stride", "num_warps", "t"], "`memory` begins at a multiple of 16 bytes"),
     ],
     ("08", 1): [
         ([1, 1, 2, 4, 5], "the time is the host's"),
-        ([3, 2, 2, 4, 5], "finds its kernels compiled"),
-        ([3, 1, 3, 4, 5], "stays in the L2 cache"),
-        ([3, 1, 2, 5, 5], "half the rate"),
-        ([3, 1, 2, 4, 6], "it is not 6 (batch and sequence swapped)"),
         ([3, 1, 2, 4, 4], "only a backward takes longer"),
-        ([3, 1, 2, 7, 5], "7 is none of 1, 2, 3, 4, 5, 6"),
         ([3, 1, 2, 4], "5 answers are wanted, 4 came"),
     ],
     ("08", 3): [
         (["bytes", "latency", "starts"], "twice the dtype would take twice the time"),
-        (["host", "latency", "starts"], "a graph would leave a part of the time"),
-        (["instructions", "bytes", "starts"], "so do half the programs"),
         (["instructions", "starts", "starts"], "half the programs would take less time"),
         (["instructions", "latency", "latency"], "half the programs would take longer"),
-        (["arithmetic", "latency", "starts"], "is none of host, starts, bytes"),
     ],
     ("08", 4): [
         ([34.7, 5.0, 1030], "and its table read?"),
@@ -80,9 +62,7 @@ WRONG_NUMBERS = {
     ],
     ("09", 3): [
         (["instructions", "instructions", "programs", "bytes"], "its instructions take 7 us"),
-        (["programs", "instructions", "programs", "bytes"], "answer 1 of 4: it is not programs"),
         (["bytes", "bytes", "programs", "bytes"], "its bytes take 30 us"),
-        (["bytes", "instructions", "instructions", "bytes"], "its instructions take 20 us"),
         (["bytes", "instructions", "programs", "programs"], "its programs take 3 us"),
     ],
     ("11", 1): [
@@ -98,10 +78,6 @@ WRONG_NUMBERS = {
     ("12", 2): [
         (["once", "model", "upcast"], "no PyTorch operator fuses a multiply-add"),
         (["model", "model", "upcast"], "so the products are not rounded to the dtype of x"),
-        (["upcast", "model", "upcast"], "two gradients are rounded, and then added"),
         (["promoted", "upcast", "upcast"], "nothing here is fp32"),
-        (["promoted", "promoted", "upcast"], "forward no product here is fp32"),
-        (["promoted", "model", "promoted"], "its gradient is rounded once"),
-        (["promoted", "model", "twice"], "'twice' is none of once, upcast, promoted, model"),
     ],
 }

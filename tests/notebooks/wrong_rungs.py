@@ -23,18 +23,6 @@ class WrongRung:
         return f"{self.rung} {self.mistake}"
 
 
-_SINES_OF_A_TILE = {
-    "mask=pair < HALF)[None, :]\n    angle2": "mask=pair < HALF)[None, :]\n"
-    "    angle1 = angle1 + tl.zeros((BLOCK_R, BLOCK_HALF), tl.float32)\n    angle2",
-}
-_LATE_SINE = {
-    "cos1, sin1 = tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]": "angle1 = angle1[None, :]\n"
-    "    cos1, sin1 = tl.cos(angle1), tl.sin(angle1)",
-    "cos2, sin2 = tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]": "angle2 = angle2[None, :]\n"
-    "    cos2, sin2 = tl.cos(angle2), tl.sin(angle2)",
-}
-_FOUR_WARPS = {"block_r, num_warps = 8, 1": "block_r, num_warps = 8, 4"}
-
 WRONG_RUNGS = [
     # 1: the whole formula
     WrongRung(
@@ -48,19 +36,9 @@ WRONG_RUNGS = [
         *("the last one is forgotten for the element itself", "WRONG"),
     ),
     WrongRung(
-        *(1, "the batch forgotten in the position"),
-        {"i // (D * heads * batch)": "i // (D * heads)"},
-        *("out of bounds: program", "WRONG"),
-    ),
-    WrongRung(
         *(1, "sequence and head exchanged"),
         {"i // D % heads": "i // (D * batch) % heads", "i // (D * heads) %": "i // D %"},
         *("the wrong row: sequence and head are counted in the other order", "WRONG"),
-    ),
-    WrongRung(
-        *(1, "the head's place taken for the position"),
-        {"angle = tl.load(freqs_ptr + position": "angle = tl.load(freqs_ptr + head"},
-        *("position", "WRONG"),
     ),
     WrongRung(
         *(1, "the tail rotated by what is there"),
@@ -85,19 +63,11 @@ WRONG_RUNGS = [
         {"tl.where(in_first_half, -other": "tl.where(column < D // 2, -other"},
         *("the sign by half of D, where half of D2 decides", "WRONG"),
     ),
-    WrongRung(
-        *(1, "half of the head for half of what rotates"),
-        {
-            "in_first_half = column < D2 // 2": "in_first_half = column < D // 2",
-            "column + D2 // 2, column - D2 // 2": "column + D // 2, column - D // 2",
-        },
-        *("half of D, where half of D2 decides", "WRONG"),
-    ),
     # 2: a row of pairs
     WrongRung(
         *(2, "one angle for both halves"),
         {"angle2 = tl.load(angle_ptr + HALF": "angle2 = tl.load(angle_ptr"},
-        *("second half", "WRONG"),
+        *("the wrong angle: the second half takes the first half's angle", "WRONG"),
     ),
     WrongRung(
         *(2, "the second half's sign"),
@@ -119,11 +89,6 @@ WRONG_RUNGS = [
         *("which one stays is undefined on a GPU", "WRONG"),
     ),
     WrongRung(
-        *(2, "no `out`"),
-        {"def my_rope(t, freqs, out=None)": "def my_rope(t, freqs)", "if out is None": "if True"},
-        "my_rope takes no `out`",
-    ),
-    WrongRung(
         *(2, "the partner loaded after the first store"),
         {
             "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n": "",
@@ -134,26 +99,7 @@ WRONG_RUNGS = [
         },
         *("in place", "WRONG"),
     ),
-    WrongRung(
-        *(2, "both members loaded twice"),
-        {
-            "t_ptr": "input_ptr",
-            "    angle_ptr =": "    x1 = tl.load(input_ptr + offset, mask=exists).to(tl.float32)\n"
-            "    x2 = tl.load(input_ptr + offset + HALF, mask=exists).to(tl.float32)\n"
-            "    angle_ptr =",
-        },
-        "each element of t is loaded 2 times",
-    ),
     # 3: a tile
-    WrongRung(
-        *(3, "the second member overwritten"),
-        {
-            "tl.store(out_ptr + offset, x1 *": "x2 = x2 * cos2 + x1 * sin2\n"
-            "    tl.store(out_ptr + offset, x1 *",
-            "x2 * cos2 + x1 * sin2, mask": "x2, mask",
-        },
-        *("overwritten too early: the first half is computed from the results of the", "WRONG"),
-    ),
     WrongRung(
         *(3, "position and rows exchanged"),
         {
@@ -163,54 +109,19 @@ WRONG_RUNGS = [
         *("of 4 programs store nothing: is their mask false?", "WRONG"),
     ),
     WrongRung(
-        *(3, "the mask by the row of all positions"),
+        *(3, "sines of the whole tile"),
         {
-            "(row < rows)[:, None]": "(position * rows + row < rows)[:, None]",
+            "mask=pair < HALF)[None, :]\n    angle2": "mask=pair < HALF)[None, :]\n"
+            "    angle1 = angle1 + tl.zeros((BLOCK_R, BLOCK_HALF), tl.float32)\n    angle2",
         },
-        *("of 4 programs store nothing: is their mask false?", "WRONG"),
-    ),
-    WrongRung(
-        *(3, "rows of the next position"),
-        {"(row < rows)[:, None] & (pair": "(row < 2 * rows)[:, None] & (pair"},
-        *("out of bounds: program 3 reads element 64 of t_ptr", "WRONG"),
-    ),
-    WrongRung(
-        *(3, "no mask for rows"),
-        {"(row < rows)[:, None] & (pair < HALF)[None, :]": "((row >= 0)[:, None] & (pair < HALF))"},
-        *("out of bounds: program 1 reads element 64 of t_ptr", "WRONG"),
-    ),
-    WrongRung(
-        *(3, "the position of another block"),
-        {"tl.program_id(0) // row_blocks": "tl.program_id(0) * BLOCK_R // rows"},
-        *("out of bounds: program 1 reads element 32 of freqs_ptr", "WRONG"),
-    ),
-    WrongRung(
-        *(3, "sines of the whole tile"), _SINES_OF_A_TILE, "a sine of the whole tile, (8, 128)"
+        "a sine of the whole tile, (8, 128)",
     ),
     WrongRung(
         *(3, "four rows"),
         {"block_r, num_warps = 8, 4": "block_r, num_warps = 4, 4"},
         "a program has too few rows of its position: BLOCK_R",
     ),
-    WrongRung(
-        *(3, "angles for every row"),
-        {
-            "tl.load(angle_ptr, mask=pair < HALF)[None, :]": "tl.load(angle_ptr[None, :] + "
-            "0 * row[:, None], mask=exists)",
-            "tl.load(angle_ptr + HALF, mask=pair < HALF)[None, :]": "tl.load(angle_ptr[None, :] + "
-            "HALF + 0 * row[:, None], mask=exists)",
-        },
-        "a sine of the whole tile",
-    ),
     # 4: its own backward
-    WrongRung(
-        *(4, "the first member overwritten"),
-        {
-            "tl.store(out_ptr + offset, x1 *": "x1 = x1 *",
-            "x2 * sin1, mask=exists)": "x2 * sin1\n    tl.store(out_ptr + offset, x1, mask=exists)",
-        },
-        *("overwritten too early: the second half is computed from the results of the", "WRONG"),
-    ),
     WrongRung(
         *(4, "minus the angle"),
         {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
@@ -228,21 +139,6 @@ WRONG_RUNGS = [
             "        cos1, cos2 = cos2, cos1\n"
         },
         *("the wrong cosine: each half takes the cosine of the", "WRONG"),
-    ),
-    WrongRung(
-        *(4, "the flag not passed on"),
-        {"TRANSPOSE=transpose": "TRANSPOSE=False"},
-        *("backward, small and plain", "WRONG"),
-    ),
-    WrongRung(
-        *(4, "always the backward"),
-        {"TRANSPOSE=transpose": "TRANSPOSE=True"},
-        *("a sign and the wrong sine", "WRONG"),
-    ),
-    WrongRung(
-        *(4, "no flag"),
-        {", transpose=False)": ")", "TRANSPOSE=transpose": "TRANSPOSE=False"},
-        "my_rope takes no `transpose`",
     ),
     WrongRung(
         *(4, "`out` forgotten in the backward"),
@@ -264,7 +160,6 @@ WRONG_RUNGS = [
         "the backward launches another kernel, where a flag of this one would do",
     ),
     # 5: one warp
-    WrongRung(*(5, "four warps"), _FOUR_WARPS, "128 lanes share the angles of a row"),
     WrongRung(
         *(5, "four rows"),
         {"num_warps = 8, 1": "num_warps = 4, 1"},
@@ -284,17 +179,6 @@ WRONG_RUNGS = [
         *("a sign and the wrong sine: the map itself", "WRONG"),
     ),
     # 6: the sine of a row
-    WrongRung(
-        *(6, "the sine after the broadcast"),
-        _LATE_SINE,
-        "is the sine taken after the broadcast (cos1, sin1 = tl.cos(angle1), tl.sin(angle1))?",
-    ),
-    WrongRung(
-        *(6, "one of two after the broadcast"),
-        dict([list(_LATE_SINE.items())[1]]),
-        "is the sine taken after the broadcast (cos2, sin2 = tl.cos(angle2), tl.sin(angle2))?",
-    ),
-    WrongRung(*(6, "four warps"), _FOUR_WARPS, "128 lanes share the angles of a row"),
     WrongRung(
         *(6, "sixteen rows"),
         {"num_warps = 8, 1": "num_warps = 16, 1"},
@@ -320,28 +204,9 @@ WRONG_RUNGS = [
         "freqs_ptr is loaded after a sine: move (angle2 = tl.load(angle_ptr + HALF",
     ),
     WrongRung(
-        *(7, "x2 at the end"),
-        {
-            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n": "",
-            "    tl.store(out_ptr + offset, x1": "    x2 = tl.load(t_ptr + offset + HALF, "
-            "mask=exists).to(tl.float32)\n    tl.store(out_ptr + offset, x1",
-        },
-        "t_ptr is loaded after a sine: move (x2 = tl.load(t_ptr + offset + HALF",
-    ),
-    WrongRung(
-        *(7, "the sine after the broadcast again"), _LATE_SINE, "is the sine taken after the"
-    ),
-    WrongRung(*(7, "four warps"), _FOUR_WARPS, "4 warps share the loads: see num_warps"),
-    WrongRung(
-        *(7, "x1 and x2 at the end"),
-        {
-            "    x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)\n": "",
-            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n": "",
-            "    tl.store(out_ptr + offset, x1": "    x1 = tl.load(t_ptr + offset, mask=exists)"
-            ".to(tl.float32)\n    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n"
-            "    tl.store(out_ptr + offset, x1",
-        },
-        "t_ptr is loaded after a sine: move (x1 = tl.load(t_ptr + offset, mask",
+        *(7, "four warps"),
+        {"block_r, num_warps = 8, 1": "block_r, num_warps = 8, 4"},
+        "4 warps share the loads: see num_warps",
     ),
 ]
 OF_THE_RUNG_BELOW = {  # what its kernel is told: it isn't on this rung yet

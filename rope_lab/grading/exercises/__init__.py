@@ -15,17 +15,15 @@ To add an exercise to notebook 05:
    `lab.check_answer(answer, right, mistakes=lab.exercises.NAME)`. The solution is in
    `notebooks/solutions/`.
    The id of the stub's cell is like `05-ex3`.
-3. Write wrong answers, and what each must be told, in `tests/notebooks/wrong_answers.py`, of 00 to
-   03 in `wrong_answers_first.py`.
+3. Write wrong answers, and what each must be told, in `tests/notebooks/wrong_answers.py`.
 
 If a verdict does not name the mistake: one that only this exercise knows goes into the `mistakes`
 of its specification, words of the verdict -> a function that makes it (`notebook_05.py` has two).
 One that any kernel may make into `diagnose/`. What is asked beyond a right
 result, such as no loop, is a rule in `counts.py`.
 
-Three tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` holds tasks,
-stubs and solutions together, `test_wrong_answers.py` counts the wrong answers, and
-`test_answers_in_notebooks.py` has them judged in their notebook.
+Two tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` holds tasks, stubs
+and solutions together, and `test_answers_in_notebooks.py` has answers judged in their notebook.
 """
 
 from importlib import import_module
