@@ -93,29 +93,6 @@ def test_a_solution_is_right_by_the_check_of_its_stub(key):
     assert check_of(GRADED[key]) == check_of(SOLVED[key])
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_solutions_keep_the_form(number):
-    book = solutions(number)
-    assert notebook_form.first_code_cell_picks_the_engine(book) == []
-    assert not any(notebook_form.tags_of(c) for c in book.code)  # all that they show is compared
-    for source in (c.source for c in book.markdown):
-        for target in re.findall(r"\]\((?!https?:)([^)\s#]+)[^)\s]*\)", source):
-            assert (SOLUTIONS / target).exists(), target
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_solutions_are_stored_in_the_normal_form(number):
-    stored = notebook_form.load_stored(f"solutions/{solutions(number).name}")
-    if stored is None:
-        pytest.skip("there is no git here to ask for what is stored")
-    for check in (
-        notebook_form.small_and_normal,
-        notebook_form.executed_from_top_to_bottom,
-        notebook_form.nothing_of_the_machine,
-    ):
-        assert check(stored) == []
-
-
 # what was added to the judge for them
 
 

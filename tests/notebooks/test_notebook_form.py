@@ -5,6 +5,7 @@ import pytest
 from notebook_form import (
     CHECKS_OF_WHAT_IS_STORED,
     CHECKS_OF_WHAT_IS_WRITTEN,
+    FOLDER,
     load,
     load_stored,
     names_of_detours,
@@ -16,7 +17,10 @@ def faults(checks, notebook):
     return [f"{check.__name__}: {fault}" for check in checks for fault in check(notebook)]
 
 
-@pytest.mark.parametrize("name", [*names_of_notebooks(), *names_of_detours()])
+SOLUTIONS = [f"solutions/{path.name}" for path in FOLDER.glob("solutions/*.ipynb")]
+
+
+@pytest.mark.parametrize("name", [*names_of_notebooks(), *names_of_detours(), *SOLUTIONS])
 def test_form(name):
     found = faults(CHECKS_OF_WHAT_IS_WRITTEN, load(name))
     if stored := load_stored(name):  # what git has: a reader may have saved the file

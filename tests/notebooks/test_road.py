@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import reading_time
-from notebook_form import ROOT, links_lead_somewhere, load, names_of_detours, names_of_notebooks
+from notebook_form import ROOT, load, names_of_detours, names_of_notebooks
 
 ROAD = names_of_notebooks()
 
@@ -50,7 +50,6 @@ def test_solutions_lead_back(name):
     first, _ = ends(solutions)
     assert first.startswith(f"# Solutions {ends(name)[0].splitlines()[0].replace('#', 'to')}\n")
     assert f"notebook {name[:2]}](../{name})" in first
-    assert links_lead_somewhere(load(solutions)) == []
 
 
 @pytest.mark.parametrize("name", [*ROAD, *names_of_detours()])
