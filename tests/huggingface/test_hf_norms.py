@@ -10,7 +10,6 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import hugging_face_norms
 from hf_attention import attentions, inputs_of_attention, q_and_k_of, stand_in
@@ -164,17 +163,6 @@ def test_a_norm_of_all_heads_is_left_and_the_rotation_is_ours(name):
         patch(name, norms=True, strict=True)
 
 
-def test_olmo2_has_its_own_norms_and_our_rotation(device, fused, plain_on_a_cpu):
-    """All bits are its own, logits and gradients: nothing of the norms changes."""
-    family = FAMILIES["olmo2"]
-    model = with_other_weights(family.make(device, torch.bfloat16))
-    inputs = inputs_of(family, device)
-    wanted = logits_and_gradients(model, inputs, autocast=False)
-    with patch(model, norms=True):
-        got = logits_and_gradients(model, inputs, autocast=False)
-    assert not fused and all(torch.equal(got[name], x) for name, x in wanted.items())
-
-
 # Whole models
 
 SMALL_MOE = {
@@ -265,16 +253,13 @@ class OtherNorm(nn.Module):
         return self.weight * x
 
 
-def other_norm(attention):
-    attention.q_norm = OtherNorm(attention.q_norm)
+class OwnParameter(nn.Parameter):
+    pass
 
 
-def own_forward(attention):
-    attention.k_norm.forward = lambda x: 2 * x
-
-
-def other_eps(attention):
-    attention.q_norm.variance_epsilon = 0.5
+def of_a_class_with(module, **members):
+    """A class derived from the module's own."""
+    module.__class__ = type("Derived", (type(module),), members)
 
 
 def weight_is_no_parameter(attention):
@@ -283,66 +268,31 @@ def weight_is_no_parameter(attention):
     attention.q_norm.weight = weight
 
 
-def weight_of_another_dtype(attention):
-    attention.q_norm.bfloat16()
-
-
-def subclass_of_parameter(attention):
-    class Own(nn.Parameter):
-        pass
-
-    attention.k_norm.weight = Own(attention.k_norm.weight.detach())
-
-
-def call_of_its_own(attention):
-    class Doubles(type(attention.q_norm)):
-        def __call__(self, x):
-            return 2 * super().__call__(x)
-
-    attention.q_norm.__class__ = Doubles
-
-
-def weight_of_its_class(attention):
-    class Exponent(type(attention.k_norm)):
-        @property
-        def weight(self):
-            return self._parameters["weight"].exp()
-
-    attention.k_norm.__class__ = Exponent
-
-
-def weight_in_its_dict(attention):
-    attention.q_norm.__dict__["weight"] = torch.full_like(attention.q_norm.weight, 3)
-
-
-def norm_of_the_attention_class(attention):
-    class WithoutNorm(type(attention)):
-        q_norm = nn.Identity()
-
-    attention.__class__ = WithoutNorm
-
-
-def scripted(attention):
-    attention.q_norm = torch.jit.script(attention.q_norm)
-
-
 def eps_of_no_kernel(attention):
     attention.q_norm.variance_epsilon = attention.k_norm.variance_epsilon = float("inf")
 
 
 ASIDE = {
-    "another class": other_norm,
-    "a __call__ of its own": call_of_its_own,
-    "a weight of its class": weight_of_its_class,
-    "a weight in its dict": weight_in_its_dict,
-    "a norm that the attention's class has": norm_of_the_attention_class,
-    "scripted": scripted,
+    "another class": lambda x: setattr(x, "q_norm", OtherNorm(x.q_norm)),
+    "a __call__ of its own": lambda x: of_a_class_with(
+        x.q_norm, __call__=lambda self, t: 2 * nn.Module.__call__(self, t)
+    ),
+    "a weight of its class": lambda x: of_a_class_with(
+        x.k_norm, weight=property(lambda self: self._parameters["weight"].exp())
+    ),
+    "a weight in its dict": lambda x: vars(x.q_norm).update(
+        weight=torch.full_like(x.q_norm.weight, 3)
+    ),
+    "a norm that the attention's class has": lambda x: of_a_class_with(x, q_norm=nn.Identity()),
+    "scripted": lambda x: setattr(x, "q_norm", torch.jit.script(x.q_norm)),
     "eps that no kernel takes": eps_of_no_kernel,
-    "a forward of its own": own_forward,
-    "unlike eps": other_eps,
+    "a forward of its own": lambda x: setattr(x.k_norm, "forward", lambda t: 2 * t),
+    "unlike eps": lambda x: setattr(x.q_norm, "variance_epsilon", 0.5),
     "a weight that is no Parameter": weight_is_no_parameter,
-    "a weight of another dtype": weight_of_another_dtype,
-    "a weight of another class": subclass_of_parameter,
+    "a weight of another dtype": lambda x: x.q_norm.bfloat16(),
+    "a weight of another class": lambda x: setattr(
+        x.k_norm, "weight", OwnParameter(x.k_norm.weight.detach())
+    ),
     "a hook": lambda x: x.q_norm.register_forward_hook(hook),
     "a hook before": lambda x: x.k_norm.register_forward_pre_hook(hook),
     "a backward hook": lambda x: x.k_norm.register_full_backward_hook(hook),
@@ -576,18 +526,6 @@ def test_an_error_names_the_line_of_the_model(qwen3):
     with patch(model, norms=True):
         assert where() == wanted
     assert wanted[2] == "cos, sin = position_embeddings"
-
-
-def test_checkpoint_of_an_attention_alone(qwen3, fused):
-    """Its table has no gradient, its norms have."""
-    model, _ = qwen3
-    attention = first_attention(model)
-    hidden = torch.randn(2, 5, 64, device=model.device, requires_grad=True)
-    table = [torch.rand(2, 5, 16, device=model.device) for _ in range(2)]
-    with patch(model, norms=True):
-        out = checkpoint(attention, hidden, tuple(table), None, use_reentrant=False)[0]
-        out.sum().backward()
-    assert attention.q_norm.weight.grad.abs().sum() > 0 and len(fused) == 2
 
 
 # What is replaced, what is left

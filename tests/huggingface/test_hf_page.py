@@ -6,8 +6,6 @@ import pytest
 
 import hugging_face_norms
 import hugging_face_table
-from hf_calls import READ, every_function
-from test_hf_patch import NOT_COVERED
 
 PAGE = (Path(__file__).resolve().parents[2] / hugging_face_table.PAGE).read_text(encoding="utf-8")
 
@@ -22,12 +20,3 @@ def test_what_is_stored_is_found_in_the_transformers_that_is_installed():
     if hugging_face_norms.release() not in stored:
         pytest.skip("no table was made for this release")
     assert hugging_face_norms.found() == stored[hugging_face_norms.release()]
-
-
-def test_the_page_names_what_is_not_covered():
-    assert f": {', '.join(NOT_COVERED.split())}." in PAGE
-    covered = {function.family for function in every_function()}
-    named = {"glm_moe_dsa", "longcat_flash", "glm5_next", "kimi_k25", "mlcd", "video_llama_3"}
-    assert named == covered & {*NOT_COVERED.split()}
-    counts = " and ".join(f"{count} of transformers {x}" for x, (count, *_) in READ.items())
-    assert f"functions with ours, {counts}," in PAGE

@@ -1,5 +1,7 @@
 """A patched model that is compiled, exported or traced is the model as it was."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
@@ -73,10 +75,6 @@ def without_comments(code):
     return [line for line in code.splitlines() if not line.lstrip().startswith(("#", "//"))]
 
 
-def by_strict_export(model, tokens):
-    return by_export(model, tokens, strict=True)
-
-
 def by_export(model, tokens, strict=False):
     program = torch.export.export(Logits(model), (tokens,), strict=strict)
     return nodes_of(program.graph), program.module()(tokens)
@@ -87,27 +85,23 @@ def by_make_fx(model, tokens, pre_dispatch=False):
     return nodes_of(module.graph), module(tokens)
 
 
-def by_make_fx_before_dispatch(model, tokens):
-    return by_make_fx(model, tokens, pre_dispatch=True)
-
-
 def by_jit(model, tokens):
     traced = torch.jit.trace(Logits(model), (tokens,), check_trace=False)
     return [node.kind() for node in traced.inlined_graph.nodes()], traced(tokens)
 
 
-WAYS = (
-    by_dynamo,
-    by_inductor,
-    by_strict_export,
-    by_export,
-    by_make_fx,
-    by_make_fx_before_dispatch,
-    by_jit,
-)
+WAYS = {
+    "dynamo": by_dynamo,
+    "inductor": by_inductor,
+    "strict export": partial(by_export, strict=True),
+    "export": by_export,
+    "make_fx": by_make_fx,
+    "make_fx before dispatch": partial(by_make_fx, pre_dispatch=True),
+    "jit": by_jit,
+}
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_what_is_recorded_is_the_model_itself(way, device):
     family = FAMILIES["qwen3"]
     model, tokens = family.make(device), inputs_of(family, device)["input_ids"]
