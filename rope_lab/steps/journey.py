@@ -1,6 +1,5 @@
-"""The kernels on the way, as notebooks 03 to 05 build them, kept to be compared with.
+"""The kernels on the way, as notebooks 04 and 05 build them, kept to be compared with.
 
-A notebook builds each in a cell, and a test holds the two equal; or it prints the one from here.
 They are simple before they are fast, and each docstring says what is wrong with it. Importing this
 loads Triton.
 """
@@ -12,32 +11,6 @@ from torch import Tensor
 
 from ..rungs import rung_2_row
 from ..rungs.rows import launch
-
-# Notebook 03: rotate_half on contiguous tensors
-
-
-@triton.jit
-def rotate_half_gather_kernel(
-    x_ptr,  # input, contiguous
-    out_ptr,  # output, contiguous
-    n,  # number of elements
-    HALF: tl.constexpr,  # half of the last dimension
-    BLOCK: tl.constexpr,  # elements a program, a power of two
-):
-    """Each output element fetches its partner."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists = i < n
-    in_first_half = i % (2 * HALF) < HALF
-    partner = tl.where(in_first_half, i + HALF, i - HALF)
-    x = tl.load(x_ptr + partner, mask=exists)
-    tl.store(out_ptr + i, tl.where(in_first_half, -x, x), mask=exists)
-
-
-def rotate_half_gather(x: Tensor, block: int = 1024) -> Tensor:
-    out, grid = torch.empty_like(x), (triton.cdiv(x.numel(), block),)
-    rotate_half_gather_kernel[grid](x, out, x.numel(), HALF=x.shape[-1] // 2, BLOCK=block)
-    return out
-
 
 # Notebook 04: RoPE in one kernel, each element loading its partner
 

@@ -20,12 +20,6 @@ OWN = modeling_llama.apply_rotary_pos_emb
 on_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled for the GPU")
 
 
-@pytest.mark.parametrize("layer", model_runs.SHAPES)
-def test_the_heads_of_a_measured_layer_fill_its_width(layer):
-    shape, *_ = model_runs.SHAPES[layer]
-    assert shape["num_attention_heads"] * shape["head_dim"] == shape["hidden_size"]
-
-
 def test_a_rotation_is_put_back_after_an_error():
     with pytest.raises(ZeroDivisionError), rotated_by(nothing):
         assert modeling_llama.apply_rotary_pos_emb is nothing

@@ -1,0 +1,53 @@
+"""Kernels that notebooks only time: without a GPU the times are replayed, and no cell runs them."""
+
+import pytest
+import torch
+
+import rope_lab as lab
+from inputs import angles, contiguous
+from rope_kernels import RotaryPositionEmbedding, reference, rotate_half
+from rope_lab.rungs import rung_2_row
+from yardstick import assert_rounded_once, rotate_fp64
+
+pytest.importorskip("triton", reason="needs Triton")
+
+from rope_lab.steps.five_limits import Setting
+from rope_lab.steps.fused_multiply_adds import multiply_adds
+from rope_lab.steps.journey import half_split_tile
+from rope_lab.steps.two_bounds import part_of_row
+
+SHAPE = (5, 2, 3, 24)
+
+
+def test_half_split_tile(device):
+    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
+    assert_rounded_once(half_split_tile(t, freqs), rotate_fp64(t, freqs, "sbhd"))
+
+
+def test_the_row_kernel_with_a_part_left_out(device):
+    """It leaves out cos and sin, and nothing else."""
+    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
+    # compiled twice, products and sums are not always contracted alike
+    assert lab.compare(part_of_row(t, freqs), rung_2_row.my_rope(t, freqs))
+    want = t * freqs + rotate_half(t) * freqs
+    assert lab.compare(part_of_row(t, freqs, trig=False), want)
+
+
+@pytest.mark.parametrize("changed", [{}, {"turns": 3}, {"programs": 3}, {"rows": 1}])
+def test_no_knob_changes_the_rotation(changed, device):
+    setting = Setting(**{"shape": (6, 2, 4, 16), "rows": 4, "dtype": torch.float32} | changed)
+    torch.manual_seed(0)
+    got = setting.call(device)()
+    torch.manual_seed(0)
+    t = torch.randn(setting.shape, device=device)
+    wanted = reference.apply_rotary_pos_emb(t, RotaryPositionEmbedding(16).to(device)(6))
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_multiply_adds_are_as_many_as_asked_for(device):
+    ones = torch.ones(64, device=device)
+    out = torch.empty_like(ones)
+    for count in (0, 8, 16):
+        multiply_adds(ones, out, count, block=32)()
+        want = 0.999**count + 0.001 * sum(0.999**i for i in range(count))
+        torch.testing.assert_close(out, want * ones)
