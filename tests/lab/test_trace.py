@@ -8,11 +8,8 @@ import torch
 
 import rope_lab as lab
 from rope_lab.grading import counts
-from rope_lab.grading.climb.readings import counts_of
-from rope_lab.grading.judge import judged
-from rope_lab.grading.spec import STRIDED, Case, spec
+from rope_lab.grading.spec import STRIDED, spec
 from rope_lab.grading.trace import Trace
-from rope_lab.rungs import RUNGS
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -21,8 +18,6 @@ import triton.language as tl
 
 # A trace of one's own process follows Triton's interpreter, as the judge's child does.
 interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled there")
-
-PROBE = Case("the probe", {"s": 2, "b": 4, "h": 4, "d": 64}, torch.bfloat16)
 
 
 @triton.jit
@@ -46,23 +41,6 @@ def test_a_race_is_found_that_the_order_here_hides():
     verdict = lab.check_exercise(shift, shifted)
     assert verdict.state == "wrong"
     assert "program 1 overwrites element 16 of x_ptr, which another program loads" in repr(verdict)
-
-
-@pytest.mark.parametrize(
-    "rung, order, requested, evaluations",
-    (
-        (1, "LLLEES", 5, 4),
-        (2, "LLLLEESEES", 4, 4),
-        (3, "LLEEEELLSS", 2.25, 0.5),
-        (6, "LLEEEELLSS", 2.25, 0.5),
-        (7, "LLLLEEEESS", 2.25, 0.5),
-    ),
-)
-def test_bytes_evaluations_and_order_are_counted(rung, order, requested, evaluations):
-    wanted = lab.exercises.rope_of_whole_rows
-    verdict = judged(RUNGS[rung].module.my_rope, wanted, probe=PROBE)
-    counts = counts_of(verdict.counted)
-    assert counts == {"requested": requested, "evaluations": evaluations, "order": order}
 
 
 @triton.jit
