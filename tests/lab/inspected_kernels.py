@@ -1,5 +1,7 @@
 """Kernels for `test_inspect.py`: each with one property that `lab.inspect` has to see."""
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -9,12 +11,19 @@ from triton.language.extra.libdevice import tanh
 WIDTH = 300  # columns: no block divides them
 
 
-def rows(size: int, device: str) -> tuple:
-    return (torch.randn(size, WIDTH, device=device),)
+def rows(size: int, device: str, width: int = WIDTH, tensors: int = 1) -> tuple:
+    return tuple(torch.randn(size, width, device=device) for _ in range(tensors))
 
 
-def two_rows(size: int, device: str) -> tuple:
-    return torch.randn(size, WIDTH, device=device), torch.randn(size, WIDTH, device=device)
+two_rows = partial(rows, tensors=2)
+
+
+def filled(kernel, *tensors: Tensor, block: int = 128, **options) -> Tensor:
+    """A tensor like the first, of which each program of a kernel fills a block."""
+    out = torch.empty_like(tensors[0])
+    grid = (triton.cdiv(out.numel(), block),)
+    kernel[grid](*tensors, out, out.numel(), BLOCK=block, **options)
+    return out
 
 
 @triton.jit
@@ -26,14 +35,7 @@ def swiglu_kernel(a_ptr, b_ptr, out_ptr, n, STEP: tl.constexpr, BLOCK: tl.conste
 
 
 def swiglu(a: Tensor, b: Tensor, step: int = 1) -> Tensor:
-    out = torch.empty_like(a)
-    grid = (triton.cdiv(a.numel(), 128),)
-    swiglu_kernel[grid](a, b, out, a.numel(), STEP=step, BLOCK=128)
-    return out
-
-
-def swiglu_past_the_end(a: Tensor, b: Tensor) -> Tensor:
-    return swiglu(a, b, step=2)
+    return filled(swiglu_kernel, a, b, STEP=step)
 
 
 def swiglu_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
@@ -112,10 +114,6 @@ def total(x: Tensor, at: int = 0) -> Tensor:
     return out
 
 
-def total_beside(x: Tensor) -> Tensor:
-    return total(x, at=64)
-
-
 def total_in_pytorch(x: Tensor) -> Tensor:
     return x.sum()[None]
 
@@ -142,14 +140,12 @@ def row_sums(x: Tensor) -> Tensor:
 
 @triton.jit
 def collide_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK // 2 + tl.arange(0, BLOCK)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, 2 * BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) + tl.program_id(0), mask=i < n)
 
 
 def collide(x: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    collide_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=128)
-    return out
+    return filled(collide_kernel, x, block=64)
 
 
 def collide_in_pytorch(x: Tensor) -> Tensor:
@@ -165,9 +161,7 @@ def tanh_kernel(x_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
 
 
 def scaled_tanh(x: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    tanh_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), 0.5, BLOCK=128)
-    return out
+    return filled(tanh_kernel, x, scale=0.5)
 
 
 def scaled_tanh_in_pytorch(x: Tensor) -> Tensor:
@@ -218,9 +212,7 @@ def by_program_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def by_program(x: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    by_program_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), BLOCK=128)
-    return out
+    return filled(by_program_kernel, x)
 
 
 @triton.jit
@@ -234,10 +226,6 @@ def described(x: Tensor) -> Tensor:
     out = torch.empty_like(x)
     described_kernel[(triton.cdiv(len(x), 4),)](x, out, *x.shape)
     return out
-
-
-def matrix(size: int, device: str) -> tuple:
-    return (torch.randn(size, 64, device=device),)
 
 
 def asks_its_values(x: Tensor) -> Tensor:
@@ -285,10 +273,6 @@ def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
     return (a.double() @ b.double()).float()
 
 
-def unwritten(x):
-    raise NotImplementedError("write the kernel")
-
-
 @triton.jit
 def columns_kernel(x_ptr, out_ptr, rows, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -302,10 +286,6 @@ def transposed(x: Tensor) -> Tensor:
     out = x.new_empty(columns, rows)
     columns_kernel[(triton.cdiv(x.numel(), 128),)](x, out, rows, COLUMNS=columns, BLOCK=128)
     return out
-
-
-def many_rows(size: int, device: str) -> tuple:
-    return (torch.randn(64 * size, WIDTH, device=device),)
 
 
 def transposed_in_pytorch(x: Tensor) -> Tensor:
@@ -323,23 +303,13 @@ def powers_kernel(x_ptr, out_ptr, n, STEPS: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def powers(x: Tensor, steps: int = 16) -> Tensor:
-    out, n = torch.empty_like(x), x.numel()
-    powers_kernel[(triton.cdiv(n, 4096),)](x, out, n, STEPS=steps, BLOCK=4096)
-    return out
-
-
-def more_powers(x: Tensor) -> Tensor:
-    return powers(x, 32)
+    return filled(powers_kernel, x, block=4096, STEPS=steps)
 
 
 def powers_in_pytorch(x: Tensor, steps: int = 16) -> Tensor:
     for _ in range(steps):
         x = x * x - 1
     return x
-
-
-def more_powers_in_pytorch(x: Tensor) -> Tensor:
-    return powers_in_pytorch(x, 32)
 
 
 def halves(size: int, device: str) -> tuple:
