@@ -15,9 +15,41 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 PI = tl.constexpr(3.141592653589793)
 
 
-def halves_of(d):
-    """Constants of a kernel for heads of d elements."""
-    return {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2)}
+def halves_of(t):
+    """Constants of a kernel that takes the halves of a head apart."""
+    half = t.shape[-1] // 2
+    return {"HALF": half, "BLOCK_HALF": triton.next_power_of_2(half)}
+
+
+def whole(t):
+    """Constants of a kernel that takes a head as a whole."""
+    return {"D": t.shape[-1], "BLOCK": triton.next_power_of_2(t.shape[-1])}
+
+
+def by_rows(kernel, t, freqs, out, **constants):
+    """Launch a program for each row."""
+    s, b, h, _ = t.shape
+    out = torch.empty_like(t) if out is None else out
+    kernel[(s * b * h,)](t, freqs, out, b * h, **constants)
+    return out
+
+
+@triton.jit
+def halves_at(ptr, row, HALF, BLOCK_HALF: tl.constexpr):
+    """Both halves of a row."""
+    pair = tl.arange(0, BLOCK_HALF)
+    first = ptr + row * 2 * HALF + pair
+    x1 = tl.load(first, mask=pair < HALF, other=0.0).to(tl.float32)
+    return x1, tl.load(first + HALF, mask=pair < HALF, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def store_turned(ptr, row, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF: tl.constexpr):
+    """Both halves of a row, turned."""
+    pair = tl.arange(0, BLOCK_HALF)
+    first = ptr + row * 2 * HALF + pair
+    tl.store(first, tl.fma(x1, cos1, -x2 * sin1), mask=pair < HALF)
+    tl.store(first + HALF, tl.fma(x2, cos2, x1 * sin2), mask=pair < HALF)
 
 
 # block pointers and descriptors
@@ -25,7 +57,7 @@ def halves_of(d):
 
 @triton.jit
 def block_pointer_kernel(
-    t_ptr, freqs_ptr, out_ptr, s, rows, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr
+    t_ptr, freqs_ptr, out_ptr, rows, s, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr
 ):
     row = tl.program_id(0)
     shape, strides = (s * rows, HALF), (2 * HALF, 1)
@@ -47,10 +79,7 @@ def block_pointer_kernel(
 
 
 def by_block_pointers(t, freqs, out=None):
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    block_pointer_kernel[(s * b * h,)](t, freqs, out, s, b * h, **halves_of(d))
-    return out
+    return by_rows(block_pointer_kernel, t, freqs, out, s=len(t), **halves_of(t))
 
 
 @triton.jit
@@ -64,7 +93,7 @@ def turned(x, angle, D: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def descriptor_kernel(t_ptr, freqs_ptr, out_ptr, s, rows, D: tl.constexpr, BLOCK: tl.constexpr):
+def descriptor_kernel(t_ptr, freqs_ptr, out_ptr, rows, s, D: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     t = tl.make_tensor_descriptor(t_ptr, [s * rows, D], [D, 1], [1, BLOCK])
     freqs = tl.make_tensor_descriptor(freqs_ptr, [s, D], [D, 1], [1, BLOCK])
@@ -74,15 +103,11 @@ def descriptor_kernel(t_ptr, freqs_ptr, out_ptr, s, rows, D: tl.constexpr, BLOCK
 
 
 def by_descriptors(t, freqs, out=None):
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    block = triton.next_power_of_2(d)
     if t.is_cuda:
         triton.set_allocator(
             lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda")
         )
-    descriptor_kernel[(s * b * h,)](t, freqs, out, s, b * h, D=d, BLOCK=block)
-    return out
+    return by_rows(descriptor_kernel, t, freqs, out, s=len(t), **whole(t))
 
 
 @triton.jit
@@ -116,11 +141,7 @@ def gather_kernel(t_ptr, freqs_ptr, out_ptr, rows, D: tl.constexpr, BLOCK: tl.co
 
 
 def by_gather(t, freqs, out=None):
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    block = triton.next_power_of_2(d)
-    gather_kernel[(s * b * h,)](t, freqs, out, b * h, D=d, BLOCK=block)
-    return out
+    return by_rows(gather_kernel, t, freqs, out, **whole(t))
 
 
 def by_what_the_host_reads(t, freqs, out=None):
@@ -128,26 +149,9 @@ def by_what_the_host_reads(t, freqs, out=None):
 
 
 @triton.jit
-def rotated_row(t_ptr, freqs_ptr, out_ptr, row, position, HALF, BLOCK_HALF: tl.constexpr):
-    """One row by a helper, with the cos and sin of Triton."""
-    pair = tl.arange(0, BLOCK_HALF)
-    exists = pair < HALF
-    offset = row * 2 * HALF + pair
-    x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)
-    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)
-    angle1 = tl.load(freqs_ptr + position * 2 * HALF + pair, mask=exists)
-    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, mask=exists)
-    tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1), mask=exists)
-    tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
-
-
-@triton.jit
-def polynomial_sine(angle):
-    """Cody and Waite's reduction to [-pi/4, pi/4], and two polynomials."""
-    turns = tl.floor(angle.to(tl.float64) * (2 / PI) + 0.5)
-    x = (angle.to(tl.float64) - turns * (PI / 2)).to(tl.float32)
-    quarter, square = turns.to(tl.int64) % 4, x * x
-    quarter = tl.where(quarter < 0, quarter + 4, quarter)
+def of_a_quarter(x, quarter):
+    """The sine of x in [-pi/4, pi/4] and so many quarters of a turn, 0 to 3, by two polynomials."""
+    square = x * x
     sine = x * (1 + square * (-1 / 6 + square * (1 / 120 - square * (1 / 5040 - square / 362880))))
     cosine = 1 + square * (
         -0.5 + square * (1 / 24 - square * (1 / 720 - square * (1 / 40320 - square / 3628800)))
@@ -157,20 +161,21 @@ def polynomial_sine(angle):
 
 
 @triton.jit
+def polynomial_sine(angle):
+    """Cody and Waite's reduction."""
+    quarters = tl.floor(angle.to(tl.float64) * (2 / PI) + 0.5)
+    x = (angle.to(tl.float64) - quarters * (PI / 2)).to(tl.float32)
+    return of_a_quarter(x, quarters.to(tl.int64) & 3)
+
+
+@triton.jit
 def fused_sine(angle, QUARTERS: tl.constexpr):
     """Another reduction, in fp32: three parts of pi / 2, and products that are not rounded."""
     quarters = tl.floor(angle * 0.6366197723675814 + 0.5)
     x = tl.fma(quarters, -1.5707963705062866, angle)
     x = tl.fma(quarters, 4.371138828673793e-08, x)
     x = tl.fma(quarters, 1.7151245100059e-15, x)
-    square = x * x
-    sine = x + x * square * (-1 / 6 + square * (1 / 120 + square * (-1 / 5040 + square / 362880)))
-    cosine = 1 + square * (
-        -0.5 + square * (1 / 24 + square * (-1 / 720 + square * (1 / 40320 - square / 3628800)))
-    )
-    place = (quarters.to(tl.int32) + QUARTERS) & 3
-    value = tl.where(place & 1 == 0, sine, cosine)
-    return tl.where(place >= 2, -value, value)
+    return of_a_quarter(x, (quarters.to(tl.int32) + QUARTERS) & 3)
 
 
 @triton.jit
@@ -184,60 +189,43 @@ def series(angle, term, n):
 
 
 @triton.jit
-def functions_kernel(
-    t_ptr,
-    freqs_ptr,
-    out_ptr,
-    rows,
-    HALF: tl.constexpr,
-    BLOCK_HALF: tl.constexpr,
-    WHOSE: tl.constexpr,
-):
-    row, pair = tl.program_id(0), tl.arange(0, BLOCK_HALF)
-    exists = pair < HALF
-    offset = row * 2 * HALF + pair
-    angle_ptr = freqs_ptr + row // rows * 2 * HALF + pair
-    angle1 = tl.load(angle_ptr, mask=exists, other=0.0)
-    angle2 = tl.load(angle_ptr + HALF, mask=exists, other=0.0)
+def cos_and_sin(angle, WHOSE: tl.constexpr):
     if WHOSE == "libdevice":
-        cos1, sin1 = libdevice.cos(angle1), libdevice.sin(angle1)
-        cos2, sin2 = libdevice.cos(angle2), libdevice.sin(angle2)
+        cos, sin = libdevice.cos(angle), libdevice.sin(angle)
     elif WHOSE == "CUDA's":
-        cos1, sin1 = nvidia.cos(angle1), nvidia.sin(angle1)
-        cos2, sin2 = nvidia.cos(angle2), nvidia.sin(angle2)
+        cos, sin = nvidia.cos(angle), nvidia.sin(angle)
     elif WHOSE == "the hardware's":
-        cos1, sin1 = libdevice.fast_cosf(angle1), libdevice.fast_sinf(angle1)
-        cos2, sin2 = libdevice.fast_cosf(angle2), libdevice.fast_sinf(angle2)
+        cos, sin = libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
     elif WHOSE == "half turns":
-        cos1 = libdevice.cospi(angle1.to(tl.float64) / PI).to(tl.float32)
-        sin1 = sinpi(angle1.to(tl.float64) / PI).to(tl.float32)
-        cos2, sin2 = tl.math.cos(angle2), tl.math.sin(angle2)
+        half_turns = angle.to(tl.float64) / PI
+        cos, sin = libdevice.cospi(half_turns).to(tl.float32), sinpi(half_turns).to(tl.float32)
     elif WHOSE == "fused":
-        cos1, sin1 = fused_sine(angle1, 1), fused_sine(angle1, 0)
-        cos2, sin2 = fused_sine(angle2, 1), fused_sine(angle2, 0)
+        cos, sin = fused_sine(angle, 1), fused_sine(angle, 0)
     elif WHOSE == "Taylor's":
-        cos1, sin1 = series(angle1, angle1 * 0 + 1, 0), series(angle1, angle1, 1)
-        cos2, sin2 = series(angle2, angle2 * 0 + 1, 0), series(angle2, angle2, 1)
+        cos, sin = series(angle, angle * 0 + 1, 0), series(angle, angle, 1)
     elif WHOSE == "assembly's":
         asm: tl.constexpr = "sin.approx.f32 $0, $1;"
-        cos1, cos2 = tl.cos(angle1), tl.cos(angle2)
-        sin1 = tl.inline_asm_elementwise(asm, "=f,f", [angle1], tl.float32, is_pure=True, pack=1)
-        sin2 = tl.inline_asm_elementwise(asm, "=f,f", [angle2], tl.float32, is_pure=True, pack=1)
+        cos = tl.cos(angle)
+        sin = tl.inline_asm_elementwise(asm, "=f,f", [angle], tl.float32, is_pure=True, pack=1)
     else:
-        sin1, sin2 = polynomial_sine(angle1), polynomial_sine(angle2)
-        cos1 = polynomial_sine(angle1.to(tl.float64) + PI / 2)
-        cos2 = polynomial_sine(angle2.to(tl.float64) + PI / 2)
-    x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)
-    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)
-    tl.store(out_ptr + offset, tl.fma(x1, cos1, -x2 * sin1), mask=exists)
-    tl.store(out_ptr + offset + HALF, tl.fma(x2, cos2, x1 * sin2), mask=exists)
+        cos, sin = polynomial_sine(angle.to(tl.float64) + PI / 2), polynomial_sine(angle)
+    return cos, sin
+
+
+@triton.jit
+def functions_kernel(
+    t_ptr, freqs_ptr, out_ptr, rows, HALF, BLOCK_HALF: tl.constexpr, WHOSE: tl.constexpr
+):
+    row = tl.program_id(0)
+    angle1, angle2 = halves_at(freqs_ptr, row // rows, HALF, BLOCK_HALF)
+    cos1, sin1 = cos_and_sin(angle1, WHOSE)
+    cos2, sin2 = cos_and_sin(angle2, WHOSE)
+    x1, x2 = halves_at(t_ptr, row, HALF, BLOCK_HALF)
+    store_turned(out_ptr, row, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF)
 
 
 def by_functions(t, freqs, out=None, whose="libdevice"):
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    functions_kernel[(s * b * h,)](t, freqs, out, b * h, **halves_of(d), WHOSE=whose)
-    return out
+    return by_rows(functions_kernel, t, freqs, out, **halves_of(t), WHOSE=whose)
 
 
 @triton.jit
@@ -289,11 +277,20 @@ def counted_bits(x):
 # how it is launched
 
 
+@triton.jit
+def turned_row(t_ptr, freqs_ptr, out_ptr, row, position, HALF, BLOCK_HALF: tl.constexpr):
+    x1, x2 = halves_at(t_ptr, row, HALF, BLOCK_HALF)
+    angle1, angle2 = halves_at(freqs_ptr, position, HALF, BLOCK_HALF)
+    cos1, sin1 = tl.math.cos(angle1), tl.math.sin(angle1)
+    cos2, sin2 = tl.math.cos(angle2), tl.math.sin(angle2)
+    store_turned(out_ptr, row, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF)
+
+
 @triton.heuristics({"BLOCK_HALF": lambda given: triton.next_power_of_2(given["HALF"])})
 @triton.jit
 def chosen_kernel(t_ptr, freqs_ptr, out_ptr, rows, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
     row = tl.program_id(0)
-    rotated_row(t_ptr, freqs_ptr, out_ptr, row, row // rows, HALF, BLOCK_HALF)
+    turned_row(t_ptr, freqs_ptr, out_ptr, row, row // rows, HALF, BLOCK_HALF)
 
 
 def by_heuristics(t, freqs, out=None):
@@ -311,32 +308,29 @@ def by_heuristics(t, freqs, out=None):
 @triton.jit
 def tuned_kernel(t_ptr, freqs_ptr, out_ptr, rows, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
     row = tl.program_id(0)
-    rotated_row(t_ptr, freqs_ptr, out_ptr, row, row // rows, HALF, BLOCK_HALF)
+    turned_row(t_ptr, freqs_ptr, out_ptr, row, row // rows, HALF, BLOCK_HALF)
 
 
 def by_a_tuner(t, freqs, out=None):
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    tuned_kernel[(s * b * h,)](t, freqs, out, b * h, **halves_of(d))
-    return out
+    return by_rows(tuned_kernel, t, freqs, out, **halves_of(t))
 
 
 @triton.jit
 def grid_kernel(t_ptr, freqs_ptr, out_ptr, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
     position, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     row = (position * tl.num_programs(1) + sequence) * tl.num_programs(2) + head
-    rotated_row(t_ptr, freqs_ptr, out_ptr, row, position, HALF, BLOCK_HALF)
+    turned_row(t_ptr, freqs_ptr, out_ptr, row, position, HALF, BLOCK_HALF)
 
 
 def by_three_axes(t, freqs, out=None):
     out = torch.empty_like(t) if out is None else out
-    grid_kernel[t.shape[:3]](t, freqs, out, **halves_of(t.shape[-1]))
+    grid_kernel[t.shape[:3]](t, freqs, out, **halves_of(t))
     return out
 
 
 def by_keywords(t, freqs, out=None):
     out = torch.empty_like(t) if out is None else out
-    grid_kernel[t.shape[:3]](out_ptr=out, freqs_ptr=freqs, t_ptr=t, **halves_of(t.shape[-1]))
+    grid_kernel[t.shape[:3]](out_ptr=out, freqs_ptr=freqs, t_ptr=t, **halves_of(t))
     return out
 
 
@@ -365,10 +359,7 @@ def told_kernel(t_ptr, freqs_ptr, out_ptr, rows, HALF: tl.constexpr, BLOCK_HALF:
 
 def by_what_is_told(t, freqs, out=None):
     """It loads t twice, so bytes keep it from rung 2; it is on rung 1 for contiguous tensors."""
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    told_kernel[(s * b * h,)](t, freqs, out, b * h, **halves_of(d))
-    return out
+    return by_rows(told_kernel, t, freqs, out, **halves_of(t))
 
 
 # exercises: q and k at once, and neighbors in place
@@ -467,34 +458,20 @@ def by_interleaving(t, freqs, joins=False):
 
 @triton.jit
 def masked_heads_kernel(
-    t_ptr,
-    freqs_ptr,
-    out_ptr,
-    batch,
-    heads,
-    HALF: tl.constexpr,
-    BLOCK_HALF: tl.constexpr,
-    STORES: tl.constexpr,  # there, too
+    t_ptr, freqs_ptr, out_ptr, rows, h, HALF, BLOCK_HALF: tl.constexpr, STORES: tl.constexpr
 ):
-    row, pair = tl.program_id(0), tl.arange(0, BLOCK_HALF)
-    exists, position = pair < HALF, row // (batch * heads)
-    read = row // heads * heads + (row & (heads - 1))
-    x1 = tl.load(t_ptr + read * 2 * HALF + pair, mask=exists).to(tl.float32)
-    x2 = tl.load(t_ptr + read * 2 * HALF + HALF + pair, mask=exists).to(tl.float32)
-    angle1 = tl.load(freqs_ptr + position * 2 * HALF + pair, mask=exists)
-    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, mask=exists)
-    if STORES:
-        row = read
-    offset = row * 2 * HALF + pair
-    tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1), mask=exists)
-    tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
+    row = tl.program_id(0)
+    read = row // h * h + (row & (h - 1))
+    stored = read if STORES else row
+    x1, x2 = halves_at(t_ptr, read, HALF, BLOCK_HALF)
+    angle1, angle2 = halves_at(freqs_ptr, row // rows, HALF, BLOCK_HALF)
+    cos1, sin1, cos2, sin2 = tl.cos(angle1), tl.sin(angle1), tl.cos(angle2), tl.sin(angle2)
+    store_turned(out_ptr, stored, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF)
 
 
 def by_masked_heads(t, freqs, out=None, stores=False):
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    masked_heads_kernel[(s * b * h,)](t, freqs, out, b, h, **halves_of(d), STORES=stores)
-    return out
+    sizes = {"h": t.shape[2], **halves_of(t)}
+    return by_rows(masked_heads_kernel, t, freqs, out, **sizes, STORES=stores)
 
 
 def rounded_in_one_case(t, freqs):
