@@ -3,7 +3,7 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   EVERY=1         every combination, and solutions as well:    make test EVERY=1
+#   EVERY=1         every combination, and solutions as well:     make test EVERY=1
 #   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
