@@ -21,10 +21,8 @@ UNNAMED = "no mistake that this check knows"
 
 def verdicts(numbers: list[str]) -> dict[str, str]:
     """Answer -> what it is told, in its notebook."""
-    import pairwise
     import test_answers_in_notebooks as judged
 
-    pairwise.EVERY = True
     os.environ |= {judged.QUIET: "1", "MPLBACKEND": "agg"}
     found = {}
     for number in numbers or judged.NOTEBOOKS:
