@@ -7,14 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-import call_results
-import compare_speed
 import machine_code
 import rope_kernels
 from calls.draw import FUNCTIONS, draw
@@ -98,29 +95,6 @@ def test_a_broken_copy_is_found_in_the_broken_calls_alone(tmp_path):
     assert f"call {broken[2]} | #0 memory of caches: [" in "\n".join(different)
 
 
-class Negated(call_results.PlainPyTorch):
-    """Plain PyTorch that turns the other way."""
-
-    def __getattr__(self, name):
-        plain = super().__getattr__(name)
-        if name not in FUNCTIONS:
-            return plain
-        return lambda *given, **options: plain(
-            *given, **options | {"inverse": not options["inverse"]}
-        )
-
-
-def test_plain_pytorch_agrees_and_what_does_not_is_found():
-    calls = {i: draw(0, i) for i in range(200, 1200)}
-    plain = [i for i, call in calls.items() if is_plain(call, "no_grad")]
-    plain = [i for i in plain if calls[i].function == "apply_rotary_pos_emb"]
-    index = min(plain, key=lambda i: calls[i].s * calls[i].d)
-    asked = 0, index, "cpu", rope_kernels
-    assert call_results.differences_from_pytorch(*asked) == []
-    found = call_results.differences_from_pytorch(*asked, Negated(rope_kernels))
-    assert any(line.startswith("#0 0: differs by") for line in found)
-
-
 def test_every_argument_is_drawn_with_another_value_than_its_default():
     """An argument that is added to a function has to be drawn, too."""
     parameters = {x: inspect.signature(getattr(rope_kernels, x)).parameters for x in FUNCTIONS}
@@ -156,22 +130,6 @@ def test_a_call_is_compiled_without_a_gpu():
         for line in found:
             numbers = dict(re.findall(r"(\w+) (\d+)[,|]", line + ","))
             assert 0 < int(numbers["registers"]) <= 255 and int(numbers["instructions"]) > 90
-
-
-def test_another_instruction_is_another_line():
-    call = dict(machine_code.calls(0))["sample | half rotary"]
-    (line,) = machine_code.lines_of(call, "sm_90")
-    (inverse,) = machine_code.lines_of(replace(call, inverse=True), "sm_90")
-    assert line != inverse and line == next(machine_code.lines_of(call, "sm_90"))
-
-
-def test_times_are_judged_by_their_medians():
-    times = {"old": [100.0, 101.0, 99.0], "new": [102.0, 150.0, 101.5]}
-    row = compare_speed.row_of("a call", "device", times)
-    assert (row["ratio"], row["spread"], row["verdict"]) == (1.02, 0.02, "SLOWER")
-    assert compare_speed.row_of("a call", "host", times)["verdict"] == "same"
-    turned = compare_speed.row_of("a call", "device", {"old": times["new"], "new": times["old"]})
-    assert turned["verdict"] == "faster"
 
 
 def test_two_checkouts_make_a_call_in_a_dry_run(tmp_path):

@@ -1,7 +1,6 @@
 """The files that make an environment agree, and the script says what is missing."""
 
 import importlib.metadata
-import importlib.util
 import os
 import re
 import shutil
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -40,12 +38,6 @@ LINES = [line for line in LINES if line]
 def pins():
     """Canonical name -> version."""
     return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in LINES}
-
-
-def test_constraints_are_exact():
-    exact = re.compile(r"[A-Za-z0-9][\w.-]*==\d[\w.]*")  # no local version, no range, no marker
-    assert [line for line in LINES if not exact.fullmatch(line)] == []
-    assert len(pins()) == len(LINES), "a name is pinned twice"
 
 
 def declared_requirements(path):
@@ -140,33 +132,6 @@ def test_strangers_run_nothing_on_a_machine_of_ours_and_write_nothing(path):
     assert workflow["permissions"] == {"contents": "read"}
     ours = any("self-hosted" in job["runs-on"] for job in workflow["jobs"].values())
     assert not ours or "pull_request" not in workflow[True]  # in YAML 1.1 `on` is a boolean
-
-
-def root_conftest():
-    spec = importlib.util.spec_from_file_location("root_conftest", ROOT / "conftest.py")
-    conftest = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conftest)
-    return conftest
-
-
-def test_what_the_reader_chose_for_nbval_stays():
-    chosen = {"nbval": True, "nbval_cell_timeout": 300, "nbval_kernel_name": "other"}
-    chosen |= {"nbval_current_env": False, "current_env": False, "sanitize_with": None}
-    given = SimpleNamespace(**chosen, nbval_sanitize_with="mine.cfg")
-    root_conftest().pytest_configure(SimpleNamespace(option=given))
-    assert vars(given) == chosen | {"nbval_sanitize_with": "mine.cfg"}
-
-
-@pytest.mark.parametrize(
-    ("tags", "gpu", "compared"),
-    [(["measures"], True, False), (["measures"], False, True), ([], True, True)],
-)
-def test_a_cell_that_measures_is_compared_where_it_replays(tags, gpu, compared, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
-    cell = SimpleNamespace(metadata={"tags": tags})
-    item = SimpleNamespace(cell=cell, options={"check": True})
-    root_conftest().pytest_itemcollected(item)
-    assert item.options == {"check": compared}
 
 
 REGISTRY = re.compile(
@@ -365,27 +330,6 @@ def test_the_site_comes_in_the_same_call_and_is_not_forgotten(bare_machine):
     assert bare_machine("").returncode == 0
     assert bare_machine("", "site").returncode == 0
     assert calls_of(bare_machine)[2:] == [GET_UV, BY_UV, GET_UV, with_site]
-
-
-@pytest.mark.parametrize(
-    ("goal", "given", "with_site"),
-    [
-        ("environment", {}, False),
-        ("environment", {"CI": "1"}, True),
-        ("test", {}, False),
-        ("test", {"CI": "1"}, True),
-        ("site", {}, True),
-    ],
-)
-def test_make_asks_for_the_site_where_it_is_built(goal, given, with_site):
-    told = ("CI", "MAKEFLAGS", "MAKELEVEL", "VENV")  # `make test` may run this test
-    environment = {key: value for key, value in os.environ.items() if key not in told}
-    command = ["make", "--dry-run", goal]
-    asked = subprocess.run(
-        command, cwd=ROOT, env=environment | given, check=True, capture_output=True, text=True
-    )
-    lines = [x for x in asked.stdout.splitlines() if "make_environment.sh" in x]
-    assert [x.endswith("make_environment.sh site") for x in lines] == [with_site]
 
 
 SETTINGS = r""":env:.find-links='/their/wheels'

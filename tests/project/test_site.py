@@ -5,12 +5,8 @@ The checks read the files and need nothing; those that build with Sphinx are ski
 it, and a missing Sphinx or npm is a failure.
 """
 
-import ast
-import base64
-import hashlib
 import importlib.util
 import io
-import json
 import os
 import re
 import shutil
@@ -21,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 import nbformat
 import pytest
 
+import make_site
 import rope_kernels
 from rope_lab import run_notebooks
 
@@ -43,26 +40,6 @@ needs_sphinx = pytest.mark.skipif(
 
 def read(path):
     return (ROOT / path).read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def make_site():
-    spec = importlib.util.spec_from_file_location("make_site", ROOT / "tools/make_site.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-# docs/conf.py
-
-
-def test_nothing_is_run_and_nothing_comes_from_elsewhere(make_site):
-    """The build shows what is stored, and asks nobody; `dead_links` looks at its pages."""
-    assigned = [x for x in ast.parse(read("docs/conf.py")).body if isinstance(x, ast.Assign)]
-    settings = {ast.unparse(x.targets[0]): ast.unparse(x.value).strip("'") for x in assigned}
-    assert settings["nb_execution_mode"] == "off"
-    assert settings["mathjax_path"] == f"mathjax/{make_site.MATHJAX_PARTS[0]}"
-    assert not {"suppress_warnings", "intersphinx_mapping"} & settings.keys()
 
 
 # What the forge shows
@@ -91,7 +68,7 @@ def archive_with(path, names):
             archive.addfile(member, io.BytesIO(b"x"))
 
 
-def test_mathjax_is_the_pinned_one_and_only_what_pages_may_load(make_site, tmp_path, monkeypatch):
+def test_mathjax_is_the_pinned_one_and_only_what_pages_may_load(tmp_path, monkeypatch):
     monkeypatch.setattr(make_site, "BUILD", tmp_path)
     wanted = ["tex-chtml.js", "output/chtml/fonts/woff-v2/a.woff", "a11y/explorer.js"]
     others = ["package/es5/tex-svg-full.js", "package/package.json", "../outside.js"]
@@ -106,15 +83,6 @@ def test_mathjax_is_the_pinned_one_and_only_what_pages_may_load(make_site, tmp_p
     make_site.fetch_mathjax(folder)
     unpacked = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert unpacked == {*wanted, "LICENSE"}
-
-
-# tools/make_site.py: what Sphinx reads, and how
-
-
-def test_sphinx_reads_every_notebook_where_it_is_in_the_repository(make_site, tmp_path):
-    make_site.copy_source(tmp_path)
-    copied = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ipynb")}
-    assert copied == NOTEBOOKS
 
 
 # tools/make_site.py: every link of every page
@@ -145,7 +113,7 @@ def site_of(folder, **pages):
         ("_static/a%20b.css", "//host/a.css", "loads //host/a.css"),
     ],
 )
-def test_a_dead_link_is_found(make_site, tmp_path, good, bad, complaint):
+def test_a_dead_link_is_found(tmp_path, good, bad, complaint):
     assert good in PAGE
     assert make_site.dead_links(site_of(tmp_path, **{"index.html": PAGE})) == []
     site = site_of(tmp_path, **{"index.html": PAGE.replace(good, bad)})
@@ -216,7 +184,7 @@ def elsewhere(html):
 
 
 @needs_sphinx
-def test_open_in_links_come_from_the_repository(make_site, tmp_path, monkeypatch):
+def test_open_in_links_come_from_the_repository(tmp_path, monkeypatch):
     """One page, built where the project's address is known."""
     checkout, source, site = (tmp_path / name for name in ("checkout", "source", "site"))
     for name in ("docs", "tools"):
@@ -257,29 +225,7 @@ def test_open_in_links_come_from_the_repository(make_site, tmp_path, monkeypatch
 
 
 @needs_sphinx
-def test_a_docstrings_list_becomes_a_list_and_a_colon_in_returns_ends_no_type(monkeypatch):
-    from sphinx.ext.napoleon import GoogleDocstring
-
-    conf = conf_where(monkeypatch)
-    lines = [
-        "Args:",
-        "    a: one of",
-        "        - b",
-        "          or c;",
-        "        - d.",
-        "        E.",
-    ]
-    conf.set_lists_apart(None, "function", "f", None, None, lines)
-    assert lines == [
-        *("Args:", "    a: one of", "", "        - b", "          or c;", "        - d."),
-        *("", "        E."),
-    ]
-    lines = GoogleDocstring("Returns:\n    Both: `with f(x):` undoes it.").lines()
-    assert lines == [":returns: Both: `with f(x):` undoes it.", ""]
-
-
-@needs_sphinx
-def test_a_dead_link_stops_the_build(make_site, tmp_path, capfd):
+def test_a_dead_link_stops_the_build(tmp_path, capfd):
     source = tmp_path / "source"
     (source / "notebooks").mkdir(parents=True)
     (tmp_path / "static").mkdir()
@@ -318,32 +264,13 @@ def solutions_are_folded(html):
     return "Solutions to 00" in sidebar and "Solutions to 00" not in open_part
 
 
-@needs_sphinx
-def test_pictures_have_the_words_that_the_notebook_stores(monkeypatch, tmp_path):
-    from docutils import nodes
-
-    conf = conf_where(monkeypatch)
-    picture = base64.b64encode(b"a picture").decode()
-    output = {"data": {"image/png": picture}, "metadata": {"image/png": {"alt": "Bars: two."}}}
-    (tmp_path / "p.ipynb").write_text(json.dumps({"cells": [{"outputs": [output]}]}))
-    name = hashlib.sha256(b"a picture").hexdigest()
-    pictures = [nodes.image(uri=f"/build/{stem}.png") for stem in (name, "another")]
-    page = nodes.section("", nodes.title("", "A title"), *pictures)
-    doc2path = {"p": str(tmp_path / "p.ipynb")}.get
-    env = SimpleNamespace(docname="p", doc2path=doc2path)
-    conf.describe_figures(SimpleNamespace(env=env), page)
-    assert [picture["alt"] for picture in pictures] == [
-        "Bars: two.", "A figure of the section \u201cA title\u201d.",
-    ]  # fmt: skip
-
-
 def an_empty_mathjax(folder):
     folder.mkdir()
     (folder / "tex-chtml.js").touch()
 
 
 @needs_sphinx
-def test_the_whole_site_builds(make_site, tmp_path, monkeypatch):
+def test_the_whole_site_builds(tmp_path, monkeypatch):
     """What `make site` does, but for MathJax: only CI asks npm for it."""
     monkeypatch.setattr(make_site, "BUILD", tmp_path)
     if not IN_CI:
