@@ -142,9 +142,10 @@ def report(path: Path, into_pages: bool) -> str:
     for table in tables if into_pages else ():
         table.write()
         written.append(table.file)
-    names = (p.relative_to(ROOT) if p.is_relative_to(ROOT) else p.name for p in written)
+    names = [p.relative_to(ROOT) if p.is_relative_to(ROOT) else p.name for p in written]
     shown = [] if into_pages else [table.text for table in tables if isinstance(table, Table)]
-    return "\n\n".join(["Written: " + ", ".join(map(str, names)), *shown])
+    said = ["Written: " + ", ".join(map(str, names))] if names else []
+    return "\n\n".join([*said, *shown])
 
 
 def report_command(arguments: Sequence[str]) -> int:
