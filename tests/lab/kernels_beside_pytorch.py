@@ -98,16 +98,21 @@ def adding_zero_kernel(x_ptr, n, BLOCK: tl.constexpr):
     tl.atomic_add(x_ptr + i, tl.zeros((BLOCK,), tl.float32), i < n)
 
 
-def sizes(t):
-    """The grid, and what all kernels of rows take last."""
+def by_rows(kernel, t, *others, out=None):
+    """`out`, or a new tensor, of which each program of a kernel fills a row."""
+    out = torch.empty_like(t) if out is None else out
     s, b, h, d = t.shape
-    return (s * b * h,), (b * h, d, triton.next_power_of_2(d))
+    kernel[(s * b * h,)](t, *others, out, b * h, d, triton.next_power_of_2(d))
+    return out
 
 
 def combine(t, half, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    combining_kernel[grid](t, half, freqs, out, *more)
-    return out
+    return by_rows(combining_kernel, t, half, freqs)
+
+
+def partners(t):
+    i = torch.arange(t.shape[-1], device=t.device)
+    return (i + len(i) // 2) % len(i)
 
 
 def copy(x):
@@ -156,15 +161,12 @@ def a_count_beside_pytorchs(t, freqs):
 
 
 def tables_in_pytorch(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    of_tables_kernel[grid](t, freqs.cos(), torch.sin(freqs), out, *more)
-    return out
+    return by_rows(of_tables_kernel, t, freqs.cos(), torch.sin(freqs))
 
 
 def by_an_index(t, freqs):
-    d = t.shape[-1]
-    half = t[..., (torch.arange(d) + d // 2) % d]
-    half[..., : d // 2].neg_()
+    half = t[..., partners(t)]
+    half[..., : t.shape[-1] // 2].neg_()
     return combine(t, half, freqs)
 
 
@@ -196,11 +198,8 @@ def by_numpy(t, freqs):
 
 
 def by_numpys_functions(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    of_tables_kernel[grid](
-        t, torch.as_tensor(np.cos(freqs)), torch.tensor(np.sin(freqs)), out, *more
-    )
-    return out
+    cos, sin = torch.as_tensor(np.cos(freqs)), torch.tensor(np.sin(freqs))
+    return by_rows(of_tables_kernel, t, cos, sin)
 
 
 def by_numpy_into_a_buffer(t, freqs):
@@ -213,19 +212,15 @@ def by_numpy_into_a_buffer(t, freqs):
 def by_a_list(t, freqs):
     turns = [math.cos(angle) for angle in freqs.flatten().tolist()]
     cos = torch.tensor(turns).view(freqs.shape)
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    of_tables_kernel[grid](t, cos, torch.sin(freqs), out, *more)
-    return out
+    return by_rows(of_tables_kernel, t, cos, torch.sin(freqs))
 
 
 def by_items(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
     angles = freqs.view(-1)
     cos, sin = torch.zeros_like(angles), torch.zeros_like(angles)
     for i in range(len(angles)):
         cos[i], sin[i] = math.cos(angles[i]), math.sin(angles[i].item())
-    of_tables_kernel[grid](t, cos, sin, out, *more)
-    return out
+    return by_rows(of_tables_kernel, t, cos, sin)
 
 
 @triton.jit
@@ -252,8 +247,7 @@ def by_numbers(t, freqs):
 
 
 def scaled_back(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    row_kernel[grid](t, freqs, out, *more)
+    out = right(t, freqs)
     out[..., : t.shape[-1] // 2].mul_(2).div_(2)
     return out
 
@@ -269,15 +263,12 @@ def in_place_by_pytorch(t, freqs):
 
 
 def converted(t, freqs):
-    (grid, more), out = sizes(t), torch.empty(t.shape, dtype=torch.float32, device=t.device)
-    row_kernel[grid](t, freqs, out, *more)
-    return out.to(t.dtype)
+    out = torch.empty(t.shape, dtype=torch.float32, device=t.device)
+    return by_rows(row_kernel, t, freqs, out=out).to(t.dtype)
 
 
 def put_elsewhere(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    row_kernel[grid](t, freqs, out, *more)
-    return torch.empty_like(t).copy_(out)
+    return torch.empty_like(t).copy_(right(t, freqs))
 
 
 # results that nothing can be compared with
@@ -299,21 +290,15 @@ def on_no_device(t, freqs):
 
 
 def of_a_copy(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    row_kernel[grid](t.clone(), freqs, out, *more)
-    return out
+    return right(t.clone(), freqs)
 
 
 def of_wide_elements(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    row_kernel[grid](t.to(torch.float32), freqs, out, *more)
-    return out
+    return by_rows(row_kernel, t.to(torch.float32), freqs, out=torch.empty_like(t))
 
 
 def of_a_buffer(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    row_kernel[grid](torch.empty_like(t).copy_(t), freqs, out, *more)
-    return out
+    return right(torch.empty_like(t).copy_(t), freqs)
 
 
 def asks_first(t, freqs):
@@ -325,28 +310,23 @@ def asks_first(t, freqs):
 
 
 def right(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    row_kernel[grid](t, freqs, out, *more)
-    return out
+    return by_rows(row_kernel, t, freqs)
 
 
 def of_views(t, freqs):
-    (grid, more), out = sizes(t), t.new_zeros(t.shape).transpose(0, 1).transpose(0, 1)
-    row_kernel[grid](t.view(-1, t.shape[-1]).detach(), freqs.flatten(1).squeeze(), out, *more)
+    out = t.new_zeros(t.shape).transpose(0, 1).transpose(0, 1)
+    x = t.view(-1, t.shape[-1]).detach().view(t.shape)
+    by_rows(row_kernel, x, freqs.flatten(1).squeeze(), out=out)
     return out.flatten(2).unflatten(2, t.shape[2:])
 
 
 def by_atomics(t, freqs):
-    (grid, more), out = sizes(t), torch.zeros(t.shape, dtype=t.dtype, device=t.device)
-    adding_row_kernel[grid](t, freqs, out, *more)
-    return out
+    out = torch.zeros(t.shape, dtype=t.dtype, device=t.device)
+    return by_rows(adding_row_kernel, t, freqs, out=out)
 
 
 def by_a_table_of_partners(t, freqs):
-    (grid, more), out = sizes(t), torch.full_like(t, 3.0)
-    i = torch.arange(t.shape[-1], device=t.device)
-    partner_kernel[grid](t, (i + len(i) // 2) % len(i), freqs, out, *more)
-    return out
+    return by_rows(partner_kernel, t, partners(t), freqs, out=torch.full_like(t, 3.0))
 
 
 def prints_its_input(t, freqs):
@@ -364,10 +344,7 @@ def call_of(t, freqs):
 
 
 def keeps_its_table(t, freqs):
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    table = TABLES.setdefault(call_of(t, freqs), freqs.clone())
-    row_kernel[grid](t, table, out, *more)
-    return out
+    return right(t, TABLES.setdefault(call_of(t, freqs), freqs.clone()))
 
 
 def keeps_its_result(t, freqs):
@@ -378,17 +355,13 @@ def keeps_its_result(t, freqs):
 
 
 def adds_to_what_it_kept(t, freqs):
-    grid, more = sizes(t)
     out = SUMS.setdefault(call_of(t, freqs), torch.zeros_like(t))
-    adding_row_kernel[grid](t, freqs, out, *more)
-    return out
+    return by_rows(adding_row_kernel, t, freqs, out=out)
 
 
 def stores_in_what_it_kept(t, freqs):
-    grid, more = sizes(t)
     out = BUFFERS.setdefault(call_of(t, freqs), torch.empty_like(t))
-    row_kernel[grid](t, freqs, out, *more)
-    return out
+    return by_rows(row_kernel, t, freqs, out=out)
 
 
 def fails_the_second_time(t, freqs):
@@ -399,8 +372,4 @@ def fails_the_second_time(t, freqs):
 
 def keeps_partners(t, freqs):
     """Right: what it keeps doesn't depend on values."""
-    (grid, more), out = sizes(t), torch.empty_like(t)
-    i = torch.arange(t.shape[-1], device=t.device)
-    partner = PARTNERS.setdefault(t.shape[-1], (i + len(i) // 2) % len(i))
-    partner_kernel[grid](t, partner, freqs, out, *more)
-    return out
+    return by_rows(partner_kernel, t, PARTNERS.setdefault(t.shape[-1], partners(t)), freqs)
