@@ -3,7 +3,6 @@
 All are one kernel, right where `MISTAKE` is 0, so that each differs from the right one in a line.
 """
 
-import os
 import time
 
 import torch
@@ -37,14 +36,10 @@ def kernel(
     position, text, head = row // (batch * heads), row // heads % batch, row % heads
     pair = tl.arange(0, BLOCK)
     exists = pair < HALF
-    if MISTAKE == 5:
-        exists = pair < BLOCK
     first, second = pair, pair + HALF
     if MISTAKE == 11:
         first, second = 2 * pair, 2 * pair + 1
     x_ptr = t_ptr + position * stride_s + text * stride_b + head * stride_h
-    if MISTAKE == 7:
-        x_ptr = t_ptr + position * stride_s + head * stride_h
     y_ptr = out_ptr + position * out_s + text * out_b + head * out_h
     x1 = tl.load(x_ptr + first * stride_d, exists)
     x2 = tl.load(x_ptr + second * stride_d, exists)
@@ -54,8 +49,6 @@ def kernel(
     angle1 = tl.load(freqs_ptr + turn * 2 * HALF + first, exists)
     angle2 = tl.load(freqs_ptr + turn * 2 * HALF + second, exists)
     cos1, sin1, cos2, sin2 = tl.cos(angle1), tl.sin(angle1), tl.cos(angle2), tl.sin(angle2)
-    if MISTAKE == 12:
-        cos1, sin1 = cos1.to(tl.float16).to(tl.float32), sin1.to(tl.float16).to(tl.float32)
     if MISTAKE == 2:
         sin2 = -sin2
     y1 = x1 * cos1 - x2 * sin1
@@ -101,10 +94,6 @@ def last_rows_left_out(t, freqs):
     return launch(t, freqs, rows_left_out=1)
 
 
-def ends_the_process(t, freqs):
-    os._exit(3)
-
-
 def never_ends(t, freqs):
     while True:
         pass
@@ -126,19 +115,6 @@ def stub_with_words(t, freqs):
 
 def stub_that_passes(t, freqs):
     pass
-
-
-@triton.jit
-def copy_kernel(
-    x_ptr,  # (n,)
-    out_ptr,  # (n,)
-    n,
-    BLOCK: tl.constexpr,
-):
-    """Right, for once: a block as notebook 03 loads it."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, i < n)
-    tl.store(out_ptr + i, x, i < n)
 
 
 @triton.jit
@@ -245,10 +221,6 @@ def three_times_by_atomics(x):
     out = torch.zeros_like(x)
     adding_kernel[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
     return out
-
-
-def three_times_in_pytorch(x):
-    return 3 * x
 
 
 def prints_how_it_is_interpreted(x):
