@@ -177,8 +177,3 @@ def arctan_of_1_over(n, bits=256):
 
 
 PI = 16 * arctan_of_1_over(5) - 4 * arctan_of_1_over(239)  # Machin's formula
-
-
-def test_pi():
-    assert float(PI) == math.pi and 0 < PI - Fraction(math.pi) < Fraction(1, 2**52)
-    assert float(PI - Fraction(math.pi)) == 1.2246467991473532e-16  # = sin(math.pi)

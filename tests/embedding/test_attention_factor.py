@@ -114,18 +114,6 @@ def test_the_factor_comes_before_the_rounding_of_cos_and_sin(rounding, dtype, fu
 # tables
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_table_of_cosines_and_sines(dtype, device):
-    freqs = module_of(device)
-    position = torch.arange(10**6, 10**6 + 1000, device=device)
-    cos, sin = freqs.cos_sin(position, dtype)
-    angle = position[:, None] * freqs.inv_freq.double()
-    for got, want in ((cos, angle.cos()), (sin, angle.sin())):
-        assert got.dtype == dtype
-        eps = torch.finfo(dtype).eps
-        torch.testing.assert_close(got.double(), FACTOR * want, rtol=eps, atol=1e-10 + 1e-8 * eps)
-
-
 def test_a_table_of_angles_is_refused():
     module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
     message = (
@@ -163,7 +151,7 @@ def test_a_factor_of_one_plans_what_no_factor_plans(device, monkeypatch, whole_w
     assert two == without.with_constants(lookup={"attention_factor": 2.0})
 
 
-# torch.compile and torch.func
+# torch.compile
 
 
 @pytest.mark.parametrize("rotate", (apply_rotary_pos_emb, "norm"), ids=("rope", "norm"))
@@ -191,10 +179,3 @@ def test_under_torch_compile(rotate, device):
             else:
                 assert torch.equal(one, other)
     torch._dynamo.reset()
-
-
-def test_under_torch_func(device):
-    module, t = module_of(device), torch.randn(S, B, H, D, device=device)
-    out, push = torch.func.vjp(lambda t: apply_rotary_pos_emb(t, module), t)
-    assert_rounded_once(out, rotate_fp64(t, module, "sbhd"))
-    assert_rounded_once(push(t)[0], gradient_fp64(t, module, "sbhd", t))

@@ -142,25 +142,18 @@ def test_the_lines_of_the_error_make_the_table_of_several_axes(tensor_format, in
         torch.testing.assert_close(out.double(), want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("sections", ([16, 24, 24], [24, 20, 20]), ids=str)
-def test_the_table_of_qwens_models(sections):
-    """cos and sin that the model's own module makes."""
+def test_the_table_of_a_model_with_sections():
+    """cos and sin that Qwen 3 VL's own module makes."""
     transformers = pytest.importorskip("transformers")
-    name = "qwen2_5_vl" if sections[0] == 16 else "qwen3_vl"
-    modeling = pytest.importorskip(f"transformers.models.{name}.modeling_{name}")
-    rope_parameters = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
-    sizes = {"hidden_size": 512, "num_attention_heads": 4, "rope_parameters": rope_parameters}
-    ids = torch.randint(0, 5000, (3, B, S))
-    if name == "qwen2_5_vl":
-        config = transformers.Qwen2_5_VLTextConfig(**sizes)
-        theirs = modeling.Qwen2_5_VLRotaryEmbedding(config)
-        axis = [0] * 16 + [1] * 24 + [2] * 24
-    else:
-        config = transformers.Qwen3VLTextConfig(head_dim=128, **sizes)
-        theirs = modeling.Qwen3VLTextRotaryEmbedding(config)
-        axis = [0, 1, 2] * 20 + [0] * 4
-    rope, axis = RotaryPositionEmbedding.from_config(config), torch.tensor(axis)
+    modeling = pytest.importorskip("transformers.models.qwen3_vl.modeling_qwen3_vl")
+    sections = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [24, 20, 20]}
+    config = transformers.Qwen3VLTextConfig(
+        head_dim=128, hidden_size=512, num_attention_heads=4, rope_parameters=sections
+    )
+    ids, axis = torch.randint(0, 5000, (3, B, S)), torch.tensor([0, 1, 2] * 20 + [0] * 4)
+    rope = RotaryPositionEmbedding.from_config(config)
     got = [x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in rope.cos_sin(ids)]
-    for x, y in zip(got, theirs(torch.ones(1), ids), strict=True):
+    theirs = modeling.Qwen3VLTextRotaryEmbedding(config)(torch.ones(1), ids)
+    for x, y in zip(got, theirs, strict=True):
         # theirs are once in each half, of fp32 angles up to 5000 radians
         torch.testing.assert_close(x, y[..., :64], rtol=0, atol=5e-4)

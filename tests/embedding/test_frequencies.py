@@ -17,13 +17,6 @@ from test_from_config import random_config
 TRAINED, FACTOR = 8, 4.0  # a model trained on 8 positions, interpolated to 32
 
 
-def table_fp64(positions, rotary_dim, base=10000.0):
-    """position * base ** (-2 i / d2) for both halves, by RoFormer's formula in fp64."""
-    pair = torch.arange(rotary_dim // 2, dtype=torch.float64)
-    angle = positions.double()[:, None] * base ** (-2 * pair / rotary_dim)
-    return torch.cat((angle, angle), dim=1)[:, None, None, :]
-
-
 def table_of_transformer_engine(module, max_seq_len, offset=0):
     """The arithmetic of TransformerEngine's forward, in its order, on its dtypes."""
     inv_freq = 1.0 / (
@@ -44,17 +37,6 @@ def table_of_transformer_engine(module, max_seq_len, offset=0):
     else:
         emb = torch.cat((freqs, freqs), dim=-1)
     return emb.reshape(max_seq_len, 1, 1, -1)
-
-
-@pytest.mark.parametrize("base", (10000.0, 500.0, 1e6))
-@pytest.mark.parametrize("dim, percent, rotary_dim", ((2, 1, 2), (64, 0.66, 42), (128, 1.0, 128)))
-def test_values(dim, percent, rotary_dim, base, device):
-    """The exponent is divided by d2, not by d: the slowest pair stays near 1 / base."""
-    got = RotaryPositionEmbedding(dim, percent, rotary_base=base).to(device)(300)
-    assert got.shape == (300, 1, 1, rotary_dim) and got.dtype == torch.float32
-    assert got.device.type == device and not got.requires_grad
-    want = table_fp64(torch.arange(300), rotary_dim, base)
-    torch.testing.assert_close(got.double().cpu(), want, rtol=1e-6, atol=1e-12)
 
 
 INTERPOLATED = {
@@ -97,12 +79,35 @@ def test_autocast_leaves_the_angles_exact(device):
 
 # what happens to a module
 
+
+class Slower(RotaryPositionEmbedding):
+    """Frequencies of rotary_base, divided: assigned."""
+
+    def __init__(self, dim, divisor=8.0, **options):
+        self.divisor = divisor
+        super().__init__(dim, **options)
+
+    def reset_parameters(self):
+        super().reset_parameters()
+        self.inv_freq = self.inv_freq / self.divisor
+
+
+class Even(RotaryPositionEmbedding):
+    """Frequencies of its own, written in place, without a call of the method that it overrides."""
+
+    def reset_parameters(self):
+        with torch.no_grad():
+            self.inv_freq.copy_(torch.linspace(1, 0.1, len(self.inv_freq), device="cpu"))
+
+
 KINDS = {
     "a base": partial(RotaryPositionEmbedding, 16, rotary_base=500.0, interleaved=True),
     "interpolated": partial(RotaryPositionEmbedding, 16, **INTERPOLATED),
     "a part": partial(RotaryPositionEmbedding, 32, 0.5),
     "a factor": partial(RotaryPositionEmbedding, 16, attention_factor=1.2, persistent=False),
     "given": partial(RotaryPositionEmbedding, 16, inv_freq=torch.linspace(1, 0.1, 8)),
+    "a subclass that assigns": partial(Slower, 16),
+    "a subclass that writes": partial(Even, 16),
 }
 SAVED = tuple(name for name in KINDS if name != "a factor")
 KINDS |= {
@@ -222,55 +227,6 @@ def test_a_cast_that_changes_nothing_keeps_one_tensor():
     assert dict(nn.Sequential(module).named_buffers())["0.inv_freq"] is held
 
 
-# frequencies of a subclass
-
-
-class Slower(RotaryPositionEmbedding):
-    """Frequencies of rotary_base, divided: assigned."""
-
-    def __init__(self, dim, divisor=8.0, **options):
-        self.divisor = divisor
-        super().__init__(dim, **options)
-
-    def reset_parameters(self):
-        super().reset_parameters()
-        self.inv_freq = self.inv_freq / self.divisor
-
-
-class Even(RotaryPositionEmbedding):
-    """Frequencies of its own, written in place, without a call of the method that it overrides."""
-
-    def reset_parameters(self):
-        with torch.no_grad():
-            self.inv_freq.copy_(torch.linspace(1, 0.1, len(self.inv_freq), device="cpu"))
-
-
-OWN = {
-    Slower: RotaryPositionEmbedding(16).inv_freq / 8,
-    Even: torch.linspace(1, 0.1, 8),
-    RotaryPositionEmbedding: 10000.0 ** (-torch.arange(0, 1, 0.125)),
-}
-
-
-BUILDS = {
-    "directly": lambda kind: kind(16),
-    "on the meta device": lambda kind: made_on_the_meta_device(lambda: kind(16)),
-    "in inference mode": lambda kind: made_in_inference_mode(lambda: kind(16)),
-}
-
-
-@pytest.mark.parametrize("kind", OWN)
-@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
-def test_a_subclass_has_its_own_frequencies_however_it_is_built(build, kind, device):
-    module, t = build(kind).to(device), torch.randn(5, 1, 2, 16, device=device)
-    torch.testing.assert_close(module.inv_freq.cpu(), OWN[kind])
-    plain = RotaryPositionEmbedding(16).to(device)
-    plain.inv_freq = module.inv_freq.clone()
-    assert torch.equal(rope_fw(t, module), rope_fw(t, plain))
-    module.rotary_base = 500.0
-    assert torch.equal(module.inv_freq.cpu(), plain.inv_freq.cpu()) == (kind is Even)
-
-
 # rotary_base, and what the module says of itself
 
 
@@ -283,6 +239,16 @@ def test_an_assigned_rotary_base_sets_the_frequencies(device):
     assert module.rotary_base == 5e5 and module.inv_freq is inv_freq
     assert torch.equal(inv_freq, want.inv_freq)
     assert torch.equal(rope_fw(t, module), rope_fw(t, want))
+
+
+def test_a_subclass_has_its_own_frequencies():
+    plain, slower, even = RotaryPositionEmbedding(16), Slower(16), Even(16)
+    for module in (plain, slower, even):
+        for base in (10_000.0, 500.0):
+            module.rotary_base = base
+            want = base ** (-torch.arange(0, 1, 0.125))
+            own = {slower: want / 8, even: torch.linspace(1, 0.1, 8)}.get(module, want)
+            torch.testing.assert_close(module.inv_freq, own)
 
 
 WORDS = {
@@ -313,17 +279,6 @@ def test_frequencies_that_are_not_saved_are_not_loaded():
     module = RotaryPositionEmbedding(16, persistent=False)
     with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "inv_freq"'):
         module.load_state_dict({"inv_freq": torch.rand(8).bfloat16()})
-
-
-def test_turns_know_frequencies_that_lie_where_others_lay():
-    """Same address, same version: a slice of the same memory, or fewer of them."""
-    t, big = torch.randn(5, 1, 2, 8), torch.rand(8)
-    module = RotaryPositionEmbedding(8)
-    for frequencies in (big[:4], big[::2], big[:2]):
-        fresh = RotaryPositionEmbedding(8)
-        module.inv_freq, fresh.inv_freq = frequencies, frequencies.clone()
-        module.rotary_dim = fresh.rotary_dim = 2 * len(frequencies)
-        assert torch.equal(rope_fw(t, module), rope_fw(t, fresh))
 
 
 def test_the_frequencies_that_turns_were_made_from_are_kept():
