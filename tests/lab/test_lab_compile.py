@@ -19,9 +19,7 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
-    jumped_over,
     kernel_lines,
-    layout_of,
     opcodes,
     operations,
     signature,
@@ -167,32 +165,16 @@ def test_the_gpu_is_the_one_that_was_named():
 IN_A_CELL = """
 import triton
 import triton.language as tl
-from typing import Any, NamedTuple
 
 MOST = float("inf")
 FACTOR = tl.constexpr(3)
 FP32 = tl.float32
-
-class Memory(NamedTuple):
-    source: Any
-    target: Any
-
-class Tile(NamedTuple):
-    block: Any
-    step: Any = 1
 
 @triton.jit
 def load(pointer, i):
     return tl.load(pointer + i)
 
 part = load
-
-@triton.jit
-def inside(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    tile: tl.constexpr = Tile(BLOCK)
-    memory = Memory(x_ptr, out_ptr)
-    i = tile.step * tl.arange(0, tile.block)
-    tl.store(memory.target + i, load(memory.source, i))
 
 @triton.jit
 def with_numbers(x_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -220,11 +202,6 @@ def cell(tmp_path):
 def test_numbers_and_parts_of_a_cell(cell):
     code = compile_for("sm_90", cell.with_numbers, MEMORY, FP32, BLOCK=128, num_warps=1)
     assert list(opcodes(code, "ttir", keep="^arith")).count("arith.mulf") == 1
-
-
-def test_a_part_may_have_the_name_of_an_attribute(cell):
-    code = compile_for("sm_90", cell.inside, FP32, FP32, BLOCK=128, num_warps=1)
-    assert "arange" in code.program and "arange =" not in code.program
 
 
 def test_what_a_kernel_cannot_use_is_named(cell):
@@ -272,18 +249,6 @@ knows_lines = pytest.mark.skipif(
 
 
 @knows_lines
-@pytest.mark.parametrize(
-    ("stage", "operation"),
-    [("ttir", "tt.load"), ("ttgir", "tt.load"), ("ptx", "ld.global.v4.b32"), ("sass", "LDG.E.128")],
-)
-def test_every_stage_knows_which_line_a_load_came_from(stage, operation):
-    code = copied()
-    assert opcodes(code, stage, "x = tl.load")[operation] == 1
-    assert operation not in opcodes(code, stage, "tl.store")
-    assert opcodes(code, stage)[operation] == 1
-
-
-@knows_lines
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
     of_store = operations(calling, stage, "tl.store")
@@ -292,21 +257,6 @@ def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
     lines = set(kernel_lines(calling))
     used = {operation.line for operation in operations(calling, stage)}
     assert used <= lines | {0}
-
-
-def test_the_slow_branch_of_a_sine_is_jumped_over(calling):
-    names = [operation.opcode for operation in operations(calling, "sass")]
-    assert names[-1] == "EXIT" and "NOP" not in names
-    assert 30 < jumped_over(calling) < len(names)
-    assert jumped_over(copied()) == 0
-
-
-def test_a_layout_is_read_from_the_line(calling):
-    layout = layout_of(compiled_tile(), "x1 =")
-    assert layout.size_per_thread == (1, 8) and layout.threads_per_warp == (2, 16)
-    assert layout.warps == (1, 1) and layout.order == (1, 0)
-    assert layout_of(compiled_tile(num_warps=4), "x1 =").warps == (4, 1)
-    assert layout_of(calling, "tl.load").size_per_thread == (4,)
 
 
 @knows_lines
