@@ -274,25 +274,6 @@ def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
 
 
 @triton.jit
-def columns_kernel(x_ptr, out_ptr, rows, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i % rows * COLUMNS + i // rows, mask=i < rows * COLUMNS)
-    tl.store(out_ptr + i, x, mask=i < rows * COLUMNS)
-
-
-def transposed(x: Tensor) -> Tensor:
-    """Neighbors in a block load elements a whole row apart."""
-    rows, columns = x.shape
-    out = x.new_empty(columns, rows)
-    columns_kernel[(triton.cdiv(x.numel(), 128),)](x, out, rows, COLUMNS=columns, BLOCK=128)
-    return out
-
-
-def transposed_in_pytorch(x: Tensor) -> Tensor:
-    return x.T.contiguous()
-
-
-@triton.jit
 def powers_kernel(x_ptr, out_ptr, n, STEPS: tl.constexpr, BLOCK: tl.constexpr):
     for first in range(tl.program_id(0) * BLOCK, n, BLOCK * tl.num_programs(0)):
         i = first + tl.arange(0, BLOCK)
