@@ -3,14 +3,17 @@
     python tools/mutants.py                 the list, mutants.toml, then 100 drawn by a seed
     python tools/mutants.py listed          the list alone; or `drawn`
     python tools/mutants.py listed --list   what there is, and what is known of it
+    python tools/mutants.py listed --in tests/test_x.py   is each red in these files?
+    python tools/mutants.py listed --all-red              every red test, not only the first
+    python tools/mutants.py --never-red tests/call        tests that were red for none so far
 
 `--only TEXT` keeps mutants with that text in their file, edit or words. What the tests that the
 list names don't find goes to all tests of its room, but with `--quick`. A mutant is killed by a
-test that is red, and green without the edit.
+test that is red, and green without the edit. `--jobs` is the number of mutants at a time.
 
 Results go to build/mutants/state.json after each mutant, so a run can be interrupted and continued.
-A killed one is known until its file or that of its red test changes, any other until anything does.
-`--again` runs what has a result.
+A killed one is known until its file or those of its red tests change, any other until anything
+does. Those with `--in` or `--all-red` are kept apart. `--again` runs what has a result.
 """
 
 import argparse
@@ -28,7 +31,7 @@ import tempfile
 import time
 import tokenize
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -94,6 +97,7 @@ class Outcome:
     state: str  # "killed", "survived", "unfinished"; "no verdict": its test is red anyway
     by: str = ""
     seconds: float = 0.0
+    red: tuple[str, ...] = ()  # with `--all-red` all of them
 
 
 @dataclass(frozen=True)
@@ -160,9 +164,19 @@ def is_python(mutant: Mutant, text: str) -> bool:
 # Copies, and what runs in them.
 
 
+MADE = ".git", ".venv", "build", "my_notebooks", "__pycache__", ".pytest_cache", ".ruff_cache"
+
+
 def tracked() -> list[str]:
-    names = subprocess.check_output(("git", "ls-files", "-z"), cwd=ROOT, text=True).split("\0")
-    return [name for name in names if name and (ROOT / name).exists()]
+    """The files that git knows; without it all but those that a tool has made."""
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        names = subprocess.check_output(("git", "ls-files", "-z"), cwd=ROOT, text=True).split("\0")
+        return [name for name in names if name and (ROOT / name).exists()]
+    names = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [x for x in folders if x not in MADE and not x.endswith(".egg-info")]
+        names += [(Path(folder) / file).relative_to(ROOT).as_posix() for file in files]
+    return sorted(names)
 
 
 @dataclass(frozen=True)
@@ -171,12 +185,15 @@ class Copy:
 
     folder: Path
     limit: float  # seconds
+    threads: int = 0  # of a process; 0: as many as PyTorch takes by itself
 
     def pytest(self, tests: list[str], *options: str) -> Run:
         """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options, *tests]
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
         here = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
+        if self.threads:
+            here["OMP_NUM_THREADS"] = str(self.threads)
         process = subprocess.Popen(
             [*command, "-p", "no:cacheprovider"],
             cwd=self.folder,
@@ -199,23 +216,33 @@ class Copy:
         red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
         return Run(tuple(red or tests))  # without a line: it broke before the first test, or died
 
-    def first_red(self, tests: list[str]) -> Run:
-        """Of tests, then of notebooks; none if all are green."""
-        for options in (["-x"], ["-x", "--nbval"]):
-            some = [
-                test for test in tests if ("--nbval" in options) == test.startswith("notebooks")
-            ]
-            if some and (run := self.pytest(some, *options)) != Run():
-                return run
-        return Run()
+    def red(self, tests: list[str], every: bool = False) -> Run:
+        """The first of tests, then of notebooks, or every one; none if all are green."""
+        found = Run()
+        for nbval in ([], ["--nbval"]):
+            some = [test for test in tests if bool(nbval) == test.startswith("notebooks")]
+            if some and (every or found == Run()):
+                run = self.pytest(some, *([] if every else ["-x"]), *nbval)
+                red = (*found.red, *(run.red if every else run.red[:1]))
+                found = Run(red, found.ended and run.ended)
+        return found
 
 
 class Bench:
     """Runs mutants and remembers what came out."""
 
-    def __init__(self, folder: Path, limit: float, quick: bool, jobs: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limit: float,
+        quick: bool,
+        jobs: int,
+        within: Sequence[str] = (),
+        all_red: bool = False,
+    ) -> None:
         self.state, self.quick = folder / "state.json", quick
-        self.lock, self.free, self.green = Lock(), SimpleQueue(), set()
+        self.within, self.all_red = list(within), all_red
+        self.lock, self.free, self.anyway = Lock(), SimpleQueue(), {}
         folder.mkdir(parents=True, exist_ok=True)
         self.known = json.loads(self.state.read_text()) if self.state.exists() else {}
         self.scratch = tempfile.TemporaryDirectory(prefix="mutants-")
@@ -224,7 +251,8 @@ class Bench:
             for name in tracked():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, place / name)
-            self.free.put(Copy(place, limit))
+            threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0
+            self.free.put(Copy(place, limit, threads))
 
     @cached_property
     def tree(self) -> str:
@@ -236,12 +264,17 @@ class Bench:
 
     def basis(self, mutant: Mutant, outcome: Outcome) -> str:
         """What an outcome hangs on."""
-        file = outcome.by.split("::")[0]
-        alone = outcome.state == "killed" and (ROOT / file).is_file()
-        return self.digest_of(mutant.file, file) if alone else self.tree
+        files = sorted({test.split("::")[0] for test in (outcome.by, *outcome.red)})
+        alone = outcome.state == "killed" and all((ROOT / file).is_file() for file in files)
+        return self.digest_of(mutant.file, *files) if alone else self.tree
+
+    def key(self, mutant: Mutant) -> str:
+        """Of an outcome: other tests, or all instead of the first, are another question."""
+        asked = [*self.within, *(["all red"] if self.all_red else [])]
+        return digest(mutant.key, *asked) if asked else mutant.key
 
     def recall(self, mutant: Mutant) -> Outcome | None:
-        if not (found := self.known.get(mutant.key)):
+        if not (found := self.known.get(self.key(mutant))):
             return None
         outcome = Outcome(**found["outcome"])
         return outcome if found["basis"] == self.basis(mutant, outcome) else None
@@ -249,7 +282,7 @@ class Bench:
     def remember(self, mutant: Mutant, outcome: Outcome) -> None:
         found = {"outcome": asdict(outcome), "basis": self.basis(mutant, outcome)}
         with self.lock:
-            self.known[mutant.key] = found
+            self.known[self.key(mutant)] = found
             unfinished = self.state.with_suffix(".new")
             unfinished.write_text(json.dumps(self.known, indent=1))
             unfinished.replace(self.state)
@@ -261,31 +294,59 @@ class Bench:
         finally:
             self.free.put(place)
         self.remember(mutant, outcome)
-        print(f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}")
+        more = f" and {len(outcome.red) - 1} more" if outcome.red[1:] else ""
+        print(f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}{more}")
         return outcome
 
     def outcome(self, place: Copy, mutant: Mutant) -> Outcome:
         path, begin = place.folder / mutant.file, time.monotonic()
-        right, found = path.read_text(), Run()
+        right, found, ran = path.read_text(), Run(), []
         path.write_text(mutant.applied(right))
         try:
-            for tests in (list(mutant.tests), [] if self.quick else room_of(mutant.file)):
+            for tests in self.tests_of(mutant):
                 if tests and found == Run():
-                    found = place.first_red(tests)
+                    ran, found = tests, place.red(tests, self.all_red)
         finally:
             path.write_text(right)
-        seconds, by = round(time.monotonic() - begin, 1), "".join(found.red[:1])
-        state = "unfinished" if not found.ended else "killed" if found.red else "survived"
-        if state == "killed" and not self.is_green(place, by):
-            state = "no verdict"
-        return Outcome(mutant.title, state, by, seconds)
+        seconds, red = round(time.monotonic() - begin, 1), found.red
+        state = "unfinished" if not found.ended else "no verdict" if red else "survived"
+        if state == "no verdict":
+            asked = ran if self.all_red else [of_its_own(red[0])]
+            if new := [test for test in red if test not in self.red_anyway(place, asked)]:
+                state, red = "killed", tuple(new)
+        return Outcome(mutant.title, state, "".join(red[:1]), seconds, red)
 
-    def is_green(self, place: Copy, test: str) -> bool:
-        """Without an edit; of a notebook all cells, for one needs those before."""
-        test = test.split("::")[0] if ".ipynb" in test else test
-        if test not in self.green and place.first_red([test]) == Run():
-            self.green.add(test)
-        return test in self.green
+    def tests_of(self, mutant: Mutant) -> list[list[str]]:
+        """What is run, in turn, until something is red."""
+        own = list(mutant.tests)
+        if self.within or self.quick:
+            return [self.within or own]
+        room = room_of(mutant.file)
+        if self.all_red:  # together, each once
+            return [[*room, *[test for test in own if not test.startswith(tuple(room))]]]
+        return [own, room]
+
+    def red_anyway(self, place: Copy, tests: list[str]) -> set[str]:
+        """What is red without an edit; all of them, if they don't come to an end."""
+        asked = tuple(tests)
+        if asked not in self.anyway:
+            run = place.red(tests, every=True)
+            self.anyway[asked] = set(run.red if run.ended else tests)
+        return self.anyway[asked]
+
+    def never_red(self, paths: list[str]) -> list[str]:
+        """The test functions there that no mutant is known to have made red."""
+        noted = [x["outcome"].get("red", ()) for x in self.known.values()]
+        red = {test.split("[")[0] for tests in noted for test in tests}
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *paths]
+        said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+        there = dict.fromkeys(x.split("[")[0] for x in said.splitlines() if "::" in x)
+        return [test for test in there if test not in red]
+
+
+def of_its_own(test: str) -> str:
+    """What runs a test alone: of a notebook all cells, for one needs those before."""
+    return test.split("::")[0] if ".ipynb" in test else test
 
 
 def room_of(file: str) -> list[str]:
@@ -304,11 +365,19 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="run nothing")
     parser.add_argument("--again", action="store_true", help="run what has a result")
     parser.add_argument("--quick", action="store_true", help="only the tests that the list names")
+    parser.add_argument("--in", nargs="+", default=[], dest="within", metavar="PATH")
+    parser.add_argument("--all-red", action="store_true", help="run on after the first red test")
+    parser.add_argument("--never-red", nargs="+", metavar="PATH", help="run nothing")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=600, help="seconds of one run of pytest")
     parser.add_argument("--state", type=Path, default=ROOT / "build/mutants")
     options = parser.parse_args()
-    bench = Bench(options.state, options.limit, options.quick, 0 if options.list else options.jobs)
+    jobs = 0 if options.list or options.never_red else options.jobs
+    asked = {"within": options.within, "all_red": options.all_red}
+    bench = Bench(options.state, options.limit, options.quick, jobs, **asked)
+    if options.never_red:
+        print("\n".join(bench.never_red(options.never_red)))
+        return 0
     mutants = listed() if options.what in ("all", "listed") else []
     mutants += drawn() if options.what in ("all", "drawn") else []
     for mutant in mutants:

@@ -82,7 +82,7 @@ def test_a_copy_finds_what_pythonpath_adds_and_its_own_code_first(bench, monkeyp
     monkeypatch.setenv("PYTHONPATH", str(added))
     place = bench.free.get()
     (place.folder / "tests/test_added.py").write_text(f"import only_here{TEST}")
-    assert place.first_red(["tests/test_added.py"]) == Run()
+    assert place.red(["tests/test_added.py"]) == Run()
 
 
 def test_a_mutant_is_killed_or_survives_and_that_is_remembered(bench):
@@ -114,9 +114,46 @@ def test_a_test_that_is_always_red_kills_nothing(bench):
     assert [bench.try_one(mutant).state for mutant in (wrong, equal)] == ["killed", "no verdict"]
 
 
+def test_every_red_test_is_noted_but_what_is_always_red(bench):
+    more = TEST + "def test_both(): assert two() == 2\ndef test_red(): assert False\n"
+    (mutants.ROOT / "tests/test_code.py").write_text(more)
+    wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", ("tests/test_code.py::test_two",))
+
+    def bench_of(**options):
+        return mutants.Bench(bench.state.parent, limit=60, quick=True, jobs=1, **options)
+
+    tests = [f"tests/test_code.py::test_{name}" for name in ("first", "two", "both", "red")]
+    every = bench_of(within=["tests"], all_red=True)
+    assert every.try_one(wrong).red == tuple(tests[1:3])
+    assert bench_of(within=["tests"], all_red=True).recall(wrong).red == tests[1:3]
+    assert bench_of().recall(wrong) is None  # another question
+    assert every.never_red(["tests"]) == [tests[0], tests[3]]
+
+
+def test_it_can_be_asked_whether_a_mutant_is_red_under_other_files(bench):
+    (mutants.ROOT / "tests/test_other.py").write_text("def test_nothing(): pass\n")
+    tests = ("tests/test_code.py",)
+    wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
+    mutants.tracked().append("tests/test_other.py")
+
+    def state(path):
+        asked = {"limit": 60, "quick": False, "jobs": 1, "within": [path]}
+        return mutants.Bench(bench.state.parent, **asked).try_one(wrong).state
+
+    assert [state("tests/test_other.py"), state("tests")] == ["survived", "killed"]
+
+
+def test_without_git_all_files_count_that_no_tool_has_made(tmp_path, monkeypatch):
+    for name in ("code.py", ".git_is_not_here", "tests/test_code.py", "build/x", "a.egg-info/x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    assert mutants.tracked() == [".git_is_not_here", "code.py", "tests/test_code.py"]
+
+
 def test_a_run_that_does_not_end_is_ended(tmp_path):
     (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(60)\n")
-    assert Copy(tmp_path, limit=1).first_red(["test_slow.py"]) == Run(ended=False)
+    assert Copy(tmp_path, limit=1).red(["test_slow.py"]) == Run(ended=False)
 
 
 def test_a_test_that_is_gone_kills_nothing_and_a_file_that_cannot_be_imported_is_red(bench):
