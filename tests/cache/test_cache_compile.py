@@ -67,6 +67,21 @@ def test_what_is_written_is_checked_when_it_runs(device, needs_triton):
     assert not any(x.any() for x in (pool, *caches))
 
 
+def test_a_position_past_the_table_is_an_error_when_the_graph_runs(needs_triton):
+    """And nothing is written."""
+    q, k, v, caches, slots, ids = inputs("cpu")
+    freqs = RotaryPositionEmbedding(D)(T)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def step(ids):
+        return rope_to_cache(q, k, v, freqs, *caches, slots, position_ids=ids)
+
+    with pytest.raises(ValueError, match=f"s2 = {T} positions; the last position in use needs"):
+        step(ids + 1)
+    assert not any(x.any() for x in caches)
+    step(ids)
+
+
 def test_the_operator_passes_opcheck(device, needs_triton):
     from rope_kernels.autograd import operators
     from rope_kernels.call.rotation import Rotation

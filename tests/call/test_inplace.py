@@ -588,6 +588,20 @@ def test_packed_sequences_must_not_be_overwritten(device):
         rope_fw(t, angles(S, D2, device), "thd", cu_seqlens=cu_seqlens, inplace=True)
 
 
+def test_a_table_with_gaps_ends_at_its_last_element(device):
+    """What is overwritten begins within the last of its bytes."""
+    size = 2 * S * D2
+    memory = torch.zeros(size + S * B * H * D, device=device)
+    freqs, last = memory[:size].view(S, 1, 1, 2 * D2)[..., ::2], size - 2
+    for first in (last, last + 1):
+        t = memory[first : first + S * B * H * D].view(S, B, H, D)
+        if first > last:
+            assert rope_fw(t, freqs, inplace=True) is t
+            continue
+        with pytest.raises(ValueError, match=r"^freqs shares memory with t; "):
+            rope_fw(t, freqs, inplace=True)
+
+
 def test_what_only_shares_a_storage_may_be_overwritten(device):
     """A slice of each row, and tables in elements of the same memory, past the last row."""
     memory = torch.zeros(2000, device=device)
@@ -642,6 +656,22 @@ def test_under_inference_mode(made_in_it, device):
         t = plain(device)
     with torch.inference_mode():
         check_allowed(t, device)
+
+
+@each_way
+def test_an_inference_tensor_is_refused_outside_inference_mode(fused, device):
+    """Autograd would never know that it was overwritten: it has no version."""
+    freqs, options = angles(S, D2, device), {"inplace": True, "fused": fused}
+    with torch.inference_mode():
+        t = torch.randn(S, B, H, D, device=device)
+    before = t.clone()
+    for message, call in (
+        (r"^t is an inference tensor", lambda: rope_fw(t, freqs, **options)),
+        (r"^k is an inference tensor", lambda: rope_qk(torch.ones_like(t), t, freqs, **options)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert torch.equal(t, before)
 
 
 def test_a_minus_sign_that_is_noted_and_not_stored(device):

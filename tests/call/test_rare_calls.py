@@ -16,10 +16,11 @@ from rope_lab.compiler.plans import plan_of
 S, B, H, D = 5, 2, 3, 8
 
 
+@pytest.mark.parametrize("cp_order", ("zigzag", "contiguous", "round_robin"))
 @pytest.mark.parametrize("cp_rank", (0, 2**28 - 1))
-def test_context_parallel_positions_beyond_32_bits(cp_rank, device):
+def test_context_parallel_positions_beyond_32_bits(cp_rank, cp_order, device):
     t, rope = torch.randn(32, 1, 2, D, device=device), RotaryPositionEmbedding(D).to(device)
-    ranks = {"cp_size": 2**28, "cp_rank": cp_rank}
+    ranks = {"cp_size": 2**28, "cp_rank": cp_rank, "cp_order": cp_order}
     got = apply_rotary_pos_emb(t, rope, **ranks)
     torch.testing.assert_close(got, apply_rotary_pos_emb(t, rope, fused=False, **ranks))
 

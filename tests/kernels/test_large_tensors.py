@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from inputs import shape_of
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    norm_rope,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+    rope_to_cache,
+    split_qkv_rope,
+)
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 EDGE, SMALL_EDGE = 2**31, 2**12
@@ -182,3 +191,40 @@ def test_table(kind):
 @each_table
 def test_small_table(kind, device):
     check_table(kind, SMALL_EDGE, device)
+
+
+STEP = 2**30  # elements from one to the next; of three, the last begins at element 2^31
+
+
+def three_apart(dim, sizes, device):
+    """A tensor of which only a dimension of three has large strides, with random elements.
+
+    As much memory lies before it: an offset that wraps around is wrong, and ends no process.
+    """
+    small = torch.randn(sizes, device=device).half()
+    strides = [STEP if i == dim else step for i, step in enumerate(small.stride())]
+    memory = torch.empty(4 * STEP + small.numel(), dtype=small.dtype, device=device)
+    return memory.as_strided(sizes, strides, 2 * STEP).copy_(small)
+
+
+@pytest.mark.parametrize("dim", (0, 1, 2))
+def test_tokens_entries_and_heads_far_apart(dim, device):
+    t, rope = three_apart(dim, (3, 3, 3, 8), device), RotaryPositionEmbedding(8).to(device)
+    for function in (rope_fw, lambda t, rope: norm_rope(t, None, rope)):
+        assert torch.equal(function(t, rope), function(t.contiguous(), rope))
+
+
+def test_tokens_of_a_projection_far_apart(device):
+    qkv, rope = three_apart(0, (3, 2, 4 * 8), device), RotaryPositionEmbedding(8).to(device)
+    outs, wants = (split_qkv_rope(x, rope, 2, 1) for x in (qkv, qkv.contiguous()))
+    assert all(map(torch.equal, outs, wants))
+
+
+def test_blocks_of_a_cache_far_apart(device):
+    q, k, v = torch.randn(3, 3, 1, 8, device=device).half()
+    caches = three_apart(0, (3, 2, 2, 8), device).unsqueeze(3).unbind(2)
+    ids = torch.tensor([5, 1, 3], device=device)
+    rope = RotaryPositionEmbedding(8).to(device)
+    _, want = rope_to_cache(q, k, v, rope, *caches, ids, position_ids=ids, return_k=True)
+    for cache, rows in zip(caches, (want, v), strict=True):
+        assert torch.equal(cache[ids // 2, ids % 2], rows)

@@ -59,9 +59,11 @@ def test_rotate_half_refuses_what_has_no_two_halves(shape, device):
             rotate_half(torch.zeros(shape, device=device), interleaved)
 
 
-def test_rotate_half_refuses_what_is_no_tensor():
+def test_rotate_half_refuses_what_is_no_tensor_or_no_flag():
     with pytest.raises(TypeError, match=r"^x is of type list; accepted: torch\.Tensor"):
         rotate_half([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"^interleaved is 1; accepted: False, True"):
+        rotate_half(torch.zeros(2), 1)
 
 
 # apply_rotary_pos_emb: values

@@ -14,14 +14,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inputs import FORMATS, LAYOUTS, angles, contiguous, packed_qkv, sequence_starts, shape_of
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    qk_norm_rope,
+    rope_bw,
+    rope_fw,
+    rope_qk,
+    rope_to_cache,
+    split_qkv_rope,
+)
 from rope_kernels.launch import fastpath, launch
 from rope_kernels.launch.launch import kernel_of, options_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 S2 = 20  # positions in the tables
-OURS = ("rope_kernel", "whole_rows_kernel")
+OURS = "rope_kernel", "whole_rows_kernel", "norm_rope_kernel"
+OURS += "rope_to_cache_kernel", "split_qkv_rope_kernel"
 
 
 # counting
@@ -174,6 +184,32 @@ def of_packed_sequences(inplace, **options):
     return call
 
 
+def of_a_norm(device):
+    q, k = (torch.randn(S, B, H, 2 * D, device=device)[..., D:] for _ in range(2))
+    weights, freqs = torch.randn(2, D, device=device), angles(S, D2, device)
+    return lambda: qk_norm_rope(q, k, *weights, freqs)
+
+
+def of_a_cache(return_k):
+    def call(device):
+        q, k, v = torch.randn(S, 3 * H, D, device=device).chunk(3, 1)
+        k_cache, v_cache = torch.zeros(2, 3, 4, H, D, device=device)
+        freqs, ids = angles(S, D2, device), torch.arange(S, device=device)
+        given = q, k, v, freqs, k_cache, v_cache, ids
+        return lambda: rope_to_cache(*given, position_ids=ids, return_k=return_k)
+
+    return call
+
+
+def of_a_projection(packing):
+    def call(device):
+        qkv = torch.randn(S, B, 4 * (H + 2) * D, device=device)[..., : (H + 2) * D]
+        freqs = angles(S, D2, device)
+        return lambda: split_qkv_rope(qkv, freqs, H, 1, packing=packing)
+
+    return call
+
+
 def in_place(device):
     t, freqs = torch.randn(S, B, H, D, device=device), angles(S, D2, device)
     return lambda: apply_rotary_pos_emb(t, freqs, inplace=True)
@@ -217,6 +253,11 @@ CALLS = {
     "packed sequences": of_packed_sequences(inplace=False),
     "packed sequences in place": of_packed_sequences(inplace=True),
     "packed sequences of a rank": of_packed_sequences(inplace=False, cp_size=2, cp_rank=1),
+    "a norm": of_a_norm,
+    "a write into caches": of_a_cache(return_k=False),
+    "a write into caches, and keys": of_a_cache(return_k=True),
+    "a projection": of_a_projection("qkv"),
+    "a projection in groups": of_a_projection("grouped"),
     "in place": in_place,
     "a slice in place": a_slice_in_place,
     "a slice in the middle, an angle a pair": a_slice_in_the_middle,
@@ -428,6 +469,13 @@ def test_positions_are_kept_with_the_table(device):
     assert kept_by(call) == memory(freqs, cu_seqlens, starts)
 
 
+@pytest.mark.usefixtures("needs_triton")
+def test_nothing_of_a_projection_is_kept_for_backward(device):
+    qkv = torch.randn(S, B, (H + 2) * D, device=device, requires_grad=True)
+    freqs = angles(S, D2, device)
+    assert kept_by(lambda: split_qkv_rope(qkv, freqs, H, 1)) == memory(freqs)
+
+
 # a gradient for the table
 
 
@@ -509,6 +557,44 @@ def test_a_new_length_compiles_no_new_kernel(
         rotate_any(tensor_format, device, s, B, heads, 64, on_the_fly)
     assert len(launches_that_do_nothing) == 10
     assert len(compiled_for(launches_that_do_nothing)) == 1
+
+
+def a_step_with_a_norm(s, device):
+    q, k = (torch.empty(s, B, h, 64, device=device, requires_grad=True) for h in (8, 1))
+    outs = qk_norm_rope(q, k, None, None, RotaryPositionEmbedding(64).to(device))
+    torch.autograd.grad(outs, (q, k), outs)
+
+
+def a_step_with_a_projection(s, device):
+    qkv = torch.empty(s, B, 10 * 64, device=device, requires_grad=True)
+    outs = split_qkv_rope(qkv, RotaryPositionEmbedding(64).to(device), 8, 1)
+    torch.autograd.grad(outs, qkv, outs)
+
+
+def a_write_into_caches(s, device):
+    """The last of the tokens have no slot."""
+    q, k, v = (torch.empty(s, h, 64, device=device) for h in (8, 1, 1))
+    caches = torch.empty(2, 300 + s, 16, 1, 64, device=device)
+    ids, freqs = torch.arange(s, device=device), RotaryPositionEmbedding(64).to(device)
+    rope_to_cache(q, k, v, freqs, *caches, ids[: s - s // 8], position_ids=ids)
+
+
+STEPS = {  # and how many kernels each of them has
+    "a norm": (a_step_with_a_norm, 2),
+    "a projection": (a_step_with_a_projection, 2),
+    "a write into caches": (a_write_into_caches, 1),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_new_length_of_other_operators_compiles_no_new_kernel(
+    name, launches_that_do_nothing, device
+):
+    step, kernels = STEPS[name]
+    for s in (2, 3, 7, 16, 17, 100, 128, 1000, 4096):
+        step(s, device)
+    assert len(launches_that_do_nothing) == 9 * kernels
+    assert len(compiled_for(launches_that_do_nothing)) == kernels
 
 
 def no_ids_of_packed_tokens(case):

@@ -18,8 +18,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import rope_kernels
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, reference, rope_qk, routes
-from rope_kernels.call.arguments import Call
+from rope_kernels.call.arguments import OF_A_CACHE, CacheCall, Call
 from rope_kernels.call.packed_format import PackedFormat
+from rope_kernels.call.rotation import Rotation
 from rope_kernels.launch import fastpath, launch
 from rope_kernels.launch.launch import kernel_of
 from yardstick import assert_rounded_once, rotate_fp64
@@ -499,6 +500,15 @@ def test_calls_with_other_tensors_or_options_have_other_signatures(remembering):
     entries = [entry_of(T), entry_of(T, T)] + [entry_of(T, **options) for options in OPTIONS]
     entries += [entry_of(T, freqs=freqs) for freqs in ((T, T), [T], None, *modules)]
     assert None not in entries and len(set(entries)) == len(entries) == 45
+
+
+def test_what_a_launch_writes_is_in_its_signature(remembering):
+    """Whether rotated keys are returned, and whether what is read is overwritten."""
+    cache = dict.fromkeys(OF_A_CACHE, T)
+    entries = [entry_of(T, T, cache=CacheCall(**cache, return_k=x)) for x in (False, True)]
+    rotation = Rotation(T.view(4, 1, 1, 4))
+    entries += [id(launch.entry_of_rotation((T,), rotation, inplace)) for inplace in (False, True)]
+    assert None not in entries and len(set(entries)) == 4
 
 
 def test_one_start_of_a_projection_has_a_signature(remembering):

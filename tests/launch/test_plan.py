@@ -255,6 +255,13 @@ def test_whole_rows_are_for_halves_that_are_worse_aligned_than_rows(case, inplac
             assert plan.constants["head"].writes_interleaved is not read
 
 
+@pytest.mark.parametrize("inplace", (False, True))
+def test_in_place_nothing_beside_the_slice_is_written(inplace):
+    """Not even what was there before: it may belong to a kernel on another stream."""
+    plan, _ = plan_of(rope_fw, torch.empty(S, B, H, D), angles(S, D2, "cpu"), inplace=inplace)
+    assert plan.constants["head"].tail == (0 if inplace else D - D2)
+
+
 def test_rows_of_batch_and_heads_are_one_dimension_where_they_are_evenly_spaced():
     table = angles(S, D2, "cpu")
 

@@ -121,6 +121,18 @@ def test_gradients_come_and_go(repeated, device):
         assert out.requires_grad == records
 
 
+def test_wishes_for_gradients_come_and_go(repeated, device):
+    """Of the input alone, of the weight too, of the weight alone."""
+    (t,), (weight,), _ = sample("sbhd", device, (3,))
+    rope = RotaryPositionEmbedding(D).to(device)
+    for wanted in ((True, False), (True, True), (False, True)) * 2:
+        leaves = [x.requires_grad_(y) for x, y in zip((t, weight), wanted, strict=True)]
+        leaves = [x for x in leaves if x.requires_grad]
+        outs = [norm_rope(t, weight, rope, fused=fused) for fused in (True, False)]
+        got, want = (torch.autograd.grad(out.square().sum(), leaves) for out in outs)
+        torch.testing.assert_close(got, want)
+
+
 def test_a_weight_that_is_copied_is_not_remembered(repeated, device):
     """Its copy has another address in the next call."""
     rope = RotaryPositionEmbedding(D).to(device)

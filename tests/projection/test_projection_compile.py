@@ -1,5 +1,6 @@
 """`split_qkv_rope` under torch.compile: operators, forward and backward."""
 
+import pytest
 import torch
 
 from inputs import sequence_starts
@@ -41,12 +42,29 @@ def test_compiled_as_eager(packing, format_pair, dynamic, device, needs_triton):
         torch.testing.assert_close(got, want)
 
 
+def test_a_position_past_the_table_is_an_error_when_the_graph_runs(needs_triton):
+    """On a CPU: a trace knows no values."""
+    qkv, freqs = projection("sbhd", torch.float32, "cpu"), RotaryPositionEmbedding(D)(S)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def step(ids):
+        return split_qkv_rope(qkv, freqs, HEADS, KV_HEADS, position_ids=ids)
+
+    ids = torch.arange(S).repeat(B, 1)
+    step(ids)
+    with pytest.raises(ValueError, match=f"s2 = {S} positions; the last position in use needs"):
+        step(ids + 1)
+
+
 def test_the_operators_pass_opcheck(device, needs_triton):
     rope = RotaryPositionEmbedding(D).to(device)
     packed = PackedFormat(HEADS, KV_HEADS, "grouped", "sbhd", "bhsd")
     rotation = Rotation(rope.turns(None))
     qkv = projection("sbhd", torch.float32, device).requires_grad_()
-    torch.library.opcheck(operators._split_op, (qkv, *packed, *operators._values_of(rotation)))
+    values = *packed, *operators._values_of(rotation)
+    torch.library.opcheck(operators._split_op, (qkv, *values))
+    grads = [torch.randn_like(x).half() for x in packed.outputs(qkv.detach())]
+    torch.library.opcheck(operators._split_backward_op, (grads, *values))
 
 
 def test_a_backward_that_is_traced_alone(device, needs_triton):
