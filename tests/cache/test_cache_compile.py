@@ -67,6 +67,9 @@ def test_what_is_written_is_checked_when_it_runs(device, needs_triton):
     assert not any(x.any() for x in (pool, *caches))
 
 
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="there no operator of ours runs on a CPU, to look at values"
+)
 def test_a_position_past_the_table_is_an_error_when_the_graph_runs(needs_triton):
     """And nothing is written."""
     q, k, v, caches, slots, ids = inputs("cpu")
