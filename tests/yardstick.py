@@ -137,3 +137,47 @@ def assert_rounded_once(got, want_fp64):
     atol = 1e-14 if got.dtype == torch.float64 else 2e-6  # cancellation in x1 cos - x2 sin
     rtol = 1e-13 if got.dtype == torch.float64 else max(rtol, 1e-6)
     torch.testing.assert_close(got.double(), want_fp64, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def assert_near(got, want, scale=1.0, slack=0.0, name="a result"):
+    """`got` is `want` but for fp32 arithmetic at `scale`, and one rounding to its dtype.
+
+    `slack` is how far an angle may be off.
+    """
+    assert got.shape == want.shape, name
+    fp64 = got.dtype == torch.float64
+    rtol = 1e-13 if fp64 else max(1.01 * torch.finfo(got.dtype).eps / 2, 1e-6)
+    bound = rtol * want.abs() + ((1e-14 if fp64 else 2e-6) + slack) * scale
+    if got.dtype == torch.float16:
+        bound = bound + 2.0**-25  # half of the least number
+    bound = bound + torch.finfo(torch.float32).tiny * (not fp64)
+    off = (got.detach().double() - want).abs()
+    bad, worst = ~(off <= bound), off.div(bound).nan_to_num(float("inf"))
+    count = f"{int(bad.sum())} of {bad.numel()}"
+    assert not bad.any(), f"{name}: {count} elements differ, at most by {worst.max()} bounds"
+
+
+# a packed projection
+
+
+def heads_of(qkv, packing, d, heads, kv_heads):
+    """q, k and v in the projection's format, head by head as the definition has them."""
+    rows = list(qkv.split(d, dim=-1))
+    if packing == "qkv":
+        q, k, v = rows[:heads], rows[heads : heads + kv_heads], rows[heads + kv_heads :]
+    else:
+        q, k, v = [], [], []
+        while rows:
+            for _ in range(heads // kv_heads):
+                q.append(rows.pop(0))
+            k.append(rows.pop(0))
+            v.append(rows.pop(0))
+    return tuple(torch.stack(x, dim=-2) for x in (q, k, v))
+
+
+def in_format(x, tensor_format, output_format):
+    """The same rows in another format; packed tokens are a batch of one."""
+    if tensor_format == output_format:
+        return x
+    x = x[None] if tensor_format == "thd" else x.permute(TO_BSHD[tensor_format])
+    return x.permute([TO_BSHD[output_format].index(dim) for dim in range(4)])

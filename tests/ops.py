@@ -1,0 +1,560 @@
+"""The public functions as a table, as PyTorch's OpInfo: what to call each with, and what comes out.
+
+An entry of `OPS` makes a `Sample` of every case of its axes: tensors, options, and the definition
+in fp64. `test_ops.py` asks all entries the same questions; what one function alone has is in the
+file of its name. A new function is one more entry.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+import rope_kernels
+from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from norm_yardstick import most_of_row, norm_rope_fp64, rstd_fp64
+from pairwise import all_pairs
+from rope_kernels import RotaryPositionEmbedding
+from yardstick import assert_near, gradient_fp64, heads_of, in_format, rotate_fp64
+
+FP32, BF16, FP16, FP64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
+B = 3
+MOST_ELEMENTS = 2**24  # of all heads together: where s and d are large, batch and heads shrink
+
+
+def one_element_in(shape, dtype, device):
+    """Contiguous, but its first element is the second in memory: no wide access is aligned."""
+    return torch.randn(1 + math.prod(shape), dtype=dtype, device=device)[1:].view(shape)
+
+
+PLACES = {**LAYOUTS, "one_element_in": one_element_in}
+del PLACES["expanded_scalar"]  # what arrives as a gradient
+
+# What every function that rotates understands; the first value is what most callers do.
+AXES = {
+    "tensor_format": FORMATS,
+    "dtype": (FP32, BF16, FP16, FP64),
+    "layout": tuple(PLACES),
+    "gradient": ("contiguous", "transposed", "expanded_scalar", "negative_view"),
+    "freqs": ("angles", "cos and sin", "cos and sin of each entry", "on the fly"),
+    "positions": (
+        *("in order", "one start", "starts", "ids", "shared ids"),
+        *("zigzag", "contiguous", "round_robin"),  # of a rank
+    ),
+    "interleaved": (False, True),
+    "d": (20, 32, 64, 80, 92, 120, 256, 30, 100),
+    "rotary": (1.0, 0.5, 0.25, 0.75, 8),  # a share of d, or elements
+    "start": ("at 0", "at 1", "at the end"),  # of the elements that turn; as far as there is room
+    "columns": ("as many as turn", "rotary_dim", "one per pair"),  # of a table
+    "rows": ("more", "just enough"),
+    "inverse": (False, True),
+    "output_pairing": ("same", "half"),
+    "fused": (True, False),
+    "s": (5, 1, 2, 6),
+    "heads": ((3,), (1,), (5,)),
+}
+OF_PAIRS = {"heads": ((4, 2), (2, 5), (1, 1))}
+OF_NORMS = {
+    "weight": ("row", "none", "fp32", "strided"),
+    "norm_after": (False, True),
+    "weight_offset": (0.0, 1.0, -0.25),
+    "eps": (1e-6, 1e-5, 1.0),
+    "size": ("one", "tiny", "mixed"),  # of the rows: about 1, 2^-9, and from 0 to 4
+}
+MEET = [  # in one line of a kernel
+    ("interleaved", "inverse", "output_pairing"),
+    ("tensor_format", "positions"),
+    ("rotary", "start", "columns"),
+]
+
+
+@dataclass(frozen=True)
+class Op:
+    """A public function. `OPS` has one of each."""
+
+    name: str
+    tensors: tuple[str, ...]  # arguments of `d` columns that turn, by name
+    define: Callable  # (sample, tensors in fp64) -> results in fp64
+    axes: dict = field(default_factory=dict)  # its own, and those of AXES that differ
+    weights: tuple[str, ...] = ()
+    differentiable: bool = True
+    inplace: tuple[str, ...] = ()  # what `inplace` overwrites
+    is_operator: bool = True  # under a trace; else plain PyTorch
+    launches: tuple[int, int] = (1, 1)  # forward and backward
+
+    def __str__(self):
+        return self.name
+
+    @property
+    def function(self):
+        return getattr(rope_kernels, self.name)
+
+    @property
+    def arguments(self):
+        return self.tensors + self.weights
+
+    def sample(self, device, **case):
+        """What is not said, or not a value of this function, is the first value of its axis."""
+        axes = AXES | self.axes
+        chosen = {x: case[x] if case.get(x) in xs else xs[0] for x, xs in axes.items()}
+        chosen |= {x: value for x, value in case.items() if x in ("d", "s", "heads", "layout")}
+        return SAMPLES.get(self.name, Sample)(self, chosen, device)
+
+    def cases(self, **more):
+        """Every legal pair of values, and all of the values that MEET."""
+        axes = AXES | self.axes | more
+        triples = [x for x in MEET if all(len(axes[axis]) > 1 for axis in x)]
+        return all_pairs(axes, is_legal, triples=triples)
+
+
+def is_legal(case):
+    """Can this case, or this part of a case, be asked for?"""
+    if "d" in case and "rotary" in case and rotary_dim(case) % 2:
+        return False
+    dense, two_chunks = case.get("tensor_format") != "thd", case.get("positions") == "zigzag"
+    if dense and two_chunks and case.get("s", 2) % 2 and "tensor_format" in case:
+        return False
+    if case.get("tensor_format") == "thd" and case.get("output_format") == "thd":
+        return False  # said by "same"
+    if case.get("weight") == "none and row" and len(case.get("heads", "qk")) == 1:
+        return False
+    return case.get("weight") != "fp32" or case.get("dtype") not in (FP32, FP64)
+
+
+def rotary_dim(case):
+    d, rotary = case["d"], case["rotary"]
+    return rotary if isinstance(rotary, int) else int(d * rotary)
+
+
+def name_of(case):
+    def said(value):
+        return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+    return ", ".join(said(value).removeprefix("torch.") for value in case.values())
+
+
+# one call
+
+
+class Sample:
+    """The tensors of a case, in memory of their own, its options, and the definition."""
+
+    def __init__(self, op, case, device):
+        self.op, self.case, self.device = op, case, device
+        self.format, self.dtype = case["tensor_format"], case["dtype"]
+        self.d, self.d2 = case["d"], rotary_dim(case)
+        self.start = {"at 0": 0, "at 1": 1, "at the end": self.d}[case["start"]]
+        self.start = min(self.start, self.d - self.d2)
+        self.b, self.heads = self.batch_and_heads()
+        self.given = self.make_tensors()
+        self.where, self.positions = self.place_tokens()
+        self.how = {"interleaved": case["interleaved"]} | self.which_elements_turn()
+        self.freqs = self.make_freqs()
+        self.written = {}  # tensors that a call writes into, which come back as results too
+
+    def batch_and_heads(self):
+        heads, of_one_entry = self.case["heads"], self.case["s"] * self.d * sum(self.case["heads"])
+        if B * of_one_entry <= MOST_ELEMENTS:
+            return B, heads
+        share = min(1, MOST_ELEMENTS / of_one_entry)
+        return 1, tuple(max(1, int(share * h)) for h in heads)
+
+    def shapes(self):
+        return [shape_of(self.format, self.case["s"], self.b, h, self.d) for h in self.heads]
+
+    def make_tensors(self):
+        """Random numbers from -2 to 2, for which one tolerance does; around them in memory NaN."""
+        layout, given = self.case["layout"], {}
+        for name, shape in zip(self.op.tensors, self.shapes(), strict=True):
+            given[name] = t = PLACES[layout](shape, self.dtype, self.device)
+            memory_of(t).clamp_(-2, 2)
+            if not layout.startswith("expanded"):
+                value = t.clone()
+                memory_of(t).fill_(math.nan)
+                t.copy_(value)
+        return given
+
+    def place_tokens(self):
+        """The options that say where tokens are, and how many positions they speak of."""
+        kind, s, device, packed = self.case["positions"], self.case["s"], self.device, self.packed
+        options, cp_size = {}, 1
+        if kind in ("zigzag", "contiguous", "round_robin"):
+            cp_size, rank = (4, 3) if kind == "round_robin" else (2, 1)
+            options = {"cp_size": cp_size, "cp_rank": rank, "cp_order": kind}
+        tokens, sequences = s * (self.b if packed else 1), self.b
+        positions = tokens * cp_size
+        if kind.endswith("ids"):
+            entries = self.b if kind == "ids" else 1
+            dtype = torch.int64 if kind == "ids" else torch.int32
+            shape = (tokens,) if packed else (entries, tokens)
+            ids = torch.randint(positions, shape, dtype=dtype, device=device)
+            return {"position_ids": ids}, positions
+        if packed:
+            starts = sequence_starts("thd", s, self.b, device)
+            starts = starts if cp_size == 1 else starts // 2 * 2 * cp_size
+            options["cu_seqlens"] = starts.long() if kind == "starts" else starts
+            sequences = len(starts) - 1
+        if kind == "one start":
+            return options | {"start_positions": 5}, positions + 5
+        if kind == "starts":
+            first = torch.randint(100, (sequences,), device=device)
+            return options | {"start_positions": first}, positions + 100
+        return options, positions
+
+    @property
+    def packed(self):
+        return self.format == "thd"
+
+    def which_elements_turn(self):
+        """And how; but for the defaults."""
+        case, options = self.case, {}
+        if case["columns"] != "as many as turn":
+            options["rotary_dim"] = self.d2
+        if self.start:
+            options["rotary_start"] = self.start
+        if case["inverse"]:
+            options["inverse"] = True
+        if case["output_pairing"] == "half":
+            options["output_pairing"] = "half"
+        return options
+
+    def make_freqs(self):
+        kind, interleaved = self.case["freqs"], self.case["interleaved"]
+        if kind == "on the fly":
+            return RotaryPositionEmbedding(self.d2, interleaved=interleaved).to(self.device)
+        rows = self.positions + 3 * (self.case["rows"] == "more")
+        columns = self.d2 // 2 if self.case["columns"] == "one per pair" else self.d2
+        if kind == "angles":
+            return angles(rows, columns, self.device, FP64 if self.dtype == FP64 else FP32)
+        entries = 1 if self.packed else self.b
+        angle = angles(entries * rows, columns, self.device, self.dtype)
+        angle = angle.view(entries, rows, columns)
+        angle = angle if kind.endswith("entry") else angle[0]
+        return angle.cos(), angle.sin()
+
+    def options(self):
+        """Of the call, but for those that are none of the definition's."""
+        fused = self.case["fused"]
+        way = {} if fused else {"fused": False}
+        if not fused and not self.op.weights:
+            way["rounding"] = "once"
+        return {"tensor_format": self.format, **self.where, **self.how, **way}
+
+    def call(self, given=None, written=None, freqs=None, **changes):
+        """The results as a tuple, and after them what was written into: by default copies."""
+        written = {n: x.clone() for n, x in self.written.items()} if written is None else written
+        given = {**self.given, **(given or {}), **written}
+        freqs = self.freqs if freqs is None else freqs
+        outs = self.op.function(**given, freqs=freqs, **{**self.options(), **changes})
+        return (*(outs if isinstance(outs, tuple) else (outs,)), *written.values())
+
+    def defined(self, given=None, freqs=None):
+        """The results as they should be, in fp64, differentiable."""
+        given = {n: x if x is None else x.double() for n, x in (given or self.given).items()}
+        return self.op.define(self, given, self.freqs if freqs is None else freqs)
+
+    def rotated(self, x, freqs):
+        return rotate_fp64(x, freqs, self.format, **self.where_tokens(), **self.how)
+
+    def where_tokens(self):
+        """With a number for each sequence, as the definition wants it."""
+        first = self.where.get("start_positions")
+        if not isinstance(first, int):
+            return self.where
+        count = len(self.where["cu_seqlens"]) - 1 if self.packed else self.b
+        return self.where | {"start_positions": torch.full((count,), first)}
+
+    def leaves(self, wanted=None):
+        """What a gradient is asked of, in memory as it was given, and everything else."""
+        names = [n for n in self.op.arguments if self.given[n] is not None]
+        wanted = names if wanted is None else wanted
+        return {n: self.given[n].detach().requires_grad_() for n in names if n in wanted}
+
+    def gradients_like(self, outs):
+        """What arrives from the rest of the network, where something wants a gradient."""
+        make = LAYOUTS[self.case["gradient"]]
+        made = [make(out.shape, out.dtype, out.device) for out in outs]
+        for grad in made:
+            memory_of(grad).clamp_(-2, 2)
+        return made
+
+    # the comparison
+
+    def slack(self):
+        """On the fly, up to 3 units of 2^-64 turns a position are lost: seen in fp64 alone."""
+        loses = self.dtype == FP64 and self.case["freqs"] == "on the fly"
+        return 3 * 2 * math.pi * 2.0**-64 * self.positions * loses * 8
+
+    def check(self, **changes):
+        """Values and gradients are the definition's, rounded once; nothing given is written to."""
+        before = bits_of(self.tensors())
+        leaves = self.leaves() if self.op.differentiable else {}
+        outs = self.call(leaves, **changes)
+        for t, out in zip(self.like(), outs, strict=True):
+            assert out.is_contiguous() and out.dtype == t.dtype
+        self.check_values(outs)
+        if leaves:
+            grads = self.gradients_like(outs)
+            self.check_gradients(
+                leaves, grads, torch.autograd.grad(outs, [*leaves.values()], grads)
+            )
+        assert all_equal(bits_of(self.tensors()), before), "the caller's memory was written to"
+        return outs
+
+    def check_values(self, outs):
+        for out, want in zip(outs, self.defined(), strict=True):
+            assert_near(out.detach(), want, self.scale_of(want), self.slack())
+
+    def check_gradients(self, leaves, grads, found):
+        exact = {n: x.detach().double().requires_grad_() for n, x in leaves.items()}
+        outs = self.defined({**self.given, **exact})
+        wants = torch.autograd.grad(outs, [*exact.values()], [x.double() for x in grads])
+        scales = self.scales_of_gradients(grads)
+        for (name, leaf), got, want in zip(leaves.items(), found, wants, strict=True):
+            assert got.dtype == leaf.dtype and got.shape == leaf.shape
+            assert_near(got, want, scales.get(name, 1.0), self.slack(), name)
+
+    def scale_of(self, want):
+        return 1.0
+
+    def scales_of_gradients(self, grads):
+        return {}
+
+    def tensors(self):
+        return [x for x in self.given.values() if x is not None]
+
+    def like(self):
+        """Of each result, a tensor with its dtype."""
+        return [self.given[name] for name in self.op.tensors]
+
+
+def memory_of(t):
+    """All of the memory that `t` is a part of, as one long tensor."""
+    return torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage())
+
+
+def bits_of(tensors):
+    return [memory_of(t).view(torch.uint8).clone() for t in tensors]
+
+
+def all_equal(ones, others):
+    return all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
+
+
+# rotations
+
+
+def define_rotation(sample, given, freqs):
+    return tuple(sample.rotated(given[name], freqs) for name in sample.op.tensors)
+
+
+def define_transpose(sample, given, freqs):
+    grad, where = given["grad"], sample.where_tokens()
+    return (gradient_fp64(grad, freqs, sample.format, grad, **where, **sample.how),)
+
+
+# a norm and a rotation
+
+
+class NormSample(Sample):
+    def __init__(self, op, case, device):
+        super().__init__(op, case, device)
+        self.change_sizes()
+        for i, name in enumerate(op.weights):
+            self.given[name] = self.weight(i)
+        self.norm = {name: case[name] for name in ("norm_after", "weight_offset", "eps")}
+
+    def change_sizes(self):
+        """Rows so small that eps decides, or of many sizes."""
+        alone = self.case["layout"] == "expanded_heads"
+        for t in self.given.values():
+            if self.case["size"] == "tiny":
+                (memory_of(t) if alone else t).mul_(2.0**-9)
+            elif self.case["size"] == "mixed" and not alone:
+                rows = torch.rand(t.shape[:-1], device=t.device)[..., None]
+                t.mul_((8 * rows - 4).clamp_min(0).to(t.dtype))
+
+    def weight(self, index):
+        """(d,), from 2 to 3 and of both signs."""
+        kind = self.case["weight"]
+        if kind == "none" or (kind == "none and row" and index == 0):
+            return None
+        size = 2.0 + torch.rand(self.d, device=self.device, dtype=FP64)
+        size = size * torch.randn_like(size).sign()
+        weight = size.to(FP32 if kind == "fp32" else self.dtype)
+        return torch.stack([weight, weight], -1)[..., 0] if kind == "strided" else weight
+
+    def options(self):
+        return super().options() | self.norm
+
+    def pairs(self, given):
+        return [
+            *zip(
+                *([given[n] for n in xs] for xs in (self.op.tensors, self.op.weights)), strict=True
+            )
+        ]
+
+    def scale_of(self, want):
+        return most_of_row(want)
+
+    def scales_of_gradients(self, grads):
+        scales, eps = {}, self.norm["eps"]
+        for (t, weight), grad, *names in zip(
+            self.pairs(self.given), grads, self.op.tensors, self.op.weights, strict=True
+        ):
+            rstd, largest = rstd_fp64(t, eps), most_of_row(grad)
+            normal = most_of_row(t) * rstd
+            offset = self.norm["weight_offset"]
+            factor = 1 if weight is None else (weight.double() + offset).abs().max()
+            along = largest * normal * factor  # in a row's gradient along itself
+            scales[names[0]] = rstd * (largest * factor + along * normal)
+            scales[names[1]] = (largest * normal).square().sum().sqrt()
+        return scales
+
+
+def define_norm(sample, given, freqs):
+    options = sample.where_tokens() | sample.how | sample.norm
+    return tuple(
+        norm_rope_fp64(t, weight, freqs, sample.format, **options)
+        for t, weight in sample.pairs(given)
+    )
+
+
+# out of a projection
+
+
+class SplitSample(Sample):
+    HEADS, KV_HEADS = 6, 3
+
+    def __init__(self, op, case, device):
+        super().__init__(op, case, device)
+        self.formats = self.format, self.format
+        if case["output_format"] != "same":
+            self.formats = self.format, case["output_format"]
+
+    def shapes(self):
+        *tokens, _, _ = shape_of(self.format, self.case["s"], self.b, 1, self.d)
+        return [(*tokens, (self.HEADS + 2 * self.KV_HEADS) * self.d)]
+
+    def options(self):
+        heads = {"num_heads": self.HEADS, "num_kv_heads": self.KV_HEADS}
+        formats = {"output_format": self.formats[1], "packing": self.case["packing"]}
+        return super().options() | heads | formats
+
+    def like(self):
+        return [self.given["qkv"]] * 3
+
+
+def define_split(sample, given, freqs):
+    packing, heads = sample.case["packing"], (sample.HEADS, sample.KV_HEADS)
+    q, k, v = heads_of(given["qkv"], packing, sample.d, *heads)
+    q, k = (sample.rotated(x, freqs) for x in (q, k))
+    return tuple(in_format(x, *sample.formats) for x in (q, k, v))
+
+
+# into a cache
+
+
+class CacheSample(Sample):
+    """Tokens in any order of slots; one of them has none, and the last no entry at all."""
+
+    BLOCKS, PAGE = 6, 4
+
+    def __init__(self, op, case, device):
+        super().__init__(op, case, device)
+        shape = (self.BLOCKS, self.PAGE, self.heads[1], self.d)
+        names = ("k_cache", "v_cache")
+        self.written = {name: contiguous(shape, self.dtype, device) for name in names}
+        tokens = len(self.given["q"])
+        slots = torch.randperm(self.BLOCKS * self.PAGE, device=device)[: max(1, tokens - 1)]
+        slots[tokens // 2 :][:1] = -1
+        self.slots = slots.to(case["slots"])
+
+    def options(self):
+        options = super().options() | {"slot_mapping": self.slots}
+        options.pop("tensor_format")
+        return options | {"return_k": True}
+
+    def like(self):
+        return [self.given[name] for name in "qkkv"]
+
+
+def define_cache(sample, given, freqs):
+    q, k = (sample.rotated(given[name], freqs) for name in "qk")
+    caches = []
+    for rows, cache in zip((k, given["v"]), sample.written.values(), strict=True):
+        cache = cache.double()
+        for token, slot in enumerate(sample.slots.tolist()):
+            if slot >= 0:
+                cache[slot // sample.PAGE, slot % sample.PAGE] = rows[token]
+        caches.append(cache)
+    return q, k, *caches
+
+
+SAMPLES = {
+    "norm_rope": NormSample,
+    "qk_norm_rope": NormSample,
+    "split_qkv_rope": SplitSample,
+    "rope_to_cache": CacheSample,
+}
+OPS = (
+    Op("apply_rotary_pos_emb", ("t",), define_rotation, inplace=("t",)),
+    Op("rope_qk", ("q", "k"), define_rotation, OF_PAIRS, inplace=("q", "k")),
+    Op("rope_fw", ("t",), define_rotation, differentiable=False, inplace=("t",)),
+    Op("rope_bw", ("grad",), define_transpose, differentiable=False, inplace=("grad",)),
+    Op(
+        *("norm_rope", ("t",), define_norm, OF_NORMS, ("weight",)),
+        inplace=("t",),
+        is_operator=False,
+        launches=(1, 2),
+    ),
+    Op(
+        *("qk_norm_rope", ("q", "k"), define_norm),
+        OF_NORMS | OF_PAIRS | {"weight": (*OF_NORMS["weight"], "none and row")},
+        weights=("q_weight", "k_weight"),
+        inplace=("q", "k"),
+        is_operator=False,
+        launches=(1, 2),
+    ),
+    Op(
+        *("split_qkv_rope", ("qkv",), define_split),
+        {
+            "tensor_format": ("sbhd", "bshd", "thd"),
+            "output_format": ("same", "sbhd", "bshd", "bhsd"),
+            "packing": ("qkv", "grouped"),
+            "d": (20, 64, 30),
+        },
+    ),
+    Op(
+        *("rope_to_cache", ("q", "k", "v"), define_cache),
+        {
+            "tensor_format": ("thd",),
+            "positions": ("in order", "one start", "starts", "ids"),
+            "output_pairing": ("same",),
+            "heads": ((4, 2, 2), (5, 1, 1)),
+            "slots": (torch.int64, torch.int32),
+        },
+        differentiable=False,
+        inplace=("q",),
+    ),
+)
+DIFFERENTIABLE = tuple(op for op in OPS if op.differentiable)
+# A case of each format and dtype, with other options each; a function takes what it knows of them.
+FEW = (
+    {"tensor_format": "sbhd", "dtype": FP32, "rotary": 0.5},
+    {
+        **{"tensor_format": "bshd", "dtype": BF16, "positions": "ids", "interleaved": True},
+        **{"freqs": "cos and sin", "output_pairing": "half", "weight": "fp32"},
+        **{"packing": "grouped", "output_format": "bhsd", "columns": "one per pair"},
+    },
+    {
+        **{"tensor_format": "bhsd", "dtype": FP64, "freqs": "on the fly", "positions": "starts"},
+        **{"norm_after": True, "layout": "transposed", "weight_offset": 1.0},
+    },
+    {
+        **{"tensor_format": "thd", "dtype": FP16, "positions": "round_robin", "inverse": True},
+        **{"freqs": "cos and sin of each entry", "layout": "packed_qkv", "weight": "none"},
+        **{"start": "at the end", "rotary": 8, "slots": torch.int32},
+    },
+)
