@@ -56,11 +56,11 @@ AXES = {
 }
 OF_PAIRS = {"heads": ((4, 2), (2, 5), (1, 1))}
 OF_NORMS = {
-    "weight": ("row", "none", "fp32", "strided"),
+    "weight": ("row", "none", "fp32", "strided", "negative", "expanded"),
     "norm_after": (False, True),
     "weight_offset": (0.0, 1.0, -0.25),
-    "eps": (1e-6, 1e-5, 1.0),
-    "size": ("one", "tiny", "mixed"),  # of the rows: about 1, 2^-9, and from 0 to 4
+    "eps": (1e-6, 1e-5, 1.0, 0.0),
+    "size": ("one", "tiny", "mixed", "zeros"),  # rows: about 1, 2^-9, from 0 to 4, the first 0
 }
 MEET = [  # in one line of a kernel
     ("interleaved", "inverse", "output_pairing"),
@@ -117,9 +117,11 @@ def is_legal(case):
         return False
     if case.get("tensor_format") == "thd" and case.get("output_format") == "thd":
         return False  # said by "same"
-    if case.get("weight") == "none and row" and len(case.get("heads", "qk")) == 1:
+    if case.get("size") in ("mixed", "zeros") and case.get("eps") == 0:
         return False
-    return case.get("weight") != "fp32" or case.get("dtype") not in (FP32, FP64)
+    if case.get("weight") == "negative" and case.get("dtype") == BF16:
+        return False  # there are no such complex numbers
+    return "fp32" not in case.get("weight", "") or case.get("dtype") not in (FP32, FP64)
 
 
 def rotary_dim(case):
@@ -231,7 +233,7 @@ class Sample:
         angle = angles(entries * rows, columns, self.device, self.dtype)
         angle = angle.view(entries, rows, columns)
         angle = angle if kind.endswith("entry") else angle[0]
-        return angle.cos(), angle.sin()
+        return 1.4 * angle.cos(), 1.4 * angle.sin()
 
     def options(self):
         """Of the call, but for those that are none of the definition's."""
@@ -366,7 +368,7 @@ class NormSample(Sample):
         self.norm = {name: case[name] for name in ("norm_after", "weight_offset", "eps")}
 
     def change_sizes(self):
-        """Rows so small that eps decides, or of many sizes."""
+        """Rows so small that eps decides, of many sizes, or without any."""
         alone = self.case["layout"] == "expanded_heads"
         for t in self.given.values():
             if self.case["size"] == "tiny":
@@ -374,16 +376,26 @@ class NormSample(Sample):
             elif self.case["size"] == "mixed" and not alone:
                 rows = torch.rand(t.shape[:-1], device=t.device)[..., None]
                 t.mul_((8 * rows - 4).clamp_min(0).to(t.dtype))
+            elif self.case["size"] == "zeros" and not alone:
+                t[0] = 0
 
     def weight(self, index):
         """(d,), from 2 to 3 and of both signs."""
         kind = self.case["weight"]
-        if kind == "none" or (kind == "none and row" and index == 0):
+        if " and " in kind:
+            kind = kind.split(" and ")[index]
+        if kind == "none":
             return None
         size = 2.0 + torch.rand(self.d, device=self.device, dtype=FP64)
         size = size * torch.randn_like(size).sign()
         weight = size.to(FP32 if kind == "fp32" else self.dtype)
-        return torch.stack([weight, weight], -1)[..., 0] if kind == "strided" else weight
+        twice = torch.stack([weight, weight], -1)
+        kept = {
+            "strided": lambda: twice[..., 0],
+            "negative": lambda: torch.view_as_complex(twice).conj().imag,
+            "expanded": lambda: weight[:1].expand(weight.shape),
+        }
+        return kept[kind]() if kind in kept else weight
 
     def options(self):
         return super().options() | self.norm
@@ -511,7 +523,7 @@ OPS = (
     ),
     Op(
         *("qk_norm_rope", ("q", "k"), define_norm),
-        OF_NORMS | OF_PAIRS | {"weight": (*OF_NORMS["weight"], "none and row")},
+        OF_NORMS | OF_PAIRS | {"weight": (*OF_NORMS["weight"], "none and row", "fp32 and row")},
         weights=("q_weight", "k_weight"),
         inplace=("q", "k"),
         is_operator=False,

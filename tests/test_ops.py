@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from norm_yardstick import assert_as_in_new_memory
-from ops import FEW, OPS, all_equal, bits_of, name_of
+from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
+from ops import DIFFERENTIABLE, FEW, OPS, all_equal, bits_of, name_of
+from rope_kernels import apply_rotary_pos_emb, norm_rope, rope_fw, rope_qk
+from yardstick import heads_of, in_format
 
 LARGE = {  # sizes of models, which choose other tiles
     "d": (32, 64, 80, 92, 96, 112, 120, 128, 160, 192, 256, 512, 30, 100),
@@ -20,6 +22,7 @@ def of_each(*ops, **more):
     return pytest.mark.parametrize("op, case", cases, ids=names)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # rows that are not there, divided by 0
 @of_each(*OPS)
 def test_values_and_gradients(op, case, device):
     op.sample(device, **case).check()
@@ -34,16 +37,21 @@ def test_values_and_gradients_of_large_tensors(op):
         op.sample("cuda", **case).check()
 
 
-IN_PLACE = [op for op in OPS if op.inplace]
+def few_of(*ops):
+    """Parametrize a test by a few cases of these functions."""
+    cases = [(op, case) for op in ops for case in FEW]
+    names = [f"{op}: {name_of(case)}" for op, case in cases]
+    return pytest.mark.parametrize("op, case", cases, ids=names)
+
+
 LAYOUTS = "contiguous", "transposed", "head_dim_strided", "packed_qkv", "one_element_in"
 
 
 @pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("few", range(len(FEW)))
-@pytest.mark.parametrize("op", IN_PLACE, ids=str)
-def test_in_place_is_as_in_new_memory_and_touches_nothing_else(op, few, layout, fused, device):
-    case = FEW[few] | {"layout": layout, "fused": fused, "output_pairing": "same"}
+@few_of(*[op for op in OPS if op.inplace])
+def test_in_place_is_as_in_new_memory_and_touches_nothing_else(op, case, layout, fused, device):
+    case = case | {"layout": layout, "fused": fused, "output_pairing": "same"}
     sample = op.sample(device, **case)
     names = dict.fromkeys(op.tensors)
     before, values = bits_of(sample.tensors()), {n: sample.given[n].clone() for n in names}
@@ -59,3 +67,116 @@ def test_in_place_is_as_in_new_memory_and_touches_nothing_else(op, few, layout, 
     for name in op.inplace:
         sample.given[name].copy_(values[name])
     assert all_equal(bits_of(sample.tensors()), before), "memory beside it was written to"
+
+
+# one function in terms of another
+
+
+def of_each_alone(function):
+    def call(sample, given):
+        return [
+            function(given[name], sample.freqs, **sample.options()) for name in sample.op.tensors
+        ]
+
+    return call
+
+
+def of_each_norm_alone(sample, given):
+    rows = sample.pairs(given)
+    return [norm_rope(*row, sample.freqs, **sample.options()) for row in rows]
+
+
+def of_heads_apart(sample, given):
+    """And v as it is."""
+    options = {**sample.options(), "tensor_format": sample.format}
+    for name in ("num_heads", "num_kv_heads", "output_format", "packing"):
+        del options[name]
+    q, k, v = heads_of(
+        given["qkv"], sample.case["packing"], sample.d, sample.HEADS, sample.KV_HEADS
+    )
+    outs = *rope_qk(q, k, sample.freqs, **options), v
+    return [in_format(x, *sample.formats) for x in outs]
+
+
+def of_no_cache(sample, given):
+    options = {**sample.options(), "tensor_format": "thd"}
+    for name in ("return_k", "slot_mapping"):
+        del options[name]
+    return rope_qk(given["q"], given["k"], sample.freqs, **options)
+
+
+OTHERWISE = {
+    "rope_qk": of_each_alone(apply_rotary_pos_emb),
+    "qk_norm_rope": of_each_norm_alone,
+    "split_qkv_rope": of_heads_apart,
+    "rope_to_cache": of_no_cache,
+    "apply_rotary_pos_emb": of_each_alone(rope_fw),
+}
+
+
+@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
+@few_of(*[op for op in OPS if op.name in OTHERWISE])
+def test_each_function_has_the_bits_of_simpler_ones(op, case, fused, device):
+    """Of a norm the values alone: k by itself may have other tiles, and sums in another order."""
+    sample, found = op.sample(device, **case | {"fused": fused}), []
+    has_gradient = op.name in ("rope_qk", "split_qkv_rope")
+    for call in (lambda sample, given: sample.call(given), OTHERWISE[op.name]):
+        leaves = sample.leaves() if has_gradient else sample.given
+        outs = call(sample, leaves)
+        found.append([*outs])
+        if has_gradient:
+            torch.manual_seed(1)
+            grads = [torch.randn(x.shape, device=device).to(x.dtype) for x in outs]
+            found[-1] += torch.autograd.grad(outs, [*leaves.values()], grads)
+    for out, want in zip(*found, strict=op.name != "rope_to_cache"):
+        if op.weights:
+            assert_as_in_new_memory(out.detach(), want.detach())
+        else:
+            assert torch.equal(out, want)
+
+
+# who wants a gradient
+
+
+@few_of(*DIFFERENTIABLE)
+def test_only_what_wants_a_gradient_gets_one(op, case, device):
+    """The bits that it gets among others; a result that it doesn't reach wants none.
+
+    Of two norms nearly: one by itself may have other tiles, and sums in another order.
+    """
+    sample = op.sample(device, **case)
+    every = sample.leaves()
+    outs = sample.call(every)
+    grads = sample.gradients_like(outs)
+    wants = torch.autograd.grad(outs, [*every.values()], grads)
+    for name, want in zip(every, wants, strict=True):
+        leaves = sample.leaves([name])
+        outs = sample.call(leaves)
+        reached = [i for i, out in enumerate(outs) if out.requires_grad]
+        assert len(reached) == (1 if len(op.tensors) == len(outs) else len(outs))
+        outs, of_reached = [outs[i] for i in reached], [grads[i] for i in reached]
+        (got,) = torch.autograd.grad(outs, leaves[name], of_reached)
+        if op.name == "qk_norm_rope":
+            assert_added_otherwise(got, want)
+        else:
+            assert torch.equal(got, want)
+    with torch.no_grad():
+        assert not any(out.requires_grad for out in sample.call(every))
+
+
+@few_of(*[op for op in DIFFERENTIABLE if op.name not in ("apply_rotary_pos_emb", "norm_rope")])
+def test_a_result_that_nobody_uses_adds_nothing_to_a_gradient(op, case, device):
+    sample = op.sample(device, **case)
+    leaves = sample.leaves()
+    outs = sample.call(leaves)
+    grads = sample.gradients_like(outs)
+    for used in range(len(outs)):
+        found = torch.autograd.grad(
+            outs[used], [*leaves.values()], grads[used], retain_graph=True, allow_unused=True
+        )
+        found = [
+            torch.zeros_like(x) if y is None else y
+            for x, y in zip(leaves.values(), found, strict=True)
+        ]
+        of_used = [grad if i == used else torch.zeros_like(grad) for i, grad in enumerate(grads)]
+        sample.check_gradients(leaves, of_used, found)
