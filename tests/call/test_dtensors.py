@@ -7,18 +7,8 @@ from textwrap import dedent
 import pytest
 import torch
 
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
-    cp_positions,
-    norm_rope,
-    qk_norm_rope,
-    rope_bw,
-    rope_fw,
-    rope_qk,
-    rope_to_cache,
-    split_qkv_rope,
-)
+from ops import OPS, all_equal, bits_of
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, cp_positions, rope_qk
 
 D = 8
 
@@ -43,85 +33,54 @@ def shard_of(x, mesh, dim=0):
     return DTensor.from_local(x, mesh, [Shard(dim)], run_check=False)
 
 
-def arguments_of():
-    """Of each function all its tensors, by the names of their arguments."""
-    q, k, table = torch.randn(4, 2, 2, D), torch.randn(4, 2, 1, D), torch.randn(4, 1, 1, D)
-    packed, bounds = torch.randn(4, 2, D), torch.tensor([0, 1, 4])
-    weights = {"q_weight": torch.ones(D), "k_weight": torch.ones(D)}
-    cache = torch.zeros(2, 4, 2, D)
-    return {
-        apply_rotary_pos_emb: {"t": q, "freqs": table, "start_positions": torch.zeros(2).long()},
-        rope_fw: {"t": q, "freqs": table[:, 0, 0], "position_ids": torch.zeros(2, 4).long()},
-        rope_bw: {"grad": packed, "freqs": table, "cu_seqlens": bounds},
-        rope_qk: {"q": q, "k": k, "freqs": table},
-        norm_rope: {"t": q, "weight": torch.ones(D), "freqs": table},
-        qk_norm_rope: {"q": q, "k": k, **weights, "freqs": table},
-        split_qkv_rope: {"qkv": torch.randn(4, 2, 4 * D), "freqs": table},
-        rope_to_cache: {
-            **{name: packed.clone() for name in "qkv"},
-            "k_cache": cache,
-            "v_cache": cache.clone(),
-            "slot_mapping": torch.tensor([0, 3, 5, 6]),
-            "freqs": table,
-            "position_ids": torch.zeros(4).long(),
-        },
-        cp_positions: {"cu_seqlens": torch.tensor([0, 4, 8])},
-    }
-
-
-OPTIONS = {
-    rope_bw: {"tensor_format": "thd"},
-    split_qkv_rope: {"num_heads": 2, "num_kv_heads": 1},
-    cp_positions: {"cp_size": 2, "cp_rank": 0},
+CASES = {  # a function with each kind of table, and each way to say where tokens are
+    "apply_rotary_pos_emb": {"positions": "starts"},
+    "rope_fw": {"positions": "ids", "freqs": "cos and sin"},
+    "rope_bw": {"tensor_format": "thd"},
 }
-EACH = [(function, name) for function, given in arguments_of().items() for name in given]
-TAKES_FREQS = [function for function in arguments_of() if function is not cp_positions]
-each = pytest.mark.parametrize("function,name", EACH, ids=[f"{f.__name__} {n}" for f, n in EACH])
 
 
-@each
+def good_call(op, **options):
+    sample = op.sample("cpu", **CASES.get(op.name, {}))
+    given = {**sample.given, **sample.written, "freqs": sample.freqs, **sample.options()}
+    return given | options | ({"inplace": True} if op.inplace else {})
+
+
+def is_tensor(x):
+    return isinstance(x, (tuple, torch.Tensor))
+
+
+EACH = [(op, name) for op in OPS for name, x in good_call(op).items() if is_tensor(x)]
+
+
+@pytest.mark.parametrize("op,name", EACH, ids=[f"{op} {name}" for op, name in EACH])
 @pytest.mark.parametrize("fused", (True, False))
-def test_any_tensor_of_a_call(function, name, fused, mesh):
-    given, options = arguments_of()[function], OPTIONS.get(function, {})
-    if function is rope_fw:
-        given["freqs"] = given["freqs"].cos(), given["freqs"].sin()
-    if function is not cp_positions:
-        options = options | {"fused": fused}
-    function(**given, **options)  # the call is right, but for the DTensor
+def test_any_tensor_of_a_call(op, name, fused, mesh):
+    """Nothing is written, in place or into a cache, whichever of the tensors comes first."""
+    given, named = good_call(op, fused=fused), name
+    memory = [x for x in given.values() if isinstance(x, torch.Tensor)]
+    before = bits_of(memory)
     if isinstance(given[name], tuple):
         given[name], named = (shard_of(given[name][0], mesh), given[name][1]), f"{name}[0]"
     else:
-        given[name], named = shard_of(given[name], mesh), name
+        given[name] = shard_of(given[name], mesh)
     with pytest.raises(TypeError, match=rf"^{re.escape(named)} is a DTensor; accepted: "):
-        function(**given, **options)
+        op.function(**given)
+    assert all_equal(bits_of(memory), before)
 
 
-@pytest.mark.parametrize("function", TAKES_FREQS)
-def test_frequencies_of_a_module(function, mesh):
+@pytest.mark.parametrize("op", OPS, ids=str)
+def test_frequencies_of_a_module(op, mesh):
     """As `distribute_module` leaves them."""
-    rope = RotaryPositionEmbedding(D)
+    rope = RotaryPositionEmbedding(20)
     rope.inv_freq = shard_of(rope.inv_freq, mesh)
-    given, options = arguments_of()[function] | {"freqs": rope}, OPTIONS.get(function, {})
     with pytest.raises(TypeError, match=r"^freqs\.inv_freq is a DTensor; accepted: "):
-        function(**given, **options)
+        op.function(**good_call(op, freqs=rope))
 
 
-@pytest.mark.parametrize("fused", (True, False))
-@pytest.mark.parametrize("name", ("q", "k"))
-def test_nothing_is_written(name, fused, mesh):
-    """Neither in place nor into a cache, whichever of the tensors comes first."""
-    rope, (q, k) = RotaryPositionEmbedding(D), torch.randn(2, 4, 2, 2, D)
-    given, before = {"q": q, "k": k}, (q.clone(), k.clone())
-    options = {"freqs": rope, "inplace": True, "fused": fused}
-    with torch.no_grad(), pytest.raises(TypeError, match="is a DTensor"):
-        rope_qk(**given | {name: shard_of(given[name], mesh)}, **options)
-    assert torch.equal(q, before[0]) and torch.equal(k, before[1])
-    given = arguments_of()[rope_to_cache]
-    rows = given["q"].clone()
-    with pytest.raises(TypeError, match="is a DTensor"):
-        rope_to_cache(**given | {name: shard_of(given[name], mesh)}, inplace=True)
-    assert torch.equal(given["q"], rows)
-    assert not given["k_cache"].any() and not given["v_cache"].any()
+def test_the_sequences_of_a_rank(mesh):
+    with pytest.raises(TypeError, match=r"^cu_seqlens is a DTensor; accepted: "):
+        cp_positions(cp_size=2, cp_rank=0, cu_seqlens=shard_of(torch.tensor([0, 4, 8]), mesh))
 
 
 def within_func(call):

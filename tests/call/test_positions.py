@@ -25,7 +25,6 @@ from rope_kernels import (
     routes,
 )
 from rope_kernels.autograd import operators
-from rope_kernels.call.positions import rank_of_last
 from yardstick import assert_rounded_once, gradient_fp64, positions_of_rank, rotate_fp64
 
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
@@ -344,18 +343,6 @@ def tokens_of_rank(lengths, cp_size, cp_rank, cp_order="zigzag"):
     return torch.cat(index)
 
 
-def test_the_tokens_of_a_rank():
-    assert tokens_of_rank([6, 0, 12], 3, 1).tolist() == [1, 4, 8, 9, 14, 15]
-    assert tokens_of_rank([6, 0, 3], 3, 1, "contiguous").tolist() == [2, 3, 7]
-    assert tokens_of_rank([6, 0, 3], 3, 1, "round_robin").tolist() == [1, 4, 7]
-
-
-@cover(cp_size=(1, 2, 3), cp_order=CP_ORDERS)
-def test_the_rank_of_the_last_position_holds_it(cp_size, cp_order):
-    length, rank = 4 * cp_size, rank_of_last(cp_size, cp_order)
-    assert positions_of_rank(length, cp_size, rank, cp_order).max() == length - 1
-
-
 @cover(
     tensor_format=FORMATS,
     cp_order=CP_ORDERS,
@@ -392,19 +379,6 @@ def test_many_positions_on_many_ranks(device):
     t, freqs = contiguous((2, 1, 2, 8), torch.float32, device), angles(2 * cp_size, 8, device)
     for cp_rank in (0, 15, 16):
         check(t, freqs, "sbhd", cp_size=cp_size, cp_rank=cp_rank)
-
-
-@pytest.mark.parametrize("cp_order", CP_ORDERS)
-def test_a_norm_on_a_rank_turns_by_that_ranks_positions(cp_order, device):
-    t = contiguous((2, 4, 1, D), torch.float32, device).requires_grad_()
-    rope, weight = RotaryPositionEmbedding(D2).to(device), torch.rand(D, device=device)
-    for cp_rank in range(3):
-        rank = {"cp_size": 3, "cp_rank": cp_rank, "cp_order": cp_order}
-        ids = cp_positions(12, device=device, **rank)[None]
-        outs = [norm_rope(t, weight, rope, "bshd", **x) for x in (rank, {"position_ids": ids})]
-        assert torch.equal(*outs)
-        grad = torch.randn_like(t)
-        assert torch.equal(*(torch.autograd.grad(out, t, grad)[0] for out in outs))
 
 
 @pytest.mark.parametrize("cp_order", CP_ORDERS)
@@ -549,13 +523,6 @@ def test_ids_of_tokens_in_no_sequence_are_not_used(values_are_not_read, device):
         torch.testing.assert_close(got.detach(), out)
         got.sum().backward()
         assert leaf.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("which", PAST)
-def test_a_position_past_the_table_is_an_error_on_the_cpu(which):
-    tensor_format, options, freqs = past_the_table(which, "cpu")
-    with pytest.raises(ValueError, match=r"^(freqs|start_positions|position_ids) has|is \["):
-        apply_rotary_pos_emb(tensor(tensor_format, "cpu"), freqs, tensor_format, **options)
 
 
 # nothing to rotate

@@ -1,0 +1,535 @@
+"""What the public functions refuse: of a good call a change, and how the whole message reads.
+
+A change has a value for each of some arguments; a function as a value makes it out of the good one.
+`tensor_format` and `dtype` are those of the good call. It is tried with each function that has all
+of the arguments: "t" is the first that turns, and "weight" the first weight, whatever their names.
+In a message ... stands for any words, {t} and {weight} for these names, and capitals for `WORDS`.
+"""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import signature
+from types import FunctionType
+
+import numpy as np
+import torch
+from torch import nn
+
+from inputs import FORMATS
+from ops import AXES, BF16, FP16, FP32, FP64, Op
+from rope_kernels import RotaryPositionEmbedding
+
+INT64, SPARSE, META = torch.int64, torch.sparse_coo, torch.device("meta")
+S, B, D, D2 = 4, 3, 10, 8  # of the good call; packed, it has S * B tokens
+
+
+def ints(*values, dtype=torch.int64):
+    return torch.tensor(values, dtype=dtype)
+
+
+def table(rows, columns=D2):
+    return torch.zeros(rows, 1, 1, columns)
+
+
+def cos(*shape, dtype=FP32):
+    """Or sines: a table without angles."""
+    return torch.zeros(shape, dtype=dtype)
+
+
+def module(dim=D2, device="cpu", **options):
+    return RotaryPositionEmbedding(dim, **options).to(device)
+
+
+def trained(good):
+    made = module()
+    made.inv_freq.requires_grad_()
+    return made
+
+
+def of_bf16(good):
+    made = module()
+    made._buffers["inv_freq"] = made.inv_freq.bfloat16()  # as FSDP's buffer_dtype does
+    return made
+
+
+def with_own_forward(good):
+    made = module()
+    made.forward = lambda max_seq_len, offset=0: table(S)
+    return made
+
+
+def interpolating(good):
+    return module(seq_len_interpolation_factor=4.0, pretrained_max_position_embeddings=8)
+
+
+class Scaled(RotaryPositionEmbedding):
+    def forward(self, max_seq_len, offset=0):
+        return super().forward(max_seq_len, offset) / 2
+
+
+class ModuleOfAnotherLibrary(nn.Module):
+    """As in Hugging Face models: gives cos and sin."""
+
+    def forward(self, x, position_ids):
+        return cos(S, D2), cos(S, D2)
+
+
+# Changes of a call of that format.
+
+
+def dense(**change):
+    return {"tensor_format": "sbhd", **change}
+
+
+def packed(**change):
+    return {"tensor_format": "thd", **change}
+
+
+def of_a_rank(**change):
+    return packed(cp_size=2, freqs=module(), **change)
+
+
+WORDS = {
+    "FREQS": "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
+    "or a RotaryPositionEmbedding",
+    "FLOATS": "float32, float16, bfloat16, float64",
+    "INTEGERS": "int32, int64, int16, int8, uint8",
+    "EVEN": "an even number from 2 to {t}'s head dimension d = 10",
+    "RANKS": "an integer from 0 to cp_size - 1",
+    "FROM": "an integer from 0 to",
+    "WITHIN": "elements within {t}'s head dimension d = 10",
+    "READ": "{t} of shape {shape} in format {format!r} has {sizes}",
+    "ANGLES": "accepted with {t} of float32: (s2, 1, 1, d2); {READ}",
+    "ELSEWHERE": "is on meta; it must be on {t}'s device, {device}",
+    "TENSOR": "accepted: torch.Tensor",
+    "STRIDED": "accepted: torch.strided",
+    "TOKENS": "the number of tokens on all ranks",
+    "RISING": "values that start at 0 and never fall",
+    "FROM_0": "accepted: values from 0 with a table",
+    "TABLE_OF_4": "freqs has angles for s2 = 4 positions; the last position in use",
+    "A_TABLE": "accepted: 8, or one column per pair, 4",
+    "START": "an int from -2^62 to 2^62, or a torch.Tensor",
+    "BESIDE_Q": "accepted beside q: ",
+    "NUMBER": "a finite number of fp32",
+}
+
+# (names, what is accepted, values of a wrong type, other wrong values, what else is in the call)
+OPTIONS = (
+    ("tensor_format", "{formats}", (), ("shbd", "SBHD", None, ["sbhd"]), {}),
+    ("interleaved", "False, True", ("no", 0, None), (), {}),
+    ("fused inplace inverse norm_after return_k", "False, True", (1, None, np.True_), (), {}),
+    ("cp_size", "an integer from 1, below 2^31", (True,), (0, -2, 1.5, "2", None, 2**31), {}),
+    ("cp_rank", "{RANKS} = 1", (True,), (-1, 2, 0.5, None), {"cp_size": 2}),
+    ("cp_rank", "{RANKS} = 0", (), (1,), {}),
+    ("cp_order", "zigzag, contiguous, round_robin", (), ("ring", None, ["zigzag"]), {}),
+    ("rotary_dim", "{EVEN}", (True,), (8.0, "8", [8]), {}),
+    ("rotary_dim", "{EVEN}; {READ}", (), (7, -2, 0, 12, 2**64), {}),
+    ("rotary_dim", "{EVEN}; {READ}", (), (12,), {"rotary_start": 2}),
+    ("rotary_dim", "None, or that of freqs, 8", (), (4,), {"freqs": module()}),
+    ("rotary_dim", "None, or that of freqs, 4", (), (8,), {"freqs": module(4)}),
+    ("rotary_start", "{FROM} 2, for 8 {WITHIN}", (False,), (2.0, "2", None, -1, 3, 2**64), {}),
+    (
+        "rotary_start",
+        "{FROM} 4, for 6 {WITHIN}",
+        (),
+        (5,),
+        {"rotary_dim": 6, "freqs": table(12, 3)},
+    ),
+    ("rotary_start", "{FROM} 2, for 8 {WITHIN}", (), (3,), {"freqs": module()}),
+    ("output_pairing", "same, half", (), ("halves", "", None, True, ["half"]), {}),
+    ("rounding", "{roundings}", (), ("twice", "", 1, False, ["once"]), {}),
+    ("eps", "{NUMBER} from 0", (None, True, "1e-6"), (-1e-6, 10**400, float("nan")), {}),
+    ("weight_offset", "{NUMBER}", (None, True), (float("nan"),), {}),
+    ("packing", "qkv, grouped", (), ("kqv", 3), {}),
+    ("output_format", "sbhd, bshd, bhsd", (), ("thd", 1), dense()),
+    ("num_heads num_kv_heads", "an integer from 1, below 2^31", (True,), (0, 1.5), {}),
+)
+TYPE_ERRORS = {
+    # what turns
+    "{t} is of type list; {TENSOR}": {"t": [1.0]},
+    "{t} has dtype int64; accepted: {FLOATS}": {"t": INT64},
+    "{t} has dtype complex64; accepted: {FLOATS}": {"t": torch.cfloat},
+    "k is of type NoneType; {TENSOR}": {"k": None},
+    "k has dtype int64; accepted: {FLOATS}": {"k": INT64},
+    "k has dtype bfloat16; accepted beside q: float32": {"k": BF16},
+    "v has dtype float16; accepted: float32": {"v": FP16},
+    "qkv is of type list; {TENSOR}": {"qkv": [1.0]},
+    "qkv has dtype int64; accepted: {FLOATS}": {"qkv": INT64},
+    # freqs
+    "freqs is of type NoneType; accepted: {FREQS}": {"freqs": None},
+    "freqs is of type dict; accepted: {FREQS}": {"freqs": {"cos": cos(S, D2)}},
+    "freqs is of type type; accepted: {FREQS}": {"freqs": RotaryPositionEmbedding},
+    "freqs is of type ModuleOfAnotherLibrary; accepted: {FREQS}": {
+        "freqs": lambda good: ModuleOfAnotherLibrary()
+    },
+    "freqs has dtype bfloat16; accepted with {t} of float32: float32. TransformerEngine casts such "
+    "angles to float32, which does not bring back what they lost to bfloat16: make them in "
+    "float32": {"freqs": BF16},
+    "freqs has dtype float64; accepted with {t} of float32: float32": {"freqs": FP64},
+    "freqs has dtype int64; accepted with {t} of float64: float32, float64": {
+        "dtype": FP64,
+        "freqs": INT64,
+    },
+    "freqs has dtype bfloat16; accepted for inv_freq: float32, float64": {"freqs": of_bf16},
+    "freqs is a Scaled that overrides forward; accepted: its table, freqs(max_seq_len)": {
+        "freqs": lambda good: Scaled(D2)
+    },
+    "freqs is a RotaryPositionEmbedding that overrides forward; accepted: its table, "
+    "freqs(max_seq_len)": {"freqs": with_own_forward},
+    "freqs[0] is of type NoneType; accepted as freqs: {FREQS}": {"freqs": (None, cos(12, D2))},
+    "freqs[0] is of type float; accepted as freqs: {FREQS}": {"freqs": [0.5, 0.25]},
+    "freqs[0] has dtype int64; accepted: {FLOATS}": {"freqs": [cos(12, D2).long()] * 2},
+    "freqs[1] is of type float; accepted as freqs: {FREQS}": {"freqs": (cos(12, D2), 0.5)},
+    "freqs[1] has dtype float32; accepted beside freqs[0]: bfloat16": {
+        "freqs": (cos(12, D2, dtype=BF16), cos(12, D2))
+    },
+    # where tokens are
+    "cu_seqlens is of type list; {TENSOR}": packed(cu_seqlens=[0, 4]),
+    "cu_seqlens has dtype int16; accepted: int32, int64": packed(cu_seqlens=torch.int16),
+    "start_positions is of type list; accepted: {START}": {"start_positions": [0, 0]},
+    "start_positions is True; accepted: {START}": {"start_positions": True},
+    "start_positions is of type float; accepted: {START}": {"start_positions": 1.5},
+    "start_positions has dtype float32; accepted...: {INTEGERS}": {"start_positions": cos(3)},
+    "start_positions has dtype bool; accepted...: {INTEGERS}": {"start_positions": cos(3).bool()},
+    "position_ids is of type list; {TENSOR}": {"position_ids": [[0, 1, 2, 3]]},
+    "position_ids has dtype float32; accepted: {INTEGERS}": {"position_ids": cos(1, S)},
+    # weights
+    "{weight} is of type list; {TENSOR}": {"weight": [1.0] * D},
+    "{weight} has dtype int64; accepted: float32": {"weight": INT64},
+    "{weight} has dtype bfloat16; accepted: float32": {"weight": BF16},
+    "{weight} has dtype float64; accepted: float16, float32": {"dtype": FP16, "weight": FP64},
+    # a cache
+    "k_cache has dtype float8_e4m3fn; accepted: float32": {
+        name: torch.float8_e4m3fn for name in ("k_cache", "v_cache")
+    },
+    "v_cache has dtype bfloat16; accepted: float32": {"v_cache": BF16},
+    "slot_mapping has dtype float32; accepted: int32, int64": {"slot_mapping": FP32},
+}
+VALUE_ERRORS = {
+    # what turns
+    "{t} has shape (12, 3, 10), 3 dimensions; tensor_format 'sbhd' needs 4": dense(t=cos(12, 3, D)),
+    "{t} has shape (), 0 dimensions; tensor_format {format!r} needs ...": {"t": torch.tensor(1.0)},
+    "{t} has shape (4, 3, 3, 10), 4 dimensions; tensor_format 'thd' needs 3": packed(
+        t=cos(S, B, 3, D)
+    ),
+    "{t} has layout torch.sparse_coo; {STRIDED}": {"t": SPARSE},
+    "{t} has layout of a nested tensor; {STRIDED}": {
+        "t": lambda good: torch.nested.nested_tensor([*good]),
+        "start_positions": 1,
+    },
+    "k has shape (12, 3, 10), 3 dimensions; tensor_format 'sbhd' needs 4": dense(k=cos(12, 3, D)),
+    "k has shape (5, 3, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(5, B, 7, D)),
+    "k has shape (4, 1, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(S, 1, 7, D)),
+    "k has shape (4, 3, 7, 12); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(S, B, 7, 12)),
+    "k has shape (3, 4, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(B, S, 7, D)),
+    "k has shape (3, 7, 5, 10); {BESIDE_Q}(3, 7, 4, 10); {READ}": {
+        "tensor_format": "bhsd",
+        "k": cos(B, 7, 5, D),
+    },
+    "k has shape (11, 2, 10); {BESIDE_Q}(12, 2, 10); {READ}": packed(k=lambda good: good[1:]),
+    "k has layout torch.sparse_coo; {STRIDED}": {"k": SPARSE},
+    "k {ELSEWHERE}": {"k": META},
+    # freqs
+    "freqs has 3 entries; accepted: {FREQS}": {"freqs": [0.5, 0.25, 0.125]},
+    "freqs has 1 entries; accepted: {FREQS}": {"freqs": (cos(S, D2),)},
+    "freqs has layout torch.sparse_coo; {STRIDED}": {"freqs": SPARSE},
+    "freqs has shape (4, 8); {ANGLES}": {"freqs": cos(S, D2)},
+    "freqs has shape (4, 3, 1, 8); {ANGLES}": {"freqs": cos(S, B, 1, D2)},
+    "freqs has last dimension d2 = 5; accepted: {EVEN}; {READ}": {"freqs": table(12, 5)},
+    "freqs has last dimension d2 = 12; accepted: {EVEN}; {READ}": {"freqs": table(12, 12)},
+    "freqs has last dimension d2 = 0; accepted: {EVEN}; {READ}": {"freqs": table(12, 0)},
+    "freqs has last dimension d2 = 7; accepted: {EVEN}; {READ}": {"freqs": (cos(12, 7),) * 2},
+    "freqs has last dimension d2 = 14; accepted: {EVEN}; {READ}": {"freqs": module(14)},
+    **{
+        f"freqs has last dimension {n} with rotary_dim = 8; {{A_TABLE}}": {
+            "freqs": freqs,
+            "rotary_dim": 8,
+        }
+        for n, freqs in ((2, table(12, 2)), (16, table(12, 16)), (6, (cos(12, 6), cos(12, 6))))
+    },
+    **{
+        f"freqs has angles for s2 = {s2} positions; {{t}} of shape {{shape}} in format {form!r} "
+        f"needs at least s = {s}": {"tensor_format": form, "freqs": freqs, **ranks}
+        for s2, form, s, freqs, ranks in (
+            (3, "sbhd", 4, table(3), {}),
+            (2, "bhsd", 4, table(2), {}),
+            (1, "bshd", 4, (cos(B, 1, D2), cos(B, 1, D2)), {}),
+            (4, "sbhd", 12, table(4), {"cp_size": 3, "cp_rank": 1}),
+        )
+    },
+    "freqs has interleaved = True; accepted: the call's, False": {
+        "freqs": module(interleaved=True)
+    },
+    "freqs has interleaved = False; accepted: the call's, True": {
+        "freqs": module(),
+        "interleaved": True,
+    },
+    "freqs has an inv_freq that requires a gradient; accepted: freqs.cos_sin(max_seq_len) as "
+    "freqs, with rotary_dim=8": {"freqs": trained},
+    "freqs interpolates...freqs.cos_sin(max_seq_len)...": [
+        {"freqs": interpolating, "start_positions": 0},
+        {"freqs": interpolating, "position_ids": ints(0, 1, 2, 3)[None], "tensor_format": "sbhd"},
+        {"freqs": interpolating, "tensor_format": "thd"},
+    ],
+    "freqs[0] has shape (8,); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {READ}": dense(
+        freqs=(cos(D2), cos(D2))
+    ),
+    "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {READ}": dense(
+        freqs=(cos(2, S, D2), cos(2, S, D2))
+    ),
+    "freqs[0] has shape (3, 12, 8); accepted: (s2, d2) or (1, s2, d2); {READ}": packed(
+        freqs=(cos(B, 12, D2), cos(B, 12, D2))
+    ),
+    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (5, 8); {READ}": {
+        "freqs": (cos(5, D2), cos(S, D2))
+    },
+    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (1, 4, 8); {READ}": {
+        "freqs": (cos(1, S, D2), cos(S, D2))
+    },
+    "freqs {ELSEWHERE}": [{"freqs": table(12).to("meta")}, {"freqs": module(device="meta")}],
+    "freqs[0] {ELSEWHERE}": {"freqs": (cos(12, D2).to("meta"), cos(12, D2))},
+    "freqs[1] {ELSEWHERE}": {"freqs": (cos(12, D2), cos(12, D2).to("meta"))},
+    # where tokens are
+    "cu_seqlens came with tensor_format 'sbhd'; accepted only with 'thd' (elsewhere "
+    "TransformerEngine ignores it)": dense(cu_seqlens=ints(0, 4)),
+    "cu_seqlens is None with tensor_format 'thd'; accepted: the cumulative sequence lengths, int32 "
+    "or int64 of shape (b + 1,), or position_ids": [
+        packed(cu_seqlens=None),
+        packed(cu_seqlens=None, start_positions=ints(0)),
+    ],
+    "cu_seqlens has shape (1, 2); accepted: (b + 1,); {READ}": packed(cu_seqlens=ints(0, 4)[None]),
+    "cu_seqlens has shape (0,); accepted: (b + 1,); {READ}": packed(cu_seqlens=ints()),
+    "cu_seqlens {ELSEWHERE}": packed(cu_seqlens=META),
+    f"start_positions is {2**62 + 1}; accepted: {{START}}": {"start_positions": 2**62 + 1},
+    f"start_positions is {-(2**70)}; accepted: {{START}}": {"start_positions": -(2**70)},
+    "start_positions has shape (2,); accepted: (3,) or (1,) or (); {READ}": dense(
+        start_positions=ints(0, 0)
+    ),
+    "start_positions has shape (3, 1); accepted: (3,) or (1,) or (); {READ}": dense(
+        start_positions=ints(0, 0, 0)[:, None]
+    ),
+    "start_positions has shape (3,); accepted beside cu_seqlens: (4,) or (1,) or ()...": packed(
+        start_positions=ints(0, 0, 0)
+    ),
+    # a batch of one: no shape is named twice
+    "start_positions has shape (3,); accepted: (1,) or (); {READ}": dense(
+        start_positions=ints(0, 0, 0), t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
+    ),
+    "position_ids has shape (1, 3); accepted: (1, 4); {READ}": dense(
+        position_ids=ints(0, 1, 2)[None], t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
+    ),
+    "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (1, s2, d2); {READ}": dense(
+        freqs=(cos(2, S, D2),) * 2, t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
+    ),
+    "start_positions {ELSEWHERE}": dense(start_positions=ints(0, 0, 0).to("meta")),
+    "position_ids came with start_positions; accepted: one of the two": {
+        "position_ids": ints(0),
+        "start_positions": 0,
+    },
+    **{
+        f"position_ids has shape {tuple(ids.shape)}; accepted: (3, 4) or (1, 4); {{READ}}": dense(
+            position_ids=ids
+        )
+        for ids in (ints(0, 1, 2, 3), ints(0, 1, 2, 3).expand(4, 4), ints(0, 1, 2)[None])
+    },
+    **{
+        f"position_ids has shape {tuple(ids.shape)}; accepted: (12,); {{READ}}": packed(
+            position_ids=ids
+        )
+        for ids in (ints(*range(12))[None], ints(0, 1, 2))
+    },
+    "position_ids {ELSEWHERE}": dense(position_ids=ints(0, 1, 2, 3)[None].to("meta")),
+    "cp_size is 2, and {READ}; accepted: an even s, for two chunks of equal length": dense(
+        cp_size=2, t=cos(3, B, 3, D), k=cos(3, B, 3, D)
+    ),
+    # in place
+    "output_pairing is 'half' with inplace=True; accepted: 'same'": {
+        "output_pairing": "half",
+        "inplace": True,
+    },
+    # weights
+    **{
+        f"{{weight}} has shape {shape}; accepted: (10,); {{READ}}": {"weight": cos(*shape)}
+        for shape in ((9,), (1, 10), (3, 10), (1, 3, 10))
+    },
+    "{weight} is on meta; it must be on the rotated tensor's, {device}": {
+        "weight": cos(D).to("meta")
+    },
+    "k_weight has shape (9,); accepted: (10,); k of shape (4, 3, 2, 10) in format 'sbhd' has "
+    "s = 4, b = 3, h = 2, d = 10": dense(k_weight=cos(9)),
+    # a projection
+    "qkv has shape (4, 3, 12, 10); accepted: (s, b, heads of q, k and v together * d) with "
+    "tensor_format 'sbhd'": dense(qkv=lambda good: good.unflatten(-1, (-1, D))),
+    "qkv has shape (4, 3, 119); accepted: a last dimension of 12 heads, 6 of q and 3 each of k and "
+    "v": dense(qkv=lambda good: good[..., 1:]),
+    "qkv has layout of a nested tensor; {STRIDED}": {
+        "qkv": lambda good: torch.nested.nested_tensor([*good]),
+        "start_positions": 1,
+    },
+    "num_heads is 4, and num_kv_heads 3; accepted: with packing='grouped' as many heads of q for "
+    "each head of k": {"packing": "grouped", "num_heads": 4, "num_kv_heads": 3},
+    # a cache
+    "v has shape (12, 1, 10); accepted: that of k, (12, 2, 10)": {"v": lambda good: good[:, :1]},
+    "k_cache has shape (24, 2, 10); accepted: (blocks, positions of a block, 2, 10), for k of "
+    "shape (12, 2, 10)": {"k_cache": lambda good: good.flatten(0, 1)},
+    "k_cache has shape (6, 2, 4, 10); accepted: (blocks, positions of a block, 2, 10), for k of "
+    "shape (12, 2, 10)": {"k_cache": lambda good: good.transpose(1, 2)},
+    "v_cache has shape (2, 4, 2, 10); accepted: that of k_cache, (6, 4, 2, 10)": {
+        "v_cache": lambda good: good[:2]
+    },
+    "slot_mapping has shape (13,); accepted: a slot for each of the first tokens, of which there "
+    "are 12": {"slot_mapping": ints(*range(13))},
+    "slot_mapping {ELSEWHERE}": {"slot_mapping": META},
+}
+# What is refused where reading values costs nothing: on a CPU. A module has all positions.
+VALUES = {
+    "{TABLE_OF_4} needs 7": dense(start_positions=ints(0, 3, 1)),
+    "{TABLE_OF_4} needs 10": dense(position_ids=ints(0, 1, 9, 3)[None]),
+    f"{{TABLE_OF_4}} needs {2**63}": dense(position_ids=torch.full((1, S), 2**63 - 1)),
+    "{TABLE_OF_4} needs 5": [
+        packed(freqs=table(4), cu_seqlens=ints(0, 2, 7)),
+        packed(freqs=table(4), cu_seqlens=ints(0, 1, 4), start_positions=ints(3, 2)),
+        packed(freqs=table(4), position_ids=ints(4, *range(4), *range(7)) % 5),
+    ],
+    "{TABLE_OF_4} needs 8": packed(cp_size=2, freqs=table(4), cu_seqlens=ints(0, 4, 12)),
+    "{TABLE_OF_4} needs 6": [
+        packed(cp_size=2, cp_order=order, freqs=table(4), cu_seqlens=ints(0, 4, 10))
+        for order in ("contiguous", "round_robin")
+    ],
+    "freqs has angles for s2 = 12 positions; the last position in use needs 13": [
+        # of all ranks, or some would wait for the others
+        dense(cp_size=3, cp_rank=i, start_positions=ints(1, 0, 0), freqs=table(12))
+        for i in range(3)
+    ],
+    "start_positions is [-2, -2, -2]; {FROM_0}": dense(start_positions=-2),
+    "position_ids has -3; {FROM_0}": [
+        dense(position_ids=ints(0, 1, -3, 3)[None]),
+        packed(position_ids=ints(-3, *range(11))),
+    ],
+    "cu_seqlens is [1, 4]; accepted: {RISING}": packed(cu_seqlens=ints(1, 4)),
+    "cu_seqlens is [0, 1, 2, 3, 4, 5, ...]; accepted: {RISING}": packed(
+        cu_seqlens=ints(0, 1, 2, 3, 4, 5, 4)
+    ),
+    "cu_seqlens is [0, 4, 13]; accepted: values up to 12, {TOKENS}": packed(
+        cu_seqlens=ints(0, 4, 13)
+    ),
+    "cu_seqlens is [0, 4, 28]; accepted: values up to 24, {TOKENS}": of_a_rank(
+        cu_seqlens=ints(0, 4, 28)
+    ),
+    "cu_seqlens is [0, 4, 6]; accepted: lengths that 2 * cp_size = 4 divides": of_a_rank(
+        cu_seqlens=ints(0, 4, 6)
+    ),
+    "cu_seqlens is [0, 4, 7]; accepted: lengths that cp_size = 2 divides": [
+        of_a_rank(cp_order=order, cu_seqlens=ints(0, 4, 7))
+        for order in ("contiguous", "round_robin")
+    ],
+    "slot_mapping has 24; accepted: slots below 24; a negative one: no write": {
+        "slot_mapping": ints(0, 24)
+    },
+}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A row of the tables, for one function."""
+
+    op: Op
+    said: str
+    change: dict
+    error: type
+    on_cpu: bool
+
+    def __str__(self):
+        return f"{self.op}: {self.said.split(';')[0]}"
+
+    @property
+    def case(self):
+        """Of the good call: the function's first format, and float32, if the row names no other."""
+        of_axes = {x: self.change[x] for x in ("tensor_format", "dtype") if x in self.change}
+        if of_axes.get("tensor_format") not in formats_of(self.op):
+            of_axes.pop("tensor_format", None)
+        return {"s": S, "d": D, "rotary": D2, "rows": "just enough", **of_axes}
+
+    def call(self, sample, **options):
+        """What is bad beside options that may be anything."""
+        names = {"t": self.op.tensors[0], "weight": (*self.op.weights, "")[0]}
+        given = {**sample.given, **sample.written, "freqs": sample.freqs}
+        given |= {**sample.options(), **options}
+        for name, value in self.change.items():
+            if name == "dtype" or (name == "tensor_format" and value in FORMATS):
+                continue
+            if name != "k" or "k" in self.op.tensors:
+                name = names.get(name, name)
+                given[name] = changed(given.get(name), value, sample.device)
+        return self.op.function(**given)
+
+    def message(self, sample):
+        """As the function words it."""
+        t, is_split = sample.given[self.op.tensors[0]], self.op.name == "split_qkv_rope"
+        t = self.change.get("t", t) if isinstance(self.change.get("t"), torch.Tensor) else t
+        if is_split:
+            t = t[..., : sample.HEADS * D].unflatten(-1, (-1, D))
+        sizes = ", ".join(f"{x} = {n}" for x, n in zip(sample.format, t.shape, strict=False))
+        words = {
+            "t": "q" if is_split else self.op.tensors[0],
+            "weight": (*self.op.weights, "")[0],
+            "shape": tuple(t.shape),
+            "format": sample.format,
+            "sizes": sizes,
+            "device": t.device,
+            "formats": ", ".join(formats_of(self.op)),
+            "roundings": "None, once, model, "
+            + ("model_cast_last" if self.op.weights else "upcast, promoted"),
+        }
+        for name, text in WORDS.items():
+            words[name] = text.format(**words)
+        return self.said.format(**words)
+
+
+def formats_of(op):
+    return (AXES | op.axes)["tensor_format"]
+
+
+def changed(good, value, device):
+    """A good value of another dtype, layout or device; made by a function; or another value."""
+    if isinstance(value, FunctionType):
+        return value(good)
+    if isinstance(value, torch.dtype | torch.device):
+        return good.to(value)
+    if value is SPARSE:
+        return good.to_sparse()
+    if isinstance(value, tuple | list):
+        return type(value)(changed(None, x, device) for x in value)
+    if isinstance(value, nn.Module) and not value.inv_freq.is_meta:
+        return copy.deepcopy(value).to(device)
+    return value.to(device) if isinstance(value, torch.Tensor) and not value.is_meta else value
+
+
+def bad_arguments_of(op: Op) -> Iterator[Bad]:
+    """All that one function refuses."""
+    shown = {"t", *signature(op.function).parameters}
+    shown -= {"t"} if op.name == "split_qkv_rope" else set()
+    shown |= {"dtype", *(["weight"] if op.weights else [])}
+    for said, change, error, on_cpu in rows():
+        of_format = change.get("tensor_format")
+        elsewhere = of_format in FORMATS and of_format not in formats_of(op)
+        needed = {*change} - ({"tensor_format"} if of_format in FORMATS else set())
+        if not elsewhere and needed <= shown:
+            yield Bad(op, said, change, error, on_cpu)
+
+
+def rows():
+    for names, accepted, of_a_wrong_type, wrong, more in OPTIONS:
+        for name in names.split():
+            for error, values in ((TypeError, of_a_wrong_type), (ValueError, wrong)):
+                for x in values:
+                    yield f"{name} is {x!r}; accepted: {accepted}", {**more, name: x}, error, False
+    for table, error, on_cpu in (
+        (TYPE_ERRORS, TypeError, False),
+        (VALUE_ERRORS, ValueError, False),
+        (VALUES, ValueError, True),
+    ):
+        for said, changes in table.items():
+            for change in changes if isinstance(changes, list) else [changes]:
+                yield said, change, error, on_cpu

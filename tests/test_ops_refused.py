@@ -1,0 +1,192 @@
+"""What every public function refuses, asked of all of them: `bad_arguments.py` says what.
+
+The whole message is compared. Nothing is launched, and no memory is written, whichever way a call
+would go.
+"""
+
+import re
+from dataclasses import replace
+from inspect import Parameter, signature
+from itertools import product
+
+import pytest
+import torch
+
+from bad_arguments import bad_arguments_of, table
+from ops import DIFFERENTIABLE, OPS, all_equal, bits_of
+
+BAD = [bad for op in OPS for bad in bad_arguments_of(op)]
+each_op = pytest.mark.parametrize("op", OPS, ids=str)
+
+
+@pytest.fixture
+def nothing_may_run(monkeypatch, device):
+    """No kernel, where one would be interpreted. On a GPU bits of memory have to tell."""
+
+    def run(*given, **more):
+        pytest.fail("a kernel was launched")
+
+    if device == "cpu":
+        interpreter = pytest.importorskip("triton.runtime.interpreter")
+        monkeypatch.setattr(interpreter.GridExecutor, "__call__", run)
+
+
+def ways_of(op):
+    ways = {"fused": (True, False)} | ({"inplace": (False, True)} if op.inplace else {})
+    return [dict(zip(ways, values, strict=True)) for values in product(*ways.values())]
+
+
+def sample_of(bad, device):
+    return bad.op.sample("cpu" if bad.on_cpu else device, **bad.case)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_a_bad_argument_is_refused_before_anything_is_written(bad, device, nothing_may_run):
+    sample = sample_of(bad, device)
+    memory = [*sample.tensors(), *sample.written.values()]
+    before, message = bits_of(memory), re.escape(bad.message(sample)).replace(r"\.\.\.", ".*")
+    for way in ways_of(bad.op):
+        with pytest.raises(bad.error) as error:
+            bad.call(sample, **way)
+        assert error.type is bad.error
+        assert re.fullmatch(message, str(error.value), re.DOTALL), str(error.value)
+    assert all_equal(bits_of(memory), before), "memory was written to"
+
+
+LACKS_ROWS = r"^(freqs has angles|.TABLE_OF_4).* \d{1,2}$"
+TOO_SHORT = [bad for bad in BAD if re.search(LACKS_ROWS, bad.said)]
+
+
+@pytest.mark.parametrize("bad", TOO_SHORT, ids=str)
+def test_a_table_as_long_as_an_error_asks_for_is_accepted(bad, device):
+    rows = int(re.search(r"\d+$", bad.said)[0])
+    good = replace(bad, change={**bad.change, "freqs": table(rows)})
+    good.call(sample_of(bad, device))
+
+
+@each_op
+def test_a_module_that_was_good_before_is_refused_too(op, device):
+    """What earlier calls proved of it no longer holds."""
+    sample = op.sample(device, freqs="on the fly")
+    freqs = sample.freqs
+    for _ in range(2):
+        sample.call()
+    freqs.forward = lambda max_seq_len: table(5)
+    with pytest.raises(TypeError, match=r"^freqs .*forward.*freqs\(max_seq_len\)$"):
+        sample.call()
+    del freqs.forward
+    sample.call()
+    freqs.inv_freq.requires_grad_()
+    with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
+        sample.call()
+
+
+@each_op
+def test_freqs_that_require_a_gradient_are_fine_where_none_is_asked_for(op, device):
+    sample = op.sample(device)
+    want = sample.call()
+    sample.freqs.requires_grad_()
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            outs = sample.call()
+        assert all(map(torch.equal, outs, want)) and not any(x.requires_grad for x in outs)
+    if op in DIFFERENTIABLE:
+        for fused in (True, False):
+            assert any(x.requires_grad for x in sample.call(fused=fused))
+    elif op.name != "rope_to_cache":  # which refuses it
+        assert not any(x.requires_grad for x in sample.call())
+
+
+@each_op
+def test_the_first_and_the_last_start_that_an_int_may_say(op, device):
+    sample = op.sample(device, freqs="on the fly")
+    for start in (2**62, -(2**62)):
+        sample.call(start_positions=start)
+
+
+# keywords
+
+
+def keywords_of(op):
+    parameters = signature(op.function).parameters.values()
+    return [x.name for x in parameters if x.kind is Parameter.KEYWORD_ONLY]
+
+
+FIRST = OPS[0]
+NOT_SHOWN = {  # of the options of the first function
+    "split_qkv_rope": {"inplace"},
+    "rope_to_cache": {"cp_size", "cp_rank", "cp_order", "output_pairing"},
+}
+
+
+@each_op
+def test_every_function_shows_the_options_of_the_first(op):
+    """With its types and defaults, though it may take them as `**options`."""
+    of_first, here = (signature(x.function).parameters for x in (FIRST, op))
+    shared = [name for name in keywords_of(FIRST) if name in keywords_of(op)]
+    assert {*keywords_of(FIRST)} - {*shared} == NOT_SHOWN.get(op.name, set())
+    for name in (*shared, "freqs", "tensor_format"):
+        if name in here and name != "rounding":
+            assert str(here[name]) == str(of_first[name])
+    assert here["rounding"].default is None
+    assert ("upcast" in str(here["rounding"])) == (not op.weights)
+
+
+@each_op
+def test_a_keyword_that_a_function_does_not_show_is_refused(op, device):
+    """Even one that another function has, or that means something within."""
+    sample = op.sample(device)
+    others = {name for other in OPS for name in keywords_of(other)}
+    others |= {"interleave", "transpose", "keeps_strides", "tensors", "norm", "cache", "packed"}
+    for name in others - {*signature(op.function).parameters}:
+        with pytest.raises(TypeError) as error:
+            sample.call(**{name: True})
+        came, _, accepted = str(error.value).partition("; accepted: ")
+        assert came == f"{op}() got an unexpected keyword argument {name!r}"
+        assert not accepted or accepted.split(", ") == keywords_of(op)
+
+
+@each_op
+def test_arguments_come_by_name_and_only_the_first_by_position(op, device):
+    sample = op.sample(device)
+    given = {**sample.given, **sample.written, "freqs": sample.freqs, **sample.options()}
+    parameters, rest = signature(op.function).parameters, dict(given)
+    first = [
+        rest.pop(x.name)
+        for x in parameters.values()
+        if x.kind is not x.KEYWORD_ONLY and x.name in given
+    ]
+    got, want = op.function(*first, **rest), op.function(**dict(reversed(given.items())))
+    for x, y in zip(*((x if isinstance(x, tuple) else (x,)) for x in (got, want)), strict=True):
+        assert torch.equal(x, y)
+    with pytest.raises(TypeError, match="positional"):
+        op.function(*first, None, None, **rest)
+
+
+# values on a GPU
+
+
+@pytest.mark.gpu
+@each_op
+def test_no_value_is_read_back_from_the_gpu(op):
+    """Neither forward nor backward, wherever it is said where tokens are."""
+    for positions in ("starts", "ids", "zigzag"):
+        for case in ({"tensor_format": "thd"}, {"tensor_format": "bshd", "freqs": "on the fly"}):
+            for fused in (True, False):
+                sample = op.sample("cuda", positions=positions, s=4, fused=fused, **case)
+
+                def run(sample=sample):
+                    leaves = sample.leaves() if op.differentiable else {}
+                    outs = sample.call(leaves)
+                    if leaves:
+                        grads = [torch.ones_like(out) for out in outs]
+                        torch.autograd.grad(outs, [*leaves.values()], grads)
+
+                run()  # compiles
+                torch.cuda.synchronize()
+                torch.cuda.set_sync_debug_mode("error")
+                try:
+                    run()
+                finally:
+                    torch.cuda.set_sync_debug_mode("default")
