@@ -5,6 +5,7 @@ with every option, layout and gradient; here is what may be overwritten, and wha
 """
 
 import random
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -472,61 +473,45 @@ class OneMemory:
         return self.memory[first : first + 2 * count].view(dtype)[:count].view(shape)
 
 
-READ = {  # by what is read: the options, from the tensor to read; its shape and dtype; its name
-    "angles": (lambda x: {"freqs": x}, (S, 1, 1, D2), torch.float32, "freqs"),
-    "cosines": (lambda x: {"freqs": (x, x.clone())}, (S, D2), torch.float32, r"freqs\[0\]"),
-    "sines": (lambda x: {"freqs": (x.clone(), x)}, (S, D2), torch.float32, r"freqs\[1\]"),
-    "starts": (lambda x: {"start_positions": x}, (B,), torch.int32, "start_positions"),
-    "ids": (lambda x: {"position_ids": x}, (B, S), torch.int64, "position_ids"),
+READ = {  # by the name in the message: the options with a tensor of this shape and dtype
+    "freqs": (lambda x: {"freqs": x}, (S, 1, 1, D2), torch.float32),
+    "freqs[0]": (lambda x: {"freqs": (x, x.clone())}, (S, D2), torch.float32),
+    "freqs[1]": (lambda x: {"freqs": (x.clone(), x)}, (S, D2), torch.float32),
+    "start_positions": (lambda x: {"start_positions": x}, (B,), torch.int32),
+    "position_ids": (lambda x: {"position_ids": x}, (B, S), torch.int64),
+    "weight": (lambda x: {"weight": x}, (D,), torch.float32),
 }
-READ_BY_A_NORM = {
-    "weight": (lambda x: {"weight": x}, (D,), torch.float32, "weight"),
+OVERLAPS = {  # the first element of what is read, from its number of elements
+    "the first element": lambda n: AT - n + 1,
+    "within": lambda n: AT + 7,
+    "the last element": lambda n: AT + ROTATED - 1,
+    "just before": lambda n: AT - n,  # which is fine
+    "just after": lambda n: AT + ROTATED,
 }
-OVERLAPS = {  # the first element of what is read, from its number of elements; and who has it too
-    "the first element": (lambda n: AT - n + 1, "t"),
-    "within": (lambda n: AT + 7, "t"),
-    "the last element": (lambda n: AT + ROTATED - 1, "t"),
-    "just before": (lambda n: AT - n, None),
-    "just after": (lambda n: AT + ROTATED, None),
-}
-
-
-def by_a_norm(t, freqs, tensor_format="sbhd", weight=None, **options):
-    return norm_rope(t, weight, freqs, tensor_format, **options)
-
-
-def call_in_one_memory(function, which, where, device, **options):
-    make, shape, dtype, _ = (READ | READ_BY_A_NORM)[which]
-    case = OneMemory(device)
-    first = where(torch.Size(shape).numel() * dtype.itemsize // 4)
-    if dtype == torch.int64 and first % 2:
-        first += 1 if first < AT else -1
-    read = case.at(first, *shape, dtype=dtype)
-    options |= {"freqs": angles(S, D2, device)} | make(read)
-    before = case.memory.clone()
-    return case, before, lambda: function(case.t, options.pop("freqs"), inplace=True, **options)
+TURNS = {apply_rotary_pos_emb: "t", rope_bw: "grad", norm_rope: "t"}
+READS = [(x, name) for x in TURNS for name in READ if name != "weight" or x is norm_rope]
 
 
 @pytest.mark.parametrize("where", OVERLAPS)
-@pytest.mark.parametrize(
-    "function,which",
-    [(function, which) for which in READ for function in (apply_rotary_pos_emb, rope_bw, by_a_norm)]
-    + [(by_a_norm, which) for which in READ_BY_A_NORM],
-)
-def test_what_is_read_must_not_be_overwritten(function, which, where, device):
+@pytest.mark.parametrize("function,name", READS)
+def test_what_is_read_must_not_be_overwritten(function, name, where, device):
     """Another program may read it before or after. Parts of one memory side by side are fine."""
-    place, shared = OVERLAPS[where]
-    name = "grad" if function is rope_bw else "t"
-    for fused in (True, True, False):  # the second time by the fast path
-        case, before, call = call_in_one_memory(function, which, place, device, fused=fused)
-        if shared is None:
-            assert call() is case.t
+    (make, shape, dtype), turned = READ[name], TURNS[function]
+    options = {"freqs": angles(S, D2, device), "inplace": True}
+    if function is norm_rope:
+        options["weight"] = None
+    for fused in (True, True, False):  # the second time by what is remembered
+        case = OneMemory(device)
+        first = OVERLAPS[where](torch.Size(shape).numel() * dtype.itemsize // 4)
+        if dtype == torch.int64 and first % 2:
+            first += 1 if first < AT else -1
+        options |= {turned: case.t, "fused": fused, **make(case.at(first, *shape, dtype=dtype))}
+        if where.startswith("just"):
+            assert function(**options) is case.t
             continue
-        argument = (READ | READ_BY_A_NORM)[which][3]
-        message = rf"^{argument} shares memory with {name}; accepted: with inplace=True separate"
-        with pytest.raises(ValueError, match=message):
-            call()
-        assert torch.equal(case.memory, before)
+        words = rf"^{re.escape(name)} shares memory with {turned}; accepted: with inplace=True sep"
+        with nothing_touched(case.memory), pytest.raises(ValueError, match=words):
+            function(**options)
 
 
 def test_k_must_not_share_memory_with_what_is_read_either(device):

@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of, transposed
+from ops import OPS
 from pairwise import cover
 from rope_kernels import (
     CpOrder,
@@ -68,40 +69,20 @@ def random_ids(shape, device, dtype=torch.int64):
     return torch.randint(0, S2, shape, device=device).to(dtype)
 
 
-def places(tensor_format, device, dtype=torch.int64):
-    """Each way to say where the tokens are, by name."""
-    if tensor_format != "thd":
-        starts = torch.tensor([0, 17, 4], device=device, dtype=dtype)
-        return {
-            "starts": {"start_positions": starts},
-            "ids": {"position_ids": random_ids((B, S), device, dtype)},
-            "shared ids": {"position_ids": random_ids((1, S), device, dtype)},
-        }
-    cu_seqlens = sequence_starts("thd", S, B, device)
-    starts = torch.tensor([11, 0, 3, 40], device=device, dtype=dtype)
-    ids = random_ids((S * B,), device, dtype)
-    return {
-        "starts": {"cu_seqlens": cu_seqlens, "start_positions": starts},
-        "ids": {"position_ids": ids},
-        "ids and sequences": {"cu_seqlens": cu_seqlens, "position_ids": ids},
-    }
-
-
 # starts and ids
 
 
-@cover(integer=INTEGERS, where=(("sbhd", "ids"), ("bhsd", "starts"), ("thd", "starts")))
-def test_any_integer_dtype_means_the_same(where, integer, device):
-    tensor_format, place = where
-    t, freqs = tensor(tensor_format, device), angles(S2, D2, device)
-    options = places(tensor_format, device)[place]
-    as_integer = {
-        name: value if name == "cu_seqlens" else value.to(integer)
-        for name, value in options.items()
-    }
-    for way in WAYS.values():
-        got = apply_rotary_pos_emb(t, freqs, tensor_format, **way, **as_integer)
-        assert torch.equal(got, apply_rotary_pos_emb(t, freqs, tensor_format, **way, **options))
+@cover(
+    integer=INTEGERS,
+    where=(("sbhd", "ids"), ("bhsd", "starts"), ("thd", "starts")),
+    fused=(True, False),
+)
+def test_any_integer_dtype_means_the_same(where, integer, fused, device):
+    tensor_format, positions = where
+    sample = OPS[0].sample(device, tensor_format=tensor_format, positions=positions)
+    options = {x: t.to(integer) for x, t in sample.where.items() if x != "cu_seqlens"}
+    (got,), (want,) = sample.call(fused=fused, **options), sample.call(fused=fused)
+    assert torch.equal(got, want)
 
 
 @pytest.mark.parametrize("integer", (torch.uint8, torch.int16, torch.int32), ids=str)
@@ -152,18 +133,9 @@ def test_starts_and_packed_ids_with_any_strides(strided, device):
     check(tensor("bshd", device), freqs, "bshd", start_positions=strided(starts[:B]))
 
 
-def test_starts_count_per_entry_whatever_the_number_of_heads_and_entries(device):
-    """One head; and more heads than a tile holds, so that one entry has many tiles."""
-    freqs = angles(S2, 64, device)
-    for b, h in ((4, 1), (2, 37)):
-        t = contiguous((2, b, h, 64), torch.float32, device)
-        check(t, freqs, "sbhd", start_positions=random_ids((b,), device) // 2)
-        check(t, freqs, "sbhd", position_ids=random_ids((b, 2), device))
-
-
-@pytest.mark.parametrize("s", (2, 131))
-def test_several_positions_a_program_and_the_last_one_part_full(s, device):
+def test_several_positions_a_program_and_the_last_one_part_full(device):
     """Few rows a position: a program of one batch entry must not run on into the next."""
+    s = 131
     t = contiguous((3, s, 1, 8), torch.float32, device)
     check(t, angles(S2 + s, 8, device), "bshd", start_positions=random_ids((3,), device))
     check(t, angles(S2, 8, device), "bshd", position_ids=random_ids((3, s), device))
@@ -251,12 +223,6 @@ def test_one_start_in_a_compiled_function(tensor_format, one, device):
         start = one(start, device)
         assert torch.equal(compiled(t, start), rotate(t, start))
     assert graphs.frame_count <= 2
-
-
-def test_a_sequence_decoded_token_by_token_is_the_whole_sequence(device):
-    t, freqs = tensor("sbhd", device), angles(S, D2, device)
-    tokens = [rope_fw(token, freqs, start_positions=i) for i, token in enumerate(t.split(1))]
-    assert torch.equal(torch.cat(tokens), rope_fw(t, freqs))
 
 
 # packed sequences
