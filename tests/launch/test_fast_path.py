@@ -594,6 +594,16 @@ def test_no_table_is_refused_after_a_good_call(repeated, device):
         call(t, None)
 
 
+def test_a_call_that_is_not_fused_launches_nothing_remembered(repeated, device):
+    """Though it looks like one that was, but for that."""
+    t, freqs = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)(5)
+    call(t, freqs)
+    call(t, freqs, fused=False)
+    assert repeated == []
+    with pytest.raises(TypeError, match=r"^fused is 1; accepted: "):
+        call(t, freqs, fused=1)
+
+
 def entries_remembered():
     return fastpath._entry.cache_info().currsize
 
