@@ -1,7 +1,7 @@
 """`rope_qk`: queries and keys in one launch, each as if it had been rotated alone, bit by bit.
 
-`test_superset_matrix.py` has q and k with every option; here are what only two tensors have:
-unequal strides, rows of both in one grid, one without elements or without a gradient.
+`test_ops.py` has q and k with every option, and who gets a gradient; here is what only two tensors
+have: unequal strides, rows of both in one grid, one without elements.
 """
 
 import pytest
@@ -132,28 +132,6 @@ def test_offsets_of_each_need_64_bits(dim, large, device):
 
 
 # gradients
-
-
-@pytest.mark.parametrize("used", ("q and k", "q", "k"))
-@pytest.mark.parametrize("wants", ("q and k", "q", "k"))
-def test_who_gets_a_gradient(wants, used, device):
-    """What requires none has an output that requires none; what is not used gets none."""
-    q, k = leaves(*make_q_and_k("sbhd", device, dtype=torch.float64), wants)
-    freqs = angles(S, D2, device)
-    outs = dict(zip("qk", rope_qk(q, k, freqs), strict=True))
-    for name, x in (("q", q), ("k", k)):
-        assert outs[name].requires_grad == x.requires_grad == (name in wants)
-        assert_rounded_once(outs[name].detach(), rotate_fp64(x.detach(), freqs, "sbhd"))
-    weights = {name: torch.randn_like(outs[name]) for name in "qk"}
-    differentiable = [name for name in "qk" if name in used and name in wants]
-    if not differentiable:
-        return
-    sum((outs[name] * weights[name]).sum() for name in "qk" if name in used).backward()
-    for name, x in (("q", q), ("k", k)):
-        if name in differentiable:
-            assert_rounded_once(x.grad, gradient_fp64(x, freqs, "sbhd", weights[name]))
-        else:
-            assert x.grad is None
 
 
 def test_gradcheck_and_gradgradcheck(device):

@@ -1,15 +1,15 @@
-"""`norm_rope` and `qk_norm_rope`, values and every gradient, against fp64.
+"""`norm_rope` and `qk_norm_rope`: sizes of heads, one weight for both, launches.
 
-What goes with every other option is in `test_norm_rope_matrix.py`.
+Values and gradients with every option are in `test_ops.py`.
 """
 
 import pytest
 import torch
 
-from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
-from norm_yardstick import assert_as_in_new_memory, check, norm_rope_fp64
+from inputs import angles, contiguous, sequence_starts, shape_of
+from norm_yardstick import check, norm_rope_fp64
 from pairwise import cover
-from rope_kernels import norm_rope, qk_norm_rope
+from rope_kernels import qk_norm_rope
 from rope_kernels.launch import kernel_plans, launch
 
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
@@ -72,66 +72,7 @@ def test_any_number_of_heads(heads, tensor_format, norm_after, device):
     Sample(device, tensor_format, s=2, heads=heads).check(norm_after=norm_after)
 
 
-# memory and dtypes
-
-
-@cover(
-    tensor_format=FORMATS,
-    layout=("negative_view", "packed_qkv"),
-    dtype=(torch.float32, torch.float64),
-)
-def test_a_minus_sign_that_is_noted_and_a_view(tensor_format, layout, dtype, device):
-    """The matrix has the other layouts."""
-    sample = Sample(device, tensor_format, dtype=dtype, layout=LAYOUTS[layout])
-    sample.check(gradient=LAYOUTS[layout])
-
-
-# tables
-
-
-def cos_sin(*shape, device):
-    angle = 10 * torch.randn(shape, device=device)
-    return angle.cos(), angle.sin()
-
-
-@each_order
-def test_cosines_and_sines_that_are_scaled(norm_after, device):
-    table = tuple(1.4 * x for x in cos_sin(S, D2, device=device))
-    Sample(device, "bshd").check(freqs=table, norm_after=norm_after)
-
-
-# weights
-
-
-def strided(weight):
-    return weight.repeat_interleave(2)[::2]
-
-
-def negative(weight):
-    return torch.view_as_complex(torch.stack([weight, weight], -1)).conj().imag
-
-
-def expanded(weight):
-    return weight[:1].expand(weight.shape)
-
-
-@pytest.mark.parametrize("kept", (strided, negative, expanded))
-def test_weights_of_any_strides(kept, device):
-    sample = Sample(device, heads=(3, 2))
-    sample.weights = [kept(weight) for weight in sample.weights]
-    sample.check()
-
-
-@cover(
-    tensor_format=("bhsd", "thd"),
-    of_k=(lambda weight: None, lambda weight: weight.float()),
-    norm_after=(False, True),
-)
-def test_mixed_weights(tensor_format, of_k, norm_after, device):
-    """A launch each: a weight of q says nothing about k's."""
-    sample = Sample(device, tensor_format, dtype=torch.bfloat16, heads=(3, 2))
-    sample.weights[1] = of_k(sample.weights[1])
-    sample.check(norm_after=norm_after)
+# weights and launches
 
 
 def test_the_same_weight_for_q_and_k(device):
@@ -146,33 +87,6 @@ def test_the_same_weight_for_q_and_k(device):
     outs = [norm_rope_fp64(t, wide, sample.freqs) for t in sample.tensors]
     (want,) = torch.autograd.grad(outs, wide, [grad.double() for grad in grads])
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # rows that do not exist are divided by 0
-def test_no_eps(device):
-    Sample(device).check(eps=0)
-
-
-@each_order
-def test_rows_of_zeros_stay_zeros(norm_after, device):
-    """And their gradient is divided by sqrt(eps)."""
-    sample = Sample(device)
-    for t in sample.tensors:
-        t[0] = 0
-    assert not sample.check(eps=1e-5, norm_after=norm_after)[0]["out"][0].any()
-
-
-# what comes to nothing, and what both functions share
-
-
-@cover(tensor_format=FORMATS, dtype=(torch.bfloat16, torch.float32), heads=((H, 1), (8, 1)))
-def test_q_and_k_are_what_each_is_alone(tensor_format, dtype, heads, device):
-    """But for the order in which squares are added: k alone, of one head, has another tile."""
-    sample = Sample(device, tensor_format, dtype=dtype, heads=heads, d=64)
-    given = cos_sin(2 * S * B, 64, device=device), tensor_format
-    together = qk_norm_rope(*sample.tensors, *sample.weights, *given, **sample.options)
-    for t, weight, out in zip(sample.tensors, sample.weights, together, strict=True):
-        assert_as_in_new_memory(out, norm_rope(t, weight, *given, **sample.options))
 
 
 @pytest.mark.parametrize("count", (1, 2))

@@ -96,19 +96,3 @@ def test_a_second_derivative_is_an_error(power, device):
 def test_plain_pytorch_has_the_second_derivative(device):
     problem = Problem("qwen 3", "bshd", device, fused=False)
     assert gradgradcheck(problem.call, problem.leaves, **FAST)
-
-
-@pytest.mark.parametrize("wanted", ((0,), (1,), (0, 1)), ids=str)
-def test_only_what_requires_a_gradient_gets_one(wanted, device):
-    """Of x and the weight: those wanted are what they ever are, to the last bit."""
-    problem = Problem("qwen 3", "sbhd", device)
-    out = problem.call(*problem.leaves)
-    grad = torch.randn_like(out)
-    every = torch.autograd.grad(out, problem.leaves, grad)
-    leaves = [x.detach().requires_grad_(i in wanted) for i, x in enumerate(problem.leaves)]
-    problem.call(*leaves).backward(grad)
-    for i, (leaf, want) in enumerate(zip(leaves, every, strict=True)):
-        if i in wanted:
-            assert torch.equal(leaf.grad, want)
-        else:
-            assert leaf.grad is None
