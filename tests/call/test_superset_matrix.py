@@ -12,16 +12,11 @@ import pytest
 import torch
 
 from inputs import FORMATS, LAYOUTS, angles, expanded_scalar, sequence_starts, shape_of, transposed
+from ops import all_equal, bits_of, memory_of, one_element_in
 from pairwise import all_pairs, pairs_between, pairs_of, with_axis
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_qk
 from rope_kernels.call.positions import CP_ORDERS
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
-
-
-def one_element_in(shape, dtype, device):
-    """Contiguous, but its first element is the second in memory: no wide access is aligned."""
-    return torch.randn(1 + math.prod(shape), dtype=dtype, device=device)[1:].view(shape)
-
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 DTYPES["fp64"] = torch.float64
@@ -293,19 +288,6 @@ class Problem:
             torch.testing.assert_close(got, want, rtol=1e-13, atol=atol)
         else:
             assert_rounded_once(got, want)
-
-
-def memory_of(t):
-    """All of the memory that `t` is a part of, as one long tensor."""
-    return torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage())
-
-
-def bits_of(tensors):
-    return [memory_of(t).view(torch.uint8).clone() for t in tensors]
-
-
-def all_equal(ones, others):
-    return all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
 
 
 def check(case, device, compiled=False):

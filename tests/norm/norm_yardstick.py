@@ -10,7 +10,7 @@ import torch
 
 from inputs import contiguous
 from rope_kernels import norm_rope, qk_norm_rope
-from yardstick import rotate_fp64
+from yardstick import assert_near, rotate_fp64
 
 NOT_OF_THE_ANSWER = ("rounding", "fused", "inplace")
 
@@ -67,23 +67,6 @@ def answers_fp64(t, weight, freqs, tensor_format, grad, options):
 
 def most_of_row(x):
     return x.detach().double().abs().amax(-1, keepdim=True)
-
-
-def assert_close(got, want, scale, slack=0.0):
-    """`got` is `want` but for fp32 arithmetic at `scale`, and one rounding to its dtype.
-
-    `slack` is how far an angle may be off.
-    """
-    assert got.shape == want.shape
-    fp64 = got.dtype == torch.float64
-    rtol = 1e-13 if fp64 else max(1.01 * torch.finfo(got.dtype).eps / 2, 1e-6)
-    bound = rtol * want.abs() + ((1e-14 if fp64 else 2e-6) + slack) * scale
-    if got.dtype == torch.float16:
-        bound = bound + 2.0**-25  # half of the least number
-    bound = bound + torch.finfo(torch.float32).tiny * (not fp64)
-    bad = ~((got.detach().double() - want).abs() <= bound)
-    worst = (got.detach().double() - want).abs().div(bound).nan_to_num(float("inf"))
-    assert not bad.any(), f"{int(bad.sum())} of {bad.numel()} differ, at most by {worst.max()}x"
 
 
 def assert_as_in_new_memory(out, want):
@@ -148,8 +131,5 @@ def check(
         for name, (want, scale) in wants.items():
             if name != "out":
                 assert got[name].dtype == given[name].dtype, name
-            try:
-                assert_close(got[name], want, scale, slack)
-            except AssertionError as error:
-                raise AssertionError(f"{name}: {error}") from None
+            assert_near(got[name], want, scale, slack, name)
     return found

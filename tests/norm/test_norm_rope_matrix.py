@@ -10,17 +10,11 @@ import pytest
 import torch
 
 from norm_yardstick import assert_as_in_new_memory, check
+from ops import all_equal, bits_of, memory_of
 from pairwise import all_pairs, with_axis
 from rope_kernels import norm_rope, qk_norm_rope
 from test_superset_matrix import AXES as ROTATION_AXES
-from test_superset_matrix import (
-    LENGTHS,
-    Problem,
-    all_equal,
-    bits_of,
-    memory_of,
-    name_of,
-)
+from test_superset_matrix import LENGTHS, Problem, name_of
 from test_superset_matrix import is_legal as is_legal_rotation
 
 AXES = ROTATION_AXES | {

@@ -21,13 +21,11 @@ from projections import (
     D,
     S,
     formats,
-    heads_of,
-    in_format,
     projection,
 )
 from rope_kernels import RotaryPositionEmbedding, rope_qk, split_qkv_rope
 from rope_kernels.launch import launch
-from yardstick import assert_rounded_once, rotate_fp64
+from yardstick import assert_rounded_once, heads_of, in_format, rotate_fp64
 
 DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64
 
@@ -46,7 +44,7 @@ def split(qkv, freqs, packing, format_pair, **options):
 def in_pieces(qkv, freqs, packing, format_pair, **options):
     """The same with the other public functions."""
     tensor_format, output_format = format_pair
-    q, k, v = heads_of(qkv, packing)
+    q, k, v = heads_of(qkv, packing, D, HEADS, KV_HEADS)
     q, k = rope_qk(q, k, freqs, tensor_format, **options)
     return [in_format(x, tensor_format, output_format) for x in (q, k, v)]
 
@@ -71,7 +69,10 @@ def test_every_layout(packing, format_pair, dtype, layout, rotary_dim, grad_layo
     freqs, where = angles(S * B, rotary_dim, device), where_of(format_pair[0], device)
     outs = split(leaf, freqs, packing, format_pair, **where)
     wanted = in_pieces(other, freqs, packing, format_pair, **where)
-    exact = [rotate_fp64(x, freqs, format_pair[0], **where) for x in heads_of(qkv, packing)[:2]]
+    exact = [
+        rotate_fp64(x, freqs, format_pair[0], **where)
+        for x in heads_of(qkv, packing, D, HEADS, KV_HEADS)[:2]
+    ]
     for out, want in zip(outs, wanted, strict=True):
         assert out.is_contiguous() and out.dtype == dtype
         assert torch.equal(out, want)
