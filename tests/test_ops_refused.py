@@ -6,6 +6,7 @@ would go.
 
 import re
 from dataclasses import replace
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from itertools import product
 
@@ -26,9 +27,8 @@ def nothing_may_run(monkeypatch, device):
     def run(*given, **more):
         pytest.fail("a kernel was launched")
 
-    if device == "cpu":
-        interpreter = pytest.importorskip("triton.runtime.interpreter")
-        monkeypatch.setattr(interpreter.GridExecutor, "__call__", run)
+    if device == "cpu" and find_spec("triton"):
+        monkeypatch.setattr("triton.runtime.interpreter.GridExecutor.__call__", run)
 
 
 def ways_of(op):
