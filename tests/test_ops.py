@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
-from ops import DIFFERENTIABLE, FEW, OPS, all_equal, bits_of, name_of
+from ops import DIFFERENTIABLE, FEW, OPS, Op, all_equal, bits_of, name_of
 from rope_kernels import apply_rotary_pos_emb, norm_rope, rope_fw, rope_qk
 from yardstick import heads_of, in_format
 
@@ -15,11 +15,16 @@ LARGE = {  # sizes of models, which choose other tiles
 HEADS = {1: ((1,), (17,), (41,), (64,)), 2: ((32, 8), (28, 4), (73, 155), (128, 1))}
 
 
-def of_each(*ops, **more):
+def of_each(*ops, cases=Op.cases):
     """Parametrize a test by every case of these functions."""
-    cases = [(op, case) for op in ops for case in op.cases(**more)]
-    names = [f"{op}: {name_of(case)}" for op, case in cases]
-    return pytest.mark.parametrize("op, case", cases, ids=names)
+    each = [(op, case) for op in ops for case in cases(op)]
+    names = [f"{op}: {name_of(case)}" for op, case in each]
+    return pytest.mark.parametrize("op, case", each, ids=names)
+
+
+def few_of(*ops):
+    """By a few cases of each."""
+    return of_each(*ops, cases=lambda op: FEW)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # rows that are not there, divided by 0
@@ -37,13 +42,6 @@ def test_values_and_gradients_of_large_tensors(op):
         op.sample("cuda", **case).check()
 
 
-def few_of(*ops):
-    """Parametrize a test by a few cases of these functions."""
-    cases = [(op, case) for op in ops for case in FEW]
-    names = [f"{op}: {name_of(case)}" for op, case in cases]
-    return pytest.mark.parametrize("op, case", cases, ids=names)
-
-
 LAYOUTS = "contiguous", "transposed", "head_dim_strided", "packed_qkv", "one_element_in"
 
 
@@ -53,8 +51,7 @@ LAYOUTS = "contiguous", "transposed", "head_dim_strided", "packed_qkv", "one_ele
 def test_in_place_is_as_in_new_memory_and_touches_nothing_else(op, case, layout, fused, device):
     case = case | {"layout": layout, "fused": fused, "output_pairing": "same"}
     sample = op.sample(device, **case)
-    names = dict.fromkeys(op.tensors)
-    before, values = bits_of(sample.tensors()), {n: sample.given[n].clone() for n in names}
+    before, values = bits_of(sample.tensors()), {n: sample.given[n].clone() for n in op.inplace}
     wanted = sample.call()
     with torch.no_grad():
         outs = sample.call(inplace=True)
@@ -64,8 +61,9 @@ def test_in_place_is_as_in_new_memory_and_touches_nothing_else(op, case, layout,
         assert not torch.equal(out, values[name])
     for out, want in zip(outs[len(op.inplace) :], wanted[len(op.inplace) :], strict=True):
         assert torch.equal(out, want)
-    for name in op.inplace:
-        sample.given[name].copy_(values[name])
+    written = slice(None) if op.weights else slice(sample.start, sample.start + sample.d2)
+    for name, value in values.items():
+        sample.given[name][..., written] = value[..., written]
     assert all_equal(bits_of(sample.tensors()), before), "memory beside it was written to"
 
 
