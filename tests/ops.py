@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 import rope_kernels
-from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from inputs import FORMATS, LAYOUTS, angles, sequence_starts, shape_of
 from norm_yardstick import most_of_row, norm_rope_fp64, rstd_fp64
 from pairwise import all_pairs
 from rope_kernels import RotaryPositionEmbedding
@@ -48,13 +48,17 @@ AXES = {
     "start": ("at 0", "at 1", "at the end"),  # of the elements that turn; as far as there is room
     "columns": ("as many as turn", "rotary_dim", "one per pair"),  # of a table
     "rows": ("more", "just enough"),
+    "trained": (False, True),  # is a table
     "inverse": (False, True),
     "output_pairing": ("same", "half"),
     "fused": (True, False),
     "s": (5, 1, 2, 6),
     "heads": ((3,), (1,), (5,)),
 }
-OF_PAIRS = {"heads": ((4, 2), (2, 5), (1, 1))}
+OF_PAIRS = {
+    "heads": ((4, 2), (2, 5), (1, 1), (32, 8)),
+    "layout_of_k": ("same", "contiguous", "head_dim_strided", "expanded_heads"),
+}
 OF_NORMS = {
     "weight": ("row", "none", "fp32", "strided", "negative", "expanded"),
     "norm_after": (False, True),
@@ -62,6 +66,7 @@ OF_NORMS = {
     "eps": (1e-6, 1e-5, 1.0, 0.0),
     "size": ("one", "tiny", "mixed", "zeros"),  # rows: about 1, 2^-9, from 0 to 4, the first 0
 }
+UNTRAINED = {"trained": (False,)}
 MEET = [  # in one line of a kernel
     ("interleaved", "inverse", "output_pairing"),
     ("tensor_format", "positions"),
@@ -119,6 +124,8 @@ def is_legal(case):
         return False  # said by "same"
     if case.get("size") in ("mixed", "zeros") and case.get("eps") == 0:
         return False
+    if case.get("trained") and case.get("freqs") == "on the fly":
+        return False  # a module's frequencies are no parameters
     if case.get("weight") == "negative" and case.get("dtype") == BF16:
         return False  # there are no such complex numbers
     return "fp32" not in case.get("weight", "") or case.get("dtype") not in (FP32, FP64)
@@ -153,6 +160,8 @@ class Sample:
         self.where, self.positions = self.place_tokens()
         self.how = {"interleaved": case["interleaved"]} | self.which_elements_turn()
         self.freqs = self.make_freqs()
+        self.tables = self.trained_tables()
+        self.more = {}  # options that the definition doesn't know
         self.written = {}  # tensors that a call writes into, which come back as results too
 
     def batch_and_heads(self):
@@ -167,15 +176,19 @@ class Sample:
 
     def make_tensors(self):
         """Random numbers from -2 to 2, for which one tolerance does; around them in memory NaN."""
-        layout, given = self.case["layout"], {}
+        given = {}
         for name, shape in zip(self.op.tensors, self.shapes(), strict=True):
-            given[name] = t = PLACES[layout](shape, self.dtype, self.device)
+            given[name] = t = PLACES[self.layout_of(name)](shape, self.dtype, self.device)
             memory_of(t).clamp_(-2, 2)
-            if not layout.startswith("expanded"):
+            if not self.layout_of(name).startswith("expanded"):
                 value = t.clone()
                 memory_of(t).fill_(math.nan)
                 t.copy_(value)
         return given
+
+    def layout_of(self, name):
+        of_k = self.case.get("layout_of_k", "same") if name == "k" else "same"
+        return self.case["layout"] if of_k == "same" else of_k
 
     def place_tokens(self):
         """The options that say where tokens are, and how many positions they speak of."""
@@ -232,8 +245,17 @@ class Sample:
         entries = 1 if self.packed else self.b
         angle = angles(entries * rows, columns, self.device, self.dtype)
         angle = angle.view(entries, rows, columns)
-        angle = angle if kind.endswith("entry") else angle[0]
-        return 1.4 * angle.cos(), 1.4 * angle.sin()
+        cos, sin = 1.4 * angle.cos(), 1.4 * angle.sin()
+        if kind.endswith("entry"):
+            return cos, sin
+        return torch.cat((cos[0], sin[0]), dim=-1).chunk(2, dim=-1)  # as vLLM keeps them
+
+    def trained_tables(self):
+        """By name, where a gradient is asked of them."""
+        if not self.case["trained"] or self.case["freqs"] == "on the fly":
+            return {}
+        tables = (self.freqs,) if self.case["freqs"] == "angles" else self.freqs
+        return dict(zip(("freqs",) if len(tables) == 1 else ("cos", "sin"), tables, strict=True))
 
     def options(self):
         """Of the call, but for those that are none of the definition's."""
@@ -241,20 +263,27 @@ class Sample:
         way = {} if fused else {"fused": False}
         if not fused and not self.op.weights:
             way["rounding"] = "once"
-        return {"tensor_format": self.format, **self.where, **self.how, **way}
+        return {"tensor_format": self.format, **self.where, **self.how, **way, **self.more}
 
     def call(self, given=None, written=None, freqs=None, **changes):
         """The results as a tuple, and after them what was written into: by default copies."""
-        written = {n: x.clone() for n, x in self.written.items()} if written is None else written
-        given = {**self.given, **(given or {}), **written}
-        freqs = self.freqs if freqs is None else freqs
+        written = copies_of(self.written) if written is None else written
+        given, freqs = self.apart({**self.given, **(given or {}), **written}, freqs)
         outs = self.op.function(**given, freqs=freqs, **{**self.options(), **changes})
         return (*(outs if isinstance(outs, tuple) else (outs,)), *written.values())
 
     def defined(self, given=None, freqs=None):
         """The results as they should be, in fp64, differentiable."""
         given = {n: x if x is None else x.double() for n, x in (given or self.given).items()}
-        return self.op.define(self, given, self.freqs if freqs is None else freqs)
+        return self.op.define(self, *self.apart(given, freqs))
+
+    def apart(self, given, freqs=None):
+        """What is given without tables, and these, as a function takes them."""
+        tables = tuple(x for name, x in given.items() if name in self.tables)
+        if tables:
+            freqs = tables[0] if len(tables) == 1 else tables
+        given = {name: x for name, x in given.items() if name not in self.tables}
+        return given, self.freqs if freqs is None else freqs
 
     def rotated(self, x, freqs):
         return rotate_fp64(x, freqs, self.format, **self.where_tokens(), **self.how)
@@ -269,9 +298,9 @@ class Sample:
 
     def leaves(self, wanted=None):
         """What a gradient is asked of, in memory as it was given, and everything else."""
-        names = [n for n in self.op.arguments if self.given[n] is not None]
-        wanted = names if wanted is None else wanted
-        return {n: self.given[n].detach().requires_grad_() for n in names if n in wanted}
+        given = {n: self.given[n] for n in self.op.arguments} | self.tables
+        wanted = [n for n, x in given.items() if x is not None] if wanted is None else wanted
+        return {n: given[n].detach().requires_grad_() for n in wanted}
 
     def gradients_like(self, outs):
         """What arrives from the rest of the network, where something wants a gradient."""
@@ -288,13 +317,20 @@ class Sample:
         loses = self.dtype == FP64 and self.case["freqs"] == "on the fly"
         return 3 * 2 * math.pi * 2.0**-64 * self.positions * loses * 8
 
+    def slack_of_tables(self, dtype):
+        """A sum over heads and tokens; those of q and of k are rounded each, and added."""
+        if dtype == self.dtype == FP64:
+            return 1e-12
+        return max(1e-5, torch.finfo(dtype).eps if len(self.op.tensors) > 1 else 0)
+
     def check(self, **changes):
         """Values and gradients are the definition's, rounded once; nothing given is written to."""
         before = bits_of(self.tensors())
         leaves = self.leaves() if self.op.differentiable else {}
         outs = self.call(leaves, **changes)
         for t, out in zip(self.like(), outs, strict=True):
-            assert out.is_contiguous() and out.dtype == t.dtype
+            assert out.dtype == t.dtype
+        assert all(out.is_contiguous() for out in outs[: len(outs) - len(self.written)])
         self.check_values(outs)
         if leaves:
             grads = self.gradients_like(outs)
@@ -315,7 +351,10 @@ class Sample:
         scales = self.scales_of_gradients(grads)
         for (name, leaf), got, want in zip(leaves.items(), found, wants, strict=True):
             assert got.dtype == leaf.dtype and got.shape == leaf.shape
-            assert_near(got, want, scales.get(name, 1.0), self.slack(), name)
+            scale, slack = scales.get(name, 1.0), self.slack()
+            if name in self.tables:
+                scale, slack = 1 + want.abs().max(), self.slack_of_tables(got.dtype)
+            assert_near(got, want, scale, slack, name)
 
     def scale_of(self, want):
         return 1.0
@@ -324,11 +363,19 @@ class Sample:
         return {}
 
     def tensors(self):
-        return [x for x in self.given.values() if x is not None]
+        return [x for x in (*self.given.values(), *self.tables.values()) if x is not None]
 
     def like(self):
         """Of each result, a tensor with its dtype."""
         return [self.given[name] for name in self.op.tensors]
+
+
+def copies_of(tensors):
+    """In the same strides, whatever they are."""
+    return {
+        n: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+        for n, x in tensors.items()
+    }
 
 
 def memory_of(t):
@@ -369,8 +416,8 @@ class NormSample(Sample):
 
     def change_sizes(self):
         """Rows so small that eps decides, of many sizes, or without any."""
-        alone = self.case["layout"] == "expanded_heads"
-        for t in self.given.values():
+        for name, t in self.given.items():
+            alone = self.layout_of(name).startswith("expanded")
             if self.case["size"] == "tiny":
                 (memory_of(t) if alone else t).mul_(2.0**-9)
             elif self.case["size"] == "mixed" and not alone:
@@ -468,6 +515,32 @@ def define_split(sample, given, freqs):
 # into a cache
 
 
+def vllm(blocks, page, heads, d):
+    return torch.randn(2, blocks, page, heads, d).unbind()
+
+
+def vllm_heads_first(blocks, page, heads, d):
+    """k and v side by side, each head's positions together: LBHNC."""
+    return torch.randn(blocks, heads, page, 2 * d).transpose(1, 2).chunk(2, dim=-1)
+
+
+def vllm_blocks_inside(blocks, page, heads, d):
+    return torch.randn(page, 2, heads, blocks, d).permute(1, 3, 0, 2, 4).unbind()
+
+
+def sglang(blocks, page, heads, d):
+    """Flat: a page has one position."""
+    return [x.unsqueeze(1) for x in torch.randn(2, blocks * page, heads, d)]
+
+
+def static(blocks, page, heads, d):
+    """transformers': (b, h, s, d), a block is a sequence."""
+    return torch.randn(2, blocks, heads, page, d).transpose(2, 3).unbind()
+
+
+CACHES = {x.__name__: x for x in (vllm, vllm_heads_first, vllm_blocks_inside, sglang, static)}
+
+
 class CacheSample(Sample):
     """Tokens in any order of slots; one of them has none, and the last no entry at all."""
 
@@ -475,13 +548,20 @@ class CacheSample(Sample):
 
     def __init__(self, op, case, device):
         super().__init__(op, case, device)
-        shape = (self.BLOCKS, self.PAGE, self.heads[1], self.d)
+        caches = CACHES[case["cache"]](self.BLOCKS, self.PAGE, self.heads[1], self.d)
         names = ("k_cache", "v_cache")
-        self.written = {name: contiguous(shape, self.dtype, device) for name in names}
+        self.written = dict(zip(names, map(self.moved, caches), strict=True))
         tokens = len(self.given["q"])
         slots = torch.randperm(self.BLOCKS * self.PAGE, device=device)[: max(1, tokens - 1)]
         slots[tokens // 2 :][:1] = -1
         self.slots = slots.to(case["slots"])
+
+    def moved(self, cache):
+        """To the device and dtype, in the strides that it has."""
+        there = torch.empty_strided(
+            cache.shape, cache.stride(), dtype=self.dtype, device=self.device
+        )
+        return there.copy_(cache)
 
     def options(self):
         options = super().options() | {"slot_mapping": self.slots}
@@ -499,7 +579,7 @@ def define_cache(sample, given, freqs):
         cache = cache.double()
         for token, slot in enumerate(sample.slots.tolist()):
             if slot >= 0:
-                cache[slot // sample.PAGE, slot % sample.PAGE] = rows[token]
+                cache[slot // cache.shape[1], slot % cache.shape[1]] = rows[token]
         caches.append(cache)
     return q, k, *caches
 
@@ -513,8 +593,8 @@ SAMPLES = {
 OPS = (
     Op("apply_rotary_pos_emb", ("t",), define_rotation, inplace=("t",)),
     Op("rope_qk", ("q", "k"), define_rotation, OF_PAIRS, inplace=("q", "k")),
-    Op("rope_fw", ("t",), define_rotation, differentiable=False, inplace=("t",)),
-    Op("rope_bw", ("grad",), define_transpose, differentiable=False, inplace=("grad",)),
+    Op("rope_fw", ("t",), define_rotation, UNTRAINED, differentiable=False, inplace=("t",)),
+    Op("rope_bw", ("grad",), define_transpose, UNTRAINED, differentiable=False, inplace=("grad",)),
     Op(
         *("norm_rope", ("t",), define_norm, OF_NORMS, ("weight",)),
         inplace=("t",),
@@ -544,8 +624,10 @@ OPS = (
             "tensor_format": ("thd",),
             "positions": ("in order", "one start", "starts", "ids"),
             "output_pairing": ("same",),
+            "trained": (False,),
             "heads": ((4, 2, 2), (5, 1, 1)),
             "slots": (torch.int64, torch.int32),
+            "cache": tuple(CACHES),
         },
         differentiable=False,
         inplace=("q",),

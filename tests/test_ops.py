@@ -112,11 +112,13 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.parametrize("rounding", ("once", "model"))
 @pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
 @few_of(*[op for op in OPS if op.name in OTHERWISE])
-def test_each_function_has_the_bits_of_simpler_ones(op, case, fused, device):
+def test_each_function_has_the_bits_of_simpler_ones(op, case, fused, rounding, device):
     """Of a norm the values alone: k by itself may have other tiles, and sums in another order."""
     sample, found = op.sample(device, **case | {"fused": fused}), []
+    sample.more = {"rounding": rounding}
     has_gradient = op.name in ("rope_qk", "split_qkv_rope")
     for call in (lambda sample, given: sample.call(given), OTHERWISE[op.name]):
         leaves = sample.leaves() if has_gradient else sample.given

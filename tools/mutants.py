@@ -72,7 +72,7 @@ class Mutant:
     old: str  # occurs once in the file
     new: str
     wrong: str
-    tests: tuple[str, ...] = ()  # files, notebooks or single tests that should find it
+    tests: tuple[str, ...] = ()  # what should find it: files, `FILE -k WORDS`, single tests
 
     def applied(self, text: str) -> str:
         if self.old == self.new or (count := text.count(self.old)) != 1:
@@ -189,7 +189,8 @@ class Copy:
 
     def pytest(self, tests: list[str], *options: str) -> Run:
         """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options, *tests]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options]
+        command += arguments_of(tests)
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
         here = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
         if self.threads:
@@ -342,6 +343,13 @@ class Bench:
         said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
         there = dict.fromkeys(x.split("[")[0] for x in said.splitlines() if "::" in x)
         return [test for test in there if test not in red]
+
+
+def arguments_of(tests: list[str]) -> list[str]:
+    """As pytest takes them. `FILE -k WORDS` are cases of a file; the words hold for all files."""
+    files, words = [x.split(" -k ")[0] for x in tests], [x.split(" -k ")[1:] for x in tests]
+    found = " or ".join(dict.fromkeys(word for some in words for word in some))
+    return [*dict.fromkeys(files), *(["-k", found] if found else [])]
 
 
 def of_its_own(test: str) -> str:

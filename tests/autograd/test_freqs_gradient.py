@@ -1,6 +1,6 @@
 """The gradient of freqs, of angles and of cosines and sines: plain PyTorch has it.
 
-Its values, with every option, are an axis of `test_superset_matrix.py`. Here are the cases that no
+Its values, with every option, are an axis of `test_ops.py`. Here are the cases that no
 option names: who gets one, tokens that have no angle, a second derivative, and torch.func.
 """
 

@@ -2,7 +2,7 @@
 
 A name says where the bug was (with the number of the issue or pull request there is), a docstring
 what went wrong and what happens here. Races in place (Megatron-LM 5963) are in
-`tests/kernels/test_races.py`. What the matrix of `test_superset_matrix.py` holds in every case is
+`tests/kernels/test_races.py`. What the matrix of `test_ops.py` holds in every case is
 not tested again: one head (Liger-Kernel 342), gradients of stride 0 (Unsloth 3781), slices of a
 packed projection (vLLM 17091), int64 cu_seqlens (TransformerEngine) and random upstream gradients.
 Offsets past the table (FlashAttention) are in `test_positions.py`.

@@ -1,6 +1,6 @@
 """What freqs may be: angles, cosines and sines, or the module itself, with no table at all.
 
-`test_superset_matrix.py` has each kind with every option; here are strides and dtypes of tables,
+`test_ops.py` has each kind with every option; here are strides and dtypes of tables,
 and a module's exact angles.
 """
 

@@ -1,6 +1,6 @@
 """`inplace=True`: the rotary slice overwritten and not one bit beside it, or an error that helps.
 
-What is in memory beside the rotary slice is compared bit by bit. `test_superset_matrix.py` does so
+What is in memory beside the rotary slice is compared bit by bit. `test_ops.py` does so
 with every option, layout and gradient; here is what may be overwritten, and what may not.
 """
 

@@ -1,7 +1,7 @@
 """Which position each token has: starts, ids, packed sequences, ranks of context parallelism.
 
 Most cases are computed by the kernel and in plain PyTorch, forward and backward, and compared with
-fp64. `test_superset_matrix.py` has positions with every other option; here are integers, strides,
+fp64. `test_ops.py` has positions with every other option; here are integers, strides,
 numbers of sequences, edges of a table, and what is not a number in memory.
 """
 

@@ -1,24 +1,13 @@
 """`rope_qk`: queries and keys in one launch, each as if it had been rotated alone, bit by bit.
 
-`test_ops.py` has q and k with every option, and who gets a gradient; here is what only two tensors
-have: unequal strides, rows of both in one grid, one without elements.
+Values, strides and gradients are in `test_ops.py`; here is what else two tensors can be: one and
+the same, far apart, one without elements or without a gradient.
 """
 
 import pytest
 import torch
 
-from inputs import (
-    FORMATS,
-    angles,
-    contiguous,
-    expanded_heads,
-    expanded_scalar,
-    head_dim_strided,
-    negative_view,
-    shape_of,
-    sliced_with_offset,
-    transposed,
-)
+from inputs import FORMATS, angles, shape_of
 from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, rope_qk
 from rope_kernels.launch import launch
@@ -40,19 +29,6 @@ def launches(monkeypatch, whole_way):
     return counted
 
 
-def make_q_and_k(
-    tensor_format,
-    device,
-    heads=(7, 5),
-    layouts=(contiguous, contiguous),
-    dtype=torch.float32,
-):
-    return [
-        layout(shape_of(tensor_format, S, B, h, D), dtype, device)
-        for layout, h in zip(layouts, heads, strict=True)
-    ]
-
-
 def check(q, k, freqs, tensor_format, **options):
     """Both are as two single calls make them, which are right; and the inputs are left alone."""
     before = q.clone(), k.clone()
@@ -71,46 +47,6 @@ def leaves(q, k, wants="q and k"):
 
 
 # shapes and strides
-
-
-@pytest.mark.parametrize("heads", ((32, 8), (12, 21), (1, 5)), ids=str)
-@pytest.mark.parametrize("per_batch", (False, True), ids=("alike", "each its own"))
-def test_rows_of_several_programs_that_no_block_divides(per_batch, heads, device):
-    """16 rows of 64 elements fit into a program; batch entries share one or have their own."""
-    q, k = (torch.randn(B + 1, 2, h, 64, device=device) for h in heads)
-    starts = torch.tensor([2, 0, 4], device=device) if per_batch else None
-    check(q, k, angles(7, 64, device), "bshd", start_positions=starts)
-
-
-@pytest.mark.parametrize("heads", ((2, 1), (1, 3)), ids=str)
-def test_programs_of_several_positions(heads, device):
-    """Few rows: the last program of q and the last of k are part full."""
-    q, k = (torch.randn(37, 1, h, 16, device=device) for h in heads)
-    check(q, k, angles(40, 16, device), "sbhd")
-
-
-def k_of_packed_kv(shape, dtype, device):
-    """The first half of a projection that holds k and v side by side, along the head dimension."""
-    return contiguous((*shape[:-1], 2 * shape[-1]), dtype, device).chunk(2, dim=-1)[0]
-
-
-LAYOUTS = {
-    "k transposed": (contiguous, transposed),
-    "q transposed": (transposed, contiguous),
-    "k of a packed kv": (contiguous, k_of_packed_kv),
-    "k strided in d": (sliced_with_offset, head_dim_strided),
-    "q strided in d": (head_dim_strided, contiguous),
-    "k one head, expanded": (transposed, expanded_heads),
-    "k one number, expanded": (contiguous, expanded_scalar),
-    "k with a minus sign noted": (sliced_with_offset, negative_view),
-    "q with a minus sign noted": (negative_view, transposed),
-}
-
-
-@pytest.mark.parametrize("layouts", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_each_has_strides_of_its_own(layouts, device):
-    q, k = make_q_and_k("bhsd", device, layouts=layouts)
-    check(q, k, angles(S, D2, device), "bhsd")
 
 
 def test_one_tensor_as_both(device):
@@ -177,14 +113,6 @@ def test_empty_tensors(tensor_format, sizes, device, launches):
 # launches
 
 
-@pytest.mark.parametrize("used,backward", (("q and k", 2), ("q", 1), ("k", 1)))
-def test_one_launch_forward_and_one_backward(used, backward, device, launches):
-    q, k = leaves(*make_q_and_k("sbhd", device))
-    outs = zip("qk", rope_qk(q, k, angles(S, D2, device)), strict=True)
-    sum(out.sum() for name, out in outs if name in used).backward()
-    assert launches == [2, backward]
-
-
 @pytest.mark.parametrize("leaf,launched", (("freqs", 0), ("k", 1)))
 def test_backward_launches_only_for_those_who_want_a_gradient(leaf, launched, launches, device):
     """Where the table alone wants one, no gradient of a tensor is made."""
@@ -195,3 +123,11 @@ def test_backward_launches_only_for_those_who_want_a_gradient(leaf, launched, la
     before = len(launches)
     torch.autograd.grad(out, wants, torch.randn_like(out))
     assert len(launches) - before == launched
+
+
+@pytest.mark.parametrize("used,backward", (("q and k", 2), ("q", 1), ("k", 1)))
+def test_one_launch_forward_and_one_backward(used, backward, device, launches):
+    q, k = leaves(*(torch.randn(S, B, h, D, device=device) for h in (7, 5)))
+    outs = zip("qk", rope_qk(q, k, angles(S, D2, device)), strict=True)
+    sum(out.sum() for name, out in outs if name in used).backward()
+    assert launches == [2, backward]

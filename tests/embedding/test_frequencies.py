@@ -289,3 +289,12 @@ def test_the_frequencies_that_turns_were_made_from_are_kept():
     made_from = weakref.ref(module.inv_freq)
     module.register_buffer("inv_freq", module.inv_freq * 2)  # which the next call will notice
     assert made_from() is not None
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_tables_are_not_made_of_rounded_frequencies(dtype):
+    rope = RotaryPositionEmbedding(8)
+    rope._buffers["inv_freq"] = rope.inv_freq.to(dtype)  # as FSDP's buffer_dtype does
+    for make in (rope, rope.cos_sin):
+        with pytest.raises(TypeError, match="inv_freq has dtype"):
+            make(4)

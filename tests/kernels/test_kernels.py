@@ -35,7 +35,7 @@ def test_any_strides_of_input_and_gradient(tensor_format, layout, dtype, interle
     check_both_directions(t, grad, freqs, tensor_format, cu_seqlens, interleaved)
 
 
-# beside those of tests/call/test_superset_matrix.py; 13 has an odd tail
+# beside those of tests/test_ops.py; 13 has an odd tail
 HEAD_AND_ROTARY_DIMS = [(2, 2), (16, 2), (13, 8), (96, 72), (112, 112), (160, 160), (192, 128)]
 HEAD_AND_ROTARY_DIMS += [(512, 384)]
 

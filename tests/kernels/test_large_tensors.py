@@ -228,3 +228,17 @@ def test_blocks_of_a_cache_far_apart(device):
     _, want = rope_to_cache(q, k, v, rope, *caches, ids, position_ids=ids, return_k=True)
     for cache, rows in zip(caches, (want, v), strict=True):
         assert torch.equal(cache[ids // 2, ids % 2], rows)
+
+
+@pytest.mark.parametrize(
+    "rotate,inplace", [(rope_fw, True), (lambda t, f, **o: norm_rope(t, None, f, **o), False)]
+)
+def test_a_slice_that_starts_past_2_to_31_elements(rotate, inplace):
+    """d is the outermost dimension in memory. Only the pages that are touched take memory."""
+    d_stride = 2**26
+    memory = torch.empty(66 * d_stride, dtype=torch.float16)
+    t = memory.as_strided((1, 1, 1, 66), (2**32, 2**32, 2**32, d_stride))
+    t.copy_(torch.randn(1, 1, 1, 66))
+    options = {"rotary_start": 64, "inplace": inplace}
+    want = rotate(t.contiguous(), RotaryPositionEmbedding(2), **options)
+    assert torch.equal(rotate(t, RotaryPositionEmbedding(2), **options), want)

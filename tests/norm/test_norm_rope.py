@@ -1,21 +1,14 @@
-"""`norm_rope` and `qk_norm_rope`: sizes of heads, one weight for both, launches.
-
-Values and gradients with every option are in `test_ops.py`.
-"""
+"""`qk_norm_rope` with one weight for both. Values and gradients are in `test_ops.py`."""
 
 import pytest
 import torch
 
 from inputs import angles, contiguous, sequence_starts, shape_of
 from norm_yardstick import check, norm_rope_fp64
-from pairwise import cover
 from rope_kernels import qk_norm_rope
 from rope_kernels.launch import kernel_plans, launch
 
 S, B, H, D, D2 = 3, 2, 3, 20, 12  # tiles with rows and positions that are not there
-
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-each_order = pytest.mark.parametrize("norm_after", (False, True), ids=("norm first", "norm after"))
 
 
 class Sample:
@@ -49,30 +42,6 @@ class Sample:
         freqs = self.freqs if freqs is None else freqs
         options = {**self.options, **options}
         return check(self.tensors, self.weights, freqs, self.format, **options)
-
-
-# formats, pairings, head dimensions
-
-
-# beside those of the matrix
-HEAD_AND_ROTARY_DIMS = [(2, 2), (72, 72), (92, 46), (100, 100), (128, 32), (192, 64), (256, 256)]
-HEAD_AND_ROTARY_DIMS += [(512, 128)]
-
-
-@cover(dims=HEAD_AND_ROTARY_DIMS, tensor_format=("sbhd", "thd"), norm_after=(False, True))
-def test_any_head_dim(dims, tensor_format, norm_after, device):
-    """The mean is over the whole head dimension, channels that are not rotated too."""
-    (head_dim, rotary_dim), heads = dims, (2, 1) if dims[0] <= 128 else (1,)
-    sample = Sample(device, tensor_format, s=2, heads=heads, d=head_dim, d2=rotary_dim)
-    sample.check(norm_after=norm_after)
-
-
-@cover(heads=((17, 5), (41, 3), (8, 8)), tensor_format=("sbhd", "bhsd"), norm_after=(False, True))
-def test_any_number_of_heads(heads, tensor_format, norm_after, device):
-    Sample(device, tensor_format, s=2, heads=heads).check(norm_after=norm_after)
-
-
-# weights and launches
 
 
 def test_the_same_weight_for_q_and_k(device):

@@ -11,11 +11,10 @@ from importlib import import_module
 import pytest
 import torch
 
+from inputs import FORMATS, shape_of
+from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
-from rope_kernels.launch.launch import options_of
-from rope_kernels.machine.engine import Engine
 from rope_lab.compiler.compile import compile_call
-from rope_lab.compiler.plans import plans_with_backward
 
 pytest.importorskip("transformers")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -199,42 +198,46 @@ def test_with_an_offset_the_weight_comes_before_the_cast(device):
         assert all(map(torch.equal, gots, wants))
 
 
-# In a plan, and in machine code
+# What is rounded, and machine code
 
-STEPS = {  # norm_after, rounding, weight's dtype, table's dtype (None: a module)
-    # -> normal, product; cos and sin, products of the rotation
-    (False, "model", FP16, FP16): ((True, True), (False, True)),
-    (False, "model", FP16, FP32): ((True, True), (False, False)),
-    (False, "model", FP16, None): ((True, True), (True, True)),
-    (False, "model", FP32, FP16): ((True, False), (False, False)),
-    (False, "model", FP32, FP32): ((True, False), (False, False)),
-    (False, "model", FP32, None): ((True, False), (False, False)),
-    (False, "model_cast_last", FP16, FP16): ((False, True), (False, True)),
-    (False, "model_cast_last", FP32, FP16): ((False, True), (False, True)),
-    (False, "model_cast_last", FP32, FP32): ((False, True), (False, False)),
-    (True, "model", FP16, FP16): ((True, True), (False, True)),
-    (True, "model", FP32, FP16): ((True, True), (False, True)),
-    (True, "model", FP32, FP32): ((False, True), (False, False)),
-    (True, "model_cast_last", FP32, None): ((False, True), (True, True)),
-}
+ROUNDED = (  # norm_after, rounding, weight's dtype, table's dtype (None: a module)
+    *((after, "model", FP16, table) for after in (False, True) for table in (FP16, FP32)),
+    *((after, "model", FP32, table) for after in (False, True) for table in (FP16, FP32)),
+    *((False, "model_cast_last", weight, FP16) for weight in (FP16, FP32)),
+    (False, "model_cast_last", FP32, FP32),
+    *((False, "model", weight, None) for weight in (FP16, FP32)),
+    (True, "model_cast_last", FP32, None),
+)
 
 
-@pytest.mark.parametrize("norm_after, rounding, weight_dtype, table_dtype", STEPS)
-def test_the_plan_says_what_is_rounded(norm_after, rounding, weight_dtype, table_dtype):
-    """A fused multiply-add rounds once where the model's operators round twice; a gradient may."""
-    norm, steps = STEPS[norm_after, rounding, weight_dtype, table_dtype]
-    t = torch.randn(8, 2, 3, D).half().requires_grad_()
-    weight, freqs = torch.randn(D, dtype=weight_dtype), RotaryPositionEmbedding(D)
-    if table_dtype is not None:
-        freqs = (torch.randn(8, D).to(table_dtype),) * 2
-    options = {"rounding": rounding, "norm_after": norm_after}
-    plans = plans_with_backward(Engine.NVIDIA, norm_rope, t, weight, freqs, **options)
-    (forward, _), (backward, _), *_ = plans
-    constants = forward.constants
-    assert (constants["norm"].rounds_normal, constants["norm"].rounds_product) == norm
-    assert constants["steps"] == (False, *steps)
-    assert not forward.fp_fusion and options_of(forward)["enable_fp_fusion"] is False
-    assert backward.constants["norm"].rounds_cos_sin == steps[0] and backward.fp_fusion
+@cover(
+    how=ROUNDED,
+    tensor_format=FORMATS,
+    interleaved=(False, True),
+    inverse=(False, True),
+    weight_offset=(0.0, 1.0),
+)
+@pytest.mark.usefixtures("needs_triton")
+def test_a_kernel_rounds_where_pytorch_does(
+    how, tensor_format, interleaved, inverse, weight_offset, device
+):
+    """Every product, normal, cosine and sum, with a tail and tokens of no sequence."""
+    norm_after, rounding, of_weight, of_table = how
+    t = torch.randn(shape_of(tensor_format, 6, 2, 3, 60), device=device).half()
+    weight = torch.randn(60, device=device).to(of_weight)
+    freqs = RotaryPositionEmbedding(52, interleaved=interleaved).to(device)
+    if of_table is not None:
+        freqs = tuple(torch.randn(2, 12, 52, device=device).to(of_table))
+    options = {"rounding": rounding, "norm_after": norm_after, "weight_offset": weight_offset}
+    options |= {"interleaved": interleaved, "inverse": inverse, "rotary_start": 4}
+    if tensor_format == "thd":
+        options["cu_seqlens"] = torch.tensor([0, 5, 5, 10], device=device)
+    got, want = (
+        norm_rope(t, weight, freqs, tensor_format, fused=fused, **options)
+        for fused in (True, False)
+    )
+    assert (got != want).float().mean() < 0.01
+    torch.testing.assert_close(got, want, rtol=2**-9, atol=2**-9)
 
 
 @pytest.mark.parametrize(
