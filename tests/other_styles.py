@@ -93,31 +93,13 @@ def turned(x, angle, D: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def descriptor_kernel(t_ptr, freqs_ptr, out_ptr, rows, s, D: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    t = tl.make_tensor_descriptor(t_ptr, [s * rows, D], [D, 1], [1, BLOCK])
-    freqs = tl.make_tensor_descriptor(freqs_ptr, [s, D], [D, 1], [1, BLOCK])
-    out = tl.make_tensor_descriptor(out_ptr, [s * rows, D], [D, 1], [1, BLOCK])
-    x, angle = t.load([row, 0]).to(tl.float32), freqs.load([row // rows, 0])
-    out.store([row, 0], turned(x, angle, D, BLOCK).to(out_ptr.dtype.element_ty))
-
-
-def by_descriptors(t, freqs, out=None):
-    if t.is_cuda:
-        triton.set_allocator(
-            lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda")
-        )
-    return by_rows(descriptor_kernel, t, freqs, out, s=len(t), **whole(t))
-
-
-@triton.jit
 def described_kernel(t, freqs, out, rows, D: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     x, angle = t.load([row, 0]), freqs.load([row // rows, 0])
     out.store([row, 0], turned(x.to(tl.float32), angle, D, BLOCK).to(x.dtype))
 
 
-def by_descriptors_of_the_launcher(t, freqs, out=None):
+def by_descriptors(t, freqs, out=None):
     s, b, h, d = t.shape
     out = torch.empty_like(t) if out is None else out
     block = triton.next_power_of_2(d)
@@ -169,16 +151,6 @@ def polynomial_sine(angle):
 
 
 @triton.jit
-def fused_sine(angle, QUARTERS: tl.constexpr):
-    """Another reduction, in fp32: three parts of pi / 2, and products that are not rounded."""
-    quarters = tl.floor(angle * 0.6366197723675814 + 0.5)
-    x = tl.fma(quarters, -1.5707963705062866, angle)
-    x = tl.fma(quarters, 4.371138828673793e-08, x)
-    x = tl.fma(quarters, 1.7151245100059e-15, x)
-    return of_a_quarter(x, (quarters.to(tl.int32) + QUARTERS) & 3)
-
-
-@triton.jit
 def series(angle, term, n):
     """Taylor's: right for small angles alone."""
     total = term
@@ -199,8 +171,6 @@ def cos_and_sin(angle, WHOSE: tl.constexpr):
     elif WHOSE == "half turns":
         half_turns = angle.to(tl.float64) / PI
         cos, sin = libdevice.cospi(half_turns).to(tl.float32), sinpi(half_turns).to(tl.float32)
-    elif WHOSE == "fused":
-        cos, sin = fused_sine(angle, 1), fused_sine(angle, 0)
     elif WHOSE == "Taylor's":
         cos, sin = series(angle, angle * 0 + 1, 0), series(angle, angle, 1)
     elif WHOSE == "assembly's":
@@ -322,13 +292,8 @@ def grid_kernel(t_ptr, freqs_ptr, out_ptr, HALF: tl.constexpr, BLOCK_HALF: tl.co
     turned_row(t_ptr, freqs_ptr, out_ptr, row, position, HALF, BLOCK_HALF)
 
 
-def by_three_axes(t, freqs, out=None):
-    out = torch.empty_like(t) if out is None else out
-    grid_kernel[t.shape[:3]](t, freqs, out, **halves_of(t))
-    return out
-
-
 def by_keywords(t, freqs, out=None):
+    """On a grid of three axes."""
     out = torch.empty_like(t) if out is None else out
     grid_kernel[t.shape[:3]](out_ptr=out, freqs_ptr=freqs, t_ptr=t, **halves_of(t))
     return out
@@ -378,20 +343,15 @@ def heads_kernel(
     D: tl.constexpr,
     D2: tl.constexpr,
     BLOCK: tl.constexpr,
-    WHILE: tl.constexpr,
 ):
     place = tl.program_id(0)
     position, column = place // batch, tl.arange(0, BLOCK)
-    for head in range(h):
+    for head in tl.range(0, h, num_stages=2):
         rotated_head(q_ptr, freqs_ptr, q_out_ptr, place * h + head, position, D, D2, column)
-    if WHILE:
-        head = 0
-        while head < g:
-            rotated_head(k_ptr, freqs_ptr, k_out_ptr, place * g + head, position, D, D2, column)
-            head += 1
-    else:
-        for head in tl.range(0, g, num_stages=2):
-            rotated_head(k_ptr, freqs_ptr, k_out_ptr, place * g + head, position, D, D2, column)
+    head = 0
+    while head < g:
+        rotated_head(k_ptr, freqs_ptr, k_out_ptr, place * g + head, position, D, D2, column)
+        head += 1
 
 
 @triton.jit
@@ -405,13 +365,13 @@ def rotated_head(x_ptr, freqs_ptr, out_ptr, row, position, D, D2, column):
     tl.store(out_ptr + row * D + column, turned, mask=column < D)
 
 
-def by_a_loop_over_heads(q, k, freqs, whiles=False):
+def by_loops_over_heads(q, k, freqs):
     q, k = q.contiguous(), k.contiguous()
     (s, b, h, d), g = q.shape, k.shape[2]
     outs = torch.empty_like(q), torch.empty_like(k)
     heads_kernel[(s * b,)](
         *(q, k, freqs, *outs, b, h, g),
-        **{"D": d, "D2": freqs.shape[-1], "BLOCK": triton.next_power_of_2(d), "WHILE": whiles},
+        **{"D": d, "D2": freqs.shape[-1], "BLOCK": triton.next_power_of_2(d)},
     )
     return outs
 
@@ -428,7 +388,6 @@ def neighbors_kernel(
     stride_d,
     D2: tl.constexpr,
     BLOCK: tl.constexpr,
-    JOINS: tl.constexpr,
 ):
     position, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     column = tl.arange(0, BLOCK)
@@ -439,16 +398,15 @@ def neighbors_kernel(
     angle1, angle2 = tl.split(tl.reshape(angle, (BLOCK // 2, 2)))
     y1 = x1 * tl.cos(angle1) - x2 * tl.sin(angle1)
     y2 = x2 * tl.cos(angle2) + x1 * tl.sin(angle2)
-    y = tl.ravel(tl.join(y1, y2)) if JOINS else tl.interleave(y1, y2)
-    tl.store(ptr, y, mask=column < D2)
+    tl.store(ptr, tl.interleave(y1, y2), mask=column < D2)
 
 
-def by_interleaving(t, freqs, joins=False):
+def by_interleaving(t, freqs):
     s, b, h, _ = t.shape
     d2 = freqs.shape[-1]
     neighbors_kernel[(s, b, h)](
         *(t, freqs, b, h, *t.stride()),
-        **{"D2": d2, "BLOCK": triton.next_power_of_2(d2), "JOINS": joins},
+        **{"D2": d2, "BLOCK": triton.next_power_of_2(d2)},
     )
     return t
 

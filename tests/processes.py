@@ -13,7 +13,7 @@ def is_running(pid: int | str) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait for a condition; whether it has come true."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:

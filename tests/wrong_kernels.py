@@ -100,7 +100,7 @@ def never_ends(t, freqs):
 
 
 def takes_its_time(x):
-    time.sleep(0.4)
+    time.sleep(0.6)
     x1, x2 = x.chunk(2, dim=-1)
     return torch.cat([-x2, x1], dim=-1)
 

@@ -67,24 +67,6 @@ def norm_in_pytorch(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
 
 
-@triton.jit
-def add_kernel(x_ptr, residual_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n)
-    total = x + tl.load(residual_ptr + i, mask=i < n)
-    tl.store(residual_ptr + i, total, mask=i < n)
-    tl.store(x_ptr + i, 2 * total, mask=i < n)
-
-
-def add_in_place(x: Tensor, residual: Tensor) -> None:
-    add_kernel[(triton.cdiv(x.numel(), 128),)](x, residual, x.numel(), BLOCK=128)
-
-
-def add_in_pytorch(x: Tensor, residual: Tensor) -> None:
-    residual += x
-    x.copy_(2 * residual)
-
-
 @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256})], key=["n"])
 @triton.jit
 def tuned_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -136,21 +118,6 @@ def bf16_rows(size: int, device: str) -> tuple:
 
 def row_sums(x: Tensor) -> Tensor:
     return x.sum(-1)
-
-
-@triton.jit
-def collide_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, 2 * BLOCK)
-    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) + tl.program_id(0), mask=i < n)
-
-
-def collide(x: Tensor) -> Tensor:
-    return filled(collide_kernel, x, block=64)
-
-
-def collide_in_pytorch(x: Tensor) -> Tensor:
-    place = torch.arange(x.numel(), device=x.device).view(x.shape)
-    return x + place // 64
 
 
 @triton.jit

@@ -10,6 +10,7 @@ from rope_lab.child import Ended, Worker
 
 ANSWERS = """
 import sys, time
+from pathlib import Path
 
 def start(folder):
     print("started in", folder.name, file=sys.stderr)
@@ -17,7 +18,9 @@ def start(folder):
 def answer(job, folder, tell):
     for part in job["parts"]:
         tell({"begins": part})
-        time.sleep(0.4)
+        time.sleep(job.get("each", 0))
+    while "until" in job and not Path(job["until"]).exists():
+        time.sleep(0.05)
     print("no answer")
     if job["parts"] == ["last"]:
         sys.exit(3)
@@ -33,11 +36,13 @@ def written(folder, text):
 
 def test_a_worker_has_the_time_for_each_part_of_a_job(tmp_path):
     worker = Worker(str(written(tmp_path, ANSWERS)), {})
-    begin = time.monotonic()
-    assert worker.ask({"parts": ["a", "b", "c"], "number": 3}, seconds=1.0) == {"twice": 6}
-    assert time.monotonic() - begin > 1.1 and worker.is_free and worker.words == "no answer"
+    begin, seconds = time.monotonic(), 3.0
+    job = {"parts": ["a", "b", "c"], "each": 1.1, "number": 3}
+    assert worker.ask(job, seconds) == {"twice": 6}
+    assert time.monotonic() - begin > seconds
+    assert worker.is_free and worker.words == "no answer"
     with pytest.raises(Ended) as ended:
-        worker.ask({"parts": ["last"]}, seconds=10)
+        worker.ask({"parts": ["last"]}, seconds=60)
     assert (ended.value.late, ended.value.code, ended.value.at) == (False, 3, "last")
     assert not worker.is_free
 
@@ -53,11 +58,14 @@ def test_a_worker_has_a_job_at_a_time_and_others_work_meanwhile(tmp_path):
     place = str(written(tmp_path, ANSWERS))
     worker, other = Answers.kept(place), Answers(place)
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(worker.ask, {"parts": ["a", "b", "c"], "number": 3}, 10)
+        job = {"parts": [], "number": 3, "until": str(tmp_path / "go on")}
+        first = threads.submit(worker.ask, job, 60)
         assert until(lambda: worker.busy)
-        assert other.ask({"parts": [], "number": 4}, seconds=10) == {"twice": 8}
-        assert not first.done()
-        assert Answers.kept(place) is worker, "it is asked for in the middle of a job"
+        assert other.ask({"parts": [], "number": 4}, seconds=60) == {"twice": 8}
+        kept = threads.submit(Answers.kept, place)  # asked for in the middle of a job
+        assert not first.done() and not kept.done()
+        (tmp_path / "go on").touch()
+        assert kept.result() is worker
         assert first.result() == {"twice": 6}
 
 
@@ -67,7 +75,7 @@ def test_a_worker_imports_what_is_beside_the_notebook(tmp_path, monkeypatch):
     source = f"import beside{ANSWERS}".replace("2 *", "beside.NUMBER *")
     monkeypatch.chdir(tmp_path)
     worker = Worker(str(written(tmp_path, source)), {})
-    assert worker.ask({"parts": [], "number": 3}, seconds=10) == {"twice": 21}
+    assert worker.ask({"parts": [], "number": 3}, seconds=60) == {"twice": 21}
     source = f"import shipment{ANSWERS}"
     with pytest.raises(RuntimeError, match="No module named 'shipment'"):
         Worker(str(written(tmp_path, source)), {})

@@ -14,17 +14,8 @@ def in_place(t, freqs):
     return t
 
 
-def if_transposed(t, freqs):
-    return in_place(t, freqs) if t.shape[2] == 1 else apply_rotary_pos_emb(t, freqs)
-
-
 def angles_in_bf16(t, freqs):
     return apply_rotary_pos_emb(t, freqs.bfloat16().float())
-
-
-def pass_the_rest(t, freqs):
-    known = len(freqs)
-    return torch.cat((apply_rotary_pos_emb(t[:known], freqs), t[known:]))
 
 
 def wrap_around(t, freqs):
@@ -50,8 +41,6 @@ class Thrifty(torch.autograd.Function):
     "question, bug",
     (
         (nine_checks._leaves_its_input_alone, in_place),
-        (nine_checks._leaves_its_input_alone, if_transposed),
-        (nine_checks._says_where_the_table_ends, pass_the_rest),
         (nine_checks._tells_far_positions_apart, angles_in_bf16),
         (nine_checks._counts_beyond_32_bits, wrap_around),
         (nine_checks._is_run_twice, Thrifty.apply),

@@ -1,25 +1,7 @@
 """Reports of Nsight Compute, from what ncu would print, and those that were recorded."""
 
-from types import SimpleNamespace
-
-import pytest
-import torch
-
 from recording import ncu_reports
-from rope_kernels import RotaryPositionEmbedding, norm_rope
 from rope_lab.profiling import ncu
-
-
-def test_the_drafts_are_those_of_the_notebook():
-    often, once = ncu_reports.functions_of_notebook("rounded_often", "rounded_once").values()
-    x, weight = torch.randn(5, 2, 3, 16).bfloat16(), torch.randn(16).bfloat16()
-    freqs = RotaryPositionEmbedding(16)(5)
-    cos, sin = freqs.cos().bfloat16(), freqs.sin().bfloat16()
-    like_model = norm_rope(x, weight, freqs, rounding="model", fused=False)
-    assert torch.equal(often(x, weight, cos, sin), like_model)
-    half = freqs[..., :8]
-    rounded_once = norm_rope(x, weight, freqs, fused=False)
-    torch.testing.assert_close(once(x, weight, half.cos(), half.sin()), rounded_once)
 
 
 def page_of(metrics, calls):
@@ -63,28 +45,3 @@ def test_a_report_survives_its_file(tmp_path):
     again = ncu.read(tmp_path / "report.csv")
     assert again.about == about and again.values == values
     assert again.units[ncu_reports.METRICS[0]] == "ns"
-
-
-def test_metrics_that_ncu_does_not_know_are_left_out(monkeypatch):
-    bad = ncu_reports.METRICS[3]
-
-    def run(command, **_):
-        asked = command[command.index("--metrics") + 1].split(",")
-        refused = f"==ERROR== Failed to find metric {bad}\n"
-        text = refused if bad in asked else page_of(asked, [{"k": ["1"] * len(asked)}])
-        with open(command[command.index("--log-file") + 1], "w") as file:
-            file.write(text)
-        return SimpleNamespace(stdout="", stderr="")
-
-    words = ncu_reports.ncu_watches()
-    assert words[words.index("--clock-control") + 1] == "none" and words[-1] == "--launch"
-    monkeypatch.setattr(ncu_reports.subprocess, "run", run)
-    ((report,),) = [call.values() for call in ncu_reports.launches(ncu_reports.measured())]
-    assert set(report.values) == set(ncu_reports.METRICS) - {bad}
-
-
-def test_what_ncu_says_instead_of_a_report_is_in_the_error(monkeypatch):
-    refused = SimpleNamespace(stdout="", stderr="==ERROR== no permission")
-    monkeypatch.setattr(ncu_reports.subprocess, "run", lambda *_, **__: refused)
-    with pytest.raises(RuntimeError, match="no launch:\n==ERROR== no permission"):
-        ncu_reports.measured()
