@@ -1,6 +1,7 @@
 """Every test runs on the GPU where there is one, else in Triton's interpreter on the CPU."""
 
 import os
+from collections import Counter
 
 import pytest
 import torch
@@ -48,10 +49,28 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
 
 
+def pytest_terminal_summary(terminalreporter):
+    """What was skipped, by reason: a green run may have looked at little."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
+
+
 @pytest.fixture
 def needs_triton():
     """For what only a kernel does: without Triton, plain PyTorch takes its calls."""
     pytest.importorskip("triton", reason="needs Triton")
+
+
+@pytest.fixture
+def interpreted_launches(monkeypatch, needs_triton):
+    """On a CPU grows by one with every launch, which does nothing."""
+    from triton.runtime.interpreter import GridExecutor
+
+    launches = []
+    monkeypatch.setattr(GridExecutor, "__call__", lambda *given, **options: launches.append(given))
+    return launches
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 
 RANKS = 2
-SECONDS = 60
+SECONDS = 240
 
 
 def cases():

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from rope_kernels.huggingface.known import function_of
-from rope_kernels.launch.layout import strides_of
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 NAME = re.compile(r"^def (apply_rotary_pos_emb(?:_interleave|_vision)?)\(", re.M)
@@ -154,6 +153,11 @@ def outcome(function, call, seed=0):
         for shape, dtype, device in shapes
     ]
     return *outs, *torch.autograd.grad(rotated, asked, grads)
+
+
+def strides_of(x):
+    """Those that say where an element is."""
+    return [step for n, step in zip(x.shape, x.stride(), strict=True) if n > 1]
 
 
 def differs(got, wanted, strides):

@@ -21,13 +21,6 @@ TEXT = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-GPT_OSS = {
-    "num_local_experts": 4,
-    "num_experts_per_tok": 2,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
-}
-GPTJ = {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "n_positions": 128}
-MODERN_BERT = {"cls_token_id": 1, "sep_token_id": 2}
 DEEPSEEK = {
     "num_key_value_heads": 4,
     "head_dim": 8,
@@ -90,9 +83,7 @@ class Family:
     model: str
     options: dict = field(default_factory=dict)
     layers: int = 2  # of the text; and as many of a tower
-    launches: int = 1  # of our kernel in each layer of a forward
     images: bool = False
-    attention: str = "sdpa"
 
     def make(self, device, dtype=torch.float32):
         import transformers
@@ -100,9 +91,7 @@ class Family:
         options = self.options if self.images else TEXT | self.options
         config = getattr(transformers, self.config)(**options)
         torch.manual_seed(7)
-        model = getattr(transformers, self.model)._from_config(
-            config, attn_implementation=self.attention
-        )
+        model = getattr(transformers, self.model)._from_config(config, attn_implementation="sdpa")
         return model.to(device, dtype).eval()  # no dropout
 
     def call(self, device, autocast):
@@ -120,17 +109,6 @@ FAMILIES = {
     "gemma3": Family("Gemma3TextConfig", "Gemma3ForCausalLM"),
     "deepseek_v3": Family("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
     "qwen2_vl": Family("Qwen2VLConfig", "Qwen2VLForConditionalGeneration", QWEN_VL, images=True),
-    "olmo2": Family("Olmo2Config", "Olmo2ForCausalLM"),
-    "cohere": Family("CohereConfig", "CohereForCausalLM"),
-    "gpt_oss": Family("GptOssConfig", "GptOssForCausalLM", GPT_OSS, attention="eager"),
-    "phi3": Family("Phi3Config", "Phi3ForCausalLM"),
-    "ernie4_5": Family("Ernie4_5Config", "Ernie4_5ForCausalLM"),
-    "nanochat": Family("NanoChatConfig", "NanoChatForCausalLM"),
-    "hunyuan_v1_dense": Family("HunYuanDenseV1Config", "HunYuanDenseV1ForCausalLM"),
-    "gpt_neox": Family("GPTNeoXConfig", "GPTNeoXForCausalLM"),
-    "modernbert": Family("ModernBertConfig", "ModernBertForMaskedLM", MODERN_BERT),
-    "helium": Family("HeliumConfig", "HeliumForCausalLM"),
-    "gptj": Family("GPTJConfig", "GPTJForCausalLM", GPTJ, launches=2, attention="eager"),
 }
 
 
