@@ -1,13 +1,12 @@
 """The sets of shapes are those that they say they are."""
 
-from collections import Counter
 from itertools import pairwise
 
 import pytest
 
 from benchmarks.case import Case, Group
 from benchmarks.kind import Kind
-from benchmarks.kinds import KINDS, ROTATION
+from benchmarks.kinds import KINDS
 from benchmarks.workload import Workload, _cu_seqlens
 
 GROUPS = [
@@ -16,12 +15,6 @@ GROUPS = [
     for groups in kind.sets.values()
     for group in groups
 ]
-
-
-@pytest.mark.parametrize("name", ROTATION.sets)
-def test_labels_tell_cases_of_a_set_apart(name):
-    labels = Counter(case.label for group in ROTATION.sets[name] for case in group.cases)
-    assert [label for label, count in labels.items() if count > 1] == []
 
 
 @pytest.mark.parametrize(("group", "kind"), GROUPS)

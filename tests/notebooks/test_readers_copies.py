@@ -142,13 +142,6 @@ def test_a_folder_that_was_linked_may_get_a_notebook_later(checkout, copies, ori
     assert cells(originals / "records/how.ipynb")[0].outputs != []
 
 
-def test_where_jupyterlab_is_elsewhere_a_copy_says_less_of_its_kernel(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ipykernel.ipkernel", None)
-    said = readers_copies.of_the_kernel.__wrapped__()
-    assert said["language_info"] == {"name": "python"}
-    assert said["kernelspec"]["display_name"] == "Python 3"
-
-
 # later runs
 
 
@@ -243,19 +236,6 @@ def test_a_fresh_start_keeps_a_dated_backup(checkout, command):
     assert cells(copies / "00_start.ipynb")[0].source == "a = 1"
 
 
-def test_what_is_stale_is_said_in_few_lines_with_the_way_out(checkout, command, originals):
-    names = [f"0{number}.ipynb" for number in range(1, 9)]
-    for name in names:
-        save(originals / name, "a = 1")
-    command()
-    for name in names:
-        edit(checkout / "my_notebooks" / name, "my answer")
-        edit(originals / name, "a = 2")
-    said = command().stdout
-    assert "01.ipynb, 02.ipynb, 03.ipynb, 04.ipynb and 4 more" in said
-    assert "make lab FRESH=1" in said and said.count("\n") <= 5
-
-
 def test_an_original_that_is_no_notebook_is_named(command, originals):
     (originals / "00_start.ipynb").write_text("<<<<<<< ours")
     ran = command()
@@ -263,22 +243,9 @@ def test_an_original_that_is_no_notebook_is_named(command, originals):
     assert "00_start.ipynb is not a notebook" in ran.stderr and "Traceback" not in ran.stderr
 
 
-def test_a_folder_that_cannot_be_renamed_is_explained(monkeypatch, capsys):
-    """As where Docker has mounted it."""
-
-    def refuse(*_):
-        raise OSError(16, "Device or resource busy")
-
-    monkeypatch.setattr(readers_copies, "move_to_backup", refuse)
-    assert readers_copies.main(["--fresh"]) == 1
-    complaint = capsys.readouterr().err
-    assert "cannot be renamed (Device or resource busy)" in complaint
-    assert "mounted into a container" in complaint
-
-
 @pytest.fixture
 def make(checkout):
-    """Run make in the checkout, with this Python, a ruff that fails, and a JupyterLab that ends."""
+    """Run make in the checkout, with this Python and a JupyterLab that ends."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     (checkout / "tools").mkdir()
@@ -287,7 +254,6 @@ def make(checkout):
     commands = checkout / "venv/bin"
     commands.mkdir(parents=True)
     (commands / "python").symlink_to(sys.executable)
-    (commands / "ruff").symlink_to(shutil.which("false"))
     (commands / "jupyter").symlink_to(shutil.which("echo"))
     # `make test` may run this test, and its make would tell ours what it was told
     env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
@@ -299,20 +265,15 @@ def make(checkout):
     return run
 
 
-def test_make_lab_says_what_it_does_and_shows_no_command(make):
-    opening = (
-        "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
-    )
+def test_make_lab_opens_the_readers_own_copies(make):
     for arguments, first in (
         ([], "Copied into my_notebooks: 3 notebooks, without outputs."),
         (["FRESH=0"], "Your copies in my_notebooks are up to date."),
         (["FRESH=1"], "Your notebooks so far are in my_notebooks-"),
     ):
         ran = make("lab", "LAB_FLAGS=--port=9", *arguments)
-        *said, then, started = ran.stdout.splitlines()
-        assert said[0].startswith(first) and then == opening and ran.stderr == ""
-        assert started.startswith("lab ")
-        assert started.endswith("default_url=/lab/tree/my_notebooks/00_start_here.ipynb --port=9")
+        assert ran.stdout.startswith(first) and ran.stderr == ""
+        assert ran.stdout.endswith("=/lab/tree/my_notebooks/00_start_here.ipynb --port=9\n")
 
 
 # what git, ruff and nbval do with copies, backups and checkpoints
@@ -341,16 +302,6 @@ def git(root, *arguments):
         pytest.skip("git is not installed")
     ran = subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True)
     return ran.stdout
-
-
-def test_a_failing_make_test_says_how_to_get_the_original_back(checkout, make):
-    git(checkout, "init", "--quiet")
-    git(checkout, "add", "--all")
-    edit(checkout / "notebooks/00_start.ipynb", "a = 3")
-    ran = make("test")
-    assert ran.returncode != 0
-    assert "notebooks/00_start.ipynb |" in ran.stderr
-    assert "'git restore notebooks' brings them back" in ran.stderr
 
 
 def nbval(root, *arguments):

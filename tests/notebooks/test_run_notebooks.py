@@ -42,13 +42,6 @@ def test_a_picture_that_differs_is_new():
     assert run.cells[0].outputs[0].data["image/png"] == "BB=="
 
 
-def test_help_says_what_it_does_and_runs_nothing(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
-    assert "Run notebooks and store their outputs" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("name", ["--all", "nowhere.ipynb"])
 def test_what_is_no_notebook_is_refused_in_a_sentence(name, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -37,9 +37,7 @@ MISHAPS = {  # a line before our launch, and words of the verdict
         "NOT YET: the values are right, but it copies t by float before",
     ),
     "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone of t, where the kernel"),
-    "an assert": (f"{AT_2048}assert False\n", f"{UNREAD} AssertionError"),
     "an error": (f"{AT_2048}raise ValueError('no')\n", f"{UNREAD} ValueError: no"),
-    "a key": (f"{AT_2048}{{}}['x']\n", f"{UNREAD} KeyError: 'x'"),
     "an exit": (f"{AT_2048}raise SystemExit\n", f"{UNREAD} SystemExit"),
     "an item": (
         f"{AT_2048}t.sum().item()\n",

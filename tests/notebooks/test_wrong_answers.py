@@ -15,7 +15,6 @@ import nbformat
 import pytest
 
 import notebook_form
-import rope_lab as lab
 
 EXAM = "10", 2, "check_exercise"  # its solution is not among the solutions
 SOLUTIONS = notebook_form.FOLDER / "solutions"
@@ -95,28 +94,3 @@ def test_every_wrong_choice_has_an_explanation_of_its_own(key):
             assert verdict.because, (key, place, choice)
             reasons.append(verdict.because)
         assert len(set(reasons)) == len(reasons), (key, place)
-
-
-# the same words everywhere
-
-
-def test_verdicts_look_alike():
-    """State and place first; then a line each, in this order, for what helps."""
-    number = lab.check_answer(
-        [1, 3], [1, 2], hint="the mask", mistakes={"a mask that is missing": [None, 3]}
-    )
-    assert repr(number).splitlines() == [
-        "WRONG in answer 2 of 2: 3 is too large",
-        "  looks like: a mask that is missing",
-        "  think of: the mask",
-    ]
-    choice = lab.check_choices(
-        ["a", "a"], ["a", "b"], ("a", "b"), hint="the grid", mistakes={"a is small": ["a", "a"]}
-    )
-    assert repr(choice).splitlines() == [
-        "WRONG in answer 2 of 2: it is not a",
-        "  because: a is small",
-        "  think of: the grid",
-    ]
-    kernel = lab.check_exercise(lab.exercises.rotate_half.function, lab.exercises.rope)
-    assert repr(kernel).startswith("WRONG: ") or repr(kernel).startswith("WRONG in the case '")

@@ -11,17 +11,19 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import torch
 
-from rope_kernels.machine.engine import interpreter_is_on
+from rope_kernels import rope_fw
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "rope_lab"
+OF_TESTS = [str(ROOT / name) for name in ("tests", "tests/norm")]
 
 
 def run_python(code, **variables):
     """Run code in a fresh process, as a reader who has set nothing; what it printed."""
     environment = {name: value for name, value in os.environ.items() if "TRITON" not in name}
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), *OF_TESTS, os.environ.get("PYTHONPATH", "")])
     environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **variables}
     result = subprocess.run(
         [sys.executable, "-c", dedent(code)], env=environment, capture_output=True, text=True
@@ -30,11 +32,14 @@ def run_python(code, **variables):
     return result.stdout
 
 
+@pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled here")
 @pytest.mark.parametrize("said", ("1", "true", "Yes", "on", "Y", "0", "off", "no", "2", ""))
-def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch):
-    knobs = pytest.importorskip("triton.knobs", reason="needs Triton")
+def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch, interpreted_launches):
+    from triton import knobs
+
     monkeypatch.setenv("TRITON_INTERPRET", said)
-    assert interpreter_is_on() == knobs.runtime.interpret
+    rope_fw(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4))
+    assert len(interpreted_launches) == knobs.runtime.interpret
 
 
 # what is loaded
@@ -62,24 +67,10 @@ def test_importing_needs_torch_alone_and_changes_nothing():
         from rope_kernels.huggingface import patch
         assert patch(types.ModuleType("empty")).replaced == ()
 
-        from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope
-        from rope_kernels import reference, rope_bw, rope_fw, rope_qk
-        t, rope = torch.randn(3, 2, 2, 8), RotaryPositionEmbedding(8)
-        rope_qk(t, t, rope)
-        norm_rope(t, None, rope)
-        for dtype in (torch.float32, torch.bfloat16, torch.float64):
-            t, freqs = torch.randn(7, 2, 3, 10, dtype=dtype), 10 * torch.randn(7, 1, 1, 6)
-            options = {"round_once": True}
-            want = reference.apply_rotary_pos_emb(t, freqs, **options)
-            transposed = reference.apply_rotary_pos_emb(t, freqs, transpose=True, **options)
-            assert torch.equal(rope_fw(t, freqs), want)
-            assert torch.equal(rope_bw(t, freqs), transposed)
-            leaf = t.clone().requires_grad_()
-            out = apply_rotary_pos_emb(leaf, freqs)
-            assert torch.equal(out, want)
-            assert torch.equal(torch.autograd.grad(out, leaf, t)[0], transposed)
-        rounded_often = reference.apply_rotary_pos_emb(t.bfloat16(), freqs)
-        assert not torch.equal(rope_fw(t.bfloat16(), freqs), rounded_often)
+        from ops import FEW, OPS
+        for op in OPS:
+            for case in FEW:
+                op.sample("cpu", **case).check()
         for name in ("triton", "transformers", "torch.distributed.tensor"):
             assert name not in sys.modules, name
     """)
@@ -139,36 +130,21 @@ def test_without_triton_everything_works_on_the_cpu():
     run_without_triton(
         """
         import torch
-        from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, reference
-        from rope_kernels import rope_bw, rope_fw, rope_qk
-        freqs = RotaryPositionEmbedding(4)(6)
-        t = torch.randn(6, 1, 2, 6, dtype=torch.float64, requires_grad=True)
-        want = reference.apply_rotary_pos_emb(t, freqs)
-        transposed = reference.apply_rotary_pos_emb(t, freqs, transpose=True)
-        for fused in (True, False):
-            assert torch.equal(apply_rotary_pos_emb(t, freqs, fused=fused), want)
-        assert torch.equal(rope_fw(t, freqs), want)
-        assert torch.equal(rope_bw(t, freqs), transposed)
-        for function in (rope_fw, rope_bw, apply_rotary_pos_emb):
-            function(t.detach()[:, 0], freqs, "thd", cu_seqlens=torch.tensor([0, 2, 5]))
-        x, module = t.detach(), RotaryPositionEmbedding(4)
-        tables = [(f.cos(), f.sin()) for f in (freqs[:, 0, 0], freqs[:, 0, 0][None])]
-        options = {"position_ids": torch.tensor([[5, 0, 1, 1, 2, 3]])}, {}
-        options += {"start_positions": torch.tensor([2])}, {"cp_size": 3, "cp_rank": 1}
-        for kind in (freqs, *tables, module):
-            for keywords, length in zip(options, (6, 6, 4, 2)):
-                table = module.turns(None) if kind is module else kind
-                x = t.detach()[:length]
-                want = reference.apply_rotary_pos_emb(x, table, round_once=True, **keywords)
-                assert torch.equal(apply_rotary_pos_emb(x, kind, **keywords), want)
-                for inplace in (False, True):
-                    q, k = x.clone(), x[:, :, :1].clone()
-                    results = rope_qk(q, k, kind, inplace=inplace, **keywords)
-                    assert (results[0] is q) == inplace
-                    assert torch.equal(results[0], want) and torch.equal(results[1], want[:, :, :1])
-        table = freqs.double().clone().requires_grad_()
-        assert torch.autograd.gradcheck(apply_rotary_pos_emb, (t, table))
-        assert torch.autograd.gradgradcheck(apply_rotary_pos_emb, (t, table))
+        from ops import FEW, OPS
+        from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
+        for op in OPS:
+            for case in FEW:
+                sample = op.sample("cpu", **case)
+                wanted = sample.check()
+                if op.inplace and case.get("output_pairing") != "half":
+                    with torch.no_grad():
+                        outs = sample.call(inplace=True)
+                    assert outs[0] is sample.given[op.inplace[0]]
+                    torch.testing.assert_close(outs, wanted)
+        t, table = torch.randn(6, 1, 2, 6).double(), RotaryPositionEmbedding(4)(6).double().clone()
+        given = t.requires_grad_(), table.requires_grad_()
+        assert torch.autograd.gradcheck(apply_rotary_pos_emb, given)
+        assert torch.autograd.gradgradcheck(apply_rotary_pos_emb, given)
         """,
         TRITON_INTERPRET="1",
     )

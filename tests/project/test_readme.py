@@ -109,7 +109,7 @@ def test_a_block_runs_by_itself(name, tmp_path):
 
 # blocks for several ranks
 
-SECONDS, GRACE = 110, 40  # of a launch; for the launcher to end its ranks, which takes it 30
+SECONDS, GRACE = 240, 50  # of a launch; for the launcher to end its ranks, which takes it 30
 
 
 @pytest.mark.parametrize("name", ON_RANKS)

@@ -210,17 +210,8 @@ def test_open_in_links_come_from_the_repository(tmp_path, monkeypatch):
     assert make_site.dead_links(site) == []
     assert "badge.svg" not in (site / "index.html").read_text("utf-8")
 
-    # what search engines and pages that link here ask for
-    address = "https://somebody.github.io/rope/"
-    for tag in (
-        f'<link rel="canonical" href="{address}notebooks/00_start_here.html"',
-        f'<meta property="og:url" content="{address}notebooks/00_start_here.html"',
-        f'<meta property="og:image" content="{address}_static/share.png"',
-        '<meta name="twitter:card" content="summary_large_image"',
-        '<meta property="og:title" content="00 · Start"',
-        '<meta property="og:description" content="Why?',
-    ):
-        assert tag in html
+    for name in ('rel="canonical" href', 'property="og:url" content'):  # what links here asks for
+        assert f'{name}="https://somebody.github.io/rope/notebooks/00_start_here.html"' in html
     assert (site / "_static/share.png").exists()
 
 
@@ -250,10 +241,6 @@ def complaints_about_page(html):
         complaints.append("no way to the page before and the next one")
     if not re.search(r'<meta name="description" content="[^"]{60,160}"', html):
         complaints.append("no description")
-    if "copy.js" not in html:
-        complaints.append("no button that copies code")
-    if "scroll.js" not in html:
-        complaints.append("no word about a figure that is wider than its box")
     return complaints
 
 
