@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch._inductor.utils import run_and_get_code
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from hf_models import FAMILIES, inputs_of
@@ -66,17 +65,8 @@ def by_dynamo(model, tokens):
     return graphs, logits
 
 
-def by_inductor(model, tokens):
-    out, codes = run_and_get_code(torch.compile(Layer(model)), tokens)
-    return [without_comments(code) for code in codes], out
-
-
-def without_comments(code):
-    return [line for line in code.splitlines() if not line.lstrip().startswith(("#", "//"))]
-
-
-def by_export(model, tokens, strict=False):
-    program = torch.export.export(Logits(model), (tokens,), strict=strict)
+def by_export(model, tokens):
+    program = torch.export.export(Logits(model), (tokens,), strict=False)
     return nodes_of(program.graph), program.module()(tokens)
 
 
@@ -92,8 +82,6 @@ def by_jit(model, tokens):
 
 WAYS = {
     "dynamo": by_dynamo,
-    "inductor": by_inductor,
-    "strict export": partial(by_export, strict=True),
     "export": by_export,
     "make_fx": by_make_fx,
     "make_fx before dispatch": partial(by_make_fx, pre_dispatch=True),

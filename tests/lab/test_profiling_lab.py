@@ -1,8 +1,7 @@
-"""What notebook 08 uses: the machine's model, and a timer."""
+"""The machine's model of notebook 08, and what notebook 12 puts into a model."""
 
 import pytest
 
-from rope_lab.grading.pretend_gpu import PretendGPU
 from rope_lab.profiling.roofline import Machine, straight_line
 from rope_lab.steps.qwen3 import WAYS, new_qwen3, patched
 
@@ -25,20 +24,6 @@ def test_a_start_and_a_slope_are_found_again_by_small_sizes_as_much_as_by_large_
     assert start == pytest.approx(2.5) and 1 / slope == pytest.approx(4e6)
     times[-1] *= 1.03
     assert straight_line(sizes, times)[0] == pytest.approx(2.5, rel=0.05)
-
-
-# a timer: its notebook has wrong ones
-
-
-def test_a_mark_is_read_only_after_waiting():
-    gpu = PretendGPU()
-    begin = gpu.mark()
-    gpu.kernel(4.2e6, compiled=True)()
-    end = gpu.mark()
-    with pytest.raises(RuntimeError, match="synchronize first"):
-        end.since(begin)
-    gpu.synchronize()
-    assert end.since(begin) >= 4
 
 
 @pytest.mark.parametrize("way", WAYS)
