@@ -1,7 +1,6 @@
 """Reports of Nsight Compute, from what ncu would print, and those that were recorded."""
 
 from recording import ncu_reports
-from rope_lab.profiling import ncu
 
 
 def page_of(metrics, calls):
@@ -35,13 +34,3 @@ def test_every_report_that_is_wanted_is_found():
         wanted = ncu_reports.REPORTS[name]
         kernel = f"a_{wanted.part}_0"
         assert report.about == {"kernel": kernel, "shape": wanted.shape, "gpu": "a GPU"}
-
-
-def test_a_report_survives_its_file(tmp_path):
-    values = {metric: 1.5 + 3 * place for place, metric in enumerate(ncu_reports.METRICS)}
-    values["dram__bytes_read.sum"] = 136314880.0
-    about, units = {"kernel": "naive", "gpu": "a GPU"}, {ncu_reports.METRICS[0]: "ns"}
-    ncu_reports.write(tmp_path / "report.csv", ncu.Report(about, values, units))
-    again = ncu.read(tmp_path / "report.csv")
-    assert again.about == about and again.values == values
-    assert again.units[ncu_reports.METRICS[0]] == "ns"
