@@ -23,7 +23,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # The rooms whose tests launch what the fast path changes run a second time, with it switched off.
 # One file only compiles. Without an NVIDIA GPU no call takes that path.
 OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
-	--ignore=tests/kernels/test_compile_matrix.py $(SHARED) --dist worksteal
+	--ignore=tests/kernels/test_compiled_code.py $(SHARED) --dist worksteal
 
 # make test EVERY=1 runs every combination of parameters, where else each pair of values occurs, and
 # the notebooks of solutions, which the answers' tests judge.

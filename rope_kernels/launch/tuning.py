@@ -2,7 +2,7 @@
 
 A new block size is a new row, above the first row that would take its calls. `when` asks for facts
 of the call (`tile_facts.py`). All tiles were measured on one H200: see benchmarks/NOTES.md.
-`tests/launch/test_tuning.py` wants a call that takes the new row, in `rotations` or `norms`.
+Give `tests/kernels/test_compiled_code.py` a call that takes the new row.
 """
 
 from collections.abc import Callable, Sequence

@@ -11,7 +11,9 @@ import torch
 
 import rope_lab as lab
 from rope_lab.compiler import compile as compile_module
+from rope_lab.compiler.assembly import loads_in, needs_of_amd, stores_in
 from rope_lab.compiler.compile import Compiled, _Compiler, compile_for, nvdisasm
+from rope_lab.compiler.targets import target_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -270,3 +272,47 @@ def test_the_explorer_shows_the_chosen_line_in_the_chosen_stage():
     assert "&lt;" not in repr(explorer) and "\n" not in repr(explorer)
     explorer.stage.value = "ttgir"
     assert "ptr&lt;bf16&gt;" in explorer.text.value  # as text, not as tags
+
+
+def test_ptxas_keeps_the_widths_of_the_ptx():
+    """Counts are those of PTX; here also in the machine code."""
+    for code in copied(), copied(MEMORY[1:]):
+        for name, widths in (("LDG", code.loads), ("STG", code.stores)):
+            found = re.findall(rf"\b{name}\.E(?:\.([U\d]+))?[ .]", code.sass)
+            found = [int((bits or "32").removeprefix("U")) // 8 for bits in found]
+            assert {width: found.count(width) for width in sorted(set(found))} == widths
+
+
+# Reading AMD's assembly, and names of GPUs
+
+
+ASSEMBLY = """
+\tglobal_load_dwordx4 v[0:3], v4, s[0:1]
+\tglobal_load_b128 v[0:3], v[4:5], off
+\tbuffer_load_ushort v1, v2, s[0:3], 0 offen
+\tbuffer_load_d16_hi_u8 v1, v2, s[0:3], null offen
+\tglobal_load_short_d16_hi v1, v2, s[0:1]
+\ts_load_dwordx2 s[0:1], s[2:3], 0x0
+\tscratch_load_dword v1, off, s32
+\tglobal_store_dwordx3 v0, v[1:3], s[0:1]
+\tbuffer_store_b64 v[0:1], v2, s[0:3], null offen
+\tbuffer_store_byte v0, v2, s[0:3], 0 offen
+    .private_segment_fixed_size: 16
+    .sgpr_spill_count: 1
+    .vgpr_count:     64
+    .vgpr_spill_count: 3
+"""
+
+
+def test_widths_and_needs_are_read_from_amds_assembly():
+    assert loads_in({"amdgcn": ASSEMBLY}) == {1: 1, 2: 2, 16: 2}
+    assert stores_in({"amdgcn": ASSEMBLY}) == {1: 1, 8: 1, 12: 1}
+    assert needs_of_amd(ASSEMBLY) == {"registers": 64, "spilled": 16, "stack": 16}
+
+
+def test_a_target_is_found_by_its_name():
+    for names, threads in ((("sm_80", "sm_103", "gfx1100"), 32), (("gfx942", "gfx950"), 64)):
+        assert {target_of(name).warp_size for name in names} == {threads}
+    for name in ("sm90", "h100", "gfx9", "gfx", "sm_90a"):
+        with pytest.raises(ValueError, match=f"gpu is '{name}'; accepted: "):
+            target_of(name)

@@ -15,6 +15,9 @@ from types import SimpleNamespace
 
 import torch
 import triton
+from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
+from triton.compiler import CompiledKernel
+
 from launches import (
     both_ways,
     cases,
@@ -24,9 +27,6 @@ from launches import (
     single,
     whole_ways,
 )
-from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
-from triton.compiler import CompiledKernel
-
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_bw, rope_fw, routes
 from rope_kernels.kernels.rope_kernel import rope_kernel
 from rope_kernels.launch import fastpath, kernel_plans, launch

@@ -15,9 +15,9 @@ import torch
 torch.version.hip = "7.0"  # what PyTorch says where it was built for AMD
 
 import triton  # noqa: E402
-from launches import both_ways, cases, driver, whole_ways  # noqa: E402
 from triton.backends.amd.driver import HIPDriver  # noqa: E402
 
+from launches import both_ways, cases, driver, whole_ways  # noqa: E402
 from rope_kernels import routes  # noqa: E402
 from rope_kernels.launch import fastpath  # noqa: E402
 from rope_kernels.machine import engine  # noqa: E402

@@ -1,0 +1,66 @@
+"""`lab.plan_of` says what a call would launch, before it does, and without Triton."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rope_lab as lab
+from launches import launches_of
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
+
+T, FREQS = torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8)
+
+
+def test_a_plan_is_what_a_call_launches_and_prints_all_of_it():
+    pytest.importorskip("triton", reason="needs Triton")
+    plan, tensors = lab.plan_of(rope_fw, T, FREQS)
+    (launch,) = launches_of(rope_fw, T, FREQS)
+    assert (plan.kernel, plan.programs) == (launch.name, launch.programs)
+    assert plan.arguments.items() <= launch.options.items()
+    assert [x is None for x in tensors] == [x is None for x in launch.arguments]
+    text = " ".join(str(plan).split())
+    numbers = [f"{name}={x}" for name, x in plan.sizes.items() if x is not None]
+    numbers.append(f"{launch.programs} programs of {launch.options['num_warps']} warps")
+    assert [x for x in numbers if x not in text] == []
+
+
+def test_planning_loads_no_triton():
+    code = """if True:
+        import sys, torch
+        from rope_kernels import rope_fw
+        from rope_lab.compiler.plans import plan_of
+        plan_of(rope_fw, torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8))
+        assert "triton" not in sys.modules
+    """
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+NORM = {"function": qk_norm_rope, "q": T, "k": T, "q_weight": T[0, 0, 0], "k_weight": T[0, 0, 0]}
+ROPE = {"function": rope_fw, "t": T, "freqs": FREQS}
+NO_PLAN = (
+    (ROPE | {"fused": False}, ValueError, "fused is False; such a call launches no kernel"),
+    (ROPE | {"t": T[:, :0]}, ValueError, "so it has no plan: its tensors have no elements"),
+    (ROPE | {"freqs": FREQS[:4]}, ValueError, "freqs has angles for s2 = 4 positions"),
+    (ROPE | {"offset": 1}, TypeError, "got an unexpected keyword argument 'offset'"),
+    (
+        NORM | {"freqs": RotaryPositionEmbedding(8), "k_weight": None},
+        ValueError,
+        "the call makes 2 launches",
+    ),
+    (
+        NORM | {"freqs": FREQS.clone().requires_grad_()},
+        ValueError,
+        "freqs requires a gradient",
+    ),
+)
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), NO_PLAN)
+def test_what_has_no_plan_is_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        lab.plan_of(**arguments)

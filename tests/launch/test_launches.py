@@ -1,0 +1,194 @@
+"""Which calls launch a kernel, and how: on which device, in which order, writing what."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import func
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.testing._internal.two_tensor import TwoTensor
+
+from inputs import angles
+from launches import launched_by, launches, launches_of
+from ops import FEW, OPS, memory_of
+from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, rope_fw
+
+triton = pytest.importorskip("triton", reason="needs Triton")
+S, B, H, D, D2 = 7, 2, 3, 20, 12
+each_op = pytest.mark.parametrize("op", OPS, ids=str)
+each_case = pytest.mark.parametrize("few", range(len(FEW)))
+
+
+# which calls launch a kernel: all others are plain PyTorch
+
+
+class Plain(torch.Tensor):
+    pass
+
+
+def forward_mode(call, t):
+    with forward_ad.dual_level():
+        return call(forward_ad.make_dual(t, torch.ones_like(t)))
+
+
+CALLS = {  # how a function is called with a tensor, and whether that launches
+    "a tensor": (lambda call, t: call(t), True),
+    "a plain subclass": (lambda call, t: call(t.as_subclass(Plain)), True),
+    "fused is False": (lambda call, t: call(t, fused=False), False),
+    "torch.compile": (lambda call, t: torch.compile(call, backend="eager")(t), True),
+    "make_fx": (lambda call, t: make_fx(call)(t), True),
+    "torch.func.vjp": (lambda call, t: func.vjp(call, t), False),
+    "vmap": (lambda call, t: func.vmap(call, 1)(t[:, None]), False),
+    "traced and transformed": (lambda call, t: make_fx(func.vmap(call, 1))(t[:, None]), False),
+    "forward mode": (forward_mode, False),
+    "torch.jit.trace": (
+        lambda call, t: torch.jit.trace(lambda t: call(t), t, check_trace=False),
+        False,
+    ),
+    "a class that overrides operators": (lambda call, t: call(TwoTensor(t, t.clone())), False),
+    "the meta device": (lambda call, t: call(t.to("meta")), False),
+    "no elements": (lambda call, t: call(t[:, :0]), False),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_which_calls_launch_a_kernel(name, device, whole_way):
+    call, launches_one = CALLS[name]
+    rope, launched = RotaryPositionEmbedding(D2).to(device), []
+
+    def run(kernel, grid, arguments, options):
+        launched.append(kernel)
+        return kernel.run(*arguments, grid=grid, warmup=False, **options)
+
+    torch._dynamo.reset()
+    if name == "the meta device":
+        rope = rope.to("meta")
+    with launched_by(run):
+        call(partial(rope_fw, freqs=rope), torch.randn(S, B, H, D, device=device))
+    assert len(launched) == launches_one
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="tensors of a CPU")
+def test_a_cpu_without_the_interpreter_launches_nothing(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    with launched_by(lambda *launch: pytest.fail("it launched a kernel")):
+        rope_fw(torch.randn(S, B, H, D), RotaryPositionEmbedding(D2))
+
+
+def test_frozen_weights_take_no_second_launch_in_the_backward():
+    x, rope = torch.empty(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
+    for trained in (False, True):
+        weight = torch.empty(8, requires_grad=trained)
+        assert len(launches_of(norm_rope, x, weight, rope)) == 2 + trained
+
+
+def test_a_norms_backward_has_as_many_programs_as_run_at_once():
+    """Each adds up its share of the weights' gradients: more tokens are no more shares."""
+
+    def programs(s):
+        q, k, *weights = (
+            torch.empty(shape, dtype=torch.bfloat16).requires_grad_()
+            for shape in ((s, B, 32, 128), (s, B, 8, 128), (128,), (128,))
+        )
+        call = q, k, *weights, RotaryPositionEmbedding(128)
+        return [launch.programs for launch in launches_of(qk_norm_rope, *call)]
+
+    (forward, *backward), (later, *same) = programs(1024), programs(4096)
+    assert later == 4 * forward and backward == same and backward[0] < forward
+
+
+@each_op
+def test_a_launch_is_on_the_device_of_its_tensors(op, monkeypatch):
+    """Not on the device that was current when the call came."""
+    within = []
+
+    class Current:
+        def __init__(self, device):
+            pass
+
+        def __enter__(self):
+            within.append(self)
+
+        def __exit__(self, *error):
+            within.pop()
+
+    sample, seen = op.sample("cpu"), []
+    monkeypatch.setattr(torch.cuda, "device", Current)
+    with launches(), launched_by(lambda *launch: seen.append(len(within))):
+        sample.call()
+    assert seen == [1]
+
+
+# what a launch writes
+
+
+@each_case
+@each_op
+def test_a_launch_fills_the_memory_that_it_is_given_and_no_more(op, few, device, whole_way):
+    """Of results, and of what is kept for a backward: NaN before it, and around it."""
+    sample = op.sample(device, **FEW[few])
+    leaves = sample.leaves() if op.differentiable else {}
+
+    def run(kernel, grid, arguments, options):
+        fences = {}
+        fenced = [fence_of(x, fences) if is_new(x) else x for x in arguments]
+        done = kernel.run(*fenced, grid=grid, warmup=False, **options)
+        for memory, wide in fences.values():
+            assert wide[:64].isnan().all() and wide[-64:].isnan().all(), "it wrote beyond"
+            assert not wide[64:-64].isnan().any(), "it left elements unwritten"
+            memory.copy_(wide[64:-64])
+        return done
+
+    with launched_by(run):
+        outs = sample.call(leaves)
+        if leaves:
+            torch.autograd.grad(outs, [*leaves.values()], sample.gradients_like(outs))
+
+
+def is_new(x):
+    return isinstance(x, torch.Tensor) and x.is_floating_point() and memory_of(x).isnan().all()
+
+
+def fence_of(x, fences):
+    """The same view, of memory with 64 elements more on each side; one for all views of it."""
+    memory = memory_of(x)
+    _, wide = fences.setdefault(
+        memory.data_ptr(), (memory, memory.new_full((len(memory) + 128,), torch.nan))
+    )
+    return wide.as_strided(x.shape, x.stride(), 64 + x.storage_offset())
+
+
+@pytest.fixture(autouse=True)
+def new_memory_is_nan():
+    torch.use_deterministic_algorithms(True)  # which fills it
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+# the order of programs
+
+
+@pytest.mark.parametrize(
+    ("tensor_format", "shape"),
+    (
+        ("sbhd", (4, 2, 16, 128)),
+        ("bshd", (2, 8, 8, 128)),
+        ("bhsd", (2, 3, 8, 128)),
+        ("bhsd", (1, 32, 8, 128)),
+        ("thd", (8, 16, 128)),
+    ),
+)
+def test_programs_take_tiles_in_the_order_of_memory(tensor_format, shape, device, whole_way):
+    """The first half of them has the first half of it: neighbors run at the same time."""
+    t, halves = torch.ones(shape, device=device), []
+    options = {"cu_seqlens": torch.tensor([0, 8], device=device)} if tensor_format == "thd" else {}
+
+    def run_half(kernel, grid, arguments, options):
+        halves.append(grid[0] // 2)
+        return kernel.run(*arguments, grid=(grid[0] // 2,), warmup=False, **options)
+
+    with launched_by(run_half):
+        out = rope_fw(t, angles(64, 128, device), tensor_format, **options).view(2, -1)
+    assert halves[0] > 1 and not out[0].isnan().any() and out[1].isnan().all()
