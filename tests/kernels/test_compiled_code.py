@@ -122,7 +122,7 @@ class Code(NamedTuple):
 HALF = {"rotary_dim": 64}
 CALLS = {
     # rows of 256 bytes
-    "table": (rotated(D, table(D)), Code(20, 4, loads=8)),
+    "table": (rotated(D, table(D)), Code(20, 4, loads=8, instructions=550)),
     "table, backward": (rotated(D, table(D), function=rope_bw), Code(20, 4, loads=8)),
     "cosines and sines": (rotated(D, cos_sin(D), rotary_dim=D), Code(28, 0, loads=8)),
     "on the fly": (rotated(D, on_the_fly(D)), Code(loads=16)),

@@ -1,4 +1,4 @@
-"""The plain PyTorch functions against fp64, against TransformerEngine's formula and autograd."""
+"""Plain PyTorch, which is the definition: TransformerEngine's bits, and what it costs."""
 
 from itertools import pairwise
 
@@ -6,21 +6,14 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inputs import FORMATS, LAYOUTS, angles, contiguous, sequence_starts, shape_of
+from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of
 from pairwise import cover
-from rope_kernels import reference, rotate_half
-from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
+from rope_kernels import apply_rotary_pos_emb, rotate_half
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 
 PAIRINGS = {"halves": False, "interleaved": True}
-
-
-def sample(tensor_format, dtype, device, layout=contiguous):
-    """t, freqs (unlike halves, longer than needed) and cu_seqlens."""
-    t = layout(shape_of(tensor_format, S, B, H, D), dtype, device)
-    return t, angles(S * B + 2, D2, device), sequence_starts(tensor_format, S, B, device)
 
 
 # rotate_half
@@ -66,29 +59,7 @@ def test_rotate_half_refuses_what_is_no_tensor_or_no_flag():
         rotate_half(torch.zeros(2), 1)
 
 
-# apply_rotary_pos_emb: values
-
-
-@cover(tensor_format=FORMATS, layout=LAYOUTS, dtype=DTYPES, interleaved=PAIRINGS)
-def test_rounded_once_it_is_the_definition(tensor_format, layout, dtype, interleaved, device):
-    t, freqs, cu_seqlens = sample(tensor_format, dtype, device, layout)
-    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
-    out = reference.apply_rotary_pos_emb(t, freqs, tensor_format, round_once=True, **options)
-    assert out.is_contiguous() and out.dtype == dtype and out.shape == t.shape
-    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
-
-
-@cover(tensor_format=FORMATS, dtype=DTYPES, interleaved=PAIRINGS)
-def test_rounded_at_each_step_it_is_the_definition_but_for_a_few_roundings(
-    tensor_format, dtype, interleaved, device
-):
-    t, freqs, cu_seqlens = sample(tensor_format, dtype, device)
-    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
-    out = reference.apply_rotary_pos_emb(t, freqs, tensor_format, **options)
-    assert out.is_contiguous() and out.dtype == dtype
-    want = rotate_fp64(t, freqs, tensor_format, **options)
-    few = max(4 * torch.finfo(dtype).eps, 4e-15)
-    torch.testing.assert_close(out.double(), want, rtol=few, atol=few * t.abs().max().item())
+# what is not fused
 
 
 def transformer_engine_unfused(t, freqs, interleaved=False):
@@ -110,11 +81,11 @@ def transformer_engine_unfused(t, freqs, interleaved=False):
 def test_unfused_is_transformer_engines_bit_for_bit(
     tensor_format, rotary_dim, dtype, interleaved, device
 ):
-    t, _, cu_seqlens = sample(tensor_format, dtype, device)
+    t = contiguous(shape_of(tensor_format, S, B, H, D), dtype, device)
+    cu_seqlens = sequence_starts(tensor_format, S, B, device)
     freqs = angles(S * B, rotary_dim, device)
-    got = reference.apply_rotary_pos_emb(
-        t, freqs, tensor_format, cu_seqlens=cu_seqlens, interleaved=interleaved
-    )
+    options = {"interleaved": interleaved, "fused": False}
+    got = apply_rotary_pos_emb(t, freqs, tensor_format, cu_seqlens=cu_seqlens, **options)
     if tensor_format == "thd":
         ends = cu_seqlens.tolist()
         for start, end in pairwise(ends):
@@ -126,10 +97,8 @@ def test_unfused_is_transformer_engines_bit_for_bit(
         want = transformer_engine_unfused(t.permute(to_sbhd), freqs, interleaved)
         assert torch.equal(got.permute(to_sbhd), want)
         # there a loop over the batch takes the rows from each start on
-        options = {"start_positions": torch.tensor([4, 1], device=device)}
-        got = reference.apply_rotary_pos_emb(
-            t, freqs, tensor_format, interleaved=interleaved, **options
-        )
+        options["start_positions"] = torch.tensor([4, 1], device=device)
+        got = apply_rotary_pos_emb(t, freqs, tensor_format, **options)
         for entry, start in enumerate((4, 1)):
             one = t.permute(to_sbhd)[:, entry : entry + 1]
             want = transformer_engine_unfused(one, freqs[start:], interleaved)
@@ -141,82 +110,21 @@ def test_cos_and_sin_are_rounded_first_where_it_is_not_rounded_once(device):
     t = contiguous((S, B, H, D), torch.bfloat16, device)
     table = torch.randn(2, S, D2, device=device)
     fine, coarse = tuple(table), tuple(table.bfloat16())
-    for round_once in (False, True):
+    for rounding in ({}, {"rounding": "once"}):
         one, other = (
-            reference.apply_rotary_pos_emb(t, freqs, round_once=round_once)
+            apply_rotary_pos_emb(t, freqs, rotary_dim=D2, fused=False, **rounding)
             for freqs in (fine, coarse)
         )
-        assert torch.equal(one, other) is not round_once
+        assert torch.equal(one, other) is not bool(rounding)
 
 
-def test_fp64_angles_are_used_in_full_with_fp64_t(device):
-    t = contiguous((S, B, H, D), torch.float64, device)
-    freqs = angles(S, D2, device, torch.float64)
-    out = reference.apply_rotary_pos_emb(t, freqs)
-    assert_rounded_once(out, rotate_fp64(t, freqs, "sbhd"))
-    assert not torch.equal(out, reference.apply_rotary_pos_emb(t, freqs.float()))
-
-
-def test_an_empty_table_will_do_where_every_sequence_is_empty(device):
-    t = contiguous((3, 2, 8), torch.float32, device)
-    cu_seqlens = torch.tensor([0, 0], device=device)
-    freqs = angles(0, 8, device)
-    assert torch.equal(reference.apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens), t)
-
-
-# apply_rotary_pos_emb: gradients
-
-
-@cover(
-    tensor_format=FORMATS,
-    layout=("contiguous", "transposed", "expanded_scalar"),
-    interleaved=PAIRINGS,
-    dtype=DTYPES,
-)
-def test_transpose_is_autograds_gradient_for_unlike_members_of_a_pair(
-    tensor_format, layout, interleaved, dtype, device
-):
-    t, freqs, cu_seqlens = sample(tensor_format, dtype, device)
-    options = {"cu_seqlens": cu_seqlens, "interleaved": interleaved}
-    grad = LAYOUTS[layout](t.shape, dtype, device)
-    got = reference.apply_rotary_pos_emb(
-        grad, freqs, tensor_format, round_once=True, transpose=True, **options
-    )
-    assert got.is_contiguous() and got.dtype == dtype
-    assert_rounded_once(got, gradient_fp64(t, freqs, tensor_format, grad, **options))
-
-
-@cover(tensor_format=FORMATS, round_once=(False, True), transpose=(False, True))
-def test_gradients_in_t_and_freqs(tensor_format, round_once, transpose, device):
-    t = contiguous(shape_of(tensor_format, 3, 2, 1, 6), torch.float64, device).requires_grad_()
-    freqs = angles(6, 4, device, torch.float64).requires_grad_()
-    cu_seqlens = sequence_starts(tensor_format, 3, 2, device)
-
-    def rotated(t, freqs):
-        return reference.apply_rotary_pos_emb(
-            t,
-            freqs,
-            tensor_format,
-            cu_seqlens=cu_seqlens,
-            interleaved=round_once != transpose,  # so each once
-            round_once=round_once,
-            transpose=transpose,
-        )
-
-    # on a GPU the gather's backward adds in no fixed order
-    assert torch.autograd.gradcheck(rotated, (t, freqs), nondet_tol=1e-12)
-    assert torch.autograd.gradgradcheck(rotated, (t, freqs), nondet_tol=1e-12)
-
-
-@pytest.mark.parametrize("round_once", (True, False))
-def test_padding_past_the_table_gets_the_gradient_of_a_copy(round_once, device):
+@pytest.mark.parametrize("rounding", ({}, {"rounding": "once"}), ids=("each", "once"))
+def test_padding_past_the_table_gets_the_gradient_of_a_copy(rounding, device):
     """NaN angles for tokens in no sequence would come back, through torch.where, as gradients."""
     t = torch.randn(10, 2, 8, device=device, requires_grad=True)
-    freqs = angles(2, 8, device)
     cu_seqlens = torch.tensor([0, 2], device=device)
-    out = reference.apply_rotary_pos_emb(
-        t, freqs, "thd", cu_seqlens=cu_seqlens, round_once=round_once
-    )
+    options = {"cu_seqlens": cu_seqlens, "fused": False, **rounding}
+    out = apply_rotary_pos_emb(t, angles(2, 8, device), "thd", **options)
     grad = torch.randn_like(out)
     out.backward(grad)
     assert torch.equal(t.grad[2:], grad[2:])
@@ -239,7 +147,7 @@ class Calls(TorchDispatchMode):
 def test_the_backward_takes_six_kernels_as_notebook_06_says(rotary_dim, device):
     """With `tensor_split` in place of `split` it took ten."""
     t = contiguous((S, B, H, D), torch.float32, device).requires_grad_()
-    out = reference.apply_rotary_pos_emb(t, angles(S, rotary_dim, device))
+    out = apply_rotary_pos_emb(t, angles(S, rotary_dim, device), fused=False)
     grad = torch.randn_like(out)
     with Calls() as calls:
         torch.autograd.grad(out, t, grad)

@@ -68,6 +68,24 @@ def launched_by(launcher: Callable) -> Iterator[None]:
         yield
 
 
+def in_order(order: Callable) -> Callable:
+    """A launcher for the interpreter: of `n` programs, those of `order(range(n))` run, in turn."""
+
+    def launch(kernel, grid, arguments, options):
+        from triton.runtime.interpreter import interpreter_builder
+
+        numbers = order(range(*grid))
+        go_to, set_size = interpreter_builder.set_grid_idx, interpreter_builder.set_grid_dim
+        with patch.multiple(
+            interpreter_builder,
+            set_grid_idx=lambda x, y, z: go_to(numbers[x], y, z),
+            set_grid_dim=lambda *_: set_size(*grid, 1, 1),
+        ):
+            return kernel.run(*arguments, grid=(len(numbers),), warmup=False, **options)
+
+    return launch
+
+
 @contextmanager
 def launches(gpu: str = "sm_90") -> Iterator[list[Launch]]:
     """Note every launch of calls that take their tensors to be on this GPU, and make none."""
