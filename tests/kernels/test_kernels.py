@@ -10,10 +10,18 @@ from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 
 def check_both_directions(t, grad, freqs, tensor_format, **options):
-    out = rope_fw(t, freqs, tensor_format, **options)
-    assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options))
-    grad_t = rope_bw(grad, freqs, tensor_format, **options)
-    assert_rounded_once(grad_t, gradient_fp64(t, freqs, tensor_format, grad, **options))
+    """In new memory, and in place between other elements."""
+    wants = (
+        (rope_fw, t, rotate_fp64(t, freqs, tensor_format, **options)),
+        (rope_bw, grad, gradient_fp64(t, freqs, tensor_format, grad, **options)),
+    )
+    for function, x, want in wants:
+        out = function(x, freqs, tensor_format, **options)
+        assert_rounded_once(out, want)
+        wide = torch.cat((x, x, x), dim=-1)
+        before, place, after = wide.chunk(3, dim=-1)
+        function(place, freqs, tensor_format, inplace=True, **options)
+        assert torch.equal(place, out) and torch.equal(before, x) and torch.equal(after, x)
 
 
 @pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
@@ -49,6 +57,10 @@ def test_packed_sequences_of_every_kind(lengths, fused, device):
     (
         *(("sbhd", 2, 41, 64), ("thd", 2, 17, 64), ("bhsd", 131, 1, 32)),
         *(("sbhd", 3, 3, 2), ("thd", 3, 3, 13), ("sbhd", 1, 32, 2050)),
+        # pairs of several rows side by side: of a position, or of a head
+        *(("sbhd", 3, 17, 80), ("thd", 3, 17, 80), ("bhsd", 11, 3, 96)),
+        # whole rows: of a position, and of a head
+        *(("sbhd", 3, 5, 30), ("thd", 3, 5, 100), ("bhsd", 11, 3, 100)),
     ),
 )
 def test_sizes_that_no_block_divides(tensor_format, s, h, d, device):

@@ -47,6 +47,10 @@ CALLS = {  # how a function is called with a tensor, and whether that launches
         False,
     ),
     "a class that overrides operators": (lambda call, t: call(TwoTensor(t, t.clone())), False),
+    "such a class as a table": (
+        lambda call, t: call(t, freqs=TwoTensor(x := angles(S, D2, t.device), x.clone())),
+        False,
+    ),
     "the meta device": (lambda call, t: call(t.to("meta")), False),
     "no elements": (lambda call, t: call(t[:, :0]), False),
 }
@@ -90,13 +94,39 @@ def test_a_norms_backward_has_as_many_programs_as_run_at_once():
     def programs(s):
         q, k, *weights = (
             torch.empty(shape, dtype=torch.bfloat16).requires_grad_()
-            for shape in ((s, B, 32, 128), (s, B, 8, 128), (128,), (128,))
+            for shape in ((s, B, 4, 128), (s, B, 1, 128), (128,), (128,))
         )
         call = q, k, *weights, RotaryPositionEmbedding(128)
         return [launch.programs for launch in launches_of(qk_norm_rope, *call)]
 
     (forward, *backward), (later, *same) = programs(1024), programs(4096)
     assert later == 4 * forward and backward == same and backward[0] < forward
+
+
+LIMITED = {"d": 128, "tensor_format": "bhsd"}
+UNLIMITED = {
+    "interleaved pairs": {"interleaved": True},
+    "rounded in between": {"rounding": "model"},
+    "short rows": {"d": 64},
+    "long rows": {"d": 512},
+    "a tail": {"rotary": 64},
+    "fp64": {"dtype": torch.float64},
+    "AMD": {"gpu": "gfx942"},  # whose compiler knows no such option
+}
+
+
+def limit_of_registers(d, rotary=None, dtype=torch.bfloat16, interleaved=False, **options):
+    t = torch.empty(B, 8, 64, d, dtype=dtype)
+    rope = RotaryPositionEmbedding(rotary or d, interleaved=interleaved)
+    call = t, torch.empty(d, dtype=dtype), rope
+    (launch,) = launches_of(norm_rope, *call, interleaved=interleaved, **options)
+    return launch.options.get("maxnreg")
+
+
+@pytest.mark.parametrize("name", UNLIMITED)
+def test_registers_of_a_norm_have_a_limit_only_where_nothing_spills(name):
+    assert limit_of_registers(**LIMITED) == 96
+    assert limit_of_registers(**LIMITED | UNLIMITED[name]) is None
 
 
 @each_op
@@ -171,18 +201,23 @@ def new_memory_is_nan():
 
 
 @pytest.mark.parametrize(
-    ("tensor_format", "shape"),
+    ("tensor_format", "shape", "in_memory"),
     (
-        ("sbhd", (4, 2, 16, 128)),
-        ("bshd", (2, 8, 8, 128)),
-        ("bhsd", (2, 3, 8, 128)),
-        ("bhsd", (1, 32, 8, 128)),
-        ("thd", (8, 16, 128)),
+        ("sbhd", (4, 2, 16, 128), "sbhd"),
+        ("sbhd", (2, 8, 8, 128), "bshd"),
+        ("bshd", (2, 8, 8, 128), "bshd"),
+        ("bhsd", (2, 3, 8, 128), "bhsd"),
+        ("bhsd", (1, 32, 8, 128), "bhsd"),
+        ("thd", (8, 16, 128), "thd"),
     ),
 )
-def test_programs_take_tiles_in_the_order_of_memory(tensor_format, shape, device, whole_way):
+def test_programs_take_tiles_in_the_order_of_memory(
+    tensor_format, shape, in_memory, device, whole_way
+):
     """The first half of them has the first half of it: neighbors run at the same time."""
     t, halves = torch.ones(shape, device=device), []
+    if in_memory != tensor_format:
+        t = t.transpose(0, 1)
     options = {"cu_seqlens": torch.tensor([0, 8], device=device)} if tensor_format == "thd" else {}
 
     def run_half(kernel, grid, arguments, options):
@@ -190,5 +225,8 @@ def test_programs_take_tiles_in_the_order_of_memory(tensor_format, shape, device
         return kernel.run(*arguments, grid=(grid[0] // 2,), warmup=False, **options)
 
     with launched_by(run_half):
-        out = rope_fw(t, angles(64, 128, device), tensor_format, **options).view(2, -1)
+        out = rope_fw(t, angles(64, 128, device), tensor_format, **options)
+    if in_memory != tensor_format:
+        out = out.transpose(0, 1)
+    out = out.reshape(2, -1)
     assert halves[0] > 1 and not out[0].isnan().any() and out[1].isnan().all()
