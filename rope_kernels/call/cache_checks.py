@@ -33,7 +33,7 @@ def check_cache_call(call: Call) -> None:
     if check_tensor("v", cache.v, (k.dtype,)).shape != k.shape:
         raise bad(f"v has shape {tuple(cache.v.shape)}", f"that of k, {tuple(k.shape)}")
     _check_caches(k, cache)
-    _check_slots(len(k), cache.slot_mapping)
+    _check_slots(k.shape[0], cache.slot_mapping)
     for name, x in cache.named:
         if x.device != q.device:
             raise ValueError(f"{name} is on {x.device}; it must be on q's device, {q.device}")
