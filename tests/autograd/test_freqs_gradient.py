@@ -1,17 +1,14 @@
-"""The gradient of freqs, of angles and of cosines and sines: plain PyTorch has it.
+"""The gradient of freqs: tokens that have no angle, dtypes, and one of cosines and sines alone.
 
-Its values, with every option, are an axis of `test_ops.py`. Here are the cases that no
-option names: who gets one, tokens that have no angle, a second derivative, and torch.func.
+Its values are an axis of `test_ops.py`; transforms and second derivatives are in
+`test_ops_traced.py`.
 """
 
 import pytest
 import torch
-from torch import func
-from torch.autograd import forward_ad
 
-from inputs import FORMATS, contiguous, sequence_starts, shape_of, transposed
+from inputs import contiguous, shape_of, transposed
 from rope_kernels import apply_rotary_pos_emb
-from rope_kernels.launch import launch
 from test_positions import values_are_not_read  # noqa: F401 (a fixture)
 from yardstick import rotate_fp64
 
@@ -22,7 +19,6 @@ S2 = 60
 SHAPES = {  # of each table, by kind; where there is one, the tables are angles
     "angles": [(S2, 1, 1, D2)],
     "cos, sin": 2 * [(S2, D2)],
-    "one entry": 2 * [(1, S2, D2)],
     "entries": 2 * [(B, S2, D2)],
 }
 
@@ -56,9 +52,6 @@ def assert_close(got, want, computed=torch.float64):
     exact = got.dtype == computed == torch.float64
     few = 1e-12 if exact else max(1e-5, 1.01 * torch.finfo(got.dtype).eps)
     torch.testing.assert_close(got.double(), want, rtol=few, atol=few * (1 + want.abs().max()))
-
-
-# its values
 
 
 def test_tokens_of_no_sequence_give_nothing_even_if_not_finite(device):
@@ -111,9 +104,6 @@ def test_a_row_of_a_table_adds_thousands_of_tokens_up_in_fp32(dtype, device):
     assert torch.equal(got[0], want.to(dtype)) and not got[1].any()
 
 
-# who gets one
-
-
 @pytest.mark.parametrize("wanted", (0, 1), ids=("cos", "sin"))
 def test_one_of_cos_and_sin_alone(wanted, device):
     t, leaves = tensor("bshd", device), tables("entries", device)
@@ -124,103 +114,3 @@ def test_one_of_cos_and_sin_alone(wanted, device):
     got = torch.autograd.grad(out, (t, freqs[wanted]), grad)
     assert_close(got[0], want[0])
     assert_close(got[1], want[1 + wanted])
-
-
-# it costs nothing where it is not wanted
-
-
-@pytest.mark.parametrize("kind,tensor_format", [*zip(SHAPES, FORMATS[::-1], strict=True)])
-@pytest.mark.usefixtures("needs_triton", "whole_way")
-def test_a_trained_table_takes_plain_pytorch(tensor_format, kind, device, monkeypatch):
-    """In fp32, rounded once: the result and t's gradient are the kernel's, but for a rounding."""
-    of_table = torch.float32 if kind == "angles" else torch.bfloat16
-    t, leaves = tensor(tensor_format, device, torch.bfloat16), tables(kind, device, of_table)
-    options, grad = {}, torch.randn_like(t)
-    if tensor_format == "thd":
-        options["cu_seqlens"] = sequence_starts("thd", S, B, device)
-    found, counts, launches, run = [], [], [], launch.run
-    monkeypatch.setattr(launch, "run", lambda *given: launches.append(given) or run(*given))
-    for freqs in (as_freqs(leaves), as_freqs([leaf.detach() for leaf in leaves])):
-        out = apply_rotary_pos_emb(t, freqs, tensor_format, **options)
-        found.append((out.detach(), *torch.autograd.grad(out, t, grad)))
-        counts.append(len(launches))
-    eps = torch.finfo(torch.bfloat16).eps
-    torch.testing.assert_close(*found, rtol=eps, atol=eps)
-    assert counts == [0, 2]
-
-
-# the same bits each time
-
-
-# second derivatives
-
-TINY = {"s": 2, "b": 2, "h": 1, "d": 6}
-
-
-def tiny(kind, tensor_format, device):
-    """The function of (t, *tables), and these."""
-    d2, s2 = 4, 3
-    shapes = {"angles": [(s2, 1, 1, d2)], "cos, sin": 2 * [(s2, d2)], "entries": 2 * [(2, s2, d2)]}
-    t = contiguous(shape_of(tensor_format, **TINY), torch.float64, device).requires_grad_()
-    leaves = [torch.randn(x, device=device).double().requires_grad_() for x in shapes[kind]]
-    options = {}
-    if tensor_format == "thd":
-        options = {"cu_seqlens": torch.tensor([0, 2, 3], device=device)}
-    elif kind == "entries":
-        options = {"position_ids": torch.tensor([[2, 0], [1, 1]], device=device)}
-
-    def rotate(t, *leaves, function=apply_rotary_pos_emb, **more):
-        return function(t, as_freqs(leaves), tensor_format, **options, **more)
-
-    return rotate, (t, *leaves)
-
-
-KIND_AND_FORMAT = [("angles", "bhsd"), ("cos, sin", "thd"), ("entries", "bshd")]
-each_kind_and_format = pytest.mark.parametrize("kind,tensor_format", KIND_AND_FORMAT)
-
-
-@each_kind_and_format
-def test_the_second_derivative_is_the_definitions(kind, tensor_format, device):
-    """Of |d/d(t, freqs) sum(rotated ** 3)|^2."""
-    rotate, inputs = tiny(kind, tensor_format, device)
-
-    def second(function):
-        loss = (rotate(*inputs, function=function) ** 3).sum()
-        first = torch.autograd.grad(loss, inputs, create_graph=True)
-        return torch.autograd.grad(sum((x**2).sum() for x in first), inputs)
-
-    for got, want in zip(second(apply_rotary_pos_emb), second(rotate_fp64), strict=True):
-        assert_close(got, want)
-
-
-# torch.func and forward mode
-
-
-@each_kind_and_format
-def test_func_jvp_and_dual_numbers(kind, tensor_format, device):
-    rotate, inputs = tiny(kind, tensor_format, device)
-    inputs = tuple(x.detach() for x in inputs)
-    tangents = tuple(torch.randn_like(x) for x in inputs)
-    want = func.jvp(lambda *x: rotate(*x, function=rotate_fp64), inputs, tangents)
-    for got, exact in zip(func.jvp(rotate, inputs, tangents), want, strict=True):
-        assert_close(got, exact)
-    with forward_ad.dual_level():
-        out = rotate(*map(forward_ad.make_dual, inputs, tangents))
-        assert_close(forward_ad.unpack_dual(out).tangent, want[1])
-
-
-@each_kind_and_format
-def test_vmap_of_grad_gives_a_gradient_for_each_table(kind, tensor_format, device):
-    rotate, (t, *leaves) = tiny(kind, tensor_format, device)
-    batches = [torch.stack((x, 2 * x, x + 1)).detach() for x in leaves]
-
-    def gradients(function):
-        return func.grad(
-            lambda *leaves: (rotate(t.detach(), *leaves, function=function) ** 3).sum(),
-            argnums=tuple(range(len(leaves))),
-        )
-
-    got = func.vmap(gradients(apply_rotary_pos_emb))(*batches)
-    want = [gradients(rotate_fp64)(*entry) for entry in zip(*batches, strict=True)]
-    for one, exact in zip(got, zip(*want, strict=True), strict=True):
-        assert_close(one, torch.stack(exact))

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from inputs import angles
-from pairwise import cover
-from projections import HEADS, KV_HEADS, PACKINGS, B, D, S, projection
+from projections import HEADS, KV_HEADS, B, D, S, projection
 from rope_kernels import RotaryPositionEmbedding, rope_qk, split_qkv_rope
 from yardstick import heads_of, in_format
 
@@ -27,47 +25,6 @@ def in_pieces(qkv, freqs, packing, format_pair, **options):
     q, k, v = heads_of(qkv, packing, D, HEADS, KV_HEADS)
     q, k = rope_qk(q, k, freqs, tensor_format, **options)
     return [in_format(x, tensor_format, output_format) for x in (q, k, v)]
-
-
-def test_gradients_in_a_batch(device):
-    rope, found = RotaryPositionEmbedding(D).to(device), []
-    qkv = projection("bshd", torch.float32, device)
-    for function in (split, in_pieces):
-        leaf = qkv.clone().requires_grad_()
-        outs = function(leaf, rope, "qkv", ("bshd", "bhsd"))
-        torch.manual_seed(3)
-        grads = [torch.randn(4, *x.shape, device=device) for x in outs]
-        found += torch.autograd.grad(outs, leaf, grads, is_grads_batched=True, retain_graph=True)
-        found += torch.autograd.grad(outs[0], leaf, grads[0], is_grads_batched=True)
-    for got, want in zip(found[:2], found[2:], strict=True):
-        torch.testing.assert_close(got, want)
-
-
-@cover(packing=PACKINGS, format_pair=(("sbhd", "bhsd"), ("thd", "thd")))
-def test_derivatives_of_every_order(packing, format_pair, device):
-    """Of two tokens, the second derivative in one packing: both have one backward."""
-    is_packed = format_pair[0] == "thd"
-    where = {"cu_seqlens": torch.tensor([0, 1, 2], device=device)} if is_packed else {}
-    qkv = projection(format_pair[0], torch.float64, device)
-    qkv = (qkv[:2] if is_packed else qkv[:2, :1]).detach().requires_grad_()
-    freqs = angles(2, 8, device)
-
-    def function(qkv):
-        return split(qkv, freqs, packing, format_pair, **where)
-
-    options = {"fast_mode": True, "check_undefined_grad": False}
-    assert torch.autograd.gradcheck(function, qkv, **options)
-    if packing == "grouped":
-        assert torch.autograd.gradgradcheck(function, qkv, **options)
-
-
-def test_a_table_that_is_trained(device):
-    freqs = angles(S, D, device).requires_grad_()
-    qkv, found = projection("sbhd", torch.float32, device), []
-    for function in (split, in_pieces):
-        outs = function(qkv, freqs, "qkv", ("sbhd", "sbhd"))
-        found += torch.autograd.grad(outs[0].square().sum() + outs[1].sin().sum(), freqs)
-    torch.testing.assert_close(*found)
 
 
 def test_one_token_is_new_memory_too(device):
