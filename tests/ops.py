@@ -468,7 +468,10 @@ class NormSample(Sample):
             factor = 1 if weight is None else (weight.double() + offset).abs().max()
             along = largest * normal * factor  # in a row's gradient along itself
             scales[names[0]] = rstd * (largest * factor + along * normal)
-            scales[names[1]] = (largest * normal).square().sum().sqrt()
+            additions = max(
+                1, math.log2(max(1, grad.numel() // self.d)) / 4
+            )  # each of which rounds
+            scales[names[1]] = (largest * normal).square().sum().sqrt() * additions
         return scales
 
 
