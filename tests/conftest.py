@@ -6,11 +6,14 @@ from collections import Counter
 import pytest
 import torch
 
-import pairwise
-from rope_lab.interpreted_bf16 import let_bf16_round
-from rope_lab.interpreter import speed_up
-
 HAS_GPU = torch.cuda.is_available()
+if not HAS_GPU:  # what asks where a launch goes, gets an answer here too: see `counted.py`
+    torch._C._cuda_getDevice = lambda: 0
+
+import pairwise  # noqa: E402
+from rope_lab.interpreted_bf16 import let_bf16_round  # noqa: E402
+from rope_lab.interpreter import speed_up  # noqa: E402
+
 if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
     speed_up()

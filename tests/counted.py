@@ -1,0 +1,162 @@
+"""What a call does, counted: launches, kernels to compile, memory, operators of PyTorch.
+
+Triton's interpreter returns nothing where its compiler returns a handle, by which the same kernel
+can be launched again. `Interpreter` returns one, so that later calls take the same way on a CPU as
+on a GPU: nothing but addresses and numbers comes with them.
+"""
+
+import ctypes
+from functools import cache
+from types import SimpleNamespace
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Interpreter:
+    """Triton's interpreter, with handles. Notes every launch, and may leave out to run it."""
+
+    now = None  # handles outlive a test, in what the package remembers
+
+    def __init__(self, monkeypatch):
+        from triton.runtime import driver, interpreter
+
+        self.by_jit, self.by_handle, self.runs = [], [], True  # (kernel, arguments) of launches
+        run = interpreter.InterpretedFunction.run
+
+        def launch(kernel, *arguments, grid, warmup=False, **options):
+            self.by_jit.append((kernel, arguments, options))
+            if self.runs:
+                run(kernel, *arguments, grid=grid, warmup=warmup, **options)
+            return Handle(run, kernel, arguments, options)
+
+        monkeypatch.setattr(Interpreter, "now", self)
+        monkeypatch.setattr(interpreter.InterpretedFunction, "run", launch)
+        driver.set_active(Driver())
+
+    @property
+    def launches(self):
+        return len(self.by_jit) + len(self.by_handle)
+
+    def clear(self):
+        self.by_jit.clear()
+        self.by_handle.clear()
+
+    def compiled(self):
+        """The different kernels that Triton would compile for these launches on a GPU."""
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler.compiler import make_backend
+        from triton.runtime.jit import JITFunction, create_function_from_signature
+
+        backend, found = make_backend(GPUTarget("cuda", 90, 32)), set()
+        for kernel, arguments, options in self.by_jit:
+            compiled = JITFunction(kernel.fn, **kernel.kwargs)
+            bind = create_function_from_signature(compiled.signature, compiled.params, backend)
+            found.add((kernel.__name__, str(bind(*arguments, **options)[1:])))
+        return found
+
+
+class Driver:
+    """Of a GPU that there isn't."""
+
+    def get_current_target(self):
+        return SimpleNamespace(backend="cuda", arch=90, warp_size=32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 1
+
+
+class Handle:
+    """What a launch returns: `handle[grid](*arguments)` launches again, from addresses."""
+
+    run = None  # no C function
+
+    def __init__(self, run, kernel, arguments, options):
+        self.src = SimpleNamespace(fn=kernel)
+        given = [*arguments, *[options[x] for x in kernel.arg_names[len(arguments) :]]]
+        dtypes = [x.dtype if isinstance(x, torch.Tensor) else None for x in given]
+        self.launched = run, kernel, dtypes
+
+    def __getitem__(self, grid):
+        run, kernel, dtypes = self.launched
+
+        def launch(*values, stream):
+            if Interpreter.now is not None:
+                Interpreter.now.by_handle.append(kernel)
+            if Interpreter.now is None or Interpreter.now.runs:
+                given = [x if y is None else at(x, y) for x, y in zip(values, dtypes, strict=True)]
+                run(kernel, *given, grid=grid, warmup=False)
+
+        return launch
+
+
+def at(address, dtype):
+    """A tensor of one element there. Kernels know no sizes."""
+    if not address:
+        return torch.empty(0, dtype=dtype)
+    memory = (ctypes.c_char * dtype.itemsize).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype)
+
+
+class Operators(TorchDispatchMode):
+    """Notes operators that write to memory, and new tensors.
+
+    Integers are passed over: on a CPU the values of positions are looked at.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.new, self.writers = [], []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        result = operator(*args, **(kwargs or {}))
+        if operator.overloadpacket in NEW:
+            self.new.append(result)
+        elif not operator.is_view and getattr(result, "dtype", torch.bool).is_floating_point:
+            self.writers.append(str(operator))
+        return result
+
+    @property
+    def new_bytes(self):
+        return sum(x.nbytes for x in self.new)
+
+
+NEW = (torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.new_empty)
+
+
+def kernels_of(call):
+    """Names of everything that the GPU does in a call: kernels, copies and fills."""
+    start_the_profiler()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        call()
+        torch.cuda.synchronize()
+    on_the_gpu = torch.autograd.DeviceType.CUDA
+    return [event.name for event in profile.events() if event.device_type == on_the_gpu]
+
+
+@cache
+def start_the_profiler():
+    """The first profile of a process may miss what comes while it starts."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
+        torch.ones(1, device="cuda").add_(1)
+        torch.cuda.synchronize()
+
+
+def allocated_in(call):
+    """Bytes and pieces of memory that a call asks the GPU's allocator for.
+
+    How much is in use would say less: what tests before this one left in reference cycles may be
+    given back in the middle of the call.
+    """
+    before = torch.cuda.memory_stats()
+    results = call()
+    after = torch.cuda.memory_stats()
+    del results
+    return tuple(
+        after[f"{key}.all.allocated"] - before[f"{key}.all.allocated"]
+        for key in ("requested_bytes", "allocation")
+    )

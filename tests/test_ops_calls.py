@@ -1,0 +1,372 @@
+"""What a call does, and what the next ones make of it: asked of all public functions.
+
+A call that looks like an earlier one is neither checked nor planned again. On a CPU Triton's
+interpreter gives what its compiler gives, by which a kernel is launched again: see `counted.py`.
+"""
+
+import inspect
+from collections import Counter
+from functools import partial
+from itertools import chain, combinations
+
+import pytest
+import torch
+from torch import func
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import ops
+from counted import Interpreter, Operators, allocated_in, kernels_of
+from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS
+from rope_kernels import RotaryPositionEmbedding
+
+pytest.importorskip("triton", reason="needs Triton")
+
+each_op = pytest.mark.parametrize("op", OPS, ids=str)
+each_differentiable = pytest.mark.parametrize("op", DIFFERENTIABLE, ids=str)
+few = pytest.mark.parametrize("case", FEW, ids=range(len(FEW)))
+
+
+def ways_of(op):
+    """Into new memory, and in place where there is such a call."""
+    in_place = {"inplace": True}
+    if "output_pairing" in inspect.signature(op.function).parameters:
+        in_place["output_pairing"] = "same"
+    return ({}, in_place) if op.inplace else ({},)
+
+
+@pytest.fixture
+def interpreter(monkeypatch, device):
+    """Notes launches; None on a GPU, where later calls are launched by what Triton returns."""
+    return Interpreter(monkeypatch) if device == "cpu" else None
+
+
+def launches_of(call, interpreter):
+    """How many kernels a call launches; on a GPU it queues nothing else."""
+    if interpreter is None:
+        call()  # compiles
+        names = kernels_of(call)
+        assert not [x for x in names if x.startswith(("Memcpy", "Memset", "void at::"))], names
+        return len(names)
+    before = interpreter.launches
+    call()
+    return interpreter.launches - before
+
+
+def step_of(sample, wanted=None, **options):
+    """A recorded call: its outputs, what it was given, and gradients that arrive there."""
+    leaves = sample.leaves(wanted) if sample.op.differentiable else {}
+    outs = sample.call(leaves, sample.written, **options)
+    return outs, leaves, sample.gradients_like(outs)
+
+
+def gradients(outs, leaves, grads, **options):
+    outs, grads = zip(
+        *[x for x in zip(outs, grads, strict=True) if x[0].requires_grad], strict=True
+    )
+    return torch.autograd.grad(outs, [*leaves.values()], grads, **options)
+
+
+# launches and memory
+
+
+def launches_backward(sample):
+    """The second one adds up the programs' shares of the weights' gradients."""
+    weights = [sample.given[name] for name in sample.op.weights]
+    return sample.op.launches[1] if any(x is not None for x in weights) else 1
+
+
+@few
+@each_op
+def test_forward_and_backward_are_one_launch(op, case, interpreter, device):
+    """But for the sum of the weights' gradients."""
+    sample = op.sample(device, **case)
+    for way in ways_of(op):
+        with torch.no_grad():
+            call = partial(sample.call, None, sample.written, **way)
+            assert launches_of(call, interpreter) == 1
+    if op.differentiable:
+        step = step_of(sample)
+        count = launches_of(lambda: gradients(*step, retain_graph=True), interpreter)
+        assert count == launches_backward(sample)
+
+
+@few
+@each_op
+def test_a_call_makes_its_outputs_and_writes_no_other_memory(op, case, interpreter, device):
+    sample = op.sample(device, **case)
+    for way in ways_of(op):
+
+        def call(way=way):
+            with torch.no_grad():
+                return sample.call(None, sample.written, **way)
+
+        given = {x.data_ptr() for x in (*sample.tensors(), *sample.written.values())}
+        new = [out for out in call() if out.data_ptr() not in given]
+        assert_makes(new, call, interpreter)
+    if op.differentiable and not op.weights:  # whose sums take memory
+        back = partial(gradients, *step_of(sample), retain_graph=True)
+        assert_makes(back(), back, interpreter)
+
+
+def assert_makes(new, call, interpreter):
+    """A call allocates as much as this, and only kernels write. On a GPU nothing waits."""
+    new_bytes = sum(x.nbytes for x in new)
+    if interpreter is None:
+        assert allocated_in(call) == (new_bytes, len(new))
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            call()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        return
+    interpreter.runs = False  # it moves memory of its own
+    with Operators() as operators:
+        call()
+    interpreter.runs = True
+    assert [x for x in operators.writers if x != "aten.detach.default"] == []
+    assert operators.new_bytes == new_bytes
+
+
+@few
+@each_differentiable
+def test_what_is_kept_for_backward(op, case, interpreter, device):
+    """The table and where tokens are; of a norm its input, weights and 1 / rms, and no output."""
+    sample, kept = op.sample(device, **case), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        outs, *_ = step_of(sample)
+    expected = [*tables(sample), *sample.where.values()]
+    if op.weights:
+        expected += sample.tensors()
+    kept, expected = memories(kept), memories(x for x in expected if isinstance(x, torch.Tensor))
+    others = {x: kept[x] for x in kept.keys() - expected.keys()}
+    assert not others.keys() & memories(outs).keys()
+    rows = [t.shape[:-1].numel() for t in sample.like()] if op.weights else []
+    size = 8 if sample.dtype == torch.float64 else 4
+    rows = [size * x for x in rows] + [8 * len(sample.given[op.tensors[0]])] * (
+        sample.packed and bool(rows)
+    )
+    assert sorted(others.values()) == sorted(rows)
+
+
+def tables(sample):
+    freqs = sample.freqs
+    if isinstance(freqs, RotaryPositionEmbedding):
+        return (freqs.turns(None),)
+    return freqs if isinstance(freqs, tuple) else (freqs,)
+
+
+def memories(tensors):
+    return {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
+
+
+# later calls
+
+
+@few
+@each_op
+def test_later_calls_are_right_and_launched_again(op, case, interpreter, device):
+    """New tensors, then other values in the same ones. Triton's compiler is not asked again."""
+    for step in range(2):
+        sample = op.sample(device, **case, s=2, d=32)  # with 20, not all that is new is aligned
+        sample.check()
+        if interpreter is not None:
+            assert step == 0 or not interpreter.by_jit
+            interpreter.clear()
+    for x in (*sample.tensors(), *(x for x in tables(sample) if x.is_floating_point())):
+        x.mul_(-0.5)
+    if isinstance(sample.freqs, RotaryPositionEmbedding):
+        sample.freqs.inv_freq.mul_(0.7)
+    for x in sample.where.values():
+        if isinstance(x, torch.Tensor) and x.dim() == 2:
+            x.copy_(x.flip(0, 1))
+    sample.check()
+    if interpreter is not None:
+        assert interpreter.by_handle and not interpreter.by_jit
+
+
+CHANGES = {  # the sizes stay, so that a call may be taken for another one
+    "tensor_format": ("bshd",),
+    "layout": ("transposed", "head_dim_strided"),
+    "gradient": ("transposed", "negative_view"),
+    "dtype": (BF16,),
+    "freqs": ("cos and sin", "on the fly"),
+    "positions": ("ids", "one start", "zigzag", "contiguous"),
+    "interleaved": (True,),
+    "start": ("at the end",),
+    "inverse": (True,),
+    "output_pairing": ("half",),
+}
+SIZES = {"s": 2, "d": 8, "rotary": 0.5}
+
+
+@each_op
+def test_another_option_is_another_call(op, interpreter, device, monkeypatch):
+    """With one thing changed, whatever is remembered of the calls before."""
+    monkeypatch.setattr(ops, "B", 2)  # as many as positions
+    axes = CHANGES | {name: values for name, values in op.axes.items() if name not in AXES}
+    case = SIZES | {"freqs": "angles", "interleaved": True}  # where each option counts
+    for name, value in [(x, value) for x in axes for value in axes[x]]:
+        op.sample(device, **case | {name: value}).check()
+        if name == "interleaved" and op.inplace:
+            check_in_place(op.sample(device, **case))
+
+
+def check_in_place(sample):
+    """And the next call takes new memory again."""
+    given = {name: x.clone() for name, x in sample.given.items() if x is not None}
+    with torch.no_grad():
+        outs = sample.call(given, **ways_of(sample.op)[1])
+        for out, want in zip(outs, sample.call(), strict=True):
+            assert torch.equal(out, want)
+
+
+@each_differentiable
+def test_wishes_for_gradients_come_and_go(op, interpreter, device):
+    """Only what is wanted is computed, by as few launches as may be."""
+    sample = op.sample(device, **SIZES)
+    subsets = chain.from_iterable(
+        combinations(op.arguments, n) for n in range(len(op.arguments) + 1)
+    )
+    for wanted in [*subsets] * 2:
+        outs, leaves, grads = step_of(sample, wanted)
+        others, other_leaves, _ = step_of(sample, wanted, fused=False)
+        assert [x.requires_grad for x in outs] == [x.requires_grad for x in others]
+        if wanted:
+            found = gradients(outs, leaves, grads, retain_graph=True)
+            torch.testing.assert_close(found, gradients(others, other_leaves, grads))
+            assert_computes(leaves, partial(gradients, outs, leaves, grads), sample, interpreter)
+
+
+def assert_computes(leaves, backward, sample, interpreter):
+    """Of no other tensor memory for a gradient is allocated."""
+    if interpreter is None:
+        return
+    interpreter.runs = False
+    with Operators() as operators:
+        backward()
+    interpreter.runs = True
+    of_tensors = [sample.given[name].shape for name in sample.op.tensors]
+    shapes = Counter(x.shape for x in operators.new if x.shape in of_tensors)
+    assert shapes == Counter(x.shape for name, x in leaves.items() if name in sample.op.tensors)
+
+
+@each_differentiable
+def test_saved_tensors_may_come_back_elsewhere(op, interpreter, device):
+    """As after offloading: with other strides, by another launch."""
+    for unpack in (lambda x: x, lambda x: x.mT.contiguous().mT if x.dim() > 1 else x.clone()):
+        sample = op.sample(device, **SIZES)
+        for _ in range(2):
+            with torch.autograd.graph.saved_tensors_hooks(lambda x: x, unpack):
+                outs, leaves, grads = step_of(sample)
+            sample.check_gradients(leaves, grads, gradients(outs, leaves, grads))
+
+
+@each_op
+def test_a_module_may_change_between_calls(op, interpreter, device):
+    """All that it is, but whether it is trained: its inv_freq has no gradient here."""
+    module = RotaryPositionEmbedding(8).to(device)
+    sample = op.sample(device, **SIZES | {"rotary": 1.0, "freqs": "on the fly"})
+    for name, value in {"rotary_dim": 8, "attention_factor": 1.5, "interleaved": True}.items():
+        setattr(module, name, value)
+        sample.how["interleaved"] = module.interleaved
+        wants = sample.call(freqs=module, fused=False)
+        for got, want in zip(sample.call(freqs=module), wants, strict=True):
+            torch.testing.assert_close(got, want)
+    module.rotary_dim = 6
+    with pytest.raises(ValueError, match=r"^freqs has shape \(4,\)"):
+        sample.call(freqs=module)
+    module.rotary_dim = 8
+    module.inv_freq.requires_grad_()
+    with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
+        sample.call(freqs=module)
+
+
+@each_op
+def test_equal_is_not_enough(op, interpreter, device, monkeypatch):
+    """0 == False and 1 == 1.0: what is refused at first is refused after good calls, too."""
+    for name in ("HEADS", "KV_HEADS"):
+        monkeypatch.setattr(ops.SplitSample, name, 1)
+    sample = op.sample(device, **SIZES)
+    good = {n: x.default for n, x in inspect.signature(op.function).parameters.items()}
+    good |= {"rotary_dim": sample.d2} | sample.options() | ({"eps": 1.0} if op.weights else {})
+    good = {n: x for n, x in good.items() if type(x) in (bool, int, float)}
+    for _ in range(2):
+        sample.call(**good)
+    for name, value in good.items():
+        for kind in {bool, int, float} - {type(value)}:
+            if kind(value) == value and (type(value), kind) != (float, int):
+                with pytest.raises((TypeError, ValueError), match=name):
+                    sample.call(**{**good, name: kind(value)})
+
+
+@each_op
+def test_what_is_refused_is_refused_after_good_calls(op, interpreter, device):
+    """No table, a table on another device, and on a CPU values, which are read each time."""
+    sample = op.sample(device, **SIZES | {"positions": "ids"})
+    for _ in range(2):
+        sample.call()
+    with pytest.raises(TypeError, match=r"^freqs"):
+        sample.op.function(**sample.given, **sample.written, freqs=None, **sample.options())
+    with pytest.raises((TypeError, ValueError), match="device"):
+        sample.call(freqs=sample.freqs.to("meta"))
+    if device == "cpu":
+        sample.where["position_ids"].fill_(99)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="needs 100"):
+                sample.call()
+
+
+class Mine(torch.Tensor):
+    pass
+
+
+@each_op
+def test_tensors_of_a_subclass_are_taken_too(op, interpreter, device):
+    sample = op.sample(device, **SIZES)
+    wants = sample.call()
+    for name in (*op.arguments, "freqs"):
+        freqs = sample.freqs
+        given = {name: sample.given[name].as_subclass(Mine)} if name != "freqs" else {}
+        freqs = freqs.as_subclass(Mine) if name == "freqs" else freqs
+        for got, want in zip(sample.call(given, freqs=freqs), wants, strict=True):
+            assert torch.equal(got.as_subclass(torch.Tensor), want)
+
+
+# transforms and traces after eager calls
+
+
+def squares(sample, names):
+    def loss(*tensors):
+        outs = sample.call(dict(zip(names, tensors, strict=True)))
+        return sum(out.square().sum() for out in outs)
+
+    return loss
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@each_differentiable
+def test_transforms_and_traces_after_eager_calls(op, interpreter, device):
+    """They see PyTorch's operators, whatever is remembered."""
+    sample = op.sample(device, **SIZES)
+    others = op.sample(device, **SIZES)
+    for _ in range(2):
+        outs, leaves, grads = step_of(sample)
+        gradients(outs, leaves, grads, retain_graph=True)
+    given, new = ([*x.leaves().values()] for x in (sample, others))
+    given, new = ([x.detach() for x in y] for y in (given, new))
+    loss = squares(sample, op.arguments)
+    want = loss(*new)
+    traced = torch.jit.trace(loss, tuple(given), check_trace=False)
+    torch.testing.assert_close(traced(*new), want)
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(x, y) for x, y in zip(given, new, strict=True)]
+        tangent = forward_ad.unpack_dual(loss(*duals)).tangent
+    _, want = func.jvp(loss, tuple(given), tuple(new))
+    torch.testing.assert_close(tangent, want)
+
+    def back(*grads):
+        return torch.autograd.grad(outs, [*leaves.values()], grads, retain_graph=True)
+
+    graph, grads = make_fx(back)(*grads), [torch.randn_like(x) for x in grads]
+    torch.testing.assert_close(graph(*grads), back(*grads))
