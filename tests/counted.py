@@ -21,14 +21,19 @@ class Interpreter:
     def __init__(self, monkeypatch):
         from triton.runtime import driver, interpreter
 
-        self.by_jit, self.by_handle, self.runs = [], [], True  # (kernel, arguments) of launches
+        self.by_jit, self.by_handle = [], []  # kernels launched
+        self.runs, self.compiled = True, set()  # what a GPU would compile, where nothing runs
         run = interpreter.InterpretedFunction.run
 
         def launch(kernel, *arguments, grid, warmup=False, **options):
-            self.by_jit.append((kernel, arguments, options))
+            self.by_jit.append(kernel)
+            handle = Handle(run, kernel, arguments, options)
             if self.runs:
                 run(kernel, *arguments, grid=grid, warmup=warmup, **options)
-            return Handle(run, kernel, arguments, options)
+            else:
+                handle.compiled = compiled_for(kernel, arguments, options)
+                self.compiled.add(handle.compiled)
+            return handle
 
         monkeypatch.setattr(Interpreter, "now", self)
         monkeypatch.setattr(interpreter.InterpretedFunction, "run", launch)
@@ -41,19 +46,6 @@ class Interpreter:
     def clear(self):
         self.by_jit.clear()
         self.by_handle.clear()
-
-    def compiled(self):
-        """The different kernels that Triton would compile for these launches on a GPU."""
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler.compiler import make_backend
-        from triton.runtime.jit import JITFunction, create_function_from_signature
-
-        backend, found = make_backend(GPUTarget("cuda", 90, 32)), set()
-        for kernel, arguments, options in self.by_jit:
-            compiled = JITFunction(kernel.fn, **kernel.kwargs)
-            bind = create_function_from_signature(compiled.signature, compiled.params, backend)
-            found.add((kernel.__name__, str(bind(*arguments, **options)[1:])))
-        return found
 
 
 class Driver:
@@ -72,7 +64,7 @@ class Driver:
 class Handle:
     """What a launch returns: `handle[grid](*arguments)` launches again, from addresses."""
 
-    run = None  # no C function
+    run = compiled = None  # no C function
 
     def __init__(self, run, kernel, arguments, options):
         self.src = SimpleNamespace(fn=kernel)
@@ -84,9 +76,11 @@ class Handle:
         run, kernel, dtypes = self.launched
 
         def launch(*values, stream):
-            if Interpreter.now is not None:
-                Interpreter.now.by_handle.append(kernel)
-            if Interpreter.now is None or Interpreter.now.runs:
+            now = Interpreter.now
+            if now is not None:
+                now.by_handle.append(kernel)
+                now.compiled.add(self.compiled)
+            if now is None or now.runs:
                 given = [x if y is None else at(x, y) for x, y in zip(values, dtypes, strict=True)]
                 run(kernel, *given, grid=grid, warmup=False)
 
@@ -99,6 +93,25 @@ def at(address, dtype):
         return torch.empty(0, dtype=dtype)
     memory = (ctypes.c_char * dtype.itemsize).from_address(address)
     return torch.frombuffer(memory, dtype=dtype)
+
+
+def compiled_for(kernel, arguments, options):
+    """Which kernel Triton would compile for a launch: its name, and what is compiled in."""
+    bind = binder_of(kernel)
+    return kernel.__name__, str(bind(*arguments, **options)[1:])
+
+
+@cache
+def binder_of(kernel):
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+    from triton.runtime.jit import JITFunction, create_function_from_signature
+
+    compiled, backend = (
+        JITFunction(kernel.fn, **kernel.kwargs),
+        make_backend(GPUTarget("cuda", 90, 32)),
+    )
+    return create_function_from_signature(compiled.signature, compiled.params, backend)
 
 
 class Operators(TorchDispatchMode):

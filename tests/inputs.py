@@ -21,7 +21,13 @@ def sequence_starts(tensor_format, s, b, device, dtype=torch.int32):
     if tensor_format != "thd":
         return None
     tokens = s * b
-    starts = [0, tokens // 3, tokens // 3, tokens // 3 + 1, tokens - min(2, tokens // 2)]
+    starts = [
+        0,
+        tokens // 3,
+        tokens // 3,
+        min(tokens, tokens // 3 + 1),
+        tokens - min(2, tokens // 2),
+    ]
     return torch.tensor(starts, dtype=dtype, device=device)
 
 

@@ -555,7 +555,9 @@ class CacheSample(Sample):
         names = ("k_cache", "v_cache")
         self.written = dict(zip(names, map(self.moved, caches), strict=True))
         tokens = len(self.given["q"])
-        slots = torch.randperm(self.BLOCKS * self.PAGE, device=device)[: max(1, tokens - 1)]
+        slots = torch.randperm(self.BLOCKS * self.PAGE, device=device)[
+            : max(min(1, tokens), tokens - 1)
+        ]
         slots[tokens // 2 :][:1] = -1
         self.slots = slots.to(case["slots"])
 

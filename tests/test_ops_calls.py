@@ -8,6 +8,7 @@ import inspect
 from collections import Counter
 from functools import partial
 from itertools import chain, combinations
+from math import log2
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import ops
 from counted import Interpreter, Operators, allocated_in, kernels_of
+from inputs import FORMATS
+from norm_yardstick import assert_as_in_new_memory
 from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS
 from rope_kernels import RotaryPositionEmbedding
 
@@ -94,7 +97,7 @@ def test_forward_and_backward_are_one_launch(op, case, interpreter, device):
 @few
 @each_op
 def test_a_call_makes_its_outputs_and_writes_no_other_memory(op, case, interpreter, device):
-    sample = op.sample(device, **case)
+    sample = op.sample(device, **case, gradient="transposed")
     for way in ways_of(op):
 
         def call(way=way):
@@ -370,3 +373,179 @@ def test_transforms_and_traces_after_eager_calls(op, interpreter, device):
 
     graph, grads = make_fx(back)(*grads), [torch.randn_like(x) for x in grads]
     torch.testing.assert_close(graph(*grads), back(*grads))
+
+
+# nothing, and much
+
+
+@pytest.mark.parametrize("empty", ("s", "b", "the first one's heads", "the last one's heads"))
+@each_op
+def test_of_empty_tensors(op, empty, interpreter, device, monkeypatch):
+    """No launch for what is empty; a weight's gradient is 0. New memory is full of NaN here."""
+    heads = [*(AXES | op.axes)["heads"][0]]
+    if "heads" in empty:
+        if op.name == "split_qkv_rope":
+            pytest.skip("as many heads as it is told")
+        heads[0 if "first" in empty else -1] = 0
+    heads[1:] = [min(heads[1:], default=0)] * len(heads[1:])  # of k and v
+    monkeypatch.setattr(ops, "B", 0 if empty == "b" else 2)
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        sample = op.sample(device, s=0 if empty == "s" else 2, heads=tuple(heads), weight="fp32")
+        sample.check()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    if interpreter is not None and not any(sample.given[name].numel() for name in op.tensors):
+        assert not interpreter.launches
+
+
+def far_apart(x, dim):
+    """The same values, apart in a dimension: the last of them begins past element 2^31.
+
+    As much memory lies before it: an offset that wraps around is wrong, and ends no process.
+    """
+    step = -(-(2**31) // (x.shape[dim] - 1))
+    strides = [step if i == dim else of_dim for i, of_dim in enumerate(x.contiguous().stride())]
+    memory = torch.empty(2**32 + step + x.numel(), dtype=x.dtype, device=x.device)
+    return memory.as_strided(x.shape, strides, 2**31).copy_(x)
+
+
+def outs_and_gradients(sample, given, written, freqs, grads):
+    leaves = {
+        name: x.detach().requires_grad_(sample.op.differentiable) for name, x in given.items()
+    }
+    outs = sample.call(leaves, written, freqs)
+    return (*outs, *(gradients(outs, leaves, grads) if sample.op.differentiable else ()))
+
+
+@each_op
+def test_tokens_entries_and_heads_far_apart(op, device, monkeypatch):
+    """Offsets that 32 bits can't hold: of what is given, of a gradient, of tables and caches."""
+    monkeypatch.setattr(ops, "B", 2)
+    kind = {"freqs": "cos and sin of each entry", "weight": "none"}
+    sample = op.sample(device, s=3, d=8, rotary=0.5, dtype=torch.float16, **kind)
+    grads, (cos, sin) = sample.gradients_like(sample.call()), sample.freqs
+    given = {n: x for n, x in sample.given.items() if x is not None}
+    given |= sample.written | {"gradient": grads[0], "cos": cos}
+    for name, x in given.items():
+        for dim in [i for i, size in enumerate(x.shape[:-1]) if size > 1]:
+
+            def call(x, name=name):
+                of = {n: y.clone() for n, y in given.items()} | {name: x}
+                rows = {n: of[n] for n in op.tensors}
+                written, tables = {n: of[n] for n in sample.written}, (of["cos"], sin)
+                return outs_and_gradients(
+                    sample, rows, written, tables, (of["gradient"], *grads[1:])
+                )
+
+            for got, want in zip(call(far_apart(x, dim)), call(x.clone()), strict=True):
+                assert_as_in_new_memory(got, want)
+
+
+# kernels compiled
+
+compiling = pytest.mark.skipif(torch.cuda.is_available(), reason="counts what a GPU would compile")
+HEADS = 8, 1, 1
+
+
+def assert_compiles(most, steps, interpreter):
+    """So many kernels at most for each launch of a step, whatever these calls change."""
+    interpreter.runs, of_a_step = False, None
+    interpreter.compiled.clear()
+    for sample in steps:
+        interpreter.clear()
+        outs, leaves, grads = step_of(sample)
+        if leaves:
+            gradients(outs, leaves, grads)
+        launched = Counter(x.__name__ for x in interpreter.by_jit + interpreter.by_handle)
+        assert launched == (of_a_step := of_a_step or launched)
+    compiled = Counter(name for name, _ in interpreter.compiled)
+    assert compiled.keys() == of_a_step.keys()
+    assert all(compiled[name] <= most * of_a_step[name] for name in compiled), compiled
+
+
+def step(op, device, **case):
+    """Dimensions that no other test has; packed sequences are of any number."""
+    heads = case.pop("heads", HEADS)[: len(op.tensors)]
+    sample = op.sample(device, **{"d": 64, "heads": heads, "weight": "none"} | case)
+    if sample.packed and "cu_seqlens" in sample.where:
+        starts = sample.where["cu_seqlens"]
+        sample.where["cu_seqlens"] = torch.cat(
+            [starts, starts[-1:].expand(len(sample.tensors()[0]) % 5)]
+        )
+    return sample
+
+
+@compiling
+@each_op
+def test_a_new_length_compiles_no_new_kernel(op, interpreter, device):
+    """But where 16 divides the strides of 1 / rms, and where it doesn't."""
+    for tensor_format in (AXES | op.axes)["tensor_format"]:
+        for freqs in ("angles", "on the fly"):
+            case = {"tensor_format": tensor_format, "freqs": freqs}
+            steps = (step(op, device, s=s, **case) for s in (2, 3, 7, 16, 17, 100, 128, 1000))
+            of_entries = op.weights and tensor_format in ("bshd", "bhsd")
+            assert_compiles(3 if of_entries else 1, steps, interpreter)
+
+
+LENGTHS = (*range(1, 20), 31, 32, 33, 48, 64, 69)
+
+
+@compiling
+@pytest.mark.parametrize("op", OPS[:4], ids=str)
+def test_where_strides_hang_on_the_length_it_compiles_three_at_most(op, interpreter, device):
+    """16 divides the strides of some lengths only; and length 1 needs no stride."""
+    for tensor_format in (AXES | op.axes)["tensor_format"]:
+        for case in ({"d": 20}, {"positions": "ids"}):
+            steps = (step(op, device, s=s, tensor_format=tensor_format, **case) for s in LENGTHS)
+            assert_compiles(3, steps, interpreter)
+
+
+@compiling
+@pytest.mark.parametrize("heads", (1, 8, 41))
+def test_a_new_batch_compiles_until_its_rows_fill_a_tile(heads, interpreter, device, monkeypatch):
+    """A tile has the next power of 2 of the rows there are, or 16: as many as fit 4096 bytes."""
+    for tensor_format in FORMATS:
+
+        def steps(tensor_format=tensor_format):
+            for b in (*range(1, 19), 31, 32, 33, 39):
+                monkeypatch.setattr(ops, "B", b)
+                yield step(OPS[0], device, s=7, heads=(heads,), tensor_format=tensor_format)
+
+        tiles = 1 if tensor_format == "thd" else 1 + max(0, int(log2(16 / heads)))
+        assert_compiles(tiles, steps(), interpreter)
+
+
+@compiling
+@each_op
+def test_a_new_rank_compiles_three_at_most(op, interpreter, device):
+    """Number 0, number 1, and all others."""
+    if op.name == "rope_to_cache":
+        pytest.skip("no ranks")
+    sample = step(op, device, s=4, freqs="on the fly")
+
+    def steps():
+        for rank in range(8):
+            sample.where = {"cp_size": 8, "cp_rank": rank}
+            yield sample
+
+    assert_compiles(3, steps(), interpreter)
+
+
+# compiled
+
+
+def test_in_place_and_into_new_memory_by_turns_when_compiled(interpreter, device):
+    """The operators remember launches, too."""
+    for op in [x for x in OPS if x.is_operator and x.inplace and x.differentiable]:
+        sample = op.sample(device, **SIZES)
+        rotate = torch.compile(sample.call, backend="eager", fullgraph=True)
+        wants = sample.call()
+        for way in (*ways_of(op), *ways_of(op)):
+            given = {name: x.clone() for name, x in sample.given.items()}
+            with torch.no_grad():
+                outs = rotate(given, **way)
+            for name, out, want in zip(op.tensors, outs, wants, strict=True):
+                assert torch.equal(out, want)
+                assert torch.equal(given[name], want if way else sample.given[name])
