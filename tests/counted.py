@@ -140,6 +140,10 @@ class Operators(TorchDispatchMode):
 NEW = (torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.new_empty)
 
 
+OURS = "rope_kernel", "whole_rows_kernel", "norm_rope_kernel"
+OURS += "rope_to_cache_kernel", "split_qkv_rope_kernel"
+
+
 def kernels_of(call):
     """Names of everything that the GPU does in a call: kernels, copies and fills."""
     start_the_profiler()
@@ -149,6 +153,14 @@ def kernels_of(call):
         torch.cuda.synchronize()
     on_the_gpu = torch.autograd.DeviceType.CUDA
     return [event.name for event in profile.events() if event.device_type == on_the_gpu]
+
+
+def queued_by(call):
+    """Names of kernels, memcpys and memsets of a call, after one that compiles."""
+    call()
+    names = kernels_of(call)
+    memcpys, memsets = ([x for x in names if x.startswith(y)] for y in ("Memcpy", "Memset"))
+    return [x for x in names if x not in memcpys + memsets], memcpys, memsets
 
 
 @cache

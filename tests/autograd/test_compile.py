@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters, warn_once_cache
 from torch._inductor.utils import run_and_get_code
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from counted import OURS, kernels_of
 from inputs import angles
 from ops import FEW, OPS
 from rope_kernels import (
@@ -26,7 +27,6 @@ from rope_kernels import (
     rope_qk,
     rope_to_cache,
 )
-from test_counts import OURS, kernels_of
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2, S2 = 4, 2, 3, 10, 6, 20

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from counted import kernels_of
 from rope_kernels import rope_to_cache
 from rope_kernels.huggingface import patch
-from test_counts import kernels_of
 from test_readme import ROOT, blocks_of
 
 transformers = pytest.importorskip("transformers")

@@ -6,6 +6,7 @@ Here in plain PyTorch; on a GPU by the kernels, and with the launches of a layer
 import pytest
 import torch
 
+from counted import kernels_of
 from hf_models import (
     FAMILIES,
     differences,
@@ -15,7 +16,6 @@ from hf_models import (
     logits_and_gradients,
 )
 from rope_kernels.huggingface import patch
-from test_counts import kernels_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, and of torch's determinism
 

@@ -55,9 +55,7 @@ def noted(tmp_path_factory):
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_the_runtime_gets_the_same_both_ways(noted, gpu):
-    """From plans for AMD, with the library's sine: the fast one is NVIDIA's."""
-    assert noted[gpu]["engine"] == "AMD"
-    assert noted[gpu]["fast sine"] == [False] and noted[gpu]["targets"] == [["hip", gpu]]
+    assert noted[gpu]["targets"] == [["hip", gpu]]
     assert len(noted[gpu]["cases"]) >= (len(SOME) if gpu == "gfx1100" else 28)
     for name, ways in noted[gpu]["cases"].items():
         whole, fast = ways["whole"], ways["fast"]

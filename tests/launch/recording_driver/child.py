@@ -11,28 +11,33 @@ import json
 import sys
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import torch
-import triton
-from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
-from triton.compiler import CompiledKernel
 
-from launches import (
+current = SimpleNamespace(device=0)
+torch._C._cuda_getDevice = lambda: current.device  # before anything asks for it
+
+import triton  # noqa: E402
+from recorded import (  # noqa: E402
+    believe_in_a_gpu,
     both_ways,
     cases,
     driver,
     last_launch,
     launched,
+    lengths,
     single,
     whole_ways,
 )
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_bw, rope_fw, routes
-from rope_kernels.kernels.rope_kernel import rope_kernel
-from rope_kernels.launch import fastpath, kernel_plans, launch
-from rope_kernels.machine.engine import Engine
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from triton.backends.nvidia.driver import CudaDriver, CudaLauncher  # noqa: E402
+from triton.compiler import CompiledKernel  # noqa: E402
 
-WANTED = sys.argv[1]
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_bw, rope_fw  # noqa: E402
+
+WANTED, UNKNOWN = sys.argv[1], "99.0.0"  # a version of which nothing private is known
 
 
 class RecordingDriver(CudaDriver):
@@ -47,21 +52,19 @@ class RecordingDriver(CudaDriver):
 
 driver.library = ctypes.CDLL("libcuda.so.1")
 triton.runtime.driver.set_active(RecordingDriver())
-routes.runs_in_triton = lambda t: True
-kernel_plans.engine_of = lambda t: Engine.NVIDIA
-fastpath._current_device = lambda: 0
+believe_in_a_gpu()
 if WANTED == "handle":
-    fastpath.LAUNCHERS.clear()
+    triton.__version__ = UNKNOWN
 
 handles = []  # the kernels that are launched by their handle
 
 
-def by_handle(compiled, *arguments, found=fastpath._by_handle):
+def by_handle(compiled, grid, found=CompiledKernel.__getitem__):
     handles.append(compiled.metadata.name)
-    return found(compiled, *arguments)
+    return found(compiled, grid)
 
 
-fastpath._by_handle = by_handle
+CompiledKernel.__getitem__ = by_handle
 
 
 @contextmanager
@@ -77,10 +80,10 @@ def replaced(owner, name, value):
 
 def norm_with_gradients() -> list:
     """Of three steps of training: launches, and how many of them went the whole way."""
-    leaves = [torch.randn(6, 2, h, 32) for h in (4, 1)] + [torch.randn(32), torch.randn(32)]
+    s = next(lengths)
+    leaves = [torch.randn(s, 2, h, 32) for h in (4, 1)] + [torch.randn(32), torch.randn(32)]
     leaves = [x.requires_grad_() for x in leaves]
     rope, steps = RotaryPositionEmbedding(32), []
-    fastpath.forget()
     for _ in range(3):
         launches, whole = last_launch().launches, whole_ways.count
         outs = qk_norm_rope(*leaves, rope)
@@ -93,7 +96,6 @@ def by_turns() -> list:
     """Aligned, off by one element, aligned; each the whole way first, then by the fast path."""
     memory, table = torch.randn(6 * 2 * 4 * 32 + 1), RotaryPositionEmbedding(32)(9)
     views = [memory[i : i + 6 * 2 * 4 * 32].view(6, 2, 4, 32) for i in (0, 1, 0)]
-    fastpath.forget()
     for view in views:
         rope_fw(view, table)
     return [launched(*single(view, table)) for view in views]
@@ -107,7 +109,6 @@ def flags() -> list:
         for function in (rope_fw, rope_bw)
         for inplace in (False, True)
     ]
-    fastpath.forget()
     for call, _ in calls:
         call()
     return [launched(*call) for call in calls]
@@ -136,7 +137,7 @@ def another_current_device() -> dict:
     """Not that of the tensors: the fast path may then launch only within `torch.cuda.device`."""
     call, tensors = single(torch.randn(6, 2, 4, 32), RotaryPositionEmbedding(32)(9))
     call()
-    with replaced(fastpath, "_current_device", lambda: 1):
+    with replaced(current, "device", 1):
         return launched(call, tensors)
 
 
@@ -151,9 +152,8 @@ def output_off_by_one() -> dict:
 
 def a_call(head_dim=32):
     """A call with its tensors, of which nothing is remembered yet."""
-    t, table = torch.randn(6, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(9)
-    fastpath.forget()
-    return single(t, table)
+    s = next(lengths)
+    return single(torch.randn(s, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(s))
 
 
 def some_calls(call, tensors, times=3) -> list:
@@ -165,7 +165,7 @@ def some_calls(call, tensors, times=3) -> list:
 
 @contextmanager
 def a_pre_run_hook():
-    hooks = rope_kernel.pre_run_hooks
+    hooks = whole_ways.compiled.src.fn.pre_run_hooks
     hooks.append(lambda *arguments, **options: None)
     yield
     hooks.pop()
@@ -200,8 +200,7 @@ def hooks_and_knobs() -> dict:
         before = some_calls(*call)
         with context():
             within = some_calls(*call)
-        after = some_calls(*call)
-        fastpath.forget()
+        after, call = some_calls(*call), a_call()
         with context():
             first = some_calls(*call)
         counts[name] = [before, within, after, first, some_calls(*call)]
@@ -264,7 +263,7 @@ def without_a_handle() -> dict:
     """Two calls of each of two signatures where a compiled kernel cannot be indexed."""
     handle = CompiledKernel.__getitem__
     with (
-        replaced(fastpath, "LAUNCHERS", {}),
+        replaced(triton, "__version__", UNKNOWN),
         replaced(CompiledKernel, "__getitem__", handle),
         warnings.catch_warnings(record=True) as warned,
     ):
@@ -275,11 +274,10 @@ def without_a_handle() -> dict:
 
 
 def another_backend() -> list:
-    """What of a compiled kernel the fast path reads if it is for Intel's GPUs."""
-    names, target = [], SimpleNamespace(backend="xpu")
-    watched = type("Watched", (), {"__getattr__": lambda self, name: names.append(name)})
+    """Whole ways where kernels are for Intel's GPUs."""
+    target = SimpleNamespace(backend="xpu")
     with replaced(triton.runtime.driver.active, "get_current_target", lambda: target):
-        return [fastpath.shortest_launch(watched(), 1, {}, ()), names]
+        return some_calls(*a_call())
 
 
 def refused_by_the_driver() -> dict:
@@ -301,27 +299,8 @@ def refused_by_the_driver() -> dict:
     }
 
 
-def without_what_it_reads() -> dict:
-    """What the fast path answers where a kernel lacks something, and with a tensor too few."""
-    call, tensors = a_call()
-    call()
-    kernel = whole_ways.compiled.src.fn
-    again = fastpath.shortest_launch(whole_ways.compiled, 1, {}, ())
-    given = tensors["t"], *[None] * (len(kernel.arg_names) - 1)
-    launches = last_launch().launches
-    hooks = vars(kernel).pop("pre_run_hooks")
-    without_hooks = again(given)
-    kernel.pre_run_hooks = hooks
-    answers = {"hooks": without_hooks, "a tensor": again(given[:-1])}
-    with warnings.catch_warnings(record=True):
-        warnings.simplefilter("always")
-        answers["a source"] = fastpath.shortest_launch(object(), 1, {}, ())
-    return answers | {"launches": last_launch().launches - launches}
-
-
 def code_of(call) -> list:
     """The kernel that a call compiled, a digest of its machine code, and whether it fuses."""
-    fastpath.forget()
     whole_ways.compiled = None
     call()
     compiled = whole_ways.compiled
@@ -329,17 +308,27 @@ def code_of(call) -> list:
     return [compiled.metadata.name, digest, "fma.rn" in compiled.asm["ptx"]]
 
 
+def in_a_graph(function, *tensors):
+    """By the operator that a graph has."""
+
+    def call(t, table):
+        return function(t, table)
+
+    return make_fx(call)(*tensors)(*tensors)
+
+
 def machine_code() -> dict:
-    """Of calls, of torch.compile's operator, and of a launch that leaves fusion to Triton."""
+    """Of calls, of operators in a graph, and of a launch that leaves fusion to Triton."""
     ours = []
-    compiled_fw, compiled_bw = (
-        torch.compile(function, backend="eager", fullgraph=True) for function in (rope_fw, rope_bw)
-    )
-    for head_dim, *functions in ((32, rope_fw, compiled_bw), (36, compiled_fw, rope_bw)):
-        t, table = torch.randn(6, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(9)
-        ours += [code_of(lambda f=f, t=t, table=table: f(t, table)) for f in functions]
-    with replaced(launch, "options_of", lambda plan: {"num_warps": plan.num_warps}):
-        left = code_of(lambda: rope_fw(t, table))
+    for head_dim, traced in ((32, rope_bw), (36, rope_fw)):
+        s = next(lengths)
+        tensors = torch.randn(s, 2, 4, head_dim), RotaryPositionEmbedding(head_dim)(s)
+        for function in (rope_fw, rope_bw):
+            call = partial(in_a_graph, function) if function is traced else function
+            ours.append(code_of(partial(call, *tensors)))
+    whole_ways.leave_fusion, (call, _) = True, a_call(36)
+    left = code_of(call)
+    whole_ways.leave_fusion = False
     default = triton.knobs.language.default_fp_fusion
     return {"ours": ours, "left to Triton": left, "default": default}
 
@@ -361,7 +350,6 @@ def everything() -> dict:
         "other launchers": other_launchers(),
         "another backend": another_backend(),
         "refused by the driver": refused_by_the_driver(),
-        "without what it reads": without_what_it_reads(),
         "without a handle": without_a_handle(),
         "enable_fp_fusion": list(whole_ways.fp_fusion),
     }

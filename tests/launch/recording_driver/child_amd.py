@@ -14,13 +14,11 @@ import torch
 
 torch.version.hip = "7.0"  # what PyTorch says where it was built for AMD
 
-import triton  # noqa: E402
-from triton.backends.amd.driver import HIPDriver  # noqa: E402
+torch._C._cuda_getDevice = lambda: 0  # of a build for GPUs, before anything asks for it
 
-from launches import both_ways, cases, driver, whole_ways  # noqa: E402
-from rope_kernels import routes  # noqa: E402
-from rope_kernels.launch import fastpath  # noqa: E402
-from rope_kernels.machine import engine  # noqa: E402
+import triton  # noqa: E402
+from recorded import believe_in_a_gpu, both_ways, cases, driver, whole_ways  # noqa: E402
+from triton.backends.amd.driver import HIPDriver  # noqa: E402
 
 
 class RecordingDriver(HIPDriver):
@@ -35,16 +33,13 @@ class RecordingDriver(HIPDriver):
 driver.library = ctypes.CDLL(os.environ["TRITON_LIBHIP_PATH"])
 driver.library.pretend_to_be(sys.argv[1].encode(), int(sys.argv[2]))
 triton.runtime.driver.set_active(RecordingDriver())
-fastpath._current_device = lambda: 0
-routes.runs_in_triton = engine.runs_in_triton = lambda t: True  # they would ask for a GPU's tensor
+believe_in_a_gpu()
 
 
 if __name__ == "__main__":
     names = sys.argv[3:] or cases().keys()
     result = {
-        "engine": engine.engine_of(torch.empty(0)).name,
         "cases": {name: both_ways(*cases()[name]) for name in names},
-        "fast sine": list(whole_ways.fast_sine),
         "targets": list(whole_ways.targets),
     }
     json.dump(result, sys.stdout)
