@@ -420,8 +420,22 @@ def test_transforms_and_traces_after_eager_calls(op, interpreter, device):
     def back(*grads):
         return torch.autograd.grad(outs, [*leaves.values()], grads, retain_graph=True)
 
-    graph, grads = make_fx(back)(*grads), [torch.randn_like(x) for x in grads]
-    torch.testing.assert_close(graph(*grads), back(*grads))
+    graph, others = make_fx(back)(*grads), [torch.randn_like(x) for x in grads]
+    want, of_others = back(*grads), back(*others)
+    torch.testing.assert_close(graph(*others), of_others)
+    both = func.vmap(back)(*map(torch.stack, zip(grads, others, strict=True)))
+    torch.testing.assert_close(both, (*map(torch.stack, zip(want, of_others, strict=True)),))
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(x, y) for x, y in zip(grads, others, strict=True)]
+        tangents = [forward_ad.unpack_dual(x).tangent for x in back(*duals)]
+    torch.testing.assert_close(tangents, [*of_others])  # a backward is linear
+    if op.weights:
+        return  # their kernels have no second derivative
+    grads = [x.requires_grad_() for x in grads]
+    found = torch.autograd.grad(outs, [*leaves.values()], grads, create_graph=True)
+    seconds = torch.autograd.grad(found, grads, new)
+    wants = sample.call(dict(zip(op.arguments, new, strict=True)))
+    torch.testing.assert_close(seconds, wants)
 
 
 # nothing, and much

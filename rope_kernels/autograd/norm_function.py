@@ -12,7 +12,7 @@ from ..call.rotation import Rotation
 from ..launch import launch
 from ..launch.launch import Wanted
 from ..launch.plan import q_and_k
-from ..machine.modes import has_memory, is_traced
+from ..machine.modes import has_memory, is_traced, is_transformed
 from .by_pytorch import gradients_by_pytorch
 from .rope_function import keep, kept
 
@@ -90,8 +90,8 @@ def gradients(
 ) -> tuple[Gradients, Gradients]:
     """Gradients of the tensors and of the weights, as far as `wanted`.
 
-    In a trace, and of many `grads` at once, in a batch, they are those of `reference.norm_rope`, by
-    PyTorch.
+    In a trace or a transform, and of many `grads` at once, in a batch, they are those of
+    `reference.norm_rope`, by PyTorch.
 
     Args:
         ctx: after `keep_norm`.
@@ -112,7 +112,7 @@ def gradients(
     if not asked:
         return found
     given = Rows(tensors, weights)
-    if is_traced() or not all(map(has_memory, grads)):
+    if is_traced() or is_transformed() or not all(map(has_memory, grads)):
         return _by_pytorch(grads, given, rotation)
     for what, which in asked.items():
         rows = grads, tensors, rstds, weights

@@ -9,7 +9,7 @@ from .. import reference
 from ..call.packed_format import PackedFormat
 from ..call.rotation import Rotation
 from ..launch import launch
-from ..machine.modes import has_memory, is_traced
+from ..machine.modes import has_memory, is_traced, is_transformed
 from .by_pytorch import gradients_by_pytorch
 from .rope_function import keep, kept
 
@@ -46,8 +46,8 @@ def keep_split(ctx, qkv: Tensor, packed: PackedFormat, rotation: Rotation) -> No
 def gradient(ctx, grads: Sequence[Tensor | None], run: Callable) -> Tensor | None:
     """The gradient of the projection.
 
-    The kernel takes gradients of all three outputs. Second derivatives, and gradients where one was
-    not used, are those of `reference.split_qkv_rope`, by PyTorch.
+    The kernel takes gradients of all three outputs. Second derivatives, gradients in a transform,
+    and those where one was not used, are those of `reference.split_qkv_rope`, by PyTorch.
 
     Args:
         ctx: after `keep_split`.
@@ -59,7 +59,7 @@ def gradient(ctx, grads: Sequence[Tensor | None], run: Callable) -> Tensor | Non
     if not came:
         return None
     by_kernel = not torch.is_grad_enabled() and len(came) == len(grads)
-    if by_kernel and (is_traced() or all(map(has_memory, came))):
+    if by_kernel and (is_traced() or (not is_transformed() and all(map(has_memory, came)))):
         return run(grads, ctx.packed, rotation)
     # A linear map has the same derivative everywhere. These zeros are no batch, as `grads` may be.
     like = {"dtype": came[0].dtype, "device": came[0].device, "requires_grad": True}
