@@ -6,7 +6,9 @@ on a GPU: nothing but addresses and numbers comes with them.
 """
 
 import ctypes
+import sys
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -69,19 +71,27 @@ class Handle:
     def __init__(self, run, kernel, arguments, options):
         self.src = SimpleNamespace(fn=kernel)
         given = [*arguments, *[options[x] for x in kernel.arg_names[len(arguments) :]]]
-        dtypes = [x.dtype if isinstance(x, torch.Tensor) else None for x in given]
-        self.launched = run, kernel, dtypes
+        looks = [
+            (x.dtype, x.data_ptr() % 16 == 0) if isinstance(x, torch.Tensor) else None
+            for x in given
+        ]
+        self.launched = run, kernel, looks, [x is None for x in given]
 
     def __getitem__(self, grid):
-        run, kernel, dtypes = self.launched
+        run, kernel, looks, absent = self.launched
 
         def launch(*values, stream):
+            assert [x is None for x in values] == absent, "compiled for other tensors"
+            for address, look in zip(values, looks, strict=True):
+                assert not (look and look[1] and address % 16), "compiled for aligned tensors"
             now = Interpreter.now
             if now is not None:
                 now.by_handle.append(kernel)
                 now.compiled.add(self.compiled)
             if now is None or now.runs:
-                given = [x if y is None else at(x, y) for x, y in zip(values, dtypes, strict=True)]
+                given = [
+                    at(x, look[0]) if look else x for x, look in zip(values, looks, strict=True)
+                ]
                 run(kernel, *given, grid=grid, warmup=False)
 
         return launch
@@ -112,6 +122,22 @@ def binder_of(kernel):
         make_backend(GPUTarget("cuda", 90, 32)),
     )
     return create_function_from_signature(compiled.signature, compiled.params, backend)
+
+
+def calls_within(package, call):
+    """How many Python functions of a package a call runs."""
+    folder, count = str(Path(package.__file__).parent), 0
+
+    def note(frame, event, _):
+        nonlocal count
+        count += event == "call" and frame.f_code.co_filename.startswith(folder)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 class Operators(TorchDispatchMode):

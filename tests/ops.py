@@ -103,7 +103,8 @@ class Op:
         """What is not said, or not a value of this function, is the first value of its axis."""
         axes = AXES | self.axes
         chosen = {x: case[x] if case.get(x) in xs else xs[0] for x, xs in axes.items()}
-        chosen |= {x: value for x, value in case.items() if x in ("d", "s", "heads", "layout")}
+        any_value = "d", "s", "heads", "layout", "gradient"
+        chosen |= {x: value for x, value in case.items() if x in any_value}
         return SAMPLES.get(self.name, Sample)(self, chosen, device)
 
     def cases(self, **more):
@@ -304,7 +305,7 @@ class Sample:
 
     def gradients_like(self, outs):
         """What arrives from the rest of the network, where something wants a gradient."""
-        make = LAYOUTS[self.case["gradient"]]
+        make = (LAYOUTS | PLACES)[self.case["gradient"]]
         made = [make(out.shape, out.dtype, out.device) for out in outs]
         for grad in made:
             memory_of(grad).clamp_(-2, 2)
