@@ -291,7 +291,7 @@ def check_in_place(sample):
 @each_differentiable
 def test_wishes_for_gradients_come_and_go(op, interpreter, device):
     """Only what is wanted is computed, by as few launches as may be."""
-    sample = op.sample(device, **SIZES)
+    sample = op.sample(device, **SIZES, heads=(2, 1)[: len(op.tensors)])
     subsets = chain.from_iterable(
         combinations(op.arguments, n) for n in range(len(op.arguments) + 1)
     )
@@ -538,10 +538,19 @@ def test_transforms_and_traces_after_eager_calls(op, interpreter, device):
 # nothing, and much
 
 
+@pytest.fixture
+def new_memory_is_nan(monkeypatch):
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("new_memory_is_nan")
 @pytest.mark.parametrize("empty", ("s", "b", "the first one's heads", "the last one's heads"))
 @each_op
 def test_of_empty_tensors(op, empty, interpreter, device, monkeypatch):
-    """No launch for what is empty; a weight's gradient is 0. New memory is full of NaN here."""
+    """No launch for what is empty; a weight's gradient is 0."""
     heads = [*(AXES | op.axes)["heads"][0]]
     if "heads" in empty:
         if op.name == "split_qkv_rope":
@@ -549,13 +558,8 @@ def test_of_empty_tensors(op, empty, interpreter, device, monkeypatch):
         heads[0 if "first" in empty else -1] = 0
     heads[1:] = [min(heads[1:], default=0)] * len(heads[1:])  # of k and v
     monkeypatch.setattr(ops, "B", 0 if empty == "b" else 2)
-    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    torch.use_deterministic_algorithms(True)
-    try:
-        sample = op.sample(device, s=0 if empty == "s" else 2, heads=tuple(heads), weight="fp32")
-        sample.check()
-    finally:
-        torch.use_deterministic_algorithms(False)
+    sample = op.sample(device, s=0 if empty == "s" else 2, heads=tuple(heads), weight="fp32")
+    sample.check()
     if interpreter is not None and not any(sample.given[name].numel() for name in op.tensors):
         assert not interpreter.launches
 
@@ -585,7 +589,7 @@ def test_tokens_entries_and_heads_far_apart(op, freqs, device, monkeypatch):
     """Offsets that 32 bits can't hold: of what is given, of a gradient, of tables and caches."""
     monkeypatch.setattr(ops, "B", 2)
     case = {"s": 3, "d": 8, "rotary": 0.5, "dtype": torch.float16, "weight": "none"}
-    sample = op.sample(device, **case, freqs=freqs)
+    sample = op.sample(device, **case, heads=(2,) * len(op.tensors), freqs=freqs)
     grads, (cos, sin) = sample.gradients_like(sample.call()), sample.freqs
     given = {n: x for n, x in sample.given.items() if x is not None}
     given |= sample.written | {"gradient": grads[0], "cos": cos}
@@ -648,7 +652,7 @@ def test_a_new_length_compiles_no_new_kernel(op, interpreter, device):
     for tensor_format in (AXES | op.axes)["tensor_format"]:
         for freqs in ("angles", "on the fly"):
             case = {"tensor_format": tensor_format, "freqs": freqs}
-            steps = (step(op, device, s=s, **case) for s in (2, 3, 7, 16, 17, 100, 128, 1000))
+            steps = (step(op, device, s=s, **case) for s in (2, 3, 16, 17, 128, 1000))
             of_entries = op.weights and tensor_format in ("bshd", "bhsd")
             assert_compiles(3 if of_entries else 1, steps, interpreter)
 
@@ -701,19 +705,20 @@ def test_a_new_rank_compiles_three_at_most(op, interpreter, device):
 # compiled
 
 
+@pytest.mark.usefixtures("new_memory_is_nan")
 def test_in_place_and_into_new_memory_by_turns_when_compiled(interpreter, device):
     """The operators remember launches, too."""
     for op in [x for x in OPS if x.is_operator and x.inplace and x.differentiable]:
-        sample = op.sample(device, **SIZES)
+        sample = op.sample(device, **SIZES | {"d": 24})
         rotate = torch.compile(sample.call, backend="eager", fullgraph=True)
-        wants = sample.call()
-        for way in (*ways_of(op), *ways_of(op)):
+        wants = sample.call(fused=False)
+        for way in (*reversed(ways_of(op)), *ways_of(op)):
             given = {name: x.clone() for name, x in sample.given.items()}
             with torch.no_grad():
                 outs = rotate(given, **way)
             for name, out, want in zip(op.tensors, outs, wants, strict=True):
-                assert torch.equal(out, want)
-                assert torch.equal(given[name], want if way else sample.given[name])
+                torch.testing.assert_close(out, want)
+                assert torch.equal(given[name], out if way else sample.given[name])
 
 
 # on a GPU

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from counted import queued_by
 from inputs import FORMATS, angles, packed_qkv, sequence_starts, shape_of
 from norm_yardstick import norm_rope_fp64, outs_and_grads
 from rope_kernels import qk_norm_rope
-from test_counts import queued_by
 
 pytestmark = pytest.mark.gpu
 
