@@ -59,8 +59,6 @@ def test_programs_that_go_through_everything(device, monkeypatch):
     """Partial sums of so long rows would take too much memory: programs share all rows."""
     (op,) = [op for op in OPS if op.name == "qk_norm_rope"]
     monkeypatch.setattr(ops, "B", 1)
-    case = {"d": 256, "dtype": torch.float64, "heads": (4097, 1)}  # two rows a tile
-    op.sample(device, s=1, rotary=8, **case).check()
     for norm_after in (False, True):
         case = {"d": 2**15, "dtype": torch.float64, "heads": (11, 7), "norm_after": norm_after}
         op.sample(device, s=1, rotary=8, **case).check()
