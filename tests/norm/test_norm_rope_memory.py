@@ -55,13 +55,31 @@ def test_partial_sums_are_small(name, tensor_format, d_and_dtype, starts, device
     assert operators.new_bytes - gradients <= max(2**22, gradients // 100)
 
 
+QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
+
+
 def test_programs_that_go_through_everything(device, monkeypatch):
     """Partial sums of so long rows would take too much memory: programs share all rows."""
-    (op,) = [op for op in OPS if op.name == "qk_norm_rope"]
     monkeypatch.setattr(ops, "B", 1)
-    for norm_after in (False, True):
-        case = {"d": 2**15, "dtype": torch.float64, "heads": (11, 7), "norm_after": norm_after}
-        op.sample(device, s=1, rotary=8, **case).check()
+    case = {"d": 2**15, "dtype": torch.float64, "heads": (11, 7), "norm_after": True}
+    QK_NORM_ROPE.sample(device, s=1, rotary=8, **case).check()
+
+
+@pytest.mark.parametrize("positions", ("in order", "starts"))
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_tiles_of_more_rows_than_are_left(tensor_format, positions, device, monkeypatch, whole_way):
+    """As if sums of short rows took too much memory, too: without it, a test takes 8192 rows.
+
+    No tile divides the heads, and NaN follows each row.
+    """
+    from rope_kernels.launch import kernel_plans
+
+    d, heads = 16, (39, 17)
+    monkeypatch.setattr(kernel_plans, "BYTES_OF_PARTIALS", 2 * 4 * d)  # a program of q, one of k
+    monkeypatch.setattr(kernel_plans, "GRADIENT_PER_PARTIALS", 10**9)
+    case = {"layout": "sliced_with_offset", "gradient": "sliced_with_offset", "rotary": 10}
+    case |= {"tensor_format": tensor_format, "positions": positions}
+    QK_NORM_ROPE.sample(device, s=2, d=d, heads=heads, **case).check()
 
 
 def test_shapes_that_only_the_run_knows(device):
