@@ -400,30 +400,6 @@ def test_a_function_of_one_direction_has_no_gradient(name, device):
     assert not any(out.requires_grad for out in sample.call(sample.leaves()))
 
 
-@pytest.mark.usefixtures("needs_triton")
-@each_few
-@each_differentiable
-def test_what_is_kept_for_a_backward(op, few, device):
-    """Of a rotation nothing of its size; of a norm its input, and a number for each row."""
-    sample, kept = sample_of(op, few, device), []
-    leaves = sample.leaves()
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
-        outs = sample.call(leaves)
-    given = {x.untyped_storage().data_ptr() for x in leaves.values()}
-    tables = sample.freqs if isinstance(sample.freqs, tuple) else (sample.freqs,)
-    beside = [*tables, *sample.options().values(), getattr(sample.freqs, "inv_freq", None)]
-    known = {x.untyped_storage().data_ptr() for x in beside if isinstance(x, torch.Tensor)}
-    found = {x.untyped_storage().data_ptr(): x for x in kept}
-    assert not found.keys() & {out.untyped_storage().data_ptr() for out in outs}
-    if op.is_operator:
-        assert not found.keys() & given
-    else:
-        assert given <= found.keys()
-    rows = sum(x[..., 0].numel() for x in outs)
-    new = [x.numel() for address, x in found.items() if address not in known | given]
-    assert sum(new) <= rows + 100  # one small tensor says where angles turn, or sequences begin
-
-
 @pytest.mark.parametrize("way", ("reentrant", "not reentrant", "copied", "autocast"))
 @each_differentiable
 def test_a_backward_has_the_same_bits(op, way, device):

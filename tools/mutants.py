@@ -168,9 +168,10 @@ MADE = ".git", ".venv", "build", "my_notebooks", "__pycache__", ".pytest_cache",
 
 
 def tracked() -> list[str]:
-    """The files that git knows; without it all but those that a tool has made."""
+    """The files that git doesn't ignore, new ones too; without it all that no tool has made."""
     if (ROOT / ".git").exists() and shutil.which("git"):
-        names = subprocess.check_output(("git", "ls-files", "-z"), cwd=ROOT, text=True).split("\0")
+        command = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        names = subprocess.check_output(command, cwd=ROOT, text=True).split("\0")
         return [name for name in names if name and (ROOT / name).exists()]
     names = []
     for folder, folders, files in os.walk(ROOT):
@@ -181,7 +182,7 @@ def tracked() -> list[str]:
 
 @dataclass(frozen=True)
 class Copy:
-    """The tracked files in a folder of their own."""
+    """The files of the project in a folder of their own."""
 
     folder: Path
     limit: float  # seconds
