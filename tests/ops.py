@@ -556,9 +556,9 @@ class CacheSample(Sample):
         names = ("k_cache", "v_cache")
         self.written = dict(zip(names, map(self.moved, caches), strict=True))
         tokens = len(self.given["q"])
-        slots = torch.randperm(self.BLOCKS * self.PAGE, device=device)[
-            : max(min(1, tokens), tokens - 1)
-        ]
+        last = self.BLOCKS * self.PAGE - 1  # of all slots, which the first token has
+        slots = torch.cat((torch.tensor([last]), torch.randperm(last))).to(device)
+        slots = slots[: max(min(1, tokens), tokens - 1)]
         slots[tokens // 2 :][:1] = -1
         self.slots = slots.to(case["slots"])
 
