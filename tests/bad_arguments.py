@@ -494,14 +494,14 @@ def formats_of(op):
 def changed(good, value, device):
     """A good value of another dtype, layout or device; made by a function; or another value."""
     if isinstance(value, FunctionType):
-        return value(good)
+        return changed(None, value(good), device)
     if isinstance(value, torch.dtype | torch.device):
         return good.to(value)
     if value is SPARSE:
         return good.to_sparse()
     if isinstance(value, tuple | list):
         return type(value)(changed(None, x, device) for x in value)
-    if isinstance(value, nn.Module) and not value.inv_freq.is_meta:
+    if isinstance(value, RotaryPositionEmbedding) and not value.inv_freq.is_meta:
         return copy.deepcopy(value).to(device)
     return value.to(device) if isinstance(value, torch.Tensor) and not value.is_meta else value
 
