@@ -469,9 +469,9 @@ class NormSample(Sample):
             factor = 1 if weight is None else (weight.double() + offset).abs().max()
             along = largest * normal * factor  # in a row's gradient along itself
             scales[names[0]] = rstd * (largest * factor + along * normal)
-            # a tree of sums, each of which rounds; in fp64 the bound has less room for the first
-            additions = math.log2(max(1, t.numel() // self.d)) / (2 if self.dtype == FP64 else 4)
-            scales[names[1]] = (largest * normal).square().sum().sqrt() * max(1, additions)
+            # a program's sum rounds once for each row: errors grow as the root of its share of rows
+            rounded = max(1, (t.numel() // self.d) ** 0.25 / 2)
+            scales[names[1]] = (largest * normal).square().sum().sqrt() * rounded
         return scales
 
 
