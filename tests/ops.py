@@ -56,7 +56,7 @@ AXES = {
     "heads": ((3,), (1,), (5,)),
 }
 OF_PAIRS = {
-    "heads": ((4, 2), (2, 5), (1, 1), (32, 8)),
+    "heads": ((4, 2), (2, 5), (1, 1), (17, 2)),
     "layout_of_k": ("same", "contiguous", "head_dim_strided", "expanded_heads"),
 }
 OF_NORMS = {
