@@ -220,7 +220,7 @@ class Recorder(torch.fx.Interpreter):
 @each_op
 def test_make_fx_records_operators_that_pass_opcheck(op, few, inplace, device):
     """In a forward, and in a backward that is traced alone; none of a norm, for compilers fuse."""
-    sample = sample_of(op, few, device)
+    sample = sample_of(op, few, device, layout="transposed")
     step = step_of(op, inplace and bool(op.inplace))
     wanted = results_of(step, sample)
     recorder = Recorder(make_fx(step)(*arguments_of(sample)))
