@@ -429,11 +429,15 @@ def test_a_backward_has_the_same_bits(op, device):
 
     grads = sample.gradients_like(sample.call())
     wants = results(block)
-    reentrant = partial(checkpoint, block, use_reentrant=True)
-    not_reentrant = partial(checkpoint, block, use_reentrant=False)
-    for function in (reentrant, not_reentrant, copied, autocast):
+    ways = {
+        "reentrant": partial(checkpoint, block, use_reentrant=True),
+        "not reentrant": partial(checkpoint, block, use_reentrant=False),
+        "copied": copied,
+        "autocast": autocast,
+    }
+    for way, function in ways.items():
         for got, want in zip(results(function), wants, strict=True):
-            assert got.dtype == want.dtype and torch.equal(got, want)
+            assert got.dtype == want.dtype and torch.equal(got, want), way
 
 
 OVERWRITTEN = [  # of each function that takes one tensor: what it is given
