@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import torch
 
+from inputs import SHAPES
 from rope_kernels import RotaryPositionEmbedding
 
-TO_BSHD = {"sbhd": (1, 0, 2, 3), "bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
+DIMS = {name: shape(*"sbhd") for name, shape in SHAPES.items() if name != "thd"}
 
 
 def rotate_fp64(
@@ -31,8 +32,7 @@ def rotate_fp64(
     output_pairing="same",
 ):
     """RoPE by its definition, in fp64, differentiable in `t` and in `freqs`."""
-    x = t.double()
-    x = x[None] if tensor_format == "thd" else x.permute(TO_BSHD[tensor_format])
+    x = in_format(t.double(), tensor_format, "bshd")
     b, s, _, _ = x.shape
     if position_ids is not None:
         positions = position_ids.long().reshape(-1, s).expand(b, s)
@@ -65,10 +65,7 @@ def rotate_fp64(
     if output_pairing == "half":  # padding too: an element's place says nothing about its token
         y = torch.cat([y[..., first], y[..., second]], dim=-1)
     y = torch.cat([x[..., :rotary_start], y, x[..., end:]], dim=-1)
-    if tensor_format == "thd":
-        return y[0]
-    back = TO_BSHD[tensor_format]
-    return y.permute([back.index(dim) for dim in range(4)])
+    return y[0] if tensor_format == "thd" else in_format(y, "bshd", tensor_format)
 
 
 def positions_of_rank(length, cp_size, cp_rank, cp_order="zigzag"):
@@ -179,5 +176,5 @@ def in_format(x, tensor_format, output_format):
     """The same rows in another format; packed tokens are a batch of one."""
     if tensor_format == output_format:
         return x
-    x = x[None] if tensor_format == "thd" else x.permute(TO_BSHD[tensor_format])
-    return x.permute([TO_BSHD[output_format].index(dim) for dim in range(4)])
+    x, dims = (x[None], DIMS["bshd"]) if tensor_format == "thd" else (x, DIMS[tensor_format])
+    return x.permute([dims.index(dim) for dim in DIMS[output_format]])
