@@ -1,37 +1,39 @@
-"""The public functions. Those that rotate hand a `Call` to `routes.rotate_call`."""
+"""The public functions that only rotate, and what all calls that rotate go through."""
 
-from typing import Unpack
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from . import reference
-from .call.arguments import (
-    CacheCall,
-    Call,
-    Freqs,
-    NormCall,
-    NormRounding,
-    OptionsOfNewMemory,
-    OutputPairing,
-    RopeOptions,
-    Rounding,
-    SharedOptions,
-    refuse_unknown,
-    shows_options,
-)
-from .call.checks import (
+from . import autograd, reference
+from .checks import (
     bad,
+    check_call,
+    check_inplace,
     check_integer,
     check_lengths,
     check_rank,
     check_rotate_half,
     check_tensor,
+    check_values,
 )
-from .call.formats import TensorFormat
-from .call.packed_format import PackedFormat, Packing
-from .call.positions import CpOrder, chunks_of, find_in_packed, positions_of_rank
-from .routes import rotate_call, split_call, write_to_cache_call
+from .embedding import RotaryPositionEmbedding
+from .launch import Known, known_of
+from .modes import is_traced
+from .rotation import (
+    CpOrder,
+    Freqs,
+    OutputPairing,
+    Rotation,
+    Rounding,
+    TensorFormat,
+    chunks_of,
+    find_in_packed,
+    positions_of_rank,
+    view_as_sbhd,
+)
+
+MOST_START = 2**62  # larger ones could overflow 64 bits
 
 
 def apply_rotary_pos_emb(
@@ -132,10 +134,10 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    call = Call(
-        tensors=(t,),
-        freqs=freqs,
-        tensor_format=tensor_format,
+    return rotate(
+        (t,),
+        freqs,
+        tensor_format,
         fused=fused,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
@@ -150,17 +152,29 @@ def apply_rotary_pos_emb(
         inverse=inverse,
         output_pairing=output_pairing,
         rounding=rounding,
-    )
-    return rotate_call(call)[0]
+    )[0]
 
 
-@shows_options(RopeOptions)
 def rope_qk(
     q: Tensor,
     k: Tensor,
     freqs: Freqs,
     tensor_format: TensorFormat = "sbhd",
-    **options: Unpack[RopeOptions],
+    *,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
@@ -191,15 +205,47 @@ def rope_qk(
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
-    refuse_unknown(rope_qk, options, RopeOptions)
-    call = Call(tensors=(q, k), freqs=freqs, tensor_format=tensor_format, **options)
-    q, k = rotate_call(call)
-    return q, k
+    outs = rotate(
+        (q, k),
+        freqs,
+        tensor_format,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+        rounding=rounding,
+    )
+    return outs[0], outs[1]
 
 
-@shows_options(RopeOptions)
 def rope_fw(
-    t: Tensor, freqs: Freqs, tensor_format: TensorFormat = "sbhd", **options: Unpack[RopeOptions]
+    t: Tensor,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
@@ -212,15 +258,47 @@ def rope_fw(
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
-    refuse_unknown(rope_fw, options, RopeOptions)
-    call = Call(tensors=(t,), freqs=freqs, tensor_format=tensor_format, **options)
     with torch.no_grad():
-        return rotate_call(call)[0]
+        return rotate(
+            (t,),
+            freqs,
+            tensor_format,
+            fused=fused,
+            cu_seqlens=cu_seqlens,
+            start_positions=start_positions,
+            position_ids=position_ids,
+            interleaved=interleaved,
+            inplace=inplace,
+            cp_size=cp_size,
+            cp_rank=cp_rank,
+            cp_order=cp_order,
+            rotary_dim=rotary_dim,
+            rotary_start=rotary_start,
+            inverse=inverse,
+            output_pairing=output_pairing,
+            rounding=rounding,
+        )[0]
 
 
-@shows_options(RopeOptions)
 def rope_bw(
-    grad: Tensor, freqs: Freqs, tensor_format: TensorFormat = "sbhd", **options: Unpack[RopeOptions]
+    grad: Tensor,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+    rounding: Rounding | None = None,
 ) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
@@ -238,309 +316,169 @@ def rope_bw(
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
-    refuse_unknown(rope_bw, options, RopeOptions)
-    call = Call(
-        tensors=(grad,), freqs=freqs, tensor_format=tensor_format, transpose=True, **options
-    )
     with torch.no_grad():
-        return rotate_call(call)[0]
+        return rotate(
+            (grad,),
+            freqs,
+            tensor_format,
+            transpose=True,
+            fused=fused,
+            cu_seqlens=cu_seqlens,
+            start_positions=start_positions,
+            position_ids=position_ids,
+            interleaved=interleaved,
+            inplace=inplace,
+            cp_size=cp_size,
+            cp_rank=cp_rank,
+            cp_order=cp_order,
+            rotary_dim=rotary_dim,
+            rotary_start=rotary_start,
+            inverse=inverse,
+            output_pairing=output_pairing,
+            rounding=rounding,
+        )[0]
 
 
-@shows_options(SharedOptions)
-def norm_rope(
-    t: Tensor,
-    weight: Tensor | None,
+def rotate(
+    tensors: tuple[Tensor, ...],
     freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
+    tensor_format: TensorFormat,
     *,
-    eps: float = 1e-6,
-    weight_offset: float = 0.0,
-    norm_after: bool = False,
-    rounding: NormRounding | None = None,
-    **options: Unpack[SharedOptions],
-) -> Tensor:
-    """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
-
-    y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
-    y is written once. The mean is over the whole head dimension, elements that do not turn too.
-    Differentiable once in `t`, `weight` and `freqs`; with `fused=False` as often as you
-    like. Gradients of weights are summed in fp32 in a fixed order: the bits are the same in every
-    run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
-
-    Args:
-        t: as in `apply_rotary_pos_emb`; what is not named here is as there.
-        weight: (d,), the dtype of `t`, or fp32. None: no product.
-        freqs: as there. With one that requires a gradient all is computed in plain PyTorch.
-        eps: is added to the mean of squares.
-        weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
-        norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
-        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. The others round to
-            the dtype of `t` where PyTorch's operators do in a model; docs/kernels.md names the
-            models. 'model': the normalized row and its product with the weight, then as in
-            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: the
-            product alone. As in PyTorch, a weight in fp32 (with 'model') and (cos, sin) of another
-            dtype than `t` promote what they meet to fp32, which is rounded at the end. Squares are
-            added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
-            fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
-            once. `fused=False` has the model's bits; its gradients go back through all roundings.
-        fused: False: plain PyTorch.
-        inplace: overwrite `t`, all of it, and return it. Without gradients.
-
-    Returns:
-        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out normalized, but unrotated. They count in the weight's gradient, so
-        a NaN in one of them reaches it.
-
-    Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together.
-
-    Example:
-        >>> t, weight = 100 * torch.randn(2, 1, 1, 8), torch.ones(8)
-        >>> y = norm_rope(t, weight, RotaryPositionEmbedding(8))
-        >>> torch.allclose(y.square().mean(-1), torch.ones(2, 1, 1))
-        True
-
-    Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
-    https://arxiv.org/abs/2505.09388.
-    """
-    refuse_unknown(norm_rope, options, SharedOptions)
-    norm = NormCall(
-        weights=(weight,),
-        eps=eps,
-        weight_offset=weight_offset,
-        norm_after=norm_after,
+    fused: bool = True,
+    inplace: bool = False,
+    **options: object,
+) -> tuple[Tensor, ...]:
+    """Rotate one or two tensors; `options` as `prepare` has them."""
+    rotation, known = prepare(
+        tensors, freqs, tensor_format, fused=fused, inplace=inplace, **options
     )
-    call = Call(
-        tensors=(t,),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        rounding=rounding,
-        norm=norm,
-        **options,
-    )
-    return rotate_call(call)[0]
+    return autograd.rotate(tensors, rotation, fused, inplace, known)
 
 
-@shows_options(SharedOptions)
-def qk_norm_rope(
-    q: Tensor,
-    k: Tensor,
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
+def prepare(
+    tensors: tuple[Tensor, ...],
     freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
+    tensor_format: TensorFormat,
+    beside: tuple[Tensor | None, ...] = (),
+    key: tuple = (),
+    check: Callable[[Rotation], object] | None = None,
     *,
-    eps: float = 1e-6,
-    weight_offset: float = 0.0,
-    norm_after: bool = False,
-    rounding: NormRounding | None = None,
-    **options: Unpack[SharedOptions],
-) -> tuple[Tensor, Tensor]:
-    """Normalize and rotate queries and keys: one launch forward, two backward.
-
-    Backward q and k take launches of their own where autograd wants other gradients of q than of k.
-
-    Args:
-        q: queries, as `t` in `norm_rope`; what is not named here is as there.
-        k: keys, like `q` but for the number of heads and the strides.
-        q_weight, k_weight: as `weight` there. If they differ in dtype, or one is None, q and k take
-            a launch each.
-
-    Returns:
-        (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
-        depends on the number of heads. So the last bits of a row may differ.
-
-    Raises:
-        TypeError, ValueError: as `norm_rope`.
-
-    Example:
-        >>> q, k, weight = torch.randn(3, 1, 8, 64), torch.randn(3, 1, 2, 64), torch.ones(64)
-        >>> q1, k1 = qk_norm_rope(q, k, weight, weight, RotaryPositionEmbedding(64))
-        >>> q1.shape, k1.shape
-        (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
-    """
-    refuse_unknown(qk_norm_rope, options, SharedOptions)
-    norm = NormCall(
-        weights=(q_weight, k_weight),
-        eps=eps,
-        weight_offset=weight_offset,
-        norm_after=norm_after,
-    )
-    call = Call(
-        tensors=(q, k),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        rounding=rounding,
-        norm=norm,
-        **options,
-    )
-    q, k = rotate_call(call)
-    return q, k
-
-
-@shows_options(OptionsOfNewMemory)
-def split_qkv_rope(
-    qkv: Tensor,
-    freqs: Freqs,
-    num_heads: int,
-    num_kv_heads: int,
-    *,
-    packing: Packing = "qkv",
-    tensor_format: TensorFormat = "sbhd",
-    output_format: TensorFormat | None = None,
-    rounding: Rounding | None = None,
-    **options: Unpack[OptionsOfNewMemory],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Split a packed projection into q, k and v, and rotate q and k, in one launch.
-
-    v is copied. Differentiable in `qkv` and `freqs`, as often as you like; the gradient of `qkv` is
-    one tensor, which the backward writes directly: nothing is concatenated. All keywords that are
-    not named here are those of `apply_rotary_pos_emb`, but for `inplace`.
-
-    Args:
-        qkv: what one linear layer returns, fp32, fp16, bf16 or fp64; any strides. (s, b, n * d),
-            (b, s, n * d), or (t, n * d) of packed sequences, as `tensor_format` says, with
-            n = num_heads + 2 * num_kv_heads.
-        freqs: as in `apply_rotary_pos_emb`.
-        num_heads: heads of q.
-        num_kv_heads: heads of k, and of v.
-        tensor_format: 'sbhd', 'bshd' or 'thd', whose last two dimensions `qkv` has as one.
-        packing: the order of heads in it. 'qkv': all of q, then of k, then of v, as in Phi 3 and
-            vLLM. 'grouped': for each head of k the heads of q that share it, it, and its head of v,
-            as in Megatron-LM, whose (s, b, groups, heads of a group * d) is `qkv.flatten(2)` here,
-            and in GPT-NeoX, whose heads are all groups of one.
-        output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
-            from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
-        rounding: as in `rope_qk`.
-
-    Returns:
-        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
-
-    Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together.
-
-    Example:
-        >>> layer = torch.nn.Linear(256, (8 + 2 + 2) * 32)
-        >>> qkv, rope = layer(torch.randn(1, 5, 256)), RotaryPositionEmbedding(32)
-        >>> q, k, v = split_qkv_rope(
-        ...     qkv, rope, 8, 2, tensor_format="bshd", output_format="bhsd"
-        ... )
-        >>> q.shape, k.shape, v.shape
-        (torch.Size([1, 8, 5, 32]), torch.Size([1, 2, 5, 32]), torch.Size([1, 2, 5, 32]))
-
-    Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
-    """
-    refuse_unknown(split_qkv_rope, options, OptionsOfNewMemory)
-    out = tensor_format if output_format is None else output_format
-    packed = PackedFormat(num_heads, num_kv_heads, packing, tensor_format, out)
-    call = Call(
-        tensors=(qkv,),
-        freqs=freqs,
-        tensor_format=tensor_format,
-        rounding=rounding,
-        packed=packed,
-        **options,
-    )
-    return split_call(call)
-
-
-def rope_to_cache(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    freqs: Freqs,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    slot_mapping: Tensor,
-    *,
-    position_ids: Tensor | None = None,
+    fused: bool = True,
     cu_seqlens: Tensor | None = None,
     start_positions: int | Tensor | None = None,
-    inplace: bool = False,
-    return_k: bool = False,
-    rounding: Rounding | None = None,
+    position_ids: Tensor | None = None,
     interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
-    fused: bool = True,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
-
-    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph.
-
-    A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
-
-    - vLLM: `kv_cache[0]` and `kv_cache[1]` of (2, blocks, page, h, d), in any order of memory; of
-      (blocks, h, page, 2 d) `kv_cache.transpose(1, 2).chunk(2, dim=-1)`;
-    - SGLang: (slots, h, d), `k_cache.unsqueeze(1)`: pages of one position;
-    - transformers' static cache: (b, h, s, d), `k_cache.transpose(1, 2)`: slot b * s + position.
+    output_pairing: OutputPairing = "same",
+    rounding: str | None = None,
+    transpose: bool = False,
+    promoted_from: str = "",
+    keeps_strides: bool = False,
+) -> tuple[Rotation, Known | None]:
+    """Check a call, unless it looks like one that was accepted: its rotation, and what is known.
 
     Args:
-        q: (tokens, h, d), fp32, fp16, bf16 or fp64; any strides, as k and v: slices of one
-            projection are fine.
-        k: (tokens, kv heads, d).
-        v: like `k`. It is copied.
-        freqs: as in `apply_rotary_pos_emb`; what is not named here is as there.
-        k_cache: (blocks, page, kv heads, d), the dtype of `k`.
-        v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
-        slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
-            block * page + position within it. A negative slot: the token is rotated, and not
-            written, nor are those after the first n. What a slot holds that occurs twice is
-            undefined. One outside the cache is an error on the CPU, and is not written on a GPU.
-        position_ids: (tokens,). One of it and `cu_seqlens` is needed, the latter with
-            `start_positions` or without.
-        inplace: overwrite q and return it. k and v are never overwritten.
-        return_k: return the rotated keys too.
-        rounding: as in `rope_qk`.
-
-    Returns:
-        q rotated, new and contiguous, or itself with `inplace`; with `return_k` (q, k).
-
-    Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together, memory that is written
-            is shared, or a gradient is wanted.
-
-    Example:
-        >>> q, k, v = torch.randn(3, 8, 64), torch.randn(3, 2, 64), torch.randn(3, 2, 64)
-        >>> k_cache, v_cache = torch.zeros(2, 4, 16, 2, 64)  # 4 blocks of 16 positions
-        >>> ids, slots = torch.tensor([7, 0, 1]), torch.tensor([23, 32, 33])
-        >>> rope = RotaryPositionEmbedding(64)
-        >>> q1 = rope_to_cache(q, k, v, rope, k_cache, v_cache, slots, position_ids=ids)
-        >>> torch.equal(v_cache[1, 7], v[0]), torch.equal(v_cache[2, :2], v[1:])
-        (True, True)
-
-    Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
-    rotation with it.
+        tensors: those that turn.
+        freqs, tensor_format, and the public keywords: as they came.
+        beside: more tensors of the call.
+        key: more of its options, by which calls differ.
+        check: checks all of these, in place of `check_call`, given the rotation.
+        transpose, promoted_from, keeps_strides: as `Rotation` has them.
     """
-    cache = CacheCall(
-        v=v,
-        k_cache=k_cache,
-        v_cache=v_cache,
-        slot_mapping=slot_mapping,
-        return_k=return_k,
+    module = freqs if isinstance(freqs, RotaryPositionEmbedding) else None
+    table, sin = tables_of(freqs)
+    if start_positions is not None:
+        start_positions = _starts(start_positions, tensors[0], tensor_format, cu_seqlens)
+    rotation = Rotation(
+        table,
+        sin,
+        cu_seqlens,
+        start_positions,
+        position_ids,
+        tensor_format,
+        rotary_dim,
+        rotary_start,
+        interleaved,
+        output_pairing,
+        cp_size,
+        cp_rank,
+        cp_order,
+        inverse,
+        rounding,
+        1.0 if module is None else module.attention_factor,
+        transpose,
+        promoted_from,
+        keeps_strides,
     )
-    call = Call(
-        tensors=(q, k),
-        freqs=freqs,
-        tensor_format="thd",
-        fused=fused,
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        interleaved=interleaved,
-        inplace=inplace,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        inverse=inverse,
-        rounding=rounding,
-        cache=cache,
-    )
-    outs = write_to_cache_call(call)
-    return outs if return_k else outs[0]
+    known = None
+    if fused is True:
+        of_module = () if module is None else (module.interleaved, table.requires_grad)
+        known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
+    if known is None or not known.accepted:
+        if check is None:
+            check_call(tensors, freqs, rotation, fused, inplace)
+        else:
+            check(rotation)
+        if known is not None:
+            known.accepted = True
+    if module is not None:
+        rotation.table = module.turns(_positions(rotation, tensors[0]))
+        rotation.rotary_dim = module.rotary_dim
+        if known is not None and rotation.table.data_ptr() % 16:  # no signature covers this one
+            known = None
+    elif rotary_dim is None:
+        rotation.rotary_dim = table.shape[-1]
+    if rounding is None:
+        rotation.rounding = "once" if fused else "model"
+    elif sin is not None and sin.dtype != tensors[0].dtype and rounding.startswith("model"):
+        rotation.rounding = "promoted"  # PyTorch's operators promote what meets other cosines
+    if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
+        # on a GPU values are not read; if traced, the operator checks them when it runs
+        check_values(rotation, view_as_sbhd(tensors[0], tensor_format).shape[0])
+    if inplace:
+        check_inplace(tensors, rotation)
+    return rotation, known
+
+
+def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
+    """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
+    if isinstance(freqs, RotaryPositionEmbedding):
+        return freqs.inv_freq, None
+    return tuple(freqs) if isinstance(freqs, (tuple, list)) and len(freqs) == 2 else (freqs, None)
+
+
+def _starts(
+    given: int | Tensor, t: Tensor, tensor_format: str, cu_seqlens: Tensor | None
+) -> int | Tensor:
+    """A start for each sequence; what is not accepted comes back as it is."""
+    if isinstance(cu_seqlens, Tensor):
+        count = max(0, cu_seqlens.numel() - 1)
+    else:
+        known = isinstance(t, Tensor) and tensor_format in ("sbhd", "bshd", "bhsd")
+        if not known or t.is_nested or t.dim() != 4:
+            return given
+        count = t.shape[tensor_format.index("b")]
+    if isinstance(given, Tensor):
+        alone = given.dim() == 1 and given.shape[0] != count and given.shape[0] == 1
+        return given.expand(count).contiguous() if alone or given.dim() == 0 else given
+    number = isinstance(given, (int, torch.SymInt)) and not isinstance(given, bool)
+    # within torch.compile a comparison would make a new graph for each sign
+    if number and (torch.compiler.is_compiling() or abs(given) <= MOST_START):
+        return torch.full((count,), given, dtype=torch.int64, device=t.device)
+    return given
+
+
+def _positions(rotation: Rotation, t: Tensor) -> int | None:
+    """How many a dense call has, by which a module may interpolate; None: that is left open."""
+    if rotation.looks_up_positions:
+        return None
+    return t.shape[rotation.tensor_format.index("s")] * rotation.cp_size
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:

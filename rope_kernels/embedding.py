@@ -1,40 +1,100 @@
-"""The module: which frequencies it has, and the buffer of turns that kernels read."""
+"""The module that says how far each pair turns a position, and its angles: exact, or as a table."""
 
 import math
-import weakref
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
 
-from ..machine.modes import has_values, is_differentiated, is_traced, is_transformed
-from .arguments import (
-    EXACT,
-    check_dtype,
-    check_length,
-    check_positions,
-    check_positive,
-    check_rotary_dim,
-    check_span,
-    short,
-)
-from .configuration import read_layer
-from .frequencies import Frequencies, given
-from .turns import for_both_members, in_turns, radians
+from .modes import has_values, is_differentiated, is_traced, is_transformed
 
-_OF_INTERPOLATION = "seq_len_interpolation_factor", "pretrained_max_position_embeddings"
+EXACT = (torch.float32, torch.float64)
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+
+# Angles in whole numbers: at any position, without the rounding of large products
+
+# 1 / 2 pi, the turns in a radian, in pieces of 24 bits: fp64 multiplies with them exactly
+_TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
 
 
-@dataclass(frozen=True, slots=True)
-class _Filled:
-    """What the buffer of turns was last filled from, and the buffer."""
+def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
+    """`inv_freq * scale` in units of 2^-64 turns a position, int64, without whole turns.
 
-    inv_freq: Tensor  # kept alive, or new frequencies could get its address
-    address: int
-    version: int
-    scale: float
-    turns: Tensor  # the buffer's memory, by a tensor that counts its own changes: there are none
-    moved: tuple[tuple[weakref.ref, Tensor], ...]  # earlier `turns`, and where they are now
+    Its product with a position, in int64 arithmetic that overflows, is how far the pair has turned
+    since its last whole turn. At position 1 000 000 the angle is right to 1e-12 radians, where an
+    fp32 product of position and `inv_freq` is wrong by up to 0.05.
+    """
+    frequency = inv_freq.double() * scale
+    coarse = frequency.float().double()
+    parts = coarse, frequency - coarse
+    # exact: 24 or 29 bits times 24
+    products = [part * piece for part in parts for piece in _TURNS_IN_A_RADIAN]
+    if is_traced():  # Inductor makes one kernel of this; a stack would be a second one
+        return sum(map(_less_whole_turns, products))
+    return _less_whole_turns(torch.stack(products)).sum(0)
+
+
+def _less_whole_turns(turns: Tensor) -> Tensor:
+    """From turns, fp64, to units of 2^-64 turns, int64."""
+    return ((turns - turns.round()) * 2.0**64).round().long()
+
+
+def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
+    """Angles of `in_turns` at `position`, (..., 1), without whole turns: int64 overflows."""
+    turned = position * turns
+    if dtype == torch.float64:
+        return turned.double() * (2 * math.pi * 2.0**-64)
+    return (turned >> 32).to(dtype) * (2 * math.pi * 2.0**-32)
+
+
+def for_both_members(angles: Tensor, interleaved: bool) -> Tensor:
+    """Of one angle a pair (..., d2 / 2), one for each of its members (..., d2)."""
+    return angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
+
+
+# Where frequencies come from
+
+
+def default(rotary_dim: int, base: float) -> Tensor:
+    """`base ** (-2 i / d2)` for pair i. Source: RoFormer, section 3.2.2."""
+    exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float32, device="cpu") / rotary_dim
+    return 1.0 / (base**exponent)
+
+
+def given(rotary_dim: int, base: float, inv_freq: Tensor) -> Tensor:
+    """Frequencies of the caller's own, fp32 or fp64."""
+    return inv_freq
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """Where a module's frequencies come from: a function, here or in `scaling`, and its arguments.
+
+    Numbers, and no buffer: a load that empties buffers leaves them alone.
+    """
+
+    rotary_dim: int  # d2
+    base: float
+    formula: Callable[..., Tensor] = default
+    keys: dict[str, object] = field(default_factory=dict)
+
+    def inv_freq(self) -> Tensor:
+        """Radians per position of each pair, (d2 / 2,), on the CPU."""
+        return self.formula(self.rotary_dim, self.base, **self.keys)
+
+    @property
+    def words(self) -> list[str]:
+        """For the module's repr."""
+        if self.formula is given:
+            return ["inv_freq given"]
+        shown = [f"rotary_base={self.base}"]
+        if self.formula is not default:
+            shown.append(f"rope_type={self.formula.__name__!r}")
+            shown += [f"{key}={x}" for key, x in self.keys.items() if isinstance(x, int | float)]
+        return shown
 
 
 class RotaryPositionEmbedding(nn.Module):
@@ -76,16 +136,14 @@ class RotaryPositionEmbedding(nn.Module):
     at once, and within torch.compile at the next eager call, which also sees a write in place. Only
     an update checks the values, so a call that PyTorch traces or transforms doesn't. Each update
     waits for the device, then writes to the same address, so CUDA graphs that were captured before
-    replay with the new frequencies. The backward of a call made before the update uses the
-    frequencies of that call.
+    replay with the new frequencies. A backward of a call made before the update raises an error.
 
     - Changes that PyTorch doesn't count are not supported, such as `inv_freq.data = ...` or
       `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
-    - PyTorch doesn't count changes of inference tensors. The module replaces an `inv_freq` that is
-      one by a normal copy, so writes in place to `rope.inv_freq` are seen.
-    - `__init__` calls `reset_parameters`, and so does `to_empty` of a module on the meta device. A
-      subclass with other frequencies overrides that method. What the method reads has to be set
-      before `super().__init__`.
+    - `__init__` calls `reset_parameters`. So do `to_empty` of a module on the meta device, and an
+      assignment to an `inv_freq` there that is not saved, as `from_pretrained` of transformers
+      makes one of whatever the memory holds. A subclass with other frequencies overrides that
+      method. What the method reads has to be set before `super().__init__`.
     - A module whose `forward` is overridden is refused as `freqs`. Pass its table instead,
       `freqs(max_seq_len)`. That runs forward hooks, too, which don't run otherwise.
 
@@ -108,7 +166,8 @@ class RotaryPositionEmbedding(nn.Module):
 
     inv_freq: Tensor
     attention_factor: float
-    _filled: _Filled | None = None
+    # what the buffer of turns was last filled from; kept alive, or another could get its address
+    _filled: tuple[Tensor | None, tuple] = None, ()
 
     def __init__(
         self,
@@ -125,7 +184,7 @@ class RotaryPositionEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
-        self.rotary_dim = check_rotary_dim(dim, rotary_percent)
+        self.rotary_dim = _check_rotary_dim(dim, rotary_percent)
         for name, flag in (("interleaved", interleaved), ("persistent", persistent)):
             if not isinstance(flag, bool):
                 raise TypeError(f"{name} is {flag!r}; accepted: False, True")
@@ -146,8 +205,6 @@ class RotaryPositionEmbedding(nn.Module):
         self.register_buffer("inv_freq", memory, persistent=persistent)
         self.register_buffer("_turns", None, persistent=False)
         self.reset_parameters()
-        if not self._is_filled():
-            self._refill(strict=False)
 
     @classmethod
     def from_config(
@@ -190,8 +247,12 @@ class RotaryPositionEmbedding(nn.Module):
 
         Source: `modeling_rope_utils.py` of transformers. It is not imported.
         """
-        if seq_len is not None:
-            check_length("seq_len", seq_len)
+        from .scaling import read_layer
+
+        if seq_len is not None and not (
+            isinstance(seq_len, Integral) and is_number(seq_len) and seq_len > 0
+        ):
+            raise ValueError(f"seq_len is {seq_len!r}; accepted: None, or a positive integer")
         layer = read_layer(config, layer_type, seq_len)
         if layer is None:
             return None
@@ -270,12 +331,12 @@ class RotaryPositionEmbedding(nn.Module):
             ValueError: `max_seq_len` is negative, or `attention_factor` is not 1.
             TypeError: `max_seq_len` is a tensor to rotate, or `inv_freq` has a dtype below fp32.
         """
-        check_span(max_seq_len, offset)
+        _check_span(max_seq_len, offset)
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
             accepted = f"freqs.cos_sin(max_seq_len), in a call with rotary_dim={self.rotary_dim}"
             raise ValueError(f"{came}; accepted: {accepted}")
-        inv_freq = _require_exact(self.inv_freq)
+        inv_freq = self._exact()
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
         # no matmul: autocast leaves it in fp32
@@ -307,9 +368,10 @@ class RotaryPositionEmbedding(nn.Module):
             TypeError: `positions` is of another type or dtype, such as bf16, which cannot tell
                 position 256 from 257; `dtype` is another one; or as in `forward`.
         """
-        check_dtype(dtype)
-        inv_freq = _require_exact(self.inv_freq)
-        check_positions(positions, inv_freq.device)
+        if dtype not in FLOATS:
+            raise TypeError(f"dtype is {dtype!r}; accepted: {', '.join(map(short, FLOATS))}")
+        inv_freq = self._exact()
+        _check_positions(positions, inv_freq.device)
         if isinstance(positions, Tensor):
             scale = self.position_scale(None)
         else:
@@ -338,6 +400,8 @@ class RotaryPositionEmbedding(nn.Module):
             )
         return 1.0 / max(factor, max_seq_len / trained)
 
+    # What calls read
+
     def turns(self, max_seq_len: int | None) -> Tensor:
         """`in_turns` of `inv_freq`, interpolated for that many positions.
 
@@ -354,23 +418,12 @@ class RotaryPositionEmbedding(nn.Module):
         self.check_usable_as_freqs()
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
-            return in_turns(_require_exact(self.inv_freq), scale)
-        filled = self._filled if self._is_filled() else self._refill()
-        if filled is None or scale != filled.scale:
-            return in_turns(_require_exact(self.inv_freq), scale)
-        return filled.turns
-
-    def _is_filled(self) -> bool:
-        """Whether the buffer holds the turns of today's `inv_freq`."""
-        filled = self._filled
-        inv_freq = self._buffers.get("inv_freq")  # quicker than an attribute of an nn.Module
-        if inv_freq is None:
-            inv_freq = self.inv_freq  # a parameter
-        return filled is not None and (
-            inv_freq is filled.inv_freq
-            and inv_freq.data_ptr() == filled.address
-            and inv_freq._version == filled.version
-        )
+            return in_turns(self._exact(), scale)
+        if self._is_filled() or self._refill():
+            *_, scale_of_buffer = self._filled[1]
+            if scale == scale_of_buffer:
+                return self._buffers["_turns"]
+        return in_turns(self._exact(), scale)
 
     def check_usable_as_freqs(self) -> None:
         """Raise where `self(max_seq_len)` would do other things than this class's `forward`.
@@ -385,48 +438,45 @@ class RotaryPositionEmbedding(nn.Module):
             came = f"freqs is a {type(self).__name__} that overrides forward"
             raise TypeError(f"{came}; accepted: its table, freqs(max_seq_len)")
 
-    def _refill(self, strict: bool = True) -> _Filled | None:
+    def _is_filled(self) -> bool:
+        """Whether the buffer holds the turns of today's `inv_freq`."""
+        inv_freq = self._buffers.get("inv_freq")  # quicker than an attribute of an nn.Module
+        if inv_freq is None:
+            inv_freq = self.inv_freq  # a parameter
+        source, looks = self._filled
+        return inv_freq is source and looks[:2] == (inv_freq.data_ptr(), inv_freq._version)
+
+    def _refill(self, strict: bool = True) -> bool:
         """Write the turns of `inv_freq` to the buffer, at the same address if possible.
 
-        Calls get the buffer's memory by a tensor of their own, which their backwards save. Before
-        the memory is overwritten that tensor moves to a copy: so each backward finds the turns of
-        its call, and a CUDA graph, which knows only the address, those of today.
+        CUDA graphs know only the address. A backward that has kept the buffer raises, for PyTorch
+        counts the write.
 
-        Where `inv_freq` can't be used, raise if `strict`; otherwise the next call raises. Return
-        None where nothing can be remembered: `inv_freq` has no values, or counts no changes.
+        Returns:
+            False where nothing can be remembered: `inv_freq` has no values, counts no changes, or
+            can't be used, which is an error if `strict`.
         """
         inv_freq = self._inv_freq_that_counts_changes()
         if inv_freq is None:
-            return None
+            return False
         if (fault := _fault(inv_freq)) is not None:
             if strict:
                 raise fault
-            return None
-        for used in (inv_freq, inv_freq if self._filled is None else self._filled.turns):
-            if used.is_cuda:
-                torch.cuda.synchronize(used.device)  # kernels on any stream may read the turns
-        # Those that no backward wants anymore. Until here, another stream could still read them.
-        moved = () if self._filled is None else _open(self._filled.moved)
-        # no position at all: the scale that doesn't depend on their number
-        version, scale = inv_freq._version, self.position_scale(0)
+            return False
+        if inv_freq.is_cuda:
+            torch.cuda.synchronize(inv_freq.device)  # kernels on any stream may read the turns
+        scale = self.position_scale(0)  # that of no position doesn't depend on their number
         with torch.inference_mode(False), torch.no_grad():
             new, turns = in_turns(inv_freq, scale), self._turns
-            if turns is None or not _can_hold(turns, new):
-                self._turns = turns = torch.empty_like(new)
-            seen = None if self._filled is None else self._filled.turns
-            if seen is not None and seen.data_ptr() != turns.data_ptr():
-                seen = None  # the buffer itself is another one
-            if not torch.equal(turns, new):
-                if seen is not None:
-                    seen.data = copy = turns.clone()
-                    moved, seen = (*moved, (weakref.ref(seen), copy)), None
+            fits = turns is not None and (turns.device, turns.shape) == (new.device, new.shape)
+            if not fits or turns.is_inference():
+                self._turns = new
+            elif not torch.equal(turns, new):
                 turns.copy_(new)
-            if seen is None:
-                seen = turns.data  # the same memory, and a version of its own
-        if turns.is_cuda:
-            torch.cuda.current_stream(turns.device).synchronize()  # other streams read them next
-        self._filled = _Filled(inv_freq, inv_freq.data_ptr(), version, scale, seen, moved)
-        return self._filled
+        if inv_freq.is_cuda:
+            torch.cuda.current_stream(inv_freq.device).synchronize()  # other streams read them next
+        self._filled = inv_freq, (inv_freq.data_ptr(), inv_freq._version, scale)
+        return True
 
     def _inv_freq_that_counts_changes(self) -> Tensor | None:
         """`inv_freq`, put in order if it is an inference tensor; None if it has no values."""
@@ -439,23 +489,42 @@ class RotaryPositionEmbedding(nn.Module):
             return inv_freq
         for own in (self._buffers, self._parameters):
             if own.get("inv_freq") is inv_freq:
-                own["inv_freq"] = _normal_copy(inv_freq)
-                return own["inv_freq"]
+                with torch.inference_mode(False), torch.no_grad():
+                    copy = inv_freq.clone()
+                    if isinstance(inv_freq, nn.Parameter):
+                        copy = nn.Parameter(copy, inv_freq.requires_grad)
+                own["inv_freq"] = copy
+                return copy
         return None  # computed at each access, by a parametrization for example
+
+    def _exact(self) -> Tensor:
+        """`inv_freq`, in a dtype that angles can be made of."""
+        inv_freq = self.inv_freq
+        if inv_freq.dtype not in EXACT and (fault := _fault(inv_freq)) is not None:
+            raise fault
+        return inv_freq
+
+    # What else may change the frequencies
 
     def __setattr__(self, name, value):
         if name == "attention_factor":
             check_positive(name, value)
             value = float(value)
-        elif name in _OF_INTERPOLATION and value is not None:
-            check_positive(name, value)
+        elif name.endswith(("interpolation_factor", "max_position_embeddings")):
+            if value is not None:
+                check_positive(name, value)
         if name != "inv_freq":
             super().__setattr__(name, value)
             return
         if (fault := _fault(value)) is not None:
             raise fault
+        before = self._buffers.get("inv_freq")
         super().__setattr__(name, value)
-        self._refill()
+        was_meta = before is not None and before.is_meta and not value.is_meta
+        if was_meta and "inv_freq" in self._non_persistent_buffers_set:
+            self.reset_parameters()  # a load that moves a model off the meta device
+        else:
+            self._refill()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         loaded = state_dict.get(prefix + "inv_freq")
@@ -513,13 +582,8 @@ def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> 
     return Frequencies(rotary_dim, math.nan, given, {"inv_freq": own})
 
 
-def _open(moved: tuple[tuple[weakref.ref, Tensor], ...]) -> tuple:
-    """Those that a backward still wants."""
-    return tuple([(seen, copy) for seen, copy in moved if seen() is not None])
-
-
 def _fault(inv_freq: object) -> Exception | None:
-    """The error to raise where turns can't be computed from these frequencies now."""
+    """Why these can't be a module's frequencies; values are not asked for in a trace."""
     if not isinstance(inv_freq, Tensor):
         return TypeError(f"inv_freq is of type {type(inv_freq).__name__}; accepted: torch.Tensor")
     if inv_freq.dtype not in EXACT:
@@ -528,7 +592,7 @@ def _fault(inv_freq: object) -> Exception | None:
         return ValueError(f"inv_freq has layout {inv_freq.layout}; accepted: torch.strided")
     if is_traced() or is_transformed() or not has_values(inv_freq):
         return None
-    if _is_captured(inv_freq):
+    if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
         return RuntimeError(
             "inv_freq changed while a CUDA graph is captured, or in place since the last call; "
             "accepted: a change before the capture, followed by a call if it was in place"
@@ -539,23 +603,75 @@ def _fault(inv_freq: object) -> Exception | None:
     return None
 
 
-def _is_captured(x: Tensor) -> bool:
-    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+# Numbers and lengths that the module takes, and the errors for all others
 
 
-def _require_exact(inv_freq: Tensor) -> Tensor:
-    if inv_freq.dtype not in EXACT and (fault := _fault(inv_freq)) is not None:
-        raise fault
-    return inv_freq
+def is_number(value: object) -> bool:
+    """Whether this is a finite number that a tensor can hold, and no bool."""
+    if isinstance(value, Integral):
+        return not isinstance(value, bool) and abs(int(value)) < 2**63
+    return isinstance(value, Real) and math.isfinite(value)
 
 
-def _can_hold(turns: Tensor, new: Tensor) -> bool:
-    """Whether the buffer can be overwritten by `new`, and serve training afterwards."""
-    return (turns.device, turns.shape) == (new.device, new.shape) and not turns.is_inference()
+def check_positive(name: str, value: object) -> None:
+    """Raise unless this is a finite number above 0."""
+    if not (is_number(value) and value > 0):
+        raise ValueError(f"{name} is {value!r}; accepted: a positive number below infinity")
 
 
-def _normal_copy(x: Tensor) -> Tensor:
-    """A copy of an inference tensor that counts its changes, as tensors otherwise do."""
-    with torch.inference_mode(False), torch.no_grad():
-        copy = x.clone()
-        return nn.Parameter(copy, x.requires_grad) if isinstance(x, nn.Parameter) else copy
+def short(dtype: torch.dtype) -> str:
+    """Without the module it is in."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _check_rotary_dim(dim: object, rotary_percent: object) -> int:
+    """d2, of a head dimension and the share of it that turns."""
+    whole = isinstance(dim, Integral) or (isinstance(dim, float) and dim.is_integer())
+    if isinstance(dim, bool) or not whole:
+        raise ValueError(f"dim is {dim!r}; accepted: a positive integer")
+    if not (isinstance(rotary_percent, Real) and 0.0 < rotary_percent <= 1.0):
+        came = f"rotary_percent is {rotary_percent!r}"
+        raise ValueError(f"{came}; accepted: a number above 0, up to 1")
+    rotary_dim = int(dim * rotary_percent)
+    if rotary_dim < 2 or rotary_dim % 2:
+        came = f"dim = {dim} and rotary_percent = {rotary_percent} give {rotary_dim}"
+        raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
+    return rotary_dim
+
+
+def _check_span(max_seq_len: object, offset: object) -> None:
+    """Raise unless these are a number of positions, and the first of them."""
+    if isinstance(max_seq_len, Tensor) and max_seq_len.dim():
+        came = f"max_seq_len is a tensor of shape {tuple(max_seq_len.shape)}"
+        how = "To rotate a tensor: apply_rotary_pos_emb(t, freqs, tensor_format)"
+        raise TypeError(f"{came}; accepted: a number of positions. {how}")
+    if not _is_integer(max_seq_len):
+        raise TypeError(f"max_seq_len is {max_seq_len!r}; accepted: an integer from 0")
+    if not _is_integer(offset):
+        raise TypeError(f"offset is {offset!r}; accepted: an integer")
+    if max_seq_len < 0:
+        raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
+
+
+def _check_positions(positions: object, device: torch.device) -> None:
+    """Raise unless `cos_sin` can take these."""
+    accepted = "a tensor of positions, or a number of them"
+    if not isinstance(positions, Tensor):
+        if not _is_integer(positions):
+            came = f"positions is of type {type(positions).__name__}"
+            raise TypeError(f"{came}; accepted: {accepted}")
+        if positions < 0:
+            raise ValueError(f"positions is {positions}; accepted: {accepted}, from 0")
+    elif positions.dtype not in (*INTEGERS, *EXACT):
+        came = f"positions has dtype {short(positions.dtype)}"
+        raise TypeError(f"{came}; accepted: {', '.join(map(short, (*INTEGERS, *EXACT)))}")
+    elif positions.device != device:
+        needs = f"it must be on inv_freq's device, {device}"
+        raise ValueError(f"positions is on {positions.device}; {needs}")
+
+
+def _is_integer(value: object) -> bool:
+    """Also in a tensor, in a trace, and of NumPy."""
+    if isinstance(value, Tensor):
+        return value.dim() == 0 and not (value.is_floating_point() or value.is_complex())
+    return isinstance(value, Integral | torch.SymInt) and not isinstance(value, bool)

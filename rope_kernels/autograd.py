@@ -1,0 +1,197 @@
+"""How a checked call is computed, and what autograd and torch.compile do with it.
+
+A rotation is a linear map y = A t, where A depends on the angles only. So the gradient is A^T grad,
+the gradient's gradient is A again, and nothing of `t` is saved: one kernel, with a flag.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from . import launch, reference
+from .checks import check_inplace, check_values
+from .launch import Known, known_of
+from .modes import have_memory, is_traced, is_transformed, runs_in_triton, wants_grad
+from .rotation import NAMES, TENSORS, Rotation, view_as_sbhd
+
+
+def rotate(
+    tensors: tuple[Tensor, ...],
+    rotation: Rotation,
+    fused: bool = True,
+    inplace: bool = False,
+    known: Known | None = None,
+) -> tuple[Tensor, ...]:
+    """Rotate the tensors of a checked call. The first line that is true decides how:
+
+    ===================================================================  ==========================
+    its launch is known                                                  the kernel
+    `fused` is False, a table is trained, torch.func, forward mode, or   plain PyTorch, which has
+    no engine: a CPU without the interpreter, a meta tensor              all derivatives
+    torch.compile, make_fx or FakeTensorMode                             the kernel, as an operator
+    a class that overrides operators, a wrapper of torch.func            plain PyTorch
+    else                                                                 the kernel
+    ===================================================================  ==========================
+    """
+    recorded = wants_grad(tensors)
+    trained = wants_grad((rotation.table, rotation.sin))
+    if known is None or known.launch is None or trained:
+        plain = trained or is_plain(fused, (*tensors, *rotation.tensors))
+        if inplace and (plain or (recorded and is_traced())):  # no operator in place has a backward
+            outs = rotate(tensors, rotation, not plain)
+            return _copied(outs, tensors, rotation)
+        if plain:
+            return reference.rotate(tensors, rotation)
+        if is_traced():
+            return _rotate_by_operator(tensors, rotation, inplace)
+    if recorded:
+        outs = RotationFunction.apply(*launch.pair(tensors), rotation, inplace, known)
+        return tensors if inplace else outs
+    outs = launch.rotate(tensors, rotation, inplace, known)
+    if inplace:
+        count_as_written(outs)
+    return outs
+
+
+def is_plain(fused: bool, tensors: Sequence[Tensor | None]) -> bool:
+    """Whether PyTorch's operators take a call. `tensors` are all it has, what turns first."""
+    if not fused or is_transformed() or not runs_in_triton(tensors[0]):
+        return True
+    return not (is_traced() or have_memory(tensors))
+
+
+def count_as_written(tensors: Sequence[Tensor]) -> None:
+    """Tell autograd what a kernel has overwritten, so that it refuses a backward that needs it."""
+    torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
+
+
+def _copied(
+    outs: tuple[Tensor, ...], tensors: tuple[Tensor, ...], rotation: Rotation
+) -> tuple[Tensor, ...]:
+    """In place where the way itself can't overwrite."""
+    where = -1, rotation.rotary_start, rotation.rotary_dim
+    for t, out in zip(tensors, outs, strict=True):
+        t.narrow(*where).copy_(out.narrow(*where))
+    return tensors
+
+
+class RotationFunction(torch.autograd.Function):
+    """For eager calls. Its backward is a call of its own: it may be traced, or differentiated."""
+
+    @staticmethod
+    def forward(ctx, q, k, rotation, inplace, known):
+        tensors = (q,) if k is None else (q, k)
+        if inplace:
+            ctx.mark_dirty(*tensors)
+        outs = launch.rotate(tensors, rotation, inplace, known)
+        keep_rotation(ctx, tensors, outs, rotation)
+        return outs
+
+    @staticmethod
+    def backward(ctx, *grads):
+        found = _gradients(ctx, grads, ctx.needs_input_grad)
+        return *(*found, None)[:2], None, None, None
+
+
+def keep(ctx, rotation: Rotation, beside: Sequence = (), frozen: Sequence[Tensor] = ()) -> None:
+    """Save a rotation and what a backward reads beside it. `frozen` outputs have no gradient."""
+    ctx.save_for_backward(*rotation.tensors, *beside)
+    ctx.options = rotation.options
+    ctx.set_materialize_grads(False)
+    if frozen:
+        ctx.mark_non_differentiable(*frozen)
+
+
+def kept(ctx) -> tuple[Rotation, Sequence[Tensor | None]]:
+    """What `keep` has saved. A checkpoint lets `ctx.saved_tensors` be read once."""
+    saved = ctx.saved_tensors
+    return Rotation(*saved[:TENSORS], *ctx.options), saved[TENSORS:]
+
+
+def keep_rotation(ctx, tensors: Sequence, outs: Sequence, rotation: Rotation) -> None:
+    """Keep nothing of the rotated tensors."""
+    pairs = zip(tensors, outs, strict=True)
+    keep(ctx, rotation, (), [out for t, out in pairs if not t.requires_grad])
+
+
+def _gradients(ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+    """The gradients of what was rotated, as far as they are wanted."""
+    rotation = kept(ctx)[0].transposed()
+    asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
+    found: list[Tensor | None] = [None] * len(grads)
+    if asked:
+        given = tuple([grads[i] for i in asked])
+        rotated = rotate(given, rotation, known=known_of(given, rotation))
+        for i, gradient in zip(asked, rotated, strict=True):
+            found[i] = gradient
+    return found
+
+
+# For torch.compile, which does not look into an operator. A functional one carries its own
+# backward. An `autograd.Function` will not do under a trace: Dynamo traces through it, and then
+# saves no versions, so that a tensor which is overwritten between forward and backward gives wrong
+# gradients silently (seen with torch 2.11 and 2.13).
+
+_TYPES = {Tensor: "Tensor", str: "str", bool: "bool", float: "float", int: "SymInt"}
+_TYPES |= {Tensor | None: "Tensor?", int | None: "SymInt?", str | None: "str?"}
+ROTATION = ", ".join([f"{_TYPES[field.type]} {field.name}" for field in fields(Rotation)])
+NAMESPACE = __name__.partition(".")[0]  # a copy of the package has operators of its own
+
+
+def operator(name: str, arguments: str, mutates: Sequence[str] = ()) -> Callable:
+    """Declare a function as an operator. One that overwrites what is given returns nothing."""
+    schema = f"({arguments}) -> {'()' if mutates else 'Tensor[]'}"
+    return torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=mutates, schema=schema)
+
+
+def values_of(rotation: Rotation) -> list:
+    """The fields of a rotation, as arguments of an operator."""
+    return [getattr(rotation, name) for name in NAMES]  # Dynamo can't trace an attrgetter
+
+
+def _rotate_by_operator(
+    tensors: Sequence[Tensor], rotation: Rotation, inplace: bool
+) -> tuple[Tensor, ...]:
+    if not inplace:
+        return tuple(_rotate_op(list(tensors), *values_of(rotation)))
+    _rotate_inplace_op(list(tensors), *values_of(rotation))
+    return tuple(tensors)
+
+
+def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[Tensor]:
+    """What was not known when PyTorch traced the call is checked now, and then it is launched."""
+    tensors = tuple(tensors)
+    if inplace:
+        check_inplace(tensors, rotation)
+    check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
+    return list(launch.rotate(tensors, rotation, inplace, known_of(tensors, rotation, inplace)))
+
+
+@operator("rotate", f"Tensor[] tensors, {ROTATION}")
+def _rotate_op(tensors, *values):
+    return _run(tensors, Rotation(*values), inplace=False)
+
+
+@operator("rotate_inplace", f"Tensor(a!)[] tensors, {ROTATION}", ["tensors"])
+def _rotate_inplace_op(tensors, *values):
+    _run(tensors, Rotation(*values), inplace=True)
+
+
+@_rotate_op.register_fake
+def _(tensors, *values):
+    return list(Rotation(*values).memory_for(tensors))
+
+
+def _keep_inputs(ctx, inputs, output):
+    tensors, *values = inputs
+    keep_rotation(ctx, tensors, output, Rotation(*values))
+
+
+def _backward(ctx, grads):
+    found = _gradients(ctx, grads, ctx.needs_input_grad[0])
+    return found, *[None] * len(NAMES)
+
+
+_rotate_op.register_autograd(_backward, setup_context=_keep_inputs)

@@ -1,1 +1,0 @@
-"""What PyTorch differentiates or traces."""

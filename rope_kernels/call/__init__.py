@@ -1,1 +1,0 @@
-"""What was asked: arguments, checks, and what they describe."""

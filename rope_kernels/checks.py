@@ -1,0 +1,548 @@
+"""What the public functions accept, and the errors for everything else.
+
+Every message names the argument, what came and what is accepted. One about a shape also says how
+`tensor_format` reads the tensor that it has to fit. All checks run before a kernel is launched.
+Values on a GPU are not read back, which would stall it and forbid CUDA graphs: of tensors there,
+only shapes, dtypes and devices are checked.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from .embedding import EXACT, FLOATS, INTEGERS, RotaryPositionEmbedding, short
+from .modes import has_values, is_differentiated, is_dtensor, is_traced, wants_grad
+from .rotation import (
+    CP_ORDERS,
+    FORMATS,
+    OUTPUT_PAIRINGS,
+    ROUNDINGS,
+    Rotation,
+    chunks_of,
+    view_as_sbhd,
+)
+
+_FREQS = (
+    "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
+    "or a RotaryPositionEmbedding"
+)
+_OF_A_RANK = """\
+torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
+    from torch.distributed.tensor.experimental import local_map
+    q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs)"""
+_OF_SEVERAL_AXES = """\
+Of several axes make a table, once for all layers, and pass it as freqs with rotary_dim={d2}, \
+without position_ids{packed}:
+    axis = torch.tensor([...], device=position_ids.device)  # of each of the {pairs} pairs
+    cos, sin = freqs.cos_sin(position_ids)
+    cos, sin = (x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in (cos, sin))"""
+
+Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
+Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
+
+
+def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Exception:
+    """The error to raise: what came, and what is accepted."""
+    return error(f"{came}; accepted: {accepted}")
+
+
+# One argument by itself
+
+
+def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> None:
+    if not ((value is None or isinstance(value, str)) and value in accepted):
+        raise bad(f"{name} is {value!r}", ", ".join(map(str, accepted)))
+
+
+def check_flag(name: str, flag: object) -> None:
+    if not isinstance(flag, bool):
+        raise bad(f"{name} is {flag!r}", "False, True", TypeError)
+
+
+def check_integer(
+    name: str, value: object, least: float, most: float, accepted: str, **sizes: object
+) -> None:
+    """Check an integer from `least` to `most`.
+
+    `accepted` may name {least}, {most} and `sizes`. They are written into it only for an error: a
+    size in a string is a constant to torch.compile, which would compile again for every other one.
+    """
+    if isinstance(value, bool):  # an int to Python, so True would pass for 1
+        error = TypeError
+    elif isinstance(value, (int, torch.SymInt)) and least <= value <= most:
+        return
+    else:
+        error = ValueError
+    raise bad(f"{name} is {value!r}", accepted.format(least=least, most=most, **sizes), error)
+
+
+def check_rank(size: object, rank: object, order: object) -> None:
+    """Check `cp_size`, `cp_rank` and `cp_order`."""
+    check_choice("cp_order", order, CP_ORDERS)
+    check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
+    check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
+
+
+def check_tensor(
+    name: str, x: object, dtypes: Sequence[torch.dtype] = (), when: str = "", note: str = ""
+) -> Tensor:
+    """Return `x`, a strided tensor of one of the dtypes (of any, if none is named)."""
+    if not isinstance(x, Tensor):
+        raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
+    if is_dtensor(x):
+        raise bad(f"{name} is a DTensor", _OF_A_RANK, TypeError)
+    # torch.compile cannot trace `layout` in a backward, and refuses sparse tensors by itself
+    if x.is_nested or (not torch.compiler.is_compiling() and x.layout != torch.strided):
+        layout = "of a nested tensor" if x.is_nested else x.layout
+        raise bad(f"{name} has layout {layout}", "torch.strided")
+    if dtypes and x.dtype not in dtypes:
+        came, names = f"{name} has dtype {short(x.dtype)}", ", ".join(map(short, dtypes))
+        raise TypeError(f"{came}; accepted{when}: {names}{note}")
+    return x
+
+
+def check_rotate_half(x: Tensor, interleaved: bool) -> None:
+    """Raise unless `x` is a tensor whose last dimension splits into pairs, and the flag a bool."""
+    check_tensor("x", x)
+    check_flag("interleaved", interleaved)
+    if x.dim() == 0 or x.shape[-1] % 2:
+        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
+
+
+def words(name: str, t: Tensor, tensor_format: str) -> str:
+    """How the format reads the sizes of `t`. For errors alone, as in `check_integer`."""
+    read = ", ".join(f"{x} = {size}" for x, size in zip(tensor_format, t.shape, strict=True))
+    return f"{name} of shape {tuple(t.shape)} in format {tensor_format!r} has {read}"
+
+
+# A whole call
+
+
+@dataclass(slots=True)
+class Beside:
+    """The first tensor that turns; it says which shapes and which device the others have."""
+
+    name: str
+    t: Tensor
+    tensor_format: str
+
+    @property
+    def in_words(self) -> str:
+        return words(self.name, self.t, self.tensor_format)
+
+    def check(
+        self,
+        name: str,
+        x: object,
+        dtypes: Sequence[torch.dtype],
+        shapes: Sequence[Shape],
+        when: str = "",
+        note: str = "",
+    ) -> Tensor:
+        """Return `x`, of one of the dtypes and one of the shapes; `when` says what decides them."""
+        x = check_tensor(name, x, dtypes, when, note)
+        if not any([_fits(x.shape, shape) for shape in shapes]):
+            accepted = " or ".join(dict.fromkeys(map(_in_words, shapes)))
+            came = f"{name} has shape {tuple(x.shape)}"
+            raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}")
+        if x.device != self.t.device:
+            needs = f"it must be on {self.name}'s device, {self.t.device}"
+            raise ValueError(f"{name} is on {x.device}; {needs}")
+        return x
+
+
+def _fits(shape: torch.Size, accepted: Shape) -> bool:
+    if len(shape) != len(accepted):
+        return False
+    for size, wanted in zip(shape, accepted, strict=True):
+        if isinstance(wanted, str):
+            if size == 0 and wanted.endswith("+ 1"):
+                return False
+        elif size != wanted:
+            return False
+    return True
+
+
+def _in_words(shape: Shape) -> str:
+    sizes = ", ".join(map(str, shape))
+    return f"({sizes},)" if len(shape) == 1 else f"({sizes})"
+
+
+def names_of(tensors: Sequence[Tensor], transpose: bool) -> tuple[str, ...]:
+    """What the public functions call the tensors that they rotate."""
+    return ("q", "k") if len(tensors) == 2 else ("grad",) if transpose else ("t",)
+
+
+def check_call(
+    tensors: tuple[Tensor, ...],
+    freqs: object,
+    rotation: Rotation,
+    fused: bool,
+    inplace: bool,
+    roundings: tuple[str | None, ...] = (None, *ROUNDINGS),
+) -> Beside:
+    """Check everything about a call but the values of its tensors.
+
+    Args:
+        tensors: to rotate.
+        freqs: as it came.
+        rotation: the other arguments, as they came: `table` and `sin` are what `freqs` holds, and
+            `rotary_dim` is None unless it was given.
+        fused, inplace: as they came.
+        roundings: those that the function has.
+    """
+    tensor_format, names = rotation.tensor_format, names_of(tensors, rotation.transpose)
+    check_choice("tensor_format", tensor_format, FORMATS)
+    flags = {"interleaved": rotation.interleaved, "inverse": rotation.inverse}
+    for name, flag in (flags | {"fused": fused, "inplace": inplace}).items():
+        check_flag(name, flag)
+    check_choice("output_pairing", rotation.output_pairing, OUTPUT_PAIRINGS)
+    if rotation.output_pairing == "half" and inplace:
+        raise bad("output_pairing is 'half' with inplace=True", "'same'")
+    check_rank(rotation.cp_size, rotation.cp_rank, rotation.cp_order)
+    check_choice("rounding", rotation.rounding, roundings)
+
+    for name, x in zip(names, tensors, strict=True):
+        check_tensor(name, x, FLOATS)
+        if x.dim() != len(tensor_format):
+            came = f"{name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
+            needs = f"tensor_format {tensor_format!r} needs {len(tensor_format)}"
+            raise ValueError(f"{came}; {needs}")
+    t, heads = tensors[0], tensor_format.index("h")
+    beside = Beside(names[0], t, tensor_format)
+    for name, x in zip(names[1:], tensors[1:], strict=True):
+        shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
+        beside.check(name, x, (t.dtype,), [shape], when=f" beside {names[0]}")
+    seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
+
+    by_table = tensor_format != "thd" and rotation.position_ids is None
+    if by_table and chunks_of(rotation.cp_size, rotation.cp_order) > rotation.cp_size:
+        if seq_len % 2:
+            came = f"cp_size is {rotation.cp_size}, and {beside.in_words}"
+            raise bad(came, "an even s, for two chunks of equal length")
+    if isinstance(freqs, RotaryPositionEmbedding):
+        _check_module(freqs, rotation, beside)
+    else:
+        _check_tables(freqs, rotation, beside, batch)
+    _check_slice(rotation, beside, head_dim, isinstance(freqs, RotaryPositionEmbedding))
+    needed = seq_len * rotation.cp_size
+    if by_table and not rotation.on_the_fly and rotation.table_len < needed:
+        came = f"freqs has angles for s2 = {rotation.table_len} positions"
+        reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
+        raise ValueError(f"{came}; {reads} needs at least s = {needed}")
+    _check_where(freqs, rotation, beside, seq_len, batch)
+    return beside
+
+
+def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, beside: Beside) -> None:
+    check_tensor("freqs.inv_freq", freqs.inv_freq)
+    if freqs.interleaved != rotation.interleaved:
+        came = f"freqs has interleaved = {freqs.interleaved}"
+        raise bad(came, f"the call's, {rotation.interleaved}")
+    freqs.check_usable_as_freqs()
+    shape = (freqs.rotary_dim // 2,)
+    if is_differentiated(
+        beside.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
+    ):
+        accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
+        raise bad("freqs has an inv_freq that requires a gradient", accepted)
+
+
+def _check_tables(freqs: object, rotation: Rotation, beside: Beside, batch: int) -> None:
+    """Check angles, or cosines and sines."""
+    if isinstance(freqs, Tensor):
+        check_tensor("freqs", freqs)
+        dtypes = EXACT if beside.t.dtype == torch.float64 else EXACT[:1]
+        when, note = f" with {beside.name} of {short(beside.t.dtype)}", ""
+        if freqs.dtype in (torch.bfloat16, torch.float16):
+            note = (
+                ". TransformerEngine casts such angles to float32, which does not bring back what "
+                f"they lost to {short(freqs.dtype)}: make them in float32"
+            )
+        beside.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when, note)
+        return
+    if not isinstance(freqs, (tuple, list)):
+        raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
+    if len(freqs) != 2:
+        raise bad(f"freqs has {len(freqs)} entries", _FREQS)
+    for i, x in enumerate(freqs):
+        if not isinstance(x, Tensor):
+            came = f"freqs[{i}] is of type {type(x).__name__}"
+            raise TypeError(f"{came}; accepted as freqs: {_FREQS}")
+    cos, sin = freqs
+    beside.check("freqs[0]", cos, FLOATS, [("s2", "d2"), (batch, "s2", "d2"), (1, "s2", "d2")])
+    beside.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
+
+
+def _check_slice(rotation: Rotation, beside: Beside, head_dim: int, of_module: bool) -> None:
+    """Check which elements turn. The width of a table, or of a module's, is known."""
+    width = rotation.table.shape[-1] * (2 if of_module else 1)
+    named = {"t": beside.name, "d": head_dim}
+    rotary_dim, came = width, "freqs has last dimension d2 ="
+    accepted = "an even number from 2 to {t}'s head dimension d = {d}"
+    if rotation.rotary_dim is not None:
+        rotary_dim, came = rotation.rotary_dim, "rotary_dim is"
+        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
+        raise bad(f"{came} {rotary_dim}", f"{accepted.format(**named)}; {beside.in_words}")
+    accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
+    start, room = rotation.rotary_start, head_dim - rotary_dim
+    check_integer("rotary_start", start, 0, room, accepted, n=rotary_dim, **named)
+    if of_module and rotary_dim != width:
+        raise bad(f"{came} {rotary_dim}", f"None, or that of freqs, {width}")
+    if rotary_dim != width and rotary_dim != 2 * width:
+        wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
+        raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
+
+
+def _check_where(
+    freqs: object, rotation: Rotation, beside: Beside, seq_len: int, batch: int
+) -> None:
+    """Check the arguments that say where a token is."""
+    packed = rotation.tensor_format == "thd"
+    cu_seqlens, starts, ids = rotation.where
+    if cu_seqlens is not None and not packed:
+        came = f"cu_seqlens came with tensor_format {rotation.tensor_format!r}"
+        raise ValueError(
+            f"{came}; accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
+        )
+    if packed and cu_seqlens is None and ids is None:
+        accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
+        raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
+    if starts is not None and ids is not None:
+        raise bad("position_ids came with start_positions", "one of the two")
+    if cu_seqlens is not None:
+        beside.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
+    if starts is not None:
+        if not isinstance(starts, Tensor):
+            raise _bad_start(starts)
+        sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
+        when = " beside cu_seqlens" if packed else ""
+        beside.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
+    if ids is not None:
+        _check_ids(ids, freqs, beside, [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)])
+
+
+def _bad_start(start: object) -> Exception:
+    """The error for a start that is no tensor, nor a number that `api` makes one of."""
+    accepted = "an int from -2^62 to 2^62, or a torch.Tensor"
+    if isinstance(start, int):
+        error = TypeError if isinstance(start, bool) else ValueError
+        return bad(f"start_positions is {start}", accepted, error)
+    return bad(f"start_positions is of type {type(start).__name__}", accepted, TypeError)
+
+
+def _check_ids(ids: object, freqs: object, beside: Beside, shapes: list[Shape]) -> None:
+    """Check positions of tokens; of a module, what a table does better is told."""
+    note = ""
+    if isinstance(freqs, RotaryPositionEmbedding) and isinstance(ids, Tensor):
+        packed = ", with one sequence in cu_seqlens" if beside.tensor_format == "thd" else ""
+        if ids.dim() == len(shapes[0]) + 1:  # as in M-RoPE
+            how = _OF_SEVERAL_AXES.format(
+                d2=freqs.rotary_dim, pairs=freqs.rotary_dim // 2, packed=packed
+            )
+            came = f"position_ids has shape {tuple(ids.shape)}"
+            came += ", a dimension more than a token's position"
+            raise bad(came, f"{' or '.join(map(str, shapes))}. {how}")
+        if ids.is_floating_point():
+            note = "; or freqs.cos_sin(position_ids) as freqs, without position_ids, with "
+            note += f"rotary_dim={freqs.rotary_dim}{packed.replace('with', 'and')}"
+    beside.check("position_ids", ids, INTEGERS, shapes, note=note)
+
+
+# Values, where reading them costs nothing
+
+
+def check_values(rotation: Rotation, seq_len: int) -> None:
+    """Check the values of tensors on the CPU."""
+    if not rotation.table.is_cpu:
+        return
+    if not all([x is None or has_values(x) for x in rotation.where]):
+        return
+    if rotation.cu_seqlens is not None:
+        tokens = seq_len * rotation.cp_size
+        check_lengths(rotation.cu_seqlens, tokens, rotation.cp_size, rotation.cp_order)
+    if rotation.on_the_fly:
+        return
+    # of the ranks that hold the first and the last, so every rank comes to the same answer
+    ends = {0, 0 if rotation.cp_order == "zigzag" else rotation.cp_size - 1}
+    shares = [replace(rotation, cp_rank=rank).positions(seq_len) for rank in ends]
+    used = torch.cat([x if held is None else x[:, held] for x, held in shares], 1)
+    if not used.numel():
+        return
+    first, last = (int(x) for x in used.aminmax())
+    if first < 0:
+        starts = rotation.start_positions
+        came = f"position_ids has {first}"
+        if starts is not None:
+            came = f"start_positions is {_head(starts)}"
+        raise bad(came, "values from 0 with a table")
+    if last >= rotation.table_len:
+        came = f"freqs has angles for s2 = {rotation.table_len} positions"
+        raise ValueError(f"{came}; the last position in use needs {last + 1}")
+
+
+def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) -> None:
+    """Check the values of `cu_seqlens`, for ranks that together have so many tokens."""
+    lengths, accepted = cu_seqlens.long().diff(), None
+    chunks = chunks_of(cp_size, cp_order)
+    if cu_seqlens[0] != 0 or (lengths < 0).any():
+        accepted = "values that start at 0 and never fall"
+    elif cu_seqlens[-1] > tokens:
+        accepted = f"values up to {tokens}, the number of tokens on all ranks"
+    elif (lengths % chunks).any():
+        name = "2 * cp_size" if chunks > cp_size else "cp_size"
+        accepted = f"lengths that {name} = {chunks} divides"
+    if accepted is not None:  # only now: torch 2.9 cannot list elements within torch.func
+        raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
+
+
+def _head(values: Tensor) -> str:
+    shown = ", ".join(str(value) for value in values[:6].tolist())
+    return f"[{shown}{', ...' if values.numel() > 6 else ''}]"
+
+
+# What is overwritten
+
+
+def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named = ()) -> None:
+    """Raise `ValueError` where tensors cannot be overwritten, before anything is written.
+
+    `beside` is what the call reads beside them and what the rotation says.
+    """
+    if wants_grad((rotation.table, rotation.sin)):
+        raise bad("freqs requires a gradient", "with inplace=True tables after detach()")
+    if is_traced():
+        return  # PyTorch checks gradients when it traces; the operator comes here when it runs
+    names, recorded = names_of(tensors, rotation.transpose), wants_grad(tensors)
+    transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
+    for name, t in zip(names, tensors, strict=True):
+        if t.is_inference() and not torch.is_inference_mode_enabled():
+            raise bad(f"{name} is an inference tensor outside inference mode", _cloned(name))
+        if recorded:
+            _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
+        if not transformed and layout_of(t.shape, t.stride())[0]:
+            came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
+            raise bad(came, _cloned(name))
+    if transformed:
+        return
+    try:
+        accepted = "with inplace=True separate elements, e.g. {other}.clone()"
+        written = tuple(zip(names, tensors, strict=True))
+        check_apart(written, (*named_tensors(rotation), *beside), accepted)
+    except RuntimeError:
+        return  # no address: a batch of vmap, or a class without memory of its own
+
+
+def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
+    base = t if t._base is None else t._base
+    if (t.is_leaf and t.requires_grad) or (base.is_leaf and base.requires_grad):
+        came = f"{name} is a leaf that requires a gradient, or a view of one"
+        raise bad(came, _cloned(name))
+    if not t._is_view() or transformed:
+        return
+    plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
+    if not alone or torch._C._autograd._get_creation_meta(t) != plain:
+        accepted = f"{_cloned(name)}, or one slice (not from chunk or split) a call"
+        raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
+
+
+def _cloned(name: str) -> str:
+    return f"with inplace=True e.g. {name}.clone()"
+
+
+def named_tensors(rotation: Rotation) -> list[tuple[str, Tensor | None]]:
+    """The tensors of a rotation, by the names of the arguments that they came as."""
+    table = "freqs" if rotation.sin is None else "freqs[0]"
+    names = table, "freqs[1]", "cu_seqlens", "start_positions", "position_ids"
+    return list(zip(names, rotation.tensors, strict=True))
+
+
+def check_overwritten(name: str, x: Tensor) -> None:
+    """Raise `ValueError` where a kernel can't overwrite `x` by itself."""
+    if x.is_inference() and not torch.is_inference_mode_enabled():
+        raise bad(f"{name} is an inference tensor outside inference mode", "a tensor of your own")
+    if x.is_neg():
+        raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
+    if layout_of(x.shape, x.stride())[0]:
+        came = f"{name} has elements in one place, or may have, by its strides {x.stride()}"
+        raise bad(came, "memory for each element")
+
+
+def check_apart(
+    written: Named, read: Named, accepted: str = "memory of its own, or slices of one tensor"
+) -> None:
+    """Raise `ValueError` where what is written has an element in the memory of anything else."""
+    places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
+    for i, (name, x, start, end) in enumerate(places):
+        for other, y, low, high in places[:i]:
+            if 0 < start < high and 0 < low < end and not _are_neighbors(x, y):
+                raise bad(f"{name} shares memory with {other}", accepted.format(other=name))
+        for other, y in read:  # in every call: few steps
+            if y is None or not 0 < (low := y.data_ptr()) < end or not start:
+                continue
+            if start < _memory_of(y)[1] and not _are_neighbors(x, y):
+                raise bad(f"{other} shares memory with {name}", accepted.format(other=other))
+
+
+def _memory_of(x: Tensor) -> tuple[int, int]:
+    """Addresses of the first element of a tensor, 0 without memory, and past its last one."""
+    start = x.data_ptr()
+    if x.is_contiguous():
+        return start, start + x.nbytes
+    return start, start + layout_of(x.shape, x.stride())[1] * x.element_size()
+
+
+@lru_cache(4096)
+def layout_of(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int]:
+    """Whether a tensor may have elements in one place, and elements from the first to the last.
+
+    Two indices may lead to one place, unless each stride steps over all that smaller ones reach.
+    A few strides fail this and still keep all elements apart; they count as overlapping too.
+    """
+    if 0 in sizes:
+        return False, 0
+    overlaps, reach = False, 1
+    for stride, n in sorted(zip(strides, sizes, strict=True)):
+        overlaps = overlaps or (n > 1 and stride < reach)
+        reach += stride * (n - 1)
+    return overlaps, reach
+
+
+def _are_neighbors(x: Tensor, y: Tensor) -> bool:
+    """Whether these are slices of one packed tensor, such as qkv, that share no element."""
+    if x.dim() != y.dim() or x.dtype != y.dtype:
+        return False
+    first, second = (x, y) if x.data_ptr() <= y.data_ptr() else (y, x)
+    distance, rest = divmod(second.data_ptr() - first.data_ptr(), x.element_size())
+    layouts = first.shape, first.stride(), second.shape, second.stride()
+    return rest == 0 and _are_apart(*layouts, distance)
+
+
+@lru_cache(4096)
+def _are_apart(
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    next_sizes: tuple[int, ...],
+    next_strides: tuple[int, ...],
+    distance: int,
+) -> bool:
+    """Whether one slice ends, along a dimension, before the next begins `distance` elements later.
+
+    Then the slice that holds both has a place for each element, if it doesn't overlap itself.
+    """
+    dims = list(zip(sizes, strides, next_sizes, next_strides, strict=True))
+    if any(n > 1 and m > 1 and stride != other for n, stride, m, other in dims):
+        return False
+    common = [stride if n > 1 else other for n, stride, _, other in dims]  # of 1 they say nothing
+    for dim, stride in enumerate(common):
+        if stride and distance % stride == 0 and distance // stride >= sizes[dim]:
+            both = [max(n, m) for n, _, m, _ in dims]
+            both[dim] = distance // stride + next_sizes[dim]
+            if not layout_of(tuple(both), tuple(common))[0]:
+                return True
+    return False

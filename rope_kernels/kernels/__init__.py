@@ -1,1 +1,0 @@
-"""Triton kernels and their parts. Nothing here imports torch or launches anything."""

@@ -1,0 +1,349 @@
+"""From tensors to the kernel's arguments, and what is remembered of a launch.
+
+Calls that look alike, in all but elements and addresses, are checked and planned once: `known_of`
+finds what is remembered of them. The first one goes through Triton's JIT, which looks at every
+argument, and returns the compiled kernel; the next ones launch that, `compiled[grid](...)`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from .modes import Engine, engine_of, is_traced, is_transformed
+from .rotation import Rotation, view_as_sbhd
+from .tiles import MOST_EMPTY, Case, Tile, choose_tile, order_of_programs
+
+PLAIN = (Tensor, Parameter)  # classes whose instances differ in what a signature holds alone
+ROWS = "q", "k", "v", "q_out", "k_out", "v_out"
+Views = dict[str, Tensor]  # each (s, b, h, d)
+Rows = tuple[Tensor | None, ...]  # q, k and v, and where they go
+
+# What is remembered
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """What is remembered of calls that look alike."""
+
+    accepted: bool = False  # all checks have passed, but for values and memory
+    launch: Callable | None = None  # the compiled kernel, with its grid
+    arguments: tuple = ()  # that follow the tensors
+    then: "Known | None" = None  # of a launch that always follows
+
+
+@lru_cache(4096, typed=True)  # True == 1 == 1.0, and only one of them is accepted
+def _known(*signature: object) -> Known:
+    return Known()
+
+
+def known_of(
+    tensors: Sequence[Tensor | None], rotation: Rotation, *options: object
+) -> Known | None:
+    """What is remembered of calls with these options and with tensors that look like these.
+
+    None for what has no signature: a traced call, a tensor of another class, what can't be hashed.
+    """
+    if is_traced() or is_transformed():
+        return None
+    signature = [len(tensors), *options, *rotation.options]
+    try:
+        for x in (*tensors, *rotation.tensors):  # no function and no generator: in every call
+            if type(x) in PLAIN:
+                x = x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16, x.is_neg()
+            elif x is not None:
+                return None
+            signature.append(x)
+        return _known(*signature)
+    except (RuntimeError, TypeError):  # no strides or memory, or not hashable
+        return None
+
+
+def forget() -> None:
+    """Forget all calls."""
+    _known.cache_clear()
+
+
+# Launches
+
+
+def rotate(
+    tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, known: Known | None = None
+) -> tuple[Tensor, ...]:
+    """Rotate one or two tensors, known to be good, in one launch.
+
+    The results are new; or with `inplace` the tensors themselves, of which only the rotary slice is
+    touched. `known` is what `known_of` has found for the call.
+    """
+    outs = tensors if inplace else rotation.memory_for(tensors)
+    (q, k), (q_out, k_out) = pair(tensors), pair(outs)
+    rotate_rows((q, k, None, q_out, k_out, None), rotation, inplace, known)
+    return outs
+
+
+def rotate_rows(
+    rows: Rows,
+    rotation: Rotation,
+    inplace: bool = False,
+    known: Known | None = None,
+    slots: Tensor | None = None,
+    **options: object,
+) -> None:
+    """Rotate q and k, and copy v, in one launch.
+
+    Args:
+        rows: those of an empty q or k are left out; v goes where k goes.
+        rotation, known: as in `rotate`.
+        inplace: leave elements beyond the rotary slice alone.
+        slots: (tokens,), where k and v go in their outputs, which are caches.
+        options: as of `plan`.
+    """
+
+    def prepare():
+        from .kernel import rope_kernel  # the first launch loads Triton, not `import rope_kernels`
+
+        (q, k), (q_out, k_out) = with_elements(rows[:2], rows[3:5])
+        if q is None:
+            return None
+        v, v_out = (None, None) if k is None else (rows[2], rows[5])
+        if not inplace:  # there, minus x turned is minus what comes out
+            q, k, v = (None if x is None else x.resolve_neg() for x in (q, k, v))
+        given = q, k, v, q_out, k_out, v_out
+        named = {name: x for name, x in zip(ROWS, given, strict=True) if x is not None}
+        listed = None if slots is None else slots.contiguous()
+        caches = {} if slots is None else {name: named.pop(name) for name in ("k_out", "v_out")}
+        programs, arguments, compiler = plan(named, rotation, inplace, **options)
+        for name, cache in caches.items():
+            arguments[f"{name}_strides"] = _strides(cache)
+            arguments |= {"page": cache.shape[1], "cache_slots": cache.shape[0] * cache.shape[1]}
+            arguments |= {"listed": len(slots)}
+        return rope_kernel, (*given, *as_read(rotation), listed), programs, arguments, compiler
+
+    run(known, (*rows, *rotation.tensors, slots), prepare)
+
+
+def pair(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
+    """Those of q and of k; None where there is no k."""
+    return tensors if len(tensors) == 2 else (*tensors, None)
+
+
+def with_elements(
+    tensors: Sequence[Tensor | None], *beside: Sequence[Tensor | None]
+) -> list[tuple[Tensor | None, Tensor | None]]:
+    """Of pairs for q and k what belongs to tensors that have elements; where q is empty, k comes.
+
+    No program of a kernel has rows of an empty tensor.
+    """
+    full = [i for i, t in enumerate(tensors) if t is not None and t.numel()]
+    return [(*[pair[i] for i in full], None, None)[:2] for pair in (tensors, *beside)]
+
+
+def run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable) -> None:
+    """Launch what is remembered of a call, or what `prepare` finds.
+
+    Args:
+        known: what `known_of` has found for the call.
+        given: the kernel's tensors as they came, the first one on the device of all.
+        prepare: returns the kernel, its tensors as it reads them, and a plan; or None: no elements.
+    """
+    device = given[0].device
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):  # Triton launches on the current one
+            _run(known, given, prepare)
+    else:
+        _run(known, given, prepare)
+
+
+def _run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable) -> None:
+    if known is not None and known.launch is not None:
+        addresses = [None if x is None else x.data_ptr() for x in given]
+        known.launch(*addresses, *known.arguments)
+        return
+    found = prepare()
+    if found is None:
+        return
+    kernel, read, programs, arguments, options = found
+    arguments = tuple([arguments.get(name) for name in kernel.arg_names[len(read) :]])
+    compiled = kernel[(programs,)](*addressed_alike(read), *arguments, **options)
+    # a copy is another one in the next call
+    if known is not None and compiled is not None and all(map(_same, read, given)):
+        known.launch, known.arguments = compiled[(programs, 1, 1)], arguments
+
+
+def _same(x: Tensor | None, y: Tensor | None) -> bool:
+    """Whether no copy was made."""
+    return x is y or (x is not None and y is not None and x.data_ptr() == y.data_ptr())
+
+
+def addressed_alike(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """The same memory, of which Triton for AMD believes each tensor to have as much as the largest.
+
+    It addresses up to 2 GiB as a buffer, and can't compile a choice between a pointer into one and
+    another pointer, as kernels for q and k make it. (3.7.1 ends the process, in some cases.)
+    """
+    if torch.version.hip is None:
+        return tensors
+    largest = max([x.untyped_storage().nbytes() for x in tensors if x is not None])
+    if largest < 2**31:
+        return tensors
+    alike = tuple([None if x is None else x.detach() for x in tensors])
+    for x in alike:
+        if x is not None:
+            x.ptr_range = lambda: largest  # what it asks, if there is one
+    return alike
+
+
+# Plans
+
+
+def as_read(rotation: Rotation) -> tuple[Tensor | None, ...]:
+    """The tensors of a rotation as the kernel reads them: lists contiguous, tables alike."""
+    table, sin, cu_seqlens, starts, ids = rotation.tensors
+    cu_seqlens, starts = (None if x is None else x.contiguous() for x in (cu_seqlens, starts))
+    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
+        table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
+    return table.resolve_neg(), sin, cu_seqlens, starts, ids
+
+
+def plan(
+    rows: dict[str, Tensor],
+    rotation: Rotation,
+    inplace: bool = False,
+    choose: Callable[[Case], Tile] = choose_tile,
+    out_format: str | None = None,
+    groups: tuple[int, int] = (0, 0),
+    engine: Engine | None = None,
+) -> tuple[int, dict[str, object], dict[str, object]]:
+    """The grid, the kernel's arguments but for tensors, and the compiler's options.
+
+    Needs no GPU, reads no value, and takes tensors on the meta device too.
+
+    Args:
+        rows: what is read and written, by the names of the kernel's arguments, q first.
+        rotation: by which angles.
+        inplace: leave elements beyond the rotary slice alone.
+        choose: the rule that finds the tile.
+        out_format: of what is written, if it is not that of the rotation, which what is read has
+            unless gradients go back.
+        groups: READ_GROUP and WRITE_GROUP.
+        engine: what the plan is for; None: the one that takes q.
+    """
+    first, tensor_format = rows["q"], rotation.tensor_format
+    engine = engine_of(first) if engine is None else engine
+    read, written = tensor_format, out_format or tensor_format
+    if rotation.transpose:
+        read, written = written, read
+    views = {name: view_as_sbhd(x, written if "out" in name else read) for name, x in rows.items()}
+    has_table, (table, sin, *_) = not rotation.on_the_fly, as_read(rotation)
+    rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
+    if not rotation.per_batch:
+        views = _with_batch_as_heads(views, rows_outer, stretch)
+    seq_len, batch, q_heads, head_dim = views["q"].shape
+    k_heads = views["k"].shape[2] if "k" in views else 0
+    half = rotation.rotary_dim // 2
+    tail = 0 if inplace else head_dim - 2 * half
+    reads_interleaved, writes_interleaved = rotation.pairings
+    case = Case(
+        rows=q_heads,
+        k_rows=k_heads,
+        head_dim=head_dim,
+        half=half,
+        tail=tail,
+        start=rotation.rotary_start,
+        element_bytes=first.element_size(),
+        interleaved=reads_interleaved or writes_interleaved,
+        rows_outer=rows_outer,
+        inplace=inplace,
+        packed=rotation.cu_seqlens is not None,
+        shared=rotation.cp_size > 1,
+        looks_up=rotation.looks_up_positions,
+        on_the_fly=rotation.on_the_fly,
+        cos_bytes=0 if sin is None else table.element_size(),
+        table_bytes=table.shape[-1] * table.element_size() * (1 + (sin is not None)) * has_table,
+    )
+    tile = choose(case)
+    row_blocks = -(-q_heads // tile.rows) + -(-k_heads // tile.rows) * (2 if "v" in rows else 1)
+    table_strides, unit = _strides_of_table(table) if has_table else (None, 1)
+    ids, sequences = rotation.position_ids, rotation.cu_seqlens
+    arguments = {
+        **{f"{name}_strides": _strides(view) for name, view in views.items()},
+        "table_strides": table_strides,
+        "ids_strides": None if ids is None else _strides(ids if ids.dim() == 2 else ids[None]),
+        "seq_len": seq_len,
+        "batch": batch,
+        "q_heads": q_heads,
+        "k_heads": k_heads,
+        "table_len": rotation.table_len if has_table else 0,
+        "sequences": 0 if sequences is None else len(sequences) - 1,
+        "cp_size": rotation.cp_size,
+        "cp_rank": rotation.cp_rank,
+        "HALF": half,
+        "START": rotation.rotary_start,
+        "TAIL": tail,
+        "READS_INTERLEAVED": reads_interleaved,
+        "WRITES_INTERLEAVED": writes_interleaved,
+        **tile._asdict(),
+        # programs with less to do than others would follow each other, and wait for their start
+        "ROWS_OUTER": rows_outer and case.empty(tile.rows) <= MOST_EMPTY,
+        "STRETCH": max(1, stretch // tile.positions),
+        "ALIGNED": _alignment(rows.values()),
+        "TABLE_UNIT": unit,
+        "READ_GROUP": groups[0],
+        "WRITE_GROUP": groups[1],
+        "ONE_PER_PAIR": rotation.one_per_pair,
+        "ATTENTION_FACTOR": None if rotation.attention_factor == 1 else rotation.attention_factor,
+        "CP_ORDER": None if rotation.cp_size == 1 else rotation.cp_order,
+        "INVERSE": rotation.inverse,
+        "TRANSPOSE": rotation.transpose,
+        "ROUNDING": rotation.rounding,
+        "FAST_SINE": engine is Engine.NVIDIA and first.dtype != torch.float64,
+        "IN_PLACE": "q_out" in rows and rows["q"] is rows["q_out"],
+    }
+    # fusion, which decides last bits, is never left to the compiler's default
+    options = {"num_warps": tile.num_warps, "enable_fp_fusion": rotation.rounding == "once"}
+    return batch * row_blocks * -(-seq_len // tile.positions), arguments, options
+
+
+def _with_batch_as_heads(views: Views, rows_outer: bool, stretch: int) -> Views:
+    """Views (s, b, h, d) as (s, 1, b * h, d), if memory is in that order and evenly spaced.
+
+    Then rows of all batch entries, which turn by the same angles, share a tile.
+    """
+    in_order = stretch == 1 or (rows_outer and views["q"].stride(2) > views["q"].stride(1))
+    if not in_order or any(x.stride(1) != x.shape[2] * x.stride(2) for x in views.values()):
+        return views
+    return {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
+
+
+def _strides(x: Tensor) -> tuple[int, ...]:
+    """In elements; 0 for a dimension of one index, where 1 would look unaligned to the compiler."""
+    return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
+
+
+def _strides_of_table(table: Tensor) -> tuple[tuple[int, ...], int]:
+    """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
+
+    The unit is 1 where Triton finds all alignment by itself: where 16 divides the strides.
+    """
+    strides, unit = _strides(table if table.dim() == 3 else table.flatten(1)[None]), 1
+    if any(step % 16 for step in strides[:-1]):
+        unit = math.gcd(16, *strides[:-1])
+    return (strides[0] // unit, strides[1] // unit, strides[2]), unit
+
+
+def _alignment(tensors: Iterable[Tensor]) -> int:
+    """Bytes, up to 16, that divide the address of every row; 0 if Triton finds them by itself.
+
+    Triton knows of a stride only whether 16 divides it. Rows of 72 elements of 2 bytes are 144
+    bytes apart, so 16 bytes are always aligned, yet Triton would load 2 at a time.
+    """
+    aligned, known = 16, True
+    for x in tensors:
+        strides = [step for step in _strides(x)[:-1] if step]
+        known &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
+        aligned = math.gcd(aligned, x.data_ptr(), *[step * x.element_size() for step in strides])
+    return 0 if known else aligned

@@ -1,1 +1,0 @@
-"""From tensors to one launch: plans, tiles, and the fast path."""

@@ -1,1 +1,0 @@
-"""What is underneath: engines, and what PyTorch does with a call."""
