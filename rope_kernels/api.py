@@ -7,6 +7,7 @@ from torch import Tensor
 
 from . import autograd, reference
 from .checks import (
+    Named,
     bad,
     check_call,
     check_inplace,
@@ -362,6 +363,7 @@ def prepare(
     beside: tuple[Tensor | None, ...] = (),
     key: tuple = (),
     check: Callable[[Rotation], object] | None = None,
+    named: Named = (),
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
@@ -389,6 +391,7 @@ def prepare(
         beside: more tensors of the call.
         key: more of its options, by which calls differ.
         check: checks all of these, in place of `check_call`, given the rotation.
+        named: what a call in place reads beside its rotation.
         transpose, promoted_from, keeps_strides: as `Rotation` has them.
     """
     module = freqs if isinstance(freqs, RotaryPositionEmbedding) else None
@@ -442,7 +445,7 @@ def prepare(
         # on a GPU values are not read; if traced, the operator checks them when it runs
         check_values(rotation, view_as_sbhd(tensors[0], tensor_format).shape[0])
     if inplace:
-        check_inplace(tensors, rotation)
+        check_inplace(tensors, rotation, named)
     return rotation, known
 
 

@@ -129,6 +129,33 @@ def _gradients(ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool]) -> l
     return found
 
 
+def gradients_by_pytorch(
+    function: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor | None],
+    grads: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """The gradients as PyTorch computes them: differentiable once more, and in batches.
+
+    Args:
+        function: of the inputs.
+        inputs: None comes back for those that require no gradient.
+        grads: of its outputs; None of what nobody used.
+    """
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # one may be computed from another: a view of its own ends each path
+        given = [None if x is None else x.view_as(x) for x in inputs]
+        outs = function(*given)
+    asked = [x is not None and x.requires_grad for x in given]
+    wanted = [x for x, is_asked in zip(given, asked, strict=True) if is_asked]
+    pairs = zip(outs, grads, strict=True)
+    pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]
+    outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
+    options = {"create_graph": create_graph, "allow_unused": True}
+    found = iter(torch.autograd.grad(outs, wanted, grads, **options))
+    return [next(found) if is_asked else None for is_asked in asked]
+
+
 # For torch.compile, which does not look into an operator. A functional one carries its own
 # backward. An `autograd.Function` will not do under a trace: Dynamo traces through it, and then
 # saves no versions, so that a tensor which is overwritten between forward and backward gives wrong

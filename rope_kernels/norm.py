@@ -1,0 +1,593 @@
+"""Normalize and rotate in one kernel: public functions, checks, launches and gradients."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from . import reference
+from .api import prepare
+from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, kept
+from .checks import bad, check_call, check_flag, check_tensor, words
+from .launch import Known, as_read, known_of, pair, plan, run, with_elements
+from .modes import have_memory, is_traced, is_transformed, wants_grad
+from .rotation import (
+    CpOrder,
+    Freqs,
+    OutputPairing,
+    Rotation,
+    TensorFormat,
+    compute_dtype,
+)
+from .tiles import choose_norm_backward_tile, choose_norm_tile, next_power_of_2
+
+NormRounding = Literal["once", "model", "model_cast_last"]
+NORM_ROUNDINGS = (None, *get_args(NormRounding))
+Tensors = tuple[Tensor, ...]
+Weights = tuple[Tensor | None, ...]  # as many
+
+# The backward's programs are as many as an SM has registers for, one warp each. With a tail, or in
+# fp64, they take up to 255, and a limit would make them spill.
+REGISTERS, PROGRAMS_PER_SM, PROGRAMS_WITH_A_TAIL = 168, 12, 8
+SMS_ELSEWHERE = 4  # where there is no GPU
+TILE_BYTES = 2048  # fewer programs have a tile each
+PARTIALS_AT_ONCE, PARTIALS, SUM_WARPS = 512, 2048, 8  # rows and elements that are added at a time
+
+
+class Norm(NamedTuple):
+    """How rows are normalized: the arguments of the public functions."""
+
+    eps: float
+    weight_offset: float
+    norm_after: bool
+    rounding: str | None
+
+    @property
+    def like_model(self) -> bool:
+        """Whether values are rounded where a model's operators do it."""
+        return self.rounding not in (None, "once")
+
+    @property
+    def casts_last(self) -> bool:
+        """Whether a model rounds the product with the weight alone, as all with an offset do."""
+        with_offset = self.rounding == "model" and self.weight_offset != 0
+        return with_offset or self.rounding == "model_cast_last"
+
+
+def norm_rope(
+    t: Tensor,
+    weight: Tensor | None,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: NormRounding | None = None,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+) -> Tensor:
+    """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
+
+    y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
+    y is written once. The mean is over the whole head dimension, elements that do not turn too.
+    Differentiable once in `t`, `weight` and `freqs`; with `fused=False` as often as you
+    like. Gradients of weights are summed in fp32 in a fixed order: the bits are the same in every
+    run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
+
+    Args:
+        t: as in `apply_rotary_pos_emb`; what is not named here is as there.
+        weight: (d,), the dtype of `t`, or fp32. None: no product.
+        freqs: as there. With one that requires a gradient all is computed in plain PyTorch.
+        eps: is added to the mean of squares.
+        weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
+        norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
+        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. The others round to
+            the dtype of `t` where PyTorch's operators do in a model; docs/kernels.md names the
+            models. 'model': the normalized row and its product with the weight, then as in
+            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: the
+            product alone. As in PyTorch, a weight in fp32 (with 'model') and (cos, sin) of another
+            dtype than `t` promote what they meet to fp32, which is rounded at the end. Squares are
+            added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
+            fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
+            once. `fused=False` has the model's bits; its gradients go back through all roundings.
+        fused: False: plain PyTorch.
+        inplace: overwrite `t`, all of it, and return it. Without gradients.
+
+    Returns:
+        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
+        `cu_seqlens[-1]` come out normalized, but unrotated. They count in the weight's gradient, so
+        a NaN in one of them reaches it.
+
+    Raises:
+        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
+        ValueError: shapes, devices, values or options do not fit together.
+
+    Example:
+        >>> t, weight = 100 * torch.randn(2, 1, 1, 8), torch.ones(8)
+        >>> y = norm_rope(t, weight, RotaryPositionEmbedding(8))
+        >>> torch.allclose(y.square().mean(-1), torch.ones(2, 1, 1))
+        True
+
+    Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
+    https://arxiv.org/abs/2505.09388.
+    """
+    norm = Norm(eps, weight_offset, norm_after, rounding)
+    return _norm_rope(
+        (t,),
+        (weight,),
+        freqs,
+        tensor_format,
+        norm,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+    )[0]
+
+
+def qk_norm_rope(
+    q: Tensor,
+    k: Tensor,
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    freqs: Freqs,
+    tensor_format: TensorFormat = "sbhd",
+    *,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: NormRounding | None = None,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+) -> tuple[Tensor, Tensor]:
+    """Normalize and rotate queries and keys: one launch forward, two backward.
+
+    Backward q and k take launches of their own where autograd wants other gradients of q than of k.
+
+    Args:
+        q: queries, as `t` in `norm_rope`; what is not named here is as there.
+        k: keys, like `q` but for the number of heads and the strides.
+        q_weight, k_weight: as `weight` there. If they differ in dtype, or one is None, q and k take
+            a launch each.
+
+    Returns:
+        (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
+        depends on the number of heads. So the last bits of a row may differ.
+
+    Raises:
+        TypeError, ValueError: as `norm_rope`.
+
+    Example:
+        >>> q, k, weight = torch.randn(3, 1, 8, 64), torch.randn(3, 1, 2, 64), torch.ones(64)
+        >>> q1, k1 = qk_norm_rope(q, k, weight, weight, RotaryPositionEmbedding(64))
+        >>> q1.shape, k1.shape
+        (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
+    """
+    norm = Norm(eps, weight_offset, norm_after, rounding)
+    outs = _norm_rope(
+        (q, k),
+        (q_weight, k_weight),
+        freqs,
+        tensor_format,
+        norm,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        inplace=inplace,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+    )
+    return outs[0], outs[1]
+
+
+def _norm_rope(
+    tensors: Tensors,
+    weights: Weights,
+    freqs: Freqs,
+    tensor_format: TensorFormat,
+    norm: Norm,
+    *,
+    fused: bool,
+    inplace: bool,
+    **options: object,
+) -> Tensors:
+    """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch."""
+
+    def check(rotation: Rotation) -> None:
+        beside = check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
+        _check_norm(tensors, weights, norm, beside.tensor_format)
+
+    rows, options = (*tensors, *weights), options | {"rounding": norm.rounding}
+    if inplace is True and wants_grad(rows):
+        came = "inplace is True, and a tensor requires a gradient"
+        raise bad(came, "inplace=False; or a call within torch.no_grad()")
+    rotation, known = prepare(
+        tensors,
+        freqs,
+        tensor_format,
+        weights,
+        ("norm", *norm),
+        check,
+        tuple(zip(_names(weights), weights, strict=True)),
+        fused=fused,
+        inplace=inplace,
+        **options,
+    )
+    if not norm.like_model:
+        rotation.rounding = "once"
+    elif rotation.rounding != "promoted":
+        rotation.rounding = "model"
+    # a norm has no operator, for compilers fuse PyTorch's, and no kernel has a gradient of a table
+    plain = is_traced() or wants_grad((rotation.table, rotation.sin))
+    if plain or is_plain(fused, (*rows, *rotation.tensors)):
+        outs = normalize_and_rotate(tensors, weights, rotation, norm)
+        if not inplace:
+            return outs
+        for t, out in zip(tensors, outs, strict=True):
+            t.copy_(out)
+        return tensors
+    if len({None if w is None else w.dtype for w in weights}) == 1:
+        return _by_kernel(tensors, weights, rotation, norm, inplace, known)
+    outs = ()
+    for t, w in zip(tensors, weights, strict=True):
+        known = known_of((t, w), rotation, *norm, inplace)
+        outs += _by_kernel((t,), (w,), rotation, norm, inplace, known)
+    return outs
+
+
+def _names(weights: Weights) -> tuple[str, ...]:
+    return ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
+
+
+def _check_norm(tensors: Tensors, weights: Weights, norm: Norm, tensor_format: str) -> None:
+    """Check what a norm adds to a rotation."""
+    check_flag("norm_after", norm.norm_after)
+    for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
+        accepted = "a finite number of fp32" + (" from 0" if name == "eps" else "")
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise bad(f"{name} is {number!r}", accepted, TypeError)
+        if not abs(number) <= torch.finfo(torch.float32).max or (name == "eps" and number < 0):
+            raise bad(f"{name} is {number!r}", accepted)
+    t_names = ("t",) if len(tensors) == 1 else ("q", "k")
+    for name, x, t_name, t in zip(_names(weights), weights, t_names, tensors, strict=True):
+        if x is None:
+            continue
+        check_tensor(name, x, tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t)))))
+        if x.dim() != 1 or x.shape[0] != t.shape[-1]:
+            accepted = f"({t.shape[-1]},); {words(t_name, t, tensor_format)}"
+            raise bad(f"{name} has shape {tuple(x.shape)}", accepted)
+        if x.device != t.device:
+            needs = f"it must be on the rotated tensor's, {t.device}"
+            raise ValueError(f"{name} is on {x.device}; {needs}")
+
+
+# In plain PyTorch
+
+
+def normalize_and_rotate(
+    tensors: Tensors, weights: Weights, rotation: Rotation, norm: Norm
+) -> Tensors:
+    """The kernels' definition; differentiable in every tensor, as often as you like.
+
+    With `norm.like_model` these are the operators of models in transformers, and PyTorch promotes:
+    what meets a weight or cosines in fp32 stays in fp32. Else all is computed in fp32 (fp64 for
+    fp64), and rounded once, at the end.
+    """
+    stored, rows = tensors[0].dtype, tuple(tensors)
+    if not norm.like_model:
+        rows = tuple([t.to(compute_dtype(t)) for t in tensors])
+    if norm.norm_after:
+        rows = reference.rotate(rows, rotation, stays_promoted=rotation.rounding == "promoted")
+    rows = tuple([_normalize(x, w, norm) for x, w in zip(rows, weights, strict=True)])
+    if not norm.norm_after:
+        rows = [reference.rotate((x,), rotation)[0] for x in rows]  # a weight may promote one alone
+    return tuple([x.to(stored).contiguous() for x in rows])
+
+
+def _normalize(x: Tensor, weight: Tensor | None, norm: Norm) -> Tensor:
+    """x / rms(x) * (weight_offset + weight), in the dtype of `x`; sums in fp32 at least.
+
+    Like a model that does not cast last, it is cast before a product that the weight may promote.
+    """
+    exact = x.to(compute_dtype(x))
+    normal = exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + norm.eps)
+    if weight is None:
+        return normal.to(x.dtype)
+    if norm.like_model and not norm.casts_last:
+        return weight * normal.to(x.dtype)
+    return ((weight.to(exact.dtype) + norm.weight_offset) * normal).to(x.dtype)
+
+
+# With gradients
+
+
+def _by_kernel(
+    tensors: Tensors,
+    weights: Weights,
+    rotation: Rotation,
+    norm: Norm,
+    inplace: bool,
+    known: Known | None,
+) -> Tensors:
+    if wants_grad((*tensors, *weights)):
+        return NormFunction.apply(*pair(tensors), *pair(weights), rotation, norm, known)
+    outs = _forward(tensors, weights, rotation, norm, inplace, known)
+    if inplace:
+        count_as_written(outs)
+    return outs
+
+
+class NormFunction(torch.autograd.Function):
+    """Keeps nothing but what the forward was given."""
+
+    @staticmethod
+    def forward(ctx, q, k, q_weight, k_weight, rotation, norm, known):
+        n = 1 if k is None else 2
+        tensors, weights = (q, k)[:n], (q_weight, k_weight)[:n]
+        outs = _forward(tensors, weights, rotation, norm, False, known)
+        needs = ctx.needs_input_grad
+        frozen = [out for i, out in enumerate(outs) if not (needs[i] or needs[2 + i])]
+        keep(ctx, rotation, (*tensors, *weights), frozen)
+        ctx.norm = norm
+        return outs
+
+    @staticmethod
+    def backward(ctx, *grads):
+        rotation, saved = kept(ctx)
+        n, needs = len(grads), ctx.needs_input_grad
+        tensors, weights = saved[:n], saved[n:]
+        wanted = [(needs[i], needs[2 + i]) for i in range(n)]
+        found = _gradients(grads, tensors, weights, wanted, rotation, ctx.norm)
+        return *pair(tuple(found[:n])), *pair(tuple(found[n:])), None, None, None
+
+
+class OnceDifferentiable(torch.autograd.Function):
+    """Gradients as they are, with an error if they are differentiated.
+
+    PyTorch's `once_differentiable` cuts them off from the inputs: `torch.autograd.grad` of a loss
+    with a penalty on them then lacks the penalty's gradient, silently.
+    """
+
+    @staticmethod
+    def forward(ctx, found, *given):
+        return found
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("a norm's gradient has no derivative here; fused=False has them all")
+
+
+def _gradients(
+    grads: Sequence[Tensor | None],
+    tensors: Tensors,
+    weights: Weights,
+    wanted: Sequence[tuple[bool, bool]],
+    rotation: Rotation,
+    norm: Norm,
+) -> list[Tensor | None]:
+    """Gradients of the tensors and of the weights, as far as they are `wanted` of each.
+
+    In a trace or a transform, and of many `grads` at once, in a batch, PyTorch computes them.
+    """
+    n = len(tensors)
+    found: list[Tensor | None] = [None] * (2 * n)
+    asked: dict[tuple[bool, bool], list[int]] = {}  # of one launch if they want the same
+    for i, what in enumerate(wanted):
+        if grads[i] is not None and any(what):
+            asked.setdefault(what, []).append(i)
+    if not asked:
+        return found
+    rows = *tensors, *weights
+    if is_traced() or is_transformed() or not have_memory(grads):
+
+        def normalized(*given: Tensor) -> Tensors:
+            return normalize_and_rotate(given[:n], given[n:], rotation, norm)
+
+        return gradients_by_pytorch(normalized, rows, grads)
+    for (inputs, of_weights), which in asked.items():
+        chosen = [tuple([row[i] for i in which]) for row in (tensors, grads, weights)]
+        outs, shares = _backward(*chosen, rotation, norm, inputs, of_weights)
+        for place, i in enumerate(which):
+            found[i], found[n + i] = outs[place], shares[place]
+    if torch.is_grad_enabled():
+        found = list(OnceDifferentiable.apply(tuple(found), *rows, *grads))
+    return found
+
+
+# By the kernels
+
+
+def _forward(
+    tensors: Tensors,
+    weights: Weights,
+    rotation: Rotation,
+    norm: Norm,
+    inplace: bool,
+    known: Known | None,
+) -> Tensors:
+    outs = tensors if inplace else rotation.memory_for(tensors)
+
+    def prepare_launch():
+        from .norm_kernel import norm_rope_kernel
+
+        rows, written, own = with_elements(tensors, outs, weights)
+        if rows[0] is None:
+            return None
+        # in place, minus x comes out as minus what x does
+        read = rows if inplace else [_resolved(x) for x in rows]
+        own = [None if x is None else _resolved(x).contiguous() for x in own]
+        named = _named(("q", "k", "q_out", "k_out"), (*read, *written))
+        programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
+        arguments |= _constants(norm) | _roundings(rows[0], own[0], rotation, norm)
+        # late weights save registers, from 256 on they cost time, and beside a table in bshd too
+        late = arguments["ROWS_OUTER"] or rotation.on_the_fly
+        arguments["WEIGHTS_LAST"] = late and arguments["COLUMNS"] <= 64
+        options["enable_fp_fusion"] = not norm.like_model
+        given = *read, *written, *own, *as_read(rotation)
+        return norm_rope_kernel, given, programs, arguments, options
+
+    run(known, (*pair(tensors), *pair(outs), *pair(weights), *rotation.tensors), prepare_launch)
+    return outs
+
+
+def _backward(
+    tensors: Tensors,
+    grads: Tensors,
+    weights: Weights,
+    rotation: Rotation,
+    norm: Norm,
+    wants_inputs: bool,
+    wants_weights: bool,
+) -> tuple[Weights, Weights]:
+    """Gradients of the tensors and of the weights, None for those that are not wanted."""
+    like = {"memory_format": torch.contiguous_format}
+    outs, of_weights, partials = (None,) * len(tensors), (None,) * len(weights), None
+    q_programs, programs = _share_programs(tensors, rotation)
+    if wants_inputs:
+        outs = tuple([torch.empty_like(t, **like) for t in tensors])
+    if wants_weights:
+        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
+        shape = programs, tensors[0].shape[-1]
+        partials = tensors[0].new_empty(shape, dtype=compute_dtype(tensors[0]))
+    looks = (*tensors, *grads, *weights)
+    known = known_of(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
+
+    def prepare_launch():
+        from .norm_kernel import norm_rope_backward_kernel
+
+        groups = with_elements(tensors, grads, outs, weights)
+        if groups[0][0] is None:
+            return None
+        read, came, written, own = [[_resolved(x) for x in group] for group in groups]
+        own = [None if x is None else x.contiguous() for x in own]
+        names = "q", "k", "q_grad", "k_grad", "q_out", "k_out"
+        named = _named(names, (*read, *came, *written))
+        _, arguments, options = plan(named, rotation, choose=choose_norm_backward_tile)
+        rounds = _roundings(read[0], own[0], rotation, norm)
+        arguments |= _constants(norm) | {"q_programs": q_programs}
+        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and rounds["ROUNDING"] == "model"
+        options["enable_fp_fusion"] = True
+        if arguments["FAST_SINE"] and not arguments["TAIL"]:  # on NVIDIA's GPUs, and not fp64
+            options["maxnreg"] = REGISTERS
+        given = *read, *came, *written, *own, partials, *as_read(rotation)
+        return norm_rope_backward_kernel, given, programs, arguments, options
+
+    rows = *pair(tensors), *pair(grads), *pair(outs), *pair(weights)
+    run(known, (*rows, partials, *rotation.tensors), prepare_launch)
+    if partials is not None:
+        _add_up(partials, of_weights, q_programs, known)
+    return outs, of_weights
+
+
+def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known | None) -> None:
+    """Write the gradients of the weights. All about this launch is known from the one before."""
+    programs, d = partials.shape
+    if known is not None:
+        known.then = known = known.then or Known()
+
+    def prepare_launch():
+        from .norm_kernel import sum_partials_kernel
+
+        rows = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
+        blocks = len(of_weights) * -(-d // (PARTIALS // rows))
+        arguments = {"q_programs": q_programs, "programs": programs, "D": d}
+        arguments |= {"BLOCK_N": rows, "BLOCK_D": PARTIALS // rows}
+        options = {"num_warps": SUM_WARPS}
+        return sum_partials_kernel, (partials, *pair(of_weights)), blocks, arguments, options
+
+    run(known, (partials, *pair(of_weights)), prepare_launch)
+
+
+def _resolved(x: Tensor | None) -> Tensor | None:
+    """Without the pending sign of a view."""
+    return None if x is None else x.resolve_neg()
+
+
+def _named(names: tuple[str, ...], tensors: Sequence[Tensor | None]) -> dict[str, Tensor]:
+    return {name: x for name, x in zip(names, tensors, strict=True) if x is not None}
+
+
+def _constants(norm: Norm) -> dict[str, object]:
+    return {
+        "EPS": float(norm.eps),
+        "OFFSET": float(norm.weight_offset),
+        "NORM_AFTER": norm.norm_after,
+    }
+
+
+def _roundings(
+    t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm
+) -> dict[str, object]:
+    """What is rounded to the stored dtype, besides the result; PyTorch's operators promote."""
+    if not norm.like_model:
+        return {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
+    promotes = weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
+    turns_fp32 = promotes and not norm.casts_last and not norm.norm_after
+    promoted = rotation.rounding == "promoted"
+    return {
+        "ROUNDS_NORMAL": not norm.casts_last and not (norm.norm_after and promoted),
+        "ROUNDS_PRODUCT": not turns_fp32,
+        "ROUNDING": "upcast" if turns_fp32 else rotation.rounding,
+    }
+
+
+def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
+    """How many programs a backward has, those for q first, and those of both."""
+    sizes = [t.numel() for t in tensors]
+    few = rotation.rotary_dim < tensors[0].shape[-1] or tensors[0].dtype == torch.float64
+    most = count_sms(tensors[0].device) * (PROGRAMS_WITH_A_TAIL if few else PROGRAMS_PER_SM)
+    if 0 in (sizes[0], sizes[-1]):  # the other one, if any, takes the place of q
+        return most if sizes[0] else 0, most if any(sizes) else 0
+    programs = min(most, sum(sizes) * tensors[0].element_size() // TILE_BYTES + 2)
+    if len(sizes) == 1:
+        return programs, programs
+    return max(1, min(programs - 1, round(programs * sizes[0] / sum(sizes)))), programs
+
+
+@lru_cache
+def count_sms(device: torch.device) -> int:
+    """Number of streaming multiprocessors (SMs); on a CPU some number."""
+    if device.type != "cuda":
+        return SMS_ELSEWHERE
+    return torch.cuda.get_device_properties(device).multi_processor_count

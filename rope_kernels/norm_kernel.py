@@ -1,0 +1,505 @@
+"""The kernels with a norm: forward, backward, and the sum of programs' shares of gradients.
+
+A program has whole rows, so it can sum their squares. A row comes in three pieces: the first
+members of its pairs, the second ones, and the tail, which does not turn but is normalized too.
+Arguments that have no comment are those of `kernel.rope_kernel`.
+
+Nothing is kept for the backward but x, which it reads anyway: it sums the squares again.
+"""
+
+import triton
+import triton.language as tl
+
+from .kernel import (
+    SIZES,
+    choose,
+    find_cos_sin,
+    find_positions,
+    load_interleaved,
+    row_pointers,
+    store_pairs,
+    tail_elements,
+    tile_of_program,
+    turn,
+)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def norm_rope_kernel(
+    q_ptr,
+    k_ptr,
+    q_out_ptr,  # may be the input
+    k_out_ptr,
+    q_weight_ptr,  # (d,), or None
+    k_weight_ptr,
+    table_ptr,
+    sin_ptr,
+    cu_seqlens_ptr,
+    starts_ptr,
+    ids_ptr,
+    q_strides,
+    k_strides,
+    q_out_strides,
+    k_out_strides,
+    table_strides,
+    ids_strides,
+    seq_len,
+    batch,
+    q_heads,
+    k_heads,
+    table_len,
+    sequences,
+    cp_size,
+    cp_rank,
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    READS_INTERLEAVED: tl.constexpr,
+    WRITES_INTERLEAVED: tl.constexpr,
+    POSITIONS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ROWS_OUTER: tl.constexpr,
+    STRETCH: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    TABLE_UNIT: tl.constexpr,
+    ONE_PER_PAIR: tl.constexpr,
+    ATTENTION_FACTOR: tl.constexpr,
+    CP_ORDER: tl.constexpr,
+    INVERSE: tl.constexpr,
+    ROUNDING: tl.constexpr,  # of the rotation
+    FAST_SINE: tl.constexpr,
+    EPS: tl.constexpr,  # is added to the mean of squares
+    OFFSET: tl.constexpr,  # is added to the weight
+    NORM_AFTER: tl.constexpr,  # rotate first
+    ROUNDS_NORMAL: tl.constexpr,  # the normalized row, before the weight
+    ROUNDS_PRODUCT: tl.constexpr,  # after it
+    WEIGHTS_LAST: tl.constexpr,  # loaded after the elements
+):
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
+    ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED  # what the rotation returns
+    PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+
+    # My tile: rows of q or of k.
+    q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
+    row_blocks = q_blocks
+    if k_ptr is not None:
+        row_blocks += tl.cdiv(k_heads, ROWS)
+    s_block, row_block, b = tile_of_program(
+        tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
+    )
+    x_ptr, y_ptr, weight_ptr, heads = q_ptr, q_out_ptr, q_weight_ptr, q_heads
+    x_strides, y_strides = q_strides, q_out_strides
+    if k_ptr is not None:
+        is_k = row_block >= q_blocks
+        row_block -= tl.where(is_k, q_blocks, 0)
+        x_ptr, y_ptr = tl.where(is_k, k_ptr, q_ptr), tl.where(is_k, k_out_ptr, q_out_ptr)
+        heads = tl.where(is_k, k_heads, q_heads)
+        x_strides = choose(is_k, k_strides, q_strides)
+        y_strides = choose(is_k, k_out_strides, q_out_strides)
+        if weight_ptr is not None:
+            weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
+    first_s, later, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :]
+
+    # Load everything before anything is used. The order decides how many registers it takes.
+    if not WEIGHTS_LAST:
+        w1, w2, w_tail = load_weight(
+            weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
+        )
+    x_rows = row_pointers(x_ptr, x_strides, first_s, later, row, b, ALIGNED)
+    x1, x2, tail = load_rows(
+        x_rows, x_strides[3], exists, HALF, START, TAIL, COLUMNS, READS_INTERLEAVED, COMPUTED
+    )
+    if WEIGHTS_LAST:
+        w1, w2, w_tail = load_weight(
+            weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
+        )
+    if cu_seqlens_ptr is not None:  # the barrier is explained in `rope_kernel`
+        tl.debug_barrier()
+    cos1, sin1, cos2, sin2, in_sequence = cos_sin_of_tile(
+        s, seq_len, b, table_ptr, sin_ptr, cu_seqlens_ptr, starts_ptr, ids_ptr, table_strides,
+        ids_strides, table_len, sequences, cp_size, cp_rank, HALF, COLUMNS,
+        READS_INTERLEAVED or WRITES_INTERLEAVED, TABLE_UNIT, ONE_PER_PAIR, ATTENTION_FACTOR,
+        CP_ORDER, INVERSE, FAST_SINE, STORED,
+    )  # fmt: skip
+
+    # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
+    ARE_ANGLES: tl.constexpr = sin_ptr is None
+    if NORM_AFTER:
+        x1, x2 = turn_in_sequence(
+            x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, False, ROUNDING,
+            ARE_ANGLES, ROUNDED, COMPUTED,
+        )  # fmt: skip
+        x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
+    rstd = one_over_rms(x1, x2, tail, EPS, HALF, TAIL)
+    x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
+    if ROUNDS_NORMAL:
+        x1, x2 = x1.to(STORED).to(COMPUTED), x2.to(STORED).to(COMPUTED)
+        tail = tail.to(STORED).to(COMPUTED)
+    x1, x2, tail = x1 * w1, x2 * w2, tail * w_tail
+    if ROUNDS_PRODUCT:
+        x1, x2 = x1.to(STORED).to(COMPUTED), x2.to(STORED).to(COMPUTED)
+        tail = tail.to(STORED).to(COMPUTED)
+    if not NORM_AFTER:
+        x1, x2 = turn_in_sequence(
+            x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, False, ROUNDING,
+            ARE_ANGLES, ROUNDED, COMPUTED,
+        )  # fmt: skip
+
+    y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, ALIGNED)
+    store_rows(
+        y_rows, y_strides[3], x1, x2, tail, exists, HALF, START, TAIL, COLUMNS, WRITES_INTERLEAVED
+    )
+
+
+@triton.jit(do_not_specialize=[*SIZES, "q_programs"])
+def norm_rope_backward_kernel(
+    q_ptr,  # what the forward read
+    k_ptr,
+    q_grad_ptr,  # gradients of its results
+    k_grad_ptr,
+    q_out_ptr,  # gradients of what it read; or None: not wanted
+    k_out_ptr,
+    q_weight_ptr,
+    k_weight_ptr,
+    partial_ptr,  # (programs, d): their shares of the weight's gradient; or None: not wanted
+    table_ptr,
+    sin_ptr,
+    cu_seqlens_ptr,
+    starts_ptr,
+    ids_ptr,
+    q_strides,
+    k_strides,
+    q_grad_strides,
+    k_grad_strides,
+    q_out_strides,
+    k_out_strides,
+    table_strides,
+    ids_strides,
+    seq_len,
+    batch,
+    q_heads,
+    k_heads,
+    table_len,
+    sequences,
+    cp_size,
+    cp_rank,
+    q_programs,  # the first ones share the tiles of q, the others those of k
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    READS_INTERLEAVED: tl.constexpr,  # as in the forward, as is all else
+    WRITES_INTERLEAVED: tl.constexpr,
+    POSITIONS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ROWS_OUTER: tl.constexpr,
+    STRETCH: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    TABLE_UNIT: tl.constexpr,
+    ONE_PER_PAIR: tl.constexpr,
+    ATTENTION_FACTOR: tl.constexpr,
+    CP_ORDER: tl.constexpr,
+    INVERSE: tl.constexpr,
+    FAST_SINE: tl.constexpr,
+    EPS: tl.constexpr,
+    OFFSET: tl.constexpr,
+    NORM_AFTER: tl.constexpr,
+    ROUNDS_COS_SIN: tl.constexpr,  # as the forward did; the gradient is computed in fp32
+):
+    """A program takes every so-manieth tile of q or of k, in the order of the forward's programs.
+
+    It keeps its share of the weight's gradient in registers, and writes it at its end.
+    `sum_partials_kernel` adds shares in a fixed order: atomics would add in the order of arrival.
+    """
+    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
+    PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+
+    # My tensor, and my tiles of it.
+    number, programs, heads = tl.program_id(0), tl.num_programs(0), q_heads
+    x_ptr, g_ptr, y_ptr, weight_ptr = q_ptr, q_grad_ptr, q_out_ptr, q_weight_ptr
+    x_strides, g_strides, y_strides = q_strides, q_grad_strides, q_out_strides
+    if k_ptr is not None:
+        is_k = number >= q_programs
+        number -= tl.where(is_k, q_programs, 0)
+        programs = tl.where(is_k, programs - q_programs, q_programs)
+        heads = tl.where(is_k, k_heads, q_heads)
+        x_ptr, g_ptr = tl.where(is_k, k_ptr, q_ptr), tl.where(is_k, k_grad_ptr, q_grad_ptr)
+        x_strides = choose(is_k, k_strides, q_strides)
+        g_strides = choose(is_k, k_grad_strides, q_grad_strides)
+        if q_out_ptr is not None:
+            y_ptr = tl.where(is_k, k_out_ptr, q_out_ptr)
+            y_strides = choose(is_k, k_out_strides, q_out_strides)
+        if weight_ptr is not None:
+            weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
+    w1, w2, w_tail = load_weight(
+        weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
+    )
+    sum1 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
+    sum2 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
+    TAIL_COLUMNS: tl.constexpr = triton.next_power_of_2(TAIL) if TAIL > 0 else 1
+    sum_tail = tl.zeros((POSITIONS, ROWS, TAIL_COLUMNS), COMPUTED)
+
+    s_blocks, row_blocks = tl.cdiv(seq_len, POSITIONS), tl.cdiv(heads, ROWS)
+    for tile in range(number, s_blocks * row_blocks * batch, programs):
+        s_block, row_block, b = tile_of_program(
+            tile, s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
+        )
+        first_s, later, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+        exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :]
+        g_rows = row_pointers(g_ptr, g_strides, first_s, later, row, b, ALIGNED)
+        g1, g2, g_tail = load_rows(
+            g_rows, g_strides[3], exists, HALF, START, TAIL, COLUMNS, WRITES_INTERLEAVED, COMPUTED
+        )
+        x_rows = row_pointers(x_ptr, x_strides, first_s, later, row, b, ALIGNED)
+        x1, x2, x_tail = load_rows(
+            x_rows, x_strides[3], exists, HALF, START, TAIL, COLUMNS, READS_INTERLEAVED, COMPUTED
+        )
+        if cu_seqlens_ptr is not None:
+            tl.debug_barrier()
+        cos1, sin1, cos2, sin2, in_sequence = cos_sin_of_tile(
+            s, seq_len, b, table_ptr, sin_ptr, cu_seqlens_ptr, starts_ptr, ids_ptr, table_strides,
+            ids_strides, table_len, sequences, cp_size, cp_rank, HALF, COLUMNS,
+            READS_INTERLEAVED or WRITES_INTERLEAVED, TABLE_UNIT, ONE_PER_PAIR, ATTENTION_FACTOR,
+            CP_ORDER, INVERSE, FAST_SINE, STORED,
+        )  # fmt: skip
+        if ROUNDS_COS_SIN:
+            cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
+            cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
+
+        # Back through the rotation; my share of the weight's gradient; through weight and norm.
+        if NORM_AFTER:
+            x1, x2 = turn_in_sequence(
+                x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, False, "once", False,
+                COMPUTED, COMPUTED,
+            )  # fmt: skip
+            x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
+        else:
+            g1, g2 = turn_in_sequence(
+                g1, g2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, True, "once", False,
+                COMPUTED, COMPUTED,
+            )  # fmt: skip
+            g1, g2 = zero_pairs(g1, g2, exists, HALF, COLUMNS)
+        rstd = one_over_rms(x1, x2, x_tail, EPS, HALF, TAIL)
+        rstd = tl.where(exists, rstd, 0)  # or 0 * infinity, of a row that isn't there
+        x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
+        if partial_ptr is not None:
+            sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
+        g1, g2, g_tail = g1 * w1, g2 * w2, g_tail * w_tail
+        # a row that grows is scaled down: no gradient along the row is left
+        mean = sum_of_row(g1 * x1 + g2 * x2, g_tail * x_tail, TAIL) * (1 / (2 * HALF + TAIL))
+        g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
+        g_tail = (g_tail - x_tail * mean) * rstd
+        if NORM_AFTER:
+            g1, g2 = turn_in_sequence(
+                g1, g2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, True, "once", False,
+                COMPUTED, COMPUTED,
+            )  # fmt: skip
+        if q_out_ptr is not None:
+            y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, ALIGNED)
+            store_rows(
+                y_rows, y_strides[3], g1, g2, g_tail, exists, HALF, START, TAIL, COLUMNS,
+                READS_INTERLEAVED,
+            )  # fmt: skip
+
+    if partial_ptr is not None:
+        mine = partial_ptr + tl.program_id(0).to(tl.int64) * (2 * HALF + TAIL)
+        store_rows(
+            mine, 1, sum_of_tile(sum1), sum_of_tile(sum2), sum_of_tile(sum_tail),
+            tl.full((1, 1, 1), 1, tl.int1), HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["q_programs", "programs"])
+def sum_partials_kernel(
+    partial_ptr,  # (programs, d): those for q, then those for k
+    q_grad_ptr,  # (d,): gradients of the weights
+    k_grad_ptr,
+    q_programs,
+    programs,
+    D: tl.constexpr,
+    BLOCK_N: tl.constexpr,  # rows added at a time, a power of two
+    BLOCK_D: tl.constexpr,  # columns of a program, a power of two
+):
+    """Add rows, always in the same order: row n to row n + BLOCK_N, then a tree."""
+    BLOCKS: tl.constexpr = (D + BLOCK_D - 1) // BLOCK_D
+    block, grad_ptr, first, last = tl.program_id(0), q_grad_ptr, 0, q_programs
+    if k_grad_ptr is not None:
+        is_k = block >= BLOCKS
+        grad_ptr = tl.where(is_k, k_grad_ptr, q_grad_ptr)
+        first, last = tl.where(is_k, q_programs, 0), tl.where(is_k, programs, q_programs)
+    column = block % BLOCKS * BLOCK_D + tl.arange(0, BLOCK_D)
+    total = tl.zeros((BLOCK_N, BLOCK_D), partial_ptr.dtype.element_ty)
+    for n in range(first, last, BLOCK_N):
+        row = n + tl.arange(0, BLOCK_N)
+        mask = (row < last)[:, None] & (column < D)[None, :]
+        total += tl.load(partial_ptr + row[:, None] * D + column[None, :], mask, other=0)
+    tl.store(grad_ptr + column, tl.sum(total, 0).to(grad_ptr.dtype.element_ty), column < D)
+
+
+@triton.jit
+def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.constexpr):
+    """A tile's first position, the others from there, all of them, its rows, and its entry."""
+    first_s, later = s_block.to(tl.int64) * POSITIONS, tl.arange(0, POSITIONS).to(tl.int64)
+    row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
+    return first_s, later[:, None], first_s + later, row, b.to(tl.int64)
+
+
+@triton.jit
+def load_rows(
+    ptr,  # of rows, or one of a vector
+    d,  # stride of elements
+    exists,  # of rows
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    COMPUTED: tl.constexpr,
+):
+    """Whole rows in three pieces, in fp32 or fp64; 0 where there is nothing."""
+    ptr += START * d
+    if INTERLEAVED:
+        x1, x2 = load_interleaved(ptr, d, exists, HALF, COLUMNS)
+        x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
+    else:
+        pair = tl.arange(0, COLUMNS).to(tl.int64)
+        mask = exists & (pair < HALF)[None, None, :]
+        x1 = tl.load(ptr + (pair * d)[None, None, :], mask, other=0)
+        x2 = tl.load(ptr + ((pair + HALF) * d)[None, None, :], mask, other=0)
+    tail = tl.zeros((1, 1, 1), x1.dtype)
+    if TAIL > 0:
+        element, is_tail = tail_elements(START, HALF, TAIL)
+        mask = exists & is_tail[None, None, :]
+        tail = tl.load(ptr + (element * d)[None, None, :], mask, other=0)
+    return x1.to(COMPUTED), x2.to(COMPUTED), tail.to(COMPUTED)
+
+
+@triton.jit
+def store_rows(
+    ptr,
+    d,
+    x1,
+    x2,
+    tail,
+    exists,
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+):
+    """Round rows, and write them to where `load_rows` would read them."""
+    STORED: tl.constexpr = ptr.dtype.element_ty
+    ptr += START * d
+    pair = tl.arange(0, COLUMNS).to(tl.int64)
+    store_pairs(
+        ptr, d, pair, pair + HALF, x1.to(STORED), x2.to(STORED), exists, pair < HALF,
+        INTERLEAVED, HALF, COLUMNS, False,
+    )  # fmt: skip
+    if TAIL > 0:
+        element, is_tail = tail_elements(START, HALF, TAIL)
+        mask = exists & is_tail[None, None, :]
+        tl.store(ptr + (element * d)[None, None, :], tail.to(STORED), mask)
+
+
+@triton.jit
+def load_weight(
+    ptr,
+    OFFSET: tl.constexpr,
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    COMPUTED: tl.constexpr,
+):
+    """Offset plus weight, in pieces (1, 1, columns); 1 without a weight."""
+    one = tl.full((1, 1, 1), 1, COMPUTED)
+    w1, w2, tail = one, one, one
+    if ptr is not None:
+        all_exist = tl.full((1, 1, 1), 1, tl.int1)
+        w1, w2, tail = load_rows(
+            ptr, 1, all_exist, HALF, START, TAIL, COLUMNS, INTERLEAVED, COMPUTED
+        )
+        w1, w2, tail = w1 + OFFSET, w2 + OFFSET, tail + OFFSET
+    return w1, w2, tail
+
+
+@triton.jit
+def zero_pairs(x1, x2, exists, HALF: tl.constexpr, COLUMNS: tl.constexpr):
+    """0 where there is no pair, for sums: what isn't there may have met a NaN."""
+    is_pair = exists & (tl.arange(0, COLUMNS) < HALF)[None, None, :]
+    return tl.where(is_pair, x1, 0), tl.where(is_pair, x2, 0)
+
+
+@triton.jit
+def cos_sin_of_tile(
+    s, seq_len, b, table_ptr, sin_ptr, cu_seqlens_ptr, starts_ptr, ids_ptr, table_strides,
+    ids_strides, table_len, sequences, cp_size, cp_rank,
+    HALF: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    TABLE_UNIT: tl.constexpr,
+    ONE_PER_PAIR: tl.constexpr,
+    ATTENTION_FACTOR: tl.constexpr,
+    CP_ORDER: tl.constexpr,
+    INVERSE: tl.constexpr,
+    FAST_SINE: tl.constexpr,
+    STORED: tl.constexpr,
+):  # fmt: skip
+    """Cosines and sines of a tile's tokens, and which of these are in a sequence."""
+    s_exists, pair = s < seq_len, tl.arange(0, COLUMNS).to(tl.int64)
+    position, in_sequence = find_positions(
+        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
+        cp_size, cp_rank, CP_ORDER,
+    )  # fmt: skip
+    cos1, sin1, cos2, sin2 = find_cos_sin(
+        position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,
+        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
+        INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
+    )  # fmt: skip
+    return cos1, sin1, cos2, sin2, in_sequence
+
+
+@triton.jit
+def turn_in_sequence(
+    x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence,
+    TRANSPOSE: tl.constexpr,
+    ROUNDING: tl.constexpr,
+    ARE_ANGLES: tl.constexpr,
+    ROUNDED: tl.constexpr,
+    COMPUTED: tl.constexpr,
+):  # fmt: skip
+    """`turn`, but tokens past the last sequence pass through."""
+    y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, TRANSPOSE, ROUNDING, ARE_ANGLES, ROUNDED)
+    y1, y2 = y1.to(COMPUTED), y2.to(COMPUTED)
+    if cu_seqlens_ptr is not None:
+        y1 = tl.where(in_sequence[:, None, None], y1, x1)
+        y2 = tl.where(in_sequence[:, None, None], y2, x2)
+    return y1, y2
+
+
+@triton.jit
+def one_over_rms(x1, x2, tail, EPS: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
+    """1 / rms of each row, (positions, rows, 1)."""
+    return tl.rsqrt(
+        sum_of_row(x1 * x1 + x2 * x2, tail * tail, TAIL) * (1 / (2 * HALF + TAIL)) + EPS
+    )
+
+
+@triton.jit
+def sum_of_row(pairs, tail, TAIL: tl.constexpr):
+    total = tl.sum(pairs, 2)
+    if TAIL > 0:
+        total += tl.sum(tail, 2)
+    return total[:, :, None]
+
+
+@triton.jit
+def sum_of_tile(x):
+    """The sum over positions and rows: (positions, rows, columns) to (1, 1, columns)."""
+    return tl.sum(tl.sum(x, 0), 0)[None, None, :]
