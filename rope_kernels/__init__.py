@@ -9,20 +9,28 @@ from .api import (
     rotate_half,
 )
 from .embedding import RotaryPositionEmbedding
+from .norm import NormRounding, norm_rope, qk_norm_rope
+from .projection import Packing, rope_to_cache, split_qkv_rope
 from .rotation import CpOrder, Freqs, OutputPairing, Rounding, TensorFormat
 
 __version__ = "0.1.0"
 __all__ = [
     "CpOrder",
     "Freqs",
+    "NormRounding",
     "OutputPairing",
+    "Packing",
     "RotaryPositionEmbedding",
     "Rounding",
     "TensorFormat",
     "apply_rotary_pos_emb",
     "cp_positions",
+    "norm_rope",
+    "qk_norm_rope",
     "rope_bw",
     "rope_fw",
     "rope_qk",
+    "rope_to_cache",
     "rotate_half",
+    "split_qkv_rope",
 ]

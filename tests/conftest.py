@@ -79,6 +79,6 @@ def interpreted_launches(monkeypatch, needs_triton):
 @pytest.fixture
 def whole_way(monkeypatch, needs_triton):
     """Every call is checked and planned, and launched by `launch.run`: the fast path is off."""
-    from rope_kernels.launch import fastpath
+    from rope_kernels.launch import forget
 
     monkeypatch.setattr(fastpath, "ENABLED", False)

@@ -1,0 +1,567 @@
+"""Neighbors of a rotation that only move rows: out of a projection, and into a cache.
+
+Both are launches of the rotation's kernel with a third tensor, v, whose rows it only copies.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from . import reference
+from .api import prepare, tables_of
+from .autograd import (
+    ROTATION,
+    count_as_written,
+    gradients_by_pytorch,
+    is_plain,
+    keep,
+    kept,
+    operator,
+    values_of,
+)
+from .checks import (
+    Named,
+    bad,
+    check_apart,
+    check_call,
+    check_choice,
+    check_flag,
+    check_integer,
+    check_overwritten,
+    check_tensor,
+    check_values,
+    named_tensors,
+)
+from .embedding import FLOATS, INTEGERS, RotaryPositionEmbedding
+from .launch import Known, known_of, rotate_rows
+from .modes import have_memory, is_differentiated, is_traced, is_transformed, wants_grad
+from .rotation import (
+    CpOrder,
+    Freqs,
+    OutputPairing,
+    Rotation,
+    Rounding,
+    TensorFormat,
+    view_as_sbhd,
+    view_from_sbhd,
+)
+
+Packing = Literal["qkv", "grouped"]
+PACKINGS = get_args(Packing)
+Rows = tuple[Tensor, Tensor, Tensor]  # of q, k and v
+
+# Out of a projection
+
+
+class Packed(NamedTuple):
+    """How a projection packs its heads, and the format of what comes out of it."""
+
+    num_heads: int
+    num_kv_heads: int
+    packing: str
+    output_format: str
+
+    @property
+    def heads(self) -> int:
+        """Of q, k and v."""
+        return self.num_heads + 2 * self.num_kv_heads
+
+    @property
+    def group(self) -> int:
+        """Heads of q between which a head of k and one of v lie; 0: none do."""
+        return 0 if self.packing == "qkv" else self.num_heads // self.num_kv_heads
+
+    def slices(self, qkv: Tensor) -> Rows:
+        """Views of q, k and v, in which h and d are dimensions again.
+
+        Of 'grouped' that of q has its shape, strides and first elements, but not all of its heads:
+        the kernel steps over those of k and v.
+        """
+        h, kv, group = self.num_heads, self.num_kv_heads, self.group
+        x = qkv.view(*qkv.shape[:-1], self.heads, qkv.shape[-1] // self.heads)
+        if group:
+            step = group + 2
+            return x[..., :h, :], x[..., group::step, :], x[..., group + 1 :: step, :]
+        return x.split_with_sizes((h, kv, kv), -2)
+
+    def memory_for(self, qkv: Tensor, tensor_format: str) -> Rows:
+        """Empty tensors for q, k and v."""
+        rows = [view_as_sbhd(x, tensor_format) for x in self.slices(qkv)]
+        seen = [view_from_sbhd(x, self.output_format) for x in rows]
+        return tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in seen])
+
+    def gradient_for(self, grads: Sequence[Tensor], tensor_format: str) -> Tensor:
+        """Empty memory for that of a projection, from those of q, k and v."""
+        s, b, _, d = view_as_sbhd(grads[0], self.output_format).shape
+        sizes = {"s": s, "t": s, "b": b}
+        shape = *[sizes[dim] for dim in tensor_format[:-2]], self.heads * d
+        return torch.empty(shape, dtype=grads[0].dtype, device=grads[0].device)
+
+
+def split_qkv_rope(
+    qkv: Tensor,
+    freqs: Freqs,
+    num_heads: int,
+    num_kv_heads: int,
+    *,
+    packing: Packing = "qkv",
+    tensor_format: TensorFormat = "sbhd",
+    output_format: TensorFormat | None = None,
+    rounding: Rounding | None = None,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+) -> Rows:
+    """Split a packed projection into q, k and v, and rotate q and k, in one launch.
+
+    v is copied. Differentiable in `qkv` and `freqs`, as often as you like; the gradient of `qkv` is
+    one tensor, which the backward writes directly: nothing is concatenated. All keywords that are
+    not named here are those of `apply_rotary_pos_emb`, but for `inplace`.
+
+    Args:
+        qkv: what one linear layer returns, fp32, fp16, bf16 or fp64; any strides. (s, b, n * d),
+            (b, s, n * d), or (t, n * d) of packed sequences, as `tensor_format` says, with
+            n = num_heads + 2 * num_kv_heads.
+        freqs: as in `apply_rotary_pos_emb`.
+        num_heads: heads of q.
+        num_kv_heads: heads of k, and of v.
+        tensor_format: 'sbhd', 'bshd' or 'thd', whose last two dimensions `qkv` has as one.
+        packing: the order of heads in it. 'qkv': all of q, then of k, then of v, as in Phi 3 and
+            vLLM. 'grouped': for each head of k the heads of q that share it, it, and its head of v,
+            as in Megatron-LM, whose (s, b, groups, heads of a group * d) is `qkv.flatten(2)` here,
+            and in GPT-NeoX, whose heads are all groups of one.
+        output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
+            from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
+        rounding: as in `rope_qk`.
+
+    Returns:
+        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
+
+    Raises:
+        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
+        ValueError: shapes, devices, values or options do not fit together.
+
+    Example:
+        >>> layer = torch.nn.Linear(256, (8 + 2 + 2) * 32)
+        >>> qkv, rope = layer(torch.randn(1, 5, 256)), RotaryPositionEmbedding(32)
+        >>> q, k, v = split_qkv_rope(
+        ...     qkv, rope, 8, 2, tensor_format="bshd", output_format="bhsd"
+        ... )
+        >>> q.shape, k.shape, v.shape
+        (torch.Size([1, 8, 5, 32]), torch.Size([1, 2, 5, 32]), torch.Size([1, 2, 5, 32]))
+
+    Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
+    """
+    out = tensor_format if output_format is None else output_format
+    packed = Packed(num_heads, num_kv_heads, packing, out)
+    _check_projection(qkv, packed, tensor_format)
+    q, k, v = packed.slices(qkv)
+    rotation, known = prepare(
+        (q, k),
+        freqs,
+        tensor_format,
+        (v,),
+        ("split", *packed),
+        rounding=rounding,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        output_pairing=output_pairing,
+    )
+    tables = rotation.table, rotation.sin
+    if wants_grad(tables) or is_plain(fused, (qkv, *rotation.tensors)):
+        return _split_by_pytorch(qkv, packed, rotation)
+    if is_traced():
+        return tuple(_split_op(qkv, *packed, *values_of(rotation)))
+    if wants_grad((qkv,)):
+        return SplitFunction.apply(qkv, packed, rotation, known)
+    return _split(qkv, packed, rotation, known)
+
+
+def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
+    """Check that a projection can be split."""
+    check_tensor("qkv", qkv, FLOATS)
+    check_choice("tensor_format", tensor_format, ("sbhd", "bshd", "thd"))
+    check_choice("packing", packed.packing, PACKINGS)
+    outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if tensor_format == "thd" else []))
+    check_choice("output_format", packed.output_format, outputs)
+    for name, heads in (("num_heads", packed.num_heads), ("num_kv_heads", packed.num_kv_heads)):
+        check_integer(name, heads, 1, 2**31 - 1, "an integer from 1, below 2^31")
+    if packed.packing == "grouped" and packed.num_heads % packed.num_kv_heads:
+        came = f"num_heads is {packed.num_heads}, and num_kv_heads {packed.num_kv_heads}"
+        raise bad(came, "with packing='grouped' as many heads of q for each head of k")
+    dims = *tensor_format[:-2], "heads of q, k and v together * d"
+    if qkv.dim() != len(dims):
+        accepted = f"({', '.join(dims)}) with tensor_format {tensor_format!r}"
+        raise bad(f"qkv has shape {tuple(qkv.shape)}", accepted)
+    if qkv.shape[-1] % packed.heads:
+        accepted = f"a last dimension of {packed.heads} heads, {packed.num_heads} of q and "
+        accepted += f"{packed.num_kv_heads} each of k and v"
+        raise bad(f"qkv has shape {tuple(qkv.shape)}", accepted)
+
+
+def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> Rows:
+    """The kernel's definition; differentiable."""
+    q, k, v = packed.slices(qkv)
+    if packed.group:
+        x = qkv.unflatten(-1, (packed.num_kv_heads, packed.group + 2, -1))
+        q = x[..., : packed.group, :].flatten(-3, -2)
+    rows = *reference.rotate((q, k), rotation), v
+    rows = [view_as_sbhd(x, rotation.tensor_format) for x in rows]
+    q, k, v = [view_from_sbhd(x, packed.output_format) for x in rows]
+    return q.contiguous(), k.contiguous(), v.clone(memory_format=torch.contiguous_format)
+
+
+def _split(qkv: Tensor, packed: Packed, rotation: Rotation, known: Known | None = None) -> Rows:
+    outs = packed.memory_for(qkv, rotation.tensor_format)
+    options = {"out_format": packed.output_format, "groups": (packed.group, 0)}
+    rotate_rows((*packed.slices(qkv), *outs), rotation, known=known, **options)
+    return outs
+
+
+def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor:
+    """The transposed map: gradients of q, k and v to that of the projection."""
+    rotation = rotation.transposed()
+    out = packed.gradient_for(grads, rotation.tensor_format)
+    known = known_of(grads, rotation, "join", *packed)
+    options = {"out_format": packed.output_format, "groups": (0, packed.group)}
+    rotate_rows((*grads, *packed.slices(out)), rotation, known=known, **options)
+    return out
+
+
+class SplitFunction(torch.autograd.Function):
+    """A linear map, so nothing of the projection is kept but its shape. For eager calls."""
+
+    @staticmethod
+    def forward(ctx, qkv, packed, rotation, known):
+        _keep_split(ctx, qkv, packed, rotation)
+        return _split(qkv, packed, rotation, known)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return _gradient_of_split(ctx, grads), None, None, None
+
+
+def _keep_split(ctx, qkv: Tensor, packed: Packed, rotation: Rotation) -> None:
+    keep(ctx, rotation)
+    ctx.packed, ctx.shape = packed, qkv.shape
+
+
+def _gradient_of_split(ctx, grads: Sequence[Tensor | None]) -> Tensor | None:
+    """The gradient of the projection.
+
+    The kernel takes gradients of all three outputs. Second derivatives, gradients in a transform,
+    and those where one was not used, are PyTorch's.
+    """
+    rotation, packed = kept(ctx)[0], ctx.packed
+    came = [grad for grad in grads if grad is not None]
+    if not came:
+        return None
+    if not torch.is_grad_enabled() and len(came) == len(grads):
+        if is_traced():
+            return _join_op(list(grads), *packed, *values_of(rotation))[0]
+        if not is_transformed() and have_memory(came):
+            return _join(grads, packed, rotation)
+    # A linear map has the same derivative everywhere. These zeros are no batch, as `grads` may be.
+    like = {"dtype": came[0].dtype, "device": came[0].device, "requires_grad": True}
+    qkv = torch.zeros(ctx.shape, **like)
+    return gradients_by_pytorch(lambda x: _split_by_pytorch(x, packed, rotation), (qkv,), grads)[0]
+
+
+_PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format"
+
+
+@operator("split_qkv_rope", f"Tensor qkv, {_PACKED}, {ROTATION}")
+def _split_op(qkv, *values):
+    packed, rotation = _of_values(values)
+    check_values(rotation, view_as_sbhd(packed.slices(qkv)[0], rotation.tensor_format).shape[0])
+    return list(_split(qkv, packed, rotation))
+
+
+@operator("split_qkv_rope_backward", f"Tensor[] grads, {_PACKED}, {ROTATION}")
+def _join_op(grads, *values):
+    return [_join(grads, *_of_values(values))]
+
+
+def _of_values(values: Sequence) -> tuple[Packed, Rotation]:
+    count = len(Packed._fields)
+    return Packed._make(values[:count]), Rotation(*values[count:])
+
+
+@_split_op.register_fake
+def _(qkv, *values):
+    packed, rotation = _of_values(values)
+    return list(packed.memory_for(qkv, rotation.tensor_format))
+
+
+@_join_op.register_fake
+def _(grads, *values):
+    packed, rotation = _of_values(values)
+    return [packed.gradient_for(grads, rotation.tensor_format)]
+
+
+def _keep_inputs(ctx, inputs, output):
+    qkv, *values = inputs
+    ctx.others = len(values)  # inputs that have no gradient
+    _keep_split(ctx, qkv, *_of_values(values))
+
+
+def _backward(ctx, grads):
+    return _gradient_of_split(ctx, grads), *[None] * ctx.others
+
+
+_split_op.register_autograd(_backward, setup_context=_keep_inputs)
+
+# Into a cache
+
+
+def rope_to_cache(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    freqs: Freqs,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *,
+    position_ids: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    inplace: bool = False,
+    return_k: bool = False,
+    rounding: Rounding | None = None,
+    interleaved: bool = False,
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    fused: bool = True,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
+
+    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph.
+
+    A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
+
+    - vLLM: `kv_cache[0]` and `kv_cache[1]` of (2, blocks, page, h, d), in any order of memory; of
+      (blocks, h, page, 2 d) `kv_cache.transpose(1, 2).chunk(2, dim=-1)`;
+    - SGLang: (slots, h, d), `k_cache.unsqueeze(1)`: pages of one position;
+    - transformers' static cache: (b, h, s, d), `k_cache.transpose(1, 2)`: slot b * s + position.
+
+    Args:
+        q: (tokens, h, d), fp32, fp16, bf16 or fp64; any strides, as k and v: slices of one
+            projection are fine.
+        k: (tokens, kv heads, d).
+        v: like `k`. It is copied.
+        freqs: as in `apply_rotary_pos_emb`; what is not named here is as there.
+        k_cache: (blocks, page, kv heads, d), the dtype of `k`.
+        v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
+        slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
+            block * page + position within it. A negative slot: the token is rotated, and not
+            written, nor are those after the first n. What a slot holds that occurs twice is
+            undefined. One outside the cache is an error on the CPU, and is not written on a GPU.
+        position_ids: (tokens,). One of it and `cu_seqlens` is needed, the latter with
+            `start_positions` or without.
+        inplace: overwrite q and return it. k and v are never overwritten.
+        return_k: return the rotated keys too.
+        rounding: as in `rope_qk`.
+
+    Returns:
+        q rotated, new and contiguous, or itself with `inplace`; with `return_k` (q, k).
+
+    Raises:
+        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
+        ValueError: shapes, devices, values or options do not fit together, memory that is written
+            is shared, or a gradient is wanted.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 8, 64), torch.randn(3, 2, 64), torch.randn(3, 2, 64)
+        >>> k_cache, v_cache = torch.zeros(2, 4, 16, 2, 64)  # 4 blocks of 16 positions
+        >>> ids, slots = torch.tensor([7, 0, 1]), torch.tensor([23, 32, 33])
+        >>> rope = RotaryPositionEmbedding(64)
+        >>> q1 = rope_to_cache(q, k, v, rope, k_cache, v_cache, slots, position_ids=ids)
+        >>> torch.equal(v_cache[1, 7], v[0]), torch.equal(v_cache[2, :2], v[1:])
+        (True, True)
+
+    Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
+    rotation with it.
+    """
+    caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
+
+    def check(rotation: Rotation) -> None:
+        check_call((q, k), freqs, rotation, fused, inplace)
+        _check_cache((q, k), beside, return_k)
+
+    _check_no_gradient((q, k), beside, freqs, (cu_seqlens, start_positions, position_ids))
+    rotation, known = prepare(
+        (q, k),
+        freqs,
+        "thd",
+        beside,
+        ("to cache", inplace, return_k),
+        check,
+        fused=fused,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        interleaved=interleaved,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        inverse=inverse,
+        rounding=rounding,
+    )
+    given = q, k, *beside, *rotation.tensors
+    if not is_traced() and have_memory(given):
+        _check_written((q, k), inplace, beside, rotation)
+    if rotation.table.is_cpu and not is_traced():
+        check_values(rotation, len(q))
+    like = {"memory_format": torch.contiguous_format}
+    q_out = q if inplace else torch.empty_like(q, **like)
+    k_out = torch.empty_like(k, **like) if return_k else None
+    # the kernel can't do without rows and slots
+    if is_plain(fused, given) or not all([x.numel() for x in (q, k, k_cache)]):
+        rotated = reference.rotate((q, k), rotation)
+        _write(k_cache, rotated[1], slot_mapping)
+        _write(v_cache, v, slot_mapping)
+        for out, x in zip((q_out, k_out), rotated, strict=True):
+            if out is not None:
+                out.copy_(x)
+    elif is_traced():
+        _cache_op(q, k, q_out, k_out, *beside, *values_of(rotation))
+    else:
+        _to_cache((q, k), (q_out, k_out), beside, rotation, known)
+        count_as_written((*caches, q) if inplace else caches)
+    return (q_out, k_out) if return_k else q_out
+
+
+_OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
+
+
+def _check_cache(
+    tensors: tuple[Tensor, Tensor], beside: tuple[object, ...], return_k: object
+) -> None:
+    """Check what a cache adds to a rotation, but for values and memory."""
+    (q, k), (v, k_cache, v_cache, slots) = tensors, beside
+    check_flag("return_k", return_k)
+    if check_tensor("v", v, (k.dtype,)).shape != k.shape:
+        raise bad(f"v has shape {tuple(v.shape)}", f"that of k, {tuple(k.shape)}")
+    tokens, heads, d = k.shape
+    for name, x in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_tensor(name, x, (k.dtype,))
+        if x.dim() != 4 or x.shape[2:] != k.shape[1:]:
+            accepted = f"(blocks, positions of a block, {heads}, {d})"
+            accepted += f", for k of shape {tuple(k.shape)}"
+            raise bad(f"{name} has shape {tuple(x.shape)}", accepted)
+    if k_cache.shape != v_cache.shape:
+        accepted = f"that of k_cache, {tuple(k_cache.shape)}"
+        raise bad(f"v_cache has shape {tuple(v_cache.shape)}", accepted)
+    check_tensor("slot_mapping", slots, INTEGERS[:2])
+    if slots.dim() != 1 or slots.shape[0] > tokens:
+        accepted = f"a slot for each of the first tokens, of which there are {tokens}"
+        raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
+    for name, x in zip(_OF_A_CACHE, beside, strict=True):
+        if x.device != q.device:
+            raise ValueError(f"{name} is on {x.device}; it must be on q's device, {q.device}")
+
+
+def _check_no_gradient(
+    tensors: tuple[object, ...],
+    beside: tuple[object, ...],
+    freqs: Freqs,
+    where: tuple[object, ...],
+) -> None:
+    """Raise `ValueError` where a gradient is wanted of anything that the call has."""
+    transformed = is_transformed()
+    for i, x in enumerate((*tensors, *beside, *tables_of(freqs), *where)):
+        if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
+            of_module, of_pair = isinstance(freqs, RotaryPositionEmbedding), freqs
+            tables = ("freqs.inv_freq",) * 2 if of_module else ("freqs", "freqs")
+            if isinstance(of_pair, (tuple, list)):
+                tables = "freqs[0]", "freqs[1]"
+            last = "cu_seqlens", "start_positions", "position_ids"
+            name = ("q", "k", *_OF_A_CACHE, *tables, *last)[i]
+            accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
+            raise bad(f"{name} requires a gradient", accepted)
+
+
+def _check_written(
+    tensors: Sequence[Tensor], inplace: bool, beside: Sequence[Tensor], rotation: Rotation
+) -> None:
+    """Check what every call has to ask: memory that is written, and slots on the CPU."""
+    named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *beside), strict=True))
+    names = "k_cache", "v_cache", *(("q",) if inplace else ())
+    written: Named = [(name, named.pop(name)) for name in names]
+    for name, x in written:
+        check_overwritten(name, x)
+    check_apart(written, (*named.items(), *named_tensors(rotation)))
+    cache, slots = beside[1], beside[3]
+    count = cache.shape[0] * cache.shape[1]
+    if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
+        accepted = f"slots below {count}; a negative one: no write"
+        raise bad(f"slot_mapping has {int(slots.max())}", accepted)
+
+
+def _to_cache(
+    tensors: Sequence[Tensor],
+    outs: Sequence[Tensor | None],
+    beside: Sequence[Tensor],
+    rotation: Rotation,
+    known: Known | None,
+) -> None:
+    """Rotate q and k into `outs`, and write k and v to their slots."""
+    (v, *caches, slots), (q_out, k_out) = beside, outs
+    rows = *tensors, v, q_out, *caches
+    rotate_rows(rows, rotation, known=known, slots=slots, beside_cache=k_out)
+
+
+def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
+    """Write rows (tokens, h, d) to their slots, in PyTorch; no shape depends on a value."""
+    page, slot, rows = cache.shape[1], slots.long(), rows[: slots.shape[0]]
+    if not (slot.numel() and cache.numel()):
+        return
+    inside = (slot >= 0) & (slot < cache.shape[0] * page)
+    # A token without a slot writes once more what the first one with a slot does. Without any,
+    # slot 0 gets what it has. So no value is read back, and no shape depends on one.
+    first, any_inside = inside.int().argmax().view(1), inside.any()
+    other_slot = torch.where(any_inside, slot.index_select(0, first), 0)
+    other_row = torch.where(any_inside, rows.index_select(0, first), cache[0, 0])
+    slot = torch.where(inside, slot, other_slot)
+    cache[slot // page, slot % page] = torch.where(inside[:, None, None], rows, other_row)
+
+
+@operator(
+    "rope_to_cache",
+    "Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor v, Tensor(c!) k_cache, "
+    f"Tensor(d!) v_cache, Tensor slot_mapping, {ROTATION}",
+    ["q_out", "k_out", "k_cache", "v_cache"],
+)
+def _cache_op(q, k, q_out, k_out, *values):
+    beside, rotation = values[:4], Rotation(*values[4:])
+    inplace = q_out.data_ptr() == q.data_ptr()
+    _check_written((q, k), inplace, beside, rotation)
+    check_values(rotation, len(q))
+    known = known_of((q, k, *beside), rotation, "to cache", inplace, k_out is not None)
+    _to_cache((q, k), (q_out, k_out), beside, rotation, known)
+
+
+@_cache_op.register_fake
+def _(*given):
+    return None
