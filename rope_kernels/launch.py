@@ -173,7 +173,8 @@ def _run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callabl
         return
     kernel, read, programs, arguments, options = found
     arguments = tuple([arguments.get(name) for name in kernel.arg_names[len(read) :]])
-    compiled = kernel[(programs,)](*addressed_alike(read), *arguments, **options)
+    addressed = read if torch.version.hip is None else with_equal_storage(read)
+    compiled = kernel[(programs,)](*addressed, *arguments, **options)
     # a copy is another one in the next call
     if known is not None and compiled is not None and all(map(_same, read, given)):
         known.launch, known.arguments = compiled[(programs, 1, 1)], arguments
@@ -184,14 +185,12 @@ def _same(x: Tensor | None, y: Tensor | None) -> bool:
     return x is y or (x is not None and y is not None and x.data_ptr() == y.data_ptr())
 
 
-def addressed_alike(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+def with_equal_storage(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
     """The same memory, of which Triton for AMD believes each tensor to have as much as the largest.
 
     It addresses up to 2 GiB as a buffer, and can't compile a choice between a pointer into one and
     another pointer, as kernels for q and k make it. (3.7.1 ends the process, in some cases.)
     """
-    if torch.version.hip is None:
-        return tensors
     largest = max([x.untyped_storage().nbytes() for x in tensors if x is not None])
     if largest < 2**31:
         return tensors

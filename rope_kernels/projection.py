@@ -410,7 +410,6 @@ def rope_to_cache(
         check_call((q, k), freqs, rotation, fused, inplace)
         _check_cache((q, k), beside, return_k)
 
-    _check_no_gradient((q, k), beside, freqs, (cu_seqlens, start_positions, position_ids))
     rotation, known = prepare(
         (q, k),
         freqs,
@@ -428,6 +427,7 @@ def rope_to_cache(
         inverse=inverse,
         rounding=rounding,
     )
+    _check_no_gradient((q, k), beside, freqs, (cu_seqlens, start_positions, position_ids))
     given = q, k, *beside, *rotation.tensors
     if not is_traced() and have_memory(given):
         _check_written((q, k), inplace, beside, rotation)
@@ -492,9 +492,10 @@ def _check_no_gradient(
     transformed = is_transformed()
     for i, x in enumerate((*tensors, *beside, *tables_of(freqs), *where)):
         if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
-            of_module, of_pair = isinstance(freqs, RotaryPositionEmbedding), freqs
-            tables = ("freqs.inv_freq",) * 2 if of_module else ("freqs", "freqs")
-            if isinstance(of_pair, (tuple, list)):
+            tables = "freqs", ""
+            if isinstance(freqs, RotaryPositionEmbedding):
+                tables = "freqs.inv_freq", ""
+            elif isinstance(freqs, (tuple, list)):
                 tables = "freqs[0]", "freqs[1]"
             last = "cu_seqlens", "start_positions", "position_ids"
             name = ("q", "k", *_OF_A_CACHE, *tables, *last)[i]

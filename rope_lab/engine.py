@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
+from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from .interpreter import run_as_compiled
 

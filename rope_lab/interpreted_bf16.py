@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rope_kernels.machine.engine import triton_is_installed
+from rope_kernels.modes import triton_is_installed
 
 _FP8 = "Triton's interpreter casts to and from fp8 wrongly; run this kernel on a GPU"
 _ATOMIC = "Triton's interpreter adds the bits of bf16 atomically, not its numbers; add in fp32"

@@ -20,7 +20,7 @@ from types import FunctionType
 
 import numpy as np
 
-from rope_kernels.machine.engine import triton_is_installed
+from rope_kernels.modes import triton_is_installed
 
 from .interpreted_bf16 import let_bf16_round
 from .interpreted_functions import let_libdevice_run

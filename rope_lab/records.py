@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.machine.engine import triton_is_installed
+from rope_kernels.modes import triton_is_installed
 
 from .engine import nvidia_driver
 from .timing import Timing, measure, measure_host, require_compiled_kernels

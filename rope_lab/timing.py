@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels.machine.engine import interpreter_is_on
+from rope_kernels.modes import interpreter_is_on
 
 _FLUSH_BYTES = 256 * 2**20  # or four times the L2 cache, if that is more (it is 60 MB on an H200)
 _ROUND_SECONDS = 0.02
@@ -114,7 +114,7 @@ def in_a_graph(call: Callable[[], object], times: int = 1) -> Replay:
 def require_compiled_kernels() -> None:
     if not torch.cuda.is_available():
         raise RuntimeError("there is no GPU to measure on")
-    kernels = sys.modules.get("rope_kernels.kernels.rope_kernel")
+    kernels = sys.modules.get("rope_kernels.kernel")
     loaded_so = kernels and type(kernels.rope_kernel).__name__ == "InterpretedFunction"
     if interpreter_is_on() or loaded_so:
         raise RuntimeError("TRITON_INTERPRET is set: interpreted kernels are not timed")

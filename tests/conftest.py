@@ -74,11 +74,3 @@ def interpreted_launches(monkeypatch, needs_triton):
     launches = []
     monkeypatch.setattr(GridExecutor, "__call__", lambda *given, **options: launches.append(given))
     return launches
-
-
-@pytest.fixture
-def whole_way(monkeypatch, needs_triton):
-    """Every call is checked and planned, and launched by `launch.run`: the fast path is off."""
-    from rope_kernels.launch import forget
-
-    monkeypatch.setattr(fastpath, "ENABLED", False)

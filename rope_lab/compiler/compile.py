@@ -19,13 +19,12 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.launch.launch import addressed_alike, kernel_of, options_of
-from rope_kernels.launch.plan import Plan, Tensors
+from rope_kernels.launch import with_equal_storage
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, is_named_tuple, kind_of
 from .assembly import loads_in, needs_of_amd, stores_in
-from .plans import plan_for
+from .plans import Plan, Tensors, plan_for
 from .targets import target_of
 
 SECONDS = 60.0  # that a kernel may take to compile
@@ -212,8 +211,10 @@ def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
         tensors: of that plan; on any device.
     """
     if gpu.startswith("gfx"):
-        tensors = addressed_alike(tensors)
-    return compile_for(gpu, kernel_of(plan), *tensors, **plan.arguments, **options_of(plan))
+        tensors = with_equal_storage(tensors)
+    own = plan.kernel.arg_names[len(tensors) :]
+    arguments = {name: plan.arguments.get(name) for name in own}
+    return compile_for(gpu, plan.kernel, *tensors, **arguments, **plan.options)
 
 
 class _Compiler(Worker):

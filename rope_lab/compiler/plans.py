@@ -3,22 +3,45 @@
 The call itself runs, down to its launches: these are caught, and nothing is computed.
 """
 
+import textwrap
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels import routes
-from rope_kernels.autograd import norm_function, split_function
-from rope_kernels.launch import fastpath, kernel_plans, launch
-from rope_kernels.launch.plan import Plan, Tensors
-from rope_kernels.machine.engine import Engine
-from rope_kernels.routes import KERNEL, Route
+from rope_kernels import autograd, launch, norm, projection
+from rope_kernels.modes import Engine
 
+
+@dataclass(frozen=True)
+class Plan:
+    """One launch, tensors aside: all that decides which kernel is compiled."""
+
+    kernel: object  # what `@triton.jit` made
+    programs: int  # the grid
+    arguments: dict[str, object]  # the kernel's, but for its tensors, by their names
+    options: dict[str, object]  # the compiler's
+
+    @property
+    def num_warps(self) -> int:
+        """Of a program."""
+        return self.options["num_warps"]
+
+    def __str__(self) -> str:
+        warps = "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
+        shown = [f"{name}={value}" for name, value in self.arguments.items() if value is not None]
+        indent = {"initial_indent": "  ", "subsequent_indent": "  "}
+        lines = textwrap.wrap(", ".join(x.replace(" ", "\0") for x in shown), 100, **indent)
+        head = f"{self.kernel.fn.__name__}: {self.programs} programs of {warps}"
+        return "\n".join([head, *(line.replace("\0", " ") for line in lines)])
+
+
+Tensors = tuple[Tensor | None, ...]  # the kernel's, in the order of its arguments
 Launch = tuple[Plan, Tensors]
 _LOCK = threading.Lock()
 
@@ -55,7 +78,7 @@ def plans_with_backward(engine: Engine, function: Callable, *arguments, **option
     """Plan every launch of a call, and of its backward if a tensor requires a gradient.
 
     How many programs a norm's backward has depends on the number of SMs: that of the GPU the
-    tensors are on, and `rope_kernels.launch.kernel_plans.SMS_ELSEWHERE` for other devices.
+    tensors are on, and `rope_kernels.norm.SMS_ELSEWHERE` for other devices.
 
     Args:
         engine: what the plans are for.
@@ -85,25 +108,29 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
     Results are allocated where the tensors are, the meta device too; nothing is written to them.
     """
     found: list[Launch] = []
-    with (
-        _LOCK,
-        patch.object(routes, "choose_route", _kernel),
-        patch.object(routes, "check_values", lambda *_: None),
-        patch.object(routes, "check_written", lambda *_: None),
-        patch.object(routes, "check_inplace", lambda *_: None),
-        patch.object(norm_function, "has_memory", lambda x: True),
-        patch.object(split_function, "has_memory", lambda x: True),
-        patch.object(launch, "run", lambda *planned: found.append(planned)),
-        patch.object(kernel_plans, "engine_of", lambda t: engine),
-        patch.object(fastpath, "ENABLED", False),  # it remembers what was launched before
-    ):
+
+    def catch(known, given, prepare) -> None:
+        prepared = prepare()
+        if prepared is not None:
+            kernel, tensors, *plan = prepared
+            found.append((Plan(kernel, *plan), tensors))
+
+    with ExitStack() as patches:
+        patches.enter_context(_LOCK)
+        for module in (autograd, norm, projection):
+            patches.enter_context(patch.object(module, "is_plain", _never_plain))
+        for module in (norm, projection):
+            patches.enter_context(patch.object(module, "have_memory", lambda tensors: True))
+        patches.enter_context(patch.object(projection, "_check_written", lambda *_: None))
+        patches.enter_context(patch.object(launch, "_run", catch))
+        patches.enter_context(patch.object(launch, "engine_of", lambda t: engine))
         yield found
     if not found:
         reason = "its tensors have no elements, freqs requires a gradient, or it does not rotate"
         raise ValueError(f"the call launches no kernel, so it has no plan: {reason}")
 
 
-def _kernel(fused: bool, tensors: tuple[Tensor | None, ...]) -> Route:
+def _never_plain(fused: bool, tensors: Sequence[Tensor | None]) -> bool:
     if fused is not True:
         raise ValueError(f"fused is {fused}; such a call launches no kernel, so it has no plan")
-    return KERNEL
+    return False

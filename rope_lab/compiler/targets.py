@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from rope_kernels.machine.engine import Engine
+from rope_kernels.modes import Engine
 
 
 @dataclass(frozen=True)

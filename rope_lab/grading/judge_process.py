@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rope_kernels.machine.engine import interpreter_is_on, triton_is_installed
+from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
