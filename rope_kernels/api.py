@@ -421,7 +421,9 @@ def prepare(
     )
     known = None
     if fused is True:
-        of_module = () if module is None else (module.interleaved, table.requires_grad)
+        of_module = ()
+        if module is not None:
+            of_module = module.rotary_dim, module.interleaved, table.requires_grad
         known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
     if known is None or not known.accepted:
         if check is None:

@@ -36,9 +36,8 @@ def rotate(
     ===================================================================  ==========================
     """
     recorded = wants_grad(tensors)
-    trained = wants_grad((rotation.table, rotation.sin))
-    if known is None or known.launch is None or trained:
-        plain = trained or is_plain(fused, (*tensors, *rotation.tensors))
+    plain = is_plain(fused, (*tensors, *rotation.tensors), rotation, known)
+    if plain or known is None or known.launch is None:
         if inplace and (plain or (recorded and is_traced())):  # no operator in place has a backward
             outs = rotate(tensors, rotation, not plain)
             return _copied(outs, tensors, rotation)
@@ -55,8 +54,14 @@ def rotate(
     return outs
 
 
-def is_plain(fused: bool, tensors: Sequence[Tensor | None]) -> bool:
+def is_plain(
+    fused: bool, tensors: Sequence[Tensor | None], rotation: Rotation, known: Known | None
+) -> bool:
     """Whether PyTorch's operators take a call. `tensors` are all it has, what turns first."""
+    if wants_grad((rotation.table, rotation.sin)):
+        return True  # the kernels have no gradient of a table
+    if known is not None and known.launch is not None:
+        return False
     if not fused or is_transformed() or not runs_in_triton(tensors[0]):
         return True
     return not (is_traced() or have_memory(tensors))

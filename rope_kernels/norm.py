@@ -258,9 +258,8 @@ def _norm_rope(
         rotation.rounding = "once"
     elif rotation.rounding != "promoted":
         rotation.rounding = "model"
-    # a norm has no operator, for compilers fuse PyTorch's, and no kernel has a gradient of a table
-    plain = is_traced() or wants_grad((rotation.table, rotation.sin))
-    if plain or is_plain(fused, (*rows, *rotation.tensors)):
+    # a norm has no operator, for compilers fuse PyTorch's
+    if is_traced() or is_plain(fused, (*rows, *rotation.tensors), rotation, known):
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
         if not inplace:
             return outs
@@ -488,6 +487,8 @@ def _backward(
         outs = tuple([torch.empty_like(t, **like) for t in tensors])
     if wants_weights:
         of_weights = tuple([torch.empty_like(w, **like) for w in weights])
+        if not programs:
+            return outs, tuple([w.zero_() for w in of_weights])
         shape = programs, tensors[0].shape[-1]
         partials = tensors[0].new_empty(shape, dtype=compute_dtype(tensors[0]))
     looks = (*tensors, *grads, *weights)

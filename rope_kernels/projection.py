@@ -187,8 +187,7 @@ def split_qkv_rope(
         inverse=inverse,
         output_pairing=output_pairing,
     )
-    tables = rotation.table, rotation.sin
-    if wants_grad(tables) or is_plain(fused, (qkv, *rotation.tensors)):
+    if is_plain(fused, (qkv, *rotation.tensors), rotation, known):
         return _split_by_pytorch(qkv, packed, rotation)
     if is_traced():
         return tuple(_split_op(qkv, *packed, *values_of(rotation)))
@@ -431,13 +430,11 @@ def rope_to_cache(
     given = q, k, *beside, *rotation.tensors
     if not is_traced() and have_memory(given):
         _check_written((q, k), inplace, beside, rotation)
-    if rotation.table.is_cpu and not is_traced():
-        check_values(rotation, len(q))
     like = {"memory_format": torch.contiguous_format}
     q_out = q if inplace else torch.empty_like(q, **like)
     k_out = torch.empty_like(k, **like) if return_k else None
     # the kernel can't do without rows and slots
-    if is_plain(fused, given) or not all([x.numel() for x in (q, k, k_cache)]):
+    if is_plain(fused, given, rotation, known) or not all([x.numel() for x in (q, k, k_cache)]):
         rotated = reference.rotate((q, k), rotation)
         _write(k_cache, rotated[1], slot_mapping)
         _write(v_cache, v, slot_mapping)
@@ -489,8 +486,10 @@ def _check_no_gradient(
     where: tuple[object, ...],
 ) -> None:
     """Raise `ValueError` where a gradient is wanted of anything that the call has."""
-    transformed = is_transformed()
-    for i, x in enumerate((*tensors, *beside, *tables_of(freqs), *where)):
+    transformed, given = is_transformed(), (*tensors, *beside, *tables_of(freqs), *where)
+    if not (transformed or wants_grad(given)):
+        return
+    for i, x in enumerate(given):
         if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
             tables = "freqs", ""
             if isinstance(freqs, RotaryPositionEmbedding):

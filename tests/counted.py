@@ -80,7 +80,7 @@ class Handle:
     def __getitem__(self, grid):
         run, kernel, looks, absent = self.launched
 
-        def launch(*values, stream):
+        def launch(*values, stream=None):
             assert [x is None for x in values] == absent, "compiled for other tensors"
             for address, look in zip(values, looks, strict=True):
                 assert not (look and look[1] and address % 16), "compiled for aligned tensors"

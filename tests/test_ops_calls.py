@@ -144,22 +144,15 @@ def assert_makes(new, call, interpreter):
 @few
 @each_differentiable
 def test_what_is_kept_for_backward(op, case, interpreter, device):
-    """The table and where tokens are; of a norm its input, weights and 1 / rms, and no output."""
+    """The table and where tokens are; of a norm its input and weights, too. No output."""
     sample, kept = op.sample(device, **case), []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
-        outs, *_ = step_of(sample)
+        step_of(sample)
     expected = [*tables(sample), *sample.where.values()]
     if op.weights:
         expected += sample.tensors()
     kept, expected = memories(kept), memories(x for x in expected if isinstance(x, torch.Tensor))
-    others = {x: kept[x] for x in kept.keys() - expected.keys()}
-    assert not others.keys() & memories(outs).keys()
-    rows = [t.shape[:-1].numel() for t in sample.like()] if op.weights else []
-    size = 8 if sample.dtype == torch.float64 else 4
-    rows = [size * x for x in rows] + [8 * len(sample.given[op.tensors[0]])] * (
-        sample.packed and bool(rows)
-    )
-    assert sorted(others.values()) == sorted(rows)
+    assert kept.keys() <= expected.keys()
 
 
 def tables(sample):

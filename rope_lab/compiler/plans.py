@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from rope_kernels import autograd, launch, norm, projection
-from rope_kernels.modes import Engine
+from rope_kernels.modes import Engine, wants_grad
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,9 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
         raise ValueError(f"the call launches no kernel, so it has no plan: {reason}")
 
 
-def _never_plain(fused: bool, tensors: Sequence[Tensor | None]) -> bool:
+def _never_plain(fused: bool, tensors: Sequence[Tensor | None], rotation, known) -> bool:
+    if wants_grad((rotation.table, rotation.sin)):
+        return True
     if fused is not True:
         raise ValueError(f"fused is {fused}; such a call launches no kernel, so it has no plan")
     return False
