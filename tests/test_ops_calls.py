@@ -194,7 +194,7 @@ def test_later_calls_are_right_and_launched_again(op, case, interpreter, device)
 @pytest.mark.parametrize("positions", ("in order", "one start"))
 @each_op
 def test_later_calls_are_neither_checked_nor_planned_again(op, positions, interpreter, device):
-    """Which is a fifth of the Python functions that the first one runs, or less."""
+    """Which would be more than a third of the Python functions that the first one runs."""
     if interpreter is not None:
         interpreter.runs = False
     d = 100 + 4 * OPS.index(op)  # no other call has that
@@ -202,11 +202,11 @@ def test_later_calls_are_neither_checked_nor_planned_again(op, positions, interp
     steps, counts = [], []
     for _ in range(3):
         counts.append(calls_within(rope_kernels, lambda: steps.append(step_of(sample))))
-    assert 5 * counts[2] < counts[0], counts
+    assert 3 * counts[2] < counts[0], counts
     if op.differentiable:
         with torch.autograd.set_multithreading_enabled(False):  # a profile is of a thread
             counts = [calls_within(rope_kernels, partial(gradients, *step)) for step in steps]
-        assert 5 * counts[2] < counts[0], counts
+        assert 3 * counts[2] < counts[0], counts
 
 
 CHANGES = {  # the sizes stay, so that a call may be taken for another one
