@@ -24,7 +24,7 @@ def to_half_split(x: Tensor) -> Tensor:
 
 def to_interleaved(x: Tensor) -> Tensor:
     """Undo `to_half_split`."""
-    return torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
+    return torch.stack(x.chunk(2, dim=-1), dim=-1).reshape(x.shape)
 
 
 def rotate(

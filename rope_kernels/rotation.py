@@ -122,7 +122,9 @@ class Rotation:
     def tables(self) -> tuple[Tensor, ...]:
         """Angles, or cosines and sines, each (b or 1, s2, w)."""
         tables = (self.table,) if self.sin is None else (self.table, self.sin)
-        return tuple([x if x.dim() == 3 else x.flatten(1)[None] for x in tables])
+        # not flatten, which PyTorch can't do to a batch of gradients
+        tables = [x[:, 0, 0] if x.dim() == 4 else x for x in tables]
+        return tuple([x if x.dim() == 3 else x[None] for x in tables])
 
     @property
     def table_len(self) -> int:
