@@ -232,6 +232,7 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> Rows:
 
 def _split(qkv: Tensor, packed: Packed, rotation: Rotation, known: Known | None = None) -> Rows:
     outs = packed.memory_for(qkv, rotation.tensor_format)
+    qkv = qkv.resolve_neg()  # whole: rows of q may lie between others
     options = {"out_format": packed.output_format, "groups": (packed.group, 0)}
     rotate_rows((*packed.slices(qkv), *outs), rotation, known=known, **options)
     return outs
