@@ -126,12 +126,12 @@ def norm_rope(
     https://arxiv.org/abs/2505.09388.
     """
     norm = Norm(eps, weight_offset, norm_after, rounding)
-    return _norm_rope(
+    return normalize_by(
+        norm,
         (t,),
         (weight,),
         freqs,
         tensor_format,
-        norm,
         fused=fused,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
@@ -198,12 +198,12 @@ def qk_norm_rope(
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     norm = Norm(eps, weight_offset, norm_after, rounding)
-    outs = _norm_rope(
+    outs = normalize_by(
+        norm,
         (q, k),
         (q_weight, k_weight),
         freqs,
         tensor_format,
-        norm,
         fused=fused,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
@@ -221,15 +221,15 @@ def qk_norm_rope(
     return outs[0], outs[1]
 
 
-def _norm_rope(
+def normalize_by(
+    norm: Norm,
     tensors: Tensors,
     weights: Weights,
     freqs: Freqs,
     tensor_format: TensorFormat,
-    norm: Norm,
     *,
-    fused: bool,
-    inplace: bool,
+    fused: bool = True,
+    inplace: bool = False,
     **options: object,
 ) -> Tensors:
     """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..machine.modes import is_traced
+from ..modes import is_traced
 from .digest import REPLACES, UnknownCode, definition_of, digest_of_parts, original_of
 from .forms import by_matrices, one_tensor, q_and_k
 from .known import UNKNOWN, Known, function_of, known_by_code, watch

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..call.arguments import Call, NormCall, NormRounding, OutputPairing, Rounding
-from ..call.formats import TensorFormat
-from ..machine.modes import is_dtensor
-from ..routes import rotate_call
+from .. import api
+from ..modes import is_dtensor
+from ..norm import Norm, Weights, normalize_by
+from ..rotation import OutputPairing, Rounding, TensorFormat
 
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 
@@ -137,16 +137,16 @@ class Rule:
         cos: Tensor,
         sin: Tensor,
         unsqueeze_dim: int,
-        norm: NormCall,
-        rounding: NormRounding,
+        weights: Weights,
+        norm: Norm,
     ) -> tuple[Tensor, ...]:
         """Normalize, too: the dtype of q, and the strides that a model's operators give."""
         layout = _layout_of(tensors[0], cos, unsqueeze_dim)
         if not (self.keeps_strides and layout == _HEADS_FIRST):
-            return self._rotate(tensors, cos, sin, layout, rounding=rounding, norm=norm)
+            return self._rotate(tensors, cos, sin, layout, (weights, norm))
         # what comes out is contiguous in the format that is named: in that of a projection's rows
         rows = tuple([x.transpose(1, 2) for x in tensors])
-        outs = self._rotate(rows, cos, sin, _HEADS_LAST, rounding=rounding, norm=norm)
+        outs = self._rotate(rows, cos, sin, _HEADS_LAST, (weights, norm))
         return tuple([x.transpose(1, 2) for x in outs])
 
     @property
@@ -160,6 +160,7 @@ class Rule:
         cos: Tensor,
         sin: Tensor,
         layout: _Layout | None,
+        normalized: tuple[Weights, Norm] | None = None,
         **options: Any,
     ) -> tuple[Tensor, ...]:
         if layout is None:
@@ -168,18 +169,19 @@ class Rule:
         if self.columns == "first half":
             cos, sin = cos[..., : rotary_dim // 2], sin[..., : rotary_dim // 2]
         has_batch = q.dim() == 4
-        call = Call(
-            tensors=tensors if has_batch else tuple([x[None] for x in tensors]),
-            freqs=(cos, sin),
-            tensor_format=layout.tensor_format,
-            interleaved=self.interleaved,
-            rotary_dim=rotary_dim,
-            rotary_start=q.shape[-1] - rotary_dim if self.rest == "before" else 0,
-            inverse=self.inverse,
-            output_pairing=self.output_pairing,
-            **options,
-        )
-        outs = rotate_call(call)
+        options |= {
+            "interleaved": self.interleaved,
+            "rotary_dim": rotary_dim,
+            "rotary_start": q.shape[-1] - rotary_dim if self.rest == "before" else 0,
+            "inverse": self.inverse,
+            "output_pairing": self.output_pairing,
+        }
+        given = tensors if has_batch else tuple([x[None] for x in tensors])
+        if normalized is None:
+            outs = api.rotate(given, (cos, sin), layout.tensor_format, **options)
+        else:
+            weights, norm = normalized
+            outs = normalize_by(norm, given, weights, (cos, sin), layout.tensor_format, **options)
         return outs if has_batch else tuple([x[0] for x in outs])
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from ..call.arguments import NormCall, NormRounding
+from ..norm import Norm, NormRounding
 from .calls import Rule
 from .digest import UnknownCode, code_digest, original_of
 from .known import is_hooked
@@ -165,14 +165,10 @@ class NormedRotation:
         known = self.known
         if known is None:
             raise ValueError("why_not has a reason against this call")
-        norm = NormCall(
-            weights=self._weights(),
-            eps=self.norms[0].__dict__[known.eps],
-            weight_offset=known.weight_offset,
-            norm_after=self.after,
-        )
+        eps = self.norms[0].__dict__[known.eps]
+        norm = Norm(eps, known.weight_offset, self.after, known.rounding)
         outs = self.rule.normalize_and_rotate(
-            tensors, cos, sin, unsqueeze_dim, norm, known.rounding
+            tensors, cos, sin, unsqueeze_dim, self._weights(), norm
         )
         promoted = zip(outs, self._promoted(tensors, cos), strict=True)
         return tuple([x.float() if in_fp32 else x for x, in_fp32 in promoted])

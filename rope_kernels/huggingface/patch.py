@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import nn
 
-from ..call.checks import check_flag
-from ..machine.modes import is_traced
+from ..checks import check_flag
+from ..modes import is_traced
 from .attention import normed_forward
 from .digest import REPLACES, UnknownCode, original_of
 from .known import Known, function_of, is_known, known_by_code, watch
