@@ -69,6 +69,7 @@ def rope_kernel(
     ROWS_OUTER: tl.constexpr,  # programs go through positions before rows
     STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
     ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: as Triton sees by itself
+    OUT_ALIGNED: tl.constexpr,  # the same of results
     TABLE_UNIT: tl.constexpr,
     READ_GROUP: tl.constexpr,  # heads of q between which a head of k and one of v lie; 0: none do
     WRITE_GROUP: tl.constexpr,
@@ -142,7 +143,7 @@ def rope_kernel(
         y_row += tl.where(is_k, 0, row // WRITE_GROUP * 2)
     x_ptr = row_pointers(x_ptr, x_strides, first_s, later, x_row, b, ALIGNED)
     if slots_ptr is None:
-        y_ptr = row_pointers(y_ptr, y_strides, first_s, later, y_row, b, ALIGNED)
+        y_ptr = row_pointers(y_ptr, y_strides, first_s, later, y_row, b, OUT_ALIGNED)
         written = exists
     else:
         y_ptr, has_slot = cache_pointers(
@@ -221,7 +222,9 @@ def rope_kernel(
         tl.store(tail_ptr, tail, written & tail_exists)
     if k_copy_ptr is not None:
         if is_k:
-            copy = row_pointers(k_copy_ptr, k_copy_out_strides, first_s, later, y_row, b, ALIGNED)
+            copy = row_pointers(
+                k_copy_ptr, k_copy_out_strides, first_s, later, y_row, b, OUT_ALIGNED
+            )
             copy += START * k_copy_out_strides[3]
             store_pairs(
                 copy, k_copy_out_strides[3], first, second, y1, y2, exists, in_block,

@@ -106,8 +106,6 @@ def rotate_rows(
     """
 
     def prepare():
-        from .kernel import rope_kernel  # the first launch loads Triton, not `import rope_kernels`
-
         (q, k), (q_out, k_out) = with_elements(rows[:2], rows[3:5])
         if q is None:
             return None
@@ -126,7 +124,7 @@ def rotate_rows(
             arguments |= {"page": cache.shape[1], "cache_slots": cache.shape[0] * cache.shape[1]}
             arguments |= {"listed": len(slots)}
         read = *given, *as_read(rotation), listed, beside_cache
-        return rope_kernel, read, programs, arguments, compiler
+        return "rope_kernel", read, programs, arguments, compiler
 
     run(known, (*rows, *rotation.tensors, slots, beside_cache), prepare)
 
@@ -153,7 +151,8 @@ def run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable
     Args:
         known: what `known_of` has found for the call.
         given: the kernel's tensors as they came, the first one on the device of all.
-        prepare: returns the kernel, its tensors as it reads them, and a plan; or None: no elements.
+        prepare: returns the kernel's name, its tensors as it reads them, and a plan; or None: no
+            elements.
     """
     device = given[0].device
     if device.type == "cuda" and device.index != torch.cuda.current_device():
@@ -171,13 +170,21 @@ def _run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callabl
     found = prepare()
     if found is None:
         return
-    kernel, read, programs, arguments, options = found
+    name, read, programs, arguments, options = found
+    kernel = kernel_of(name)
     arguments = tuple([arguments.get(name) for name in kernel.arg_names[len(read) :]])
     addressed = read if torch.version.hip is None else with_equal_storage(read)
     compiled = kernel[(programs,)](*addressed, *arguments, **options)
     # a copy is another one in the next call
     if known is not None and compiled is not None and all(map(_same, read, given)):
         known.launch, known.arguments = compiled[(programs, 1, 1)], arguments
+
+
+def kernel_of(name: str):
+    """The Triton kernel of that name."""
+    from . import kernel, norm_kernel  # the first launch loads Triton, not `import rope_kernels`
+
+    return getattr(kernel if hasattr(kernel, name) else norm_kernel, name)
 
 
 def _same(x: Tensor | None, y: Tensor | None) -> bool:
@@ -294,7 +301,8 @@ def plan(
         # programs with less to do than others would follow each other, and wait for their start
         "ROWS_OUTER": rows_outer and case.empty(tile.rows) <= MOST_EMPTY,
         "STRETCH": max(1, stretch // tile.positions),
-        "ALIGNED": _alignment(rows.values()),
+        "ALIGNED": _alignment([x for name, x in rows.items() if "out" not in name]),
+        "OUT_ALIGNED": _alignment([x for name, x in rows.items() if "out" in name]),
         "TABLE_UNIT": unit,
         "READ_GROUP": groups[0],
         "WRITE_GROUP": groups[1],

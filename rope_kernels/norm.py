@@ -448,8 +448,6 @@ def _forward(
     outs = tensors if inplace else rotation.memory_for(tensors)
 
     def prepare_launch():
-        from .norm_kernel import norm_rope_kernel
-
         rows, written, own = with_elements(tensors, outs, weights)
         if rows[0] is None:
             return None
@@ -464,7 +462,7 @@ def _forward(
         arguments["WEIGHTS_LAST"] = late and arguments["COLUMNS"] <= 64
         options["enable_fp_fusion"] = not norm.like_model
         given = *read, *written, *own, *as_read(rotation)
-        return norm_rope_kernel, given, programs, arguments, options
+        return "norm_rope_kernel", given, programs, arguments, options
 
     run(known, (*pair(tensors), *pair(outs), *pair(weights), *rotation.tensors), prepare_launch)
     return outs
@@ -495,8 +493,6 @@ def _backward(
     known = known_of(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
 
     def prepare_launch():
-        from .norm_kernel import norm_rope_backward_kernel
-
         groups = with_elements(tensors, grads, outs, weights)
         if groups[0][0] is None:
             return None
@@ -512,7 +508,7 @@ def _backward(
         if arguments["FAST_SINE"] and not arguments["TAIL"]:  # on NVIDIA's GPUs, and not fp64
             options["maxnreg"] = REGISTERS
         given = *read, *came, *written, *own, partials, *as_read(rotation)
-        return norm_rope_backward_kernel, given, programs, arguments, options
+        return "norm_rope_backward_kernel", given, programs, arguments, options
 
     rows = *pair(tensors), *pair(grads), *pair(outs), *pair(weights)
     run(known, (*rows, partials, *rotation.tensors), prepare_launch)
@@ -528,14 +524,12 @@ def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known
         known.then = known = known.then or Known()
 
     def prepare_launch():
-        from .norm_kernel import sum_partials_kernel
-
         rows = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
         blocks = len(of_weights) * -(-d // (PARTIALS // rows))
         arguments = {"q_programs": q_programs, "programs": programs, "D": d}
         arguments |= {"BLOCK_N": rows, "BLOCK_D": PARTIALS // rows}
         options = {"num_warps": SUM_WARPS}
-        return sum_partials_kernel, (partials, *pair(of_weights)), blocks, arguments, options
+        return "sum_partials_kernel", (partials, *pair(of_weights)), blocks, arguments, options
 
     run(known, (partials, *pair(of_weights)), prepare_launch)
 

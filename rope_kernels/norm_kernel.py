@@ -62,6 +62,7 @@ def norm_rope_kernel(
     ROWS_OUTER: tl.constexpr,
     STRETCH: tl.constexpr,
     ALIGNED: tl.constexpr,
+    OUT_ALIGNED: tl.constexpr,
     TABLE_UNIT: tl.constexpr,
     ONE_PER_PAIR: tl.constexpr,
     ATTENTION_FACTOR: tl.constexpr,
@@ -148,7 +149,7 @@ def norm_rope_kernel(
             ARE_ANGLES, ROUNDED, COMPUTED,
         )  # fmt: skip
 
-    y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, ALIGNED)
+    y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, OUT_ALIGNED)
     store_rows(
         y_rows, y_strides[3], x1, x2, tail, exists, HALF, START, TAIL, COLUMNS, WRITES_INTERLEAVED
     )
@@ -198,6 +199,7 @@ def norm_rope_backward_kernel(
     ROWS_OUTER: tl.constexpr,
     STRETCH: tl.constexpr,
     ALIGNED: tl.constexpr,
+    OUT_ALIGNED: tl.constexpr,
     TABLE_UNIT: tl.constexpr,
     ONE_PER_PAIR: tl.constexpr,
     ATTENTION_FACTOR: tl.constexpr,
@@ -299,7 +301,7 @@ def norm_rope_backward_kernel(
                 COMPUTED, COMPUTED,
             )  # fmt: skip
         if q_out_ptr is not None:
-            y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, ALIGNED)
+            y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, OUT_ALIGNED)
             store_rows(
                 y_rows, y_strides[3], g1, g2, g_tail, exists, HALF, START, TAIL, COLUMNS,
                 READS_INTERLEAVED,

@@ -508,7 +508,7 @@ def _check_written(
 ) -> None:
     """Check what every call has to ask: memory that is written, and slots on the CPU."""
     named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *beside), strict=True))
-    names = "k_cache", "v_cache", *(("q",) if inplace else ())
+    names = *(("q",) if inplace else ()), "v_cache", "k_cache"
     written: Named = [(name, named.pop(name)) for name in names]
     for name, x in written:
         check_overwritten(name, x)

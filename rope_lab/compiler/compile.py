@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.launch import with_equal_storage
+from rope_kernels.launch import kernel_of, with_equal_storage
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, is_named_tuple, kind_of
@@ -212,9 +212,10 @@ def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
     """
     if gpu.startswith("gfx"):
         tensors = with_equal_storage(tensors)
-    own = plan.kernel.arg_names[len(tensors) :]
+    kernel = kernel_of(plan.kernel)
+    own = kernel.arg_names[len(tensors) :]
     arguments = {name: plan.arguments.get(name) for name in own}
-    return compile_for(gpu, plan.kernel, *tensors, **arguments, **plan.options)
+    return compile_for(gpu, kernel, *tensors, **arguments, **plan.options)
 
 
 class _Compiler(Worker):

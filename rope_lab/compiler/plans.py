@@ -22,7 +22,7 @@ from rope_kernels.modes import Engine, wants_grad
 class Plan:
     """One launch, tensors aside: all that decides which kernel is compiled."""
 
-    kernel: object  # what `@triton.jit` made
+    kernel: str  # its name
     programs: int  # the grid
     arguments: dict[str, object]  # the kernel's, but for its tensors, by their names
     options: dict[str, object]  # the compiler's
@@ -37,7 +37,7 @@ class Plan:
         shown = [f"{name}={value}" for name, value in self.arguments.items() if value is not None]
         indent = {"initial_indent": "  ", "subsequent_indent": "  "}
         lines = textwrap.wrap(", ".join(x.replace(" ", "\0") for x in shown), 100, **indent)
-        head = f"{self.kernel.fn.__name__}: {self.programs} programs of {warps}"
+        head = f"{self.kernel}: {self.programs} programs of {warps}"
         return "\n".join([head, *(line.replace("\0", " ") for line in lines)])
 
 
@@ -112,8 +112,8 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
     def catch(known, given, prepare) -> None:
         prepared = prepare()
         if prepared is not None:
-            kernel, tensors, *plan = prepared
-            found.append((Plan(kernel, *plan), tensors))
+            name, tensors, *plan = prepared
+            found.append((Plan(name, *plan), tensors))
 
     with ExitStack() as patches:
         patches.enter_context(_LOCK)
