@@ -27,6 +27,29 @@ def to_interleaved(x: Tensor) -> Tensor:
     return torch.stack(x.chunk(2, dim=-1), dim=-1).reshape(x.shape)
 
 
+def apply_rotary_pos_emb(
+    t: Tensor,
+    freqs: Tensor | tuple[Tensor, Tensor],
+    tensor_format: str = "sbhd",
+    *,
+    round_once: bool = False,
+    **options: object,
+) -> Tensor:
+    """`rope_kernels.apply_rotary_pos_emb` in PyTorch, for arguments that are known to be good.
+
+    Args:
+        t, tensor_format: as there.
+        freqs: angles, (s2, 1, 1, d2); or (cos, sin); or a module's `turns()`, int64, (d2 / 2,).
+        round_once: compute in fp32 (fp64 for fp64) and round once, as the kernel does; False: round
+            cos and sin first and compute in `t.dtype`, as TransformerEngine's unfused function.
+        options: other fields of `Rotation`.
+    """
+    table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
+    options["rounding"] = "once" if round_once else "model"
+    options.setdefault("rotary_dim", table.shape[-1] * (2 if table.dim() == 1 else 1))
+    return rotate((t,), Rotation(table, sin, tensor_format=tensor_format, **options))[0]
+
+
 def rotate(
     tensors: tuple[Tensor, ...], rotation: Rotation, stays_promoted: bool = False
 ) -> tuple[Tensor, ...]:
