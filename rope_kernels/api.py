@@ -432,23 +432,29 @@ def prepare(
             check(rotation)
         if known is not None:
             known.accepted = True
-    if module is not None:
-        rotation.table = module.turns(_positions(rotation, tensors[0]))
-        rotation.rotary_dim = module.rotary_dim
-        if known is not None and rotation.table.data_ptr() % 16:  # no signature covers this one
-            known = None
-    elif rotary_dim is None:
-        rotation.rotary_dim = table.shape[-1]
-    if rounding is None:
-        rotation.rounding = "once" if fused else "model"
-    elif sin is not None and sin.dtype != tensors[0].dtype and rounding.startswith("model"):
-        rotation.rounding = "promoted"  # PyTorch's operators promote what meets other cosines
+    _complete(rotation, freqs, fused, tensors[0])
+    if known is not None and module is not None and rotation.table.data_ptr() % 16:
+        known = None  # its signature has the address of the frequencies, not of their turns
     if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
         check_values(rotation, view_as_sbhd(tensors[0], tensor_format).shape[0])
     if inplace:
         check_inplace(tensors, rotation, named)
     return rotation, known
+
+
+def _complete(rotation: Rotation, freqs: Freqs, fused: bool, t: Tensor) -> None:
+    """Put in what follows from the arguments of a checked call."""
+    if isinstance(freqs, RotaryPositionEmbedding):
+        rotation.table = freqs.turns(_positions(rotation, t))
+        rotation.rotary_dim = freqs.rotary_dim
+    elif rotation.rotary_dim is None:
+        rotation.rotary_dim = rotation.table.shape[-1]
+    rounding, sin = rotation.rounding, rotation.sin
+    if rounding is None:
+        rotation.rounding = "once" if fused else "model"
+    elif sin is not None and sin.dtype != t.dtype and rounding.startswith("model"):
+        rotation.rounding = "promoted"  # PyTorch's operators promote what meets other cosines
 
 
 def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:

@@ -220,10 +220,10 @@ def check_call(
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
 
     by_table = tensor_format != "thd" and rotation.position_ids is None
-    if by_table and chunks_of(rotation.cp_size, rotation.cp_order) > rotation.cp_size:
-        if seq_len % 2:
-            came = f"cp_size is {rotation.cp_size}, and {beside.in_words}"
-            raise bad(came, "an even s, for two chunks of equal length")
+    in_two = chunks_of(rotation.cp_size, rotation.cp_order) > rotation.cp_size
+    if by_table and in_two and seq_len % 2:
+        came = f"cp_size is {rotation.cp_size}, and {beside.in_words}"
+        raise bad(came, "an even s, for two chunks of equal length")
     if isinstance(freqs, RotaryPositionEmbedding):
         _check_module(freqs, rotation, beside)
     else:

@@ -131,8 +131,8 @@ class RotaryPositionEmbedding(nn.Module):
             NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
 
-    Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from a
-    second buffer that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
+    Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from memory
+    of the module that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
     at once, and within torch.compile at the next eager call, which also sees a write in place. Only
     an update checks the values, so a call that PyTorch traces or transforms doesn't. Each update
     waits for the device, then writes to the same address, so CUDA graphs that were captured before
@@ -203,7 +203,8 @@ class RotaryPositionEmbedding(nn.Module):
             dtype = inv_freq.dtype
         memory = torch.empty(self.rotary_dim // 2, dtype=dtype)
         self.register_buffer("inv_freq", memory, persistent=persistent)
-        self.register_buffer("_turns", None, persistent=False)
+        # no buffer, for DistributedDataParallel writes to those: a backward would see a change
+        self._turns: Tensor | None = None
         self.reset_parameters()
 
     @classmethod
@@ -422,7 +423,7 @@ class RotaryPositionEmbedding(nn.Module):
         if self._is_filled() or self._refill():
             *_, scale_of_buffer = self._filled[1]
             if scale == scale_of_buffer:
-                return self._buffers["_turns"]
+                return self._turns
         return in_turns(self._exact(), scale)
 
     def check_usable_as_freqs(self) -> None:
@@ -510,9 +511,9 @@ class RotaryPositionEmbedding(nn.Module):
         if name == "attention_factor":
             check_positive(name, value)
             value = float(value)
-        elif name.endswith(("interpolation_factor", "max_position_embeddings")):
-            if value is not None:
-                check_positive(name, value)
+        of_length = name.endswith(("interpolation_factor", "max_position_embeddings"))
+        if of_length and value is not None:
+            check_positive(name, value)
         if name != "inv_freq":
             super().__setattr__(name, value)
             return
@@ -540,7 +541,7 @@ class RotaryPositionEmbedding(nn.Module):
         inv_freq = self.inv_freq
         was_meta = inv_freq.is_meta
         # .half() and the like move these, but don't round them
-        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None, self._turns
+        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None
 
         def move(x: Tensor) -> Tensor:
             moved = fn(x)
@@ -548,8 +549,6 @@ class RotaryPositionEmbedding(nn.Module):
             return x.to(moved.device) if rounded else moved
 
         super()._apply(move, recurse)
-        if self._turns is not None and self._turns.is_cpu and self._turns.is_shared():
-            self._turns = None  # another process with other frequencies would write to it
         if was_meta and not self.inv_freq.is_meta:
             self.reset_parameters()  # to_empty leaves whatever the memory held
         else:
@@ -558,8 +557,9 @@ class RotaryPositionEmbedding(nn.Module):
 
     def __getstate__(self):
         """What copies, files and other processes get: turns belong to one process alone."""
-        state = {name: value for name, value in self.__dict__.items() if name != "_filled"}
-        return state | {"_buffers": self._buffers | {"_turns": None}}
+        return {name: x for name, x in self.__dict__.items() if name != "_filled"} | {
+            "_turns": None
+        }
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -74,3 +74,11 @@ def interpreted_launches(monkeypatch, needs_triton):
     launches = []
     monkeypatch.setattr(GridExecutor, "__call__", lambda *given, **options: launches.append(given))
     return launches
+
+
+@pytest.fixture
+def whole_way(monkeypatch, needs_triton):
+    """Nothing is remembered: every call is checked and planned, and goes through Triton's JIT."""
+    from rope_kernels import launch
+
+    monkeypatch.setattr(launch, "_known", lambda *signature: launch.Known())

@@ -8,25 +8,25 @@ import pytest
 import torch
 
 from inputs import FORMATS, angles, shape_of
+from launches import launched_by
 from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, rope_qk
-from rope_kernels.launch import launch
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, D, D2 = 6, 2, 10, 6
 
 
 @pytest.fixture
-def launches(monkeypatch, whole_way):
+def launches(whole_way):
     """A list that grows with every launch of a kernel, by the number of tensors it rotates."""
-    run, counted = launch.run, []
+    counted = []
 
-    def counting(plan, tensors):
-        counted.append(sum(t is not None for t in (tensors.q, tensors.k)))
-        return run(plan, tensors)
+    def counting(kernel, grid, arguments, options):
+        counted.append(sum(t is not None for t in arguments[:2]))
+        return kernel.run(*arguments, grid=grid, warmup=False, **options)
 
-    monkeypatch.setattr(launch, "run", counting)
-    return counted
+    with launched_by(counting):
+        yield counted
 
 
 def check(q, k, freqs, tensor_format, **options):

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+import rope_lab as lab
 from inputs import FORMATS, sequence_starts, shape_of
 from norm_yardstick import check
 from pairwise import each_pair
@@ -14,7 +15,6 @@ from rope_kernels import (
     norm_rope,
     rope_fw,
 )
-from rope_kernels.launch import launch
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, H, D = 5, 2, 3, 20
@@ -141,14 +141,11 @@ def test_an_assigned_factor_is_used_by_the_next_call_and_no_earlier_one(device):
         assert_rounded_once(grad, want)
 
 
-def test_a_factor_of_one_plans_what_no_factor_plans(device, monkeypatch, whole_way):
-    plans, t = [], torch.randn(S, B, H, D, device=device)
-    monkeypatch.setattr(launch, "run", lambda plan, tensors: plans.append(plan))
-    for module in (RotaryPositionEmbedding(D), *(module_of("cpu", factor=f) for f in (1, 2.0))):
-        rope_fw(t, module.to(device))
-    without, one, two = plans
-    assert one == without and without.constants["lookup"].attention_factor is None
-    assert two == without.with_constants(lookup={"attention_factor": 2.0})
+def test_a_factor_of_one_plans_what_no_factor_plans():
+    modules = RotaryPositionEmbedding(D), *(module_of("cpu", factor=f) for f in (1, 2.0))
+    without, one, two = [lab.plan_of(rope_fw, torch.randn(S, B, H, D), x)[0] for x in modules]
+    assert one == without != two
+    assert {*two.arguments.items()} - {*one.arguments.items()} == {("ATTENTION_FACTOR", 2.0)}
 
 
 # torch.compile

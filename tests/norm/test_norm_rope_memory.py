@@ -65,23 +65,6 @@ def test_programs_that_go_through_everything(device, monkeypatch):
     QK_NORM_ROPE.sample(device, s=1, rotary=8, **case).check()
 
 
-@pytest.mark.parametrize("positions", ("in order", "starts"))
-@pytest.mark.parametrize("tensor_format", FORMATS)
-def test_tiles_of_more_rows_than_are_left(tensor_format, positions, device, monkeypatch, whole_way):
-    """As if sums of short rows took too much memory, too: without it, a test takes 8192 rows.
-
-    No tile divides the heads, and NaN follows each row.
-    """
-    from rope_kernels.launch import kernel_plans
-
-    d, heads = 16, (39, 17)
-    monkeypatch.setattr(kernel_plans, "BYTES_OF_PARTIALS", 2 * 4 * d)  # a program of q, one of k
-    monkeypatch.setattr(kernel_plans, "GRADIENT_PER_PARTIALS", 10**9)
-    case = {"layout": "sliced_with_offset", "gradient": "sliced_with_offset", "rotary": 10}
-    case |= {"tensor_format": tensor_format, "positions": positions}
-    QK_NORM_ROPE.sample(device, s=2, d=d, heads=heads, **case).check()
-
-
 def test_shapes_that_only_the_run_knows(device):
     """Tokens chosen by a mask, packed: their number is in no graph."""
     torch._dynamo.reset()
