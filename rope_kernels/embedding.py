@@ -131,12 +131,13 @@ class RotaryPositionEmbedding(nn.Module):
             NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: as given, a float. May be assigned.
 
-    Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from memory
-    of the module that is not saved. Assignment, `load_state_dict` and `reset_parameters` update it
-    at once, and within torch.compile at the next eager call, which also sees a write in place. Only
-    an update checks the values, so a call that PyTorch traces or transforms doesn't. Each update
-    waits for the device, then writes to the same address, so CUDA graphs that were captured before
-    replay with the new frequencies. A backward of a call made before the update raises an error.
+    Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from
+    memory of the module that is not saved. Assignment, `load_state_dict` and `reset_parameters`
+    update it at once, and within torch.compile at the next eager call, which also sees a write in
+    place. Only an update checks the values, so a call that PyTorch traces or transforms doesn't.
+    Each update waits for the device, then writes to the same address, so CUDA graphs that were
+    captured before replay with the new frequencies. A backward of a call made before the update
+    raises an error.
 
     - Changes that PyTorch doesn't count are not supported, such as `inv_freq.data = ...` or
       `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
