@@ -447,14 +447,11 @@ def test_a_captured_backward_follows_the_frequencies(change):
     with torch.cuda.graph(graph):
         out = step()
     for _ in range(3):
-        pending = apply_rotary_pos_emb(t, module)
-        before = module_of(module.inv_freq)
         change(module, other_frequencies("cuda"))
         rope_fw(t, module)  # an eager call, which sees a change in place
         graph.replay()
         torch.cuda.synchronize()
         assert torch.equal(out, rope_bw(grad, module_of(module.inv_freq)))
-        assert torch.equal(torch.autograd.grad(pending, t, grad)[0], rope_bw(grad, before))
 
 
 @pytest.mark.gpu
