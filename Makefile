@@ -20,11 +20,6 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# The rooms whose tests launch what the fast path changes run a second time, with it switched off.
-# One file only compiles. Without an NVIDIA GPU no call takes that path.
-OF_THE_PACKAGE := tests/autograd tests/call tests/embedding tests/kernels tests/launch tests/norm \
-	--ignore=tests/kernels/test_compiled_code.py $(SHARED) --dist worksteal
-
 # make test EVERY=1 runs every combination of parameters, where else each pair of values occurs, and
 # the notebooks of solutions, which the answers' tests judge.
 EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
@@ -61,8 +56,6 @@ test: environment ## lint, all tests, then every notebook against its stored out
 	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
 	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
 	$(VENV)/bin/python -m pytest tests $(EVERY_CASE) --durations=10 $(SHARED) --dist worksteal $(OR_EXPLAIN)
-	$(if $(shell command -v nvidia-smi),\
-		ROPE_KERNELS_FAST_PATH=0 $(VENV)/bin/python -m pytest $(OF_THE_PACKAGE) $(OR_EXPLAIN))
 	$(VENV)/bin/python -m pytest --nbval $(NOTEBOOKS) $(SHARED) --dist loadscope $(OR_EXPLAIN)
 
 # A notebook of the road, its detours and its solutions; N=04_naive leaves the detours out.

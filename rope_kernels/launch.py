@@ -154,8 +154,8 @@ def run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable
         prepare: returns the kernel's name, its tensors as it reads them, and a plan; or None: no
             elements.
     """
-    device = given[0].device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
+    device = given[0].get_device()
+    if given[0].is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current one
             _run(known, given, prepare)
     else:
@@ -173,8 +173,7 @@ def _run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callabl
     name, read, programs, arguments, options = found
     kernel = kernel_of(name)
     arguments = tuple([arguments.get(name) for name in kernel.arg_names[len(read) :]])
-    addressed = read if torch.version.hip is None else with_equal_storage(read)
-    compiled = kernel[(programs,)](*addressed, *arguments, **options)
+    compiled = kernel[(programs,)](*read, *arguments, **options)
     # a copy is another one in the next call
     if known is not None and compiled is not None and all(map(_same, read, given)):
         known.launch, known.arguments = compiled[(programs, 1, 1)], arguments
@@ -190,22 +189,6 @@ def kernel_of(name: str):
 def _same(x: Tensor | None, y: Tensor | None) -> bool:
     """Whether no copy was made."""
     return x is y or (x is not None and y is not None and x.data_ptr() == y.data_ptr())
-
-
-def with_equal_storage(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    """The same memory, of which Triton for AMD believes each tensor to have as much as the largest.
-
-    It addresses up to 2 GiB as a buffer, and can't compile a choice between a pointer into one and
-    another pointer, as kernels for q and k make it. (3.7.1 ends the process, in some cases.)
-    """
-    largest = max([x.untyped_storage().nbytes() for x in tensors if x is not None])
-    if largest < 2**31:
-        return tensors
-    alike = tuple([None if x is None else x.detach() for x in tensors])
-    for x in alike:
-        if x is not None:
-            x.ptr_range = lambda: largest  # what it asks, if there is one
-    return alike
 
 
 # Plans

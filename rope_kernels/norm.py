@@ -528,7 +528,7 @@ def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known
         blocks = len(of_weights) * -(-d // (PARTIALS // rows))
         arguments = {"q_programs": q_programs, "programs": programs, "D": d}
         arguments |= {"BLOCK_N": rows, "BLOCK_D": PARTIALS // rows}
-        options = {"num_warps": SUM_WARPS}
+        options = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
         return "sum_partials_kernel", (partials, *pair(of_weights)), blocks, arguments, options
 
     run(known, (partials, *pair(of_weights)), prepare_launch)

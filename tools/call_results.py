@@ -42,7 +42,7 @@ def results_of(seed: int, index: int, device: str, package) -> dict:
 
     call = draw(seed, index)
     if device == "cuda":
-        call.times = 3  # the second may take the fast path
+        call.times = 3  # the second is launched by a handle
     torch.manual_seed(index)
     with counted_launches() as launches:
         results = perform(call, package, Maker(seed, index, device), digest)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.launch import kernel_of, with_equal_storage
+from rope_kernels.launch import kernel_of
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, is_named_tuple, kind_of
@@ -210,8 +210,6 @@ def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
         plan: from `plan_of`; an experiment may change it.
         tensors: of that plan; on any device.
     """
-    if gpu.startswith("gfx"):
-        tensors = with_equal_storage(tensors)
     kernel = kernel_of(plan.kernel)
     own = kernel.arg_names[len(tensors) :]
     arguments = {name: plan.arguments.get(name) for name in own}
@@ -276,9 +274,8 @@ def _describe(argument):
         # a tensor without memory, on 'meta', is at 0 wherever it begins
         begin = argument.data_ptr() or argument.storage_offset() * argument.element_size()
         aligned = begin % 16 == 0
-        nbytes = getattr(argument, "ptr_range", argument.untyped_storage().nbytes)
         dtype = str(argument.dtype).removeprefix("torch.")
-        return {"dtype": dtype, "aligned": aligned, "nbytes": nbytes()}
+        return {"dtype": dtype, "aligned": aligned, "nbytes": argument.untyped_storage().nbytes()}
     if type(argument).__name__ == "TensorDescriptor":
         fields = ("shape", "strides", "block_shape")
         sizes = {name: [int(size) for size in getattr(argument, name)] for name in fields}

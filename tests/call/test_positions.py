@@ -170,7 +170,7 @@ def test_one_start_is_that_of_every_sequence(tensor_format, one, start, device):
         return out.detach(), of_norm, *torch.autograd.grad(out, t, grad)
 
     want = results(starts)
-    for _ in range(2):  # the second time by the fast path
+    for _ in range(2):  # the second time by a handle
         assert all(map(torch.equal, results(one(start, device)), want))
 
 

@@ -317,27 +317,6 @@ def test_a_call_compiles_well_for_a_gpu_that_we_have_not_measured(name, gpu):
         assert code.spilled == 0 and code.registers <= registers and code.shared <= shared, code
 
 
-def a_cache_and_few_tokens():
-    q, k, v, caches = bf16(S, 32, D), bf16(S, H, D), bf16(S, H, D), bf16(2, 2**17, 16, H, D)
-    given = q, k, v, on_the_fly(D), *caches.unbind(), IDS[0]  # caches of 4 GiB each
-    return rope_to_cache, given, {"position_ids": IDS[0]}
-
-
-def a_long_q_and_k():
-    return rope_qk, (bf16(2**18, 1, 64, D), bf16(2**18, 1, H, D), on_the_fly(D)), {}
-
-
-@pytest.mark.parametrize("call", (a_cache_and_few_tokens, a_long_q_and_k))
-def test_amd_compiles_where_only_some_tensors_are_above_2_gib(call):
-    """Triton's compiler for AMD can't, if it knows. So a launch there doesn't tell it."""
-    function, arguments, options = call()
-    known = pytest.importorskip("triton.backends.amd.compiler").HIPBackend.is_within_2gb
-    for gpu, told in ("gfx942", {False}), ("sm_90", {True, False}):
-        (launch,) = launches_of(function, *arguments, gpu=gpu, **options)
-        assert {known(x) for x in launch.tensors} == told
-        assert min(launch.compiled().stores) == 16
-
-
 @pytest.mark.parametrize(("d", "programs"), ((D, 12), (80, 8)))
 def test_a_norms_backward_compiles_well(d, programs):
     """In programs of one warp, which fill an SM once; their shares are added up after it."""

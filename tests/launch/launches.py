@@ -96,7 +96,7 @@ def launches(gpu: str = "sm_90") -> Iterator[list[Launch]]:
         patch.dict(os.environ, {"TRITON_INTERPRET": "0"}),
         patch.multiple(torch.Tensor, is_cuda=yes, is_cpu=no),
         patch.object(torch.version, "hip", "7.2" if gpu.startswith("gfx") else None),
-        patch.object(torch.cuda, "is_current_stream_capturing", lambda: False),
+        patch.object(torch.cuda, "current_device", lambda: -1),  # where tensors on the CPU are
         launched_by(lambda *launch: found.append(Launch(*launch, gpu))),
     ):
         yield found

@@ -1,6 +1,7 @@
 """Which calls launch a kernel, and how: on which device, in which order, writing what."""
 
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -103,32 +104,6 @@ def test_a_norms_backward_has_as_many_programs_as_run_at_once():
     assert later == 4 * forward and backward == same and backward[0] < forward
 
 
-LIMITED = {"d": 128, "tensor_format": "bhsd"}
-UNLIMITED = {
-    "interleaved pairs": {"interleaved": True},
-    "rounded in between": {"rounding": "model"},
-    "short rows": {"d": 64},
-    "long rows": {"d": 512},
-    "a tail": {"rotary": 64},
-    "fp64": {"dtype": torch.float64},
-    "AMD": {"gpu": "gfx942"},  # whose compiler knows no such option
-}
-
-
-def limit_of_registers(d, rotary=None, dtype=torch.bfloat16, interleaved=False, **options):
-    t = torch.empty(B, 8, 64, d, dtype=dtype)
-    rope = RotaryPositionEmbedding(rotary or d, interleaved=interleaved)
-    call = t, torch.empty(d, dtype=dtype), rope
-    (launch,) = launches_of(norm_rope, *call, interleaved=interleaved, **options)
-    return launch.options.get("maxnreg")
-
-
-@pytest.mark.parametrize("name", UNLIMITED)
-def test_registers_of_a_norm_have_a_limit_only_where_nothing_spills(name):
-    assert limit_of_registers(**LIMITED) == 96
-    assert limit_of_registers(**LIMITED | UNLIMITED[name]) is None
-
-
 @each_op
 def test_a_launch_is_on_the_device_of_its_tensors(op, monkeypatch):
     """Not on the device that was current when the call came."""
@@ -146,9 +121,15 @@ def test_a_launch_is_on_the_device_of_its_tensors(op, monkeypatch):
 
     sample, seen = op.sample("cpu"), []
     monkeypatch.setattr(torch.cuda, "device", Current)
-    with launches(), launched_by(lambda *launch: seen.append(len(within))):
-        sample.call()
-    assert seen == [1]
+    for current, entered in (0, [1]), (-1, [0]):
+        with (
+            launches(),
+            patch.object(torch.cuda, "current_device", lambda current=current: current),
+            launched_by(lambda *launch: seen.append(len(within))),
+        ):
+            sample.call()
+        assert seen == entered
+        seen.clear()
 
 
 # what a launch writes

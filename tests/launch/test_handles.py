@@ -1,0 +1,114 @@
+"""A call that is remembered hands the driver exactly what Triton's JIT hands it.
+
+On a machine without a GPU a CUDA driver that records launches tells (`recording_driver/`), wherever
+there is a C compiler. Where there is a GPU, the second of any two calls is launched by a handle.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rope_kernels
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
+from yardstick import assert_rounded_once, rotate_fp64
+
+triton = pytest.importorskip("triton", reason="needs Triton")
+HERE = Path(__file__).parent / "recording_driver"
+recorded = pytest.mark.skipif(
+    torch.cuda.is_available() or shutil.which("gcc") is None,
+    reason="needs gcc, and no real driver",
+)
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory):
+    """What `child.py` prints with the recording driver."""
+    folder = tmp_path_factory.mktemp("driver")
+    headers = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
+    library = folder / "libcuda.so.1"
+    command = ["gcc", "-shared", "-fPIC", f"-I{headers}", "-o", library, HERE / "libcuda.c"]
+    subprocess.run(command, check=True)
+    (folder / "libcuda.so").symlink_to(library)  # Triton 3.5 links its launchers with -lcuda
+
+    def before(name, value):
+        return os.pathsep.join([str(value), *filter(None, [os.environ.get(name)])])
+
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {
+        "LD_LIBRARY_PATH": before("LD_LIBRARY_PATH", folder),
+        "TRITON_LIBCUDA_PATH": str(folder),
+        "TRITON_CACHE_DIR": str(folder / "cache"),
+        "PYTHONPATH": before("PYTHONPATH", Path(rope_kernels.__file__).parent.parent),
+    }
+    child = [sys.executable, HERE / "child.py"]
+    done = subprocess.run(child, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@recorded
+def test_the_driver_gets_the_same_from_the_jit_and_from_the_handle(noted):
+    assert len(noted["cases"]) >= 30
+    for name, ways in noted["cases"].items():
+        jit, handle = ways["the JIT"], ways["the handle"]
+        assert (jit.pop("by the JIT"), handle.pop("by the JIT")) == (1, 0), name
+        assert jit == handle, name
+        assert handle["launches"] == 1 and handle["its own stream"], name
+        assert "unknown" not in [value for _, value in handle["parameters"]], name
+    # addresses are told from each other, or this would compare nothing with nothing
+    parameters = dict(noted["cases"]["q and k"]["the handle"]["parameters"])
+    assert [parameters[name] for name in ("q_ptr", "k_ptr", "q_out_ptr", "k_out_ptr")] == [
+        *("q", "k", "out 0", "out 1")
+    ]
+    assert parameters["table_ptr"] == "freqs"
+
+
+FOUND = {  # what a child tried -> what it has to find
+    # launches, and those by the JIT: forward, backward, and the sum of the weights' gradients
+    "norm with gradients": [[3, 3], [3, 0], [3, 0]],
+    "with a profiler's hook": 3,
+    "memory for programs": [[1, 1], [0, 1], [0, 1]],
+    "enable_fp_fusion": [True],  # every launch says it: Triton 3.10 changes the default
+}
+
+
+@recorded
+@pytest.mark.parametrize("tried", FOUND)
+def test_what_a_child_finds(tried, noted):
+    assert noted[tried] == FOUND[tried]
+
+
+@recorded
+def test_aligned_then_off_by_one_then_aligned(noted):
+    aligned, off, aligned_again = noted["by turns"]
+    assert aligned["kernel"] == aligned_again["kernel"] != off["kernel"]
+    assert [x["by the JIT"] for x in noted["by turns"]] == [0, 0, 0]
+
+
+@recorded
+def test_forward_and_backward_new_and_in_place_are_four_kernels(noted):
+    assert [x["by the JIT"] for x in noted["flags"]] == [0] * 4
+    assert len({x["kernel"] for x in noted["flags"]}) == 4
+
+
+@recorded
+def test_an_error_of_the_driver_is_raised_after_one_launch(noted):
+    refused = noted["refused by the driver"]
+    assert "Triton Error [CUDA]" in refused["error"]
+    assert (refused["launches"], refused["next"]) == (1, 0)
+
+
+@pytest.mark.gpu
+def test_offsets_by_turns_on_the_gpu():
+    """Aligned, off by one element, aligned, twice: the second time by handles."""
+    freqs = RotaryPositionEmbedding(32).cuda()(6)
+    memory = torch.randn(6 * 2 * 4 * 32 + 1, device="cuda")
+    for _ in range(2):
+        for offset in (0, 1, 0):
+            t = memory[offset : offset + 6 * 2 * 4 * 32].view(6, 2, 4, 32)
+            assert_rounded_once(apply_rotary_pos_emb(t, freqs), rotate_fp64(t, freqs, "sbhd"))
