@@ -153,7 +153,8 @@ def rope_kernel(
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
     d, out_d = x_strides[3], y_strides[3]
-    x_ptr, y_ptr = x_ptr + START * d, y_ptr + START * out_d
+    start = tl.cast(START, tl.int64)
+    x_ptr, y_ptr = x_ptr + start * d, y_ptr + start * out_d
     in_block = column < SIDE_BY_SIDE * WIDTH
     first, turns = place.to(tl.int64), in_block  # of each column: first members, here pairs
     second = first + HALF
@@ -225,7 +226,7 @@ def rope_kernel(
             copy = row_pointers(
                 k_copy_ptr, k_copy_out_strides, first_s, later, y_row, b, OUT_ALIGNED
             )
-            copy += START * k_copy_out_strides[3]
+            copy += start * k_copy_out_strides[3]
             store_pairs(
                 copy, k_copy_out_strides[3], first, second, y1, y2, exists, in_block,
                 WRITES_INTERLEAVED, HALF, COLUMNS, WHOLE_ROWS,

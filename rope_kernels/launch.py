@@ -260,6 +260,8 @@ def plan(
         table_bytes=table.shape[-1] * table.element_size() * (1 + (sin is not None)) * has_table,
     )
     tile = choose(case)
+    sizes = tile._asdict()
+    options = {"num_warps": sizes.pop("num_warps")}
     row_blocks = -(-q_heads // tile.rows) + -(-k_heads // tile.rows) * (2 if "v" in rows else 1)
     table_strides, unit = _strides_of_table(table) if has_table else (None, 1)
     ids, sequences = rotation.position_ids, rotation.cu_seqlens
@@ -280,7 +282,7 @@ def plan(
         "TAIL": tail,
         "READS_INTERLEAVED": reads_interleaved,
         "WRITES_INTERLEAVED": writes_interleaved,
-        **tile._asdict(),
+        **sizes,
         # programs with less to do than others would follow each other, and wait for their start
         "ROWS_OUTER": rows_outer and case.empty(tile.rows) <= MOST_EMPTY,
         "STRETCH": max(1, stretch // tile.positions),
@@ -299,7 +301,7 @@ def plan(
         "IN_PLACE": "q_out" in rows and rows["q"] is rows["q_out"],
     }
     # fusion, which decides last bits, is never left to the compiler's default
-    options = {"num_warps": tile.num_warps, "enable_fp_fusion": rotation.rounding == "once"}
+    options["enable_fp_fusion"] = rotation.rounding == "once"
     return batch * row_blocks * -(-seq_len // tile.positions), arguments, options
 
 

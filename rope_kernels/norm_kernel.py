@@ -363,7 +363,7 @@ def load_rows(
     COMPUTED: tl.constexpr,
 ):
     """Whole rows in three pieces, in fp32 or fp64; 0 where there is nothing."""
-    ptr += START * d
+    ptr += tl.cast(START, tl.int64) * d
     if INTERLEAVED:
         x1, x2 = load_interleaved(ptr, d, exists, HALF, COLUMNS)
         x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
@@ -396,7 +396,7 @@ def store_rows(
 ):
     """Round rows, and write them to where `load_rows` would read them."""
     STORED: tl.constexpr = ptr.dtype.element_ty
-    ptr += START * d
+    ptr += tl.cast(START, tl.int64) * d
     pair = tl.arange(0, COLUMNS).to(tl.int64)
     store_pairs(
         ptr, d, pair, pair + HALF, x1.to(STORED), x2.to(STORED), exists, pair < HALF,

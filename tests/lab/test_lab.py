@@ -381,7 +381,7 @@ def test_no_record_is_written_unless_asked_for(switch, records, with_gpu, monkey
 def test_an_observation_runs_where_there_is_a_gpu(with_gpu, monkeypatch):
     monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.delitem(sys.modules, "rope_kernels.kernels.rope_kernel", raising=False)
+    monkeypatch.delitem(sys.modules, "rope_kernels.kernel", raising=False)
     seen = lab.observe("04/race", lambda: {"wrong runs": 3})
     assert seen.replayed and seen["wrong runs"] == 3
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -423,7 +423,7 @@ def test_neither_a_cpu_nor_interpreted_code_is_timed(gpu, interpreted, why, monk
             lab.bench("03/launch-curve", lambda: {"never": never})
     if interpreted == "loaded before":
         kernels = SimpleNamespace(rope_kernel=InterpretedFunction())
-        monkeypatch.setitem(sys.modules, "rope_kernels.kernels.rope_kernel", kernels)
+        monkeypatch.setitem(sys.modules, "rope_kernels.kernel", kernels)
     with pytest.raises(RuntimeError, match=why):
         measure({"never": never})
 

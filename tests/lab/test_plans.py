@@ -19,8 +19,9 @@ def test_a_plan_is_what_a_call_launches_and_prints_all_of_it():
     plan, tensors = lab.plan_of(rope_fw, T, FREQS)
     (launch,) = launches_of(rope_fw, T, FREQS)
     assert (plan.kernel, plan.programs) == (launch.name, launch.programs)
-    assert plan.arguments.items() <= launch.options.items()
-    assert [x is None for x in tensors] == [x is None for x in launch.arguments]
+    given = dict(zip(launch.kernel.arg_names, launch.arguments, strict=True))
+    assert plan.arguments.items() <= given.items() and plan.options == launch.options
+    assert [x is None for x in tensors] == [x is None for x in launch.arguments[: len(tensors)]]
     text = " ".join(str(plan).split())
     numbers = [f"{name}={x}" for name, x in plan.sizes.items() if x is not None]
     numbers.append(f"{launch.programs} programs of {launch.options['num_warps']} warps")
