@@ -23,7 +23,7 @@ def test_a_plan_is_what_a_call_launches_and_prints_all_of_it():
     assert plan.arguments.items() <= given.items() and plan.options == launch.options
     assert [x is None for x in tensors] == [x is None for x in launch.arguments[: len(tensors)]]
     text = " ".join(str(plan).split())
-    numbers = [f"{name}={x}" for name, x in plan.sizes.items() if x is not None]
+    numbers = [f"{name}={x}" for name, x in plan.arguments.items() if x is not None]
     numbers.append(f"{launch.programs} programs of {launch.options['num_warps']} warps")
     assert [x for x in numbers if x not in text] == []
 
