@@ -190,7 +190,11 @@ def rope_kernel(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
         cp_size, cp_rank, CP_ORDER,
     )  # fmt: skip
-    position = per_token(position, OVER_POSITIONS)
+    ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
+    if WHOLE_ROWS and ON_THE_FLY and POSITIONS == 1 and not OVER_POSITIONS:
+        position = tl.broadcast_to(position, (COLUMNS,))  # then warps share the sines among them
+    else:
+        position = per_token(position, OVER_POSITIONS)
     pair = first
     if WHOLE_ROWS:
         pair = tl.where(first < HALF, first, second)
@@ -442,7 +446,7 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
 
 @triton.jit
 def find_cos_sin(
-    position,  # of each token
+    position,  # of each token, (positions, 1) or (1, columns); or on the fly (columns,)
     token_exists,
     b,
     first,  # of each column: first members
@@ -469,6 +473,8 @@ def find_cos_sin(
         cos1, sin1 = cos_sin(angle, False, FAST_SINE, BITS)
         if ATTENTION_FACTOR is not None:
             cos1, sin1 = cos1 * ATTENTION_FACTOR, sin1 * ATTENTION_FACTOR
+        if len(position.shape) == 1:
+            cos1, sin1 = cos1[None, :], sin1[None, :]
         cos2, sin2 = cos1, sin1
     else:
         column1, column2 = first, second
@@ -509,7 +515,10 @@ def angles_on_the_fly(position, turns_ptr, pair, exists, COMPUTED: tl.constexpr)
     An int64 wraps around once per turn: its overflow removes whole turns and nothing else. So
     angles are right to fp32's last digits at any position. fp32 can use the upper 32 bits alone.
     """
-    turned = position * tl.load(turns_ptr + pair, exists, other=0)[None, :]
+    turns = tl.load(turns_ptr + pair, exists, other=0)
+    if len(position.shape) == 2:
+        turns = turns[None, :]
+    turned = position * turns
     if COMPUTED == tl.float64:
         angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
     else:
