@@ -457,9 +457,6 @@ def _forward(
         named = _named(("q", "k", "q_out", "k_out"), (*read, *written))
         programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
         arguments |= _constants(norm) | _roundings(rows[0], own[0], rotation, norm)
-        # late weights save registers, from 256 on they cost time, and beside a table in bshd too
-        late = arguments["ROWS_OUTER"] or rotation.on_the_fly
-        arguments["WEIGHTS_LAST"] = late and arguments["COLUMNS"] <= 64
         options["enable_fp_fusion"] = not norm.like_model
         given = *read, *written, *own, *as_read(rotation)
         return "norm_rope_kernel", given, programs, arguments, options
