@@ -28,9 +28,11 @@ NORM_ROUNDINGS = (None, *get_args(NormRounding))
 Tensors = tuple[Tensor, ...]
 Weights = tuple[Tensor | None, ...]  # as many
 
-# The backward's programs are as many as an SM has registers for, one warp each. With a tail, or in
-# fp64, they take up to 255, and a limit would make them spill.
-REGISTERS, PROGRAMS_PER_SM, PROGRAMS_WITH_A_TAIL = 168, 12, 8
+# The backward's programs on an SM, one warp each, and their registers; with a tail, or in fp64, they
+# take up to 255, and a limit would make them spill. Angles on the fly take few: 4 points, where
+# programs have some ten tiles each.
+REGISTERS = {8: None, 12: 168, 16: 128}
+BYTES_FOR_MANY = 2**25
 SMS_ELSEWHERE = 4  # where there is no GPU
 TILE_BYTES = 2048  # fewer programs have a tile each
 PARTIALS_AT_ONCE, PARTIALS, SUM_WARPS = 512, 2048, 8  # rows and elements that are added at a time
@@ -502,8 +504,9 @@ def _backward(
         arguments |= _constants(norm) | {"q_programs": q_programs}
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and rounds["ROUNDING"] == "model"
         options["enable_fp_fusion"] = True
-        if arguments["FAST_SINE"] and not arguments["TAIL"]:  # on NVIDIA's GPUs, and not fp64
-            options["maxnreg"] = REGISTERS
+        registers = REGISTERS[_programs_per_sm(tensors, rotation)]
+        if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
+            options["maxnreg"] = registers
         given = *read, *came, *written, *own, partials, *as_read(rotation)
         return "norm_rope_backward_kernel", given, programs, arguments, options
 
@@ -567,14 +570,20 @@ def _roundings(
 def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
     """How many programs a backward has, those for q first, and those of both."""
     sizes = [t.numel() for t in tensors]
-    few = rotation.rotary_dim < tensors[0].shape[-1] or tensors[0].dtype == torch.float64
-    most = count_sms(tensors[0].device) * (PROGRAMS_WITH_A_TAIL if few else PROGRAMS_PER_SM)
+    most = count_sms(tensors[0].device) * _programs_per_sm(tensors, rotation)
     if 0 in (sizes[0], sizes[-1]):  # the other one, if any, takes the place of q
         return most if sizes[0] else 0, most if any(sizes) else 0
     programs = min(most, sum(sizes) * tensors[0].element_size() // TILE_BYTES + 2)
     if len(sizes) == 1:
         return programs, programs
     return max(1, min(programs - 1, round(programs * sizes[0] / sum(sizes)))), programs
+
+
+def _programs_per_sm(tensors: Tensors, rotation: Rotation) -> int:
+    if rotation.rotary_dim < tensors[0].shape[-1] or tensors[0].dtype == torch.float64:
+        return 8
+    plain = rotation.on_the_fly and rotation.cu_seqlens is None
+    return 16 if plain and sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
 
 
 @lru_cache
