@@ -33,6 +33,7 @@ Weights = tuple[Tensor | None, ...]  # as many
 # programs have some ten tiles each.
 REGISTERS = {8: None, 12: 168, 16: 128}
 BYTES_FOR_MANY = 2**25
+HEADS_APART_REGISTERS = 112  # of a forward
 SMS_ELSEWHERE = 4  # where there is no GPU
 TILE_BYTES = 2048  # fewer programs have a tile each
 PARTIALS_AT_ONCE, PARTIALS, SUM_WARPS = 512, 2048, 8  # rows and elements that are added at a time
@@ -460,6 +461,11 @@ def _forward(
         programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
         arguments |= _constants(norm) | _roundings(rows[0], own[0], rotation, norm)
         options["enable_fp_fusion"] = not norm.like_model
+        # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
+        apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
+        arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
+        if apart and arguments["FAST_SINE"] and rows[0].element_size() == 2:
+            options["maxnreg"] = HEADS_APART_REGISTERS
         given = *read, *written, *own, *as_read(rotation)
         return "norm_rope_kernel", given, programs, arguments, options
 

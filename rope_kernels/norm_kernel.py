@@ -75,6 +75,7 @@ def norm_rope_kernel(
     NORM_AFTER: tl.constexpr,  # rotate first
     ROUNDS_NORMAL: tl.constexpr,  # the normalized row, before the weight
     ROUNDS_PRODUCT: tl.constexpr,  # after it
+    WEIGHTS_LAST: tl.constexpr,  # loaded after the elements
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
@@ -103,9 +104,8 @@ def norm_rope_kernel(
     first_s, later, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
     exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :]
 
-    # Load everything before anything is used. The order decides how many registers it takes, and
-    # whether the compiler keeps the loads together: weights first gain up to 18 points, packed last 3.
-    if cu_seqlens_ptr is None:
+    # Load everything before anything is used. The order decides how many registers it takes.
+    if not WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
             weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
         )
@@ -113,11 +113,12 @@ def norm_rope_kernel(
     x1, x2, tail = load_rows(
         x_rows, x_strides[3], exists, HALF, START, TAIL, COLUMNS, READS_INTERLEAVED, COMPUTED
     )
-    if cu_seqlens_ptr is not None:
+    if WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
             weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
         )
-        tl.debug_barrier()  # it is explained in `rope_kernel`
+    if cu_seqlens_ptr is not None:  # the barrier is explained in `rope_kernel`
+        tl.debug_barrier()
     cos1, sin1, cos2, sin2, in_sequence = cos_sin_of_tile(
         s, seq_len, b, table_ptr, sin_ptr, cu_seqlens_ptr, starts_ptr, ids_ptr, table_strides,
         ids_strides, table_len, sequences, cp_size, cp_rank, HALF, COLUMNS,

@@ -118,6 +118,7 @@ class Code(NamedTuple):
     stores: tuple[int, ...] = (16,)
     loads: int = 2  # at least
     instructions: int = 640  # of PTX, at most
+    branches: int = 1  # with stores, of which a program takes one
 
 
 HALF = {"rotary_dim": 64}
@@ -147,7 +148,7 @@ CALLS = {
     ),
     "position ids of a table": (
         rotated(D, table(D), 32, "bshd", position_ids=IDS),
-        Code(20, 4, loads=8),
+        Code(16, 4, loads=8),
     ),
     "one entry, one head": (rotated(D, on_the_fly(D), 1), Code(32, 16, loads=16)),
     "a slice of a packed qkv": (
@@ -221,15 +222,15 @@ CALLS = {
     ),
     "norm on the fly, heads apart": (
         normalized(D, on_the_fly(D), "bhsd"),
-        Code(20, 8, instructions=1000),
+        Code(16, 8, instructions=1000),
     ),
     "norm of 256, heads apart": (
         normalized(256, on_the_fly(256), "bhsd"),
-        Code(20, 32, instructions=1200),
+        Code(16, 32, instructions=1200),
     ),
     "norm of 64, heads apart": (
         normalized(64, cos_sin(64), "bhsd", rotary_dim=64),
-        Code(14, 0, loads=16),
+        Code(20, 0),  # weights come 2 bytes at a time, a pair for each thread
     ),
     "norm of 256 with a table, heads apart": (
         normalized(256, cos_sin(256), "bhsd", rotary_dim=256),
@@ -247,8 +248,8 @@ CALLS = {
         normalized(80, cos_sin(80), "thd", rotary_dim=80),
         Code(16, 0, 0.62, instructions=1050),
     ),
-    "into a cache": (into_a_cache(), Code(32, 16, 0.33, loads=8)),
-    "out of a projection": (out_of_a_projection(), Code(32, 16, 0.5, loads=16)),
+    "into a cache": (into_a_cache(), Code(32, 16, 0.33, loads=8, branches=2)),
+    "out of a projection": (out_of_a_projection(), Code(32, 16, 0.99, loads=16, branches=2)),
 }
 
 
@@ -267,7 +268,7 @@ def test_accesses_are_wide_threads_are_full_and_programs_small(name):
     launch, code = compiled(name)
     assert tuple(code.stores) == least.stores, code
     assert min(code.loads) >= least.loads and max(code.loads) <= 16, code
-    stored = sum(width * count for width, count in code.stores.items())
+    stored = sum(width * count for width, count in code.stores.items()) / least.branches
     loaded = sum(x * count for x, count in code.loads.items() if x >= least.stores[0])
     assert loaded >= stored, code  # tables: as they come
     ptx = code.stages["ptx"]
@@ -297,13 +298,13 @@ def test_rows_at_other_addresses_are_read_as_wide_as_these_allow(d, shift):
 
 
 ELSEWHERE = {
-    ("table", "sm_80"): (103, 256),
+    ("table", "sm_80"): (111, 256),
     ("packed sequences", "sm_100"): (64, 256),
     ("80", "sm_120"): (74, 1024),
     ("on the fly", "gfx942"): (43, 256),
-    ("norm, heads apart", "gfx942"): (69, 4096),
+    ("norm, heads apart", "gfx942"): (72, 4096),
     ("into a cache", "sm_100"): (62, 512),
-    ("out of a projection", "gfx942"): (40, 512),
+    ("out of a projection", "gfx942"): (72, 512),
 }
 
 
