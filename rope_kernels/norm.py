@@ -28,9 +28,9 @@ NORM_ROUNDINGS = (None, *get_args(NormRounding))
 Tensors = tuple[Tensor, ...]
 Weights = tuple[Tensor | None, ...]  # as many
 
-# The backward's programs on an SM, one warp each, and their registers; with a tail, or in fp64, they
-# take up to 255, and a limit would make them spill. Angles on the fly take few: 4 points, where
-# programs have some ten tiles each.
+# The backward's programs on an SM, one warp each, and their registers. With a tail or in fp64 they
+# take up to 255, and a limit would make them spill. With angles on the fly, which take few, sixteen
+# gain 4 points where each has some ten tiles.
 REGISTERS = {8: None, 12: 168, 16: 128}
 BYTES_FOR_MANY = 2**25
 HEADS_APART_REGISTERS = 112  # of a forward
