@@ -294,7 +294,8 @@ _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format
 def _split_op(qkv, *values):
     packed, rotation = _of_values(values)
     check_values(rotation, view_as_sbhd(packed.slices(qkv)[0], rotation.tensor_format).shape[0])
-    return list(_split(qkv, packed, rotation))
+    known = known_of(packed.slices(qkv), rotation, "split", *packed)
+    return list(_split(qkv, packed, rotation, known))
 
 
 @operator("split_qkv_rope_backward", f"Tensor[] grads, {_PACKED}, {ROTATION}")
@@ -557,9 +558,11 @@ def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
 def _cache_op(q, k, q_out, k_out, *values):
     beside, rotation = values[:4], Rotation(*values[4:])
     inplace = q_out.data_ptr() == q.data_ptr()
+    if inplace:
+        q_out = q
     _check_written((q, k), inplace, beside, rotation)
     check_values(rotation, len(q))
-    known = known_of((q, k, *beside), rotation, "to cache", inplace, k_out is not None)
+    known = known_of((q, k, *beside, q_out, k_out), rotation, "to cache", inplace)
     _to_cache((q, k), (q_out, k_out), beside, rotation, known)
 
 

@@ -26,7 +26,9 @@ from rope_kernels import (
     rope_to_cache,
     split_qkv_rope,
 )
+from rope_kernels.autograd import values_of
 from rope_kernels.launch import forget
+from rope_kernels.rotation import Rotation
 
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
 NUMBERS = "launches", "function", "programs", "threads", "shared", "stream", "attributes"
@@ -173,6 +175,14 @@ def out_of_a_projection():
     return lambda: split_qkv_rope(qkv, rope, H, H), parts | {"table": rope.turns(None)}
 
 
+def operator_of_a_projection():
+    qkv, table = torch.randn(S, B, 3 * H * D), RotaryPositionEmbedding(D).turns(None)
+    arguments = H, H, "qkv", "sbhd", *values_of(Rotation(table, rotary_dim=D))
+    parts = {name: qkv[..., i * H * D :] for i, name in enumerate(("q", "k", "v"))}
+    call = lambda: torch.ops.rope_kernels.split_qkv_rope(qkv, *arguments)  # noqa: E731
+    return call, parts | {"table": table}
+
+
 def cases() -> dict:
     """Name -> a call, and tensors by name that its launch may point to."""
     t, table = torch.randn(S, B, H, D), RotaryPositionEmbedding(D)(9)
@@ -212,6 +222,7 @@ def cases() -> dict:
         "norm of q and k": normalized(t, torch.randn(S, B, 1, D), start_positions=starts),
         "into a cache": into_a_cache(),
         "out of a projection": out_of_a_projection(),
+        "out of a projection, as an operator": operator_of_a_projection(),
     }
 
 
@@ -274,6 +285,22 @@ def with_a_profilers_hook() -> int:
     return len(seen)
 
 
+def into_memory_that_a_graph_hands_over() -> list:
+    """Strides with which the operator writes its results: of new memory, then of a copy of q.
+
+    The latter is what a compiled call in place hands over.
+    """
+    table, slots = RotaryPositionEmbedding(D).turns(None), torch.arange(S)
+    values = values_of(Rotation(table, position_ids=slots, tensor_format="thd", rotary_dim=D))
+    q, k, v = torch.randn(H, S, D).transpose(0, 1), torch.randn(S, 1, D), torch.randn(S, 1, D)
+    caches, found = torch.zeros(2, 2, 4, 1, D).unbind(), []
+    for q_out in (torch.empty(S, H, D), torch.empty(S, H, D), q.clone()):
+        torch.ops.rope_kernels.rope_to_cache(q, k, q_out, None, v, *caches, slots, *values)
+        noted = dict(zip(by_jit.names, last_launch().parameters, strict=False))
+        found.append([noted[f"q_out_strides.{i}"] for i in (0, 2)])
+    return found[1:]  # the first one went through the JIT, which tells the driver too late
+
+
 class WithMemory(CudaLauncher):
     """It asks for 128 bytes for each program, at each launch."""
 
@@ -326,6 +353,7 @@ if __name__ == "__main__":
         "by turns": by_turns(),
         "flags": flags(),
         "with a profiler's hook": with_a_profilers_hook(),
+        "into memory of a graph": into_memory_that_a_graph_hands_over(),
         "memory for programs": memory_for_programs(),
         "refused by the driver": refused_by_the_driver(),
         "enable_fp_fusion": list(by_jit.fp_fusion),
