@@ -135,25 +135,23 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    return rotate(
-        (t,),
-        freqs,
-        tensor_format,
-        fused=fused,
+    rotation = Rotation(
+        *tables_of(freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
         interleaved=interleaved,
-        inplace=inplace,
+        output_pairing=output_pairing,
         cp_size=cp_size,
         cp_rank=cp_rank,
         cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
         inverse=inverse,
-        output_pairing=output_pairing,
         rounding=rounding,
-    )[0]
+    )
+    return rotate((t,), freqs, rotation, fused, inplace)[0]
 
 
 def rope_qk(
@@ -206,26 +204,24 @@ def rope_qk(
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
-    outs = rotate(
-        (q, k),
-        freqs,
-        tensor_format,
-        fused=fused,
+    rotation = Rotation(
+        *tables_of(freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
         interleaved=interleaved,
-        inplace=inplace,
+        output_pairing=output_pairing,
         cp_size=cp_size,
         cp_rank=cp_rank,
         cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
         inverse=inverse,
-        output_pairing=output_pairing,
         rounding=rounding,
     )
-    return outs[0], outs[1]
+    q, k = rotate((q, k), freqs, rotation, fused, inplace)
+    return q, k
 
 
 def rope_fw(
@@ -259,26 +255,24 @@ def rope_fw(
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
+    rotation = Rotation(
+        *tables_of(freqs),
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=rounding,
+    )
     with torch.no_grad():
-        return rotate(
-            (t,),
-            freqs,
-            tensor_format,
-            fused=fused,
-            cu_seqlens=cu_seqlens,
-            start_positions=start_positions,
-            position_ids=position_ids,
-            interleaved=interleaved,
-            inplace=inplace,
-            cp_size=cp_size,
-            cp_rank=cp_rank,
-            cp_order=cp_order,
-            rotary_dim=rotary_dim,
-            rotary_start=rotary_start,
-            inverse=inverse,
-            output_pairing=output_pairing,
-            rounding=rounding,
-        )[0]
+        return rotate((t,), freqs, rotation, fused, inplace)[0]
 
 
 def rope_bw(
@@ -317,130 +311,88 @@ def rope_bw(
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
+    rotation = Rotation(
+        *tables_of(freqs),
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=rounding,
+        transpose=True,
+    )
     with torch.no_grad():
-        return rotate(
-            (grad,),
-            freqs,
-            tensor_format,
-            transpose=True,
-            fused=fused,
-            cu_seqlens=cu_seqlens,
-            start_positions=start_positions,
-            position_ids=position_ids,
-            interleaved=interleaved,
-            inplace=inplace,
-            cp_size=cp_size,
-            cp_rank=cp_rank,
-            cp_order=cp_order,
-            rotary_dim=rotary_dim,
-            rotary_start=rotary_start,
-            inverse=inverse,
-            output_pairing=output_pairing,
-            rounding=rounding,
-        )[0]
+        return rotate((grad,), freqs, rotation, fused, inplace)[0]
 
 
 def rotate(
     tensors: tuple[Tensor, ...],
     freqs: Freqs,
-    tensor_format: TensorFormat,
-    *,
+    rotation: Rotation,
     fused: bool = True,
     inplace: bool = False,
-    **options: object,
 ) -> tuple[Tensor, ...]:
-    """Rotate one or two tensors; `options` as `prepare` has them."""
-    rotation, known = prepare(
-        tensors, freqs, tensor_format, fused=fused, inplace=inplace, **options
-    )
+    """Rotate one or two tensors, by a rotation as `prepare` takes it."""
+    known = prepare(tensors, freqs, rotation, fused, inplace)
     return autograd.rotate(tensors, rotation, fused, inplace, known)
 
 
 def prepare(
     tensors: tuple[Tensor, ...],
     freqs: Freqs,
-    tensor_format: TensorFormat,
+    rotation: Rotation,
+    fused: bool = True,
+    inplace: bool = False,
     beside: tuple[Tensor | None, ...] = (),
     key: tuple = (),
-    check: Callable[[Rotation], object] | None = None,
+    check: Callable[[], object] | None = None,
     named: Named = (),
-    *,
-    fused: bool = True,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    position_ids: Tensor | None = None,
-    interleaved: bool = False,
-    inplace: bool = False,
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: CpOrder = "zigzag",
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    output_pairing: OutputPairing = "same",
-    rounding: str | None = None,
-    transpose: bool = False,
-    promoted_from: str = "",
-    keeps_strides: bool = False,
-) -> tuple[Rotation, Known | None]:
-    """Check a call, unless it looks like one that was accepted: its rotation, and what is known.
+) -> Known | None:
+    """Check a call, unless it looks like one that was accepted, and return what is known of it.
 
     Args:
         tensors: those that turn.
-        freqs, tensor_format, and the public keywords: as they came.
+        freqs, fused, inplace: as they came.
+        rotation: the other arguments as they came, with `tables_of(freqs)`; it is completed.
         beside: more tensors of the call.
         key: more of its options, by which calls differ.
-        check: checks all of these, in place of `check_call`, given the rotation.
+        check: checks all of these, in place of `check_call`.
         named: what a call in place reads beside its rotation.
-        transpose, promoted_from, keeps_strides: as `Rotation` has them.
     """
-    module = freqs if isinstance(freqs, RotaryPositionEmbedding) else None
-    table, sin = tables_of(freqs)
-    if start_positions is not None:
-        start_positions = _starts(start_positions, tensors[0], tensor_format, cu_seqlens)
-    rotation = Rotation(
-        table,
-        sin,
-        cu_seqlens,
-        start_positions,
-        position_ids,
-        tensor_format,
-        rotary_dim,
-        rotary_start,
-        interleaved,
-        output_pairing,
-        cp_size,
-        cp_rank,
-        cp_order,
-        inverse,
-        rounding,
-        1.0 if module is None else module.attention_factor,
-        transpose,
-        promoted_from,
-        keeps_strides,
-    )
+    t, module = tensors[0], freqs if isinstance(freqs, RotaryPositionEmbedding) else None
+    if rotation.start_positions is not None:
+        rotation.start_positions = _starts(rotation, t)
+    if module is not None:
+        rotation.attention_factor = module.attention_factor
     known = None
     if fused is True:
         of_module = ()
         if module is not None:
-            of_module = module.rotary_dim, module.interleaved, table.requires_grad
+            of_module = module.rotary_dim, module.interleaved, rotation.table.requires_grad
         known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
     if known is None or not known.accepted:
         if check is None:
             check_call(tensors, freqs, rotation, fused, inplace)
         else:
-            check(rotation)
+            check()
         if known is not None:
             known.accepted = True
-    _complete(rotation, freqs, fused, tensors[0])
+    _complete(rotation, freqs, fused, t)
     if known is not None and module is not None and rotation.table.data_ptr() % 16:
         known = None  # its signature has the address of the frequencies, not of their turns
     if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
-        check_values(rotation, view_as_sbhd(tensors[0], tensor_format).shape[0])
+        check_values(rotation, view_as_sbhd(t, rotation.tensor_format).shape[0])
     if inplace:
         check_inplace(tensors, rotation, named)
-    return rotation, known
+    return known
 
 
 def _complete(rotation: Rotation, freqs: Freqs, fused: bool, t: Tensor) -> None:
@@ -464,15 +416,14 @@ def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
     return tuple(freqs) if isinstance(freqs, (tuple, list)) and len(freqs) == 2 else (freqs, None)
 
 
-def _starts(
-    given: int | Tensor, t: Tensor, tensor_format: str, cu_seqlens: Tensor | None
-) -> int | Tensor:
+def _starts(rotation: Rotation, t: Tensor) -> int | Tensor:
     """A start for each sequence; what is not accepted comes back as it is."""
-    if isinstance(cu_seqlens, Tensor):
-        count = max(0, cu_seqlens.numel() - 1)
+    given, tensor_format = rotation.start_positions, rotation.tensor_format
+    if isinstance(rotation.cu_seqlens, Tensor):
+        count = max(0, rotation.cu_seqlens.numel() - 1)
     else:
-        known = isinstance(t, Tensor) and tensor_format in ("sbhd", "bshd", "bhsd")
-        if not known or t.is_nested or t.dim() != 4:
+        has_batch = isinstance(tensor_format, str) and "b" in tensor_format
+        if not (has_batch and isinstance(t, Tensor)) or t.is_nested or t.dim() != 4:
             return given
         count = t.shape[tensor_format.index("b")]
     if isinstance(given, Tensor):

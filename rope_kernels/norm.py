@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .api import prepare
+from .api import prepare, tables_of
 from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, kept
 from .checks import bad, check_call, check_flag, check_tensor, words
 from .launch import Known, as_read, known_of, pair, plan, run, with_elements
@@ -128,27 +128,23 @@ def norm_rope(
     Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
     https://arxiv.org/abs/2505.09388.
     """
-    norm = Norm(eps, weight_offset, norm_after, rounding)
-    return normalize_by(
-        norm,
-        (t,),
-        (weight,),
-        freqs,
-        tensor_format,
-        fused=fused,
+    rotation = Rotation(
+        *tables_of(freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
         interleaved=interleaved,
-        inplace=inplace,
+        output_pairing=output_pairing,
         cp_size=cp_size,
         cp_rank=cp_rank,
         cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
         inverse=inverse,
-        output_pairing=output_pairing,
-    )[0]
+    )
+    norm = Norm(eps, weight_offset, norm_after, rounding)
+    return normalize_by(norm, (t,), (weight,), freqs, rotation, fused, inplace)[0]
 
 
 def qk_norm_rope(
@@ -200,28 +196,24 @@ def qk_norm_rope(
         >>> q1.shape, k1.shape
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
-    norm = Norm(eps, weight_offset, norm_after, rounding)
-    outs = normalize_by(
-        norm,
-        (q, k),
-        (q_weight, k_weight),
-        freqs,
-        tensor_format,
-        fused=fused,
+    rotation = Rotation(
+        *tables_of(freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
         interleaved=interleaved,
-        inplace=inplace,
+        output_pairing=output_pairing,
         cp_size=cp_size,
         cp_rank=cp_rank,
         cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
         inverse=inverse,
-        output_pairing=output_pairing,
     )
-    return outs[0], outs[1]
+    norm, weights = Norm(eps, weight_offset, norm_after, rounding), (q_weight, k_weight)
+    q, k = normalize_by(norm, (q, k), weights, freqs, rotation, fused, inplace)
+    return q, k
 
 
 def normalize_by(
@@ -229,34 +221,22 @@ def normalize_by(
     tensors: Tensors,
     weights: Weights,
     freqs: Freqs,
-    tensor_format: TensorFormat,
-    *,
+    rotation: Rotation,
     fused: bool = True,
     inplace: bool = False,
-    **options: object,
 ) -> Tensors:
     """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch."""
 
-    def check(rotation: Rotation) -> None:
-        beside = check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
-        _check_norm(tensors, weights, norm, beside.tensor_format)
+    def check() -> None:
+        check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
+        _check_norm(tensors, weights, norm, rotation.tensor_format)
 
-    rows, options = (*tensors, *weights), options | {"rounding": norm.rounding}
+    rows, named = (*tensors, *weights), tuple(zip(_names(weights), weights, strict=True))
     if inplace is True and wants_grad(rows):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
-    rotation, known = prepare(
-        tensors,
-        freqs,
-        tensor_format,
-        weights,
-        ("norm", *norm),
-        check,
-        tuple(zip(_names(weights), weights, strict=True)),
-        fused=fused,
-        inplace=inplace,
-        **options,
-    )
+    key, rotation.rounding = ("norm", *norm), norm.rounding
+    known = prepare(tensors, freqs, rotation, fused, inplace, weights, key, check, named)
     if not norm.like_model:
         rotation.rounding = "once"
     elif rotation.rounding != "promoted":

@@ -167,26 +167,24 @@ def split_qkv_rope(
     packed = Packed(num_heads, num_kv_heads, packing, out)
     _check_projection(qkv, packed, tensor_format)
     q, k, v = packed.slices(qkv)
-    rotation, known = prepare(
-        (q, k),
-        freqs,
-        tensor_format,
-        (v,),
-        ("split", *packed),
-        rounding=rounding,
-        fused=fused,
+    rotation = Rotation(
+        *tables_of(freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
         interleaved=interleaved,
+        output_pairing=output_pairing,
         cp_size=cp_size,
         cp_rank=cp_rank,
         cp_order=cp_order,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
         inverse=inverse,
-        output_pairing=output_pairing,
+        rounding=rounding,
     )
+    key = "split", *packed
+    known = prepare((q, k), freqs, rotation, fused, beside=(v,), key=key)
     if is_plain(fused, (qkv, *rotation.tensors), rotation, known):
         return _split_by_pytorch(qkv, packed, rotation)
     if is_traced():
@@ -405,29 +403,26 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
-
-    def check(rotation: Rotation) -> None:
-        check_call((q, k), freqs, rotation, fused, inplace)
-        _check_cache((q, k), beside, return_k)
-
-    rotation, known = prepare(
-        (q, k),
-        freqs,
-        "thd",
-        beside,
-        ("to cache", inplace, return_k),
-        check,
-        fused=fused,
+    rotation = Rotation(
+        *tables_of(freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        interleaved=interleaved,
+        tensor_format="thd",
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
+        interleaved=interleaved,
         inverse=inverse,
         rounding=rounding,
     )
+    caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
+
+    def check() -> None:
+        check_call((q, k), freqs, rotation, fused, inplace)
+        _check_cache((q, k), beside, return_k)
+
+    key = "to cache", inplace, return_k
+    known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
     _check_no_gradient((q, k), beside, freqs, (cu_seqlens, start_positions, position_ids))
     given = q, k, *beside, *rotation.tensors
     if not is_traced() and have_memory(given):

@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import api
 from ..modes import is_dtensor
 from ..norm import Norm, Weights, normalize_by
-from ..rotation import OutputPairing, Rounding, TensorFormat
+from ..rotation import OutputPairing, Rotation, Rounding, TensorFormat
 
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 
@@ -176,12 +176,13 @@ class Rule:
             "inverse": self.inverse,
             "output_pairing": self.output_pairing,
         }
+        rotation = Rotation(cos, sin, tensor_format=layout.tensor_format, **options)
         given = tensors if has_batch else tuple([x[None] for x in tensors])
         if normalized is None:
-            outs = api.rotate(given, (cos, sin), layout.tensor_format, **options)
+            outs = api.rotate(given, (cos, sin), rotation)
         else:
             weights, norm = normalized
-            outs = normalize_by(norm, given, weights, (cos, sin), layout.tensor_format, **options)
+            outs = normalize_by(norm, given, weights, (cos, sin), rotation)
         return outs if has_batch else tuple([x[0] for x in outs])
 
 
