@@ -29,8 +29,8 @@ Tensors = tuple[Tensor, ...]
 Weights = tuple[Tensor | None, ...]  # as many
 
 # The backward's programs on an SM, one warp each, and their registers. With a tail or in fp64 they
-# take up to 255, and a limit would make them spill. With angles on the fly, which take few, sixteen
-# gain 4 points where each has some ten tiles.
+# take up to 255, and a limit would make them spill. Sixteen gain up to 4 points where each has some
+# ten tiles, but lose 9 where packed sequences read a table.
 REGISTERS = {8: None, 12: 168, 16: 128}
 BYTES_FOR_MANY = 2**25
 HEADS_APART_REGISTERS = 112  # of a forward
@@ -568,8 +568,8 @@ def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
 def _programs_per_sm(tensors: Tensors, rotation: Rotation) -> int:
     if rotation.rotary_dim < tensors[0].shape[-1] or tensors[0].dtype == torch.float64:
         return 8
-    plain = rotation.on_the_fly and rotation.cu_seqlens is None
-    return 16 if plain and sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
+    searches_and_reads = rotation.cu_seqlens is not None and not rotation.on_the_fly
+    return 16 if not searches_and_reads and sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
 
 
 @lru_cache
