@@ -7,6 +7,7 @@ from torch import Tensor
 
 from . import autograd, reference
 from .checks import (
+    MOST_START,
     Named,
     bad,
     check_call,
@@ -33,8 +34,6 @@ from .rotation import (
     positions_of_rank,
     view_as_sbhd,
 )
-
-MOST_START = 2**62  # larger ones could overflow 64 bits
 
 
 def apply_rotary_pos_emb(
@@ -504,10 +503,10 @@ def cp_positions(
     if (seq_len is None) == (cu_seqlens is None):
         came = "seq_len is None" if seq_len is None else f"seq_len is {seq_len} with cu_seqlens"
         raise bad(came, "one of seq_len and cu_seqlens")
-    chunks, most = chunks_of(cp_size, cp_order), 2**62
+    chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
         accepted = f"an integer from 0 that {chunks} divides"
-        check_integer("seq_len", seq_len, 0, most, accepted)
+        check_integer("seq_len", seq_len, 0, MOST_START, accepted)
         if seq_len % chunks:
             raise bad(f"seq_len is {seq_len}", accepted)
         index = torch.arange(seq_len // cp_size, device=device)

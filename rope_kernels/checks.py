@@ -41,6 +41,7 @@ without position_ids{packed}:
     cos, sin = freqs.cos_sin(position_ids)
     cos, sin = (x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in (cos, sin))"""
 
+MOST_START = 2**62  # larger ones could overflow 64 bits
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
 Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 

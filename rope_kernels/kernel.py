@@ -105,14 +105,14 @@ def rope_kernel(
     # My tensor: q, k or v.
     x_ptr, y_ptr, heads, x_strides, y_strides = q_ptr, q_out_ptr, q_heads, q_strides, q_out_strides
     if k_ptr is not None:
-        is_k = row_block >= q_blocks
-        row_block -= tl.where(is_k, q_blocks, 0)
-        x_ptr, y_ptr = tl.where(is_k, k_ptr, q_ptr), tl.where(is_k, k_out_ptr, q_out_ptr)
-        heads = tl.where(is_k, k_heads, q_heads)
-        x_strides = choose(is_k, k_strides, q_strides)
-        y_strides = choose(is_k, k_out_strides, q_out_strides)
+        is_kv = row_block >= q_blocks  # mine are of k, or of v
+        row_block -= tl.where(is_kv, q_blocks, 0)
+        x_ptr, y_ptr = tl.where(is_kv, k_ptr, q_ptr), tl.where(is_kv, k_out_ptr, q_out_ptr)
+        heads = tl.where(is_kv, k_heads, q_heads)
+        x_strides = choose(is_kv, k_strides, q_strides)
+        y_strides = choose(is_kv, k_out_strides, q_out_strides)
     if v_ptr is not None:
-        is_v = row_block >= tl.where(is_k, k_blocks, q_blocks)
+        is_v = row_block >= tl.where(is_kv, k_blocks, q_blocks)
         row_block -= tl.where(is_v, k_blocks, 0)
         x_ptr, y_ptr = tl.where(is_v, v_ptr, x_ptr), tl.where(is_v, v_out_ptr, y_ptr)
         x_strides = choose(is_v, v_strides, x_strides)
@@ -138,16 +138,16 @@ def rope_kernel(
     exists = token_exists[:, None, :] & (row < heads)[None, :, :]
     x_row, y_row = row, row
     if READ_GROUP > 0:
-        x_row += tl.where(is_k, 0, row // READ_GROUP * 2)
+        x_row += tl.where(is_kv, 0, row // READ_GROUP * 2)
     if WRITE_GROUP > 0:
-        y_row += tl.where(is_k, 0, row // WRITE_GROUP * 2)
+        y_row += tl.where(is_kv, 0, row // WRITE_GROUP * 2)
     x_ptr = row_pointers(x_ptr, x_strides, first_s, later, x_row, b, ALIGNED)
     if slots_ptr is None:
         y_ptr = row_pointers(y_ptr, y_strides, first_s, later, y_row, b, OUT_ALIGNED)
         written = exists
     else:
         y_ptr, has_slot = cache_pointers(
-            y_ptr, y_strides, s, y_row, is_k, slots_ptr, listed, cache_slots, page, OVER_POSITIONS
+            y_ptr, y_strides, s, y_row, is_kv, slots_ptr, listed, cache_slots, page, OVER_POSITIONS
         )
         written = exists & has_slot[:, None, :]
 
@@ -156,10 +156,10 @@ def rope_kernel(
     start = tl.cast(START, tl.int64)
     x_ptr, y_ptr = x_ptr + start * d, y_ptr + start * out_d
     in_block = column < SIDE_BY_SIDE * WIDTH
-    first, turns = place.to(tl.int64), in_block  # of each column: first members, here pairs
+    first, has_pair = place.to(tl.int64), in_block  # of each column: first members, here pairs
     second = first + HALF
     if WHOLE_ROWS:
-        first, second, turns = whole_rows(place, in_block, HALF, START, TAIL)
+        first, second, has_pair = whole_rows(place, in_block, HALF, START, TAIL)
     if READS_INTERLEAVED:
         x1, x2 = load_interleaved(x_ptr, d, exists, HALF, COLUMNS)
     else:
@@ -199,7 +199,7 @@ def rope_kernel(
     if WHOLE_ROWS:
         pair = tl.where(first < HALF, first, second)
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position, token_exists, b, first, second, pair, turns,
+        position, token_exists, b, first, second, pair, has_pair,
         table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
         READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
     )  # fmt: skip
@@ -211,7 +211,7 @@ def rope_kernel(
     ARE_ANGLES: tl.constexpr = sin_ptr is None
     y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, TRANSPOSE, ROUNDING, ARE_ANGLES, RETURNED)
     if WHOLE_ROWS and TAIL > 0:
-        y1 = tl.where(turns[None, None, :], y1, x1)
+        y1 = tl.where(has_pair[None, None, :], y1, x1)
     if cu_seqlens_ptr is not None:
         in_sequence = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
         y1, y2 = tl.where(in_sequence, y1, x1), tl.where(in_sequence, y2, x2)
@@ -226,7 +226,7 @@ def rope_kernel(
     if TAIL > 0 and not WHOLE_ROWS:
         tl.store(tail_ptr, tail, written & tail_exists)
     if k_copy_ptr is not None:
-        if is_k:
+        if is_kv:
             copy = row_pointers(
                 k_copy_ptr, k_copy_out_strides, first_s, later, y_row, b, OUT_ALIGNED
             )
@@ -312,11 +312,11 @@ def whole_rows(place, in_block, HALF: tl.constexpr, START: tl.constexpr, TAIL: t
     second time as the other member of its pair; that load comes from L1.
     """
     first = place.to(tl.int64) - (START if TAIL > 0 else 0)
-    turns = in_block & (first >= 0) & (first < 2 * HALF)
+    has_pair = in_block & (first >= 0) & (first < 2 * HALF)
     second = tl.where(first < HALF, first + HALF, first - HALF)
     if TAIL > 0:
         second = tl.where((first >= 0) & (first < 2 * HALF), second, first)
-    return first, second, turns
+    return first, second, has_pair
 
 
 @triton.jit
@@ -363,7 +363,7 @@ def tail_elements(START: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
 
 @triton.jit
 def cache_pointers(
-    ptr, strides, s, row, is_k, slots_ptr, listed, cache_slots, page, OVER_POSITIONS: tl.constexpr
+    ptr, strides, s, row, is_kv, slots_ptr, listed, cache_slots, page, OVER_POSITIONS: tl.constexpr
 ):  # fmt: skip
     """Pointers to element 0 of each row, at its token's slot, and which tokens are written.
 
@@ -376,11 +376,11 @@ def cache_pointers(
     slot = tl.where(has_slot, slot, 0).to(cache_slots.dtype)
     block = slot // page
     place = (slot - block * page).to(tl.int64)
-    token = tl.where(is_k, block.to(tl.int64), s) * strides[0]
-    token += place * tl.where(is_k, strides[1], 0)
+    token = tl.where(is_kv, block.to(tl.int64), s) * strides[0]
+    token += place * tl.where(is_kv, strides[1], 0)
     offset = per_token(token, OVER_POSITIONS)[:, None, :]
     offset += (row.to(tl.int64) * strides[2])[None, :, :]
-    return ptr + offset, per_token(has_slot | (is_k == 0), OVER_POSITIONS)
+    return ptr + offset, per_token(has_slot | (is_kv == 0), OVER_POSITIONS)
 
 
 @triton.jit
@@ -452,7 +452,7 @@ def find_cos_sin(
     first,  # of each column: first members
     second,
     pair,
-    turns,  # whether the column has a pair
+    has_pair,
     table_ptr,
     sin_ptr,
     table_strides,
@@ -469,7 +469,7 @@ def find_cos_sin(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
     if table_ptr.dtype.element_ty == tl.int64:
-        angle = angles_on_the_fly(position, table_ptr, pair, turns, COMPUTED)
+        angle = angles_on_the_fly(position, table_ptr, pair, has_pair, COMPUTED)
         cos1, sin1 = cos_sin(angle, False, FAST_SINE, BITS)
         if ATTENTION_FACTOR is not None:
             cos1, sin1 = cos1 * ATTENTION_FACTOR, sin1 * ATTENTION_FACTOR
@@ -483,7 +483,7 @@ def find_cos_sin(
         elif INTERLEAVED:
             column1, column2 = 2 * pair, 2 * pair + 1
         # a position past the table gives NaN
-        in_table = token_exists & (position >= 0) & (position < table_len) & turns[None, :]
+        in_table = token_exists & (position >= 0) & (position < table_len) & has_pair[None, :]
         row_of_table = (b * table_strides[0] + position * table_strides[1]) * TABLE_UNIT
         offset1 = row_of_table + (column1 * table_strides[2])[None, :]
         offset2 = row_of_table + (column2 * table_strides[2])[None, :]

@@ -569,7 +569,9 @@ def _programs_per_sm(tensors: Tensors, rotation: Rotation) -> int:
     if rotation.rotary_dim < tensors[0].shape[-1] or tensors[0].dtype == torch.float64:
         return 8
     searches_and_reads = rotation.cu_seqlens is not None and not rotation.on_the_fly
-    return 16 if not searches_and_reads and sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
+    return (
+        16 if not searches_and_reads and sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
+    )
 
 
 @lru_cache
