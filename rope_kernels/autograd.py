@@ -123,7 +123,8 @@ def keep_rotation(ctx, tensors: Sequence, outs: Sequence, rotation: Rotation) ->
 
 def _gradients(ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
     """The gradients of what was rotated, as far as they are wanted."""
-    rotation = kept(ctx)[0].transposed()
+    rotation = kept(ctx)[0]  # a new one
+    rotation.transpose = not rotation.transpose
     asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
     found: list[Tensor | None] = [None] * len(grads)
     if asked:
