@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pages
-from rope_kernels.huggingface.attention import Normed, find_normed, normed_forward
 from rope_kernels.huggingface.digest import UnknownCode, original_of
 from rope_kernels.huggingface.known import KNOWN
+from rope_kernels.huggingface.norms import Normed, find_normed, normed_forward
 
 STORED = Path(__file__).with_suffix(".json")
 LEFT = "left"

@@ -10,7 +10,7 @@ from pathlib import Path
 import hugging_face_norms
 import pages
 from rope_kernels.huggingface.calls import Rule
-from rope_kernels.huggingface.known import KNOWN, Known
+from rope_kernels.huggingface.known import KNOWN
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/hugging_face.md"
@@ -100,30 +100,29 @@ def functions() -> str:
     return pages.table(head, rows)
 
 
-def families_of(known: Known) -> list[str]:
+def families_of(known: Rule) -> list[str]:
     """The models of transformers that have a row's code."""
     return FAMILIES[known.digests.split()[0]].split()
 
 
-def cells(known: Known) -> tuple[str, ...]:
+def cells(known: Rule) -> tuple[str, ...]:
     """What a row says: the function's name if it is another, and how it rotates."""
-    rule = known.rule
     name = "" if known.name == "apply_rotary_pos_emb" else f"`{known.name}`: "
-    return name, pairs(rule), TURNING[rule.rest], COLUMNS[rule.columns], rounding(rule)
+    return name, pairs(known), TURNING[known.rest], COLUMNS[known.columns], rounding(known)
 
 
-def pairs(rule: Rule) -> str:
-    found = "interleaved" if rule.interleaved else "half-split"
-    if rule.output_pairing == "half":
+def pairs(known: Rule) -> str:
+    found = "interleaved" if known.interleaved else "half-split"
+    if known.output_pairing == "half":
         found += ", written half-split"
-    return f"{found}, sine negated" if rule.inverse else found
+    return f"{found}, sine negated" if known.inverse else found
 
 
-def rounding(rule: Rule) -> str:
-    found = f'`"{rule.rounding}"`'
-    if rule.promoted:
-        found += f', `"{rule.promoted}"` with a table in fp32'
-    return f"{found}, in the dtype of q" if rule.casts_back else found
+def rounding(known: Rule) -> str:
+    found = f'`"{known.rounding}"`'
+    if known.promoted:
+        found += f', `"{known.promoted}"` with a table in fp32'
+    return f"{found}, in the dtype of q" if known.casts_back else found
 
 
 def main() -> int:

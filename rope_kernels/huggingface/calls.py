@@ -1,6 +1,7 @@
-"""A call of a model's rotation function: whether `rope_qk` takes it, and with what options."""
+"""How models' functions rotate, which of their calls a kernel takes, and what replaces them."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
@@ -8,60 +9,22 @@ from torch import Tensor
 
 from .. import api
 from ..modes import is_dtensor
-from ..norm import Norm, Weights, normalize_by
-from ..rotation import OutputPairing, Rotation, Rounding, TensorFormat
+from ..norm import Tensors
+from ..rotation import OutputPairing, Rotation, Rounding
 
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
+_DIMENSIONS = (4, 3), (4, 2), (3, 2)  # of q and of a table
+HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """Which dimension of q is which."""
-
-    tensor_format: TensorFormat
-    positions: int
-    alike: tuple[int, ...]  # all dimensions but the heads
-
-    def fits(self, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether the others differ from q in the number of heads alone."""
-        q = tensors[0]
-        shape = q.shape
-        for x in tensors[1:]:
-            if x.dtype != q.dtype or x.device != q.device or x.dim() != q.dim():
-                return False
-            other = x.shape
-            for dim in self.alike:
-                if other[dim] != shape[dim]:
-                    return False
-        return True
-
-    def fits_table(self, q: Tensor, cos: Tensor) -> bool:
-        """Whether there is a row for each position, for all batch entries or for each."""
-        shape, table = q.shape, cos.shape
-        if table[-2] != shape[self.positions] or cos.device != q.device:
-            return False
-        return len(table) == 2 or table[0] == 1 or table[0] == shape[0]
-
-
-# By the dimensions of q and of the table, and by where `unsqueeze` puts a table's new dimension.
-# The format is that of q, with a batch of one if q has three dimensions.
-_LAYOUTS = {
-    (4, 3, 1): _Layout("bhsd", 2, (0, 2, 3)),
-    (4, 3, 2): _Layout("bshd", 1, (0, 1, 3)),
-    (4, 2, 0): _Layout("bhsd", 2, (0, 2, 3)),
-    (4, 2, 1): _Layout("bshd", 1, (0, 1, 3)),
-    (3, 2, 0): _Layout("bhsd", 1, (1, 2)),
-    (3, 2, 1): _Layout("bshd", 0, (0, 2)),
-}
-
-
-_HEADS_FIRST, _HEADS_LAST = _LAYOUTS[4, 3, 1], _LAYOUTS[4, 3, 2]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rule:
-    """How a function rotates: what its code says, in the words of `rope_qk`."""
+    """One way to rotate, in the words of `rope_qk`, and the functions that do."""
 
+    digests: str  # of their code, with spaces between them
+    form: Callable
+    name: str = "apply_rotary_pos_emb"  # that the models give it
+    _: KW_ONLY
     interleaved: bool = False  # neighbors are a pair, not the members of two halves
     # Which columns of a table belong to a pair: those of its two elements, that of its number in
     # the first half of the table, or in all of it.
@@ -85,108 +48,175 @@ class Rule:
         """Whether the result has another dtype than q, as in autocast, where tables are in fp32."""
         return not self.casts_back and q.dtype != cos.dtype and q.dtype != torch.float32
 
-    def why_not(
-        self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
-    ) -> str | None:
-        """Why a call is one for the function itself, or None: `rotate` takes it."""
-        if torch.jit.is_tracing():  # sizes are tensors, and checks of values are not recorded
-            return "torch.jit.trace, which records operators"
-        for x in (*tensors, cos, sin):  # no generators from here on: this is in every call
-            if not isinstance(x, Tensor):
-                return "an argument is no tensor"
-            if is_dtensor(x):
-                return "a DTensor, which PyTorch's operators take"
+    def takes(self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> bool:
+        """Whether a kernel gives what the function gives; docs/hugging_face.md has the others."""
         q = tensors[0]
-        dtype, in_table = q.dtype, cos.dtype
-        if dtype not in _NAMES or in_table not in _NAMES or sin.dtype != in_table:
-            return "dtypes other than bf16, fp16 and fp32"
-        if dtype != in_table and self.promotes(q, cos) and in_table != torch.float32:
-            return "a table in bf16 beside fp16, or in fp16 beside bf16, for a result in fp32"
+        for x in (*tensors, cos, sin):  # no generators here: this is in every call
+            if not isinstance(x, Tensor) or is_dtensor(x):
+                return False
+            if x.dtype not in _NAMES or x.device != q.device:
+                return False
+        if sin.dtype != cos.dtype or sin.shape != cos.shape:
+            return False
         if (cos.requires_grad or sin.requires_grad) and torch.is_grad_enabled():
-            return "a table that requires a gradient"
-        layout = _layout_of(q, cos, unsqueeze_dim)
-        if layout is None:
-            return "dimensions that are not heads, positions and elements"
-        if not layout.fits(tensors):
-            return "keys of another dtype or device, or not shaped as q but for the heads"
-        if not (layout.fits_table(q, cos) and cos.shape == sin.shape):
-            return "a table that has not one row for each position of q, or on another device"
-        width, d = self.rotary_dim(cos), q.shape[-1]
-        if width < 2 or width % 2 or width > d or (width < d and self.rest == "none"):
-            return "a table of another width"
-        return None
+            return False
+        if self.promotes(q, cos) and cos.dtype != torch.float32:
+            return False  # bf16 and fp16, of which PyTorch makes fp32
+        heads, shape, table = heads_of(cos, unsqueeze_dim), q.shape, cos.shape
+        if heads not in (HEADS_FIRST, HEADS_LAST) or (len(shape), len(table)) not in _DIMENSIONS:
+            return False
+        for x in tensors[1:]:  # they may differ in the number of heads
+            same = x.shape[:heads] == shape[:heads] and x.shape[heads + 1 :] == shape[heads + 1 :]
+            if x.dtype != q.dtype or not same:
+                return False
+        positions = HEADS_LAST if heads == HEADS_FIRST else HEADS_FIRST
+        if table[-2] != shape[positions] or (len(table) == 3 and table[0] not in (1, shape[0])):
+            return False
+        width, d = self.rotary_dim(cos), shape[-1]
+        return 2 <= width <= d and width % 2 == 0 and (width == d or self.rest != "none")
 
     def rotate(
-        self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
-    ) -> tuple[Tensor, ...]:
-        """Rotate one or two tensors in one launch: bits, dtype and strides of the function."""
-        promotes = self.promotes(tensors[0], cos)
-        return self._rotate(
-            tensors,
+        self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int, by: Any = None
+    ) -> Tensors | None:
+        """Rotate one or two tensors in one launch: bits, dtype and strides of the function.
+
+        None: the call is one for the function itself. What is given as `by` takes the place of
+        `api.rotate` and also normalizes; then the results have the dtype of q.
+        """
+        if not self.takes(tensors, cos, sin, unsqueeze_dim):
+            return None
+        q, width, promotes = tensors[0], self.rotary_dim(cos), self.promotes(tensors[0], cos)
+        has_batch, heads = q.dim() == 4, heads_of(cos, unsqueeze_dim)
+        keeps_strides = self.rest == "none" and not self.concatenates
+        # a norm's results are contiguous in the named format: let it be that of a projection's rows
+        by_rows = by is not None and keeps_strides and has_batch and heads == HEADS_FIRST
+        if by_rows or not has_batch:
+            tensors = exchanged(tensors) if by_rows else tuple([x[None] for x in tensors])
+        if self.columns == "first half":
+            cos, sin = cos[..., : width // 2], sin[..., : width // 2]
+        rotation = Rotation(
             cos,
             sin,
-            _layout_of(tensors[0], cos, unsqueeze_dim),
+            tensor_format="bhsd" if heads == HEADS_FIRST and not by_rows else "bshd",
+            rotary_dim=width,
+            rotary_start=q.shape[-1] - width if self.rest == "before" else 0,
+            interleaved=self.interleaved,
+            output_pairing=self.output_pairing,
+            inverse=self.inverse,
             rounding=self.promoted if promotes and self.promoted else self.rounding,
-            promoted_from=_NAMES[tensors[0].dtype] if promotes else "",
-            keeps_strides=self.keeps_strides,
+            promoted_from=_NAMES[q.dtype] if promotes and by is None else "",
+            keeps_strides=keeps_strides and by is None,
         )
-
-    def normalize_and_rotate(
-        self,
-        tensors: tuple[Tensor, ...],
-        cos: Tensor,
-        sin: Tensor,
-        unsqueeze_dim: int,
-        weights: Weights,
-        norm: Norm,
-    ) -> tuple[Tensor, ...]:
-        """Normalize, too: the dtype of q, and the strides that a model's operators give."""
-        layout = _layout_of(tensors[0], cos, unsqueeze_dim)
-        if not (self.keeps_strides and layout == _HEADS_FIRST):
-            return self._rotate(tensors, cos, sin, layout, (weights, norm))
-        # what comes out is contiguous in the format that is named: in that of a projection's rows
-        rows = tuple([x.transpose(1, 2) for x in tensors])
-        outs = self._rotate(rows, cos, sin, _HEADS_LAST, (weights, norm))
-        return tuple([x.transpose(1, 2) for x in outs])
-
-    @property
-    def keeps_strides(self) -> bool:
-        """Whether the result has the strides of q; else it is contiguous."""
-        return self.rest == "none" and not self.concatenates
-
-    def _rotate(
-        self,
-        tensors: tuple[Tensor, ...],
-        cos: Tensor,
-        sin: Tensor,
-        layout: _Layout | None,
-        normalized: tuple[Weights, Norm] | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, ...]:
-        if layout is None:
-            raise ValueError("why_not has a reason against this call")
-        q, rotary_dim = tensors[0], self.rotary_dim(cos)
-        if self.columns == "first half":
-            cos, sin = cos[..., : rotary_dim // 2], sin[..., : rotary_dim // 2]
-        has_batch = q.dim() == 4
-        options |= {
-            "interleaved": self.interleaved,
-            "rotary_dim": rotary_dim,
-            "rotary_start": q.shape[-1] - rotary_dim if self.rest == "before" else 0,
-            "inverse": self.inverse,
-            "output_pairing": self.output_pairing,
-        }
-        rotation = Rotation(cos, sin, tensor_format=layout.tensor_format, **options)
-        given = tensors if has_batch else tuple([x[None] for x in tensors])
-        if normalized is None:
-            outs = api.rotate(given, (cos, sin), rotation)
-        else:
-            weights, norm = normalized
-            outs = normalize_by(norm, given, weights, (cos, sin), rotation)
+        outs = (by or api.rotate)(tensors=tensors, freqs=(cos, sin), rotation=rotation)
+        if by_rows:
+            return exchanged(outs)
         return outs if has_batch else tuple([x[0] for x in outs])
 
 
-def _layout_of(q: Tensor, cos: Tensor, unsqueeze_dim: int) -> _Layout | None:
-    if unsqueeze_dim < 0:
-        unsqueeze_dim += cos.dim() + 1
-    return _LAYOUTS.get((q.dim(), cos.dim(), unsqueeze_dim))
+def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:
+    """The dimension of heads, from the end: where `unsqueeze` gives a table a new one."""
+    return unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - cos.dim() - 1
+
+
+def exchanged(tensors: Sequence[Tensor]) -> Tensors:
+    """Heads and positions of each."""
+    return tuple([x.transpose(1, 2) for x in tensors])
+
+
+# Forms: what takes the place of a function, with the same arguments. Each hands to this `original`
+# what `Rule.rotate`, or it itself, doesn't take. `patch` binds the first two arguments.
+
+
+def q_and_k(rule, original, q, k, cos, sin, unsqueeze_dim=1):
+    """Most of the models."""
+    outs = rule.rotate((q, k), cos, sin, unsqueeze_dim)
+    return outs or original(q, k, cos, sin, unsqueeze_dim)
+
+
+def by_matrices(rule, original, q, k, cos, sin, unsqueeze_dim=1):
+    """The perception encoders: a table becomes matrices, so dimensions from the end are others."""
+    usual = unsqueeze_dim >= 0 and q.dim() == 4
+    outs = usual and rule.rotate((q, k), cos, sin, unsqueeze_dim)
+    return outs or original(q, k, cos, sin, unsqueeze_dim)
+
+
+def with_unused_ids(rule, original, q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+    """DeepSeek V3's interleaved function, GLM-ASR: position ids are there and have no use."""
+    outs = rule.rotate((q, k), cos, sin, unsqueeze_dim)
+    return outs or original(q, k, cos, sin, position_ids, unsqueeze_dim)
+
+
+def q_alone_or_with_k(rule, original, q, k=None, cos=None, sin=None, unsqueeze_dim=1):
+    """Qwen4-exp: without keys the result is a tensor."""
+    outs = rule.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
+    if outs is None:
+        return original(q, k, cos, sin, unsqueeze_dim)
+    return outs[0] if k is None else outs
+
+
+def q_with_k_or_none(rule, original, q, k, cos, sin, unsqueeze_dim=1):
+    """Mistral Large 4: without keys the result has None in their place."""
+    outs = rule.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
+    if outs is None:
+        return original(q, k, cos, sin, unsqueeze_dim)
+    return (*outs, None) if k is None else outs
+
+
+def one_tensor(rule, original, x, cos, sin, unsqueeze_dim=1):
+    """Gemma 3n, Gemma 4, DeepSeek V4."""
+    outs = rule.rotate((x,), cos, sin, unsqueeze_dim)
+    return outs[0] if outs else original(x, cos, sin, unsqueeze_dim)
+
+
+def sine_first(rule, original, tensor, sin, cos):
+    """GPT-J, CodeGen: (b, s, h, d), and a table (b, s, d/2)."""
+    outs = rule.rotate((tensor,), cos, sin, 2)
+    return outs[0] if outs else original(tensor, sin, cos)
+
+
+def values_too(rule, original, q, k, v, cos, sin, position_ids, unsqueeze_dim=1):
+    """CLVP: position ids choose rows of the table, and the values are rotated, too."""
+    table = cos[position_ids], sin[position_ids]
+    outs = [rule.rotate(x, *table, unsqueeze_dim) for x in ((q, k), (v,))]
+    if None in outs:
+        return original(q, k, v, cos, sin, position_ids, unsqueeze_dim)
+    return outs[0] + outs[1]
+
+
+def latest_queries(rule, original, q, k, cos, sin, unsqueeze_dim=1):
+    """Muse-Glimmer's assistant: q has the last rows of the table, k all of them."""
+    fewer = k.shape[-2] - q.shape[-2]
+    if fewer == 0:
+        return q_and_k(rule, original, q, k, cos, sin, unsqueeze_dim)
+    latest = [x[..., x.shape[-2] - q.shape[-2] :, :] for x in (cos, sin)]
+    outs = [rule.rotate(*x, unsqueeze_dim) for x in (((q,), *latest), ((k,), cos, sin))]
+    if fewer < 0 or None in outs:
+        return original(q, k, cos, sin, unsqueeze_dim)
+    return outs[0] + outs[1]
+
+
+def vision(rule, original, q, k, cos, sin):
+    """The towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
+    return rule.rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)
+
+
+def vision_of_rows(rule, original, q, k, cos, sin):
+    """MiniMax M3-VL: (s, h, d) and a table (s, d2)."""
+    return rule.rotate((q, k), cos, sin, 1) or original(q, k, cos, sin)
+
+
+def vision_of_a_batch(rule, original, q, k, cos, sin):
+    """MiniMax M3-VL in transformers 5.17: (b, s, h, d) and a table (s, d2)."""
+    has_batch = (q.dim(), cos.dim()) == (4, 2)
+    return (has_batch and rule.rotate((q, k), cos, sin, 1)) or original(q, k, cos, sin)
+
+
+def patches(rule, original, q, k, cos, sin, **kwargs):
+    """DINOv3: tokens before the last rows of the table, of no patch, pass through."""
+    before, outs = q.shape[-2] - sin.shape[-2], None
+    if before >= 0 and cos.dim() == 2:
+        outs = rule.rotate((q[..., before:, :], k[..., before:, :]), cos, sin, 0)
+    if outs and before:
+        pairs = zip((q, k), outs, strict=True)
+        return tuple([torch.cat((x[..., :before, :], out), -2) for x, out in pairs])
+    return outs or original(q, k, cos, sin, **kwargs)

@@ -10,69 +10,45 @@ import hashlib
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
 
 NOT_COUNTED = ("annotation", "returns", "decorator_list", "type_comment", "type_params", "ctx")
-LETTERS = 12
-REPLACES = "_rope_kernels_replaces"  # of a function of ours: itself, and what it replaced
+originals: dict[Callable, Callable] = {}  # by the function of ours that replaces each
 
 
 class UnknownCode(Exception):
     """The code can't be read, or refers to something that has no digest. The message says why."""
 
 
-def original_of(value: object) -> object:
-    """What a function of ours replaced; any other object itself, also a wrapper around ours.
-
-    `functools.wraps` gives a wrapper the attributes of ours, so these name their owner.
-    """
-    if not isinstance(value, FunctionType):
-        return value
-    ours, original = vars(value).get(REPLACES, (None, None))
-    return original if ours is value else value
+def original_of(value: Any) -> Any:
+    """What a function of ours replaced; any other object itself, also a wrapper around ours."""
+    return originals.get(value, value) if isinstance(value, FunctionType) else value
 
 
 def code_digest(function: Callable) -> str:
     """The digest of a Python function and of the helpers that it calls.
 
     The same for every version of Python: only fields of the syntax tree that have been there since
-    3.9 are walked, one by one.
-
-    Raises:
-        UnknownCode: its source is not available or not what runs, or it wraps a function or closes
-            over variables.
+    3.9 are walked, one by one. Raises `UnknownCode` if its source is not available or not what
+    runs, or if it wraps a function or closes over variables.
     """
-    return _digest_of(_words_of_function(function, ()))
+    return _digest_of([_function_in_words(function, ())])
 
 
 def digest_of_parts(parts: Iterable[ast.AST]) -> str:
     """The digest of parts of a `definition_of` a function; a global is no more than its name."""
-    writer = _Writer()
-    return _digest_of(word for part in parts for word in writer.words_of(part))
+    return _digest_of([_in_words(part, {}, ()) for part in parts])
 
 
 def _digest_of(words: Iterable[str]) -> str:
-    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:LETTERS]
-
-
-def _words_of_function(function: Callable, callers: tuple[Callable, ...]) -> Iterator[str]:
-    node = definition_of(function)
-    scope = _Scope(function, (*callers, function))
-    yield "def"
-    yield from scope.words_of(node.args)
-    has_docstring = ast.get_docstring(node) is not None
-    for statement in node.body[1:] if has_docstring else node.body:
-        yield from scope.words_of(statement)
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:12]
 
 
 def definition_of(function: Callable) -> ast.FunctionDef:
-    """The definition in the file, if code and defaults are still those that it has there.
-
-    Raises:
-        UnknownCode: as `code_digest`, but for what the function calls.
-    """
+    """The definition in the file. Raises `UnknownCode` if code or defaults are not those there."""
     if not isinstance(function, FunctionType):
         raise UnknownCode(f"{function!r} is no Python function")
     if function.__closure__ or hasattr(function, "__wrapped__"):
@@ -80,22 +56,23 @@ def definition_of(function: Callable) -> ast.FunctionDef:
     code, name = function.__code__, function.__name__
     try:
         text = "".join(inspect.findsource(function)[0])
-        nodes, codes = _compiled(text)
+        node = _definitions_in(text).get(code.replace(co_linetable=b""))
     except (OSError, TypeError, SyntaxError, ValueError) as error:
         raise UnknownCode(f"the source of {name} is not available") from error
     if code.co_name == "<lambda>":
         raise UnknownCode(f"{name} was not written with def")
-    node = nodes.get((code.co_name, code.co_firstlineno))
-    if node is None or _without_columns(code) not in codes or not _has_defaults(function, node):
+    if node is None or not _has_defaults(function, node):
         raise UnknownCode(f"the source of {name} is not the code that runs")
     return node
 
 
 @lru_cache(maxsize=1)  # a function and its helpers are mostly in one file
-def _compiled(text: str) -> tuple[dict[tuple[str, int], ast.FunctionDef], set[CodeType]]:
-    """The functions in a file by name and first line, and all code that they are compiled to.
+def _definitions_in(text: str) -> dict[CodeType, ast.FunctionDef | None]:
+    """All code in a file, each with its definition, if it has one, without the docstring.
 
-    The whole file is compiled, because its imports change the code for `torch.cat(...)`.
+    The whole file is compiled, because its imports change the code for `torch.cat(...)`. Code is a
+    copy, as if it had never run: Python rewrites what runs often or is traced. It has no columns,
+    which `python -X no_debug_ranges` leaves out.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the import has shown them
@@ -103,20 +80,12 @@ def _compiled(text: str) -> tuple[dict[tuple[str, int], ast.FunctionDef], set[Co
         found = [compile(tree, "<source>", "exec", dont_inherit=True)]
     for code in found:  # grows
         found += [x for x in code.co_consts if isinstance(x, CodeType)]
-    nodes = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            first_line = min(x.lineno for x in (node, *node.decorator_list))
-            nodes[node.name, first_line] = node
-    return nodes, {_without_columns(code) for code in found}
-
-
-def _without_columns(code: CodeType) -> CodeType:
-    """A copy, which is as if it had never run: Python rewrites code that runs often or is traced.
-
-    `python -X no_debug_ranges` leaves columns out.
-    """
-    return code.replace(co_linetable=b"")
+    nodes = [x for x in ast.walk(tree) if isinstance(x, ast.FunctionDef)]
+    for node in nodes:
+        node.body = node.body[ast.get_docstring(node) is not None :]
+    first_lines = [min(x.lineno for x in (node, *node.decorator_list)) for node in nodes]
+    by_line = {(x.name, line): x for x, line in zip(nodes, first_lines, strict=True)}
+    return {x.replace(co_linetable=b""): by_line.get((x.co_name, x.co_firstlineno)) for x in found}
 
 
 def _has_defaults(function: FunctionType, node: ast.FunctionDef) -> bool:
@@ -128,54 +97,41 @@ def _has_defaults(function: FunctionType, node: ast.FunctionDef) -> bool:
         by_name = {arg.arg: ast.literal_eval(x) for arg, x in named if x is not None}
     except ValueError as error:
         raise UnknownCode(f"a default of {node.name} is no literal") from error
-    return repr((by_place, by_name)) == repr(
-        (function.__defaults__ or (), function.__kwdefaults__ or {})
-    )
+    found = function.__defaults__ or (), function.__kwdefaults__ or {}
+    return repr((by_place, by_name)) == repr(found)
 
 
-class _Writer:
-    """Writes a syntax tree as words."""
-
-    def words_of(self, node: object) -> Iterator[str]:
-        if isinstance(node, ast.AST):
-            yield type(node).__name__
-            for name in sorted(node._fields):
-                value = getattr(node, name, None)
-                if name not in NOT_COUNTED and value is not None and value != []:
-                    yield name
-                    yield from self.words_of(value)
-        elif isinstance(node, list):
-            yield "["
-            for item in node:
-                yield from self.words_of(item)
-            yield "]"
-        else:
-            yield repr(node)
+def _function_in_words(function: Callable, callers: tuple[Callable, ...]) -> str:
+    node, code = definition_of(function), function.__code__
+    local = {*code.co_varnames, *code.co_cellvars}
+    names = {name: x for name, x in function.__globals__.items() if name not in local}
+    parts = [_in_words(x, names, (*callers, function)) for x in (node.args, *node.body)]
+    return " ".join(["def", *parts])
 
 
-class _Scope(_Writer):
-    """Writes that of one function: a global as that which it is."""
+def _in_words(node: object, names: Mapping[str, object], callers: tuple[Callable, ...]) -> str:
+    """A syntax tree as words, in which a name may be that of a global: then it is what it is."""
+    if isinstance(node, ast.Name) and node.id in names:
+        return _global_in_words(original_of(names[node.id]), callers)
+    if isinstance(node, list):
+        return " ".join(["[", *[_in_words(x, names, callers) for x in node], "]"])
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    words = [type(node).__name__]
+    for name in sorted(node._fields):
+        value = getattr(node, name, None)
+        if name not in NOT_COUNTED and value is not None and value != []:
+            words += [name, _in_words(value, names, callers)]
+    return " ".join(words)
 
-    def __init__(self, function: FunctionType, callers: tuple[Callable, ...]) -> None:
-        code = function.__code__
-        self.globals, self.callers = function.__globals__, callers
-        self.local = {*code.co_varnames, *code.co_cellvars}
 
-    def words_of(self, node: object) -> Iterator[str]:
-        if isinstance(node, ast.Name) and node.id not in self.local and node.id in self.globals:
-            yield from self._words_of_global(node.id)
-        else:
-            yield from super().words_of(node)
-
-    def _words_of_global(self, name: str) -> Iterator[str]:
-        value = original_of(self.globals[name])
-        if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
-            yield value.__name__
-        elif isinstance(value, (type, BuiltinFunctionType)):
-            yield f"{type(value).__name__} {value.__module__}.{value.__qualname__}"
-        elif isinstance(value, (int, float, str)):
-            yield f"{type(value).__name__} {value!r}"
-        elif isinstance(value, FunctionType) and value in self.callers:
-            yield f"caller {self.callers.index(value)}"
-        else:
-            yield from _words_of_function(value, self.callers)
+def _global_in_words(value: object, callers: tuple[Callable, ...]) -> str:
+    if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
+        return value.__name__
+    if isinstance(value, (type, BuiltinFunctionType)):
+        return f"{type(value).__name__} {value.__module__}.{value.__qualname__}"
+    if isinstance(value, (int, float, str)):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, FunctionType) and value in callers:
+        return f"caller {callers.index(value)}"
+    return _function_in_words(value, callers)

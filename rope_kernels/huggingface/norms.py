@@ -1,25 +1,45 @@
-"""The norms of queries and keys in models: which are known, and what one call does with them."""
+"""Norms of queries and keys: an attention's own forward, compiled again with them in one call.
 
-import functools
+`self.q_norm(x)` gives x, and the rotation becomes a call that normalizes, too. All else stays as it
+is written, with the module's globals and the numbers of its lines. Which forwards that is right
+for, the digests say: of arguments and of all statements up to the last norm or rotation.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache, partial
+from types import FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
-from ..norm import Norm, NormRounding
-from .calls import Rule
-from .digest import UnknownCode, code_digest, original_of
-from .known import is_hooked
+from ..norm import Norm, NormRounding, Tensors, normalize_by
+from .calls import Rule, by_matrices, exchanged, one_tensor, q_and_k
+from .digest import UnknownCode, code_digest, definition_of, digest_of_parts, original_of
+from .known import UNKNOWN, function_of, is_hooked, known_by_code, replacement
 
-# What a norm is given, beside what the rotation is given: the same, or the same with heads and
-# positions exchanged.
-NormInput = Literal["as rotated", "transposed"]
+# Digests of forwards, of transformers 5.17, 5.23 or both: the norms are given what is rotated, or
+# that with heads and positions exchanged.
+AS_ROTATED = """
+    874bbeccde25 e2d448a68933 70c1cbe9672d fc770d85f606 b014392e35d9 87b9771c2e38 1941e5f74535
+    449ddd5c6029 d24d1f459552 99bb3020a506 0d3d2298538d d627eb679dcd 271e6b9b9893 d817bcda8308
+    9176d125b940
+"""
+TRANSPOSED = """
+    6f8c84f9a400 3d406ab4ce6f 6df08a2909f4 780780cfd14a f6c534931ecd b239aec9b7fc 55a842fc40bc
+    1739774bd18b f49410497a17 059238f63ed0 53384d5ed0c6 0efdc9f241ea
+"""
+SCALED = "9176d125b940"  # TimesFM 2.5 scales queries after their norm, in autocast in fp32
+NORMED = "_rope_kernels_normed"  # what a forward calls, given itself and the names of norms
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class KnownNorm:
     """How a class normalizes, in the words of `norm_rope`."""
 
@@ -28,59 +48,33 @@ class KnownNorm:
     rounding: NormRounding = "model"
     has_weight: bool = True
 
-    @property
-    def multiplies_last(self) -> bool:
-        """Whether a weight in fp32 promotes the result."""
-        return self.has_weight and self.rounding == "model" and not self.weight_offset
 
-
-# By the digest of `forward`, and of `_norm` if there is one.
-NORMS = {
-    # Llama, and most others
-    "24b3e7412775": KnownNorm(eps="variance_epsilon"),
-    # Gemma 3, Qwen 3.5, MiniMax M3, ...
-    "86acc28dd0d0 cd41bdfcac79": KnownNorm(eps="eps", weight_offset=1.0),
-    # AFMoE, NeoMME, ...
-    "4866bfe29f4f": KnownNorm(eps="variance_epsilon", rounding="model_cast_last"),
-    # Gemma 3n, Gemma 4, ...
-    "16f8b7ded486 f5e67b50bc70": KnownNorm(eps="eps", rounding="model_cast_last"),
+NORMS = {  # by the digest of `forward`, and of `_norm` if there is one
+    "24b3e7412775": KnownNorm("variance_epsilon"),  # Llama, and most others
+    "86acc28dd0d0 cd41bdfcac79": KnownNorm("eps", weight_offset=1.0),  # Gemma 3, Qwen 3.5, ...
+    "4866bfe29f4f": KnownNorm("variance_epsilon", rounding="model_cast_last"),  # AFMoE, NeoMME, ...
+    "16f8b7ded486 f5e67b50bc70": KnownNorm("eps", rounding="model_cast_last"),  # Gemma 3n, 4, ...
     # NanoChat, ...
-    "8db50e80c14f cd41bdfcac79": KnownNorm(eps="eps", rounding="model_cast_last", has_weight=False),
+    "8db50e80c14f cd41bdfcac79": KnownNorm("eps", rounding="model_cast_last", has_weight=False),
 }
 _LARGEST_EPS = torch.finfo(torch.float32).max
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """A class of norms that was looked at, with the methods that it had then."""
-
-    forward: object
-    helper: object
-    known: KnownNorm | None
-
-
-_seen: dict[type, _Seen] = {}
-
-
-def known_norm(kind: type) -> KnownNorm | None:
-    """What is known of a class by the code that its methods have now; None: nothing."""
-    seen = _seen.get(kind)
-    forward, helper = getattr(kind, "forward", None), getattr(kind, "_norm", None)
-    if seen is None or seen.forward is not forward or seen.helper is not helper:
-        methods = [x for x in (forward, helper) if x is not None]
-        try:
-            digest = " ".join([code_digest(original_of(x)) for x in methods])
-        except UnknownCode:
-            digest = ""
-        known = NORMS.get(digest)
-        if known is not None and any(hasattr(kind, x) for x in ("weight", "with_scale", known.eps)):
-            known = None  # a class decides what each norm should have for itself
-        seen = _seen[kind] = _Seen(forward, helper, known)
-    return seen.known
+@cache
+def _known_norm(kind: type, *methods: Any) -> KnownNorm | None:
+    """What is known of a class by the code that these methods have; None: nothing."""
+    try:
+        digests = [code_digest(original_of(x)) for x in methods if x is not None]
+    except UnknownCode:
+        return None
+    known = NORMS.get(" ".join(digests))
+    if known is not None and any(hasattr(kind, x) for x in ("weight", "with_scale", known.eps)):
+        return None  # a class decides what each norm should have for itself
+    return known
 
 
-def known_norms(module: nn.Module, names: tuple[str, ...]) -> KnownNorm | None:
-    """What is known of a module's norms, if a kernel may do in this call what they would do.
+def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, float] | None:
+    """What is known of a module's norms, and their eps, if a kernel may do what they would do.
 
     None where they have to run themselves: with a hook on one (transformers' tensor parallelism
     sums the gradients of weights in a hook), with weights that are shards, where a `forward` was
@@ -88,121 +82,223 @@ def known_norms(module: nn.Module, names: tuple[str, ...]) -> KnownNorm | None:
 
     Only what is known of a class's code is remembered. All else may change from call to call.
     """
-    if _has_any_global_hook() or _has_one_of(type(module), names):
-        return None
-    found, eps, modules, attributes = None, None, module._modules, module.__dict__
+    found = None
     for name in names:
-        norm = modules.get(name)
-        if norm is None or name in attributes:
+        norm = module._modules.get(name)
+        if norm is None or name in module.__dict__ or hasattr(type(module), name):
             return None
-        known = known_norm(type(norm))
-        if known is None or is_hooked(norm):
+        kind, own = type(norm), norm.__dict__
+        known = _known_norm(kind, getattr(kind, "forward", None), getattr(kind, "_norm", None))
+        is_changed = "forward" in own or "_norm" in own or "weight" in own
+        if known is None or is_hooked(norm) or is_changed:
             return None
-        own = norm.__dict__
-        if "forward" in own or "_norm" in own or "weight" in own:
+        weight, eps = norm._parameters.get("weight"), own.get(known.eps)
+        if known.has_weight and (type(weight) is not nn.Parameter or not own.get("with_scale", 1)):
             return None
-        if known.has_weight:
-            weight = norm._parameters.get("weight")
-            if type(weight) is not nn.Parameter or not own.get("with_scale", True):
-                return None
-        if found is None:
-            found, eps = known, own.get(known.eps)
-            if type(eps) is not float or not 0.0 <= eps <= _LARGEST_EPS:
-                return None
-        elif known is not found or own.get(known.eps) != eps:
+        is_taken = type(eps) is float and 0.0 <= eps <= _LARGEST_EPS
+        if not is_taken or found not in (None, (known, eps)):
             return None
+        found = known, eps
     return found
 
 
-@functools.cache
-def _has_one_of(kind: type, names: tuple[str, ...]) -> bool:
-    """Whether a class has an attribute in place of a module of that name."""
-    return any(hasattr(kind, name) for name in names)
+@dataclass(frozen=True, eq=False)
+class Normed:
+    """What a forward normalizes and rotates, found in a copy of its definition."""
+
+    node: ast.FunctionDef
+    digest: str  # of the code up to the last norm or rotation
+    norms: dict[str, str]  # by the variable that is normalized and rotated
+    calls: set[ast.AST]  # of these norms
+    turns: list[ast.Assign]  # the statements that rotate
+    rotation: str  # the name of the function that they call
+    known: Rule  # what is known of it
+    after: bool  # the norms follow the rotation
+    condition: str | None  # the attribute without which there are no norms; None: there always are
+
+
+def find_normed(function: Callable) -> Normed | None:
+    """What a forward normalizes and rotates; None: not both. Raises UnknownCode, as code_digest."""
+    rotations = _rotations_of(function)
+    if not rotations:
+        return None
+    node = copy.deepcopy(definition_of(function))
+    assigns = [(x, _variables(x)) for x in ast.walk(node) if isinstance(x, ast.Assign)]
+    turns = [x for x, names in assigns if names and _name_of(x.value) in rotations]
+    rotated = {name: x.lineno for x in turns for name in _variables(x)}
+    of_one = [(x, names[0]) for x, names in assigns if len(names) == 1 and names[0] in rotated]
+    normalized = [(name, x) for one, name in of_one for x in ast.walk(one.value) if _is_norm(x)]
+    used = {_name_of(x.value) for x in turns}
+    if not normalized or len(used) != 1:
+        return None
+    norms, calls = {name: _name_of(x) for name, x in normalized}, {x for _, x in normalized}
+    (rotation,), condition = used, None
+    named = {rotation, *norms.values()}
+    last = max(i for i, x in enumerate(node.body) if named & {*map(_name_of, ast.walk(x))})
+    digest = digest_of_parts([node.args, *node.body[: last + 1]])
+    after = any(call.lineno > rotated[name] for name, call in normalized)
+    for part in ast.walk(node):  # is there an `if self.x:` around norms, but not the rotation?
+        if isinstance(part, ast.If) and isinstance(part.test, ast.Attribute):
+            within = {*ast.walk(part)}
+            if within & calls and not within & {*turns}:
+                condition = part.test.attr
+    known = rotations[rotation]
+    return Normed(node, digest, norms, calls, turns, rotation, known, after, condition)
+
+
+def _rotations_of(function: Callable) -> dict[str, Rule]:
+    """The globals that a function names, if they are known to rotate."""
+    found = {}
+    if isinstance(function, FunctionType):
+        for name in function.__code__.co_names:
+            value = function.__globals__.get(name)
+            if isinstance(value, (FunctionType, nn.Module)):
+                with suppress(UnknownCode):
+                    found[name] = known_by_code(function_of(original_of(value)))
+    return found
+
+
+def _variables(assign: ast.Assign) -> list[str]:
+    """Those that a statement sets."""
+    names = getattr(assign.targets[0], "elts", [assign.targets[0]])
+    return [x.id for x in names if isinstance(x, ast.Name)]
+
+
+def _name_of(node: ast.AST) -> str:
+    """The last name of what is called."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
+def _is_norm(node: ast.AST) -> bool:
+    """Whether it is `self.some_norm(x)`."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("self"), name), [_], []):
+            return "norm" in name
+    return False
+
+
+def normed_forward(cls: type) -> Callable | None:
+    """The forward that replaces that of a class; None: it has no norm and rotation.
+
+    `UnknownCode` says why one that has is left.
+    """
+    original = original_of(vars(cls).get("forward"))
+    normed = find_normed(original)
+    if normed is None:
+        return None
+    forms = q_and_k, by_matrices, one_tensor
+    if normed.digest not in AS_ROTATED + TRANSPOSED or normed.known.form not in forms:
+        raise UnknownCode(UNKNOWN)
+    if normed.known.rounding != "model":
+        raise UnknownCode(f"{normed.rotation} rounds where no kernel with a norm does")
+    names = {getattr(x, "id", getattr(x, "attr", "")) for x in ast.walk(normed.node)}
+    mangled = [x for x in names if x.startswith("__") and not x.endswith("__")]
+    if mangled or normed.node.name in names:
+        raise UnknownCode("its code means something else outside of its class")
+    return _made_for(original, original_of(original.__globals__[normed.rotation]))
+
+
+@cache  # patched again, a class has the same one
+def _made_for(original: FunctionType, rotation: Any) -> Callable:
+    normed, variables = find_normed(original), original.__globals__
+    assert normed is not None
+    names, condition = {*normed.norms.values()}, normed.condition
+
+    transposed = normed.digest in TRANSPOSED
+
+    def of_module(module, *names):
+        norms, known = [getattr(module, x) for x in names], known_norms(module, names)
+        return NormedRotation(normed, transposed, variables[normed.rotation], norms, known)
+
+    def suits(module, *args):
+        return (
+            original_of(variables.get(normed.rotation)) is rotation
+            and (condition is None or getattr(module, condition))
+            and known_norms(module, names) is not None
+        )
+
+    return replacement(original, _compiled_again(normed, original)(of_module), rotation, suits)
+
+
+def _compiled_again(normed: Normed, original: FunctionType) -> Callable:
+    """What makes the forward, given the function that it calls."""
+    for assign in normed.turns:
+        names = ", ".join(["self", *[repr(normed.norms[x]) for x in _variables(assign)]])
+        assign.value.func = _parsed(f"{NORMED}({names})", assign).value
+    for part in ast.walk(normed.node):  # a layer without a rotation has its norms nonetheless
+        if isinstance(part, ast.If) and not part.orelse:
+            within = {*ast.walk(part)}
+            for assign in within & {*normed.turns}:
+                if not any(map(_is_norm, within)):
+                    target, call = map(ast.unparse, (assign.targets[0], assign.value.func))
+                    tensors = ", ".join(map(ast.unparse, assign.value.args[:2]))
+                    part.orelse = [_parsed(f"{target} = {call}.normalize({tensors})", assign)]
+    for call in normed.calls:
+        call.func = _parsed("(lambda x: x)", call).value
+    normed.node.decorator_list = []
+    tree = ast.parse(f"def make({NORMED}):\n    pass\n    return {normed.node.name}")
+    tree.body[0].body[0] = normed.node
+    found = {}  # annotations are not evaluated: `compile` takes over the first import of this file
+    exec(compile(tree, original.__code__.co_filename, "exec"), original.__globals__, found)
+    return found["make"]
+
+
+def _parsed(text: str, where: ast.AST) -> Any:
+    """A statement in the line of another one."""
+    return ast.increment_lineno(ast.parse(text), where.lineno - 1).body[0]
 
 
 @dataclass(slots=True)
 class NormedRotation:
-    """A rotation and the norms beside it, with what forms ask of a `Rule`."""
+    """A rotation and the norms beside it: a function such as the rotation, and a form's `Rule`."""
 
-    rule: Rule
-    norms: tuple[nn.Module, ...]  # of each tensor
-    known: KnownNorm | None  # None: the norms have to run themselves
-    given: NormInput
-    after: bool  # the norms follow the rotation
-    scaled: bool  # so is the result, before anything rounds it
+    normed: Normed
+    transposed: bool  # the norms are given heads and positions exchanged
+    rotation: Callable[..., Any]
+    norms: list[nn.Module]  # of each tensor
+    known: tuple[KnownNorm, float] | None  # None: they have to run themselves
 
-    def why_not(
-        self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
-    ) -> str | None:
-        """Why norms and rotation have to run apart, or None: `rotate` takes the call."""
-        if self.known is None:
-            return "norms that have to run themselves"
-        reason = self.rule.why_not(tensors, cos, sin, unsqueeze_dim)
-        if reason is not None:
-            return reason
-        if self.given != "as rotated" and tensors[0].dim() != 4:
-            return "dimensions that are not (b, h, s, d), beside rows of the norm that are"
-        for x, weight in zip(tensors, self._weights(), strict=True):
-            if weight is None:
-                continue
-            if weight.dtype != x.dtype and weight.dtype != torch.float32:
-                return "a weight of another dtype"
-            if weight.shape != (x.shape[-1],):
-                return "a weight of another width"
-        in_autocast = torch.is_autocast_enabled(tensors[0].device.type)
-        if (self.scaled or not in_autocast) and any(self._promoted(tensors, cos)):
-            return "a result in fp32, which the kernel would round to the dtype of q"
-        return None
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.normed.known.form(self, self.apart, *args, **kwargs)
 
     def rotate(
-        self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, unsqueeze_dim: int
-    ) -> tuple[Tensor, ...]:
-        """Normalize and rotate one or two tensors in one launch.
+        self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int
+    ) -> Tensors | None:
+        """Normalize and rotate one or two tensors in one launch; None: they have to run apart.
 
         In autocast, where a weight in fp32 promotes, the result is promoted, too. Its values are
         rounded to the dtype of q, as autocast does before an attention.
         """
-        known = self.known
-        if known is None:
-            raise ValueError("why_not has a reason against this call")
-        eps = self.norms[0].__dict__[known.eps]
-        norm = Norm(eps, known.weight_offset, self.after, known.rounding)
-        outs = self.rule.normalize_and_rotate(
-            tensors, cos, sin, unsqueeze_dim, self._weights(), norm
-        )
-        promoted = zip(outs, self._promoted(tensors, cos), strict=True)
-        return tuple([x.float() if in_fp32 else x for x, in_fp32 in promoted])
+        if self.known is None or (self.transposed and tensors[0].dim() != 4):
+            return None
+        q, rule, (known, eps) = tensors[0], self.normed.known, self.known
+        weights = tuple([norm._parameters.get("weight") for norm in self.norms])
+        in_fp32 = [rule.promotes(q, cos)] * len(tensors)
+        for i, weight in enumerate(weights):
+            if weight is not None and weight.shape != q.shape[-1:]:
+                return None
+            if weight is not None and weight.dtype != q.dtype:
+                if weight.dtype != torch.float32:
+                    return None
+                in_fp32[i] |= known.rounding == "model" and not known.weight_offset
+        is_scaled = self.normed.digest == SCALED
+        if any(in_fp32) and (is_scaled or not torch.is_autocast_enabled(q.device.type)):
+            return None
+        norm = Norm(eps, known.weight_offset, self.normed.after, known.rounding)
+        by = partial(normalize_by, norm, weights=weights)
+        outs = rule.rotate(tensors, cos, sin, unsqueeze_dim, by)
+        return outs and tuple([x.float() if y else x for x, y in zip(outs, in_fp32, strict=True)])
 
-    def apart(self, rotation: Callable[..., Any]) -> Callable[..., Any]:
+    def apart(self, *args: Any) -> Any:
         """What a form calls instead of `rotate`: norms and rotation as the model has them."""
+        if self.normed.after:
+            return self.normalize(*self.rotation(*args))
         count = len(self.norms)
+        return self.rotation(*self.normalize(*args[:count]), *args[count:])
 
-        def norms_and_rotation(*args):
-            if not self.after:
-                return rotation(*self.normalize(args[:count]), *args[count:])
-            outs = rotation(*args)
-            return self.normalize(outs) if count == 2 else self.normalize((outs,))[0]
-
-        return norms_and_rotation
-
-    def normalize(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The norms alone, on tensors such as those that the model gives them."""
-        outs = []
-        for norm, x in zip(self.norms, tensors, strict=True):
-            if self.given == "as rotated":
-                outs.append(norm(x))
-                continue
-            outs.append(norm(x.transpose(1, 2)).transpose(1, 2))  # heads and positions
-        return tuple(outs)
-
-    def _weights(self) -> tuple[Tensor | None, ...]:
-        return tuple([norm._parameters.get("weight") for norm in self.norms])
-
-    def _promoted(self, tensors: tuple[Tensor, ...], cos: Tensor) -> list[bool]:
-        """Which of the model's results have another dtype than q: fp32."""
-        by_table = self.rule.promotes(tensors[0], cos)
-        multiplies_last = self.known is not None and self.known.multiplies_last
-        return [
-            by_table or (multiplies_last and weight is not None and weight.dtype != x.dtype)
-            for x, weight in zip(tensors, self._weights(), strict=True)
-        ]
+    def normalize(self, *tensors: Tensor) -> Tensors:
+        """The norms alone, on tensors such as those that are rotated."""
+        viewed = exchanged if self.transposed else tuple
+        outs = [norm(x) for norm, x in zip(self.norms, viewed(tensors), strict=True)]
+        return viewed(outs)

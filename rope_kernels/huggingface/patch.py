@@ -1,21 +1,21 @@
 """`patch` and `unpatch`: which functions are replaced, and how they come back."""
 
-import functools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import import_module
-from types import FunctionType, ModuleType, TracebackType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from torch import nn
 
 from ..checks import check_flag
-from ..modes import is_traced
-from .attention import normed_forward
-from .digest import REPLACES, UnknownCode, original_of
-from .known import Known, function_of, is_known, known_by_code, watch
+from .calls import Rule
+from .digest import UnknownCode, original_of
+from .known import function_of, known_by_code, replacement
+from .norms import normed_forward
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
@@ -48,41 +48,9 @@ class Left(Replaced):
         return f"{self.module}.{self.function}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A name in a module or in one of its classes."""
-
-    module: ModuleType
-    owner: ModuleType | type
-    name: str
-
-    @property
-    def value(self) -> Any:
-        return vars(self.owner).get(self.name)
-
-    @property
-    def words(self) -> tuple[str, str]:
-        """The module, and the name within it."""
-        within = "" if self.owner is self.module else f"{self.owner.__qualname__}."
-        return self.module.__name__, within + self.name
-
-
-@dataclass(frozen=True)
-class _Change:
-    """What was in a place, and the function that is there now."""
-
-    place: _Place
-    original: object
-    ours: Callable
-
-    @property
-    def is_ours(self) -> bool:
-        return self.place.value is self.ours
-
-    def put_back(self) -> None:
-        """The same object again, unless another one has replaced ours since."""
-        if self.is_ours:
-            setattr(self.place.owner, self.place.name, self.original)
+# A module (not its name, which another one may have too), it or one of its classes, and a name.
+_Place = tuple[ModuleType, ModuleType | type, str]
+_patched: set[_Place] = set()
 
 
 @dataclass(frozen=True)
@@ -97,32 +65,21 @@ class Patched:
 
     replaced: tuple[Replaced, ...]
     left: tuple[Left, ...]
-    _new: tuple[_Change, ...] = field(default=(), repr=False)
+    _new: tuple[_Place, ...] = field(default=(), repr=False)
 
     def __enter__(self) -> "Patched":
-        for one in self._new:
-            if not one.is_ours:
-                came = f"{'.'.join(one.place.words)} was put back or replaced since"
+        for place in self._new:
+            if not _is_patched(place):
+                came = f"{'.'.join(_words_of(place))} was put back or replaced since"
                 raise ValueError(f"{came}; accepted: a new call of patch for each with block")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for one in self._new:
-            _put_back(one)
+    def __exit__(self, *error: object) -> None:
+        _put_back(self._new)
 
     def __str__(self) -> str:
-        lines = [f"replaced {one}" for one in self.replaced]
-        lines += [f"left     {one}" for one in self.left]
+        lines = [f"replaced {x}" for x in self.replaced] + [f"left     {x}" for x in self.left]
         return "\n".join(lines) or "no function that rotates was found"
-
-
-# A module, not its name, which another module may have too.
-_patched: dict[_Place, _Change] = {}
 
 
 def patch(
@@ -172,18 +129,15 @@ def patch(
     check_flag("norms", norms)
     check_flag("strict", strict)
     modules, replaced, left, new = _modules_of(target), [], [], []
-    for module in modules:
-        for place, ours in (*_rotations_in(module), *(_forwards_in(module) if norms else ())):
-            if isinstance(ours, str):
-                left.append(Left(*place.words, ours))
-                continue
-            replaced.append(Replaced(*place.words))
-            known = _patched.get(place)
-            if known is None or not known.is_ours:
-                one = _Change(place, original_of(place.value), ours)
-                setattr(place.owner, place.name, ours)
-                _patched[place] = one
-                new.append(one)
+    for place, ours in [x for module in modules for x in _found_in(module, norms)]:
+        if isinstance(ours, str):
+            left.append(Left(*_words_of(place), ours))
+            continue
+        replaced.append(Replaced(*_words_of(place)))
+        if not _is_patched(place):
+            setattr(place[1], place[2], ours)
+            _patched.add(place)
+            new.append(place)
     patched = Patched(tuple(replaced), tuple(left), tuple(new))
     if strict and (missing := _missing(patched, norms)):
         with patched:
@@ -195,17 +149,16 @@ def patch(
 
 def _missing(patched: Patched, norms: bool) -> str:
     """What `strict` asks for, and was not replaced; "": nothing."""
-    forwards, advice = [x for x in patched.replaced if x.is_forward], ""
-    if len(forwards) == len(patched.replaced):
-        found, what = [x for x in patched.left if not x.is_forward], "function that rotates"
-    elif norms and not forwards:
-        found, what = [x for x in patched.left if x.is_forward], "forward that normalizes q and k"
+    asked = [(False, "function that rotates", "")]
+    if norms:
         advice = "; norms=False patches the rotation alone"
-    else:
-        return ""
-    if not found:
-        return f"no {what} was found{advice}"
-    return f"no {what} is known, but found: {'; '.join(map(str, found))}{advice}"
+        asked.append((True, "forward that normalizes q and k", advice))
+    for is_forward, what, advice in asked:
+        if is_forward not in [x.is_forward for x in patched.replaced]:
+            found = "; ".join([str(x) for x in patched.left if x.is_forward == is_forward])
+            told = f"is known, but found: {found}" if found else "was found"
+            return f"no {what} {told}{advice}"
+    return ""
 
 
 def unpatch(target: nn.Module | ModuleType | str | None = None) -> None:
@@ -220,15 +173,28 @@ def unpatch(target: nn.Module | ModuleType | str | None = None) -> None:
         TypeError, ValueError: as in `patch`.
     """
     modules = None if target is None else _modules_of(target)
-    for one in list(_patched.values()):
-        if modules is None or one.place.module in modules:
-            _put_back(one)
+    _put_back([x for x in list(_patched) if modules is None or x[0] in modules])
 
 
-def _put_back(one: _Change) -> None:
-    one.put_back()
-    if _patched.get(one.place) is one:
-        del _patched[one.place]
+def _put_back(places: Iterable[_Place]) -> None:
+    """The same objects again, but where something else has replaced ours since."""
+    for place in places:
+        if _is_patched(place):
+            _, owner, name = place
+            setattr(owner, name, original_of(vars(owner)[name]))
+        _patched.discard(place)
+
+
+def _is_patched(place: _Place) -> bool:
+    _, owner, name = place
+    value = vars(owner).get(name)
+    return place in _patched and original_of(value) is not value
+
+
+def _words_of(place: _Place) -> tuple[str, str]:
+    """The module, and the name within it."""
+    module, owner, name = place
+    return module.__name__, name if owner is module else f"{owner.__qualname__}.{name}"
 
 
 def _modules_of(target: object) -> list[ModuleType]:
@@ -249,80 +215,48 @@ def _modules_of(target: object) -> list[ModuleType]:
         accepted = "a torch.nn.Module, a module of Python, or the name of one"
         raise TypeError(f"target is of type {type(target).__name__}; accepted: {accepted}")
     classes = {cls for part in target.modules() for cls in type(part).__mro__}
-    names = {cls.__module__ for cls in classes}
-    own = sorted(name for name in names if name.partition(".")[0] not in ("torch", "builtins"))
-    return [sys.modules[name] for name in own if name in sys.modules]
+    names = sorted({cls.__module__ for cls in classes} & sys.modules.keys())
+    return [sys.modules[x] for x in names if x.partition(".")[0] not in ("torch", "builtins")]
 
 
-def _rotations_in(module: ModuleType) -> Iterator[tuple[_Place, Callable | str]]:
+def _found_in(module: ModuleType, norms: bool) -> Iterator[tuple[_Place, Callable | str]]:
     """The places in a module that may rotate, with what replaces it, or the reason to leave it.
 
-    Helpers of a function that is known are part of it, and not listed.
+    With `norms` also forwards that normalize what they rotate. Helpers of a function that is known
+    are part of it, and not listed.
     """
-    found = {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, (FunctionType, nn.Module)) and _rotates(name, value)
-    }
-    helpers = set()
-    for value in found.values():
-        function = function_of(original_of(value))
-        if is_known(function):
-            helpers |= {*function.__code__.co_names}
-    for name, value in found.items():
-        if name not in helpers:
-            yield _Place(module, module, name), _ours_or_why(_ours_for, value)
-    for cls in _classes_in(module):
+    found, helpers = {}, set()
+    for name, value in vars(module).items():
+        if isinstance(value, (FunctionType, nn.Module)):
+            names = name, getattr(function_of(value), "__name__", "")  # here, and elsewhere
+            if any(map(ROTATES.search, names)):
+                found[name] = _ours_or_why(value)
+                if not isinstance(found[name], str):
+                    helpers |= {*function_of(original_of(value)).__code__.co_names}
+    yield from (((module, module, x), ours) for x, ours in found.items() if x not in helpers)
+    own = [x for x in vars(module).values() if isinstance(x, type)]
+    classes = dict.fromkeys(x for x in own if x.__module__ == module.__name__)
+    for cls in classes:
         for name, method in vars(cls).items():
             if ROTATES.search(name) and isinstance(method, FunctionType):
-                yield _Place(module, cls, name), METHOD
-
-
-def _forwards_in(module: ModuleType) -> Iterator[tuple[_Place, Callable | str]]:
-    """The same for forwards that normalize what they rotate."""
-    for cls in _classes_in(module):
-        ours = _ours_or_why(normed_forward, cls)
+                yield (module, cls, name), METHOD
+    for cls in classes if norms else ():
+        ours = _ours_or_why(cls)
         if ours is not None:
-            yield _Place(module, cls, "forward"), ours
+            yield (module, cls, "forward"), ours
 
 
-def _classes_in(module: ModuleType) -> list[type]:
-    own = [x for x in vars(module).values() if isinstance(x, type)]
-    return [*dict.fromkeys(x for x in own if x.__module__ == module.__name__)]
-
-
-def _ours_or_why(make: Callable[[Any], Callable | None], value: Any) -> Callable | str | None:
+def _ours_or_why(value: Any) -> Callable | str | None:
+    """What replaces a function or the forward of a class, or why it is left; None: no forward."""
     try:
-        return make(value)
+        if isinstance(value, type):
+            return normed_forward(value)
+        is_ours = original_of(value) is not value
+        return value if is_ours else _made_for(value, known_by_code(function_of(value)))
     except UnknownCode as reason:
         return str(reason)
 
 
-def _rotates(name: str, value: FunctionType | nn.Module) -> bool:
-    """Whether a global may rotate, by its name, or by that which its function had elsewhere."""
-    own_name = getattr(function_of(value), "__name__", "")
-    return any(ROTATES.search(x) is not None for x in (name, own_name))
-
-
-def _ours_for(value: Any) -> Callable:
-    """The function that replaces a global; itself, if it is one of ours.
-
-    Raises:
-        UnknownCode: its code is not known.
-    """
-    if original_of(value) is not value:
-        return value
-    return _made_for(value, known_by_code(function_of(value)))
-
-
-@functools.cache  # patched again, a compiled model finds the function that it was compiled with
-def _made_for(value: Any, known: Known) -> Callable:
-    by_kernel, is_as_known = known.form(known.rule, value), watch(value)
-
-    @functools.wraps(function_of(value))
-    def ours(*args, **kwargs):
-        # a compiler fuses the function's own operators with those around them
-        return (value if is_traced() or not is_as_known() else by_kernel)(*args, **kwargs)
-
-    setattr(ours, REPLACES, (ours, value))
-    return ours
+@cache  # patched again, a compiled model finds the function that it was compiled with
+def _made_for(value: Any, known: Rule) -> Callable:
+    return replacement(value, partial(known.form, known, value), value)

@@ -129,8 +129,7 @@ def inputs_of_attention(attention, dtype, device, s=7):
     """Hidden states and a table, of the width that the rotation reads."""
     generator = torch.Generator().manual_seed(5)
     hidden = torch.randn(2, s, WIDTH, generator=generator).to(device, dtype)
-    rule = attention.normed.known.rule
-    width = D // 2 if rule.rest == "after" else D
+    width = D // 2 if attention.normed.known.rest == "after" else D
     angles = torch.rand(2, s, width // 2, generator=generator) * 6
     angles = torch.cat((angles, angles), -1).to(device)
     table = angles.cos().to(dtype), angles.sin().to(dtype)

@@ -1,7 +1,7 @@
 """Every rotation function of transformers against the one that replaces it: bits and gradients."""
 
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 
 import pytest
@@ -49,7 +49,7 @@ def replaced(function):
         given.append(1)
         return function(*args, **kwargs)
 
-    return known.form(known.rule, original), given
+    return partial(known.form, known, original), given
 
 
 def disagreements(function, some, device):

@@ -15,8 +15,8 @@ import hugging_face_norms
 from hf_attention import attentions, inputs_of_attention, q_and_k_of, stand_in
 from hf_models import FAMILIES, Family, generated, inputs_of, logits_and_gradients
 from rope_kernels.huggingface import Left, patch, unpatch
-from rope_kernels.huggingface.forms import one_tensor
-from rope_kernels.huggingface.norms import NormedRotation
+from rope_kernels.huggingface import norms as package_norms
+from rope_kernels.huggingface.calls import one_tensor
 
 QWEN3 = "transformers.models.qwen3.modeling_qwen3"
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
@@ -32,13 +32,13 @@ def nothing_stays_patched():
 @pytest.fixture
 def fused(monkeypatch):
     """Grows by one with every call that normalizes and rotates."""
-    calls, rotate = [], NormedRotation.rotate
+    calls, normalize_by = [], package_norms.normalize_by
 
-    def counting(self, *args):
-        calls.append(self)
-        return rotate(self, *args)
+    def counting(*args, **options):
+        calls.append(args)
+        return normalize_by(*args, **options)
 
-    monkeypatch.setattr(NormedRotation, "rotate", counting)
+    monkeypatch.setattr(package_norms, "normalize_by", counting)
     return calls
 
 
