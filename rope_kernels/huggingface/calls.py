@@ -39,10 +39,9 @@ class Rule:
 
     def rotary_dim(self, cos: Tensor) -> int:
         """How many elements of a row turn."""
-        columns = cos.shape[-1]
         if self.columns == "first half":
-            return columns // 2 * 2
-        return 2 * columns if self.columns == "of pairs" else columns
+            return cos.shape[-1] // 2 * 2
+        return cos.shape[-1] * (2 if self.columns == "of pairs" else 1)
 
     def promotes(self, q: Tensor, cos: Tensor) -> bool:
         """Whether the result has another dtype than q, as in autocast, where tables are in fp32."""
@@ -149,17 +148,15 @@ def with_unused_ids(rule, original, q, k, cos, sin, position_ids=None, unsqueeze
 def q_alone_or_with_k(rule, original, q, k=None, cos=None, sin=None, unsqueeze_dim=1):
     """Qwen4-exp: without keys the result is a tensor."""
     outs = rule.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
-    if outs is None:
-        return original(q, k, cos, sin, unsqueeze_dim)
-    return outs[0] if k is None else outs
+    outs = outs[0] if outs and k is None else outs
+    return original(q, k, cos, sin, unsqueeze_dim) if outs is None else outs
 
 
 def q_with_k_or_none(rule, original, q, k, cos, sin, unsqueeze_dim=1):
     """Mistral Large 4: without keys the result has None in their place."""
     outs = rule.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
-    if outs is None:
-        return original(q, k, cos, sin, unsqueeze_dim)
-    return (*outs, None) if k is None else outs
+    outs = (*outs, None) if outs and k is None else outs
+    return outs or original(q, k, cos, sin, unsqueeze_dim)
 
 
 def one_tensor(rule, original, x, cos, sin, unsqueeze_dim=1):

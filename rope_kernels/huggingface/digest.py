@@ -90,10 +90,9 @@ def _definitions_in(text: str) -> dict[CodeType, ast.FunctionDef | None]:
 
 def _has_defaults(function: FunctionType, node: ast.FunctionDef) -> bool:
     """Whether its defaults are those of the definition: as text, where 1 is not True."""
-    given = node.args
-    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
     try:
-        by_place = tuple([ast.literal_eval(x) for x in given.defaults])
+        by_place = tuple([ast.literal_eval(x) for x in node.args.defaults])
         by_name = {arg.arg: ast.literal_eval(x) for arg, x in named if x is not None}
     except ValueError as error:
         raise UnknownCode(f"a default of {node.name} is no literal") from error
