@@ -1,7 +1,7 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw`, `lab.exercises` and what belongs to the climb are loaded when they are first
-used: the first needs matplotlib, the last load Triton, and few cells need them.
+`lab.draw`, `lab.explore`, `lab.exercises` and what belongs to the climb are loaded when they are
+first used: the first two need matplotlib, the last load Triton, and few cells need them.
 """
 
 from importlib import import_module
@@ -21,8 +21,9 @@ _LOADED_LATER = {
     "draw": ".figures.style",
     "exercises": ".grading.exercises",
 }
-_FUNCTIONS_OF = {  # these load Triton
+_FUNCTIONS_OF = {  # all but `explore` load Triton
     "check_rung": ".grading.climb.check_rung",
+    "explore": ".figures.sliders",
     "inspect": ".grading.inspect.inspect",
     "ladder": ".grading.climb.ladder",
     "mine": ".rungs.kept",

@@ -194,18 +194,16 @@ def pictures_have_words(notebook: Notebook) -> list[str]:
     return complaints
 
 
-EXPLORER = r"\b\w*Explorer\("
-
-
-def widgets_have_a_figure(notebook: Notebook) -> list[str]:
-    """A page that shows no widgets (GitHub) still shows a picture, in the same cell or the next."""
+def sliders_have_a_picture_and_are_moved(notebook: Notebook) -> list[str]:
+    """GitHub shows the picture in place of the widgets; the next cell's output is compared."""
     complaints = []
     for place, cell in enumerate(notebook.code):
-        if not re.search(EXPLORER, cell.source):
-            continue
-        following = [o for later in notebook.code[place : place + 2] for o in later.outputs]
-        if not any("image/png" in output.get("data", {}) for output in following):
-            complaints.append(f"{cell.id}: no figure for the widget")
+        for name in re.findall(r"^(\w+) = lab\.explore\(", cell.source, re.MULTILINE):
+            if not any("image/png" in output.get("data", {}) for output in cell.outputs):
+                complaints.append(f"{cell.id}: no picture for the widget")
+            following = [later.source for later in notebook.code[place + 1 : place + 2]]
+            if not any(f"{name}.said" in source for source in following):
+                complaints.append(f"{cell.id}: the next cell doesn't move a slider")
     return complaints
 
 
@@ -225,7 +223,7 @@ CHECKS_OF_WHAT_IS_STORED = (
     executed_from_top_to_bottom,
     nothing_of_the_machine,
     pictures_have_words,
-    widgets_have_a_figure,
+    sliders_have_a_picture_and_are_moved,
 )
 CHECKS_OF_WHAT_IS_WRITTEN = (
     first_code_cell_picks_the_engine,

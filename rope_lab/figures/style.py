@@ -9,7 +9,7 @@ lightness is chosen so that each color is seen on the plate and dark text is rea
 with (`finish`), and the shapes that drawings consist of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib.pyplot as plt
 from IPython import get_ipython
@@ -59,8 +59,27 @@ def finish(figure: Figure, conclusion: str, words: str, source: str = "") -> Non
         figure.suptitle(conclusion, x=LEFT, ha="left", wrap=True)
     if source:
         _cite(figure, source)
-    display(figure, metadata={"image/png": {"alt": description(figure, words)}})
+    alt = description(figure, words)
+    if _kept is None:
+        display(figure, metadata={"image/png": {"alt": alt}})
+    else:
+        _kept.append((figure, alt))
     plt.close(figure)
+
+
+_kept: list[tuple[Figure, str]] | None = None  # of `drawn`
+
+
+def drawn(drawing: Callable, **values) -> tuple[Figure, str]:
+    """The one figure that `drawing(**values)` would show, and its description; show nothing."""
+    global _kept
+    _kept = []
+    try:
+        drawing(**values)
+        (kept,) = _kept
+    finally:
+        _kept = None
+    return kept
 
 
 def description(figure: Figure, words: str) -> str:

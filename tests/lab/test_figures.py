@@ -1,13 +1,17 @@
-"""Figures of GPUs that nobody has measured, and the colors that all of them have."""
+"""Figures of GPUs that nobody has measured, sliders, and the colors that all of them have."""
 
+from base64 import b64decode
 from dataclasses import replace
+from io import BytesIO
 
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from traitlets import TraitError
 
+import rope_lab as lab
 from rope_lab.figures import draw_ladder, style
 from rope_lab.records import recorded
 from rope_lab.timing import Timing
@@ -48,6 +52,57 @@ def test_figures_of_slow_and_fast_gpus_say_what_they_show(factor, shown):
         title = " ".join((figure.get_suptitle() or figure.axes[0].get_title("left")).split())
         assert title and words.startswith(title) and words.endswith(".")
         assert len(words) > len(title) + 2 and "\n" not in words
+
+
+# sliders
+
+
+def a_line(length, color):
+    figure, ax = plt.subplots(figsize=(3, 2))
+    ax.plot([0, length], [0, 0], color=color)
+    style.finish(figure, f"The line is {length} long", f"A {color} line.")
+
+
+def of_the_line(length, color):
+    return f"{color}: {length} < 9"
+
+
+def explored():
+    length, color = (1, range(9)), ("red", ["red", "green"])
+    return lab.explore(a_line, of_the_line, length=length, color=color)
+
+
+def test_a_slider_sets_the_sentence_and_the_picture(shown):
+    line = explored()
+    (sliders, words, image) = line.children
+    assert sliders.children == (line.length, line.color)
+    assert line.said == "red: 1 < 9" and words.value == "red: 1 &lt; 9"
+    before = image.value
+    line.length.value = 8
+    assert line.said == "red: 8 < 9" and words.value == "red: 8 &lt; 9"
+    assert image.value != before and image.layout.width == "300px"
+    line.color.value = "green"
+    assert line.said == "green: 8 < 9"
+    with pytest.raises(TraitError):
+        line.length.value = 9
+    assert shown == [] and plt.get_fignums() == []  # else the picture appears twice
+
+
+def test_a_page_without_widgets_shows_the_picture():
+    data, about = explored()._repr_mimebundle_()
+    assert data.pop("application/vnd.jupyter.widget-view+json")
+    assert data.pop("text/plain") == "red: 1 < 9"
+    picture = plt.imread(BytesIO(b64decode(data.pop("image/png"))))
+    assert data == {} and picture.shape[:2] == (400, 600)
+    alt = "The line is 1 long. A red line."
+    assert about == {"image/png": {"width": 300, "height": 200, "alt": alt}}
+
+
+def test_a_drawing_that_fails_leaves_the_others_shown(shown):
+    with pytest.raises(ZeroDivisionError):
+        style.drawn(lambda: 1 // 0)
+    a_line(1, "red")
+    assert len(shown) == 1
 
 
 # the colors
