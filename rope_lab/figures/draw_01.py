@@ -3,26 +3,9 @@
 import math
 
 import matplotlib.pyplot as plt
-import torch
 from torch import Tensor
 
 from . import style as draw
-
-
-def a_turn(before: Tensor, after: Tensor, degrees: float) -> None:
-    """A vector before and after a rotation, and the angle between."""
-    figure, ax = plt.subplots(figsize=(3.6, 3.4))
-    draw.plane(ax)
-    draw.vector(ax, before, draw.BLUE, "v")
-    draw.vector(ax, after, draw.ORANGE, "R v")
-    start, end = (math.atan2(v[1], v[0]) for v in (before, after))
-    turn = torch.linspace(start, start + math.radians(degrees), 61)
-    x, y = torch.cos(turn), torch.sin(turn)
-    ax.plot(0.5 * x, 0.5 * y, color=draw.INK, linewidth=1.2)
-    draw.write(ax, 0.65 * x[30], 0.65 * y[30], f"{degrees}°", fontsize=11)
-    words = f"v is at {math.degrees(start):.0f}°, R v at {math.degrees(end):.0f}°."
-    title = f"R({degrees}°) turns v, and keeps its length"
-    draw.finish(figure, title, f"Two arrows of one length: {words}")
 
 
 def scores(table: Tensor) -> None:
@@ -35,15 +18,23 @@ def scores(table: Tensor) -> None:
     draw.finish(figure, "Scores are equal along diagonals", words)
 
 
+QUERY, KEY = 70, 20  # degrees at position 0
+
+
 def two_turns(m: int, n: int, degrees: int) -> None:
     """A query at position m and a key at position n, each turned by its position times degrees."""
     figure, ax = plt.subplots(figsize=(3.6, 3.4))
     draw.plane(ax)
-    for name, start, position, color in (("q", 70, m, draw.BLUE), ("k", 20, n, draw.ORANGE)):
+    for name, start, position, color in (("q", QUERY, m, draw.BLUE), ("k", KEY, n, draw.ORANGE)):
         for turn, dashed in ((0, True), (position * degrees, False)):
             angle = math.radians(start + turn)
-            draw.vector(
-                ax, (math.cos(angle), math.sin(angle)), color, "" if dashed else name, dashed
-            )
-    words = f"The query turns from 70° by {m * degrees}°, the key from 20° by {n * degrees}°."
-    draw.finish(figure, f"m \u2212 n = {m - n} decides the score", words)
+            tip = math.cos(angle), math.sin(angle)
+            draw.vector(ax, tip, color, "" if dashed else name, dashed)
+    words = f"The query turns from {QUERY}° by {m * degrees}°, the key from {KEY}° by "
+    draw.finish(figure, f"m \u2212 n = {m - n} decides the score", f"{words}{n * degrees}°.")
+
+
+def score(m: int, n: int, degrees: int) -> str:
+    """What `two_turns` shows, in words."""
+    product = math.cos(math.radians(QUERY - KEY + (m - n) * degrees))
+    return f"m = {m}, n = {n}: rotated q · rotated k = {product:.3f}"
