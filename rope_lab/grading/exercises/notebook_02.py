@@ -25,13 +25,12 @@ rope_in_pytorch = spec(
     },
 )
 
-# exercise 2: bytes of eager PyTorch where half of the head rotates
-_N, _F = 64 * 2 * 4 * 64 * 4, 64 * 32 * 4
+# exercise 2: how many N eager PyTorch moves where half of the head rotates, beside 6F
 PARTIAL_ROTATION = {
-    "equation (3) as it is, for all of d": 12 * _N + 6 * _F,
-    "half of everything, but the last cat sees all of t": 6 * _N + 6 * _F,
-    "the last cat is left out": 5 * _N + 6 * _F,
-    "F halved, but F is the bytes of the table as it is": 7 * _N + 3 * _F,
-    "the table's bytes are left out": 7 * _N,
-    "a single fused kernel, equation (4)": 2 * _N + _F,
+    "equation (3) as it is, for all of d": 12,
+    "half of everything, but the last cat sees all of t": 6,
+    "the last cat is left out": 5,
+    "neg works on half of what rotates, a quarter of t": 7.5,
+    "the first cat joins only what rotates": 8,
+    "a single fused kernel, equation (4)": 2,
 }
