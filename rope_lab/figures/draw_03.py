@@ -1,66 +1,49 @@
-"""Drawings of notebook 03: who loads what, and the speed over BLOCK."""
+"""Drawings of notebook 03: what the lanes of a program load, and the speed over BLOCK."""
 
 import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.colors import ListedColormap
-from matplotlib.patches import Rectangle
 
 from . import style as draw
-from .style import BLUE, GREEN, INK, ORANGE, PALE, PROGRAM_COLORS, WIDTH
+from .style import GREEN, INK, PROGRAM_COLORS, WIDTH
+
+LANES, LINE, ELEMENT = 32, 128, 4  # of a warp; bytes of a cache line, and of an fp32 element
+AT_ONCE = 4  # elements that a lane loads by one instruction, at most: 16 bytes
 
 
-def who_loads_what(stride: int) -> None:
-    """What a program, its first warp and that warp's lane 0 load from memory.
-
-    Elements have 4 bytes and are `stride` apart. A program has 512 of them and four warps. A lane
-    loads four neighbors if they are neighbors in memory, too.
-    """
-    columns, rows, block = 256, 4, 512  # of the picture: 1 KiB in a row
-    memory = np.zeros(rows * columns, dtype=int)
-    elements = np.arange(rows * columns // stride)
-    lane = elements % block // (4 if stride == 1 else 1)
-    shades = 1 + (elements < block) + (lane < 32) * (elements < block)
-    shades += (lane == 0) & (elements < block)
-    memory[elements * stride] = shades
-    names = {
-        "no element": "none",
-        "other programs": PALE,
-        "the program": "#a9cdec",
-        "its first warp": BLUE,
-        "lane 0": ORANGE,
-    }
-    figure, ax = plt.subplots(figsize=(WIDTH, 2.6))
-    look = {"vmin": 0, "vmax": 4, "aspect": "auto", "interpolation": "none"}
-    ax.imshow(memory.reshape(rows, columns), cmap=ListedColormap(list(names.values())), **look)
-    ax.set(xlabel="place within a row of 1 KiB, in elements", ylabel="row of memory")
-    ax.set_yticks(range(rows))
-    edge = {"edgecolor": INK, "linewidth": 0.8}
-    patches = [Rectangle((0, 0), 1, 1, facecolor=color, **edge) for color in names.values()]
-    figure.legend(patches, names, loc="outside lower center", ncols=5, handlelength=1.2)
-    title = f"With stride {stride}, a warp uses one in {stride} of the bytes that memory sends"
-    words = f"{rows} rows of {columns} places, of which every {stride}th has an element."
-    draw.finish(figure, title, words)
+def _each_lane(block: int, num_warps: int) -> tuple[int, int]:
+    """How many elements a lane has, and how many it loads at once."""
+    has = block // (num_warps * LANES)
+    return has, min(has, AT_ONCE)
 
 
-def warps_and_lanes(warps: int, per_lane: int, element_bytes: int = 4) -> None:
-    """One program: a row for each warp, a box for each lane, and the cache lines that it loads."""
-    lanes, line = 32, 128 // (per_lane * element_bytes)  # lanes that share a cache line
-    figure, ax = plt.subplots(figsize=(WIDTH, 2.8))
-    for warp in range(warps):
+def warps_and_lanes(block: int, num_warps: int) -> None:
+    """A program's first load: a row for each warp, a box for each lane, and the cache lines."""
+    has, at_once = _each_lane(block, num_warps)
+    line = LINE // (at_once * ELEMENT)  # lanes that share a cache line
+    figure, ax = plt.subplots(figsize=(WIDTH, 1 + 0.8 * num_warps))
+    for warp in range(num_warps):
         y = -0.5 - 2.6 * warp
         ax.text(-0.4, y, f"warp {warp}", ha="right", va="center")
-        for lane in range(lanes):
-            draw.box(ax, lane + 0.5, y, 0.9, 1, PROGRAM_COLORS[warp], str(lane))
-        for start in range(0, lanes, line):
-            first = (warp * lanes + start) * per_lane
+        for lane in range(LANES):
+            color = PROGRAM_COLORS[warp % len(PROGRAM_COLORS)]
+            draw.box(ax, lane + 0.5, y, 0.9, 1, color, str(lane))
+        for start in range(0, LANES, line):
+            first = (warp * LANES + start) * at_once
             ax.plot([start + 0.1, start + line - 0.1], [y - 0.7] * 2, color=INK, linewidth=1.2)
-            words = f"elements {first} to {first + line * per_lane - 1}"
+            words = f"elements {first} to {first + line * at_once - 1}"
             draw.write(ax, start + line / 2, y - 0.85, words, va="top", fontsize=9.5)
-    draw.bare(ax, (-3.4, lanes + 0.3), (0.3 - 2.6 * warps, 0.2))
-    words = f"{warps} rows of 32 boxes, one row for each warp and one box for each lane. Every "
-    words += f"{line} lanes in a row share a cache line of {line * per_lane} elements."
-    title = f"One load of a warp fetches {lanes // line} whole cache lines of 128 bytes"
+    draw.bare(ax, (-3.4, LANES + 0.3), (0.3 - 2.6 * num_warps, 0.2))
+    words = f"A row of {LANES} boxes for each of {num_warps} warps, one box for each lane. Every "
+    words += f"{line} lanes in a row share a cache line of {line * at_once} elements."
+    load, lines = "One load" if has == at_once else "The first load", LANES // line
+    title = f"{load} of a warp fetches {lines} cache line{'s' * (lines > 1)} of 128 bytes"
     draw.finish(figure, title, words)
+
+
+def loads_of_a_lane(block: int, num_warps: int) -> str:
+    """What `warps_and_lanes` shows, in words."""
+    has, at_once = _each_lane(block, num_warps)
+    loads = f"{has // at_once} load{'s' * (has > at_once)} of {at_once * ELEMENT} bytes"
+    return f"block {block}, num_warps {num_warps}: elements per lane: {has}, in {loads}"
 
 
 def block_sweep(measurement, blocks: list[int]) -> None:

@@ -141,6 +141,27 @@ WRONG_ANSWERS = [
         {"rotate_half(rotary) *": "rotate_half(t)[..., :d2] *"},
         "the halves of the whole head: rotate_half gets all d elements of t, not the first d2",
     ),
+    # 03: rotate_half in Triton
+    Wrong(
+        *("03", 2, "the partner as it is"),
+        {"sign * x": "x"},
+        "a sign: what is wrong has the opposite sign, in the first half",
+    ),
+    Wrong(
+        *("03", 2, "the signs of the halves swapped"),
+        {"in_first_half, -1, 1": "in_first_half, 1, -1"},
+        "every element has the opposite sign",
+    ),
+    Wrong(
+        *("03", 2, "one direction for all"),
+        {"i + HALF, i - HALF": "i + HALF, i + HALF"},
+        "out of bounds: program 0 reads element 64 of x_ptr",
+    ),
+    Wrong(
+        *("03", 2, "the element itself"),
+        {"tl.where(in_first_half, i + HALF, i - HALF)": "i"},
+        "halves swapped, and a sign: each half is where the other should be",
+    ),
     # 05: half a table
     Wrong(
         *("05", 3, "each half its own angle"),

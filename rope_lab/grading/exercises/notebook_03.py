@@ -1,4 +1,7 @@
-"""Notebook 03: bytes of three loads."""
+"""Notebook 03: bytes of three loads, and the reader's first gather."""
+
+from ..spec import STRIDED, spec
+from .definitions import rotate_half
 
 # exercise 1: bytes that memory sends for three loads of a warp
 _SENT_BYTES = {
@@ -26,3 +29,6 @@ BYTES_OF_THREE_LOADS = {
     "hint": "whole sectors, wherever they begin",
     "mistakes": _SENT_BYTES,
 }
+
+# exercise 2, whose kernel takes a contiguous tensor for one long vector
+rotate_half_gathered = spec(rotate_half.function, kernel=True, leave_out=STRIDED)
