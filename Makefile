@@ -4,7 +4,6 @@
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
 #   EVERY=1         every combination, and solutions as well:     make test EVERY=1
-#   FRESH=1         new copies; a backup and your kernels stay:   make lab FRESH=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
@@ -39,7 +38,7 @@ environment: ## make .venv from constraints.txt (nothing to do once it is up to 
 	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh $(WITH_SITE)
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
-	@$(VENV)/bin/python tools/readers_copies.py $(if $(filter-out 0,$(FRESH)),--fresh)
+	@$(VENV)/bin/python tools/readers_copies.py
 	@echo "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
 	@$(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
 		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
