@@ -19,7 +19,7 @@ def warps_and_lanes(block: int, num_warps: int) -> None:
     """A program's first load: a row for each warp, a box for each lane, and the cache lines."""
     has, at_once = _each_lane(block, num_warps)
     line = LINE // (at_once * ELEMENT)  # lanes that share a cache line
-    figure, ax = plt.subplots(figsize=(WIDTH, 1 + 0.8 * num_warps))
+    figure, ax = plt.subplots(figsize=(WIDTH, 1 + 0.7 * num_warps))
     for warp in range(num_warps):
         y = -0.5 - 2.6 * warp
         ax.text(-0.4, y, f"warp {warp}", ha="right", va="center")
@@ -42,8 +42,9 @@ def warps_and_lanes(block: int, num_warps: int) -> None:
 def loads_of_a_lane(block: int, num_warps: int) -> str:
     """What `warps_and_lanes` shows, in words."""
     has, at_once = _each_lane(block, num_warps)
-    loads = f"{has // at_once} load{'s' * (has > at_once)} of {at_once * ELEMENT} bytes"
-    return f"block {block}, num_warps {num_warps}: elements per lane: {has}, in {loads}"
+    again = f", {has // at_once} times" if has > at_once else ""
+    at_a_time = f"each lane loads {at_once * ELEMENT} bytes at once{again}"
+    return f"block {block}, num_warps {num_warps}: {at_a_time}"
 
 
 def block_sweep(measurement, blocks: list[int]) -> None:

@@ -5,8 +5,7 @@ no mere view. So the count is the same on a CPU and on a GPU. Each input of an o
 read once and each output as written once; a broadcast input counts its own bytes only.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -58,17 +57,9 @@ class Traffic:
 
 def count_eager_traffic(function: Callable[..., object], *args: object) -> Traffic:
     """Run `function(*args)` and count the kernels of eager PyTorch and their bytes."""
-    with counter() as traffic:
+    with _Counter() as counter:
         function(*args)
-    return traffic
-
-
-@contextmanager
-def counter() -> Iterator[Traffic]:
-    """Count what eager PyTorch does while this is open."""
-    mode = _Counter()
-    with mode:
-        yield mode.traffic
+    return counter.traffic
 
 
 class _Counter(TorchDispatchMode):
