@@ -5,11 +5,9 @@ specification names (`asks` of `Spec`) and that does not hold makes the candidat
 exercise doesn't forbid is a remark in the verdict.
 """
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .beside import Beside, listed
@@ -17,8 +15,6 @@ from .spec import Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Memory, Trace
-
-_LOOPS = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 @dataclass
@@ -38,28 +34,6 @@ class Run:
 def broken_rule(run: Run, asks: tuple[str, ...]) -> str:
     """The first rule that does not hold, as a sentence that has the count; empty if all hold."""
     return next(filter(None, (RULES[name](run) for name in asks)), "")
-
-
-def _no_loop(run: Run) -> str:
-    """Nor in the functions that were shipped with it, which are in the same file."""
-    path = Path(getattr(run.candidate, "__globals__", {}).get("__file__", ""))
-    if not path.name.startswith("candidate_"):
-        return ""
-    source = path.read_text()
-    loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, _LOOPS)]
-    lines = [loop.lineno for loop in loops if not _has_few_turns(loop)]
-    if not lines:
-        return ""
-    count = f"{len(lines)} loop{'s' * (len(lines) > 1)}"
-    return f"it has {count}, where none is asked for: {source.splitlines()[min(lines) - 1].strip()}"
-
-
-def _has_few_turns(loop: ast.AST) -> bool:
-    """As many as its line says, not as many as a tensor has rows: `for x in (q, k)`."""
-    if isinstance(loop, ast.While):
-        return False
-    over = [loop.iter] if isinstance(loop, ast.For) else [part.iter for part in loop.generators]
-    return all(isinstance(iterable, ast.Tuple | ast.List) for iterable in over)
 
 
 def _half_the_table(run: Run) -> str:
@@ -90,10 +64,7 @@ def untimed(run: Run) -> str:
     return ""
 
 
-RULES = {
-    "no loop": _no_loop,
-    "half the table": _half_the_table,
-}
+RULES = {"half the table": _half_the_table}
 
 
 def wasted(run: Run, wanted: Spec, result_size: int) -> str:

@@ -113,15 +113,6 @@ WRONG_ANSWERS = [
         {"(turned)": "(-turned)"},
         "every element has the opposite sign",
     ),
-    Wrong(
-        *("01", 1, "a loop"),
-        {
-            "    return torch.view_as_real(turned).flatten(-2)": "    rows = []\n"
-            "    for row in turned:\n        rows.append(torch.view_as_real(row).flatten(-2))\n"
-            "    return torch.stack(rows)"
-        },
-        "it has 1 loop, where none is asked for: for row in turned:",
-    ),
     # 02: the whole function
     Wrong(
         *("02", 1, "no tail"),

@@ -7,7 +7,7 @@ from ..spec import STRIDED, spec
 from .definitions import BLOCKS, OTHER_SIZES
 
 
-@spec(leave_out=(*BLOCKS, *STRIDED, "half precision"), extra=OTHER_SIZES, asks=("no loop",))
+@spec(leave_out=(*BLOCKS, *STRIDED, "half precision"), extra=OTHER_SIZES)
 def turned_pairs(x: "(s, d)", angle: "angles (s, p)"):
     """Each row's neighbors turned by that row's angles, one for each pair."""
     x, y = x[..., ::2], x[..., 1::2]
