@@ -1,10 +1,12 @@
 """Drawings of notebook 05: the tile, who holds what, the sweep."""
 
 import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import ListedColormap
 from matplotlib.patches import Rectangle
 
 from . import style as draw
-from .style import BLUE, INK, ORANGE, PROGRAM_COLORS, PURPLE, WIDTH
+from .style import BLUE, INK, ORANGE, PLATE, PROGRAM_COLORS, PURPLE, WIDTH
 
 
 def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
@@ -32,6 +34,42 @@ def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
     words = f"Two blocks of {rows} rows and {pairs} pairs, each below a row of {pairs} angles. "
     words += f"{rows - existing} row and {pairs - real_pairs} columns are masked off."
     draw.finish(figure, "One row of angles serves every row of the tile", words)
+
+
+def dealt_out(rows: int, warps: int, pairs: int = 128, neighbors: int = 8):
+    """The warp and the lane that hold each pair of a tile, both (rows, pairs).
+
+    As Triton deals them out: up to `neighbors` to a lane, then the next lane and the next warp
+    along the row, then those of the next row. When all have some, it goes on with the first.
+    """
+    row, pair = np.indices((rows, pairs))
+    size = max(1, min(neighbors, rows * pairs // (32 * warps)))
+    lanes = min(32, pairs // size)  # beside one another
+    beside = min(warps, pairs // size // lanes)  # warps
+    row, lane_down = np.divmod(row, 32 // lanes)
+    along, lane = np.divmod(pair // size, lanes)
+    warp = along % beside + beside * (row % (warps // beside))
+    return warp, lane + lanes * lane_down
+
+
+def who_holds_what(rows: int, warps: int) -> None:
+    """A tile of bf16 with 128 pairs a row, each in the color of its warp; thread 0's are dark."""
+    warp, lane = dealt_out(rows, warps)
+    mine = (warp == 0) & (lane == 0)
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    look = {"aspect": "auto", "interpolation": "none", "vmin": 0, "vmax": 3}
+    ax.imshow(warp, cmap=ListedColormap(PROGRAM_COLORS[:4]), **look)
+    ax.imshow(np.where(mine, 1.0, np.nan), cmap=ListedColormap([INK]), **look)
+    ax.hlines(np.arange(1, rows) - 0.5, -0.5, 127.5, color=PLATE, linewidth=0.8)
+    ax.set(xlabel="pair", ylabel="row of the tile", xticks=[0, 32, 64, 96, 127])
+    ax.set_yticks(range(0, rows, max(1, rows // 8)))
+    colors = {f"warp {number}": PROGRAM_COLORS[number] for number in range(warps)}
+    draw.color_key(figure, {"thread 0": INK} | colors)
+    served = int(mine[:, 0].sum())
+    title = f"A thread's sine serves {served} of {_counted(rows, 'row')}"
+    words = f"A tile of {_counted(rows, 'row')} and 128 pairs, in the colors of "
+    words += f"{_counted(warps, 'warp')}. Thread 0 holds {_counted(int(mine[0].sum()), 'pair')} of "
+    draw.finish(figure, title, words + ("its row." if served == 1 else f"each of {served} rows."))
 
 
 def grids_of_holders(grids: dict[str, tuple], below: str, conclusion: str, words: str) -> None:
@@ -77,7 +115,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
     rows = f"{_counted(best[1], 'row')}, {best[2]}"
     left.set(xlabel="rows per tile, BLOCK_R", title=f"Best: {rows}")
     left.set(ylabel="% of copy bandwidth", ylim=(0, 105))
-    right.set(xlabel="sin/cos evaluations per pair (points moved apart)")
+    right.set(xlabel="evaluations per pair (points moved apart)")
     right.set(title="Slow: many evaluations, or spills (left end)")
     figure.legend(loc="outside lower center", ncols=len(warps))
     words = f"Left, per cent of copy bandwidth over the rows of a tile; the best tile, {rows}, "

@@ -1,4 +1,4 @@
-"""Figures of GPUs that nobody has measured, sliders, and the colors that all of them have."""
+"""Figures of GPUs that nobody has measured, sliders, a tile's threads, and colors."""
 
 from base64 import b64decode
 from dataclasses import replace
@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from traitlets import TraitError
 
 import rope_lab as lab
-from rope_lab.figures import draw_ladder, style
+from rope_lab.figures import draw_05, draw_ladder, style
 from rope_lab.records import recorded
 from rope_lab.timing import Timing
 
@@ -103,6 +103,19 @@ def test_a_drawing_that_fails_leaves_the_others_shown(shown):
         style.drawn(lambda: 1 // 0)
     a_line(1, "red")
     assert len(shown) == 1
+
+
+# who holds what
+
+
+@pytest.mark.parametrize("rows", (1, 2, 4, 8, 16, 32))
+@pytest.mark.parametrize("warps", (1, 2, 4))
+def test_threads_hold_equal_shares_of_a_tile(rows, warps):
+    warp, lane = draw_05.dealt_out(rows, warps)
+    threads, shares = np.unique(32 * warp + lane, return_counts=True)
+    assert threads.tolist() == list(range(32 * warps)) and len(set(shares)) == 1
+    in_columns = {len(set(column)) for column in (32 * warp + lane).T.tolist()}
+    assert in_columns == {rows / max(1, rows / (2 * warps))}  # as notebook 05 counts evaluations
 
 
 # the colors
