@@ -1,7 +1,5 @@
 """The drawing of notebook 06: the two kinds of halves."""
 
-import math
-
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -9,13 +7,14 @@ from . import style as draw
 from .style import BLUE, INK, ORANGE
 
 
-def images_of_circle(cases: dict[str, tuple[float, float]]) -> None:
-    """For each title the angles of both halves: where the axes and the unit circle go."""
-    figure, axes = plt.subplots(1, len(cases), figsize=(8.0, 4.3))
+def images_of_circle(maps: dict) -> None:
+    """For each title a matrix (2, 2): where the axes and the unit circle go."""
+    figure, axes = plt.subplots(1, len(maps), figsize=(8.0, 4.3))
     turn = np.linspace(0, 2 * np.pi, 200)
-    for ax, (title, (one, two)) in zip(axes, cases.items(), strict=True):
-        shape = "still a circle" if one == two else "an ellipse"
-        matrix = np.array([[math.cos(one), -math.sin(one)], [math.sin(two), math.cos(two)]])
+    for ax, (title, matrix) in zip(axes, maps.items(), strict=True):
+        matrix = np.asarray(matrix)
+        rotates = np.allclose(matrix @ matrix.T, np.eye(2), atol=1e-6)
+        shape = "still a circle" if rotates else "an ellipse"
         draw.plane(ax, limit=1.6, title=f"{title}: {shape}")
         ax.plot(*(matrix @ np.stack([np.cos(turn), np.sin(turn)])), color=BLUE)
         for start in np.eye(2):

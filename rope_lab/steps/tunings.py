@@ -4,14 +4,12 @@ On a GPU `fresh_tunings` says which tile of rung 4 wins by Triton's clock, its `
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 import triton
 from torch import Tensor
 
 from ..rungs.measured import headline
-from ..rungs.rows import launch
 from ..rungs.rung_4_backward import my_rope_kernel
 
 TILES = ((2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4))  # rows a program, warps
@@ -38,17 +36,15 @@ def fresh_tunings() -> dict:
     Returns:
         won: tile -> how many tunings chose it.
         us: tile -> its shortest and its longest time by Triton's clock.
-        seconds: what the first tuning took, which compiles; then the shortest of the others.
         launches in place: of a first call.
         us restored: tile -> its time in a tuning with `restore_value`.
     """
     t, freqs = headline()
-    out, chosen, seconds, times = torch.empty_like(t), [], [], []
+    out, chosen, times = torch.empty_like(t), [], []
     for _ in range(20):
         tuned = _tuned()
         _rotate(tuned, t, freqs, out)
         chosen.append(_name_of(tuned.best_config))
-        seconds.append(tuned.bench_time)
         times.append(_times_of(tuned))
     before = len(launched)
     rotate_in_place(t.clone(), freqs, _tuned())
@@ -59,21 +55,9 @@ def fresh_tunings() -> dict:
     return {
         "won": {tile: chosen.count(tile) for tile in tiles},
         "us": {tile: [pick(one[tile] for one in times) for pick in (min, max)] for tile in tiles},
-        "seconds": [round(seconds[0], 1), round(min(seconds[1:]), 1)],
         "launches in place": in_place,
         "us restored": _times_of(restored),
     }
-
-
-def each_tile() -> dict[str, Callable]:
-    """For `lab.bench`: a copy, and rung 4 with each of the tiles."""
-    t, freqs = headline()
-    out = torch.empty_like(t)
-    cases = {"copy": partial(out.copy_, t)}
-    for rows, warps in TILES:
-        tile = {"block_r": rows, "num_warps": warps}
-        cases[_name(rows, warps)] = partial(launch, my_rope_kernel, t, freqs, out, **tile)
-    return cases
 
 
 def _tuned(**options):
@@ -99,8 +83,4 @@ def _times_of(tuned) -> dict[str, float]:
 
 
 def _name_of(tile: triton.Config) -> str:
-    return _name(tile.kwargs["BLOCK_R"], tile.num_warps)
-
-
-def _name(rows: int, warps: int) -> str:
-    return f"rows {rows}, warps {warps}"
+    return f"rows {tile.kwargs['BLOCK_R']}, warps {tile.num_warps}"
