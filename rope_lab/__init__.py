@@ -26,8 +26,6 @@ _FUNCTIONS_OF = {  # all but `explore` load Triton
     "explore": ".figures.sliders",
     "inspect": ".grading.inspect.inspect",
     "ladder": ".grading.climb.ladder",
-    "mine": ".rungs.kept",
-    "ours": ".rungs.kept",
 }
 
 

@@ -27,19 +27,16 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     the interpreter, and in the machine code for an H200 at the headline shape.
 
     Args:
-        rung: 1 to 8.
+        rung: 1 to 7.
         candidate: `my_rope(t, freqs)`; from rung 2 on with a keyword `out`, from 4 on `transpose`.
 
     Raises:
         ValueError: there is no such rung.
     """
     rung_of(rung)
-    if kept.brought_here():
-        reason = "this cell has another text now: edit it, then run the cell again"
-        return Verdict(state=NOT_YET, reason=reason, boxed=True)
     verdict = judged_values(rung, candidate)
     if not verdict:
-        return _with_offer(verdict, rung)
+        return verdict
     if copies := verdict.counted.get("copied"):
         reason = f"the values are right, but {copies}: no kernel of a rung needs that"
         return replace(verdict, state=NOT_YET, reason=reason, remark="")
@@ -62,13 +59,6 @@ def _kept(rung: int, candidate: Callable, verdict: Verdict) -> Verdict:
     except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
         return replace(verdict, remark=f"it is not kept for the next notebook: {error}")
     return verdict
-
-
-def _with_offer(verdict: Verdict, rung: int) -> Verdict:
-    """Who has not begun may begin with a kernel of his own."""
-    if verdict.state != NOT_YET or verdict.hint or QUIET in os.environ:
-        return verdict
-    return replace(verdict, hint=kept.offer(rung))
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
