@@ -65,6 +65,14 @@ def opcodes(code: Compiled, stage: str, piece: str = "", keep: str = "") -> dict
     return dict(Counter(name for name in names if re.search(keep, name)))
 
 
+def counted(code: Compiled, line: str) -> str:
+    """A sentence: how many operations of each stage a line of the kernel becomes."""
+    counts = {stage: len(operations(code, stage, line)) for stage in STAGES}
+    one, *others = (f"{count} in {stage.upper()}" for stage, count in counts.items())
+    operation = "operation" + "s" * (counts[STAGES[0]] != 1)
+    return f"{line}: {one.replace(' ', f' {operation} ', 1)}, {', '.join(others)}"
+
+
 def with_names(code: Compiled, piece: str) -> list[str]:
     """The fp32 arithmetic of a line in PTX, with the kernel's names in the place of registers.
 
@@ -119,6 +127,17 @@ class Layout:
     threads_per_warp: tuple[int, ...]
     warps: tuple[int, ...]
     order: tuple[int, ...]  # the dimension that is counted through first, then the others
+
+    def owner(self, *index: int) -> tuple[int, int]:
+        """The warp that holds this element, and the lane in it."""
+        warp = lane = 0
+        per_dimension = zip(
+            index, self.size_per_thread, self.threads_per_warp, self.warps, strict=True
+        )
+        for i, size, threads, warps in per_dimension:
+            lane = threads * lane + i // size % threads
+            warp = warps * warp + i // (size * threads) % warps
+        return warp, lane
 
 
 def layout_of(code: Compiled, piece: str) -> Layout:

@@ -1,4 +1,4 @@
-"""Drawings of notebook 07 and its detour: stages, layouts, registers, sines, errors."""
+"""Drawings of notebook 07 and its detour: stages, layouts, bytes in flight, sines, errors."""
 
 from collections import Counter
 from textwrap import shorten
@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ..compiler.instructions import executed
-from ..compiler.stages import kernel_lines, operations
+from ..compiler.stages import STAGES, Layout, kernel_lines, operations
 from . import style as draw
 from .draw_05 import grids_of_holders
-from .style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SMALL, WIDTH
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SMALL, WIDTH
 
 _STAGES = {  # name -> title, color, what it is about, who makes it from the last
     "python": ("Python", GREY, "your lines", ""),
@@ -40,14 +40,13 @@ def stages() -> None:
     draw.finish(figure, "Five stages lead from blocks to one thread's instructions", words)
 
 
-def one_line_down(code, piece: str, most: int = 6) -> None:
+def one_line_down(code, line: str, most: int = 6) -> None:
     """One line of a kernel in every stage; no more than `most` operations of each."""
-    (line,) = (text.strip() for text in kernel_lines(code).values() if piece in text)
-    blocks = {"python": [line]}
-    for stage in ("ttir", "ttgir", "ptx", "sass"):
-        texts = [operation.text for operation in operations(code, stage, piece)]
+    blocks, counts = {"python": [line]}, {}
+    for stage in STAGES:
+        texts = [operation.text for operation in operations(code, stage, line)]
         shown = [text for text in texts if not _is_filler(text)][:most]
-        more = len(texts) - len(shown)
+        counts[stage], more = len(texts), len(texts) - len(shown)
         blocks[stage] = shown + [f"... and {more} more"] * (more > 0)
     height = sum(len(texts) + 0.7 for texts in blocks.values())
     figure, ax = plt.subplots(figsize=(WIDTH, 0.23 * height + 0.5))
@@ -60,9 +59,9 @@ def one_line_down(code, piece: str, most: int = 6) -> None:
             draw.write(ax, 1.05, top - number - 0.5, text, family="monospace", ha="left")
         top -= len(texts) + 0.7
     draw.bare(ax, (0, 11.5), (0, height))
-    counts = ", ".join(f"{name.upper()} {len(texts)}" for name, texts in list(blocks.items())[1:])
-    words = f"The line {line!r} and what it becomes in each stage. Lines shown: {counts}."
-    draw.finish(figure, "One load of a block becomes many instructions of a thread", words)
+    each = ", ".join(f"{name.upper()} {count}" for name, count in counts.items())
+    words = f"The line {line!r} and what it becomes in each stage. Operations: {each}."
+    draw.finish(figure, f"One line becomes {counts['sass']} instructions of a thread", words)
 
 
 def _is_filler(text: str) -> bool:
@@ -100,21 +99,41 @@ def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float
     ax.invert_yaxis()
 
 
-def owners(layouts: dict, owner, rows: int = 8, pairs: int = 128) -> None:
-    """Which lane of which warp holds each pair of a tile, under each of two layouts.
-
-    `layouts`: the number of warps -> layout. `owner(layout, row, pair)` -> warp, lane.
-    """
+def owners(layouts: dict[int, Layout], rows: int = 8, pairs: int = 128) -> None:
+    """Which lane of which warp holds each pair of a tile; number of warps -> layout."""
     grids = {}
     for count, layout in layouts.items():
         size = layout.size_per_thread[1]
-        cells = [[owner(layout, row, p) for p in range(0, pairs, size)] for row in range(rows)]
+        cells = [[layout.owner(row, p) for p in range(0, pairs, size)] for row in range(rows)]
         grids[f"{count} warp" + "s, a color each" * (count > 1)] = np.moveaxis(cells, -1, 0)
     words = f"Two grids of {rows} rows. Each cell names the lane that holds its pairs; lanes count "
     words += "along a row and go on in the next. With one warp all cells have one color; with four,"
     words += " the color changes every two rows."
     below = f"{pairs} pairs, {size} to a cell; the number is the lane"
     grids_of_holders(grids, below, "Lanes fill a row, then warps go down", words)
+
+
+def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -> None:
+    """Speed of a copy over what it has in flight on an SM; `need` of these KiB are enough.
+
+    `shares`: bytes in flight of a program -> KiB in flight on an SM -> share of PyTorch's copy.
+    """
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.8))
+    marks = zip((BLUE, ORANGE, GREEN), "os^", strict=True)
+    for (size, share), (color, mark) in zip(shares.items(), marks, strict=False):
+        per_cent = [100 * one for one in share.values()]
+        ax.plot(list(share), per_cent, mark, color=color, label=f"{size // 1024} KiB a program")
+    kib = np.sort([need, *np.geomspace(1, 128)])
+    law = np.minimum(100, 100 * kib / need)
+    ax.plot(kib, law, "--", color=INK, label="equation (1)", zorder=0)
+    draw.log_ticks(ax, "x", [1, 2, 4, 8, 16, 32, 64, 128])
+    ax.set(xlabel="KiB in flight on an SM", ylabel="% of copy bandwidth", ylim=(0, 108))
+    figure.legend(loc="outside lower center", ncols=1 + len(shares))
+    low, high = (f"{100 * find(s[24] for s in shares.values()):.0f}" for find in (min, max))
+    words = "Per cent of copy bandwidth over the KiB that a copy has in flight on an SM. Programs "
+    words += "with 1, 2 and 4 KiB each lie on nearly one curve, which rises with equation (1) and "
+    words += f"is flat later. With 24 KiB: {low} to {high} %."
+    draw.finish(figure, "Bytes in flight decide, not how many programs have them", words, source)
 
 
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:

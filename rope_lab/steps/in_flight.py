@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..records import Observation
 from ..timing import measure
 from .copies import copy_of
 
@@ -55,3 +56,12 @@ def copies_in_flight() -> dict[str, list]:
         found["rates"].append([2 * BYTES / times[str(k)].median_us for k in PROGRAMS])
     plain = measure({"copy_": copy_of(BYTES)})["copy_"].median_us
     return found | {"copy": 2 * BYTES / plain}
+
+
+def of_a_copy(flight: Observation) -> dict[int, dict[float, float]]:
+    """Bytes in flight of a program -> KiB in flight on an SM -> share of PyTorch's copy."""
+    found = {}
+    for size, rates in zip(flight["bytes"], flight["rates"], strict=True):
+        pairs = zip(flight["programs"], rates, strict=True)
+        found[size] = {k * size / 1024: rate / flight["copy"] for k, rate in pairs}
+    return found

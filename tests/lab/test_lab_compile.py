@@ -21,12 +21,13 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
+    Layout,
+    counted,
     kernel_lines,
     opcodes,
     operations,
     signature,
 )
-from rope_lab.figures.stages import StageExplorer  # noqa: E402
 from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
@@ -262,16 +263,20 @@ def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
 
 
 @knows_lines
-def test_the_explorer_shows_the_chosen_line_in_the_chosen_stage():
-    explorer = StageExplorer(copied())
-    assert "tt.load" in explorer.text.value and "tt.store" in explorer.text.value
-    explorer.line.value = next(n for text, n in explorer.line.options if "tl.load" in text)
-    assert "tt.load" in explorer.text.value and "tt.store" not in explorer.text.value
-    explorer.stage.value = "sass"
-    assert "LDG.E.128" in explorer.text.value and "STG" not in explorer.text.value
-    assert "&lt;" not in repr(explorer) and "\n" not in repr(explorer)
-    explorer.stage.value = "ttgir"
-    assert "ptr&lt;bf16&gt;" in explorer.text.value  # as text, not as tags
+def test_operations_of_a_line_are_counted_in_every_stage():
+    code = copied()
+    (store,) = (line.strip() for line in kernel_lines(code).values() if "tl.store" in line)
+    counts = [len(operations(code, stage, "tl.store")) for stage in STAGES]
+    numbers = "{} operations in TTIR, {} in TTGIR, {} in PTX, {} in SASS".format(*counts)
+    assert counted(code, store) == f"{store}: {numbers}"
+
+
+def test_a_layout_deals_out_lanes_first_and_then_warps():
+    """8 neighbors to a lane, 16 lanes to a row, 2 rows to a warp, and again after 4 warps."""
+    one, four = (Layout((1, 8), (2, 16), (warps, 1), order=(1, 0)) for warps in (1, 4))
+    assert [four.owner(0, p) for p in (0, 7, 8, 127)] == [(0, 0), (0, 0), (0, 1), (0, 15)]
+    assert [four.owner(row, 0) for row in (1, 2, 7, 8)] == [(0, 16), (1, 0), (3, 16), (0, 0)]
+    assert four.owner(5, 20) == (2, 18) and one.owner(5, 20) == (0, 18)
 
 
 def test_ptxas_keeps_the_widths_of_the_ptx():
