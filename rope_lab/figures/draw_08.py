@@ -1,13 +1,14 @@
-"""Drawings of notebook 08 and its detour: copies, the knee, fingerprints, wrong ways to time."""
+"""Drawings of notebook 08 and its detour: copies, roofs, fingerprints, wrong ways to time."""
 
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ..profiling.roofline import Machine
+from ..profiling.roofline import Machine, headline
+from ..records import Measurement
 from . import style as draw
-from .style import BLUE, GREEN, INK, ORANGE, PURPLE, RED, WIDTH
+from .style import BLUE, GREEN, INK, ORANGE, RED, WIDTH
 
 
 def mistakes(factors: dict[str, float], source: str) -> None:
@@ -53,20 +54,12 @@ def cold_and_warm(
     draw.finish(figure, title, words, source)
 
 
-def knee(
-    points: dict[str, tuple[list, list]], machine: Machine, conclusion: str, source: str
-) -> None:
-    """Time over bytes for several functions, and the time law.
-
-    `points`: label -> (bytes, microseconds).
-    """
+def knee(moved: list[float], times: list[float], machine: Machine, source: str) -> None:
+    """Time of copies over the bytes that they move, and the time law."""
     figure, ax = plt.subplots(figsize=(8.0, 4.3))
-    styles = zip((INK, ORANGE, PURPLE, GREEN), "sD^o", strict=True)
     hollow = {"markersize": 7, "fillstyle": "none", "markeredgewidth": 1.6}
-    for (label, (moved, times)), (color, sign) in zip(points.items(), styles, strict=False):
-        ax.loglog(moved, times, sign, color=color, label=label, **hollow)
-    everything = [size for moved, _ in points.values() for size in moved]
-    size = np.geomspace(min(everything), max(everything), 100)
+    ax.loglog(moved, times, "s", color=INK, label="a copy, L2 empty", **hollow)
+    size = np.geomspace(min(moved), max(moved), 100)
     flat, rising = np.full_like(size, machine.start_us), size / machine.bytes_a_us
     ax.loglog(size, flat + rising, color=BLUE, zorder=1, label="time law")
     for line in (flat, rising):
@@ -75,10 +68,51 @@ def knee(
     ax.axvline(bend, color=INK, linewidth=1, linestyle=":")
     ax.text(1.1 * bend, 1.1 * low, f"knee at {bend / 1e6:.0f} MB", va="bottom")
     ax.set(xlabel="bytes that must move", ylabel="device time in microseconds", ylim=(low, None))
-    figure.legend(loc="outside lower center", ncols=1 + len(points))
+    figure.legend(loc="outside lower center", ncols=2)
     words = "Device time over bytes, on logarithmic axes. The law is flat, bends at the knee at "
     words += f"{bend / 1e6:.0f} MB and rises after it."
-    draw.finish(figure, conclusion, words, source)
+    title = "Flat at first, then each byte counts: two numbers tell a copy's time"
+    draw.finish(figure, title, words, source)
+
+
+def roofline(
+    machine: Machine, measured: Measurement, counts: dict[str, int], instructions: int, dtype: str
+) -> None:
+    """How many instructions a GPU executes in a second at most, by those for every byte.
+
+    `counts`: case of `measured`, which had the headline in bf16 -> its instructions an element. A
+    kernel with `instructions` in `dtype` is shown on the roof.
+    """
+    figure, ax = plt.subplots(figsize=(8.0, 4.3))
+    ridge = machine.instructions_a_us / machine.bytes_a_us
+    intensity = np.sort([ridge, *np.geomspace(0.4, 60)])
+    ax.loglog(intensity, _roof(machine, intensity), color=INK, label="the roof", zorder=1)
+    ax.axvline(ridge, color=INK, linewidth=1, linestyle=":", zorder=1)
+    ax.text(1.06 * ridge, 2, f"ridge at {ridge:.1f}", va="bottom")
+    moved, executed = headline(instructions, dtype)
+    at, label = executed / moved, f"{instructions} in {dtype}, at best"
+    ax.loglog(at, _roof(machine, at), "o", color=BLUE, markersize=12, label=label, zorder=2)
+    hollow = {"markersize": 8, "fillstyle": "none", "markeredgewidth": 1.6, "zorder": 3}
+    for (case, count), (color, sign) in zip(counts.items(), ((INK, "s"), (RED, "D")), strict=False):
+        moved, executed = headline(count, "bf16")
+        rate = executed / measured[case].median_us / 1e6
+        label = f"{case}: {count} in bf16, measured"
+        ax.loglog(executed / moved, rate, sign, color=color, label=label, **hollow)
+    draw.log_ticks(ax, "x", [0.5, 1, 2, 4, 8, 16, 32])
+    draw.log_ticks(ax, "y", [2, 4, 8, 16, 32])
+    ax.set(xlabel="instructions for every byte that moves", ylabel="million instructions a \u00b5s")
+    ax.set(xlim=(0.4, 60), ylim=(1.8, 50))
+    figure.legend(loc="outside lower center", ncols=2)
+    decide = "left of the ridge, bytes decide" if at < ridge else "right of the ridge, they decide"
+    title = f"{instructions} instructions an element in {dtype}: {decide}"
+    words = f"A roofline on logarithmic axes. It rises up to the ridge at {ridge:.1f} instructions "
+    words += f"for every byte, and is flat after it. The chosen kernel is at {at:.1f}."
+    draw.finish(figure, title, words, measured.source)
+
+
+def _roof(machine: Machine, intensity):
+    """Million instructions a microsecond, at so many for every byte."""
+    return np.minimum(machine.bytes_a_us * intensity, machine.instructions_a_us) / 1e6
 
 
 def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], source: str) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..rungs import SHAPE
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -34,3 +36,26 @@ def straight_line(sizes: Iterable[float], times: Iterable[float]) -> tuple[float
     columns = np.stack([1 / time, size / time], axis=1)
     (start, slope), *_ = np.linalg.lstsq(columns, np.ones_like(time), rcond=None)
     return float(start), float(slope)
+
+
+def headline(instructions: float, dtype: str) -> tuple[float, float]:
+    """What a rotation of the headline moves and executes, with so many instructions an element.
+
+    Returns:
+        bytes, those of its table of angles included, and instructions of all lanes.
+    """
+    s, b, h, d = SHAPE
+    elements = s * b * h * d
+    return 2 * {"bf16": 2, "fp32": 4}[dtype] * elements + 4 * s * d, instructions * elements
+
+
+def headline_in_words(machine: Machine, instructions: float, dtype: str) -> str:
+    """A sentence: how long its bytes take and its instructions, and which of them decide."""
+    moved, executed = headline(instructions, dtype)
+    of_bytes, of_instructions = moved / machine.bytes_a_us, executed / machine.instructions_a_us
+    bound = "memory-bound" if of_bytes > of_instructions else "compute-bound"
+    return (
+        f"{instructions} instructions an element in {dtype}: its bytes take {of_bytes:.0f} us, "
+        f"its instructions {of_instructions:.0f} us, so it is {bound}: "
+        f"{machine.time_us(moved, executed):.0f} us"
+    )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding
 
-from .fingerprint import Changes
+from .fingerprint import Changes, fingerprint
 
 
 @triton.jit
@@ -93,3 +93,8 @@ SETTINGS = {  # the limit that each runs into
     "instructions": Setting(num_warps=4, turns=32),
     "latency": Setting(rows=4, num_warps=4, programs=264),
 }
+
+
+def fingerprints() -> dict[str, dict[str, float | None]]:
+    """Of each setting, on the GPU that is here."""
+    return {name: fingerprint(setting.changes()) for name, setting in SETTINGS.items()}

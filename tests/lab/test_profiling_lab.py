@@ -2,7 +2,7 @@
 
 import pytest
 
-from rope_lab.profiling.roofline import Machine, straight_line
+from rope_lab.profiling.roofline import Machine, headline, headline_in_words, straight_line
 from rope_lab.steps.qwen3 import WAYS, new_qwen3, patched
 
 # the machine
@@ -14,6 +14,15 @@ def test_the_slower_of_bytes_and_instructions_decides():
     assert MACHINE.time_us(0) == 3
     assert MACHINE.time_us(4e8) == MACHINE.time_us(4e8, 32e8) == 103
     assert MACHINE.time_us(4e8, 64e8) == MACHINE.time_us(1, 64e8) == 203
+
+
+def test_a_kernel_of_the_headline_in_words():
+    """2**26 elements, and a table of 2048 rows of 256 angles."""
+    assert headline(3, "bf16") == (4 * 2**26 + 2**21, 3 * 2**26)
+    assert headline(0, "fp32") == (8 * 2**26 + 2**21, 0)
+    said = "its bytes take 68 us, its instructions 21 us, so it is memory-bound: 71 us"
+    assert headline_in_words(MACHINE, 10, "bf16") == f"10 instructions an element in bf16: {said}"
+    assert "168 us, so it is compute-bound: 171 us" in headline_in_words(MACHINE, 80, "fp32")
 
 
 def test_a_start_and_a_slope_are_found_again_by_small_sizes_as_much_as_by_large_ones():

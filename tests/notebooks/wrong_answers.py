@@ -251,32 +251,32 @@ WRONG_ANSWERS = [
     ),
     # 08: a timer
     Wrong(
-        *("08", 2, "one sample"),
+        *("08", 1, "one sample"),
         {"range(21)": "range(1)"},
         "every third call is disturbed",
     ),
     Wrong(
-        *("08", 2, "the smallest sample"),
+        *("08", 1, "the smallest sample"),
         {"statistics.median(times)": "min(times)"},
         "every fifth call is quick, and the smallest sample is one of these",
     ),
     Wrong(
-        *("08", 2, "no sleep"),
+        *("08", 1, "no sleep"),
         {_SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n"},
         "what does the device wait for between two marks?",
     ),
     Wrong(
-        *("08", 2, "no flush"),
+        *("08", 1, "no flush"),
         {"        gpu.flush()\n": ""},
         "where do the bytes come from, the second time?",
     ),
     Wrong(
-        *("08", 2, "no waiting"),
+        *("08", 1, "no waiting"),
         {"        gpu.synchronize()\n": ""},
         "the device has not passed this mark yet: synchronize first",
     ),
     Wrong(
-        *("08", 2, "the host's clock, and no waiting"),
+        *("08", 1, "the host's clock, and no waiting"),
         {
             "gpu.mark()": "gpu.clock()",
             "end.since(begin)": "end - begin",
@@ -285,7 +285,7 @@ WRONG_ANSWERS = [
         "who waits for the device?",
     ),
     Wrong(
-        *("08", 2, "a sleep between the marks"),
+        *("08", 1, "a sleep between the marks"),
         {
             "        gpu.sleep(1000)": "        begin = gpu.mark()\n        gpu.sleep(1000)",
             "        begin = gpu.mark()\n        call()": "        call()",
@@ -293,7 +293,7 @@ WRONG_ANSWERS = [
         "the sleep is between the two marks, so you time it as well",
     ),
     Wrong(
-        *("08", 2, "a flush between the marks"),
+        *("08", 1, "a flush between the marks"),
         {
             "        gpu.flush()\n": "",
             "        begin = gpu.mark()\n": "        begin = gpu.mark()\n        gpu.flush()\n",
@@ -301,22 +301,22 @@ WRONG_ANSWERS = [
         "the flush is between the two marks, so you time it as well",
     ),
     Wrong(
-        *("08", 2, "marks the other way"),
+        *("08", 1, "marks the other way"),
         {"end.since(begin)": "begin.since(end)"},
         "the marks have changed places",
     ),
     Wrong(
-        *("08", 2, "in milliseconds"),
+        *("08", 1, "in milliseconds"),
         {"statistics.median(times)": "statistics.median(times) / 1000"},
         "looks like: milliseconds, not microseconds",
     ),
     Wrong(
-        *("08", 2, "no return"),
+        *("08", 1, "no return"),
         {"return statistics.median(times)": "statistics.median(times)"},
         "a number of microseconds is wanted, None came",
     ),
     Wrong(
-        *("08", 2, "one call, the first"),
+        *("08", 1, "one call, the first"),
         {"range(21)": "range(1)", "range(3)": "range(0)"},
         "what does a first call do?",
     ),

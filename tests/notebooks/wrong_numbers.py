@@ -42,17 +42,12 @@ WRONG_NUMBERS = {
         (["row_stride", "row_stride", "num_warps", "t"], "16 divides this row_stride"),
         (["t", "row_stride", "num_warps", "t"], "`memory` begins at a multiple of 16 bytes"),
     ],
-    ("08", 1): [
-        ([1, 1, 2, 4, 5], "the time is the host's"),
-        ([3, 1, 2, 4, 4], "only a backward takes longer"),
-        ([3, 1, 2, 4], "5 answers are wanted, 4 came"),
-    ],
-    ("08", 3): [
+    ("08", 2): [
         (["bytes", "latency", "starts"], "twice the dtype would take twice the time"),
         (["instructions", "starts", "starts"], "half the programs would take less time"),
         (["instructions", "latency", "latency"], "half the programs would take longer"),
     ],
-    ("08", 4): [
+    ("08", 3): [
         ([34.7, 5.0, 1030], "and its table read?"),
         ([19.6, 5.0, 1030], "not both"),
         ([49.8, 0.5, 1030], "T0 is missing"),

@@ -1,4 +1,4 @@
-"""Notebook 08: how a time goes wrong, what limits a call, times by the law."""
+"""Notebook 08: what limits a call, times by the law."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,25 +12,6 @@ from ...profiling.roofline import Machine, straight_line
 from ...records import Measurement, recorded
 from ...steps.fingerprint import CHANGES
 
-WAYS = {
-    1: "not waiting",
-    2: "the first call counted",
-    3: "the same buffers",
-    4: "the gradient piled up",
-    5: "bytes counted once",
-    6: "batch and sequence swapped",
-}
-WAYS_OF_THE_REPORTS = (3, 1, 2, 4, 5)
-_SIGNS = {  # how each way shows
-    1: "the time is the host's: the same few microseconds for any size, even 1 GiB",
-    2: "a script that runs again finds its kernels compiled, so the same mean is smaller",
-    3: "a small tensor stays in the L2 cache, so the rate is above HBM's",
-    4: "only a backward takes longer, because a sum runs in each",
-    5: "a plausible time for any size, and half the rate",
-    6: "a plausible rate, for a shape that is not the one in the report",
-}
-WHY_NOT = {f"that way shows like this: {sign}": 5 * [way] for way, sign in _SIGNS.items()}
-
 
 def machine() -> Machine:
     """T0 and W as this notebook measured them, the one place; instructions by the data sheet."""
@@ -40,7 +21,7 @@ def machine() -> Machine:
 
 
 def _three_times() -> dict[str, list[float | None]]:
-    """Exercise 4: mistakes, and what they lead to by the time law."""
+    """Exercise 3: mistakes, and what they lead to by the time law."""
     n, few, short = 2**26, 131072 * 2 * 128, 128 * 4 * 8 * 128
     law, us = machine(), machine().time_us
     return {
@@ -85,7 +66,7 @@ LIMITS = {
     "instructions": "twice the arithmetic would take longer",
     "latency": "half the programs would take longer",
 }
-_CALLS = {  # exercise 3: what limits each; its solution says what they are
+_CALLS = {  # exercise 2: what limits each; its solution says what they are
     "a": "instructions",
     "b": "latency",
     "c": "starts",
