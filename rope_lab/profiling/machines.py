@@ -8,34 +8,17 @@ from ..records import Observation, circumstances
 from .roofline import Machine, straight_line
 
 
-def read(path: Path | str) -> dict[str, Observation]:
+def read(path: Path) -> dict[str, Observation]:
     """Name of the GPU -> the times that were taken on it."""
-    found = json.loads(Path(path).read_text())
+    found = json.loads(path.read_text())
     return {gpu: Observation(key="machines", replayed=True, **found[gpu]) for gpu in sorted(found)}
 
 
-def merge(path: Path | str, values: dict) -> None:
+def merge(path: Path, values: dict) -> None:
     """Write what was measured here into a record, in place of what it has for this GPU."""
     here = circumstances()
-    _update(Path(path), here["gpu"], here | {"values": values})
-
-
-def add_limits(path: Path | str, values: dict) -> None:
-    """Add what `take_limits` measured to this GPU's entry, with versions and a date of its own.
-
-    Raises:
-        KeyError: there is no entry.
-    """
-    here, path = circumstances(), Path(path)
-    entry = json.loads(path.read_text())[here["gpu"]]
-    entry["values"]["limits"] = values | {name: here[name] for name in ("versions", "date")}
-    _update(path, here["gpu"], entry)
-
-
-def _update(path: Path, gpu: str, entry: dict) -> None:
     found = json.loads(path.read_text()) if path.exists() else {}
-    found[gpu] = entry
-    path.parent.mkdir(parents=True, exist_ok=True)
+    found[here["gpu"]] = here | {"values": values}
     path.write_text(json.dumps(dict(sorted(found.items())), indent=2) + "\n")
 
 
@@ -52,7 +35,7 @@ def copies_of(taken: Observation) -> list[tuple[int, float]]:
 
 
 def machine_of(taken: Observation) -> Machine:
-    """T0 and W from copies, as notebook 08 finds them; P from its detour's last two FMA counts."""
+    """T0 and W from copies, as notebook 08 finds them; P from the last two counts of FMAs."""
     moved, copied = zip(*copies_of(taken), strict=True)
     start, slope = straight_line(moved, copied)
     fmas = taken["fmas"]

@@ -1,18 +1,17 @@
-"""Measure T0, W and P of this GPU: `python -m rope_lab.profiling.record_machine`, where one is.
+"""Measure this GPU for `lab.inspect`: `python -m rope_lab.profiling.record_machine`, where one is.
 
-It times what notebook 08 and "Timing done wrong" time, with an empty L2 cache, in several passes,
-and keeps all times. For `lab.inspect` it adds how fast programs start, and how fast a copy is by
-what it has in flight. The record has an entry for each GPU; this one's is replaced.
+It times copies, multiply-adds and the headline with an empty L2 cache, in several passes, how
+fast programs start, and how fast a copy is by what it has in flight. All times are kept. The record
+has an entry for each GPU; this one's is replaced.
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
 
+from ..records import records_folder
 from ..rungs import SHAPE
 from ..timing import measure
 from . import machines
@@ -27,37 +26,31 @@ def take(passes: int = PASSES) -> dict:
     from ..steps import headline
     from ..steps.copies import SIZES, copy_of
     from ..steps.fused_multiply_adds import multiply_adds
-
-    t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
-    out, calls = torch.empty_like(t), headline.cases(torch.bfloat16)
-    fmas = {str(K): multiply_adds(t, out, K) for K in COUNTS}
-    rotations = {name: calls[name] for name in ("copy", "naive", "ours")}
-    taken = {
-        "copies": {"bytes": list(SIZES), "us": []},
-        "fmas": {"counts": list(COUNTS), "elements": t.numel(), "us": []},
-        "headline": {"calls": list(rotations), "us": []},
-    }
-    for _ in range(passes):
-        # of one size at a time: together their tensors would fill a small GPU
-        copies = [_times({"copy": copy_of(size)})[0] for size in SIZES]
-        taken["copies"]["us"].append(copies)
-        taken["fmas"]["us"].append(_times(fmas))
-        taken["headline"]["us"].append(_times(rotations))
-    return taken
-
-
-def take_limits() -> dict:
-    """What two more limits need: how fast programs start, a copy's rate by bytes in flight."""
     from ..steps.in_flight import copies_in_flight, one_store_kernel
 
-    out = torch.empty(STARTED[-1], dtype=torch.int32, device="cuda")
-    calls = {str(n): partial(_keep, one_store_kernel, n, out) for n in STARTED}
+    t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
+    out, started = torch.empty_like(t), torch.empty(STARTED[-1], dtype=torch.int32, device="cuda")
+    fmas = {str(K): multiply_adds(t, out, K) for K in COUNTS}
+    rotations = headline.cases(torch.bfloat16)
+    del rotations["eager"]
+    copies = {"bytes": list(SIZES), "us": []}
+    multiplied = {"counts": list(COUNTS), "elements": t.numel(), "us": []}
+    rotated = {"calls": list(rotations), "us": []}
+    for _ in range(passes):
+        # of one size at a time: together their tensors would fill a small GPU
+        copies["us"].append([_times({"copy": copy_of(size)})[0] for size in SIZES])
+        multiplied["us"].append(_times(fmas))
+        rotated["us"].append(_times(rotations))
+    starts = {str(n): partial(_keep, one_store_kernel, n, started) for n in STARTED}
     major, minor = torch.cuda.get_device_capability()
-    return {
+    limits = {
         "arch": f"sm_{major}{minor}",
-        "starts": {"programs": list(STARTED), "us": _times(calls)},
+        "starts": {"programs": list(STARTED), "us": _times(starts)},
         "in_flight": copies_in_flight(),
     }
+    sms = torch.cuda.get_device_properties().multi_processor_count
+    taken = {"multiprocessors": sms, "copies": copies, "fmas": multiplied}
+    return taken | {"headline": rotated, "limits": limits}
 
 
 def _keep(kernel, programs: int, out: torch.Tensor) -> torch.Tensor:
@@ -69,24 +62,18 @@ def _times(calls: dict[str, Callable[[], object]]) -> list[float]:
     return [timing.median_us for timing in measure(calls).values()]
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("notebooks/records/machines.json"))
-    parser.add_argument("--limits", action="store_true", help="add what lab.inspect needs, no more")
-    chosen = parser.parse_args(arguments)
+def main() -> int:
     if not torch.cuda.is_available():
         print("There is no GPU here to measure.")
         return 1
-    if not chosen.limits:
-        machines.merge(chosen.out, take())
-    machines.add_limits(chosen.out, take_limits())
-    for taken in machines.read(chosen.out).values():
+    path = records_folder() / "machines.json"
+    machines.merge(path, take())
+    for taken in machines.read(path).values():
         gpu = machines.machine_of(taken)
         W, P = gpu.bytes_a_us / 1e6, gpu.instructions_a_us / 1e6
         print(f"{taken.origin}\n    T0 {gpu.start_us:.2f} us, W {W:.3f} TB/s, P {P:.2f} million/us")
-    print(chosen.out)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 
-from rope_lab.profiling import record_machine
 from rope_lab.records import QUIET
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
@@ -172,8 +171,6 @@ def test_the_limits_of_a_recorded_gpu():
 def test_a_gpu_is_measured_beside_the_law(kernels):
     found = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows, large=60_000)
     assert found.measured_us > 0
-    taken = record_machine.take_limits()
-    assert taken["arch"].startswith("sm_") and taken["starts"]["us"][1] > taken["starts"]["us"][0]
 
 
 def test_unrolled_turns_are_counted_once(kernels):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rope_lab import records
+from rope_lab.grading.inspect.limits import gpu_from
 from rope_lab.profiling import machines, record_machine
 from rope_lab.profiling.roofline import Machine
 
@@ -27,19 +28,6 @@ def test_an_entry_is_replaced_and_the_others_stay(monkeypatch, tmp_path):
     assert found["slow"].values == {"copies": 3}
 
 
-def test_limits_are_added_to_an_entry(monkeypatch, tmp_path):
-    path = tmp_path / "machines.json"
-    merge_as(monkeypatch, "fast", path, {"copies": 1})
-    machines.add_limits(path, {"arch": "sm_99"})
-    limits = machines.read(path)["fast"]["limits"]
-    assert limits == {
-        "arch": "sm_99",
-        "versions": {"torch": "1", "driver": "2"},
-        "date": "2026-01-01",
-    }
-    assert machines.read(path)["fast"]["copies"] == 1
-
-
 @pytest.mark.parametrize("start_us, bytes_a_us", ((4.0, 4.5e6), (5.0, 3.0e6)))
 def test_the_three_numbers_are_found_again(start_us, bytes_a_us):
     """Of a made-up machine, where the first of three passes is disturbed."""
@@ -59,10 +47,22 @@ def test_the_three_numbers_are_found_again(start_us, bytes_a_us):
     assert found.instructions_a_us == pytest.approx(machine.instructions_a_us)
 
 
+def test_inspect_reads_what_is_taken_at_one_time():
+    """The H200's record has dates of its own for `limits`; a new one hasn't."""
+    taken = machines.read(records.records_folder() / "machines.json")["NVIDIA H200"]
+    later = taken["limits"]["date"]
+    assert gpu_from(taken).origin == f"NVIDIA H200 (recorded {taken.date} and {later})"
+    del taken["limits"]["date"]
+    assert gpu_from(taken).origin == f"NVIDIA H200 (recorded {taken.date})"
+
+
 @pytest.mark.gpu
 def test_a_gpu_is_measured(tmp_path):
     machines.merge(tmp_path / "machines.json", record_machine.take(passes=1))
     ((gpu, taken),) = machines.read(tmp_path / "machines.json").items()
     assert gpu == torch.cuda.get_device_name()
-    machine = machines.machine_of(taken)
+    machine, limits = machines.machine_of(taken), taken["limits"]
     assert 0 < machine.start_us < 20 and machine.bytes_a_us < machine.instructions_a_us
+    assert limits["starts"]["us"][1] > limits["starts"]["us"][0]
+    known = gpu_from(taken)
+    assert known.arch.startswith("sm_") and known.multiprocessors > 1 and taken.date in known.origin

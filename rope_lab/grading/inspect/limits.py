@@ -105,7 +105,8 @@ def gpu_of(name: str) -> Gpu:
     """
     path = records_folder() / "machines.json"
     recorded = machines.read(path) if path.exists() else {}
-    known = {gpu: _gpu(taken) for gpu, taken in recorded.items() if "limits" in taken.values}
+    whole = {gpu: taken for gpu, taken in recorded.items() if "limits" in taken.values}
+    known = {gpu: gpu_from(taken) for gpu, taken in whole.items()}
     if name in known:
         return known[name]
     fitting = {gpu: found for gpu, found in known.items() if found.arch == name}
@@ -115,9 +116,11 @@ def gpu_of(name: str) -> Gpu:
     return max(fitting.values(), key=lambda gpu: gpu.machine.bytes_a_us, default=Gpu(name))
 
 
-def _gpu(taken: Observation) -> Gpu:
+def gpu_from(taken: Observation) -> Gpu:
+    """A GPU, from its record."""
     limits = taken["limits"]
     flight, starts = limits["in_flight"], limits["starts"]
+    dates = dict.fromkeys((taken.date, limits.get("date", taken.date)))  # once taken apart
     best = max(max(rates) for rates in flight["rates"])
     shares: dict[int, list[float]] = {}  # bytes on an SM: what a copy reached, with other programs
     for size, rates in zip(flight["bytes"], flight["rates"], strict=True):
@@ -127,7 +130,7 @@ def _gpu(taken: Observation) -> Gpu:
     fast, slow = starts["us"]
     return Gpu(
         arch=limits["arch"],
-        origin=f"{taken.gpu} (recorded {taken.date} and {limits['date']})",
+        origin=f"{taken.gpu} (recorded {' and '.join(dates)})",
         name=taken.gpu,
         machine=machines.machine_of(taken),
         multiprocessors=taken["multiprocessors"],
