@@ -7,7 +7,8 @@ Minutes are
 
 - the words of text cells / 150,
 - the lines of code / 6: those of code cells, and those that a cell prints for the reader to read,
-  by `lab.show_source` or as a diff (taken from the stored outputs),
+  by `lab.show_source` or as a diff (taken from the stored outputs); in two columns, whose left one
+  the reader has written, two lines count as one,
 - half a minute for each **Predict.**,
 - the minutes in an exercise's heading, which include its text and its stub.
 
@@ -33,8 +34,12 @@ HEADING = re.compile(r"## (?:(\d+)\. )?.*")
 EXERCISE = re.compile(r"^### Exercise \d+: .*?\((\d+) minutes(.*)\)$", re.MULTILINE)
 TIME = re.compile(r"^\| Time \| (\d+) minutes(?:,.* for the core: sections? ([\d, -]+))? \|$", re.M)
 PREDICTION = re.compile(r"\*\*Predict[.*]")
-# what `rope_lab.source` displays: the beginnings of a listing and of a diff
-LISTINGS = {"text/markdown": "```python\n", "text/html": "<pre>"}
+# of a listing, of a diff and of two columns: kind of output, its beginning, what a line counts
+LISTINGS = (
+    ("text/markdown", "```python\n", 1),
+    ("text/html", "<pre>", 1),
+    ("text/html", '<table class="source">', 0.5),
+)
 # these lines of a first cell aren't there to be read either
 SETUP = {
     "print(lab.ENGINE)",
@@ -114,13 +119,14 @@ def _lines_of_code(source: str) -> int:
     return 0 if only_sets_up else _lines_in(source)
 
 
-def _lines_of_listings(cell: dict) -> int:
+def _lines_of_listings(cell: dict) -> float:
     """Lines of sources and diffs among a cell's stored outputs."""
     lines = 0
     for output in cell.get("outputs", []):
         shown = output.get("data", {})
-        if any("".join(shown.get(kind, "")).startswith(begin) for kind, begin in LISTINGS.items()):
-            lines += _lines_in("".join(shown["text/plain"]))
+        for kind, beginning, each in LISTINGS:
+            if "".join(shown.get(kind, "")).startswith(beginning):
+                lines += each * _lines_in("".join(shown["text/plain"]))
     return lines
 
 

@@ -1,0 +1,150 @@
+"""Rung 7 and the package's kernel, line by line: how notebook 09 ends.
+
+Every line is quoted from its source, by its beginning. What isn't there any more is an error.
+"""
+
+import html
+import inspect
+import io
+import tokenize
+from types import ModuleType
+
+from rope_kernels import kernel
+
+from . import rung_7_loads_first
+
+WIDTH = 120  # of a line
+
+# all lines of rung 7, in order -> function of the package, beginnings of its lines
+PARTNERS = {
+    "row_blocks =": ("rope_kernel", "q_blocks ="),
+    "position =": ("rope_kernel", "s_block, row_block, b ="),
+    "row =": ("rope_kernel", "row ="),
+    "pair =": ("rope_kernel", "column ="),
+    "exists =": ("rope_kernel", "exists ="),
+    "offset =": ("rope_kernel", "x_ptr = row_pointers("),
+    "x1 =": ("rope_kernel", "x1 = tl.load("),
+    "x2 =": ("rope_kernel", "x2 = tl.load("),
+    "angle_ptr =": ("find_cos_sin", "row_of_table ="),
+    "angle1 =": ("find_cos_sin", "angle1 = tl.load("),
+    "angle2 =": ("find_cos_sin", "angle2 = tl.load("),
+    "cos1, sin1 =": ("find_cos_sin", "cos1, sin1 = cos_sin(angle1, True"),
+    "cos2, sin2 =": ("find_cos_sin", "cos2, sin2 = cos_sin(angle2, True"),
+    "if TRANSPOSE": ("turn", "if TRANSPOSE"),
+    "sin1, sin2 =": ("turn", "sin1, sin2 ="),
+    "tl.store(out_ptr + offset,": (
+        "turn",
+        "y1 = tl.fma(",
+        "store_pairs",
+        "tl.store(y_ptr + (first",
+    ),
+    "tl.store(out_ptr + offset + HALF,": (
+        *("turn", "y2 = tl.fma("),
+        *("store_pairs", "tl.store(y_ptr + (second"),
+    ),
+}
+# what rung 7 has not: function, beginning of a line -> why it is there
+MORE = {
+    ("rope_kernel", "if k_ptr is not None"): "q and k turn in one launch",
+    ("rope_kernel", "b = b.to(tl.int64)"): "offsets beyond 2^31 elements: notebook 05",
+    ("rope_kernel", "if READS_INTERLEAVED"): "pairs may be neighbors: notebook 02",
+    ("rope_kernel", "if WHOLE_ROWS"): "rows whose halves aren't aligned, as in d = 72",
+    ("rope_kernel", "if TAIL > 0"): "a part of each row turns, and the rest passes",
+    ("rope_kernel", "if slots_ptr is None"): "k and v may go into a cache: notebook 14",
+    (
+        "rope_kernel",
+        "tl.debug_barrier",
+    ): "keeps your loads first: a loop follows, the next line",
+    ("rope_kernel", "position, in_sequence ="): "packed sequences, and positions of any kind",
+    ("find_cos_sin", "if table_ptr.dtype.element_ty =="): "angles without a table",
+    ("cos_sin", "if FAST_SINE and HAS_WHOLE_TURNS"): "a sine without the slow branch",
+    ("turn", 'if ROUNDING == "once"'): "or round where a model rounds: notebook 12",
+}
+
+
+class Beside:
+    """Two columns that a page shows as a table and a terminal as text."""
+
+    def __init__(self, rows: list[tuple[str, str]]) -> None:
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        width = max(len(left) for left, _ in self.rows)
+        return "\n".join(f"{left:{width}} | {right}" for left, right in self.rows)
+
+    def _repr_html_(self) -> str:
+        style = "text-align: left; vertical-align: top"
+        rows = "".join(
+            "<tr>"
+            + "".join(f'<td style="{style}"><code>{html.escape(text)}</code></td>' for text in row)
+            + "</tr>"
+            for row in self.rows
+        )
+        return f'<table class="source">{rows}</table>'
+
+
+def side_by_side() -> Beside:
+    """Each line of rung 7 beside the package's, each of these with its function.
+
+    Raises:
+        ValueError: rung 7 has other lines than `PARTNERS`, or the package has lost one.
+    """
+    mine = lines_of(rung_7_loads_first)["my_rope_kernel"]
+    theirs = lines_of(kernel)
+    if len(mine) != len(PARTNERS):
+        raise ValueError(f"rung 7 has {len(mine)} lines, and {len(PARTNERS)} have a partner")
+    rows = []
+    for line, (beginning, partners) in zip(mine, PARTNERS.items(), strict=True):
+        left = quoted([line], beginning)
+        for function, begin in zip(partners[::2], partners[1::2], strict=True):
+            rows.append((left, f"{function}: {quoted(theirs[function], begin)}"))
+            left = ""
+    return Beside(rows)
+
+
+def what_it_has_more() -> Beside:
+    """What has no partner in rung 7, and why it is there.
+
+    Raises:
+        ValueError: the package has lost one.
+    """
+    theirs = lines_of(kernel)
+    return Beside(
+        [
+            (f"{function}: {quoted(theirs[function], begin)}", why)
+            for (function, begin), why in MORE.items()
+        ]
+    )
+
+
+def quoted(lines: list[str], beginning: str) -> str:
+    """The first line that begins so; of a call that is wide, not its arguments.
+
+    Raises:
+        ValueError: none does.
+    """
+    found = next((line for line in lines if line.startswith(beginning)), None)
+    if found is None:
+        raise ValueError(f"no line begins with {beginning!r}")
+    is_long = len(found) > WIDTH and found.endswith(")")
+    return found[: found.index("(") + 1] + "...)" if is_long else found
+
+
+def lines_of(module: ModuleType) -> dict[str, list[str]]:
+    """Function -> its logical lines without comments, those of its signature left out."""
+    source, found, name, line = inspect.getsource(module), {}, "", ""
+    end, skipped = (1, 0), (tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NEWLINE:
+            if line.startswith("def "):
+                name = line[4 : line.index("(")]
+                found[name] = []
+            elif name:
+                found[name].append(line)
+            line = ""
+        elif token.type != tokenize.NL and token.type not in skipped:
+            follows = line and not line.endswith("(") and token.string not in ")"
+            apart = token.start > end and (token.start[0] == end[0] or follows)
+            line += " " * bool(line and apart) + token.string
+        end = token.end
+    return found
