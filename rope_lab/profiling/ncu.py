@@ -1,6 +1,6 @@
 """Reports of Nsight Compute (ncu) about one launch.
 
-`tools/recording/ncu_reports.py` writes them on a GPU; notebooks 08 and 11 read them anywhere.
+`tools/recording/ncu_reports.py` writes them on a GPU; notebook 08 reads them anywhere.
 """
 
 import csv

@@ -60,16 +60,6 @@ WRONG_NUMBERS = {
         (["bytes", "bytes", "programs", "bytes"], "its bytes take 30 us"),
         (["bytes", "instructions", "programs", "programs"], "its programs take 3 us"),
     ],
-    ("11", 1): [
-        ([9, 7, 3, 2], "the forward is counted once"),
-        ([11, 7, 3, 2], "RoPE's forward is counted once"),
-        ([13, 4, 3, 2], "the backward's units are missing"),
-        ([18, 7, 3, 2], "only the forward runs again"),
-        ([13, 7, 2, 2], "the extra write is missing"),
-        ([13, 7, 4, 2], "the forward only writes it"),
-        ([13, 7, 3, 1], "the half that does not turn is left out"),
-        ([13, 7, 3, 1.5], "elements that do not turn are only read"),
-    ],
     ("12", 2): [
         (["once", "model", "upcast"], "no PyTorch operator fuses a multiply-add"),
         (["model", "model", "upcast"], "so the products are not rounded to the dtype of x"),

@@ -1,4 +1,4 @@
-"""Record Nsight Compute's reports of notebooks 08 and 11, on a GPU with ncu.
+"""Record Nsight Compute's reports of notebook 08, on a GPU with ncu.
 
     python tools/recording/ncu_reports.py
 
@@ -7,10 +7,8 @@ after each. The reports of `REPORTS` are written to `notebooks/records/NAME.csv`
 """
 
 import argparse
-import ast
 import csv
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -21,15 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch.nn.functional import rms_norm
 
 from rope_lab.profiling.ncu import Report
 from rope_lab.records import circumstances
 from rope_lab.rungs import SHAPE
-from rope_lab.steps.norm_calls import Q_HEADS, D, S, layer
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-DRAFTS = NOTEBOOKS / "11_two_for_the_price_of_one.ipynb"
 WARM_UP = 3  # launches of each call before the one that is reported
 MARK = "spin_kernel"  # torch.cuda._sleep launches it between two calls
 NAIVE = "naive_rope_kernel"
@@ -75,31 +70,13 @@ class Wanted:
     shape: str
 
 
-def _of_q(call: str, part: str) -> Wanted:
-    return Wanted(call, part, f"({S}, 1, {Q_HEADS}, {D}), bf16")
-
-
 REPORTS = {  # name of the file -> what is in it
     "08_ncu_naive": Wanted("naive", NAIVE, f"{SHAPE}, bf16"),
     "08_ncu_final": Wanted("final", "rope_kernel", f"{SHAPE}, bf16"),
-    "11_ncu_often": _of_q("often", "triton"),
-    "11_ncu_once": _of_q("once", "triton"),
-    "11_ncu_rms_norm": _of_q("rms_norm", "norm"),
 }
 
 
 # the process that ncu watches
-
-
-def functions_of_notebook(*names: str) -> dict[str, Callable]:
-    """Functions as notebook 11 defines them."""
-    space = {"torch": torch}
-    for cell in json.loads(DRAFTS.read_text())["cells"]:
-        if cell["cell_type"] == "code":
-            for node in ast.parse("".join(cell["source"])).body:
-                if isinstance(node, ast.FunctionDef) and node.name in names:
-                    exec(compile(ast.Module([node], []), DRAFTS.name, "exec"), space)
-    return {name: space[name] for name in names}
 
 
 def calls() -> dict[str, Callable[[], object]]:
@@ -107,16 +84,7 @@ def calls() -> dict[str, Callable[[], object]]:
     from rope_lab.steps import headline
 
     rotations = headline.cases(torch.bfloat16)
-    drafts = functions_of_notebook("rounded_often", "rounded_once")
-    often, once = (torch.compile(drafts[name]) for name in ("rounded_often", "rounded_once"))
-    (q, _, weight, _), narrow, wide = layer()
-    return {
-        "naive": rotations["naive"],
-        "final": rotations["ours"],
-        "often": lambda: often(q, weight, *wide),
-        "once": lambda: once(q, weight, *narrow),
-        "rms_norm": lambda: rms_norm(q, (D,), weight, 1e-6),
-    }
+    return {"naive": rotations["naive"], "final": rotations["ours"]}
 
 
 def launch() -> None:

@@ -1,12 +1,12 @@
-"""Notebook 11: units of four calls, and rows normalized and rotated."""
+"""Notebook 11: rows normalized and rotated, and the gradients of that."""
 # ruff: noqa: F821 (the letters of shapes)
 
 import torch
 
 from ..spec import STRIDED, spec
-from .definitions import A_ROW_OF_ZEROS, rope
+from .definitions import A_ROW_OF_ZEROS, rope, rope_gradient
 
-ROWS_OF_A_TILE = 8  # of the stub
+ROWS_OF_A_TILE, PROGRAMS = 8, 4  # of the stubs
 
 
 def _normal(x):
@@ -77,22 +77,78 @@ def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2
     return rope.function(_normal(x) * weight, freqs)
 
 
-UNITS = {
-    "right": [13, 7, 3, 2],
-    "unit": "units",
-    "hint": "each kernel: what it reads, and what it writes",
-    "mistakes": {
-        "the forward is counted once, but it runs twice": [9, 5, None, None],
-        "RoPE's forward is counted once, but it runs twice, too": [11, None, None, None],
-        "the backward's units are missing": [8, 4, None, None],
-        "the backward is counted twice, but only the forward runs again": [18, 10, None, None],
-        "the extra write is missing": [None, None, 2, None],
-        "the extra tensor is read, too, but the forward only writes it": [None, None, 4, None],
-        "the half that does not turn is left out, but the norm reads and writes it": [
-            *(None, None, None, 1)
-        ],
-        "elements that do not turn are only read, but they are normalized and written, too": [
-            *(None, None, None, 1.5)
-        ],
+def _backwards(grad, x, weight, freqs):
+    """The gradient before the rotation, and rows of x normalized, with one over their roots."""
+    r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    return rope_gradient.function(grad, freqs), x * r, r
+
+
+def _over_all_rows(products):
+    return products.flatten(0, -2).sum(0)
+
+
+def _without_the_mean(grad, x, weight, freqs):
+    dn, normal, r = _backwards(grad, x, weight, freqs)
+    return dn * weight * r, _over_all_rows(dn * normal)
+
+
+def _sum_for_the_mean(grad, x, weight, freqs):
+    dn, normal, r = _backwards(grad, x, weight, freqs)
+    along = (dn * weight * normal).sum(-1, keepdim=True)
+    return (dn * weight - normal * along) * r, _over_all_rows(dn * normal)
+
+
+def _mean_of_half(grad, x, weight, freqs):
+    dn, normal, r = _backwards(grad, x, weight, freqs)
+    first = (dn * weight * normal)[..., : x.shape[-1] // 2]
+    along = first.sum(-1, keepdim=True) / x.shape[-1]
+    return (dn * weight - normal * along) * r, _over_all_rows(dn * normal)
+
+
+def _not_scaled_back(grad, x, weight, freqs):
+    dn, normal, _ = _backwards(grad, x, weight, freqs)
+    along = (dn * weight * normal).mean(-1, keepdim=True)
+    return dn * weight - normal * along, _over_all_rows(dn * normal)
+
+
+def _with_the_weight(grad, x, weight, freqs):
+    dx, dw = gradients_of_normalized_rows.function(grad, x, weight, freqs)
+    return dx, dw * weight
+
+
+def _of_the_last_tiles(grad, x, weight, freqs):
+    dx, _ = gradients_of_normalized_rows.function(grad, x, weight, freqs)
+    dn, normal, _ = _backwards(grad, x, weight, freqs)
+    products = (dn * normal).flatten(1, 2)
+    positions, rows, _ = products.shape
+    blocks = -(-rows // ROWS_OF_A_TILE)
+    block = torch.arange(rows) // ROWS_OF_A_TILE
+    tile = torch.arange(positions)[:, None] * blocks + block
+    is_last = tile >= positions * blocks - PROGRAMS
+    return dx, _over_all_rows(products * is_last[:, :, None])
+
+
+@spec(
+    leave_out=(*STRIDED, "one gradient for all"),
+    launches=2,
+    kernel=True,
+    extra=A_ROW_OF_ZEROS,
+    tolerance=(1e-4, 1e-4),
+    mistakes={
+        "the mean is missing: nothing takes the part along x away": _without_the_mean,
+        "the wrong divisor: the sum along the row is not divided by d": _sum_for_the_mean,
+        "half of the sum is missing: the mean is of both halves of a row": _mean_of_half,
+        "the last factor is missing: the gradient of x is r times the rest": _not_scaled_back,
+        "the weight is in its own gradient: add to the shares before g1 and g2 take it": (
+            _with_the_weight
+        ),
+        "the share is that of a program's last tile: add to sum1 and sum2": _of_the_last_tiles,
     },
-}
+)
+def gradients_of_normalized_rows(
+    grad: "(s, b, h, d)", x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"
+):
+    """Those of x and of the weight, by equations (4) and (5)."""
+    dn, normal, r = _backwards(grad, x, weight, freqs)
+    along = (dn * weight * normal).mean(-1, keepdim=True)
+    return (dn * weight - normal * along) * r, _over_all_rows(dn * normal)
