@@ -1,4 +1,4 @@
-"""What notebook 12 finds out about models of transformers on a GPU: launches, bits, and time.
+"""What notebook 12 finds out about models of transformers on a GPU: launches and time, and bits.
 
 `device` and the sizes are arguments so that a test can run each experiment small and on a CPU.
 """
@@ -64,54 +64,22 @@ def tables(shape: dict, x: Tensor, s: int) -> tuple[Tensor, Tensor]:
 
 
 def layer_call(
-    shape: dict, b: int, s: int, device: str, backward: bool, compiled: bool = False
+    shape: dict, b: int, s: int, device: str, compiled: bool = False
 ) -> Callable[[Callable], object]:
-    """A call of one layer in bf16, by the rotation that it gets."""
+    """A call of one layer in bf16, forward and backward, by the rotation that it gets."""
     torch.manual_seed(0)
     config = LlamaConfig(**shape, attn_implementation="sdpa")
     layer = LlamaDecoderLayer(config, 0).to(device, torch.bfloat16)
-    x = torch.randn(b, s, config.hidden_size, device=device).bfloat16().requires_grad_(backward)
+    x = torch.randn(b, s, config.hidden_size, device=device).bfloat16().requires_grad_()
     of_layer, grad = {"position_embeddings": tables(shape, x, s)}, torch.randn_like(x)
     inputs = [x, *layer.parameters()]
     forward = torch.compile(layer) if compiled else layer
 
     def call(rotation: Callable) -> object:
-        with rotated_by(rotation), torch.set_grad_enabled(backward):
-            y = forward(x, **of_layer)
-            return torch.autograd.grad(y, inputs, grad) if backward else y
+        with rotated_by(rotation):
+            return torch.autograd.grad(forward(x, **of_layer), inputs, grad)
 
     return call
-
-
-def launches(device: str = "cuda", layer: str = "small layer") -> dict:
-    """Launches of the rotation alone, and of a layer's forward with it, without gradients."""
-    shape, b, s = SHAPES[layer]
-    q, k, cos, sin = q_k_and_tables(shape, b, s, device)
-    given, found = (q.transpose(1, 2), k.transpose(1, 2), cos, sin), {}
-    cases = {name: (rotation, False) for name, rotation in rotations(shape, s, device).items()}
-    if COMPILED:
-        cases["compiled"] = (apply_rotary_pos_emb, True)
-    for name, (rotation, compiled) in cases.items():
-        torch._dynamo.reset()
-        alone = torch.compile(rotation) if compiled else rotation
-        whole = layer_call(shape, b, s, device, backward=False, compiled=compiled)
-        calls = {"rotation": partial(alone, *given), "layer": partial(whole, rotation)}
-        found[name] = {part: launches_of(call)["launches"] for part, call in calls.items()}
-    return found
-
-
-def bits(device: str = "cuda", dtype: torch.dtype = torch.bfloat16, positions: int = 256) -> dict:
-    """Logits and gradients that differ from those of the unpatched model, for each rotation.
-
-    Returns:
-        'logits' and 'gradients', how many there are; and for each rotation how many of both differ.
-    """
-    others = {"run twice": apply_rotary_pos_emb} | {name: by_package(name) for name in ROUNDINGS}
-    others["rung 7"] = rotations(SMALL, positions, device)["rung 7"]
-    run = partial(results, device=device, dtype=dtype, positions=positions)
-    logits, gradients = wanted = run(apply_rotary_pos_emb)
-    found = {"logits": logits.numel(), "gradients": gradients.numel()}
-    return found | {other: different(run(by), wanted) for other, by in others.items()}
 
 
 def results(
@@ -131,12 +99,6 @@ def results(
     return logits.detach(), torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-def different(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor]) -> dict[str, int]:
-    """How many logits and how many gradients have other bits."""
-    counts = [int((one != other).sum()) for one, other in zip(found, wanted, strict=True)]
-    return dict(zip(("logits", "gradients"), counts, strict=True))
-
-
 def shares(device: str = "cuda", shapes: dict | None = None, runs: int = 20) -> dict:
     """Forward and backward of a layer, a step, with each rotation; and of the rotation alone.
 
@@ -150,7 +112,7 @@ def shares(device: str = "cuda", shapes: dict | None = None, runs: int = 20) -> 
         torch._dynamo.reset()
         by, calls = rotations(shape, s, device), {}
         for how in ("eager", "compiled")[: 1 + COMPILED]:
-            step = layer_call(shape, b, s, device, backward=True, compiled=how == "compiled")
+            step = layer_call(shape, b, s, device, compiled=how == "compiled")
             for name, rotation in by.items():
                 if (how, name) != ("compiled", "rung 7"):  # its launcher breaks the graph
                     calls[how, name] = partial(step, rotation)

@@ -7,7 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
 
-from .qwen3 import SMALL, loss_of
+from .qwen3 import SMALL
 
 
 def new_llama(
@@ -35,16 +35,3 @@ def rotated_by(rotation: Callable) -> Iterator[None]:
         yield
     finally:
         modeling_llama.apply_rotary_pos_emb = own
-
-
-def train(model: LlamaForCausalLM, steps: int = 20) -> list[float]:
-    """The loss before each step, on two sequences of 16 tokens that count upwards."""
-    tokens = (torch.arange(17) + torch.tensor([[3], [40]])).to(model.device)
-    optimizer, losses = torch.optim.AdamW(model.parameters(), 1e-2), []
-    for _ in range(steps):
-        loss = loss_of(model, tokens)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses

@@ -12,7 +12,7 @@ from transformers.models.llama import modeling_llama
 from rope_lab.profiling import model_runs
 from rope_lab.profiling.launches import launches_of
 from rope_lab.rungs import rung_7_loads_first
-from rope_lab.steps.llama import new_llama, rotated_by, train
+from rope_lab.steps.llama import rotated_by
 from rope_lab.steps.qwen3 import SMALL
 from rope_lab.steps.rotations import by_package, by_rung, nothing
 
@@ -27,17 +27,12 @@ def test_a_rotation_is_put_back_after_an_error():
     assert modeling_llama.apply_rotary_pos_emb is OWN
 
 
-def test_training_learns_and_is_the_same_every_time():
-    first, second = (train(new_llama()) for _ in range(2))
-    assert first == second and first[-1] < 0.5 * first[0]
-
-
 @pytest.mark.parametrize("rounding", model_runs.ROUNDINGS)
 def test_which_rounding_has_the_bits_of_the_model(rounding):
     run = {"dtype": torch.bfloat16, "positions": 6}
     found = model_runs.results(by_package(rounding, fused=False), **run)
-    other = model_runs.different(found, model_runs.results(OWN, **run))
-    assert (other == {"logits": 0, "gradients": 0}) is (rounding == "model")
+    pairs = zip(found, model_runs.results(OWN, **run), strict=True)
+    assert [torch.equal(*pair) for pair in pairs] == 2 * [rounding == "model"]
 
 
 @on_a_cpu
@@ -62,7 +57,3 @@ def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     assert set(found["tiny"]["eager"]) == {"PyTorch", "rung 7", "package", "none"}
     found = model_runs.qwen3("cpu", SMALL, length=4, turns=1)
     assert set(found["eager"]) == {"unpatched", "patched", "with norms"}
-    found = model_runs.bits("cpu", positions=4)
-    assert found["run twice"] == found["model"] == {"logits": 0, "gradients": 0}
-    monkeypatch.setattr(model_runs, "SHAPES", shapes)
-    assert set(model_runs.launches("cpu", "tiny")) == {"PyTorch", "rung 7", "package", "none"}
