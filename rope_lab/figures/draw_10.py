@@ -13,13 +13,13 @@ def heads_of_tokens(heads: int, block: int, tokens: int) -> None:
     own = [BLUE] * block + [ORANGE] * (heads - block) + [GREEN] * heads * (tokens - 1)
     late = own[:block] + [ORANGE] * block + own[2 * block :]
     draw.memory_order(above, labels, own, "Which program each row belongs to")
-    draw.memory_order(below, labels, late, "What the mask lets program (0, 1) store")
-    names = {"program (0, 0)": BLUE, "program (0, 1)": ORANGE, "programs of token 1": GREEN}
+    draw.memory_order(below, labels, late, "What the mask lets program 1 store")
+    names = {"program 0": BLUE, "program 1": ORANGE, "programs of token 1": GREEN}
     draw.color_key(figure, names)
     for ax in (above, below):
         ax.axvline(heads, color=INK, linestyle="--")
     beyond = block - (heads - block)
     words = f"Two rows of {len(labels)} boxes, one for each head of {tokens} tokens. Above, program"
-    words += f" (0, 1) owns {heads - block} row; below, it stores {block}, of which {beyond} belong"
+    words += f" 1 owns {heads - block} row; below, it stores {block}, of which {beyond} belong"
     words += " to token 1."
-    draw.finish(figure, f"Program (0, 1) overwrites {beyond} rows of the next token", words)
+    draw.finish(figure, f"Program 1 overwrites {beyond} rows of the next token", words)
