@@ -7,8 +7,7 @@ Minutes are
 
 - the words of text cells / 150,
 - the lines of code / 6: those of code cells, and those that a cell prints for the reader to read,
-  by `lab.show_source` or as a diff (taken from the stored outputs); in two columns, whose left one
-  the reader has written, two lines count as one,
+  by `lab.show_source`, as a diff or in two columns, a row each (taken from the stored outputs),
 - half a minute for each **Predict.**,
 - the minutes in an exercise's heading, which include its text and its stub.
 
@@ -34,12 +33,8 @@ HEADING = re.compile(r"## (?:(\d+)\. )?.*")
 EXERCISE = re.compile(r"^### Exercise \d+: .*?\((\d+) minutes(.*)\)$", re.MULTILINE)
 TIME = re.compile(r"^\| Time \| (\d+) minutes(?:,.* for the core: sections? ([\d, -]+))? \|$", re.M)
 PREDICTION = re.compile(r"\*\*Predict[.*]")
-# of a listing, of a diff and of two columns: kind of output, its beginning, what a line counts
-LISTINGS = (
-    ("text/markdown", "```python\n", 1),
-    ("text/html", "<pre>", 1),
-    ("text/html", '<table class="source">', 0.5),
-)
+# what `rope_lab.source` displays: the beginnings of a listing, of a diff and of two columns
+LISTINGS = {"text/markdown": ("```python\n",), "text/html": ("<pre>", '<table class="source">')}
 # these lines of a first cell aren't there to be read either
 SETUP = {
     "print(lab.ENGINE)",
@@ -119,14 +114,13 @@ def _lines_of_code(source: str) -> int:
     return 0 if only_sets_up else _lines_in(source)
 
 
-def _lines_of_listings(cell: dict) -> float:
+def _lines_of_listings(cell: dict) -> int:
     """Lines of sources and diffs among a cell's stored outputs."""
     lines = 0
     for output in cell.get("outputs", []):
         shown = output.get("data", {})
-        for kind, beginning, each in LISTINGS:
-            if "".join(shown.get(kind, "")).startswith(beginning):
-                lines += each * _lines_in("".join(shown["text/plain"]))
+        if any("".join(shown.get(kind, "")).startswith(x) for kind, x in LISTINGS.items()):
+            lines += _lines_in("".join(shown["text/plain"]))
     return lines
 
 

@@ -54,31 +54,31 @@ MORE = {
     (
         "rope_kernel",
         "tl.debug_barrier",
-    ): "keeps your loads first: a loop follows, the next line",
+    ): "keeps your loads first: the next line loops",
     ("rope_kernel", "position, in_sequence ="): "packed sequences, and positions of any kind",
     ("find_cos_sin", "if table_ptr.dtype.element_ty =="): "angles without a table",
     ("cos_sin", "if FAST_SINE and HAS_WHOLE_TURNS"): "a sine without the slow branch",
-    ("turn", 'if ROUNDING == "once"'): "or round where a model rounds: notebook 12",
+    ("turn", 'if ROUNDING == "once"'): "one rounding, or a model's: notebook 12",
 }
 
 
 class Beside:
-    """Two columns that a page shows as a table and a terminal as text."""
+    """Two columns, code and code or words, that a page shows as a table and a terminal as text."""
 
-    def __init__(self, rows: list[tuple[str, str]]) -> None:
+    def __init__(self, rows: list[tuple[str, str]], right: str = "code") -> None:
         self.rows = rows
+        self.right = right  # the tag of what is in the right column
 
     def __repr__(self) -> str:
         width = max(len(left) for left, _ in self.rows)
         return "\n".join(f"{left:{width}} | {right}" for left, right in self.rows)
 
     def _repr_html_(self) -> str:
-        style = "text-align: left; vertical-align: top"
+        cell = '<td style="text-align: left; vertical-align: top">'
         rows = "".join(
-            "<tr>"
-            + "".join(f'<td style="{style}"><code>{html.escape(text)}</code></td>' for text in row)
-            + "</tr>"
-            for row in self.rows
+            f"<tr>{cell}<code>{html.escape(left)}</code></td>"
+            f"{cell}<{self.right}>{html.escape(right)}</{self.right}></td></tr>"
+            for left, right in self.rows
         )
         return f'<table class="source">{rows}</table>'
 
@@ -113,7 +113,8 @@ def what_it_has_more() -> Beside:
         [
             (f"{function}: {quoted(theirs[function], begin)}", why)
             for (function, begin), why in MORE.items()
-        ]
+        ],
+        right="span",
     )
 
 
