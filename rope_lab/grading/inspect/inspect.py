@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...child import Ended, Worker
 from ...compiler.compile import Compiled
-from ...profiling.traffic import counter
+from ...profiling.traffic import count_eager_traffic
 from ...shipment import CannotPassOn
 from ...timing import measure
 from ..climb.check_rung import last_line
@@ -75,8 +75,8 @@ def inspect(
     about = {"sizes": sizes, "large": large, "atomics": runs[0]["atomics"]}
     try:
         call = partial(function, *_seeded(make, large, "meta"))
-        with counter() as eager:
-            launches = launches_of(call)
+        launches: list = []
+        eager = count_eager_traffic(lambda: launches.extend(launches_of(call)))
     except Exception as error:  # whatever a function does with a tensor that has no memory
         return Inspection(**about, refused=f"on tensors without memory it {raised(error)}")
     about |= {"eager": tuple(eager.kernels)}
