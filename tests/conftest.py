@@ -1,5 +1,6 @@
 """Every test runs on the GPU where there is one, else in Triton's interpreter on the CPU."""
 
+import gc
 import os
 from collections import Counter
 
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+
+
+def pytest_collection_finish():
+    """What is loaded by now, Python need not search for cycles again and again."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -8,9 +8,12 @@ file of its name. A new function is one more entry.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 
+import pytest
 import torch
 
+import pairwise
 import rope_kernels
 from inputs import FORMATS, LAYOUTS, angles, sequence_starts, shape_of
 from norm_yardstick import most_of_row, norm_rope_fp64, rstd_fp64
@@ -99,19 +102,49 @@ class Op:
     def arguments(self):
         return self.tensors + self.weights
 
+    @property
+    def kind(self):
+        """Functions of one kind run the same code."""
+        return SAMPLES.get(self.name, Sample), self.differentiable
+
     def sample(self, device, **case):
         """What is not said, or not a value of this function, is the first value of its axis."""
         axes = AXES | self.axes
         chosen = {x: case[x] if case.get(x) in xs else xs[0] for x, xs in axes.items()}
         any_value = "d", "s", "heads", "layout", "gradient"
         chosen |= {x: value for x, value in case.items() if x in any_value}
-        return SAMPLES.get(self.name, Sample)(self, chosen, device)
+        return self.kind[0](self, chosen, device)
 
     def cases(self, **more):
         """Every legal pair of values, and all of the values that MEET."""
         axes = AXES | self.axes | more
         triples = [x for x in MEET if all(len(axes[axis]) > 1 for axis in x)]
         return all_pairs(axes, is_legal, triples=triples)
+
+
+def by_turns(ops, cases, names="case"):
+    """Parametrize a test: functions of one kind share the cases, with `--every` each takes all.
+
+    Each kind takes each case, and each function one at least.
+    """
+    kinds, each = {}, [*product(ops, enumerate(cases))]
+    for op in ops:
+        kinds.setdefault(op.kind, []).append(op)
+    if not pairwise.EVERY:
+        each = [
+            (kind[(i + i // len(kind)) % len(kind)], (i % len(cases), cases[i % len(cases)]))
+            for kind in kinds.values()
+            for i in range(max(len(kind), len(cases)))
+        ]
+    given = [(op, *(case if "," in names else [case])) for op, (_, case) in each]
+    ids = [f"{op}-{'-'.join(map(str, x)) if ',' in names else i}" for op, (i, x) in each]
+    return pytest.mark.parametrize(f"op, {names}", given, ids=ids)
+
+
+def last_of_each_kind(ops):
+    """For what takes a second; all with `--every`."""
+    lasts = {op.kind: op for op in ops}
+    return [op for op in ops if pairwise.EVERY or lasts[op.kind] is op]
 
 
 def is_legal(case):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
-from ops import DIFFERENTIABLE, FEW, OPS, Op, all_equal, bits_of, name_of
+from ops import DIFFERENTIABLE, FEW, OPS, all_equal, bits_of, by_turns, name_of
+from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, norm_rope, rope_fw, rope_qk
 from yardstick import heads_of, in_format
 
@@ -12,23 +13,15 @@ LARGE = {  # sizes of models, which choose other tiles
     "d": (32, 64, 80, 92, 96, 112, 120, 128, 160, 192, 256, 512, 30, 100),
     "s": (1, 2, 7, 128, 131, 423, 2048, 8192),
 }
+NUMBERED, WAYS = dict(enumerate(FEW)), {"kernel": True, "PyTorch": False}
 HEADS = {1: ((1,), (17,), (41,), (64,)), 2: ((32, 8), (28, 4), (73, 155), (128, 1))}
 
 
-def of_each(*ops, cases=Op.cases):
-    """Parametrize a test by every case of these functions."""
-    each = [(op, case) for op in ops for case in cases(op)]
-    names = [f"{op}: {name_of(case)}" for op, case in each]
-    return pytest.mark.parametrize("op, case", each, ids=names)
-
-
-def few_of(*ops):
-    """By a few cases of each."""
-    return of_each(*ops, cases=lambda op: FEW)
+CASES = [(op, case) for op in OPS for case in op.cases()]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # rows that are not there, divided by 0
-@of_each(*OPS)
+@pytest.mark.parametrize("op, case", CASES, ids=[f"{op}: {name_of(case)}" for op, case in CASES])
 def test_values_and_gradients(op, case, device):
     op.sample(device, **case).check()
 
@@ -45,9 +38,13 @@ def test_values_and_gradients_of_large_tensors(op):
 LAYOUTS = "contiguous", "transposed", "head_dim_strided", "packed_qkv", "one_element_in"
 
 
-@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
-@pytest.mark.parametrize("layout", LAYOUTS)
-@few_of(*[op for op in OPS if op.inplace])
+@cover(
+    op=[op for op in OPS if op.inplace],
+    case=NUMBERED,
+    layout=LAYOUTS,
+    fused=WAYS,
+    triples=[("op", "layout", "fused")],
+)
 def test_in_place_is_as_in_new_memory_and_touches_nothing_else(op, case, layout, fused, device):
     case = case | {"layout": layout, "fused": fused, "output_pairing": "same"}
     sample = op.sample(device, **case)
@@ -112,9 +109,13 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("rounding", ("once", "model"))
-@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
-@few_of(*[op for op in OPS if op.name in OTHERWISE])
+@cover(
+    op=[op for op in OPS if op.name in OTHERWISE],
+    case=NUMBERED,
+    fused=WAYS,
+    rounding=("once", "model"),
+    triples=[("op", "fused", "rounding")],
+)
 def test_each_function_has_the_bits_of_simpler_ones(op, case, fused, rounding, device):
     """Of a norm the values alone: k by itself may have other tiles, and sums in another order."""
     sample, found = op.sample(device, **case | {"fused": fused}), []
@@ -138,7 +139,7 @@ def test_each_function_has_the_bits_of_simpler_ones(op, case, fused, rounding, d
 # who wants a gradient
 
 
-@few_of(*DIFFERENTIABLE)
+@by_turns(DIFFERENTIABLE, FEW)
 def test_only_what_wants_a_gradient_gets_one(op, case, device):
     """The bits that it gets among others; a result that it doesn't reach wants none.
 
@@ -164,7 +165,9 @@ def test_only_what_wants_a_gradient_gets_one(op, case, device):
         assert not any(out.requires_grad for out in sample.call(every))
 
 
-@few_of(*[op for op in DIFFERENTIABLE if op.name not in ("apply_rotary_pos_emb", "norm_rope")])
+@by_turns(
+    [op for op in DIFFERENTIABLE if op.name not in ("apply_rotary_pos_emb", "norm_rope")], FEW
+)
 def test_a_result_that_nobody_uses_adds_nothing_to_a_gradient(op, case, device):
     sample = op.sample(device, **case)
     leaves = sample.leaves()

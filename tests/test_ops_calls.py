@@ -22,14 +22,13 @@ import rope_kernels
 from counted import Handle, Interpreter, Operators, allocated_in, calls_within, queued_by
 from inputs import FORMATS
 from norm_yardstick import assert_as_in_new_memory
-from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS, PLACES
+from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS, PLACES, by_turns
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 pytest.importorskip("triton", reason="needs Triton")
 
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
 each_differentiable = pytest.mark.parametrize("op", DIFFERENTIABLE, ids=str)
-few = pytest.mark.parametrize("case", FEW, ids=range(len(FEW)))
 
 
 def ways_of(op):
@@ -80,8 +79,7 @@ def launches_backward(sample):
     return sample.op.launches[1] if any(x is not None for x in weights) else 1
 
 
-@few
-@each_op
+@by_turns(OPS, FEW)
 def test_forward_and_backward_are_one_launch(op, case, interpreter, device):
     """But for the sum of the weights' gradients. Not fused it is none, whatever is remembered."""
     sample = op.sample(device, **case)
@@ -102,8 +100,7 @@ def test_forward_and_backward_are_one_launch(op, case, interpreter, device):
 STRIDED = [{"layout": x, "gradient": x} for x in PLACES if x != "negative_view"]
 
 
-@pytest.mark.parametrize("case", (*FEW, *STRIDED), ids=str)
-@each_op
+@by_turns(OPS, (*FEW, *STRIDED))
 def test_a_call_makes_its_outputs_and_writes_no_other_memory(op, case, interpreter, device):
     """Whatever the strides of what is read; but a sign that is noted must be written down."""
     sample = op.sample(device, **case)
@@ -141,8 +138,7 @@ def assert_makes(new, call, interpreter):
     assert operators.new_bytes == new_bytes
 
 
-@few
-@each_differentiable
+@by_turns(DIFFERENTIABLE, FEW)
 def test_what_is_kept_for_backward(op, case, interpreter, device):
     """The table and where tokens are; of a norm its input and weights, too. No output."""
     sample, kept = op.sample(device, **case), []
@@ -169,8 +165,7 @@ def memories(tensors):
 # later calls
 
 
-@few
-@each_op
+@by_turns(OPS, FEW)
 def test_later_calls_are_right_and_launched_again(op, case, interpreter, device):
     """New tensors, then other values in the same ones. Triton's compiler is not asked again."""
     for step in range(2):

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
-from ops import DIFFERENTIABLE, FEW, OPS, copies_of, memory_of
+from ops import DIFFERENTIABLE, FEW, OPS, by_turns, copies_of, last_of_each_kind, memory_of
 
 OPERATORS = tuple(op for op in OPS if op.is_operator)
 IN_PLACE = tuple(op for op in OPS if op.inplace)
@@ -105,8 +105,7 @@ def assert_as_eager(sample, gots, wants, grads=()):
 # torch.compile
 
 
-@pytest.mark.parametrize("few, dynamic", ((2, False), (3, True)))
-@each_op
+@by_turns(OPS, ((2, False), (3, True)), "few, dynamic")
 def test_one_graph_has_the_bits_of_eager(op, few, dynamic, device):
     """And where sizes are dynamic it serves all of them: tokens, heads, widths, starts."""
     # symbolic gradients of a norm's many operators take PyTorch 20 seconds
@@ -186,7 +185,7 @@ def test_bad_values_are_errors_when_the_graph_runs_and_nothing_is_written(op):
         assert all(torch.equal(x, before[n]) for n, x in given.items())
 
 
-@each_differentiable
+@pytest.mark.parametrize("op", last_of_each_kind(DIFFERENTIABLE), ids=str)
 def test_a_backward_that_is_compiled_alone(op, device):
     """As compiled autograd does it: the forward was eager, by the kernel."""
     sample = sample_of(op, 0, device)
@@ -216,8 +215,7 @@ class Recorder(torch.fx.Interpreter):
 
 
 @pytest.mark.usefixtures("needs_triton")
-@pytest.mark.parametrize("few, inplace", ((0, True), (1, False)))
-@each_op
+@by_turns(OPS, ((0, True), (1, False)), "few, inplace")
 def test_make_fx_records_operators_that_pass_opcheck(op, few, inplace, device):
     """In a forward, and in a backward that is traced alone; none of a norm, for compilers fuse."""
     sample = sample_of(op, few, device, layout="transposed")
@@ -243,7 +241,7 @@ def test_make_fx_records_operators_that_pass_opcheck(op, few, inplace, device):
             torch.library.opcheck(operator, args, kwargs)
 
 
-@each_op
+@pytest.mark.parametrize("op", last_of_each_kind(OPS), ids=str)
 def test_exported_with_every_dimension_dynamic(op, device):
     samples = [sample_of(op, 1, device, sizes, columns="as many as turn") for sizes in (0, 1)]
     step = step_of(op)
@@ -343,8 +341,7 @@ TRANSFORMED = [
 ]
 
 
-@pytest.mark.parametrize("few, transform, trained", TRANSFORMED)
-@each_differentiable
+@by_turns(DIFFERENTIABLE, TRANSFORMED, "few, transform, trained")
 def test_transformed_it_is_the_definition(op, few, transform, trained, device):
     case = {"s": 2, "d": 8, "dtype": torch.float64, "layout": "contiguous", "weight": "row"}
     sample = op.sample(device, **(FEW[few] | case))
@@ -440,14 +437,9 @@ def test_a_backward_has_the_same_bits(op, device):
             assert got.dtype == want.dtype and torch.equal(got, want), way
 
 
-OVERWRITTEN = [  # of each function that takes one tensor: what it is given
-    (op, n) for op in DIFFERENTIABLE if len(op.tensors) == 1 for n in (*op.arguments, "freqs")
-]
-
-
 @pytest.mark.parametrize("where", ("eager", "inside a graph", "after a graph"))
-@pytest.mark.parametrize("op, name", OVERWRITTEN, ids=str)
-def test_what_is_overwritten_before_a_backward_is_an_error_or_too_late(op, name, where, device):
+@pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if len(op.tensors) == 1], ids=str)
+def test_what_is_overwritten_before_a_backward_is_an_error_or_too_late(op, where, device):
     """Never a wrong gradient. A compiled norm keeps what it has made of a table and a weight."""
     sample, step = sample_of(op, 0, device), step_of(op)
     grads = sample.gradients_like(sample.call())
@@ -455,23 +447,22 @@ def test_what_is_overwritten_before_a_backward_is_an_error_or_too_late(op, name,
     if where == "after a graph":
         step = torch.compile(step, backend="aot_eager", fullgraph=True)
 
-    def write_behind(leaves, freqs):
-        given = {n: x * 1 for n, x in leaves.items()} | {"freqs": freqs * 1}
-        outs = step(*split(given), sample.options())
+    def write_behind(leaves, freqs, name):
+        given, freqs = {n: x * 1 for n, x in leaves.items()}, freqs * 1
+        outs = step(given, freqs, sample.options())
         with torch.no_grad():
-            given[name].mul_(2)
+            (given | {"freqs": freqs})[name].mul_(2)
         return outs
-
-    def split(given):
-        return {n: x for n, x in given.items() if n != "freqs"}, given["freqs"]
 
     if where == "inside a graph":
         write_behind = torch.compile(write_behind, backend="aot_eager", fullgraph=True)
-    needed = name == "freqs" if op.is_operator else where == "eager"
-    try:
-        found = torch.autograd.grad(write_behind(leaves, sample.freqs), [*leaves.values()], grads)
-    except Exception as error:
-        assert "modified by an inplace operation" in str(error)
-    else:
-        assert not needed
-        sample.check_gradients(leaves, grads, found)
+    for name in (*op.arguments, "freqs"):
+        needed = name == "freqs" if op.is_operator else where == "eager"
+        try:
+            outs = write_behind(leaves, sample.freqs, name)
+            found = torch.autograd.grad(outs, [*leaves.values()], grads)
+        except Exception as error:
+            assert "modified by an inplace operation" in str(error), name
+        else:
+            assert not needed, name
+            sample.check_gradients(leaves, grads, found)
