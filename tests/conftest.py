@@ -54,8 +54,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What is loaded by now, Python need not search for cycles again and again."""
+    """Python looks for cycles less often, and not among what is loaded by now."""
     gc.freeze()
+    if not HAS_GPU:  # whose memory cycles would keep
+        gc.set_threshold(10_000)
 
 
 def pytest_terminal_summary(terminalreporter):

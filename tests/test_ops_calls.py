@@ -22,7 +22,7 @@ import rope_kernels
 from counted import Handle, Interpreter, Operators, allocated_in, calls_within, queued_by
 from inputs import FORMATS
 from norm_yardstick import assert_as_in_new_memory
-from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS, PLACES, by_turns
+from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS, PLACES, by_turns, last_of_each_kind
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -635,7 +635,7 @@ def step(op, device, **case):
 
 
 @compiling
-@each_op
+@pytest.mark.parametrize("op", last_of_each_kind(OPS), ids=str)
 def test_a_new_length_compiles_no_new_kernel(op, interpreter, device):
     """But where 16 divides the strides of 1 / rms, and where it doesn't."""
     for tensor_format in (AXES | op.axes)["tensor_format"]:
@@ -650,7 +650,7 @@ LENGTHS = (*range(1, 20), 31, 32, 33, 48, 64, 69)
 
 
 @compiling
-@pytest.mark.parametrize("op", OPS[:4], ids=str)
+@pytest.mark.parametrize("op", last_of_each_kind(OPS[:4]), ids=str)
 def test_where_strides_hang_on_the_length_it_compiles_three_at_most(op, interpreter, device):
     """16 divides the strides of some lengths only; and length 1 needs no stride."""
     for tensor_format in (AXES | op.axes)["tensor_format"]:

@@ -12,13 +12,12 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from inputs import angles
 from launches import launched_by, launches, launches_of
-from ops import FEW, OPS, memory_of
+from ops import FEW, OPS, by_turns, memory_of
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope, rope_fw
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
-each_case = pytest.mark.parametrize("few", range(len(FEW)))
 
 
 # which calls launch a kernel: all others are plain PyTorch
@@ -135,11 +134,10 @@ def test_a_launch_is_on_the_device_of_its_tensors(op, monkeypatch):
 # what a launch writes
 
 
-@each_case
-@each_op
-def test_a_launch_fills_the_memory_that_it_is_given_and_no_more(op, few, device, whole_way):
+@by_turns(OPS, FEW)
+def test_a_launch_fills_the_memory_that_it_is_given_and_no_more(op, case, device, whole_way):
     """Of results, and of what is kept for a backward: NaN before it, and around it."""
-    sample = op.sample(device, **FEW[few])
+    sample = op.sample(device, **case)
     leaves = sample.leaves() if op.differentiable else {}
 
     def run(kernel, grid, arguments, options):
