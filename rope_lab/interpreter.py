@@ -160,6 +160,9 @@ def _replace_functions_once_a_launch(interpreter) -> None:
         return
     checked = getattr(tl.load, "__code__", None)  # of every function of the language
     modules_of, changes_of = {}, {}  # what a kernel sees, and what is replaced there
+    parts = [
+        name for name in vars(interpreter) if name.startswith("_patch_") and name != "_patch_lang"
+    ]
 
     def patch(fn: FunctionType) -> object:
         if fn not in modules_of:
@@ -171,12 +174,14 @@ def _replace_functions_once_a_launch(interpreter) -> None:
         scope = scope_of()
         if not any(tl.core.is_builtin(module.load) for module in modules):
             return scope  # those of Triton are replaced
-        if modules in changes_of:
-            for change in changes_of[modules]:
+        by = [getattr(interpreter, name) for name in parts]  # a trace has its own
+        if modules in changes_of and changes_of[modules][0] == by:
+            for change in changes_of[modules][1]:
                 scope.set_attr(*change)
             return scope
         scope = original(fn)
-        changes_of[modules] = [(x, name, vars(x)[name]) for x, name, _ in scope._changes]
+        changes = [(x, name, vars(x)[name]) for x, name, _ in scope._changes]
+        changes_of[modules] = by, changes
         return scope
 
     def patch_attr(obj, name, member, builder, scope) -> None:

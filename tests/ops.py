@@ -156,8 +156,6 @@ def is_legal(case):
         return False
     if case.get("tensor_format") == "thd" and case.get("output_format") == "thd":
         return False  # said by "same"
-    if case.get("heads") == (17, 2) and case.get("s", 1) > 2:
-        return False  # rows enough
     if case.get("size") in ("mixed", "zeros") and case.get("eps") == 0:
         return False
     if case.get("trained") and case.get("freqs") == "on the fly":
