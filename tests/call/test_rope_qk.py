@@ -55,30 +55,13 @@ def test_one_tensor_as_both(device):
 
 
 @pytest.mark.parametrize("large", ("q", "k"))
-@pytest.mark.parametrize("dim", (0, 3), ids="sbhd".__getitem__)
-def test_offsets_of_each_need_64_bits(dim, large, device):
-    """Neighbors 2^29 elements apart, 6 of them; the other tensor is an ordinary one."""
+def test_offsets_of_each_need_64_bits(large, device):
+    """Neighbors in d lie 2^29 elements apart, 6 of them; the other tensor is an ordinary one."""
     shape, step = (6, 1, 2, 6), 2**29
     memory = torch.empty(5 * step + 64, dtype=torch.float16, device=device)
-    strides = [12, 12, 6, 1] if dim == 0 else [2, 2, 1, 1]
-    strides[dim] = step
-    far = memory.as_strided(shape, strides).copy_(torch.randn(shape))
+    far = memory.as_strided(shape, (2, 2, 1, step)).copy_(torch.randn(shape))
     near = torch.randn(6, 1, 3, 6, dtype=torch.float16, device=device)
     check(*((far, near) if large == "q" else (near, far)), angles(6, 6, device), "sbhd")
-
-
-# gradients
-
-
-def test_gradcheck_and_gradgradcheck(device):
-    q, k = (torch.randn(2, 2, h, 6, dtype=torch.float64, device=device) for h in (2, 1))
-    freqs = angles(2, 4, device)
-
-    def rotate(q, k):
-        return rope_qk(q, k, freqs)
-
-    assert torch.autograd.gradcheck(rotate, leaves(q, k), fast_mode=True)
-    assert torch.autograd.gradgradcheck(rotate, leaves(q, k), fast_mode=True)
 
 
 # nothing to rotate

@@ -9,9 +9,9 @@ import torch
 import ops
 from counted import Interpreter, Operators
 from inputs import FORMATS, shape_of
-from ops import OPS
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from test_norm_rope import QK_NORM_ROPE
 
 pytest.importorskip("triton", reason="needs Triton")
 D = 16
@@ -53,9 +53,6 @@ def test_partial_sums_are_small(name, tensor_format, d_and_dtype, starts, device
         found = torch.autograd.grad(outs, leaves, grads)
     gradients = sum(x.nbytes for x in found)
     assert operators.new_bytes - gradients <= max(2**22, gradients // 100)
-
-
-QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
 
 
 def test_programs_that_go_through_everything(device, monkeypatch):
