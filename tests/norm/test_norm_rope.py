@@ -1,4 +1,4 @@
-"""`qk_norm_rope` with one weight for both. Values and gradients are in `test_ops.py`."""
+"""`qk_norm_rope` with one weight for both, and in full tiles. The rest is in `test_ops.py`."""
 
 import torch
 
@@ -18,3 +18,8 @@ def test_the_same_weight_for_q_and_k(device):
     outs = sample.defined({**sample.given, "q_weight": exact, "k_weight": exact})
     (want,) = torch.autograd.grad(outs, exact, [grad.double() for grad in grads])
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_that_no_head_has_adds_nothing(device):
+    """Most tiles of a backward are full: they have 16 rows only if at most one in 20 is empty."""
+    QK_NORM_ROPE.sample(device, heads=(15, 16), s=2).check()
