@@ -1,7 +1,8 @@
 """Blocks of Python on our pages and examples of the API: each runs, and shows what is true.
 
 A block asserts what it shows, or its test does: then it is in `CLAIMS`. Blocks for several ranks
-run under torchrun. `test_types.py` has mypy check all of them.
+run under torchrun, and what shows Triton's own interpreter in a process where nothing mends it.
+`test_types.py` has mypy check all others.
 """
 
 import doctest
@@ -30,7 +31,9 @@ def blocks_of(page):
 
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
-BLOCKS = {name: code for page in PAGES for name, code in blocks_of(page).items()}
+ALL = {name: code for page in PAGES for name, code in blocks_of(page).items()}
+INTERPRETED = [name for name in ALL if "TRITON_INTERPRET" in ALL[name]]  # kernels, without types
+BLOCKS = {name: code for name, code in ALL.items() if name not in INTERPRETED}
 ON_RANKS = [name for name, code in BLOCKS.items() if "torch.distributed" in code]
 IN_ONE_PROCESS = [name for name in BLOCKS if name not in ON_RANKS]
 
@@ -105,6 +108,19 @@ def test_a_block_runs_by_itself(name, tmp_path):
     path.write_text(code.replace("4096", "6"))  # positions: the interpreter is slow
     found = runpy.run_path(str(path), run_name=name)  # a module, which Inductor looks for
     CLAIMS.get(name, dict)(**{key: x for key, x in found.items() if not key.startswith("__")})
+
+
+@pytest.mark.parametrize("name", INTERPRETED)
+def test_a_block_shows_tritons_own_interpreter(name, tmp_path, needs_triton):
+    assert "assert" in ALL[name]
+    path = tmp_path / f"{name}.py"  # Triton reads a kernel's source
+    path.write_text(ALL[name])
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, path]
+    run = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True
+    )
+    assert run.returncode == 0, run.stderr
 
 
 # blocks for several ranks
