@@ -1,15 +1,15 @@
 """One call to measure, as data: sizes, layout, angles, positions, and the clock that times it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-import torch
-
+BASE = 10000.0  # of the frequencies
 LIMITS = ("copy_", "x * 2")  # what everybody is compared with
 OURS = "rope_kernels"
 ON_THE_FLY = "rope_kernels, on the fly"
 COS_AND_SIN = "rope_kernels, cos and sin"
 
-DIRECTIONS = ("forward", "backward", "both")  # both: forward and backward through autograd
+BOTH_WAYS = ("forward", "backward")
+DIRECTIONS = (*BOTH_WAYS, "both")  # both: forward and backward through autograd
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 
@@ -26,7 +26,6 @@ class Case:
     tensor_format: str = "sbhd"
     stored: str = ""  # order of the dimensions in memory, if it is not the format's
     rotary_dim: int = 0  # 0: all of d
-    rotary_start: int = 0  # the first element that turns
     # an fp32 table of them; or 'cos and sin'; or 'module': on the fly
     freqs: str = "angles"
     positions: str = "index"  # or 'ids', 'starts'
@@ -34,9 +33,7 @@ class Case:
     cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places
     interleaved: bool = False
     inplace: bool = False
-    base: float = 10000.0
-    # time on the GPU, L2 flushed; or "replay", the same of a CUDA graph; "host", what queuing takes
-    clock: str = "device"
+    clock: str = "device"  # time on the GPU, L2 flushed; or "host", what queuing takes
 
     @property
     def heads(self) -> int:
@@ -49,24 +46,9 @@ class Case:
         return self.rotary_dim or self.d
 
     @property
-    def rotary_end(self) -> int:
-        """The first element after those that turn."""
-        return self.rotary_start + self.d2
-
-    @property
     def elements(self) -> int:
         """To rotate, those that pass through included."""
         return self.s * self.b * self.heads * self.d
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one element."""
-        return getattr(torch, self.dtype).itemsize
-
-    @property
-    def bytes_moved(self) -> int:
-        """Each element read once and written once, tables not counted."""
-        return 2 * self.elements * self.element_bytes
 
     @property
     def label(self) -> str:
@@ -81,7 +63,6 @@ class Case:
         said = {
             "q + k": self.k_heads > 0,
             f"d2 {self.d2}": self.d2 != self.d,
-            f"from element {self.rotary_start}": self.rotary_start > 0,
             f"stored {self.stored}": self.stored not in ("", self.tensor_format),
             f"{count} sequence{'s' * (count > 1)}": self.tensor_format == "thd",
             "interleaved": self.interleaved,
@@ -90,25 +71,15 @@ class Case:
             "on the fly": self.freqs == "module",
             "cos and sin": self.freqs == "cos and sin",
             "in place": self.inplace,
-            "CUDA graph": self.clock == "replay",
             "host time": self.clock == "host",
         }
         return [option for option, holds in said.items() if holds]
 
-    def fields(self) -> dict:
-        """What a row of the results says about its case."""
-        fields = asdict(self)
-        if not fields.pop("cu_seqlens"):
-            return fields
-        return fields | {"sequences": len(self.cu_seqlens) - 1}
-
 
 @dataclass(frozen=True)
 class Group:
-    """Cases under one title, measured beside the same others."""
+    """Cases that are measured in the same directions."""
 
-    title: str
     cases: tuple[Case, ...]
-    beside: tuple[str, ...] = ()  # names of providers, beside the limit and rope_kernels
     directions: tuple[str, ...] = DIRECTIONS
-    in_readme: bool = False
+    alone: bool = False  # without other projects

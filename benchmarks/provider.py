@@ -5,8 +5,6 @@ for everybody. A package is imported by the adapter's function, never when the m
 project without its package (`FromSources`) is a few of its files, compiled or imported alone.
 """
 
-import importlib.metadata
-import importlib.util
 from collections.abc import Callable
 from ctypes import CDLL
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
+from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source
 from benchmarks.workload import Layout, Workload, rounded_error
 
@@ -40,16 +39,13 @@ class Provider:
     """A way to rotate tensors. Adapters for packages override the first lines."""
 
     name: str
-    package: str = ""  # what has to be installed: the name it is imported by ...
-    distribution: str = ""  # ... and the name that knows its version
-    interleaves = True
+    origin = ""  # package and version, or repository and revision; '': this repository
     rotates_partly = True
-    rotates_any_slice = False  # from any first element
     packs = True  # takes packed sequences
-    starts = True  # takes start positions, itself or through its tables
-    ids = True  # takes position ids, likewise
     has_backward = True
     takes_a_pair = False  # q and k at once
+    is_ours_or_a_limit = False  # takes part where others don't
+    measures = "the whole call"  # what is inside the call that is timed
     built_with = ""  # flags of nvcc that change code, if it is compiled from sources
     roundings = 3  # of a table, of products and of sums; ours rounds once
     dtypes: tuple[str, ...] = ()  # none named: all
@@ -81,42 +77,30 @@ class Provider:
         """How far results are from fp64."""
         return workload.error(results, layout, direction)
 
-    def version(self) -> str | None:
-        """Of the package; None: it is not installed."""
-        if not self.package:
-            return ""
-        try:
-            if importlib.util.find_spec(self.package) is None:
-                return None
-            return importlib.metadata.version(self.distribution)
-        except importlib.metadata.PackageNotFoundError:
-            return "unknown"
+    def copies(self, direction: str) -> float:
+        """How many of the limit's copies move as many bytes."""
+        return 1
+
+    def missing(self) -> str:
+        """What it cannot do without; '': all is there."""
+        return ""
 
     def absent(self) -> str:
         """Why it cannot take part; '': it can."""
-        return "not installed" if self.version() is None else ""
-
-    def origin(self) -> str:
-        """In words: installed, or part of this run."""
-        if not self.package:
-            return "part of this run"
-        version = self.version()
-        return "not installed" if version is None else f"installed, {version}"
+        return ""
 
     def about(self) -> dict:
         """Where it comes from and what is timed, for a record."""
-        return {"measures": "the whole call", "version": self.version() or ""}
+        return {name: getattr(self, name) for name in ("origin", "measures", "built_with")}
 
     def cannot(self, case: Case, direction: str) -> str | None:
         """Why it has no such call; None: it has."""
+        others = not self.is_ours_or_a_limit
         reasons = {
             f"no {case.dtype}": self.dtypes and case.dtype not in self.dtypes,
-            "no interleaved pairs": case.interleaved and not self.interleaves,
             "no partial rotary": case.d2 != case.d and not self.rotates_partly,
-            "no slice but the first": case.rotary_start > 0 and not self.rotates_any_slice,
             "no packed sequences": case.tensor_format == "thd" and not self.packs,
-            "no start positions": case.positions == "starts" and not self.starts,
-            "no position ids": case.positions == "ids" and not self.ids,
+            "measured of ours alone": others and (case.interleaved or case.positions != "index"),
             "no backward": direction != "forward" and not self.has_backward,
             "takes q and k, and there is one head": self.takes_a_pair and case.heads < 2,
         }
@@ -164,33 +148,25 @@ class FromSources(Provider):
     """A project's RoPE without its package: subclasses compile or import it in `prepare`."""
 
     source: Source
-    measures: str  # what is inside the call that is timed
+    dtypes = ("float16", "bfloat16", "float32")
 
-    def version(self) -> str | None:
-        """The revision; None: its files are not unpacked."""
-        return None if self.source.missing() else self.source.revision
+    @property
+    def origin(self) -> str:
+        return f"[{self.source.revision}]({self.source.repository})"
+
+    def missing(self) -> str:
+        files = self.source.missing()
+        return f"not unpacked: {', '.join(files)}" if files else ""
 
     def absent(self) -> str:
-        """Why it cannot take part; '': it is compiled or imported now."""
-        missing = self.source.missing()
-        if missing:
-            return f"not unpacked: {', '.join(missing)}"
+        """As others; or why it is neither compiled nor imported now."""
+        if missing := self.missing():
+            return missing
         try:
             self.code  # noqa: B018
         except Exception as failure:  # of whatever kind: the others are measured all the same
             return first_line(failure)
         return ""
-
-    def origin(self) -> str:
-        """In words: built or imported, and at which commit or release."""
-        how = "built" if self.built_with else "imported"
-        here = "" if self.version() else " (not unpacked)"
-        return f"{how} from sources, {self.source.revision}{here}"
-
-    def about(self) -> dict:
-        """Where it comes from and what is timed, for a record."""
-        about = {"measures": self.measures, "repository": self.source.repository}
-        return about | {"revision": self.source.revision, "built_with": self.built_with}
 
     def cannot(self, case: Case, direction: str) -> str | None:
         """As others; and it is not called as its users call it, so its host time says nothing."""
@@ -206,12 +182,18 @@ class FromSources(Provider):
         return self.prepare()
 
     def prepare(self) -> ModuleType | CDLL:
-        """Import, or compile and load.
+        """Import its only file; others compile and load.
 
         Raises:
             Exception: of any kind, if that fails; the message says why.
         """
-        raise NotImplementedError
+        (file,) = self.source.files
+        name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
+        return import_file(self.source.folder() / file, name, self.stand_ins())
+
+    def stand_ins(self) -> dict[str, dict]:
+        """Modules that the file imports of its package, and what it needs of each."""
+        return {}
 
 
 def first_line(failure: Exception) -> str:

@@ -5,18 +5,16 @@ measurement: of the layout, and, for who takes q and k where a case has one tens
 heads to q and half to k, which are the same bytes.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from benchmarks.case import Case
+from benchmarks.case import BASE, Case
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope
 
 EPS = 1e-6  # of norms
-_CHUNK = 2**24  # elements that are compared in fp64 at a time
 
 # relative error of one rounding of normally distributed values, a little more than measured
 _ROUNDING = {"bfloat16": 1.75e-3, "float16": 2.2e-4, "float32": 2e-7, "float64": 1e-15}
@@ -67,9 +65,8 @@ class Workload:
         options = {"device": device, "dtype": dtype, "generator": generator}
         self.case = case
         self.x, self.grad = (torch.randn(sizes, **options) for _ in range(2))  # (b, s, h, d)
-        self.module = RotaryPositionEmbedding(
-            case.d2, rotary_base=case.base, interleaved=case.interleaved
-        ).to(device)
+        options = {"rotary_base": BASE, "interleaved": case.interleaved}
+        self.module = RotaryPositionEmbedding(case.d2, **options).to(device)
         self.cu_seqlens = self.starts = self.ids = None
         index = torch.arange(case.s)
         if case.tensor_format == "thd":
@@ -77,7 +74,8 @@ class Workload:
             self.cu_seqlens = cuts.to(device, torch.int32)
             positions = (index - cuts[torch.searchsorted(cuts, index, right=True) - 1])[None]
         elif case.positions == "ids":
-            positions = _documents(case)
+            # several documents in each row, as packing makes them
+            positions = (index + 100 * torch.arange(case.b)[:, None]) % (case.s // 8 + 1)
             self.ids = positions.to(device)
         elif case.positions == "starts":
             starts = torch.randint(0, 4096, (case.b,), generator=torch.Generator().manual_seed(1))
@@ -102,13 +100,16 @@ class Workload:
     def cos_sin(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """cos and sin of each token and element, as models hand them round: (b or 1, s, d2)."""
         angle = self.positions[:, :, None] * self.module.inv_freq
-        interleaved = self.case.interleaved
-        angle = angle.repeat_interleave(2, -1) if interleaved else angle.repeat(1, 1, 2)
-        return angle.cos().to(dtype), angle.sin().to(dtype)
+        each = angle.repeat_interleave(2, -1) if self.case.interleaved else angle.repeat(1, 1, 2)
+        return each.cos().to(dtype), each.sin().to(dtype)
 
     def take(self, source: Tensor, layout: Layout) -> tuple[Tensor, ...]:
         """`x` or `grad` in a layout: fresh tensors, one or two."""
-        return tuple(_from_bshd(part, layout) for part in source.split(self._heads(layout), 2))
+        h, k_heads = self.case.h, self.case.k_heads
+        if layout.pair and not k_heads:
+            h, k_heads = h - h // 2, h // 2
+        heads = [h, k_heads] if k_heads else [h]
+        return tuple(_from_bshd(part, layout) for part in source.split(heads, 2))
 
     @cached_property
     def weights(self) -> tuple[Tensor, Tensor]:
@@ -124,55 +125,35 @@ class Workload:
         weights = (weight.clone() for weight in self.weights)
         return tuple(t.requires_grad_() for t in (*tensors, *weights))
 
-    def _heads(self, layout: Layout) -> list[int]:
-        h, k_heads = self.case.h, self.case.k_heads
-        if k_heads:
-            return [h, k_heads]
-        return [h - h // 2, h // 2] if layout.pair else [h]
-
     # what is right
 
     @torch.no_grad()
     def error(self, results: tuple[Tensor, ...], layout: Layout, direction: str) -> float:
-        """How far results are from fp64: the norm of the difference over that of what is right.
-
-        Raises:
-            ValueError: the results have other shapes or dtypes than the layout asks for.
-        """
+        """How far rotated tensors are from fp64."""
         transpose = direction in ("backward", "both")
-        source = self.grad if transpose else self.x
-        heads = self._heads(layout)
-        parts = [self._to_bshd(result, layout) for result in results]
-        shapes = [(self.case.b, self.case.s, count, self.case.d) for count in heads]
-        if [tuple(part.shape) for part in parts] != shapes:
-            raise ValueError(f"results have shapes {[tuple(result.shape) for result in results]}")
-        if any(part.dtype != source.dtype for part in parts):
-            raise ValueError(f"results have dtypes {[result.dtype for result in results]}")
-        wrong = right = torch.zeros((), dtype=torch.float64, device=source.device)
-        for tokens in self._chunks():
-            expected = self.rotated(source[:, tokens], self.positions[:, tokens], transpose)
-            for part, want in zip(parts, expected.split(heads, 2), strict=True):
-                difference = part[:, tokens].double() - want
-                wrong = wrong + difference.square().sum()
-                right = right + want.square().sum()
-        return float((wrong / right).sqrt())
+        wanted = self.rotated(self.grad if transpose else self.x, transpose)
+        return self.distance(results, self.take(wanted, layout))
 
+    @torch.no_grad()
     def norm_error(self, results: tuple[Tensor, ...], direction: str) -> float:
-        """How far normalized and rotated q and k are from fp64, or the gradients of `leaves`: the
-        worst of them.
+        """How far normalized and rotated q and k are from fp64, or the gradients of `leaves`."""
+        return self.distance(results, self.normalized[direction])
+
+    def distance(self, results: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> float:
+        """The norm of the difference over that of what is wanted: of the worst of the results.
 
         Raises:
-            ValueError: the results have other shapes than they should.
+            ValueError: the results have other shapes or dtypes than they should.
         """
-        wanted = self.normalized[direction]
-        shapes = [tuple(result.shape) for result in results]
-        if shapes != [tuple(want.shape) for want in wanted]:
-            raise ValueError(f"results have shapes {shapes}")
-        differences = [x.detach().double() - want for x, want in zip(results, wanted, strict=True)]
-        relative = [d.norm() / want.norm() for d, want in zip(differences, wanted, strict=True)]
+        found = [(tuple(result.shape), result.dtype) for result in results]
+        if found != [(tuple(want.shape), self.x.dtype) for want in wanted]:
+            raise ValueError(f"results have shapes and dtypes {found}")
+        pairs = zip(results, wanted, strict=True)
+        relative = [(result.double() - want).norm() / want.norm() for result, want in pairs]
         return float(torch.stack(relative).max())  # torch's keeps a NaN, Python's may lose it
 
     @cached_property
+    @torch.enable_grad()
     def normalized(self) -> dict[str, tuple[Tensor, ...]]:
         """q and k, normalized and rotated in fp64 by the definition; gradients of `leaves`."""
         leaves = [x.detach().double().requires_grad_() for x in self.leaves()]
@@ -183,28 +164,18 @@ class Workload:
         grads = torch.autograd.grad(outs, leaves, [grad.double() for grad in grads])
         return {"forward": tuple(out.detach() for out in outs), "backward": grads}
 
-    def rotated(self, x: Tensor, positions: Tensor, transpose: bool) -> Tensor:
+    def rotated(self, x: Tensor, transpose: bool) -> Tensor:
         """RoPE by its definition in fp64, of (b, s, h, d): exact positions, no table."""
-        angle = positions.double()[:, :, None, None] * self.module.inv_freq.double()
+        angle = self.positions.double()[:, :, None, None] * self.module.inv_freq.double()
         cos, sin = angle.cos(), angle.sin() * (-1 if transpose else 1)
-        start, end, result = self.case.rotary_start, self.case.rotary_end, x.double().clone()
-        pairs = (slice(start, end, 2), slice(start + 1, end, 2))
-        if not self.case.interleaved:
-            middle = (start + end) // 2
-            pairs = (slice(start, middle), slice(middle, end))
+        d2, result = self.case.d2, x.double().clone()
+        pairs = slice(0, d2 // 2), slice(d2 // 2, d2)
+        if self.case.interleaved:
+            pairs = slice(0, d2, 2), slice(1, d2, 2)
         first, second = (x[..., pair].double() for pair in pairs)
         result[..., pairs[0]] = first * cos - second * sin
         result[..., pairs[1]] = second * cos + first * sin
         return result
-
-    def _to_bshd(self, t: Tensor, layout: Layout) -> Tensor:
-        if layout.tensor_format == "thd":
-            return t.unflatten(0, (self.case.b, self.case.s))
-        return t.permute([layout.tensor_format.index(dim) for dim in "bshd"])
-
-    def _chunks(self) -> Iterator[slice]:
-        tokens = max(1, _CHUNK // (self.case.b * self.case.heads * self.case.d))
-        return (slice(start, start + tokens) for start in range(0, self.case.s, tokens))
 
 
 def _from_bshd(t: Tensor, layout: Layout) -> Tensor:
@@ -222,15 +193,3 @@ def _cu_seqlens(case: Case) -> list[int]:
         return list(case.cu_seqlens)
     order = torch.randperm(case.s - 1, generator=torch.Generator().manual_seed(2)) + 1
     return [0, *sorted(order[: case.sequences - 1].tolist()), case.s]
-
-
-def _documents(case: Case, count: int = 8) -> Tensor:
-    """Position ids of several documents in each batch entry, as packing makes them: (b, s)."""
-    generator = torch.Generator().manual_seed(3)
-    rows = []
-    for _ in range(case.b):
-        starts = torch.randint(1, max(2, case.s), (min(count, case.s) - 1,), generator=generator)
-        starts = torch.cat([torch.zeros(1, dtype=torch.long), starts.sort().values])
-        index = torch.arange(case.s)
-        rows.append(index - starts[torch.searchsorted(starts, index, right=True) - 1])
-    return torch.stack(rows)

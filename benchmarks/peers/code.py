@@ -29,22 +29,24 @@ _PREFIX = "_peers"  # of modules' names, so that an installed package is never s
 _ALWAYS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "--expt-relaxed-constexpr")
 
 
-def find_nvcc() -> str | None:
-    """The path of CUDA's compiler: that of CUDA_HOME, else the one on the PATH; None: neither."""
-    home = os.environ.get("CUDA_HOME")
-    if home and (Path(home) / "bin" / "nvcc").is_file():
-        return str(Path(home) / "bin" / "nvcc")
-    return shutil.which("nvcc")
+def find_nvcc() -> str:
+    """The path of CUDA's compiler: that of CUDA_HOME, else the one on the PATH.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    places = filter(None, (os.environ.get("CUDA_HOME"), "/usr/local/cuda"))
+    nvcc = shutil.which("nvcc", path=os.pathsep.join(f"{place}/bin" for place in places))
+    if found := nvcc or shutil.which("nvcc"):
+        return found
+    raise RuntimeError("there is no nvcc to compile it with")
 
 
-def nvcc_version() -> str | None:
-    """Such as '13.0'; None: there is no nvcc."""
-    nvcc = find_nvcc()
-    if nvcc is None:
-        return None
-    told = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+def nvcc_version() -> str:
+    """Such as '13.0'."""
+    told = subprocess.run([find_nvcc(), "--version"], capture_output=True, text=True).stdout
     release = re.search(r"release ([0-9.]+)", told)
-    return release.group(1) if release else "unknown"
+    return release[1] if release else "unknown"
 
 
 def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> ctypes.CDLL:
@@ -58,10 +60,7 @@ def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> 
     Raises:
         RuntimeError: there is no nvcc, or it failed; the message has its first error.
     """
-    source = HERE / "launchers" / f"{launcher}.cu"
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise RuntimeError("there is no nvcc to compile it with")
+    source, nvcc = HERE / "launchers" / f"{launcher}.cu", find_nvcc()
     major, minor = torch.cuda.get_device_capability()
     folders = [source.parent, *include]
     command = [nvcc, *_ALWAYS, f"-arch=sm_{major}{minor}", *flags, str(source)]
@@ -95,19 +94,9 @@ def import_file(
 ) -> ModuleType:
     """The module of a file, under a name of our own.
 
-    Args:
-        path: the file.
-        name: its dotted name in its project, such as 'unsloth.kernels.rope_embedding'. Its
-            relative imports are resolved from there.
-        stubs: modules that it imports by relative imports: dotted name in the project, and
-            the attributes that the module needs.
-
-    Raises:
-        ValueError: there is no such file.
-        ImportError: it imports something that is neither installed nor stood in for.
+    `name` is its dotted name in its project, from where its relative imports are resolved. `stubs`
+    are modules that it imports so, by their names, and the attributes that it needs of each.
     """
-    if not path.is_file():
-        raise ValueError(f"path is {str(path)!r}; accepted: a file")
     names = {name, *(stubs or {})}
     for package in sorted({parent for one in names for parent in _parents(one)}):
         _put(package).__path__ = []

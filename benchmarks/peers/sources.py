@@ -5,8 +5,7 @@
 
 A path is a git clone (a bare one too), or a folder that a release of the project, a source archive
 or a wheel, has been unpacked into. `--clone` clones what is still missing; it needs a network. The
-files go to the git-ignored folder `.peers/`, one folder a project. That folder can be copied to a
-GPU machine without a network.
+files go to the git-ignored folder `.peers/`, which can be copied to a GPU machine without one.
 
 A file is known by its content, not by its place: the project's file in `benchmarks/providers` has
 git's id of the content (of the blob), and nothing else is taken.
@@ -21,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.results import ROOT
+from benchmarks.tables import ROOT
 
 PEERS = ROOT / ".peers"
 
@@ -41,27 +40,20 @@ class Source:
 
     def missing(self, peers: Path | None = None) -> list[str]:
         """Files that are not unpacked, or hold something else than what was measured."""
-        folder = self.folder(peers)
-        return [
-            path
-            for path, wanted in self.files.items()
-            if not (folder / path).is_file() or blob_id((folder / path).read_bytes()) != wanted
-        ]
+        places = {path: self.folder(peers) / path for path in self.files}
+        there = {p: blob_id(place.read_bytes()) for p, place in places.items() if place.is_file()}
+        return [path for path, wanted in self.files.items() if there.get(path) != wanted]
 
     def unpack(self, origin: Path, peers: Path | None = None) -> None:
         """Copy the files out of a git clone, bare or not, or a folder that has them anywhere in it.
 
         Raises:
-            ValueError: `origin` is no folder, or has no file with such a name and content. Nothing
-                is written then.
+            ValueError: `origin` has no file with such a name and content. Nothing is written then.
         """
-        if not origin.is_dir():
-            raise ValueError(f"origin is {str(origin)!r}; accepted: a git clone or a folder")
         is_clone = (origin / ".git").exists() or (origin / "HEAD").is_file()
         read = _from_clone if is_clone else _from_folder
         contents = {path: read(origin, path, wanted) for path, wanted in self.files.items()}
-        absent = [path for path, content in contents.items() if content is None]
-        if absent:
+        if absent := [path for path, content in contents.items() if content is None]:
             raise ValueError(
                 f"origin {str(origin)!r} has no {', '.join(absent)} with the content that was "
                 f"measured; accepted: {self.repository}, {self.revision}"
@@ -72,12 +64,7 @@ class Source:
             target.write_bytes(content)
 
     def clone(self) -> None:
-        """Clone the project without its files' contents, then unpack the few that are needed.
-
-        Raises:
-            ValueError: as `unpack`.
-            subprocess.CalledProcessError: git could not clone.
-        """
+        """Clone the project without its files' contents, then unpack the few that are needed."""
         with tempfile.TemporaryDirectory() as folder:
             options = ["--quiet", "--bare", "--filter=blob:none"]
             subprocess.run(["git", "clone", *options, self.repository, folder], check=True)
@@ -89,37 +76,6 @@ def blob_id(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command: unpack what is named, then say what is there and what is missing."""
-    from benchmarks.providers import SOURCES as sources  # whose files import this one
-
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks sources",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("origins", nargs="*", metavar="NAME=PATH", help=", ".join(sources))
-    parser.add_argument("--clone", action="store_true", help="clone what is still missing")
-    options = parser.parse_args(arguments)
-    try:
-        for origin in options.origins:
-            name, separator, path = origin.partition("=")
-            if not separator or name not in sources:
-                named = f"NAME=PATH, NAME of {list(sources)}"
-                raise ValueError(f"origins has {origin!r}; accepted: {named}")
-            sources[name].unpack(Path(path))
-        for source in sources.values():
-            if options.clone and source.missing():
-                source.clone()
-    except (ValueError, subprocess.CalledProcessError) as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    for source in sources.values():
-        state = "missing" if source.missing() else "unpacked"
-        print(f"{source.name:20} {state:10} {source.repository}, {source.revision}")
-    return 0
-
-
 def _from_clone(origin: Path, path: str, wanted: str) -> bytes | None:
     command = ["git", "-C", str(origin), "cat-file", "blob", wanted]
     shown = subprocess.run(command, capture_output=True)
@@ -129,3 +85,32 @@ def _from_clone(origin: Path, path: str, wanted: str) -> bytes | None:
 def _from_folder(origin: Path, path: str, wanted: str) -> bytes | None:
     contents = (found.read_bytes() for found in sorted(origin.rglob(Path(path).name)))
     return next((content for content in contents if blob_id(content) == wanted), None)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command: unpack what is named, then say what is there and what is missing."""
+    from benchmarks.providers import SOURCES as sources  # whose files import this one
+
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks sources", description=__doc__, formatter_class=raw
+    )
+    parser.add_argument("origins", nargs="*", metavar="NAME=PATH", help=", ".join(sources))
+    parser.add_argument("--clone", action="store_true", help="clone what is still missing")
+    options = parser.parse_args(arguments)
+    named = dict(origin.partition("=")[::2] for origin in options.origins)
+    if unknown := named.keys() - sources.keys():
+        parser.error(f"no project is named {', '.join(unknown)}; accepted: {', '.join(sources)}")
+    try:
+        for name, path in named.items():
+            sources[name].unpack(Path(path))
+        for source in sources.values() if options.clone else ():
+            if source.missing():
+                source.clone()
+    except (ValueError, subprocess.CalledProcessError) as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    for source in sources.values():
+        state = "missing" if source.missing() else "unpacked"
+        print(f"{source.name:20} {state:10} {source.repository}, {source.revision}")
+    return 0

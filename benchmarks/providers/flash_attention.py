@@ -5,10 +5,7 @@ inplace=False, conjugate=False)` of `flash_attn/ops/triton/rotary.py`, imported 
 function around it calls the same with `conjugate=True` in the backward.
 """
 
-from types import ModuleType
-
 from benchmarks.case import Case
-from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source
 from benchmarks.provider import FromSources
 from benchmarks.workload import Layout, Workload
@@ -25,7 +22,6 @@ class FlashAttention(FromSources):
         {"flash_attn/ops/triton/rotary.py": "ff4017fda3e4a6e18cf3a51b34f0fb073d8f678a"},
     )
     measures = "its function apply_rotary"
-    ids = False
 
     def layout(self, case: Case) -> Layout:
         return Layout("thd" if case.tensor_format == "thd" else "bshd")
@@ -34,10 +30,6 @@ class FlashAttention(FromSources):
         if case.d > 256:
             return "head dimensions up to 256"
         return super().cannot(case, direction)
-
-    def prepare(self) -> ModuleType:
-        path = self.source.folder() / "flash_attn" / "ops" / "triton" / "rotary.py"
-        return import_file(path, "flash_attn.ops.triton.rotary")
 
     def function(self, workload: Workload):
         return self._rotation(workload, conjugate=False)
@@ -48,9 +40,6 @@ class FlashAttention(FromSources):
     def _rotation(self, workload: Workload, **options):
         cos, sin = workload.table(workload.x.dtype)
         apply = self.code.apply_rotary
-        options["interleaved"] = workload.case.interleaved
-        if workload.starts is not None:
-            options["seqlen_offsets"] = workload.starts
         if workload.cu_seqlens is not None:
             options["cu_seqlens"] = workload.cu_seqlens
             options["max_seqlen"] = int(workload.cu_seqlens.diff().max())

@@ -6,6 +6,8 @@ token, in the dtype of q. Where the case is bhsd, q and k lie in memory as the c
 the model's projections leave them, views of (b, s, h, d).
 """
 
+from importlib.metadata import version
+
 import torch
 
 from benchmarks.case import Case
@@ -17,9 +19,12 @@ class HuggingFace(Provider):
     """Eager: new tensors by elementwise PyTorch."""
 
     name = "Hugging Face"
-    package = distribution = "transformers"
-    interleaves = rotates_partly = packs = False
+    rotates_partly = packs = False
     takes_a_pair = True
+
+    @property
+    def origin(self) -> str:
+        return f"transformers {version('transformers')}"
 
     def layout(self, case: Case) -> Layout:
         return as_models_have_them(case)

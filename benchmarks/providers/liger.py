@@ -1,50 +1,22 @@
-"""Liger-Kernel: its Triton kernel, of the installed package or from its sources.
+"""Liger-Kernel: its Triton kernel, from its sources.
 
 It works in place on q and k if their memory is (b, s, h, d), else on copies; the backward
-overwrites the gradients that it is given, likewise.
-
-Installed: `liger_kernel.transformers.rope.liger_rotary_pos_emb(q, k, cos, sin, position_ids=None,
-unsqueeze_dim=1, rotary_dim=None)`, read in 0.8.5, whose wheel needs torch and Triton alone.
-
-From sources: `rope_forward(q, k, cos, sin)` and `rope_backward(dq, dk, cos, sin)` of
-`src/liger_kernel/ops/rope.py`, imported alone. Its autograd function calls these two.
+overwrites the gradients that it is given, likewise. `rope_forward(q, k, cos, sin)` and
+`rope_backward(dq, dk, cos, sin)` of `src/liger_kernel/ops/rope.py` are imported alone. Its autograd
+function calls these two.
 """
 
-from types import ModuleType
-
 from benchmarks.case import Case
-from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source
-from benchmarks.provider import FromSources, Provider
+from benchmarks.provider import FromSources
 from benchmarks.providers.hugging_face import as_models_have_them
 from benchmarks.workload import Layout, Workload
 
 
-class Liger(Provider):
+class Liger(FromSources):
     """cos and sin of each token in the dtype of q, as Hugging Face's models hand them over."""
 
     name = "Liger-Kernel"
-    package, distribution = "liger_kernel", "liger-kernel"
-    interleaves = packs = False
-    takes_a_pair = True
-    dtypes = ("float16", "bfloat16", "float32")
-
-    def layout(self, case: Case) -> Layout:
-        return as_models_have_them(case)
-
-    def overwrites(self, case: Case, direction: str) -> bool:
-        return self.layout(case).memory == "bshd"
-
-    def function(self, workload: Workload):
-        from liger_kernel.transformers.rope import liger_rotary_pos_emb
-
-        cos, sin = workload.cos_sin(workload.x.dtype)
-        return lambda q, k: liger_rotary_pos_emb(q, k, cos, sin)
-
-
-class LigerFromSources(FromSources, Liger):
-    """The functions around the kernel."""
-
     source = Source(
         "Liger-Kernel",
         "https://github.com/linkedin/Liger-Kernel",
@@ -52,11 +24,14 @@ class LigerFromSources(FromSources, Liger):
         {"src/liger_kernel/ops/rope.py": "4a650eae3bc86f100b831b324a4f0812fff87cdc"},
     )
     measures = "its functions rope_forward and rope_backward"
-    rotates_partly = False
+    packs = rotates_partly = False
+    takes_a_pair = True
 
-    def prepare(self) -> ModuleType:
-        path = self.source.folder() / "src" / "liger_kernel" / "ops" / "rope.py"
-        return import_file(path, "liger_kernel.ops.rope")
+    def layout(self, case: Case) -> Layout:
+        return as_models_have_them(case)
+
+    def overwrites(self, case: Case, direction: str) -> bool:
+        return self.layout(case).memory == "bshd"
 
     def function(self, workload: Workload):
         cos, sin = workload.cos_sin(workload.x.dtype)
@@ -67,4 +42,4 @@ class LigerFromSources(FromSources, Liger):
         return lambda dq, dk: self.code.rope_backward(dq, dk, cos, sin)[:2]
 
 
-PROVIDERS = Liger(), LigerFromSources()
+PROVIDERS = (Liger(),)

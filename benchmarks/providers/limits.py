@@ -10,20 +10,17 @@ from benchmarks.workload import Layout, Workload
 class Copy(Provider):
     """`copy_` between two contiguous buffers: reads and writes each element once.
 
-    q and k are one buffer here. Forward and backward together are two such copies. Where only a
-    slice from `rotary_start` turns, and in place, the buffers hold that slice alone.
+    q and k are one buffer here. Forward and backward together are two such copies.
     """
 
     name = "copy_"
-    rotates_any_slice = True
+    is_ours_or_a_limit = True
 
     def cannot(self, case: Case, direction: str) -> str | None:
         return "a limit of another clock" if case.clock == "host" else None
 
     def run(self, workload: Workload, function, direction: str) -> Run:
-        x, grad = (
-            _bytes_that_move(source, workload.case) for source in (workload.x, workload.grad)
-        )
+        x, grad = workload.x, workload.grad
         sources = {"forward": (x,), "backward": (grad,), "both": (x, grad)}
         pairs = [(source, torch.empty_like(source)) for source in sources[direction]]
         return Run(lambda: tuple(out.copy_(source) for source, out in pairs))
@@ -32,16 +29,11 @@ class Copy(Provider):
         return None
 
 
-def _bytes_that_move(source: torch.Tensor, case: Case) -> torch.Tensor:
-    if not (case.inplace and case.rotary_start):
-        return source
-    return source[..., case.rotary_start : case.rotary_start + case.d2].contiguous()
-
-
 class TimesTwo(Provider):
     """`x * 2`: as little as PyTorch's eager mode can do, with the same bytes. For host time."""
 
     name = "x * 2"
+    is_ours_or_a_limit = True
 
     def cannot(self, case: Case, direction: str) -> str | None:
         return None if case.clock == "host" else "a limit of another clock"

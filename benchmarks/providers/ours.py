@@ -9,7 +9,7 @@ from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
 class Ours(Provider):
     """The case's own layout, memory and options; angles as the case has them, or as named."""
 
-    rotates_any_slice = True
+    is_ours_or_a_limit = True
 
     def __init__(self, name: str, freqs: str = "") -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Ours(Provider):
     def _arguments(self, workload: Workload) -> tuple[tuple, dict]:
         case = workload.case
         kind = self.freqs or case.freqs
-        options = {"interleaved": case.interleaved, "rotary_start": case.rotary_start}
+        options = {"interleaved": case.interleaved}
         if kind == "cos and sin":  # of each token: no positions beside them
             return (workload.cos_sin(workload.x.dtype), case.tensor_format), options
         options |= {

@@ -21,7 +21,7 @@ _FORMATS = {"sbhd": 0, "bshd": 1, "thd": 2}  # NVTE_QKV_Format of our stub
 
 
 class TransformerEngine(FromSources):
-    """The kernels alone, in sbhd or packed; one tensor a call, into a new one."""
+    """The kernels alone, in bshd or packed; one tensor a call, into a new one."""
 
     name = "TransformerEngine"
     source = Source(
@@ -35,12 +35,9 @@ class TransformerEngine(FromSources):
         },
     )
     measures, built_with = BY_ITS_HOST_CODE, "-O3"
-    dtypes = ("float16", "bfloat16", "float32")
-    ids = False
-    starts = interleaves = False  # the launcher has no such arguments
 
     def layout(self, case: Case) -> Layout:
-        return Layout("thd" if case.tensor_format == "thd" else "sbhd")
+        return Layout("thd" if case.tensor_format == "thd" else "bshd")  # faster than sbhd
 
     def prepare(self) -> CDLL:
         stubs = HERE / "stubs" / "transformer_engine" / "fused_rope"  # for "../common.h" in it
@@ -78,18 +75,4 @@ class TransformerEngine(FromSources):
         return rotation
 
 
-class TransformerEngineBshd(TransformerEngine):
-    """The same with the batch first."""
-
-    name = "TransformerEngine, bshd"
-
-    def layout(self, case: Case) -> Layout:
-        return Layout("bshd")
-
-    def cannot(self, case: Case, direction: str) -> str | None:
-        if case.tensor_format == "thd" or case.b == 1:
-            return "the same memory in sbhd or thd is measured"
-        return super().cannot(case, direction)
-
-
-PROVIDERS = TransformerEngine(), TransformerEngineBshd()
+PROVIDERS = (TransformerEngine(),)

@@ -29,8 +29,7 @@ class Vllm(FromSources):
         {"csrc/pos_encoding_kernels.cu": "bad616fc8748b343cfd59cc0933872a9f042e1ea"},
     )
     measures, built_with = BY_ITS_HOST_CODE, "-O3"
-    dtypes = ("float16", "bfloat16", "float32")
-    interleaves = rotates_partly = False  # the launcher has no such flags
+    rotates_partly = False  # the launcher has no such flag
     has_backward = False
 
     def layout(self, case: Case) -> Layout:

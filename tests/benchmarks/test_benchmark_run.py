@@ -4,46 +4,35 @@ from dataclasses import replace
 
 import pytest
 import torch
-from PIL import Image
 
 from benchmarks import __main__ as command
-from benchmarks import record
+from benchmarks import pages, record
 from benchmarks.case import ON_THE_FLY, OURS, Case, Group
 from benchmarks.gpu import GPU
-from benchmarks.kinds import PEERS, ROTATION, kind_of, rotation
 from benchmarks.peers.sources import Source
-from benchmarks.pictures import fingerprint
-from benchmarks.providers import FROM_SOURCES, PROVIDERS
-from benchmarks.results import comparisons, load
+from benchmarks.providers import PROVIDERS
+from benchmarks.sets import BENCHMARKS, Benchmark
+from benchmarks.tables import load
 from made_up_benchmark import FakeGPU
 
 TINY = Case(5, 2, 2, 8, dtype="float32")
-GROUP = Group(
-    "tiny",
-    (TINY, replace(TINY, k_heads=2, tensor_format="bhsd", inplace=True)),
-    beside=("PyTorch eager", "TransformerEngine", ON_THE_FLY),
-    in_readme=True,
+IN_PLACE = replace(TINY, k_heads=2, tensor_format="bhsd", inplace=True)
+HOST = replace(TINY, clock="host")
+NAMES = "copy_", "x * 2", OURS, ON_THE_FLY, "PyTorch eager", "TransformerEngine"
+CALLS = Benchmark(
+    "calls",
+    (
+        Group((TINY, IN_PLACE)),
+        Group((replace(TINY, s=6),), alone=True),
+        Group((HOST,), ("forward", "forward, grad", "both")),
+    ),
+    tuple(PROVIDERS[name] for name in NAMES),
 )
-STEP = replace(TINY, s=1, k_heads=2, positions="starts", inplace=True, clock="replay")
-DECODING = Group(
-    "decoding",
-    (STEP, replace(STEP, b=3)),
-    beside=("PyTorch eager",),
-    directions=("forward",),
-)
-HOST = Group(
-    "host",
-    (replace(TINY, clock="host"),),
-    beside=("PyTorch eager",),
-    directions=("forward", "forward, grad", "both"),
-)
-TINY_SETS = {"calls": (GROUP, DECODING, HOST), "sweep": (Group("sweep", (TINY,)),)}
-TINY_KIND = replace(ROTATION, sets=TINY_SETS)
 
 
-def run(tmp_path, *options, gpu=None, kind=TINY_KIND):
+def run(tmp_path, *options, gpu=None, benchmark=CALLS):
     gpu = gpu or FakeGPU(device="cpu")
-    status = command.main([*options, "--out", str(tmp_path)], gpu, [kind])
+    status = command.main([*options, "--out", str(tmp_path)], gpu, [benchmark])
     (path,) = tmp_path.glob("*.json")
     return status, load(path), path
 
@@ -52,34 +41,31 @@ def rows_of(results, **wanted):
     return [r for r in results["rows"] if all(r[name] == value for name, value in wanted.items())]
 
 
-def test_a_run_checks_measures_writes_and_shows(tmp_path, capsys):
+def test_a_run_checks_measures_and_writes(tmp_path, capsys):
     status, results, path = run(tmp_path)
     said = capsys.readouterr().out
-    assert status == 0 and results["complete"] and results["record"] and not results["quick"]
-    forward = rows_of(results, set="calls", group="tiny", direction="forward", dtype="float32")
+    assert status == 0 and results["complete"] and results["record"]
+    forward = rows_of(results, shape=TINY.label, direction="forward")
     assert {r["provider"] for r in forward} == {"copy_", "PyTorch eager", ON_THE_FLY, OURS}
     for row in results["rows"]:
-        assert row["samples"] and row["peak_bytes"]
-        assert row["host_us"] > 0 and row["bytes"] > 0
+        assert row["samples"] and row["of_limit"] > 0
         assert (row["error"] is None) == (row["provider"] in ("copy_", "x * 2"))
-    assert "[5/5]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
-    assert list(path.parent.iterdir()) == [path]
-    assert "| decoding | 99% | – | – |" in said and "| host | 1.0x | 1.0x | 1.0x |" in said
-    rows_of(results, provider=OURS, group="decoding")[1]["median_us"] *= 2
-    assert "| decoding | 49% | – | – |" in rotation.tables(results)[0].text  # its slowest case
+    assert "[4/4]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
+    assert {file.name for file in path.parent.iterdir()} == {path.name, "made-up-calls.md"}
+    page = path.with_suffix(".md").read_text()
+    head = "| forward | copy_ | rope_kernels | rope_kernels, on the fly | PyTorch eager | x * 2 |"
+    assert f"{head} largest error |" in page
+    assert f"| {TINY.label} | 10.0 µs | 99% (10.2 µs) | 50% (20.0 µs) | 50% (20.0 µs) | – |" in page
+    assert f"| {HOST.label} | – | 99% (6.7 µs) |" in page and "6.6 µs |" in page
 
 
-def test_a_record_fills_in_the_table_between_the_marks_of_its_page(tmp_path, monkeypatch):
-    begin, end = "<!-- results: begin -->", "<!-- results: end -->"
-    (tmp_path / "page.md").write_text(f"before\n{begin}\nold\n{end}\nafter\n")
-    monkeypatch.setattr(record, "RESULTS", tmp_path)
-    monkeypatch.setattr(rotation, "FULL", tmp_path / "page.md")
-    assert command.main(["calls"], FakeGPU(device="cpu"), [TINY_KIND]) == 0
-    text = (tmp_path / "page.md").read_text()
-    assert text.startswith(f"before\n{begin}\n|") and text.endswith(f"\n{end}\nafter\n")
-    assert "old" not in text.split()
-    row = "| sbhd (5, 2, 2, 8) fp32 | forward | copy_ 10.0 µs | 10.2 µs (99%) | 50% | 50% |"
-    assert row in text and "Made Up, torch 2.11.0" in text
+def test_others_take_no_part_where_ours_are_measured_alone(tmp_path):
+    _, results, _ = run(tmp_path)
+    (group,) = [group for group in CALLS.groups if group.alone]
+    (case,) = group.cases
+    rows = rows_of(results, shape=case.label)
+    assert {row["provider"] for row in rows} == {"copy_", OURS, ON_THE_FLY}
+    assert {row["direction"] for row in rows} == {"forward", "backward", "both"}
 
 
 class Broken(type(PROVIDERS["TransformerEngine"])):
@@ -92,14 +78,12 @@ class Broken(type(PROVIDERS["TransformerEngine"])):
         raise RuntimeError("nvcc failed: of no use\nmore")
 
 
-def test_peers_get_a_page_and_a_picture(tmp_path):
-    names = OURS, ON_THE_FLY, "PyTorch eager", "TransformerEngine"
-    everybody = {name: FROM_SOURCES[name] for name in ("copy_", *names)} | {"Broken": Broken()}
+def test_peers_get_a_page(tmp_path):
     cases = TINY, replace(TINY, dtype="float64")
-    group = replace(PEERS.sets["peers"][0], cases=cases, beside=(*names, "Broken"))
-    kind = replace(PEERS, sets={"peers": (group,)}, providers=everybody)
-    status, results, path = run(tmp_path, "peers", kind=kind)
-    assert status == 0 and kind_of(results) is PEERS
+    providers = *(provider for provider in CALLS.providers if provider.name != "x * 2"), Broken()
+    peers = Benchmark("peers", (Group(cases, ("forward", "backward")),), providers)
+    status, _, path = run(tmp_path, benchmark=peers)
+    assert status == 0
     lines = path.with_suffix(".md").read_text().splitlines()
     shapes = " | ".join(case.label for case in cases)
     assert f"| backward | {shapes} | largest error |" in lines
@@ -107,42 +91,49 @@ def test_peers_get_a_page_and_a_picture(tmp_path):
     assert any(line.startswith(f"| {OURS} | 99% (10.2 µs) | 99% (10.2 µs) |") for line in lines)
     assert "| Broken | absent: RuntimeError: nvcc failed: of no use | its kernel" in str(lines)
     assert any(line.startswith("| TransformerEngine | absent: not unpacked: ") for line in lines)
-    assert Image.open(path.with_suffix(".png")).text["Results"] == fingerprint(results)
+
+
+def test_models_fill_in_the_table_between_the_marks_of_readme(tmp_path, monkeypatch):
+    begin, end = "<!-- models: begin -->", "<!-- models: end -->"
+    (tmp_path / "page.md").write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    monkeypatch.setattr(pages, "README", tmp_path / "page.md")
+    row = {
+        **{"model": "Made", "precision": "bf16", "tokens": 4096, "tensors": 7, "differ": 0},
+        **{"launches": {"patched": {"before": 28.0, "after": 2.0}}},
+        **{"ms": {"unpatched": [2.0, 4.0, 9.0], "patched": [1.0, 2.0, 3.0]}},
+    }
+    small = {"model": "Small", "precision": "bf16", "ms": {"unpatched": [1.0]}}
+    models = Benchmark("models", rows=lambda gpu: iter([row, small]))
+    assert command.main([], FakeGPU(device="cpu"), [models]) == 0
+    text = (tmp_path / "page.md").read_text()
+    assert text.startswith(f"before\n{begin}\n|") and text.endswith(f"\n{end}\nafter\n")
+    assert "| Made | 0/7 | 28→2 | 1,024,000→2,048,000 | – |" in text and "Small" not in text
+    assert "old" not in text.split() and "Made Up, torch 2.11.0" in text
 
 
 def test_where_nobody_can_be_timed_the_command_fails(tmp_path):
     class Lost(FakeGPU):
-        def device_time(self, calls):
+        def in_turns(self, calls, clock="device"):
             raise RuntimeError("a case's result is not on cuda:0")
 
-    status, results, _ = run(tmp_path, "sweep", gpu=Lost(device="cpu"))
+    status, results, _ = run(tmp_path, gpu=Lost(device="cpu"))
     assert status == 1 and not results["rows"]
-    assert {left["provider"] for left in results["left_out"]} == {"everybody"}
+    assert {x["provider"] for x in results["left_out"] if x["failed"]} == {"everybody"}
 
 
 def test_a_row_says_how_it_was_measured_and_beside_what(tmp_path):
-    _, results, _ = run(tmp_path, "calls")
-    inplace = rows_of(results, provider=OURS, inplace=True, clock="device")
+    _, results, _ = run(tmp_path)
+    inplace = rows_of(results, provider=OURS, shape=IN_PLACE.label)
     assert [(r["direction"], r["how"]) for r in inplace] == [
         ("forward", "bhsd, in place"),
         ("backward", "bhsd"),  # of rope_qk: new gradients
     ]
     (left,) = [o for o in results["left_out"] if o["provider"] == OURS]
     assert left["direction"] == "both" and not left["failed"]  # a leaf is never overwritten
-    host = rows_of(results, clock="host")
+    host = rows_of(results, shape=HOST.label)
     assert {r["direction"] for r in host} == {"forward", "forward, grad", "both"}
-    assert {limit["provider"] for _, limit in comparisons(host)} == {"x * 2"}
-    assert all(r["median_us"] == r["host_us"] for r in host)
-
-
-def test_a_graph_that_captured_nothing_is_wrong(tmp_path):
-    class Empty(FakeGPU):
-        def captured(self, call):
-            return (lambda: None), call()
-
-    status, results, _ = run(tmp_path, "calls", gpu=Empty(device="cpu"))
-    left = {one["provider"] for one in results["left_out"] if "wrong: error" in one["why"]}
-    assert left == {OURS, "PyTorch eager"} and status == 1
+    assert {r["provider"] for r in host if r["of_limit"] == 1} == {"x * 2"}
 
 
 def test_a_provider_that_fails_is_left_out_and_the_others_are_measured(tmp_path, monkeypatch):
@@ -152,8 +143,9 @@ def test_a_provider_that_fails_is_left_out_and_the_others_are_measured(tmp_path,
     monkeypatch.setattr(type(PROVIDERS["PyTorch eager"]), "function", fails)
     status, results, _ = run(tmp_path)
     assert status == 0 and not rows_of(results, provider="PyTorch eager")
+    assert rows_of(results, provider=OURS)
     why = {o["why"] for o in results["left_out"] if o["provider"] == "PyTorch eager"}
-    assert why == {"RuntimeError: no such | kernel"}
+    assert "RuntimeError: no such | kernel" in why
 
 
 def test_ours_failing_or_wrong_is_an_error(tmp_path, monkeypatch):
@@ -168,23 +160,24 @@ def test_ours_failing_or_wrong_is_an_error(tmp_path, monkeypatch):
     status, results, _ = run(tmp_path)
     assert status == 1
     assert not rows_of(results, provider=OURS, direction="forward")
-    assert any("wrong: error 2 against fp64" in left["why"] for left in results["left_out"])
+    assert any("Wrong: error 2 against fp64" in left["why"] for left in results["left_out"])
 
 
-@pytest.mark.parametrize("options", [("--quick",), ("sweep",), ("--providers", "PyTorch eager")])
-def test_what_is_not_the_whole_run_is_no_record(tmp_path, options):
-    _, results, path = run(tmp_path, *options)
-    assert not results["record"] and path.stem != "made-up"
-    assert results["quick"] == (options == ("--quick",))
-    named = {r["provider"] for r in (*results["rows"], *results["left_out"])}
-    assert (ON_THE_FLY in named) == (options == ("--quick",))
+def test_a_quick_run_is_no_record(tmp_path, monkeypatch):
+    _, results, _ = run(tmp_path / "here", "--quick")
+    assert not results["record"]
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(record, "ELSEWHERE", tmp_path / "elsewhere")
+    assert command.main(["--quick"], FakeGPU(device="cpu"), [CALLS]) == 0
+    assert (tmp_path / "elsewhere/made-up-calls.json").is_file()
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(
     ("has_gpu", "said"),
     [(False, "there is no GPU"), (True, "interpreted kernels are not timed")],
 )
-@pytest.mark.parametrize("arguments", [[], ["models"]], ids=["sets", "models"])
+@pytest.mark.parametrize("arguments", [[], ["models"]], ids=["calls", "models"])
 def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -198,8 +191,15 @@ def test_cases_and_origins_are_listed_without_a_gpu(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "peers: sbhd (2048, 16, 8, 256) fp32\n" in said
     assert "norm: thd (8192, 32/8, 128) bf16, q + k, 50 sequences, on the fly\n" in said
-    assert "    Unsloth: imported from sources, release " in said
-    assert "    copy_" in said and "TransformerEngine: not installed" not in said
+    assert "    Unsloth: [release " in said and "unslothai/unsloth)" in said
+    assert "    copy_: part of this run" in said
+
+
+def test_an_unknown_benchmark_is_named(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["shapes"])
+    names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
+    assert f"WHAT is 'shapes'; accepted: {names}" in capsys.readouterr().err
 
 
 @pytest.mark.gpu
@@ -207,10 +207,6 @@ def test_a_run_on_a_gpu(tmp_path):
     status, results, _ = run(tmp_path, gpu=GPU(rounds=1))
     assert status == 0 and results["gpu"] == torch.cuda.get_device_name()
     assert not [left for left in results["left_out"] if left["failed"]]
-    copies = rows_of(results, provider="copy_", direction="forward", clock="device")
-    assert {row["peak_bytes"] for row in copies} == {0}  # into a buffer that is there
-    ours = rows_of(results, provider=OURS, direction="forward", clock="device", inplace=False)
-    assert all(512 <= row["peak_bytes"] <= 4096 for row in ours)  # its result and no more
     assert all(0 < row["median_us"] < 1e4 for row in results["rows"])
 
 

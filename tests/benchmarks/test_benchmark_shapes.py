@@ -1,37 +1,37 @@
-"""The sets of shapes are those that they say they are."""
+"""The shapes are those that they say they are."""
 
 from itertools import pairwise
 
 import pytest
 
-from benchmarks.case import Case, Group
-from benchmarks.kind import Kind
-from benchmarks.kinds import KINDS
-from benchmarks.workload import Workload, _cu_seqlens
-
-GROUPS = [
-    pytest.param(group, kind, id=group.title)
-    for kind in KINDS
-    for groups in kind.sets.values()
-    for group in groups
-]
+from benchmarks.case import Case
+from benchmarks.sets import BENCHMARKS
+from benchmarks.workload import Workload
 
 
-@pytest.mark.parametrize(("group", "kind"), GROUPS)
-def test_groups_name_providers_clocks_and_directions_that_exist(group: Group, kind: Kind):
-    assert {*group.beside, *kind.ours} <= set(kind.providers)
-    for case in group.cases:
-        assert case.clock in ("device", "replay", "host")
-        assert case.freqs in ("angles", "module", "cos and sin")
-        assert case.positions in ("index", "ids", "starts")
-        assert "backward" not in group.directions or case.clock == "device"
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
+def test_somebody_of_ours_and_a_limit_can_do_each_case(benchmark):
+    for group in benchmark.groups:
+        for case in group.cases:
+            assert case.clock in ("device", "host")
+            assert case.freqs in ("angles", "module", "cos and sin")
+            assert case.positions in ("index", "ids", "starts")
+            alone = [p for p in benchmark.providers if p.is_ours_or_a_limit]
+            able = [p.name for p in alone if not p.cannot(case, group.directions[0])]
+            assert {"copy_", "x * 2"} & {*able} and len(able) > 1
 
 
-@pytest.mark.parametrize("count", [1, 2, 50, 500, 2401, 8192])
+def test_no_two_cases_of_a_benchmark_have_the_same_name():
+    for benchmark in BENCHMARKS:
+        labels = [case.label for group in benchmark.groups for case in group.cases]
+        assert len({*labels}) == len(labels)
+
+
+@pytest.mark.parametrize("count", [1, 2, 50, 500])
 def test_packed_sequences_are_as_many_as_said_and_none_is_empty(count):
-    case = Case(65536, 1, 32, 128, tensor_format="thd", sequences=count)
-    cuts = _cu_seqlens(case)
-    assert len(cuts) == count + 1 and (cuts[0], cuts[-1]) == (0, 65536)
+    case = Case(5000, 1, 1, 2, tensor_format="thd", sequences=count)
+    cuts = Workload(case, "cpu").cu_seqlens.tolist()
+    assert len(cuts) == count + 1 and (cuts[0], cuts[-1]) == (0, 5000)
     assert all(start < end for start, end in pairwise(cuts))
 
 

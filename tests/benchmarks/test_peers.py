@@ -68,10 +68,11 @@ def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path)
 
 def test_without_a_compiler_the_message_says_so(monkeypatch):
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(code.shutil, "which", lambda name: None)
+    monkeypatch.setattr(code.shutil, "which", lambda name, path=None: None)
     with pytest.raises(RuntimeError, match="there is no nvcc"):
         code.build("vllm", [])
-    assert code.nvcc_version() is None
+    with pytest.raises(RuntimeError, match="there is no nvcc"):
+        code.nvcc_version()
 
 
 def test_arguments_go_as_c_has_them(monkeypatch):
@@ -95,5 +96,5 @@ def test_a_file_is_imported_with_stand_ins(tmp_path):
     assert not hasattr(torch, "near")  # the installed package is left as it is
     with pytest.raises(ImportError):
         import_file(path, "elsewhere.ops.deep", {"elsewhere.near": {"FOUR": 4}})
-    with pytest.raises(ValueError, match=r"^path is .*none.py'; accepted: a file"):
+    with pytest.raises(FileNotFoundError):
         import_file(tmp_path / "none.py", "none")

@@ -1,0 +1,139 @@
+"""Patched models of transformers: bits, launches a layer, time of a step (needs a GPU).
+
+A training step, forward and backward, of four layers in the shape of Llama 3 8B with random
+weights, one sequence of 4096 tokens: as it is, with its rotation patched, and with the norms of
+queries and keys, too. One step of each takes its turn, and the unpatched model takes two, which
+shows the noise. Then a small model, eager and compiled.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.gpu import GPU
+from rope_kernels.huggingface import patch
+from rope_lab.profiling.model_runs import in_turns
+
+LAYERS, TOKENS = 4, 4096
+SHAPE = {
+    **{"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": LAYERS},
+    **{"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128},
+    **{"vocab_size": 32000, "max_position_embeddings": 8192},
+    **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+}
+SMALL = SHAPE | {
+    **{"hidden_size": 512, "intermediate_size": 1024, "vocab_size": 1024},
+    **{"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64},
+}
+DEEPSEEK = {"num_key_value_heads": 32, "first_k_dense_replace": LAYERS, "head_dim": 64}
+GLM4_MOE = {"first_k_dense_replace": LAYERS, "use_qk_norm": True}  # no layer has experts
+MODELS = {  # the name in README -> classes of transformers, options
+    "Llama": ("LlamaConfig", "LlamaForCausalLM", {}),
+    "Qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {}),
+    "GLM4": ("Glm4Config", "Glm4ForCausalLM", {"num_key_value_heads": 2}),
+    "GLM4-MoE, dense": ("Glm4MoeConfig", "Glm4MoeForCausalLM", GLM4_MOE),
+    "Gemma 3": ("Gemma3TextConfig", "Gemma3ForCausalLM", {}),
+    "DeepSeek V3, dense": ("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
+}
+WITH_NORMS = "Qwen3", "GLM4-MoE, dense", "Gemma 3"
+OURS = re.compile("rope_kernel|norm_rope|sum_partials")  # kernels' names
+
+
+def steps(gpu: GPU) -> Iterator[dict]:
+    """A row of README's table for each model; then those of a small one."""
+    turns = 4 * gpu.rounds
+    for name, autocast in (*((name, False) for name in MODELS), ("Llama", True), ("Qwen3", True)):
+        yield row_of(name, autocast, turns)
+    call = inputs("Qwen3", torch.bfloat16, SMALL)
+    ways = ways_of("Qwen3", call[0])
+    row = {"model": "Qwen3, width 512", "precision": "bf16"}
+    yield row | {"ms": in_turns(ways, lambda: train(*call, False), turns)}
+    call[0].compile()  # patched it is the code that it was
+    compiled = in_turns(ways, lambda: train(*call, False), turns, calls_before=2)
+    yield row | {"precision": "bf16, compiled", "ms": compiled}
+
+
+def row_of(name: str, autocast: bool, turns: int) -> dict:
+    """Bits, launches and times of one model."""
+    model, tokens = inputs(name, torch.float32 if autocast else torch.bfloat16, SHAPE)
+    call, ways = (model, tokens, autocast), ways_of(name, model)
+    wanted = results_of(*call)
+    row = {"model": name, "precision": "autocast" if autocast else "bf16", "tokens": TOKENS}
+    row |= {"tensors": len(wanted), "launches": {}}
+    row["differ when run twice"] = count_different(wanted, results_of(*call))
+    unpatched, _ = launches(*call)
+    for way in ("patched", "norms"):
+        if way in ways:
+            with ways[way]():
+                every, ours = launches(*call)
+                if way == "patched":
+                    row["differ"] = count_different(wanted, results_of(*call))
+            before = (unpatched - every + ours) / LAYERS
+            row["launches"][way] = {"before": before, "after": ours / LAYERS}
+    del wanted
+    turns = turns if "norms" in ways else min(turns, 8)
+    return row | {"ms": in_turns(ways, lambda: train(*call), turns)}
+
+
+def inputs(name: str, dtype: torch.dtype, shape: dict) -> tuple[nn.Module, Tensor]:
+    """A model with random weights, and tokens."""
+    config, model, options = MODELS[name]
+    torch.manual_seed(1)
+    asked = getattr(transformers, config)(**shape | options)
+    with torch.device("cuda"):
+        made = getattr(transformers, model)._from_config(asked, attn_implementation="sdpa")
+        return made.to(dtype), torch.randint(3, shape["vocab_size"], (1, TOKENS))
+
+
+def ways_of(name: str, model: nn.Module) -> dict[str, Callable[[], AbstractContextManager]]:
+    """How a model may run; each is entered for one step."""
+    ways = {"unpatched": nullcontext, "again": nullcontext, "patched": lambda: patch(model)}
+    if name in WITH_NORMS:
+        ways["norms"] = lambda: patch(model, norms=True, strict=True)
+    return ways
+
+
+def train(model: nn.Module, tokens: Tensor, autocast: bool) -> Tensor:
+    """One step without an optimizer: the logits, and gradients of all parameters."""
+    model.zero_grad(set_to_none=True)
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+        logits = model(tokens, use_cache=False).logits
+        loss = nn.functional.cross_entropy(logits[0, :-1].float(), tokens[0, 1:])
+    loss.backward()
+    return logits.detach()
+
+
+def results_of(model: nn.Module, tokens: Tensor, autocast: bool) -> list[Tensor]:
+    """Logits and gradients, added in a fixed order: the fast attention's backward has none."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+        warnings.simplefilter("ignore")
+        logits = train(model, tokens, autocast)
+    torch.use_deterministic_algorithms(False)
+    found = [logits, *(p.grad for p in model.parameters() if p.grad is not None)]
+    model.zero_grad(set_to_none=True)
+    return found
+
+
+def count_different(one: list[Tensor], other: list[Tensor]) -> int:
+    """How many of the tensors differ in a bit."""
+    return sum(not torch.equal(x, y) for x, y in zip(one, other, strict=True))
+
+
+def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int]:
+    """Kernels of a step: all, and ours."""
+    train(model, tokens, autocast)
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        train(model, tokens, autocast)
+        torch.cuda.synchronize()
+    on_gpu = [e.name for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [name for name in on_gpu if not re.match("Mem(cpy|set)", name)]
+    return len(kernels), sum(bool(OURS.search(name)) for name in kernels)

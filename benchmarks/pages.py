@@ -1,0 +1,198 @@
+"""What is made of a file of results: a page beside it, tables in README.
+
+python -m benchmarks report FILE ...
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from operator import itemgetter
+from pathlib import Path
+from statistics import median
+
+from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
+from benchmarks.tables import NOTHING, RESULTS, ROOT, Cells, Table, cells, load, table
+from rope_lab.records import origin
+
+README = ROOT / "README.md"
+PAGES = {  # title, and what per cent are of
+    "calls": (
+        "Every kind of call",
+        "Per cent of the speed of a copy, and the time; host time is what the CPU needs to queue a "
+        "call, and is compared with that of `x * 2`.",
+    ),
+    "peers": ("Other projects' kernels", "Per cent of the speed of a copy, and the time."),
+    "norm": (
+        "Normalize and rotate q and k",
+        "Per cent of the speed of a copy of q and k, backward of one and a half, and the time. "
+        "The backward has the gradients of both weights.",
+    ),
+}
+
+
+def write(path: Path, into_pages: bool) -> str:
+    """Write everything that shows these results.
+
+    Returns:
+        What was written, and the tables that fill in no page, as text to print.
+    """
+    results, written = load(path), []
+    if text := page(results):
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
+        written.append(path.with_suffix(".md"))
+    found = tables(results)
+    for one in found if into_pages else ():
+        one.write()
+        written.append(one.page)
+    names = [p.relative_to(ROOT) if p.is_relative_to(ROOT) else p.name for p in written]
+    said = ["Written: " + ", ".join(map(str, names))] if names else []
+    return "\n\n".join([*said, *([] if into_pages else [one.text for one in found])])
+
+
+def report_command(arguments: Sequence[str]) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser("python -m benchmarks report", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    for path in (file.resolve() for file in parser.parse_args(arguments).files):
+        is_record = path.parent == RESULTS and load(path)["record"]
+        print(write(path, into_pages=is_record))
+    return 0
+
+
+def tables(results: dict) -> list[Table]:
+    """Tables in README, which has the peers on an H200 alone."""
+    name = results["benchmark"]
+    if name == "models":
+        return [Table(README, name, models(results))]
+    if name == "peers" and results["gpu"] == "NVIDIA H200":
+        return [Table(README, name, in_brief(results))]
+    return []
+
+
+def page(results: dict) -> str:
+    """A table for each direction, who was measured and who was not; '': these have no page.
+
+    A cell has per cent of the limit's speed and the median; the limit's cells have its median
+    alone. Where there are many shapes, each has a line, else each provider.
+    """
+    if (name := results["benchmark"]) not in PAGES:
+        return ""
+    title, about = PAGES[name]
+    rows, parts = results["rows"], [f"# {title}", f"{results['gpu']}. {about}"]
+    lines, columns = ("shape", "provider") if name == "calls" else ("provider", "shape")
+    for direction in dict.fromkeys(row["direction"] for row in rows):
+        shown = [row for row in rows if row["direction"] == direction]
+        found = cells(shown, lambda row: (row[lines],), itemgetter(columns), _in_page)
+        for (line,), texts in found.items():
+            errors = [row["error"] for row in shown if row[lines] == line and row["error"]]
+            texts["largest error"] = f"{max(errors):.1e}" if errors else NOTHING
+        names = dict.fromkeys(row[columns] for row in shown)
+        parts.append(table([direction], found, [*names, "largest error"]))
+    most = max(rows, key=itemgetter("spread"))
+    place = ", ".join(most[name] for name in ("provider", "shape", "direction"))
+    spread = f"The medians of rounds differ by up to {most['spread']:.1%} ({place})."
+    parts.append(f"{results['what']}. {_source(results)} {spread}")
+    parts += filter(None, [results.get("note"), _who(results), _left_out(results)])
+    return "\n\n".join(parts) + "\n"
+
+
+def _in_page(row: dict) -> str:
+    time = f"{row['median_us']:.1f} µs"
+    return time if row["provider"] in LIMITS else f"{row['of_limit']:.0%} ({time})"
+
+
+def _who(results: dict) -> str:
+    found: Cells = {}
+    for name, about in results["providers"].items():
+        how = dict.fromkeys(row["how"] for row in results["rows"] if row["provider"] == name)
+        built = f" ({about['built_with']})" if about["built_with"] else ""
+        found[name,] = {
+            "source": f"absent: {about['absent']}" if about["absent"] else about["origin"],
+            "what is timed": about["measures"] + built,
+            "layout": "; ".join(filter(None, how)) or NOTHING,
+        }
+    return table([""], found).replace("---:|", "---|")
+
+
+def _left_out(results: dict) -> str:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for left in results["left_out"]:
+        place = f"{left['shape']} {left['direction']}".rstrip()
+        reasons.setdefault((left["provider"], left["why"]), []).append(place)
+    lines = [
+        f"- {name}: {why} ({len(places)}: {places[0]}{', ...' if len(places) > 1 else ''})"
+        for (name, why), places in reasons.items()
+    ]
+    return "\n".join(["Left out:", "", *lines]) if lines else ""
+
+
+def _source(results: dict) -> str:
+    return origin(results["gpu"], results["versions"], results["date"])
+
+
+# README's rows of the peers
+
+IN_BRIEF = (
+    ("sbhd (2048, 16, 8, 256) bf16", "forward"),
+    ("sbhd (2048, 16, 8, 256) bf16", "backward"),
+    ("sbhd (4096, 2, 32, 128) bf16", "forward"),
+    ("sbhd (8192, 1, 64, 128) bf16", "forward"),
+    ("sbhd (131072, 1, 8, 128) bf16", "forward"),
+    ("thd (65536, 32, 128) bf16, 50 sequences", "forward"),
+)
+# names in these rows, if they are others than the project's; '' for those without a row
+_IN_README = {
+    **{OURS: "ours", ON_THE_FLY: "on the fly", COS_AND_SIN: "", "copy_": "copy"},
+    **{"PyTorch eager": "", "torch.compile": "", "Hugging Face": ""},
+    **{"Hugging Face, compiled": "HF, compiled", "Liger-Kernel": "Liger"},
+}
+
+
+def in_brief(results: dict) -> str:
+    """Per cent of the copy's speed in six cases, and their source.
+
+    A project has a line, so that every project is seen on a narrow page: of one that was timed in
+    several ways, the fastest.
+    """
+    rows = [row for row in results["rows"] if (row["shape"], row["direction"]) in IN_BRIEF]
+    rows.sort(key=itemgetter("of_limit"))  # of one cell's rows the last is shown
+    found = cells(rows, lambda row: (_project(row["provider"]),), _case_in_brief, _cell_in_brief)
+    order = dict.fromkeys((_project(name),) for name in results["providers"])
+    lines = {place: found[place] for place in order if place in found and place != ("",)}
+    columns = [_case_in_brief({"shape": shape, "direction": d}) for shape, d in IN_BRIEF]
+    return f"{table([''], lines, columns)}\n\nAll in bf16. {_source(results)}"
+
+
+def _project(provider: str) -> str:
+    return _IN_README.get(provider, provider.partition(", ")[0])
+
+
+def _case_in_brief(row: dict) -> str:
+    """A column's head in short lines: 'sbhd', '2048, 16,', '8, 256', 'forward'."""
+    said = re.fullmatch(r"(\w+) \((.*)\) bf16(?:, (.*))?", row["shape"])
+    sizes = said[2].split(", ")
+    first, rest = ", ".join(sizes[:2]), ", ".join(sizes[2:])
+    return "<br>".join(filter(None, [said[1], f"{first},", rest, said[3], row["direction"]]))
+
+
+def _cell_in_brief(row: dict) -> str:
+    return f"{row['median_us']:.1f} µs" if row["provider"] in LIMITS else f"{row['of_limit']:.0%}"
+
+
+def models(results: dict) -> str:
+    """Medians of all turns: launches a layer, tokens a second."""
+    head = ["", "differing tensors", "launches per layer", "tokens per second", "with norms"]
+    lines = [head, ["---"] * len(head)]
+    for row in results["rows"]:
+        if "launches" not in row:  # of a small model, the time alone
+            continue
+        rates = {way: f"{row['tokens'] / median(ms) * 1e3:,.0f}" for way, ms in row["ms"].items()}
+        counts = {way: f"{x['before']:.0f}→{x['after']:.0f}" for way, x in row["launches"].items()}
+        name = row["model"] + ("" if row["precision"] == "bf16" else f", {row['precision']}")
+        norms = f"{counts['norms']}, {rates['norms']}" if "norms" in rates else NOTHING
+        differing = f"{row['differ']}/{row['tensors']}"
+        speed = f"{rates['unpatched']}→{rates['patched']}"
+        lines.append([name, differing, counts["patched"], speed, norms])
+    versions = {name: x for name, x in results["versions"].items() if name != "python"}
+    source = origin(results["gpu"], versions, results["date"])
+    return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), "", source])
