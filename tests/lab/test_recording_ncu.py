@@ -24,13 +24,13 @@ def test_each_call_has_a_report_for_each_of_its_kernels():
 
 
 def test_every_report_that_is_wanted_is_found():
-    kernels = {}
-    for wanted in ncu_reports.REPORTS.values():
-        kernels.setdefault(wanted.call, {})[f"a_{wanted.part}_0"] = ["7"]
-    page = page_of(ncu_reports.METRICS[:1], kernels.values())
+    calls = [{f"a_{part}_0": ["7"]} for _, part in ncu_reports.REPORTS.values()]
+    page = page_of(ncu_reports.IN_SHORT[:1], calls)
     found = dict(ncu_reports.reports_of(page, {"gpu": "a GPU"}))
     assert list(found) == list(ncu_reports.REPORTS)
     for name, report in found.items():
-        wanted = ncu_reports.REPORTS[name]
-        kernel = f"a_{wanted.part}_0"
-        assert report.about == {"kernel": kernel, "shape": wanted.shape, "gpu": "a GPU"}
+        kernel = f"a_{ncu_reports.REPORTS[name][1]}_0"
+        shape = f"{ncu_reports.SHAPE}, bf16"
+        assert report.about == {"kernel": kernel, "shape": shape, "gpu": "a GPU"}
+        metric = ncu_reports.IN_SHORT[0]
+        assert ncu_reports.text_of(report).endswith(f"metric,value,unit\n{metric},7,byte\n")

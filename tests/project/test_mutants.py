@@ -35,7 +35,7 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "ROOT", root)
     monkeypatch.setattr(mutants, "tracked", lambda: files)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second of each run
-    return mutants.Bench(tmp_path / "state", limit=60, quick=True, jobs=1)
+    return mutants.Bench(tmp_path / "state.json", limit=60, jobs=1)
 
 
 def test_a_mutant_is_killed_or_survives_and_that_is_remembered(bench):
@@ -47,7 +47,7 @@ def test_a_mutant_is_killed_or_survives_and_that_is_remembered(bench):
     assert bench.try_one(equal).state == "survived"
 
     def recalled():
-        again = mutants.Bench(bench.state.parent, limit=60, quick=True, jobs=0)
+        again = mutants.Bench(bench.state, limit=60, jobs=0)
         return [outcome and outcome.state for outcome in map(again.recall, (wrong, equal))]
 
     assert recalled() == ["killed", "survived"]

@@ -1,136 +1,72 @@
-"""Record Nsight Compute's reports of notebook 08, on a GPU with ncu.
+"""Record Nsight Compute's reports of notebook 08: `python tools/recording/ncu_reports.py`.
 
-    python tools/recording/ncu_reports.py
-
-One process launches all calls under ncu, with the clocks as they are and empty caches, and a mark
-after each. The reports of `REPORTS` are written to `notebooks/records/NAME.csv`.
+Needs a GPU and ncu. One process launches all calls under ncu, with the clocks as they are and empty
+caches, and a mark after each. The reports of `REPORTS` go to `notebooks/records/NAME.csv`.
 """
 
-import argparse
 import csv
 import io
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from rope_lab.profiling.ncu import Report
+from rope_lab.profiling.ncu import IN_SHORT, Report
 from rope_lab.records import circumstances
 from rope_lab.rungs import SHAPE
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+RECORDS = Path(__file__).resolve().parents[2] / "notebooks" / "records"
+COMMAND = "python tools/recording/ncu_reports.py"
 WARM_UP = 3  # launches of each call before the one that is reported
 MARK = "spin_kernel"  # torch.cuda._sleep launches it between two calls
-NAIVE = "naive_rope_kernel"
-STALLS = "barrier", "long_scoreboard"  # what a warp waits for
-METRICS = (
-    "gpu__time_duration.sum",
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
-    "lts__t_sector_hit_rate.pct",
-    "l1tex__t_sector_hit_rate.pct",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
-    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio",
-    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
-    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    "smsp__inst_executed.sum",
-    "smsp__issue_active.avg.pct_of_peak_sustained_active",
-    "smsp__cycles_elapsed.avg.per_second",
-    "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "sm__maximum_warps_per_active_cycle_pct",
-    "launch__grid_size",
-    "launch__block_size",
-    "launch__registers_per_thread",
-    "launch__waves_per_multiprocessor",
-    "launch__occupancy_limit_blocks",
-    "launch__occupancy_limit_registers",
-    "launch__occupancy_limit_shared_mem",
-    "launch__occupancy_limit_warps",
-    *(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in STALLS),
-)
-_MISSING = re.compile(r"Failed to find metric\s+(?:regex:)?([\w.]+)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A report: of which call, of which of its kernels, and what its first lines say of both."""
-
-    call: str
-    part: str  # of the kernel's name
-    shape: str
-
-
-REPORTS = {  # name of the file -> what is in it
-    "08_ncu_naive": Wanted("naive", NAIVE, f"{SHAPE}, bf16"),
-    "08_ncu_final": Wanted("final", "rope_kernel", f"{SHAPE}, bf16"),
+# name of the file -> the call of `headline.cases`, and a part of its kernel's name
+REPORTS = {
+    "08_ncu_naive": ("naive", "naive_rope_kernel"),
+    "08_ncu_final": ("ours", "rope_kernel"),
 }
 
 
-# the process that ncu watches
-
-
-def calls() -> dict[str, Callable[[], object]]:
-    """What is launched, by name."""
+def launch() -> None:
+    """In the process that ncu watches: launch every call, with a mark after each."""
     from rope_lab.steps import headline
 
     rotations = headline.cases(torch.bfloat16)
-    return {"naive": rotations["naive"], "final": rotations["ours"]}
-
-
-def launch() -> None:
-    """Launch every call, with a mark after each."""
-    wanted = calls()
-    for call in wanted.values():
+    calls = [rotations[call] for call, _ in REPORTS.values()]
+    for call in calls:
         for _ in range(WARM_UP):
             call()
     torch.cuda._sleep(1000)
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
-    for call in wanted.values():
+    for call in calls:
         call()
         torch.cuda._sleep(1000)
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()
 
 
-# ncu, and what it prints
-
-
-def ncu_watches(*options: str) -> list[str]:
-    """ncu's command line for what `launch` launches between start and stop."""
-    return [
-        *("ncu", "--clock-control", "none", "--cache-control", "all"),
-        *("--profile-from-start", "off", "--target-processes", "application-only"),
-        *("--kernel-name-base", "function", *options),
-        *(sys.executable, __file__, "--launch"),
-    ]
-
-
-def measured(metrics: tuple[str, ...] = METRICS) -> str:
-    """What ncu says of every launch, without the metrics that it does not know.
+def measured() -> str:
+    """What ncu says of every launch between start and stop.
 
     Raises:
         RuntimeError: ncu could not report; its own words are in the message.
     """
     with tempfile.TemporaryDirectory() as place:
         log = Path(place, "log.csv")
-        pages = "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)
-        command = ncu_watches(*pages, "--metrics", ",".join(metrics))
+        command = [
+            *("ncu", "--clock-control", "none", "--cache-control", "all"),
+            *("--profile-from-start", "off", "--target-processes", "application-only"),
+            *("--kernel-name-base", "function", "--csv", "--page", "raw", "--print-units", "base"),
+            *("--log-file", str(log), "--metrics", ",".join(IN_SHORT)),
+            *(sys.executable, __file__, "--launch"),
+        ]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         said = log.read_text() if log.exists() else ""
-    missing = set(_MISSING.findall(said + run.stdout + run.stderr)) & set(metrics)
-    if missing:
-        return measured(tuple(metric for metric in metrics if metric not in missing))
     if '\n"ID"' not in f"\n{said}":
         raise RuntimeError(f"ncu reported no launch:\n{(said + run.stdout + run.stderr)[-3000:]}")
     return said
@@ -153,7 +89,7 @@ def launches(output: str) -> list[dict[str, Report]]:
             continue
         values, units_of = {}, {}
         for metric, text, unit in zip(header, row, units, strict=True):
-            if metric in METRICS and (value := number(text)) is not None:
+            if metric in IN_SHORT and (value := number(text)) is not None:
                 values[metric], units_of[metric] = value, unit
         found[-1][kernel] = Report({}, values, units_of)
     return found[:-1]
@@ -166,64 +102,35 @@ def number(text: str) -> float | None:
         return None
 
 
-# the records
-
-
-def about() -> dict[str, str]:
-    """GPU, versions (ncu's too), date and command, as a report's first lines say them."""
-    found = circumstances()
-    version = subprocess.run(["ncu", "--version"], capture_output=True, text=True, check=False)
-    numbers = re.search(r"Version (\d+\.\d+\.\d+)", version.stdout)
-    versions = found["versions"] | {"ncu": numbers[1] if numbers else "unknown"}
-    return {
-        "gpu": found["gpu"],
-        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-        "date": found["date"],
-        "command": "python tools/recording/ncu_reports.py",
-    }
-
-
 def reports_of(output: str, where: dict[str, str]) -> Iterator[tuple[str, Report]]:
     """Each report that is wanted, by its name."""
-    in_order = dict.fromkeys(wanted.call for wanted in REPORTS.values())
-    found = dict(zip(in_order, launches(output), strict=True))
-    for name, wanted in REPORTS.items():
-        (kernel,) = (kernel for kernel in found[wanted.call] if wanted.part in kernel)
-        which = {"kernel": kernel, "shape": wanted.shape}
-        yield name, replace(found[wanted.call][kernel], about=which | where)
+    for found, (name, (_, part)) in zip(launches(output), REPORTS.items(), strict=True):
+        (kernel,) = (kernel for kernel in found if part in kernel)
+        about = {"kernel": kernel, "shape": f"{SHAPE}, bf16"} | where
+        yield name, replace(found[kernel], about=about)
 
 
-def write(path: Path, report: Report) -> None:
+def text_of(report: Report) -> str:
     """Comment lines of what is known, then metric, value and unit, a line each."""
-    rows = []
-    for metric in METRICS:
-        if metric in report.values:
-            value = f"{report[metric]:.6g}" if report[metric] < 1e6 else f"{report[metric]:.0f}"
-            rows.append([metric, value, report.units.get(metric, "")])
     text = io.StringIO()
-    for name, said in report.about.items():
-        text.write(f"# {name}: {said}\n")
-    csv.writer(text, lineterminator="\n").writerows([["metric", "value", "unit"], *rows])
-    path.write_text(text.getvalue())
-    print(path, flush=True)
+    text.writelines(f"# {name}: {said}\n" for name, said in report.about.items())
+    rows = [["metric", "value", "unit"]]
+    for metric in filter(report.values.__contains__, IN_SHORT):
+        value = f"{report[metric]:.6g}" if report[metric] < 1e6 else f"{report[metric]:.0f}"
+        rows.append([metric, value, report.units.get(metric, "")])
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--launch", action="store_true", help="only launch, for ncu to watch")
-    parser.add_argument("--out", type=Path, default=NOTEBOOKS / "records")
-    chosen = parser.parse_args(arguments)
-    if chosen.launch:
-        launch()
-        return 0
-    if shutil.which("ncu") is None:
-        print("There is no ncu here: it comes with NVIDIA's CUDA toolkit, and needs a GPU.")
-        return 1
-    where = about()
+def main() -> None:
+    found, said = circumstances(), subprocess.check_output(["ncu", "--version"], text=True)
+    of_ncu = re.search(r"Version (\d+\.\d+\.\d+)", said)
+    all_of_them = found["versions"] | {"ncu": of_ncu[1] if of_ncu else "unknown"}
+    versions = ", ".join(f"{name} {number}" for name, number in all_of_them.items())
+    where = {"gpu": found["gpu"], "versions": versions, "date": found["date"], "command": COMMAND}
     for name, report in reports_of(measured(), where):
-        write(chosen.out / f"{name}.csv", report)
-    return 0
+        (RECORDS / f"{name}.csv").write_text(text_of(report))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    launch() if sys.argv[1:] == ["--launch"] else main()
