@@ -2,19 +2,12 @@
 
     python tools/mutants.py                     all of mutants.toml
     python tools/mutants.py --only "a sign"     those with these words in their file, edit or title
-    python tools/mutants.py --list              what there is, and what is known of it
 
 The list names the tests that have to find a bug. It is killed by one that is red, and green without
 the bug. `--jobs` is the number of bugs at a time.
-
-Results go to build/mutants.json after each bug, so a run can be continued. A killed one is known
-until its file or that of its red test changes, any other until anything does. `--again` runs what
-has a result.
 """
 
 import argparse
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -25,15 +18,12 @@ import tempfile
 import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Lock
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.toml"
-OWN = "tools/mutants", "tests/project/test_mutants"
 
 
 @dataclass(frozen=True)
@@ -53,10 +43,6 @@ class Mutant:
         return text.replace(self.old, self.new)
 
     @property
-    def key(self) -> str:
-        return digest(self.file, self.old, self.new)
-
-    @property
     def title(self) -> str:
         return f"{self.file}: {self.wrong}"
 
@@ -65,7 +51,7 @@ class Mutant:
 class Outcome:
     """What became of a mutant."""
 
-    mutant: str
+    mutant: Mutant
     state: str  # "killed", "survived", "unfinished"; "no verdict": its test is red anyway
     by: str = ""
     seconds: float = 0.0
@@ -77,11 +63,6 @@ class Run:
 
     red: tuple[str, ...] = ()  # tests
     ended: bool = True
-
-
-def digest(*parts: str | bytes) -> str:
-    parts = [part.encode() if isinstance(part, str) else part for part in parts]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 def listed() -> list[Mutant]:
@@ -143,11 +124,10 @@ class Copy:
 
 
 class Bench:
-    """Runs mutants and remembers what came out."""
+    """Copies of the project, and the mutants that are tried in them."""
 
-    def __init__(self, state: Path, limit: float, jobs: int) -> None:
-        self.state, self.lock, self.free, self.anyway = state, Lock(), SimpleQueue(), {}
-        self.known = json.loads(state.read_text()) if state.exists() else {}
+    def __init__(self, limit: float, jobs: int) -> None:
+        self.free, self.anyway = SimpleQueue(), {}
         self.scratch = tempfile.TemporaryDirectory(prefix="mutants-")
         for number in range(jobs):
             place = Path(self.scratch.name) / str(number)
@@ -157,40 +137,15 @@ class Bench:
             threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0
             self.free.put(Copy(place, limit, threads))
 
-    @cached_property
-    def tree(self) -> str:
-        """All files but this tool's own."""
-        return self.digest_of(*(name for name in tracked() if not name.startswith(OWN)))
-
-    def digest_of(self, *names: str) -> str:
-        return digest(*(part for name in names for part in (name, (ROOT / name).read_bytes())))
-
-    def basis(self, mutant: Mutant, outcome: Outcome) -> str:
-        """What an outcome hangs on."""
-        file = outcome.by.split("::")[0]
-        alone = outcome.state == "killed" and (ROOT / file).is_file()
-        return self.digest_of(mutant.file, file) if alone else self.tree
-
-    def recall(self, mutant: Mutant) -> Outcome | None:
-        if not (found := self.known.get(mutant.key)):
-            return None
-        outcome = Outcome(**found["outcome"])
-        return outcome if found["basis"] == self.basis(mutant, outcome) else None
-
     def try_one(self, mutant: Mutant) -> Outcome:
         place = self.free.get()
         try:
             outcome = self.outcome(place, mutant)
         finally:
             self.free.put(place)
-        with self.lock:
-            basis = self.basis(mutant, outcome)
-            self.known[mutant.key] = {"outcome": asdict(outcome), "basis": basis}
-            self.state.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = self.state.with_suffix(".new")
-            unfinished.write_text(json.dumps(self.known, indent=1))
-            unfinished.replace(self.state)
-        print(f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}")
+        print(
+            f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}", flush=True
+        )
         return outcome
 
     def outcome(self, place: Copy, mutant: Mutant) -> Outcome:
@@ -205,7 +160,7 @@ class Bench:
         state = "unfinished" if not found.ended else "killed" if by else "survived"
         if state == "killed" and by in self.red_anyway(place, by):
             state = "no verdict"
-        return Outcome(mutant.title, state, by, seconds)
+        return Outcome(mutant, state, by, seconds)
 
     def red_anyway(self, place: Copy, test: str) -> set[str]:
         """What is red without an edit: the test, or of a notebook any cell, for it needs all."""
@@ -228,32 +183,23 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    parser.add_argument("--list", action="store_true", help="run nothing")
-    parser.add_argument("--again", action="store_true", help="run what has a result")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=600, help="seconds of one run of pytest")
     options = parser.parse_args()
-    jobs = 0 if options.list else options.jobs
-    bench, mutants = Bench(ROOT / "build/mutants.json", options.limit, jobs), listed()
+    mutants = listed()
     if options.only:
         mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
-    if options.list:
-        for mutant in mutants:
-            known = bench.recall(mutant)
-            print(f"{known.state if known else '-':10} {mutant.title}")
-        return 0
-    waiting = [m for m in mutants if options.again or not bench.recall(m)]
-    with ThreadPoolExecutor(jobs) as pool:
+    bench = Bench(options.limit, options.jobs)
+    with ThreadPoolExecutor(options.jobs) as pool:
         try:
-            list(pool.map(bench.try_one, waiting))
+            outcomes = list(pool.map(bench.try_one, mutants))
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)  # after those that run
             raise
-    outcomes = [bench.recall(m) or Outcome(m.title, "file changed") for m in mutants]
-    alive = [x for x in outcomes if x.state != "killed"]
+    alive = [outcome for outcome in outcomes if outcome.state != "killed"]
     print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")
     for outcome in alive:
-        print(f"{outcome.state:10} {outcome.mutant}  {outcome.by}")
+        print(f"{outcome.state:10} {outcome.mutant.title}  {outcome.by}")
     return 1 if alive else 0
 
 
