@@ -34,23 +34,7 @@ stop() {
 
 there_is_a_gpu() { command -v nvidia-smi >/dev/null 2>&1 || [ -e /dev/nvidiactl ]; }
 
-# Triton compiles a small launcher in C the first time that a kernel runs on a GPU.
-warn_if_triton_cannot_launch() {
-    there_is_a_gpu || return 0
-    compiler=${CC:-gcc}
-    missing=
-    command -v "$compiler" >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 || missing=$compiler
-    .venv/bin/python -c '
-import pathlib, sys, sysconfig
-sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
-' || missing="${missing:+$missing and no }Python.h"
-    [ -z "$missing" ] || printf 'warning: %s\n' "this machine has an NVIDIA GPU but no $missing, \
-which Triton needs to launch a kernel there: on Debian or Ubuntu, \
-run 'sudo apt-get install gcc python3-dev'." >&2
-}
-
 if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
-    warn_if_triton_cannot_launch
     exit 0
 fi
 
@@ -83,31 +67,10 @@ stop_with_log() {
     stop "$1"
 }
 
-pip_setting() {
-    for section in :env: install global; do
-        value=$(printf '%s\n' "$settings" | sed -n "s/^$section\.$1='\(.*\)'\$/\1/p")
-        [ -z "$value" ] || break
-    done
-    printf '%s' "$value" | sed 's/^\\n//; s/\\n/ /g'
-}
-
-# uv doesn't read pip's settings, so it is told where pip finds packages, unless it has settings of
-# its own. pip takes the best version of all indexes; uv would stop at the first index with any.
-# Fails where pip may ask no index.
-tell_uv() {
-    settings=$(.venv/bin/python -m pip config list 2>/dev/null)
-    index=$(pip_setting index-url) more=$(pip_setting extra-index-url)
-    links=$(pip_setting find-links | sed 's/  */,/g')
-    [ -z "$index" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
-    [ -z "$more" ] || export UV_INDEX="${UV_INDEX:-$more}"
-    [ -z "$links" ] || export UV_FIND_LINKS="${UV_FIND_LINKS:-$links}"
-    export UV_INDEX_STRATEGY="${UV_INDEX_STRATEGY:-unsafe-best-match}"
-    [ -z "$(pip_setting no-index)" ]
-}
-
-# Without uv, pip does all of it.
+# Where uv can't, pip does all of it: uv has settings of its own, and asks no index that only pip's
+# settings name.
 uv=".venv/bin/python -m uv pip install --python .venv/bin/python -c constraints.txt"
-{ tell_uv && pip_install uv; } || uv=false
+pip_install uv || uv=false
 
 # uv can take torch alone from PyTorch's own registry. Only torch comes this way, before the rest.
 torch_for_cpu="$uv --torch-backend=cpu --no-deps torch"
@@ -143,4 +106,3 @@ the same command starts over and takes finished downloads from the cache."
 
 for made in .venv/made-from "$stamp"; do printf '%s\n' "$wanted" >"$made"; done
 say "The environment .venv is ready."
-warn_if_triton_cannot_launch
