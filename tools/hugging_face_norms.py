@@ -49,14 +49,10 @@ REASONS = {  # why a forward with norms and a known rotation is left
 
 @dataclass(frozen=True)
 class Attention:
-    """A class that normalizes what it rotates.
-
-    Attributes:
-        normed: what its forward does; None: it is left.
-    """
+    """A class that normalizes what it rotates."""
 
     cls: type
-    normed: Normed | None
+    normed: Normed | None  # what its forward does; None: it is left
 
     def __str__(self) -> str:
         """What its test is called."""
@@ -102,14 +98,11 @@ def found() -> dict[str, str]:
     """The models with an attention that is fused as the key says, or is left."""
     families = defaultdict(set)
     for attention in attentions():
-        families[_words(attention.normed)].add(attention.family)
+        words = LEFT
+        if attention.normed is not None:
+            words = f"{'after' if attention.normed.after else 'before'} the rotation"
+        families[words].add(attention.family)
     return {words: " ".join(sorted(names)) for words, names in families.items()}
-
-
-def _words(normed: Normed | None) -> str:
-    if normed is None:
-        return LEFT
-    return f"{'after' if normed.after else 'before'} the rotation"
 
 
 def fused() -> set[str]:
@@ -139,18 +132,18 @@ def store() -> None:
 
 def table() -> str:
     """The page's two tables: what is fused, and what is left."""
-    releases: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for one, kinds in stored().items():
+    releases: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one, kinds in sorted(stored().items()):
         for words, names in kinds.items():
             for family in names.split():
-                releases[family, words].add(one)
+                releases[family, words].append(one)
     fused, left = defaultdict(list), []
     for (family, words), of in sorted(releases.items()):
         if words == LEFT:
-            left.append([family, ", ".join(sorted(of)), REASONS[family]])
+            left.append([family, ", ".join(of), REASONS[family]])
         else:
-            fused[words, ", ".join(sorted(of))].append(family)
+            fused[words, ", ".join(of)].append(family)
     head = ["models", "how many", "norms come", "transformers"]
-    rows = [[", ".join(x), str(len(x)), *how] for how, x in sorted(fused.items())]
+    rows = [[", ".join(x), len(x), *how] for how, x in sorted(fused.items())]
     what_is_left = pages.table(["models", "transformers", "why"], left)
     return "\n\n".join([pages.table(head, rows), "Left are:", what_is_left])

@@ -4,7 +4,6 @@ The models that have each function are here: the package finds a function by its
 tests/huggingface/test_hf_page.py compares.
 """
 
-import sys
 from pathlib import Path
 
 import hugging_face_norms
@@ -88,27 +87,23 @@ def as_page(page: str) -> str:
 
 
 def functions() -> str:
-    """The table of functions that rotate."""
-    head = ["models", "how many", "pairs", "elements that turn", "the table has", "`rounding`"]
-    families: dict[tuple[str, ...], list[str]] = {}
+    """The table of functions that rotate; one with another name says so before its models."""
+    families: dict[tuple[str, ...], set[str]] = {}
     for known in KNOWN:
-        families.setdefault(cells(known), []).extend(families_of(known))
-    rows = []
-    for (name, *how), found in families.items():
-        names = sorted({*found})
-        rows.append([name + ", ".join(names), str(len(names)), *how])
+        name = "" if known.name == "apply_rotary_pos_emb" else f"`{known.name}`: "
+        how = pairs(known), TURNING[known.rest], COLUMNS[known.columns], rounding(known)
+        families.setdefault((name, *how), set()).update(families_of(known))
+    head = ["models", "how many", "pairs", "elements that turn", "the table has", "`rounding`"]
+    rows = [
+        [name + ", ".join(sorted(found)), len(found), *how]
+        for (name, *how), found in families.items()
+    ]
     return pages.table(head, rows)
 
 
 def families_of(known: Rule) -> list[str]:
     """The models of transformers that have a row's code."""
     return FAMILIES[known.digests.split()[0]].split()
-
-
-def cells(known: Rule) -> tuple[str, ...]:
-    """What a row says: the function's name if it is another, and how it rotates."""
-    name = "" if known.name == "apply_rotary_pos_emb" else f"`{known.name}`: "
-    return name, pairs(known), TURNING[known.rest], COLUMNS[known.columns], rounding(known)
 
 
 def pairs(known: Rule) -> str:
@@ -125,13 +120,7 @@ def rounding(known: Rule) -> str:
     return f"{found}, in the dtype of q" if known.casts_back else found
 
 
-def main() -> int:
-    """Look at the transformers that is installed, and write the page; 0."""
-    hugging_face_norms.store()
+if __name__ == "__main__":
+    hugging_face_norms.store()  # what is found in the transformers that is installed
     page = ROOT / PAGE
     page.write_text(as_page(page.read_text(encoding="utf-8")), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

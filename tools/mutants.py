@@ -4,7 +4,7 @@
     python tools/mutants.py --only "a sign"     those with these words in their file, edit or title
 
 The list names the tests that have to find a bug. It is killed by one that is red, and green without
-the bug. `--jobs` is the number of bugs at a time.
+the bug.
 """
 
 import argparse
@@ -17,10 +17,8 @@ import sys
 import tempfile
 import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools/mutants.toml"
@@ -53,8 +51,11 @@ class Outcome:
 
     mutant: Mutant
     state: str  # "killed", "survived", "unfinished"; "no verdict": its test is red anyway
-    by: str = ""
-    seconds: float = 0.0
+    by: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.state:10} {self.seconds:6.1f} s  {self.mutant.title}  {self.by}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,6 @@ class Copy:
 
     folder: Path
     limit: float  # seconds
-    threads: int = 0  # of a process; 0: as many as PyTorch takes by itself
 
     def red(self, tests: list[str], every: bool = False) -> Run:
         """The first of tests, then of notebooks, or every one; none if all are green."""
@@ -103,8 +103,6 @@ class Copy:
         command += [*arguments_of(tests), "-p", "no:cacheprovider"]
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
         here = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
-        if self.threads:
-            here["OMP_NUM_THREADS"] = str(self.threads)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         process = subprocess.Popen(
             command, cwd=self.folder, env=os.environ | here, start_new_session=True, **pipes
@@ -124,49 +122,33 @@ class Copy:
 
 
 class Bench:
-    """Copies of the project, and the mutants that are tried in them."""
+    """A copy of the project, and the mutants that are tried in it."""
 
-    def __init__(self, limit: float, jobs: int) -> None:
-        self.free, self.anyway = SimpleQueue(), {}
-        self.scratch = tempfile.TemporaryDirectory(prefix="mutants-")
-        for number in range(jobs):
-            place = Path(self.scratch.name) / str(number)
-            for name in tracked():
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, place / name)
-            threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0
-            self.free.put(Copy(place, limit, threads))
+    def __init__(self, folder: Path, limit: float) -> None:
+        self.place, self.anyway = Copy(folder, limit), {}
+        for name in tracked():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
 
     def try_one(self, mutant: Mutant) -> Outcome:
-        place = self.free.get()
-        try:
-            outcome = self.outcome(place, mutant)
-        finally:
-            self.free.put(place)
-        print(
-            f"{outcome.state:10} {outcome.seconds:6.1f} s  {mutant.title}  {outcome.by}", flush=True
-        )
-        return outcome
-
-    def outcome(self, place: Copy, mutant: Mutant) -> Outcome:
-        path, begin = place.folder / mutant.file, time.monotonic()
+        path, begin = self.place.folder / mutant.file, time.monotonic()
         right = path.read_text()
         path.write_text(mutant.applied(right))
         try:
-            found = place.red(list(mutant.tests))
+            found = self.place.red(list(mutant.tests))
         finally:
             path.write_text(right)
         seconds, by = round(time.monotonic() - begin, 1), "".join(found.red[:1])
         state = "unfinished" if not found.ended else "killed" if by else "survived"
-        if state == "killed" and by in self.red_anyway(place, by):
+        if state == "killed" and by in self.red_anyway(by):
             state = "no verdict"
         return Outcome(mutant, state, by, seconds)
 
-    def red_anyway(self, place: Copy, test: str) -> set[str]:
+    def red_anyway(self, test: str) -> set[str]:
         """What is red without an edit: the test, or of a notebook any cell, for it needs all."""
         asked = test.split("::")[0] if ".ipynb" in test else test
         if asked not in self.anyway:
-            run = place.red([asked], every=True)
+            run = self.place.red([asked], every=True)
             self.anyway[asked] = set(run.red if run.ended else [test])
         return self.anyway[asked]
 
@@ -183,23 +165,19 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=600, help="seconds of one run of pytest")
     options = parser.parse_args()
     mutants = listed()
     if options.only:
         mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
-    bench = Bench(options.limit, options.jobs)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        try:
-            outcomes = list(pool.map(bench.try_one, mutants))
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)  # after those that run
-            raise
-    alive = [outcome for outcome in outcomes if outcome.state != "killed"]
-    print(f"{len(outcomes) - len(alive)} of {len(outcomes)} killed")
-    for outcome in alive:
-        print(f"{outcome.state:10} {outcome.mutant.title}  {outcome.by}")
+    alive = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        bench = Bench(Path(folder), options.limit)
+        for mutant in mutants:
+            outcome = bench.try_one(mutant)
+            print(outcome, flush=True)
+            alive += [] if outcome.state == "killed" else [outcome]
+    print(f"{len(mutants) - len(alive)} of {len(mutants)} killed", *alive, sep="\n")
     return 1 if alive else 0
 
 

@@ -34,7 +34,7 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "ROOT", root)
     monkeypatch.setattr(mutants, "tracked", lambda: files)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second of each run
-    return mutants.Bench(limit=60, jobs=1)
+    return mutants.Bench(tmp_path / "copy", limit=60)
 
 
 def test_a_mutant_is_killed_or_survives(bench):
@@ -47,9 +47,8 @@ def test_a_mutant_is_killed_or_survives(bench):
 
 
 def test_a_test_that_is_always_red_kills_nothing(bench):
-    place = bench.free.get()
-    (place.folder / "tests/test_code.py").write_text(TEST + "def test_red(): assert False\n")
-    bench.free.put(place)
+    test = bench.place.folder / "tests/test_code.py"
+    test.write_text(TEST + "def test_red(): assert False\n")
     tests = ("tests/test_code.py",)
     wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
     equal = Mutant("code.py", "1 + 1", "2", "equal", tests)
