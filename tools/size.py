@@ -5,15 +5,14 @@
 A room is a folder at the top. Counted are all lines, empty ones too, of each .py, .toml, .sh, .js
 and .json in git's index, as they lie in the working tree. A .json that only keeps what was measured
 is a record, and doesn't count: those of `RECORDS`, which a run on some machine wrote. Every other
-one is taken for code or cases: settings, lists that a tool or a test reads, expected verdicts,
-prose. The lines of notebooks' code cells are counted apart, since no room has them.
+one is taken for code or cases: settings, lists that a tool or a test reads, expected verdicts. The
+lines of notebooks' code cells are counted apart, since no room has them.
 """
 
 import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,11 +24,11 @@ RECORDS = (
 )
 
 
-def files(root: Path) -> Iterator[Path]:
+def files(root: Path) -> list[Path]:
     """Those of git's index that the working tree has, relative to `root`."""
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True)
     names = map(Path, filter(None, listed.split("\0")))
-    return (path for path in names if (root / path).is_file())
+    return [path for path in names if (root / path).is_file()]
 
 
 def lines_by_room(root: Path) -> dict[str, Counter[str]]:
@@ -44,37 +43,25 @@ def lines_by_room(root: Path) -> dict[str, Counter[str]]:
 
 
 def lines_of_cells(root: Path) -> Counter[str]:
-    """Part of the notebooks -> lines of code cells."""
+    """Part of the notebooks ('core' up to 10, 'beyond', or a folder) -> lines of code cells."""
     parts: Counter[str] = Counter()
-    for path in files(root):
-        if path.suffix == ".ipynb":
-            cells = json.loads((root / path).read_text(encoding="utf-8"))["cells"]
-            code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-            parts[part_of(path)] += sum(len(source.splitlines()) for source in code)
+    for path in (path for path in files(root) if path.suffix == ".ipynb"):
+        part = path.parent.name
+        if part == "notebooks":
+            part = "core" if path.name[:2] <= "10" else "beyond"
+        for cell in json.loads((root / path).read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                parts[part] += len("".join(cell["source"]).splitlines())
     return parts
-
-
-def part_of(notebook: Path) -> str:
-    """'core' up to number 10, 'beyond' after it, or its folder."""
-    if notebook.parent.name != "notebooks":
-        return notebook.parent.name
-    return "core" if notebook.name[:2] <= "10" else "beyond"
-
-
-def report(root: Path) -> Iterator[str]:
-    """The table, a line at a time."""
-    rooms = lines_by_room(root)
-    total = sum(rooms.values(), Counter())
-    yield "".join([f"{'room':16}", *(f"{name:>9}" for name in (*COUNTED, "all"))])
-    for room, lines in [*sorted(rooms.items()), ("sum", total)]:
-        numbers = *(lines[suffix] for suffix in COUNTED), lines.total()
-        yield "".join([f"{room:16}", *(f"{number:9,}" for number in numbers)])
-    yield f"\nall Python: {total['.py']:,} lines"
-    cells = lines_of_cells(root)
-    parts = ", ".join(f"{part} {lines:,}" for part, lines in sorted(cells.items()))
-    yield f"code cells: {cells.total():,} lines: {parts}"
 
 
 if __name__ == "__main__":
     checkout = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
-    sys.stdout.writelines(f"{line}\n" for line in report(checkout))
+    rooms = lines_by_room(checkout)
+    total = sum(rooms.values(), Counter())
+    print(f"{'room':16}", *(f"{name:>8}" for name in (*COUNTED, "all")))
+    for room, lines in [*sorted(rooms.items()), ("sum", total)]:
+        print(f"{room:16}", *(f"{lines[x]:8,}" for x in COUNTED), f"{lines.total():8,}")
+    cells = lines_of_cells(checkout)
+    parts = ", ".join(f"{part} {lines:,}" for part, lines in sorted(cells.items()))
+    print(f"\nall Python: {total['.py']:,} lines\ncode cells: {cells.total():,} lines: {parts}")
