@@ -1,6 +1,6 @@
 """Deliberate bugs, one at a time, in a copy of the project: does a test turn red?
 
-    python tools/mutants.py                     all of mutants.toml
+    python tools/mutants.py                     all of tests/mutants.toml
     python tools/mutants.py --only "a sign"     those with these words in their file, edit or title
 
 The list names the tests that have to find a bug. It is killed by one that is red, and green without
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIST = ROOT / "tools/mutants.toml"
+LIST = ROOT / "tests/mutants.toml"
 
 
 @dataclass(frozen=True)
