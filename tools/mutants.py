@@ -1,4 +1,4 @@
-"""Deliberate bugs, one at a time, in a copy of the project: does a test turn red?
+"""Deliberate bugs, each alone in a copy of the project: does a test turn red?
 
     python tools/mutants.py                     all of tests/mutants.toml
     python tools/mutants.py --only "a sign"     those with these words in their file, edit or title
@@ -17,8 +17,10 @@ import sys
 import tempfile
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests/mutants.toml"
@@ -165,16 +167,29 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--jobs", type=int, default=1, help="copies of the project, side by side")
     parser.add_argument("--limit", type=float, default=600, help="seconds of one run of pytest")
     options = parser.parse_args()
     mutants = listed()
     if options.only:
         mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
-    alive = []
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        bench = Bench(Path(folder), options.limit)
-        for mutant in mutants:
-            outcome = bench.try_one(mutant)
+    alive, free = [], SimpleQueue()
+
+    def try_one(mutant: Mutant) -> Outcome:
+        bench = free.get()
+        try:
+            return bench.try_one(mutant)
+        finally:
+            free.put(bench)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        for n in range(options.jobs):
+            free.put(Bench(Path(folder, str(n)), options.limit))
+        for ended in as_completed([pool.submit(try_one, mutant) for mutant in mutants]):
+            outcome = ended.result()
             print(outcome, flush=True)
             alive += [] if outcome.state == "killed" else [outcome]
     print(f"{len(mutants) - len(alive)} of {len(mutants)} killed", *alive, sep="\n")

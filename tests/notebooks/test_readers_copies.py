@@ -84,7 +84,7 @@ def test_every_notebook_of_this_repository_is_copied_without_what_running_added(
         if not path.name.startswith((".", "my_notebooks")):
             (tmp_path / path.name).symlink_to(path)
     originals, copies = tmp_path / "notebooks", tmp_path / "my_notebooks"
-    made = readers_copies.make_copies(tmp_path)
+    made = readers_copies.make_copies(tmp_path).made
     found = (path.relative_to(originals) for path in originals.rglob("*.ipynb"))
     assert {*map(Path, made)} == {x for x in found if ".ipynb_checkpoints" not in x.parts}
     for name in made:
@@ -118,7 +118,7 @@ def test_nothing_of_the_readers_is_overwritten(checkout, originals):
     (checkout / "elsewhere").mkdir()
     (copies / "deeper").symlink_to(checkout / "elsewhere")
     for _ in range(2):
-        assert "00_start.ipynb" not in readers_copies.make_copies(checkout)
+        assert "00_start.ipynb" not in readers_copies.make_copies(checkout).made
         for name in ("records", "notes.md"):
             assert (copies / name).read_text() == "the reader's"
         assert (copies / "deeper").readlink() == checkout / "elsewhere"
@@ -133,22 +133,45 @@ def test_a_later_run_adds_what_is_missing_and_overwrites_nothing(checkout, copie
     edit(copies / "00_start.ipynb", "my answer")
     (copies / "deeper/00_more.ipynb").unlink()
     save(originals / "01_next.ipynb", "new")
-    edit(originals / "00_start.ipynb", "a = 2")
+    run_and_save(originals / "00_start.ipynb")  # which changes no cell
     before = (copies / "00_start.ipynb").read_bytes()
-    made = readers_copies.make_copies(checkout)
-    assert made == ["01_next.ipynb", "deeper/00_more.ipynb"]
+    report = readers_copies.make_copies(checkout)
+    assert (report.made, report.stale) == (["01_next.ipynb", "deeper/00_more.ipynb"], [])
     assert (copies / "00_start.ipynb").read_bytes() == before
-    assert readers_copies.make_copies(checkout) == []
+    assert readers_copies.make_copies(checkout) == readers_copies.Report()
 
 
-def test_the_new_version_comes_where_the_copy_was_renamed(checkout, copies, originals):
+def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout, copies, originals):
     copy = copies / "00_start.ipynb"
-    run_and_save(originals / "00_start.ipynb")
+    edit(copy, "my answer")
     edit(originals / "00_start.ipynb", "a = 2")
+    before = copy.read_bytes()
+    for _ in range(2):
+        report = readers_copies.make_copies(checkout)
+        assert (report.made, report.stale) == ([], ["00_start.ipynb"])
+        assert copy.read_bytes() == before
     copy.rename(copy.with_name("mine.ipynb"))
-    assert readers_copies.make_copies(checkout) == ["00_start.ipynb"]
-    assert [cell.source for cell in cells(copy)] == ["a = 2", "print(a)"]
-    assert not any(cell.outputs for cell in cells(copy))
+    assert readers_copies.make_copies(checkout).made == ["00_start.ipynb"]
+    assert cells(copy)[0].source == "a = 2"
+    assert readers_copies.make_copies(checkout) == readers_copies.Report()
+
+
+def test_an_untouched_copy_is_named_too(checkout, copies, originals):
+    edit(originals / "00_start.ipynb", "a = 2")
+    run_and_save(originals / "deeper/00_more.ipynb")  # which changes no cell
+    assert readers_copies.make_copies(checkout) == readers_copies.Report([], ["00_start.ipynb"])
+    assert cells(copies / "00_start.ipynb")[0].source == "a = 1"
+
+
+@pytest.mark.parametrize("memory", [None, "{half", "[]"], ids=["lost", "broken", "no table"])
+def test_without_its_memory_a_run_leaves_what_it_cannot_judge(checkout, copies, memory):
+    edit(copies / "00_start.ipynb", "my answer")
+    remembered = copies / readers_copies.MEMORY
+    remembered.unlink()
+    if memory is not None:
+        remembered.write_text(memory)
+    assert readers_copies.make_copies(checkout) == readers_copies.Report()
+    assert cells(copies / "00_start.ipynb")[0].source == "my answer"
 
 
 # the command
@@ -167,9 +190,12 @@ def command(checkout):
     return run
 
 
-def test_what_was_made_is_said(command):
+def test_a_changed_original_is_named_to_the_reader(command, originals):
     assert command().stdout == "Copied into my_notebooks: 3 notebooks, without outputs.\n"
-    assert command().stdout == "All notebooks are in my_notebooks already.\n"
+    edit(originals / "00_start.ipynb", "a = 2")
+    said = command().stdout
+    assert said.startswith("Changed since they were copied, and left as you have them: 00_start.")
+    assert said.endswith("Rename or delete your copy and run 'make lab' to get the new version.\n")
 
 
 def test_an_original_that_is_no_notebook_is_named(command, originals):
@@ -204,7 +230,7 @@ def make(checkout):
 def test_make_lab_opens_the_readers_own_copies(make):
     for first in (
         "Copied into my_notebooks: 3 notebooks, without outputs.",
-        "All notebooks are in my_notebooks already.",
+        "Your copies in my_notebooks are up to date.",
     ):
         ran = make("lab", "LAB_FLAGS=--port=9")
         assert ran.stdout.startswith(first) and ran.stderr == ""
