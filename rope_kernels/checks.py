@@ -14,7 +14,15 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .embedding import EXACT, FLOATS, INTEGERS, RotaryPositionEmbedding, short
+from .embedding import (
+    EXACT,
+    FLOATS,
+    INTEGERS,
+    RotaryPositionEmbedding,
+    bad,
+    check_flag,
+    short,
+)
 from .modes import has_values, is_differentiated, is_dtensor, is_traced, wants_grad
 from .rotation import (
     CP_ORDERS,
@@ -46,22 +54,12 @@ Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
 Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 
 
-def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Exception:
-    """The error to raise: what came, and what is accepted."""
-    return error(f"{came}; accepted: {accepted}")
-
-
 # One argument by itself
 
 
 def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> None:
     if not ((value is None or isinstance(value, str)) and value in accepted):
         raise bad(f"{name} is {value!r}", ", ".join(map(str, accepted)))
-
-
-def check_flag(name: str, flag: object) -> None:
-    if not isinstance(flag, bool):
-        raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
 def check_integer(
@@ -244,7 +242,6 @@ def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, beside: Be
     if freqs.interleaved != rotation.interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
         raise bad(came, f"the call's, {rotation.interleaved}")
-    freqs.check_usable_as_freqs()
     shape = (freqs.rotary_dim // 2,)
     if is_differentiated(
         beside.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")

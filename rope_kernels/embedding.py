@@ -60,8 +60,13 @@ def for_both_members(angles: Tensor, interleaved: bool) -> Tensor:
 
 def default(rotary_dim: int, base: float) -> Tensor:
     """`base ** (-2 i / d2)` for pair i. Source: RoFormer, section 3.2.2."""
-    exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float32, device="cpu") / rotary_dim
-    return 1.0 / (base**exponent)
+    return 1.0 / powers(base, rotary_dim, rotary_dim)
+
+
+def powers(base: float, columns: int, rotary_dim: int) -> Tensor:
+    """The base to the power of 0, 2 / d2, 4 / d2, ... for `columns` elements, fp32, on the CPU."""
+    element = torch.arange(0, columns, 2, dtype=torch.float32, device="cpu")
+    return base ** (element / rotary_dim)
 
 
 def given(rotary_dim: int, base: float, inv_freq: Tensor) -> Tensor:
@@ -120,24 +125,22 @@ class RotaryPositionEmbedding(nn.Module):
         attention_factor: multiplies cos and sin, and so the rotated elements (YaRN, LongRoPE). In
             fp32, before cos and sin are rounded, as in Hugging Face's models. Calls that take the
             module itself use it, and `cos_sin`. A table of angles can't hold it.
-        inv_freq: frequencies of your own instead of those of `rotary_base`: (d2 / 2,), fp32 or
-            fp64, radians per position, finite. They are copied to the default device.
+        inv_freq: frequencies of your own instead of those of `rotary_base`, like the attribute.
+            They are copied to the default device.
 
     Attributes:
-        inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer. It keeps its
-            dtype when the module is cast, because in bf16 an angle at position 1000 would be wrong
-            by radians.
+        inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer that keeps its
+            dtype when the module is cast: in bf16 an angle at position 1000 is wrong by radians.
         rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
             NaN if `inv_freq` was given: then it can't be assigned.
-        attention_factor: as given, a float. May be assigned.
+        attention_factor: a float. May be assigned.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from
     memory of the module that is not saved. Assignment, `load_state_dict` and `reset_parameters`
     update it at once, and within torch.compile at the next eager call, which also sees a write in
-    place. Only an update checks the values, so a call that PyTorch traces or transforms doesn't.
-    Each update waits for the device, then writes to the same address, so CUDA graphs that were
-    captured before replay with the new frequencies. A backward of a call made before the update
-    raises an error.
+    place. Only an update checks the values. It waits for the device, then writes to the same
+    address, so CUDA graphs that were captured before replay with the new frequencies. A backward of
+    a call made before the update raises an error.
 
     - Changes that PyTorch doesn't count are not supported, such as `inv_freq.data = ...` or
       `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
@@ -150,11 +153,10 @@ class RotaryPositionEmbedding(nn.Module):
 
     Raises:
         ValueError: an argument is out of range, `seq_len_interpolation_factor` came alone, or both
-            `rotary_base` and `inv_freq` came; the message names it. Or an `inv_freq` that is not
-            finite was assigned, or used by an eager call that takes the module itself.
+            `rotary_base` and `inv_freq` came. Or an update of `inv_freq` is not finite.
         TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
         RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
-            such an `inv_freq`.
+            an `inv_freq` that is refused.
 
     Example:
         >>> RotaryPositionEmbedding(dim=4)(3)[:, 0, 0]  # of three positions, once in each half
@@ -184,18 +186,16 @@ class RotaryPositionEmbedding(nn.Module):
         inv_freq: Tensor | None = None,
     ) -> None:
         super().__init__()
-        factor, trained = seq_len_interpolation_factor, pretrained_max_position_embeddings
         self.rotary_dim = _check_rotary_dim(dim, rotary_percent)
-        for name, flag in (("interleaved", interleaved), ("persistent", persistent)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} is {flag!r}; accepted: False, True")
+        check_flag("interleaved", interleaved)
+        check_flag("persistent", persistent)
         check_positive("rotary_base", rotary_base)
-        self.seq_len_interpolation_factor = factor
-        self.pretrained_max_position_embeddings = trained
-        if factor is not None and trained is None:
-            came = f"seq_len_interpolation_factor is {factor}"
+        self.seq_len_interpolation_factor = seq_len_interpolation_factor
+        self.pretrained_max_position_embeddings = pretrained_max_position_embeddings
+        if seq_len_interpolation_factor is not None and pretrained_max_position_embeddings is None:
+            came = f"seq_len_interpolation_factor is {seq_len_interpolation_factor}"
             came += " without pretrained_max_position_embeddings"
-            raise ValueError(f"{came}; accepted: both, or pretrained_max_position_embeddings alone")
+            raise bad(came, "both, or pretrained_max_position_embeddings alone")
         self.interleaved, self.attention_factor = interleaved, attention_factor
         self._source, dtype = Frequencies(self.rotary_dim, rotary_base), torch.float32
         if inv_freq is not None:
@@ -254,7 +254,7 @@ class RotaryPositionEmbedding(nn.Module):
         if seq_len is not None and not (
             isinstance(seq_len, Integral) and is_number(seq_len) and seq_len > 0
         ):
-            raise ValueError(f"seq_len is {seq_len!r}; accepted: None, or a positive integer")
+            raise bad(f"seq_len is {seq_len!r}", "None, or a positive integer")
         layer = read_layer(config, layer_type, seq_len)
         if layer is None:
             return None
@@ -280,7 +280,7 @@ class RotaryPositionEmbedding(nn.Module):
         before = self._source
         if before.formula is given:
             came = "rotary_base was assigned to a module whose inv_freq was given"
-            raise ValueError(f"{came}; accepted: an assignment to inv_freq")
+            raise bad(came, "an assignment to inv_freq")
         check_positive("rotary_base", base)
         self._source = replace(before, base=base)
         try:
@@ -337,7 +337,7 @@ class RotaryPositionEmbedding(nn.Module):
         if self.attention_factor != 1.0:
             came = f"attention_factor is {self.attention_factor}, which no table of angles can hold"
             accepted = f"freqs.cos_sin(max_seq_len), in a call with rotary_dim={self.rotary_dim}"
-            raise ValueError(f"{came}; accepted: {accepted}")
+            raise bad(came, accepted)
         inv_freq = self._exact()
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
         position = (position + offset) * self.position_scale(max_seq_len)
@@ -371,7 +371,7 @@ class RotaryPositionEmbedding(nn.Module):
                 position 256 from 257; `dtype` is another one; or as in `forward`.
         """
         if dtype not in FLOATS:
-            raise TypeError(f"dtype is {dtype!r}; accepted: {', '.join(map(short, FLOATS))}")
+            raise bad(f"dtype is {dtype!r}", ", ".join(map(short, FLOATS)), TypeError)
         inv_freq = self._exact()
         _check_positions(positions, inv_freq.device)
         if isinstance(positions, Tensor):
@@ -414,10 +414,12 @@ class RotaryPositionEmbedding(nn.Module):
             (d2 / 2,), int64, on the device of `inv_freq`.
 
         Raises:
-            ValueError, TypeError, RuntimeError: as in `check_usable_as_freqs`; and where `inv_freq`
-                cannot be used, as the class says.
+            TypeError: `forward` is overridden: a call would ignore that silently.
+            ValueError, TypeError, RuntimeError: `inv_freq` cannot be used, as the class says.
         """
-        self.check_usable_as_freqs()
+        if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
+            came = f"freqs is a {type(self).__name__} that overrides forward"
+            raise bad(came, "its table, freqs(max_seq_len)", TypeError)
         scale = self.position_scale(max_seq_len)
         if is_traced() or is_transformed():
             return in_turns(self._exact(), scale)
@@ -426,19 +428,6 @@ class RotaryPositionEmbedding(nn.Module):
             if scale == scale_of_buffer:
                 return self._turns
         return in_turns(self._exact(), scale)
-
-    def check_usable_as_freqs(self) -> None:
-        """Raise where `self(max_seq_len)` would do other things than this class's `forward`.
-
-        Functions that take the module itself never call it: they would ignore the rest silently.
-        Forward hooks don't run either: tools such as wandb.watch register them on every module.
-
-        Raises:
-            TypeError: a subclass, or an assignment to the module, overrides `forward`.
-        """
-        if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
-            came = f"freqs is a {type(self).__name__} that overrides forward"
-            raise TypeError(f"{came}; accepted: its table, freqs(max_seq_len)")
 
     def _is_filled(self) -> bool:
         """Whether the buffer holds the turns of today's `inv_freq`."""
@@ -449,10 +438,7 @@ class RotaryPositionEmbedding(nn.Module):
         return inv_freq is source and looks[:2] == (inv_freq.data_ptr(), inv_freq._version)
 
     def _refill(self, strict: bool = True) -> bool:
-        """Write the turns of `inv_freq` to the buffer, at the same address if possible.
-
-        CUDA graphs know only the address. A backward that has kept the buffer raises, for PyTorch
-        counts the write.
+        """Write the turns of `inv_freq` to the buffer, at the address that CUDA graphs know.
 
         Returns:
             False where nothing can be remembered: `inv_freq` has no values, counts no changes, or
@@ -509,12 +495,11 @@ class RotaryPositionEmbedding(nn.Module):
     # What else may change the frequencies
 
     def __setattr__(self, name, value):
-        if name == "attention_factor":
-            check_positive(name, value)
-            value = float(value)
         of_length = name.endswith(("interpolation_factor", "max_position_embeddings"))
-        if of_length and value is not None:
+        if name == "attention_factor" or (of_length and value is not None):
             check_positive(name, value)
+        if name == "attention_factor":
+            value = float(value)
         if name != "inv_freq":
             super().__setattr__(name, value)
             return
@@ -572,13 +557,12 @@ def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> 
     if (fault := _fault(inv_freq)) is not None:
         raise fault
     if not has_values(inv_freq):
-        raise ValueError(f"inv_freq is on {inv_freq.device}; accepted: a tensor with values")
+        raise bad(f"inv_freq is on {inv_freq.device}", "a tensor with values")
     if inv_freq.shape != (rotary_dim // 2,):
         shape = f"inv_freq has shape {tuple(inv_freq.shape)}"
         raise ValueError(f"{shape}; accepted with {came}: ({rotary_dim // 2},)")
     if rotary_base != 10000.0:
-        both = f"rotary_base is {rotary_base}, and inv_freq was given"
-        raise ValueError(f"{both}; accepted: one of the two")
+        raise bad(f"rotary_base is {rotary_base}, and inv_freq was given", "one of the two")
     own = inv_freq.detach().to("cpu", copy=True)
     return Frequencies(rotary_dim, math.nan, given, {"inv_freq": own})
 
@@ -586,25 +570,33 @@ def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> 
 def _fault(inv_freq: object) -> Exception | None:
     """Why these can't be a module's frequencies; values are not asked for in a trace."""
     if not isinstance(inv_freq, Tensor):
-        return TypeError(f"inv_freq is of type {type(inv_freq).__name__}; accepted: torch.Tensor")
+        return bad(f"inv_freq is of type {type(inv_freq).__name__}", "torch.Tensor", TypeError)
     if inv_freq.dtype not in EXACT:
-        return TypeError(f"inv_freq has dtype {short(inv_freq.dtype)}; accepted: float32, float64")
+        return bad(f"inv_freq has dtype {short(inv_freq.dtype)}", "float32, float64", TypeError)
     if inv_freq.is_sparse:
-        return ValueError(f"inv_freq has layout {inv_freq.layout}; accepted: torch.strided")
+        return bad(f"inv_freq has layout {inv_freq.layout}", "torch.strided")
     if is_traced() or is_transformed() or not has_values(inv_freq):
         return None
     if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
-        return RuntimeError(
-            "inv_freq changed while a CUDA graph is captured, or in place since the last call; "
-            "accepted: a change before the capture, followed by a call if it was in place"
-        )
+        came = "inv_freq changed while a CUDA graph is captured, or in place since the last call"
+        accepted = "a change before the capture, followed by a call if it was in place"
+        return bad(came, accepted, RuntimeError)
     if not (finite := inv_freq.isfinite()).all():
-        value = inv_freq[~finite][0].item()
-        return ValueError(f"inv_freq has the value {value}; accepted: finite numbers")
+        return bad(f"inv_freq has the value {inv_freq[~finite][0].item()}", "finite numbers")
     return None
 
 
 # Numbers and lengths that the module takes, and the errors for all others
+
+
+def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Exception:
+    """The error to raise: what came, and what is accepted."""
+    return error(f"{came}; accepted: {accepted}")
+
+
+def check_flag(name: str, flag: object) -> None:
+    if not isinstance(flag, bool):
+        raise bad(f"{name} is {flag!r}", "False, True", TypeError)
 
 
 def is_number(value: object) -> bool:
@@ -615,9 +607,8 @@ def is_number(value: object) -> bool:
 
 
 def check_positive(name: str, value: object) -> None:
-    """Raise unless this is a finite number above 0."""
     if not (is_number(value) and value > 0):
-        raise ValueError(f"{name} is {value!r}; accepted: a positive number below infinity")
+        raise bad(f"{name} is {value!r}", "a positive number below infinity")
 
 
 def short(dtype: torch.dtype) -> str:
@@ -629,43 +620,41 @@ def _check_rotary_dim(dim: object, rotary_percent: object) -> int:
     """d2, of a head dimension and the share of it that turns."""
     whole = isinstance(dim, Integral) or (isinstance(dim, float) and dim.is_integer())
     if isinstance(dim, bool) or not whole:
-        raise ValueError(f"dim is {dim!r}; accepted: a positive integer")
+        raise bad(f"dim is {dim!r}", "a positive integer")
     if not (isinstance(rotary_percent, Real) and 0.0 < rotary_percent <= 1.0):
-        came = f"rotary_percent is {rotary_percent!r}"
-        raise ValueError(f"{came}; accepted: a number above 0, up to 1")
+        raise bad(f"rotary_percent is {rotary_percent!r}", "a number above 0, up to 1")
     rotary_dim = int(dim * rotary_percent)
     if rotary_dim < 2 or rotary_dim % 2:
         came = f"dim = {dim} and rotary_percent = {rotary_percent} give {rotary_dim}"
-        raise ValueError(f"{came} rotary dimensions; accepted: an even number, at least 2")
+        raise bad(f"{came} rotary dimensions", "an even number, at least 2")
     return rotary_dim
 
 
 def _check_span(max_seq_len: object, offset: object) -> None:
-    """Raise unless these are a number of positions, and the first of them."""
+    """Check a number of positions, and the first of them."""
     if isinstance(max_seq_len, Tensor) and max_seq_len.dim():
         came = f"max_seq_len is a tensor of shape {tuple(max_seq_len.shape)}"
         how = "To rotate a tensor: apply_rotary_pos_emb(t, freqs, tensor_format)"
-        raise TypeError(f"{came}; accepted: a number of positions. {how}")
+        raise bad(came, f"a number of positions. {how}", TypeError)
     if not _is_integer(max_seq_len):
-        raise TypeError(f"max_seq_len is {max_seq_len!r}; accepted: an integer from 0")
+        raise bad(f"max_seq_len is {max_seq_len!r}", "an integer from 0", TypeError)
     if not _is_integer(offset):
-        raise TypeError(f"offset is {offset!r}; accepted: an integer")
+        raise bad(f"offset is {offset!r}", "an integer", TypeError)
     if max_seq_len < 0:
-        raise ValueError(f"max_seq_len is {max_seq_len}; accepted: 0 or a positive number")
+        raise bad(f"max_seq_len is {max_seq_len}", "0 or a positive number")
 
 
 def _check_positions(positions: object, device: torch.device) -> None:
-    """Raise unless `cos_sin` can take these."""
+    """Check what `cos_sin` takes."""
     accepted = "a tensor of positions, or a number of them"
     if not isinstance(positions, Tensor):
         if not _is_integer(positions):
-            came = f"positions is of type {type(positions).__name__}"
-            raise TypeError(f"{came}; accepted: {accepted}")
+            raise bad(f"positions is of type {type(positions).__name__}", accepted, TypeError)
         if positions < 0:
-            raise ValueError(f"positions is {positions}; accepted: {accepted}, from 0")
+            raise bad(f"positions is {positions}", f"{accepted}, from 0")
     elif positions.dtype not in (*INTEGERS, *EXACT):
-        came = f"positions has dtype {short(positions.dtype)}"
-        raise TypeError(f"{came}; accepted: {', '.join(map(short, (*INTEGERS, *EXACT)))}")
+        dtypes = ", ".join(map(short, (*INTEGERS, *EXACT)))
+        raise bad(f"positions has dtype {short(positions.dtype)}", dtypes, TypeError)
     elif positions.device != device:
         needs = f"it must be on inv_freq's device, {device}"
         raise ValueError(f"positions is on {positions.device}; {needs}")

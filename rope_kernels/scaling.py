@@ -18,7 +18,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor, nn
 
-from .embedding import Frequencies, default, is_number
+from .embedding import Frequencies, bad, default, is_number, powers
 
 # Formulas. All give (d2 / 2,) radians a position, fp32, computed on the CPU in the order of
 # transformers, so that their bits are the same whatever the device of the module is. What comes
@@ -140,12 +140,6 @@ def longrope(
     return 1.0 / (factor * powers(base, rotary_dim, rotary_dim))
 
 
-def powers(base: float, columns: int, rotary_dim: int) -> Tensor:
-    """The base to the power of 0, 2 / d2, 4 / d2, ... for `columns` elements, fp32."""
-    element = torch.arange(0, columns, 2, dtype=torch.float32, device="cpu")
-    return base ** (element / rotary_dim)
-
-
 # What multiplies cos and sin. A 0 is a key that is left out.
 
 
@@ -203,10 +197,10 @@ def read_layer(
         ValueError, TypeError: as in `RotaryPositionEmbedding.from_config`.
     """
     if isinstance(config, _NO_CONFIGURATION):
-        came = f"config is of type {type(config).__name__}"
-        raise TypeError(f"{came}; accepted: a model's configuration, or a dict with its keys")
+        accepted = "a model's configuration, or a dict with its keys"
+        raise bad(f"config is of type {type(config).__name__}", accepted, TypeError)
     if not isinstance(layer_type, str | None):
-        raise TypeError(f"layer_type is {layer_type!r}; accepted: None, or a str")
+        raise bad(f"layer_type is {layer_type!r}", "None, or a str", TypeError)
     _refuse_what_is_not_read(config)
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         config = config.per_layer_config[layer_type]  # of its own `head_dim`, in Gemma 4
@@ -225,7 +219,7 @@ def read_layer(
         for function in (formula, magnitude)
     )
     if formula is yarn and base == 1:
-        raise ValueError("rope_theta is 1; accepted: a number above 1 with 'yarn'")
+        raise bad("rope_theta is 1", "a number above 1 with 'yarn'")
     if formula in (dynamic, longrope):
         arguments["seq_len"] = seq_len
     return Frequencies(keys["rotary_dim"], base, formula, arguments), magnitude(**of_magnitude)
@@ -242,13 +236,12 @@ def _refuse_what_is_not_read(config: object) -> None:
     if not (model in (None, "") or own):
         came = f"config is of type {type(config).__name__} with model_type {model!r}"
         accepted = "transformers.AutoConfig.for_model(**keys); or all its keys, without model_type"
-        raise ValueError(f"{came}, and lacks what that class adds; accepted: {accepted}")
+        raise bad(f"{came}, and lacks what that class adds", accepted)
     if _get(config, "text_config") is not None and _get(config, "head_dim") is None:
-        came = "config has a text_config, and no head_dim of its own"
-        raise ValueError(f"{came}; accepted: config.text_config")
+        raise bad("config has a text_config, and no head_dim of its own", "config.text_config")
     if _get(config, "image_size") is not None and _get(config, "patch_size") is not None:
         came = "config is of images (image_size, patch_size), each model's own rule"
-        raise ValueError(f"{came}; accepted: {_OWN_TABLES}")
+        raise bad(came, _OWN_TABLES)
     if isinstance(config, Mapping):
         names = [name for name in config if isinstance(name, str)]
     elif of_transformers:
@@ -264,7 +257,7 @@ def _refuse_unread(said: Mapping, known: Collection[str], where: str) -> None:
         if value is not None and key not in known:
             came = f"{key} is {reprlib.repr(value)}, which is not read {where}"
             how = f"Leave it out if no angle depends on it; otherwise pass {_OWN_TABLES}"
-            raise ValueError(f"{came}; accepted: {', '.join(sorted({*known}))}. {how}")
+            raise bad(came, f"{', '.join(sorted({*known}))}. {how}")
 
 
 def _get(config: object, key: str) -> object | None:
@@ -279,9 +272,9 @@ def _rope_of(config: object, layer_type: str | None) -> tuple[Mapping | None, bo
     rope, old = _get(config, "rope_parameters") or {}, _get(config, "rope_scaling") or {}
     for name, came in (("rope_parameters", rope), ("rope_scaling", old)):
         if not isinstance(came, Mapping):
-            raise TypeError(f"{name} is {came!r}; accepted: a dict")
+            raise bad(f"{name} is {came!r}", "a dict", TypeError)
     if rope and old and rope != old:
-        raise ValueError("rope_scaling came with rope_parameters; accepted: one of the two")
+        raise bad("rope_scaling came with rope_parameters", "one of the two")
     rope = rope or old
     layers, local = _get(config, "layer_types") or (), _get(config, "rope_local_base_freq")
     accepted = [None, *layers] if layers else [layer_type]
@@ -294,8 +287,7 @@ def _rope_of(config: object, layer_type: str | None) -> tuple[Mapping | None, bo
         accepted = ["sliding_attention", "full_attention"]
         rope = {"rope_theta": local} if layer_type == "sliding_attention" else rope
     if layer_type not in accepted:
-        words = ", ".join(map(repr, dict.fromkeys(accepted)))
-        raise ValueError(f"layer_type is {layer_type!r}; accepted: {words}")
+        raise bad(f"layer_type is {layer_type!r}", ", ".join(map(repr, dict.fromkeys(accepted))))
     return rope, is_nested
 
 
@@ -304,8 +296,7 @@ def _formulas_of(rope: Mapping) -> tuple[Callable[..., Tensor], Callable[..., fl
     key = "type" if rope.get("rope_type") is None else "rope_type"
     name = "default" if rope.get(key) is None else rope[key]
     if not (isinstance(name, str) and name in _TYPES):
-        accepted = f"{', '.join(map(repr, _TYPES))}; or {_OWN_TABLES}"
-        raise ValueError(f"{key} is {name!r}; accepted: {accepted}")
+        raise bad(f"{key} is {name!r}", f"{', '.join(map(repr, _TYPES))}; or {_OWN_TABLES}")
     formula = dynamic_alpha if name == "dynamic" and rope.get("alpha") else _TYPES[name]
     magnitude = _MAGNITUDES.get(formula, lambda: 1.0)
     known = *_OF_ALL, *_ALSO.get(formula, ()), *_keys_of(formula), *_keys_of(magnitude)
@@ -325,7 +316,7 @@ def _all_keys(config: object, rope: Mapping, is_nested: bool) -> dict[str, objec
     share = own.get(_SHARE, keys[_SHARE])
     if keys[_SHARE] not in (None, share):
         came = f"{_SHARE} is {keys[_SHARE]!r}, and {share!r} in the dict of the rotation"
-        raise ValueError(f"{came}; accepted: one of the two")
+        raise bad(came, "one of the two")
     keys |= {_ORIGINAL: keys["max_position_embeddings"]} | own
     if not is_nested and original is not None:
         keys[_ORIGINAL] = original  # Phi 3 has it in both places, and the one beside counts
@@ -350,7 +341,7 @@ def _rotary_dim(keys: dict[str, object], formula: Callable) -> int:
     if {*said.values()} != {rotary_dim} or rotary_dim % 2 or not least <= rotary_dim <= most:
         came = ", ".join(f"{key} says that {width}" for key, width in said.items())
         accepted = f"an even number from {least} to {most}, the same by each key"
-        raise ValueError(f"{came} elements of a head turn; accepted: {accepted}")
+        raise bad(f"{came} elements of a head turn", accepted)
     return rotary_dim
 
 
@@ -374,5 +365,5 @@ def _read(
         accepted = f"{pairs} positive numbers, one for each pair that turns"
     if not fits:
         came = reprlib.repr(value) if key in keys else "missing"
-        raise ValueError(f"{key} is {came}; accepted: {accepted}")
+        raise bad(f"{key} is {came}", accepted)
     return kind(value)
