@@ -8,6 +8,7 @@ only shapes, dtypes and devices are checked.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -51,6 +52,7 @@ without position_ids{packed}:
 
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
+Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
 Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 
 
@@ -70,13 +72,10 @@ def check_integer(
     `accepted` may name {least}, {most} and `sizes`. They are written into it only for an error: a
     size in a string is a constant to torch.compile, which would compile again for every other one.
     """
-    if isinstance(value, bool):  # an int to Python, so True would pass for 1
-        error = TypeError
-    elif isinstance(value, (int, torch.SymInt)) and least <= value <= most:
-        return
-    else:
-        error = ValueError
-    raise bad(f"{name} is {value!r}", accepted.format(least=least, most=most, **sizes), error)
+    is_bool = isinstance(value, bool)  # an int to Python, so True would pass for 1
+    if is_bool or not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
+        error = TypeError if is_bool else ValueError
+        raise bad(f"{name} is {value!r}", accepted.format(least=least, most=most, **sizes), error)
 
 
 def check_rank(size: object, rank: object, order: object) -> None:
@@ -105,7 +104,6 @@ def check_tensor(
 
 
 def check_rotate_half(x: Tensor, interleaved: bool) -> None:
-    """Raise unless `x` is a tensor whose last dimension splits into pairs, and the flag a bool."""
     check_tensor("x", x)
     check_flag("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
@@ -145,7 +143,7 @@ class Beside:
         """Return `x`, of one of the dtypes and one of the shapes; `when` says what decides them."""
         x = check_tensor(name, x, dtypes, when, note)
         if not any([_fits(x.shape, shape) for shape in shapes]):
-            accepted = " or ".join(dict.fromkeys(map(_in_words, shapes)))
+            accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
             came = f"{name} has shape {tuple(x.shape)}"
             raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}")
         if x.device != self.t.device:
@@ -157,18 +155,8 @@ class Beside:
 def _fits(shape: torch.Size, accepted: Shape) -> bool:
     if len(shape) != len(accepted):
         return False
-    for size, wanted in zip(shape, accepted, strict=True):
-        if isinstance(wanted, str):
-            if size == 0 and wanted.endswith("+ 1"):
-                return False
-        elif size != wanted:
-            return False
-    return True
-
-
-def _in_words(shape: Shape) -> str:
-    sizes = ", ".join(map(str, shape))
-    return f"({sizes},)" if len(shape) == 1 else f"({sizes})"
+    sizes = zip(shape, accepted, strict=True)
+    return all([x > 0 if y == "b + 1" else isinstance(y, str) or x == y for x, y in sizes])
 
 
 def names_of(tensors: Sequence[Tensor], transpose: bool) -> tuple[str, ...]:
@@ -183,16 +171,11 @@ def check_call(
     fused: bool,
     inplace: bool,
     roundings: tuple[str | None, ...] = (None, *ROUNDINGS),
-) -> Beside:
+) -> None:
     """Check everything about a call but the values of its tensors.
 
-    Args:
-        tensors: to rotate.
-        freqs: as it came.
-        rotation: the other arguments, as they came: `table` and `sin` are what `freqs` holds, and
-            `rotary_dim` is None unless it was given.
-        fused, inplace: as they came.
-        roundings: those that the function has.
+    All arguments are as they came, those of `rotation` too, whose `table` and `sin` are what
+    `freqs` holds. `roundings` are those that the function has.
     """
     tensor_format, names = rotation.tensor_format, names_of(tensors, rotation.transpose)
     check_choice("tensor_format", tensor_format, FORMATS)
@@ -227,14 +210,13 @@ def check_call(
         _check_module(freqs, rotation, beside)
     else:
         _check_tables(freqs, rotation, beside, batch)
-    _check_slice(rotation, beside, head_dim, isinstance(freqs, RotaryPositionEmbedding))
+    _check_slice(rotation, beside, head_dim)
     needed = seq_len * rotation.cp_size
     if by_table and not rotation.on_the_fly and rotation.table_len < needed:
         came = f"freqs has angles for s2 = {rotation.table_len} positions"
         reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
         raise ValueError(f"{came}; {reads} needs at least s = {needed}")
-    _check_where(freqs, rotation, beside, seq_len, batch)
-    return beside
+    _check_where(rotation, beside, seq_len, batch)
 
 
 def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, beside: Beside) -> None:
@@ -242,10 +224,8 @@ def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, beside: Be
     if freqs.interleaved != rotation.interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
         raise bad(came, f"the call's, {rotation.interleaved}")
-    shape = (freqs.rotary_dim // 2,)
-    if is_differentiated(
-        beside.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
-    ):
+    beside.check("freqs", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)], " for inv_freq")
+    if is_differentiated(freqs.inv_freq):
         accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
         raise bad("freqs has an inv_freq that requires a gradient", accepted)
 
@@ -253,7 +233,6 @@ def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, beside: Be
 def _check_tables(freqs: object, rotation: Rotation, beside: Beside, batch: int) -> None:
     """Check angles, or cosines and sines."""
     if isinstance(freqs, Tensor):
-        check_tensor("freqs", freqs)
         dtypes = EXACT if beside.t.dtype == torch.float64 else EXACT[:1]
         when, note = f" with {beside.name} of {short(beside.t.dtype)}", ""
         if freqs.dtype in (torch.bfloat16, torch.float16):
@@ -276,8 +255,9 @@ def _check_tables(freqs: object, rotation: Rotation, beside: Beside, batch: int)
     beside.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
 
 
-def _check_slice(rotation: Rotation, beside: Beside, head_dim: int, of_module: bool) -> None:
+def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
     """Check which elements turn. The width of a table, or of a module's, is known."""
+    of_module = rotation.on_the_fly
     width = rotation.table.shape[-1] * (2 if of_module else 1)
     named = {"t": beside.name, "d": head_dim}
     rotary_dim, came = width, "freqs has last dimension d2 ="
@@ -297,17 +277,14 @@ def _check_slice(rotation: Rotation, beside: Beside, head_dim: int, of_module: b
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
 
 
-def _check_where(
-    freqs: object, rotation: Rotation, beside: Beside, seq_len: int, batch: int
-) -> None:
+def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -> None:
     """Check the arguments that say where a token is."""
     packed = rotation.tensor_format == "thd"
     cu_seqlens, starts, ids = rotation.where
     if cu_seqlens is not None and not packed:
         came = f"cu_seqlens came with tensor_format {rotation.tensor_format!r}"
-        raise ValueError(
-            f"{came}; accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
-        )
+        accepted = "accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
+        raise ValueError(f"{came}; {accepted}")
     if packed and cu_seqlens is None and ids is None:
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
@@ -316,39 +293,36 @@ def _check_where(
     if cu_seqlens is not None:
         beside.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
     if starts is not None:
-        if not isinstance(starts, Tensor):
-            raise _bad_start(starts)
+        if not isinstance(starts, Tensor):  # nor a number that `api` makes one of
+            is_int, is_bool = isinstance(starts, int), isinstance(starts, bool)
+            came = starts if is_int else f"of type {type(starts).__name__}"
+            accepted = "an int from -2^62 to 2^62, or a torch.Tensor"
+            error = ValueError if is_int and not is_bool else TypeError
+            raise bad(f"start_positions is {came}", accepted, error)
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
         when = " beside cu_seqlens" if packed else ""
         beside.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
     if ids is not None:
-        _check_ids(ids, freqs, beside, [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)])
+        shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)]
+        _check_ids(ids, rotation, beside, shapes)
 
 
-def _bad_start(start: object) -> Exception:
-    """The error for a start that is no tensor, nor a number that `api` makes one of."""
-    accepted = "an int from -2^62 to 2^62, or a torch.Tensor"
-    if isinstance(start, int):
-        error = TypeError if isinstance(start, bool) else ValueError
-        return bad(f"start_positions is {start}", accepted, error)
-    return bad(f"start_positions is of type {type(start).__name__}", accepted, TypeError)
-
-
-def _check_ids(ids: object, freqs: object, beside: Beside, shapes: list[Shape]) -> None:
+def _check_ids(ids: object, rotation: Rotation, beside: Beside, shapes: list[Shape]) -> None:
     """Check positions of tokens; of a module, what a table does better is told."""
     note = ""
-    if isinstance(freqs, RotaryPositionEmbedding) and isinstance(ids, Tensor):
-        packed = ", with one sequence in cu_seqlens" if beside.tensor_format == "thd" else ""
+    if rotation.on_the_fly and isinstance(ids, Tensor):
+        packed = " one sequence in cu_seqlens" if rotation.tensor_format == "thd" else ""
+        pairs = rotation.table.shape[0]
         if ids.dim() == len(shapes[0]) + 1:  # as in M-RoPE
             how = _OF_SEVERAL_AXES.format(
-                d2=freqs.rotary_dim, pairs=freqs.rotary_dim // 2, packed=packed
+                d2=2 * pairs, pairs=pairs, packed=f", with{packed}" if packed else ""
             )
             came = f"position_ids has shape {tuple(ids.shape)}"
             came += ", a dimension more than a token's position"
             raise bad(came, f"{' or '.join(map(str, shapes))}. {how}")
         if ids.is_floating_point():
             note = "; or freqs.cos_sin(position_ids) as freqs, without position_ids, with "
-            note += f"rotary_dim={freqs.rotary_dim}{packed.replace('with', 'and')}"
+            note += f"rotary_dim={2 * pairs}" + (f", and{packed}" if packed else "")
     beside.check("position_ids", ids, INTEGERS, shapes, note=note)
 
 
@@ -357,9 +331,7 @@ def _check_ids(ids: object, freqs: object, beside: Beside, shapes: list[Shape]) 
 
 def check_values(rotation: Rotation, seq_len: int) -> None:
     """Check the values of tensors on the CPU."""
-    if not rotation.table.is_cpu:
-        return
-    if not all([x is None or has_values(x) for x in rotation.where]):
+    if not (rotation.table.is_cpu and all([x is None or has_values(x) for x in rotation.where])):
         return
     if rotation.cu_seqlens is not None:
         tokens = seq_len * rotation.cp_size
@@ -374,10 +346,8 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         return
     first, last = (int(x) for x in used.aminmax())
     if first < 0:
-        starts = rotation.start_positions
-        came = f"position_ids has {first}"
-        if starts is not None:
-            came = f"start_positions is {_head(starts)}"
+        starts, came = rotation.start_positions, f"position_ids has {first}"
+        came = came if starts is None else f"start_positions is {_head(starts)}"
         raise bad(came, "values from 0 with a table")
     if last >= rotation.table_len:
         came = f"freqs has angles for s2 = {rotation.table_len} positions"
@@ -428,12 +398,10 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named
             raise bad(came, _cloned(name))
     if transformed:
         return
-    try:
+    with suppress(RuntimeError):  # no address: a batch of vmap, or a class without memory
         accepted = "with inplace=True separate elements, e.g. {other}.clone()"
         written = tuple(zip(names, tensors, strict=True))
         check_apart(written, (*named_tensors(rotation), *beside), accepted)
-    except RuntimeError:
-        return  # no address: a batch of vmap, or a class without memory of its own
 
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
@@ -475,23 +443,16 @@ def check_apart(
     written: Named, read: Named, accepted: str = "memory of its own, or slices of one tensor"
 ) -> None:
     """Raise `ValueError` where what is written has an element in the memory of anything else."""
-    places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
+    places = [(name, x, *_memory_of(x)) for name, x in (*written, *read) if x is not None]
     for i, (name, x, start, end) in enumerate(places):
-        for other, y, low, high in places[:i]:
+        for other, y, low, high in places[: min(i, len(written))]:
             if 0 < start < high and 0 < low < end and not _are_neighbors(x, y):
                 raise bad(f"{name} shares memory with {other}", accepted.format(other=name))
-        for other, y in read:  # in every call: few steps
-            if y is None or not 0 < (low := y.data_ptr()) < end or not start:
-                continue
-            if start < _memory_of(y)[1] and not _are_neighbors(x, y):
-                raise bad(f"{other} shares memory with {name}", accepted.format(other=other))
 
 
 def _memory_of(x: Tensor) -> tuple[int, int]:
     """Addresses of the first element of a tensor, 0 without memory, and past its last one."""
     start = x.data_ptr()
-    if x.is_contiguous():
-        return start, start + x.nbytes
     return start, start + layout_of(x.shape, x.stride())[1] * x.element_size()
 
 
@@ -517,30 +478,24 @@ def _are_neighbors(x: Tensor, y: Tensor) -> bool:
         return False
     first, second = (x, y) if x.data_ptr() <= y.data_ptr() else (y, x)
     distance, rest = divmod(second.data_ptr() - first.data_ptr(), x.element_size())
-    layouts = first.shape, first.stride(), second.shape, second.stride()
+    layouts = (first.shape, first.stride()), (second.shape, second.stride())
     return rest == 0 and _are_apart(*layouts, distance)
 
 
 @lru_cache(4096)
-def _are_apart(
-    sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    next_sizes: tuple[int, ...],
-    next_strides: tuple[int, ...],
-    distance: int,
-) -> bool:
+def _are_apart(first: Layout, second: Layout, distance: int) -> bool:
     """Whether one slice ends, along a dimension, before the next begins `distance` elements later.
 
     Then the slice that holds both has a place for each element, if it doesn't overlap itself.
     """
-    dims = list(zip(sizes, strides, next_sizes, next_strides, strict=True))
+    dims = list(zip(*first, *second, strict=True))
     if any(n > 1 and m > 1 and stride != other for n, stride, m, other in dims):
         return False
     common = [stride if n > 1 else other for n, stride, _, other in dims]  # of 1 they say nothing
     for dim, stride in enumerate(common):
-        if stride and distance % stride == 0 and distance // stride >= sizes[dim]:
+        if stride and distance % stride == 0 and distance // stride >= dims[dim][0]:
             both = [max(n, m) for n, _, m, _ in dims]
-            both[dim] = distance // stride + next_sizes[dim]
+            both[dim] = distance // stride + dims[dim][2]
             if not layout_of(tuple(both), tuple(common))[0]:
                 return True
     return False
