@@ -311,18 +311,17 @@ def _check_ids(ids: object, rotation: Rotation, beside: Beside, shapes: list[Sha
     """Check positions of tokens; of a module, what a table does better is told."""
     note = ""
     if rotation.on_the_fly and isinstance(ids, Tensor):
-        packed = " one sequence in cu_seqlens" if rotation.tensor_format == "thd" else ""
+        packed = ", {} one sequence in cu_seqlens" if rotation.tensor_format == "thd" else ""
         pairs = rotation.table.shape[0]
         if ids.dim() == len(shapes[0]) + 1:  # as in M-RoPE
-            how = _OF_SEVERAL_AXES.format(
-                d2=2 * pairs, pairs=pairs, packed=f", with{packed}" if packed else ""
-            )
+            packed = packed.format("with")
+            how = _OF_SEVERAL_AXES.format(d2=2 * pairs, pairs=pairs, packed=packed)
             came = f"position_ids has shape {tuple(ids.shape)}"
             came += ", a dimension more than a token's position"
             raise bad(came, f"{' or '.join(map(str, shapes))}. {how}")
         if ids.is_floating_point():
             note = "; or freqs.cos_sin(position_ids) as freqs, without position_ids, with "
-            note += f"rotary_dim={2 * pairs}" + (f", and{packed}" if packed else "")
+            note += f"rotary_dim={2 * pairs}{packed.format('and')}"
     beside.check("position_ids", ids, INTEGERS, shapes, note=note)
 
 
@@ -443,16 +442,23 @@ def check_apart(
     written: Named, read: Named, accepted: str = "memory of its own, or slices of one tensor"
 ) -> None:
     """Raise `ValueError` where what is written has an element in the memory of anything else."""
-    places = [(name, x, *_memory_of(x)) for name, x in (*written, *read) if x is not None]
+    places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
     for i, (name, x, start, end) in enumerate(places):
-        for other, y, low, high in places[: min(i, len(written))]:
+        for other, y, low, high in places[:i]:
             if 0 < start < high and 0 < low < end and not _are_neighbors(x, y):
                 raise bad(f"{name} shares memory with {other}", accepted.format(other=name))
+        for other, y in read:  # in every call: few steps
+            if y is None or not 0 < (low := y.data_ptr()) < end or not start:
+                continue
+            if start < _memory_of(y)[1] and not _are_neighbors(x, y):
+                raise bad(f"{other} shares memory with {name}", accepted.format(other=other))
 
 
 def _memory_of(x: Tensor) -> tuple[int, int]:
     """Addresses of the first element of a tensor, 0 without memory, and past its last one."""
     start = x.data_ptr()
+    if x.is_contiguous():
+        return start, start + x.nbytes
     return start, start + layout_of(x.shape, x.stride())[1] * x.element_size()
 
 

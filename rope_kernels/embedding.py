@@ -251,9 +251,8 @@ class RotaryPositionEmbedding(nn.Module):
         """
         from .scaling import read_layer
 
-        if seq_len is not None and not (
-            isinstance(seq_len, Integral) and is_number(seq_len) and seq_len > 0
-        ):
+        is_length = isinstance(seq_len, Integral) and is_number(seq_len) and seq_len > 0
+        if seq_len is not None and not is_length:
             raise bad(f"seq_len is {seq_len!r}", "None, or a positive integer")
         layer = read_layer(config, layer_type, seq_len)
         if layer is None:
@@ -321,13 +320,9 @@ class RotaryPositionEmbedding(nn.Module):
     def forward(self, max_seq_len: int, offset: int = 0) -> Tensor:
         """Angles of positions offset, ..., offset + max_seq_len - 1.
 
-        Args:
-            max_seq_len: number of positions s.
-            offset: first position.
-
         Returns:
-            (s, 1, 1, d2), fp32, radians, on the device of `inv_freq`. An fp32 angle is exact only
-            to 2^-24 of itself, and inv_freq too: milliradians are lost at position 131 071.
+            (max_seq_len, 1, 1, d2), fp32, radians, on the device of `inv_freq`. An fp32 angle is
+            exact only to 2^-24 of itself, inv_freq too: milliradians are lost at position 131 071.
 
         Raises:
             ValueError: `max_seq_len` is negative, or `attention_factor` is not 1.
@@ -421,12 +416,9 @@ class RotaryPositionEmbedding(nn.Module):
             came = f"freqs is a {type(self).__name__} that overrides forward"
             raise bad(came, "its table, freqs(max_seq_len)", TypeError)
         scale = self.position_scale(max_seq_len)
-        if is_traced() or is_transformed():
-            return in_turns(self._exact(), scale)
-        if self._is_filled() or self._refill():
-            *_, scale_of_buffer = self._filled[1]
-            if scale == scale_of_buffer:
-                return self._turns
+        is_eager = not (is_traced() or is_transformed())
+        if is_eager and (self._is_filled() or self._refill()) and scale == self._filled[1][-1]:
+            return self._turns
         return in_turns(self._exact(), scale)
 
     def _is_filled(self) -> bool:
@@ -456,8 +448,7 @@ class RotaryPositionEmbedding(nn.Module):
         scale = self.position_scale(0)  # that of no position doesn't depend on their number
         with torch.inference_mode(False), torch.no_grad():
             new, turns = in_turns(inv_freq, scale), self._turns
-            fits = turns is not None and (turns.device, turns.shape) == (new.device, new.shape)
-            if not fits or turns.is_inference():
+            if turns is None or (turns.device, turns.shape) != (new.device, new.shape):
                 self._turns = new
             elif not torch.equal(turns, new):
                 turns.copy_(new)
@@ -467,23 +458,23 @@ class RotaryPositionEmbedding(nn.Module):
         return True
 
     def _inv_freq_that_counts_changes(self) -> Tensor | None:
-        """`inv_freq`, put in order if it is an inference tensor; None if it has no values."""
-        if is_traced() or is_transformed():
-            return None
+        """`inv_freq`, copied if it is an inference tensor; None if it has no values."""
         inv_freq = self.inv_freq
-        if not isinstance(inv_freq, Tensor) or not has_values(inv_freq):
+        if is_traced() or is_transformed() or not isinstance(inv_freq, Tensor):
+            return None
+        if not has_values(inv_freq):
             return None
         if not inv_freq.is_inference():
             return inv_freq
-        for own in (self._buffers, self._parameters):
-            if own.get("inv_freq") is inv_freq:
-                with torch.inference_mode(False), torch.no_grad():
-                    copy = inv_freq.clone()
-                    if isinstance(inv_freq, nn.Parameter):
-                        copy = nn.Parameter(copy, inv_freq.requires_grad)
-                own["inv_freq"] = copy
-                return copy
-        return None  # computed at each access, by a parametrization for example
+        own = self._parameters if isinstance(inv_freq, nn.Parameter) else self._buffers
+        if own.get("inv_freq") is not inv_freq:
+            return None  # computed at each access, by a parametrization for example
+        with torch.inference_mode(False), torch.no_grad():
+            copy = inv_freq.clone()
+            if own is self._parameters:
+                copy = nn.Parameter(copy, inv_freq.requires_grad)
+        own["inv_freq"] = copy
+        return copy
 
     def _exact(self) -> Tensor:
         """`inv_freq`, in a dtype that angles can be made of."""

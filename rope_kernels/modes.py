@@ -59,10 +59,8 @@ _HAS_TRITON = triton_is_installed()
 
 # What PyTorch does with a call
 
-_includes, _PRE_DISPATCH = (
-    torch._C._dispatch_tls_is_dispatch_key_included,
-    torch._C.DispatchKey.PreDispatch,  # make_fx(..., pre_dispatch=True)
-)
+_includes = torch._C._dispatch_tls_is_dispatch_key_included
+_PRE_DISPATCH = torch._C.DispatchKey.PreDispatch  # make_fx(..., pre_dispatch=True)
 _PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
 
 
@@ -93,19 +91,13 @@ def has_values(x: Tensor) -> bool:
 
 
 def have_memory(tensors: Iterable[Tensor | None]) -> bool:
-    """Whether a kernel can read all of these: elements, and no wrapper of torch.func around them.
-
-    None, which is not there, counts as readable.
-    """
+    """Whether a kernel can read all that are there: elements, and no wrapper of torch.func."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     return all([x is None or (has_values(x) and not wrapped(x)) for x in tensors])
 
 
 def is_dtensor(x: object) -> bool:
-    """Whether `x` is a DTensor, or what torch.func makes of one.
-
-    Asked without loading torch.distributed.tensor.
-    """
+    """Whether `x` is a DTensor, or what torch.func makes of one; loads no torch.distributed."""
     if not isinstance(x, Tensor):
         return False
     if hasattr(x, "device_mesh"):
@@ -130,8 +122,6 @@ def is_differentiated(t: Tensor) -> bool:
 
 def wants_grad(tensors: Iterable[object]) -> bool:
     """Whether autograd records what is done with these; what is no tensor doesn't count."""
-    if torch.is_grad_enabled():
-        for x in tensors:  # no generator: this is in every call
-            if x is not None and getattr(x, "requires_grad", False):
-                return True
-    return False
+    if not torch.is_grad_enabled():
+        return False
+    return any([x is not None and getattr(x, "requires_grad", False) for x in tensors])
