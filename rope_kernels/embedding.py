@@ -400,17 +400,11 @@ class RotaryPositionEmbedding(nn.Module):
     # What calls read
 
     def turns(self, max_seq_len: int | None) -> Tensor:
-        """`in_turns` of `inv_freq`, interpolated for that many positions.
+        """`in_turns` of `inv_freq`, (d2 / 2,), interpolated for that many positions.
 
         An eager call returns the buffer, unless the number of positions decides the interpolation.
         Then, and in calls that PyTorch traces or transforms, the turns are computed in each call.
-
-        Returns:
-            (d2 / 2,), int64, on the device of `inv_freq`.
-
-        Raises:
-            TypeError: `forward` is overridden: a call would ignore that silently.
-            ValueError, TypeError, RuntimeError: `inv_freq` cannot be used, as the class says.
+        Raises where `inv_freq` cannot be used, or a call would ignore a `forward` of its own.
         """
         if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
             came = f"freqs is a {type(self).__name__} that overrides forward"
@@ -534,9 +528,8 @@ class RotaryPositionEmbedding(nn.Module):
 
     def __getstate__(self):
         """What copies, files and other processes get: turns belong to one process alone."""
-        return {name: x for name, x in self.__dict__.items() if name != "_filled"} | {
-            "_turns": None
-        }
+        kept = {name: x for name, x in self.__dict__.items() if name != "_filled"}
+        return kept | {"_turns": None}
 
     def __setstate__(self, state):
         super().__setstate__(state)

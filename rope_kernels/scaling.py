@@ -191,11 +191,7 @@ _OWN_TABLES = "the model's own (cos, sin) as freqs, without a module"
 def read_layer(
     config: object, layer_type: str | None, seq_len: int | None
 ) -> tuple[Frequencies, float] | None:
-    """How the layers of this type turn, and what multiplies cos and sin; None if they don't turn.
-
-    Raises:
-        ValueError, TypeError: as in `RotaryPositionEmbedding.from_config`.
-    """
+    """How the layers of this type turn, and what multiplies cos and sin; None if they don't."""
     if isinstance(config, _NO_CONFIGURATION):
         accepted = "a model's configuration, or a dict with its keys"
         raise bad(f"config is of type {type(config).__name__}", accepted, TypeError)
