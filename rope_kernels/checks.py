@@ -139,8 +139,8 @@ class Beside:
         shapes: Sequence[Shape],
         when: str = "",
         note: str = "",
-    ) -> Tensor:
-        """Return `x`, of one of the dtypes and one of the shapes; `when` says what decides them."""
+    ) -> None:
+        """Check `x`: one of the dtypes, one of the shapes; `when` says what decides them."""
         x = check_tensor(name, x, dtypes, when, note)
         if not any([_fits(x.shape, shape) for shape in shapes]):
             accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
@@ -149,7 +149,6 @@ class Beside:
         if x.device != self.t.device:
             needs = f"it must be on {self.name}'s device, {self.t.device}"
             raise ValueError(f"{name} is on {x.device}; {needs}")
-        return x
 
 
 def _fits(shape: torch.Size, accepted: Shape) -> bool:
