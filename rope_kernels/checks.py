@@ -8,7 +8,6 @@ only shapes, dtypes and devices are checked.
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -396,10 +395,12 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named
             raise bad(came, _cloned(name))
     if transformed:
         return
-    with suppress(RuntimeError):  # no address: a batch of vmap, or a class without memory
+    try:
         accepted = "with inplace=True separate elements, e.g. {other}.clone()"
         written = tuple(zip(names, tensors, strict=True))
         check_apart(written, (*named_tensors(rotation), *beside), accepted)
+    except RuntimeError:
+        return  # no address: a batch of vmap, or a class without memory of its own
 
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
