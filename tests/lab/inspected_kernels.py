@@ -240,30 +240,6 @@ def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
     return (a.double() @ b.double()).float()
 
 
-@triton.jit
-def powers_kernel(x_ptr, out_ptr, n, STEPS: tl.constexpr, BLOCK: tl.constexpr):
-    for first in range(tl.program_id(0) * BLOCK, n, BLOCK * tl.num_programs(0)):
-        i = first + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + i, mask=i < n)
-        for _ in tl.static_range(STEPS):
-            x = x * x - 1
-        tl.store(out_ptr + i, x, mask=i < n)
-
-
-def powers(x: Tensor, steps: int = 16) -> Tensor:
-    return filled(powers_kernel, x, block=4096, STEPS=steps)
-
-
-def powers_in_pytorch(x: Tensor, steps: int = 16) -> Tensor:
-    for _ in range(steps):
-        x = x * x - 1
-    return x
-
-
-def halves(size: int, device: str) -> tuple:
-    return (torch.full((4096 * size,), 0.5, device=device),)
-
-
 def onto_its_input(x: Tensor) -> Tensor:
     """Twice x, in x itself, where the reference leaves x alone."""
     return x.copy_(tuned(x))

@@ -34,7 +34,7 @@ def test_a_kernel_that_is_right(kernels):
     assert launch.requested == launch.work.moved == pytest.approx(3 * size)
     assert not (launch.again or launch.bent or launch.scattered or found.eager)
     assert launch.functions == {"exp": 128 * launch.programs}
-    assert launch.code.compiled.loads and launch.code.instructions and not launch.code.estimated
+    assert launch.code.compiled.loads and launch.code.instructions
     (times,) = found.times
     assert set(times) == {"bytes", "instructions", "starts", "latency"}
     assert found.predicted_us > max(times.values())
@@ -43,15 +43,13 @@ def test_a_kernel_that_is_right(kernels):
     assert "NVIDIA H200" in page
 
 
-def test_a_loop_is_multiplied_by_its_turns(kernels):
+def test_instructions_are_not_counted_through_a_loop(kernels):
     found = inspected(kernels.norm, kernels.norm_in_pytorch, kernels.rows, tolerance=SUM)
     (launch,) = found.launches
     assert launch.again == {"x_ptr": 2.0}  # 300 columns take three turns, each element two loads
-    assert launch.code.estimated and "an estimate: through a loop" in repr(found)
+    assert launch.code.instructions is None and "instructions" not in found.times[0]
+    assert "instructions  not counted: loop" in repr(found) and "at least" in repr(found)
     assert "f16" not in launch.code.compiled.stages["ttir"]  # its DTYPE has arrived
-    narrow = partial(kernels.rows, width=128)
-    once = inspected(kernels.norm, kernels.norm_in_pytorch, narrow, tolerance=SUM).launches[0]
-    assert launch.code.instructions > 1.3 * once.code.instructions
 
 
 def test_atomics(kernels):
@@ -171,18 +169,3 @@ def test_the_limits_of_a_recorded_gpu():
 def test_a_gpu_is_measured_beside_the_law(kernels):
     found = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows, large=60_000)
     assert found.measured_us > 0
-
-
-def test_unrolled_turns_are_counted_once(kernels):
-    few, more = (
-        inspected(
-            partial(kernels.powers, steps=steps),
-            partial(kernels.powers_in_pytorch, steps=steps),
-            kernels.halves,
-            tolerance=SUM,
-        )
-        for steps in (16, 32)
-    )
-    (few,), (more,) = few.launches, more.launches
-    each = 4096 // 128  # elements of a lane
-    assert more.code.instructions - few.code.instructions == pytest.approx(16 * each, rel=0.3)

@@ -145,9 +145,6 @@ def _inspected(
 ) -> Inspected:
     """One launch: its counts at the small sizes, scaled, and its compiled code."""
     code = launch.compiled(arch)
-    visits, loads = _by_line(counts[0]["visits"]), _by_line(counts[0]["loads"])
-    alike = all(_by_line(other["visits"]) == visits for other in counts)
-    alike = alike and not any(one["differ"] for one in counts)
     tensors, bent = {}, []
     names = dict.fromkeys(name for one in counts for name in one["tensors"])
     for name in names:
@@ -166,12 +163,9 @@ def _inspected(
     }
     flops = _by_program([one["flops"] for one in counts], counts, launch, sizes, large)
     bent += [name for name, (_, straight) in evaluations.items() if not straight]
-    read = code_of(code, visits if alike else None, loads)
+    read = code_of(code)
     if any(one["differ"] for one in counts):
         read = replace(read, instructions=None, why_not="not counted: programs take other lines")
-    elif read.estimated and (changed := _constants_that_change(counts, launch)):
-        words = f"not counted: loop, and {changed} is another one at the large size"
-        read = replace(read, instructions=None, why_not=words)
     moved = sum(one["loaded_once"] + one["stored_once"] for one in tensors.values())
     loaded = sum(one["loaded"] for one in tensors.values()) / launch.programs
     work = Work(
@@ -201,27 +195,21 @@ def _resident(code: Compiled) -> int:
         return 0
 
 
-def _by_line(shipped: dict) -> dict[int, int]:
-    return {int(line): count for line, count in shipped.items()}  # JSON made texts of them
-
-
 def _by_program(
     values: list[float], counts: list[dict], launch: Launch, sizes: list[int], large: int
 ) -> tuple[float, bool]:
     """A count at the large size: as many a program as at small ones, or along a straight line."""
     each = [value / one["programs"] for value, one in zip(values, counts, strict=True)]
-    if len(set(each)) == 1 and not _constants_that_change(counts, launch):
+    if len(set(each)) == 1 and not _constants_change(counts, launch):
         return each[0] * launch.programs, True
     return _scaled(sizes, values, large)
 
 
-def _constants_that_change(counts: list[dict], launch: Launch) -> str:
-    """The first constant that is another one at the large size; '' if none is."""
+def _constants_change(counts: list[dict], launch: Launch) -> bool:
+    """Is a constant another one at the large size?"""
     given = dict(zip(launch.kernel.arg_names, launch.arguments, strict=False)) | launch.options
-    for name, value in counts[0]["constants"].items():
-        if name in given and str(given[name]) != value:
-            return name
-    return ""
+    constants = counts[0]["constants"].items()
+    return any(name in given and str(given[name]) != value for name, value in constants)
 
 
 def _scaled(sizes: list[int], values: list[float], large: int) -> tuple[float, bool]:

@@ -237,8 +237,7 @@ class Inspection:
 def _instructions(code: Code) -> str:
     if code.instructions is None:
         return code.why_not
-    exact = "" if not code.estimated else ", an estimate: through a loop"
-    return f"{number(round(code.instructions))} a warp{exact}"
+    return f"{number(round(code.instructions))} a warp"
 
 
 def _times(count: float) -> str:

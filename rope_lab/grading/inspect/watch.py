@@ -43,10 +43,8 @@ class Counts:
         tensors: what was loaded and stored, by the argument's name.
         functions: evaluations of sine, exponential, ..., an element at a time.
         flops: of `tl.dot`.
-        visits: how often a program came to a line, counted from the kernel's `def`; of all alike.
-        differ: whether programs came to other lines, or more often than others.
+        differ: whether programs came to other lines than the first one.
         constants: of the launch, as texts.
-        loads: bytes that a line's loads ask for at one visit, what is masked off included.
     """
 
     kernel: str
@@ -54,8 +52,6 @@ class Counts:
     tensors: dict[str, Access] = field(default_factory=dict)
     functions: Counter = field(default_factory=Counter)
     flops: int = 0
-    visits: Counter = field(default_factory=Counter)
-    loads: Counter = field(default_factory=Counter)
     differ: bool = False
     constants: dict[str, str] = field(default_factory=dict)
 
@@ -75,8 +71,8 @@ class Watch(Trace):
         self.counts: list[Counts] = []
         self.added: dict[str, bool] = {}  # tensors of atomics; are there sums of floats?
         self._code = None  # of the kernel that runs
-        self._visits: Counter = Counter()  # of the program that runs, by line
-        self._begins: dict[int, int] = {}  # line -> where its code begins
+        self._lines: set[int] = set()  # to which the program has come that runs
+        self._first: set[int] = set()  # to which the first one came
         self._names: dict[int, str] = {}  # of the arguments of this launch, by their memory
         self._seen: dict[tuple[int, str], np.ndarray] = {}  # bytes of this launch, by memory
 
@@ -96,9 +92,8 @@ class Watch(Trace):
             undo()
 
     def _at_grid(self, original: Callable, executor, *arguments, **options):
-        self._code, self._begins = executor.fn.__code__, {}
+        self._code, self._lines = executor.fn.__code__, set()
         self.counts.append(Counts(self._code.co_name))
-        self._visits = Counter()
         self._seen.clear()
         before = sys.gettrace()
         sys.settrace(self._at_call)
@@ -106,17 +101,13 @@ class Watch(Trace):
             return original(executor, *arguments, **options)
         finally:
             sys.settrace(before)
-            self._compare_visits()
+            self._compare_lines()
 
     def _at_call(self, frame: FrameType, event: str, _) -> Callable | None:
         return self._at_line if frame.f_code is self._code else None
 
     def _at_line(self, frame: FrameType, event: str, _) -> Callable:
-        if event == "line":
-            line = frame.f_lineno - self._code.co_firstlineno
-            # Python comes to the first line of a long statement again, further on in its code
-            if self._begins.setdefault(line, frame.f_lasti) == frame.f_lasti:
-                self._visits[line] += 1
+        self._lines.add(frame.f_lineno)
         return self._at_line
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
@@ -126,26 +117,19 @@ class Watch(Trace):
         self.counts[-1].constants = constants
         return super()._at_launch(original, executor, args, kwargs)
 
-    def _compare_visits(self) -> None:
-        """The visits of a program that has ended, with those of the first one."""
+    def _compare_lines(self) -> None:
+        """Those of a program that has ended, with those of the first one."""
         counts = self.counts[-1]
         if counts.programs == 1:
-            counts.visits = self._visits
+            self._first = self._lines
         elif counts.programs:
-            counts.differ |= counts.visits != self._visits
-        self._visits = Counter()
+            counts.differ |= self._first != self._lines
+        self._lines = set()
 
     def _at_program(self, original: Callable, builder, x, y, z):
-        self._compare_visits()
+        self._compare_lines()
         self.counts[-1].programs += 1
         return super()._at_program(original, builder, x, y, z)
-
-    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
-        counts, line = self.counts[-1], self._line_of_the_kernel()
-        if counts.programs == 1 and self._visits[line] <= 1:
-            bits = pointers.get_element_ty().primitive_bitwidth
-            counts.loads[line] += pointers.data.size * max(1, bits // 8)
-        return super()._at_load(original, builder, pointers, mask, other, *rest, **named)
 
     def _count_load(self, memory: Memory, at: np.ndarray, size: int) -> None:
         super()._count_load(memory, at, size)
@@ -182,12 +166,6 @@ class Watch(Trace):
 
     def _name(self, memory: Memory) -> str:
         return self._names.get(memory.begin, memory.name)
-
-    def _line_of_the_kernel(self) -> int:
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_code is not self._code:
-            frame = frame.f_back
-        return frame.f_lineno - self._code.co_firstlineno if frame else -1
 
     def _counting(self, name: str) -> Callable:
         def around(original: Callable, builder, x):
