@@ -1,7 +1,6 @@
 """The kernels on the way, as notebooks 04 and 05 build them, kept to be compared with.
 
-They are simple before they are fast, and each docstring says what is wrong with it. Importing this
-loads Triton.
+Importing this loads Triton.
 """
 
 import torch
@@ -9,8 +8,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..rungs import rung_2_row
+from ..rungs import rung_1_naive, rung_2_row, rung_3_tile
 from ..rungs.rows import launch
+from .fixed import changed
 
 # Notebook 04: RoPE in one kernel, each element loading its partner
 
@@ -43,82 +43,33 @@ def first_rope(t: Tensor, freqs: Tensor) -> Tensor:
     return out
 
 
-@triton.jit
-def naive_rope_kernel(
-    t_ptr,  # input (s, b, h, d)
-    freqs_ptr,  # angles (s, 1, 1, d2), contiguous
-    out_ptr,  # output, contiguous; or t itself, which is a race
-    n,  # number of elements
-    batch,  # b
-    heads,  # h
-    stride_s,  # strides of t in elements; its last dimension is contiguous
-    stride_b,
-    stride_h,
-    D: tl.constexpr,  # d
-    D2: tl.constexpr,  # d2
-    BLOCK: tl.constexpr,  # elements per program, a power of two
-):
-    """Each element loads its partner, and its own angle: reads everything twice."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists = i < n
-    column = i % D
-    head = i // D % heads
-    sequence = i // (D * heads) % batch
-    position = i // (D * heads * batch)
-    row_ptr = t_ptr + position * stride_s + sequence * stride_b + head * stride_h
-    x = tl.load(row_ptr + column, mask=exists).to(tl.float32)
-    rotates = exists & (column < D2)
-    in_first_half = column < D2 // 2
-    partner = tl.where(in_first_half, column + D2 // 2, column - D2 // 2)
-    other = tl.load(row_ptr + partner, mask=rotates, other=0.0).to(tl.float32)
-    angle = tl.load(freqs_ptr + position * D2 + column, mask=rotates, other=0.0)
-    quarter = tl.where(in_first_half, -other, other)
-    tl.store(out_ptr + i, x * tl.cos(angle) + quarter * tl.sin(angle), mask=exists)
+# rung 1 for a last dimension that is contiguous: it reads everything twice
+naive_rope_kernel = changed(
+    rung_1_naive.my_rope_kernel,
+    "naive_rope_kernel",
+    ("    stride_d,\n", ""),
+    ("column * stride_d", "column"),
+    ("partner * stride_d", "partner"),
+)
 
 
-def naive_rope(t: Tensor, freqs: Tensor, block: int = 1024, out: Tensor | None = None) -> Tensor:
+def naive_rope(t: Tensor, freqs: Tensor, block: int = 1024) -> Tensor:
     _, b, h, d = t.shape
-    if out is None:
-        out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
+    out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
     naive_rope_kernel[(triton.cdiv(t.numel(), block),)](
         t, freqs, out, t.numel(), b, h, *t.stride()[:3], D=d, D2=freqs.shape[-1], BLOCK=block
     )
     return out
 
 
-# Notebook 05: one program owns both halves. Notebook 10 calls rung 2 by this name.
+# Notebook 05: rungs 2 and 3. Notebooks 05 and 10 call them by these names.
 
 half_split_row_kernel = rung_2_row.my_rope_kernel
+half_split_tile_kernel = rung_3_tile.my_rope_kernel
 
 
 def half_split_row(t: Tensor, freqs: Tensor, out: Tensor | None = None) -> Tensor:
     return rung_2_row.my_rope(t, freqs, out)
-
-
-@triton.jit
-def half_split_tile_kernel(
-    t_ptr,  # input (s, b, h, d), contiguous
-    freqs_ptr,  # angles (s, 1, 1, d), contiguous
-    out_ptr,  # output like t; may be t itself
-    rows,  # b * h, rows of one position
-    HALF: tl.constexpr,  # d / 2
-    BLOCK_R: tl.constexpr,  # rows a program, a power of two
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-):
-    """One program a tile of rows of one position: cos and sin once for all of them."""
-    row_blocks = tl.cdiv(rows, BLOCK_R)
-    position = tl.program_id(0) // row_blocks
-    row = tl.program_id(0) % row_blocks * BLOCK_R + tl.arange(0, BLOCK_R)
-    pair = tl.arange(0, BLOCK_HALF)
-    exists = (row < rows)[:, None] & (pair < HALF)[None, :]
-    offset = ((position * rows + row) * 2 * HALF)[:, None] + pair[None, :]
-    x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)
-    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)
-    angle_ptr = freqs_ptr + position * 2 * HALF + pair
-    angle1 = tl.load(angle_ptr, mask=pair < HALF)[None, :]
-    angle2 = tl.load(angle_ptr + HALF, mask=pair < HALF)[None, :]
-    tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1), mask=exists)
-    tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
 
 
 def half_split_tile(t: Tensor, freqs: Tensor, block_r: int = 8, num_warps: int = 1) -> Tensor:
