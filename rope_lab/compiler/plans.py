@@ -5,7 +5,7 @@ The call itself runs, down to its launches: these are caught, and nothing is com
 
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels import autograd, launch, norm, projection
-from rope_kernels.modes import Engine, wants_grad
+from rope_kernels import autograd, launch, modes, projection
+from rope_kernels.modes import Engine
 
 
 @dataclass(frozen=True)
@@ -117,22 +117,15 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
 
     with ExitStack() as patches:
         patches.enter_context(_LOCK)
-        for module in (autograd, norm, projection):
-            patches.enter_context(patch.object(module, "is_plain", _never_plain))
-        for module in (norm, projection):
-            patches.enter_context(patch.object(module, "have_memory", lambda tensors: True))
-        patches.enter_context(patch.object(projection, "_check_written", lambda *_: None))
-        patches.enter_context(patch.object(launch, "_run", catch))
-        patches.enter_context(patch.object(launch, "engine_of", lambda t: engine))
+        for module, name, instead in (
+            (modes, "has_values", lambda x: True),  # no kernel will ask for them
+            (autograd, "runs_in_triton", lambda t: True),
+            (projection, "_check_written", lambda *_: None),  # tensors without memory share it
+            (launch, "engine_of", lambda t: engine),
+            (launch, "_run", catch),
+        ):
+            patches.enter_context(patch.object(module, name, instead))
         yield found
     if not found:
-        reason = "its tensors have no elements, freqs requires a gradient, or it does not rotate"
-        raise ValueError(f"the call launches no kernel, so it has no plan: {reason}")
-
-
-def _never_plain(fused: bool, tensors: Sequence[Tensor | None], rotation, known) -> bool:
-    if wants_grad((rotation.table, rotation.sin)):
-        return True
-    if fused is not True:
-        raise ValueError(f"fused is {fused}; such a call launches no kernel, so it has no plan")
-    return False
+        reason = "fused is False, its tensors have no elements, freqs requires a gradient, or it "
+        raise ValueError(f"the call launches no kernel: {reason}does not rotate")

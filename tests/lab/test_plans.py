@@ -44,8 +44,8 @@ def test_planning_loads_no_triton():
 NORM = {"function": qk_norm_rope, "q": T, "k": T, "q_weight": T[0, 0, 0], "k_weight": T[0, 0, 0]}
 ROPE = {"function": rope_fw, "t": T, "freqs": FREQS}
 NO_PLAN = (
-    (ROPE | {"fused": False}, ValueError, "fused is False; such a call launches no kernel"),
-    (ROPE | {"t": T[:, :0]}, ValueError, "so it has no plan: its tensors have no elements"),
+    (ROPE | {"fused": False}, ValueError, "the call launches no kernel: fused is False"),
+    (ROPE | {"t": T[:, :0]}, ValueError, "its tensors have no elements"),
     (ROPE | {"freqs": FREQS[:4]}, ValueError, "freqs has angles for s2 = 4 positions"),
     (ROPE | {"offset": 1}, TypeError, "got an unexpected keyword argument 'offset'"),
     (
