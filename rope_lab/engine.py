@@ -70,9 +70,18 @@ def choose(machine: Machine, interpreter_asked_for: bool) -> str:
 
 def problems(machine: Machine) -> list[str]:
     """What is in the way of the best engine here, one sentence each: cause, then cure."""
-    found = []
-    if machine.nvidia_driver and not machine.cuda_available:
-        found.append(_why_no_gpu(machine))
+    found, driver = [], machine.nvidia_driver
+    if driver and not machine.cuda_available and not machine.torch_built_for_cuda:
+        found.append(
+            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
+            "`make lab` without `CPU=1`."
+        )
+    elif driver and not machine.cuda_available:
+        why = f" ({machine.cuda_error})" if machine.cuda_error else ""
+        found.append(
+            f"There is an NVIDIA driver, {driver}, but torch cannot use a GPU{why}: update the "
+            "driver if it is too old, and see whether `nvidia-smi` lists a GPU."
+        )
     if not machine.triton_installed:
         found.append(_how_to_get_triton(machine))
     elif machine.cuda_available and machine.lacks:
@@ -86,19 +95,6 @@ def problems(machine: Machine) -> list[str]:
             "and import `rope_lab` first."
         )
     return found
-
-
-def _why_no_gpu(machine: Machine) -> str:
-    if not machine.torch_built_for_cuda:
-        return (
-            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
-            "`make lab` without `CPU=1`."
-        )
-    why = f" ({machine.cuda_error})" if machine.cuda_error else ""
-    return (
-        f"There is an NVIDIA driver, {machine.nvidia_driver}, but torch cannot use a GPU{why}: "
-        "update the driver if it is too old, and see whether `nvidia-smi` lists a GPU."
-    )
 
 
 def _how_to_get_triton(machine: Machine) -> str:
@@ -127,24 +123,15 @@ class Engine:
 
         Notebooks print it, and nbval compares no line that starts with `Engine: `.
         """
-        found = problems(self.machine)
-        first = f"Engine: {self._name()}{self._reason()}"
-        return ". ".join([first, " ".join(found)]) if found else first
-
-    def _name(self) -> str:
+        name, reason = f"{self.kind} on the CPU", ""
         if self.kind == COMPILED:
-            return f"compiled for cuda ({self.machine.gpu})"
-        return f"{self.kind} on the CPU"
-
-    def _reason(self) -> str:
-        """Why kernels are interpreted, where no problem of the machine says so."""
-        if self.kind != INTERPRETED:
-            return ""
-        if self.machine.cuda_available:
-            return ", because TRITON_INTERPRET is set"
-        if self.machine.nvidia_driver:
-            return ""
-        return ", because this machine has no NVIDIA GPU"
+            name = f"compiled for cuda ({self.machine.gpu})"
+        elif self.kind == INTERPRETED and self.machine.cuda_available:
+            reason = ", because TRITON_INTERPRET is set"
+        elif self.kind == INTERPRETED and not self.machine.nvidia_driver:
+            reason = ", because this machine has no NVIDIA GPU"
+        found = " ".join(problems(self.machine))
+        return f"Engine: {name}{reason}" + (f". {found}" if found else "")
 
 
 def need_triton() -> None:
