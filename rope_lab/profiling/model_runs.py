@@ -37,7 +37,7 @@ SHAPES = {  # layer -> its configuration, sequences, positions
     "Llama-3-8B layer": (LLAMA_8B, 1, 8192),
 }
 COMPILED = True  # False leaves out what torch.compile makes, for a quick look
-_ROUNDS = 7  # of steps
+Ways = dict[str, Callable[[], AbstractContextManager]]  # name -> what a step runs in
 
 
 def rotations(shape: dict, positions: int, device: str) -> dict[str, Callable]:
@@ -50,23 +50,14 @@ def rotations(shape: dict, positions: int, device: str) -> dict[str, Callable]:
     }
 
 
-def q_k_and_tables(shape: dict, b: int, s: int, device: str) -> tuple[Tensor, ...]:
-    """q and k in bf16 as linear layers write them, (b, s, h, d), and the model's cos and sin."""
-    heads = shape["num_attention_heads"], shape["num_key_value_heads"]
-    q, k = (torch.randn(b, s, h, shape["head_dim"], device=device).bfloat16() for h in heads)
-    return q, k, *tables(shape, q, s)
-
-
 def tables(shape: dict, x: Tensor, s: int) -> tuple[Tensor, Tensor]:
     """The model's cos and sin for s positions, in the dtype of x."""
     rotary = LlamaRotaryEmbedding(LlamaConfig(**shape)).to(x.device)
     return rotary(x, torch.arange(s, device=x.device)[None])
 
 
-def layer_call(
-    shape: dict, b: int, s: int, device: str, compiled: bool = False
-) -> Callable[[Callable], object]:
-    """A call of one layer in bf16, forward and backward, by the rotation that it gets."""
+def layer_step(shape: dict, b: int, s: int, device: str, compiled: bool) -> Callable[[], object]:
+    """A call of one layer in bf16, forward and backward."""
     torch.manual_seed(0)
     config = LlamaConfig(**shape, attn_implementation="sdpa")
     layer = LlamaDecoderLayer(config, 0).to(device, torch.bfloat16)
@@ -74,10 +65,20 @@ def layer_call(
     of_layer, grad = {"position_embeddings": tables(shape, x, s)}, torch.randn_like(x)
     inputs = [x, *layer.parameters()]
     forward = torch.compile(layer) if compiled else layer
+    return lambda: torch.autograd.grad(forward(x, **of_layer), inputs, grad)
 
-    def call(rotation: Callable) -> object:
-        with rotated_by(rotation):
-            return torch.autograd.grad(forward(x, **of_layer), inputs, grad)
+
+def rotation_call(rotation: Callable, shape: dict, b: int, s: int, device: str) -> Callable:
+    """Forward and backward of a rotation in bf16, of q and k as linear layers write them."""
+    heads = shape["num_attention_heads"], shape["num_key_value_heads"]
+    q, k = (torch.randn(b, s, h, shape["head_dim"], device=device).bfloat16() for h in heads)
+    cos, sin = tables(shape, q, s)
+    q, k = q.requires_grad_(), k.requires_grad_()
+    grads = [torch.randn_like(x.transpose(1, 2)) for x in (q, k)]
+
+    def call() -> object:
+        y = rotation(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
+        return torch.autograd.grad(y, (q, k), grads)
 
     return call
 
@@ -99,49 +100,31 @@ def results(
     return logits.detach(), torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-def shares(device: str = "cuda", shapes: dict | None = None, runs: int = 20) -> dict:
+def shares(
+    device: str = "cuda", shapes: dict | None = None, runs: int = 20, turns: int = 7
+) -> dict:
     """Forward and backward of a layer, a step, with each rotation; and of the rotation alone.
 
     Returns:
-        For each layer and for eager and compiled steps: rotation -> 'launches', 'kernel_us' by the
-        profiler, and 'step_us', of one of `runs` steps in a row. Where the host is slower than the
-        GPU, that is the host's time. 'alone' has the launches and kernels of the rotations alone.
+        For each layer and for eager and compiled steps: rotation -> what `steps_of` finds. 'alone'
+        has the launches and kernels of the rotations alone.
     """
     found = {}
     for layer, (shape, b, s) in (shapes or SHAPES).items():
         torch._dynamo.reset()
-        by, calls = rotations(shape, s, device), {}
+        by = rotations(shape, s, device)
+        of_layer = found[layer] = {}
         for how in ("eager", "compiled")[: 1 + COMPILED]:
-            step = layer_call(shape, b, s, device, compiled=how == "compiled")
-            for name, rotation in by.items():
-                if (how, name) != ("compiled", "rung 7"):  # its launcher breaks the graph
-                    calls[how, name] = partial(step, rotation)
-        profiled = {case: launches_of(call) for case, call in calls.items()}
-        us = _step_us(calls, runs, device)
-        found[layer] = {
-            how: {
-                name: profiled[h, name] | {"step_us": us[h, name]} for h, name in calls if h == how
-            }
-            for how, _ in calls
-        }
-        found[layer]["alone"] = {
+            step = layer_step(shape, b, s, device, compiled=how == "compiled")
+            ways = {name: partial(rotated_by, rotation) for name, rotation in by.items()}
+            if how == "compiled":
+                ways.pop("rung 7")  # its launcher breaks the graph
+            of_layer[how] = steps_of(ways, step, turns, runs, device)
+        of_layer["alone"] = {
             name: launches_of(rotation_call(by[name], shape, b, s, device))
             for name in ("PyTorch", "rung 7", "package")
         }
     return found
-
-
-def rotation_call(rotation: Callable, shape: dict, b: int, s: int, device: str) -> Callable:
-    """Forward and backward of a rotation in bf16, of q and k as attention has them."""
-    q, k, cos, sin = q_k_and_tables(shape, b, s, device)
-    q, k = q.requires_grad_(), k.requires_grad_()
-    grads = [torch.randn_like(x.transpose(1, 2)) for x in (q, k)]
-
-    def call() -> object:
-        y = rotation(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
-        return torch.autograd.grad(y, (q, k), grads)
-
-    return call
 
 
 def qwen3(
@@ -150,8 +133,7 @@ def qwen3(
     """A training step of Qwen3 in bf16: as it is, patched, and patched with norms.
 
     Returns:
-        For eager and compiled steps, way -> 'launches' of a step by the profiler, and 'step_ms',
-        the median of some steps. Ways take turns.
+        For eager and compiled steps, way -> 'launches' and 'step_ms' of a step.
     """
     model = new_qwen3(device, shape, torch.bfloat16)
     tokens = torch.randint(shape["vocab_size"], (1, length + 1), device=device)
@@ -166,20 +148,35 @@ def qwen3(
         if how == "compiled":
             torch._dynamo.reset()
             model.compile()
-        launched = {}
-        for way, entered in ways.items():
-            with entered():
-                launched[way] = launches_of(train_once)["launches"]
-        times = in_turns(ways, train_once, turns, calls_before=1, device=device)
+        steps = steps_of(ways, train_once, turns, 1, device)
         found[how] = {
-            way: {"launches": launched[way], "step_ms": round(median(ms), 2)}
-            for way, ms in times.items()
+            way: {"launches": of["launches"], "step_ms": round(of["step_us"] / 1e3, 2)}
+            for way, of in steps.items()
         }
     return found
 
 
+def steps_of(
+    ways: Ways, step: Callable[[], object], turns: int, runs: int, device: str
+) -> dict[str, dict[str, float]]:
+    """Way -> 'launches' and 'kernel_us' of a step by the profiler, and its 'step_us'.
+
+    That is the median of the turns, of one of `runs` steps in a row. Where the host is slower than
+    the GPU, it is the host's time.
+    """
+    profiled = {}
+    for way, entered in ways.items():
+        with entered():
+            profiled[way] = launches_of(step)
+    times = in_turns(ways, lambda: [step() for _ in range(runs)], turns, 1, device)
+    return {
+        way: profiled[way] | {"step_us": round(1e3 * median(ms) / runs, 2)}
+        for way, ms in times.items()
+    }
+
+
 def in_turns(
-    ways: dict[str, Callable[[], AbstractContextManager]],
+    ways: Ways,
     call: Callable[[], object],
     turns: int,
     calls_before: int = 0,
@@ -202,20 +199,6 @@ def in_turns(
                 _wait(device)
             times[way].append(round((time.perf_counter() - begin) * 1e3, 3))
     return {way: ms[2:] for way, ms in times.items()}
-
-
-def _step_us(calls: dict, runs: int, device: str) -> dict:
-    """The median of the rounds; the calls take turns, so that clocks drift for all of them."""
-    rounds = {case: [] for case in calls}
-    for _ in range(_ROUNDS):
-        for case, call in calls.items():
-            _wait(device)
-            begin = time.perf_counter()
-            for _ in range(runs):
-                call()
-            _wait(device)
-            rounds[case].append((time.perf_counter() - begin) / runs * 1e6)
-    return {case: round(sorted(us)[_ROUNDS // 2], 2) for case, us in rounds.items()}
 
 
 def _wait(device: str | torch.device) -> None:

@@ -48,11 +48,10 @@ def test_a_kernel_of_the_climb_gives_the_models_values():
 @on_a_cpu
 def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     """It counts no launches there; what it returns is what JSON can hold."""
-    monkeypatch.setattr(model_runs, "_ROUNDS", 1)
     monkeypatch.setattr(model_runs, "launches_of", partial(launches_of, runs=1, warm_up=0))
     monkeypatch.setattr(model_runs, "COMPILED", False)  # it takes a minute
     shapes = {"tiny": (SMALL, 1, 2)}
-    found = model_runs.shares("cpu", shapes, runs=1)
+    found = model_runs.shares("cpu", shapes, runs=1, turns=1)
     assert set(found["tiny"]["alone"]) == {"PyTorch", "rung 7", "package"}
     assert set(found["tiny"]["eager"]) == {"PyTorch", "rung 7", "package", "none"}
     found = model_runs.qwen3("cpu", SMALL, length=4, turns=1)
