@@ -9,7 +9,6 @@ from torch import Tensor
 
 from .evidence import Evidence
 
-MASKED_HEAD = "`& (h - 1)` is `% h` only where h is a power of two"
 UNKNOWN = "no mistake that this check knows: compare the first wrong index by hand"
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..spec import STRIDED, TAIL_AND_STRIDE
 from .evidence import Evidence
-from .guess import MASKED_HEAD, Guess, own, part, place, whole
+from .guess import Guess, own, part, place, whole
 
 
 def position(e: Evidence) -> Iterator[Guess]:
@@ -19,12 +19,8 @@ def position(e: Evidence) -> Iterator[Guess]:
     table = next((x for x, a in e.arguments if a.holds == "angles"), None)
     if floats is None or table is None or e.expected.dim() != 4:
         return
-    turned = torch.stack(
-        [
-            e.expected_with_angles(lambda x, p=p: x[p : p + 1].expand_as(x))
-            for p in range(len(table))
-        ]
-    )
+    rows = range(len(table))
+    turned = [e.expected_with_angles(lambda x, p=p: x[p : p + 1].expand_as(x)) for p in rows]
     s, b, h, _ = e.expected.shape
     row = torch.arange(s * b * h).view(s, b, h)
     at = row // (b * h)
@@ -37,14 +33,11 @@ def position(e: Evidence) -> Iterator[Guess]:
         "the position plus 1": at + 1,
         "the position counted from the end of the table": at + len(table) - s,
     }.items():
-        inside = others < len(table)  # beyond the table may be anything
-        result = turned.gather(
-            0, others.clamp(max=len(table) - 1)[None, ..., None].expand(1, *e.expected.shape)
-        )[0]
-        yield whole(
-            f"the wrong position: the angle is that of {words}",
-            torch.where(inside[..., None], result, e.got.to(result.dtype)),
-        )
+        # beyond the table may be anything
+        result = e.got.to(turned[0].dtype)
+        for p, of_one in enumerate(turned):
+            result = torch.where((others == p)[..., None], of_one, result)
+        yield whole(f"the wrong position: the angle is that of {words}", result)
 
 
 def row(e: Evidence) -> Iterator[Guess]:
@@ -54,26 +47,6 @@ def row(e: Evidence) -> Iterator[Guess]:
             other = x.transpose(1, 2).reshape(x.shape)
             words = "the wrong row: sequence and head are counted in the other order"
             yield whole(words, e.expected_with_input(number, other))
-
-
-def head(e: Evidence) -> Iterator[Guess]:
-    """What another head of the same position and sequence should have."""
-    if e.expected.dim() != 4 or e.expected.shape[2] < 2 or e.got.shape != e.expected.shape:
-        return
-    s, b, h, _ = e.expected.shape
-    row = torch.arange(s * b * h).view(s, b, h, 1)
-    masked = e.expected.gather(2, (row & (h - 1)).expand_as(e.expected))
-    yield whole(f"the wrong head: its number is the row's by a bit mask; {MASKED_HEAD}", masked)
-    masked = e.expected[:, :, torch.arange(h) & (h - 1)]
-    yield whole(f"the wrong head: its number is taken by a bit mask; {MASKED_HEAD}", masked)
-    got, expected = (x.double().movedim(2, 0).flatten(1) for x in (e.got, e.expected))
-    close = 1e-2 * expected.abs().max()
-    others = (got[:, None] - expected).abs().amax(-1) <= close  # head, whose elements it has
-    wrong = ~others.diagonal()
-    if wrong.any() and others.any(1).all():
-        which = others.int().argmax(1)
-        pairs = [f"head {k} has those of head {which[k]}" for k in range(h) if wrong[k]]
-        yield part(f"the wrong head: {', '.join(pairs[:3])}")
 
 
 def strides_exchanged(e: Evidence) -> Iterator[Guess]:
@@ -94,7 +67,7 @@ def strides_exchanged(e: Evidence) -> Iterator[Guess]:
 
 
 def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
-    """The last one forgotten, or all of them, or the output laid down by them."""
+    """The last one forgotten, or all of them."""
     if e.written_beside:
         yield own(f"a wrong stride: it writes beside {e.written_beside}")
     if all(x.is_contiguous() for x in e.inputs):
@@ -111,13 +84,6 @@ def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
         wrong = replace(e, inputs=neighbors)
         yield part(f"{forgotten} for the partner", e.cosines + wrong.sines)
         yield part(f"{forgotten} for the element itself", wrong.cosines + e.sines)
-    for x, a in e.arguments:
-        strided = a.holds == "floats" and not x.is_contiguous() and 0 not in x.stride()
-        if strided and x.shape == e.expected.shape:
-            memory = e.expected.new_zeros(max(1 + _reach(x.shape, x.stride()), x.numel()))
-            memory.as_strided(x.shape, x.stride()).copy_(e.expected)
-            stored = memory[: x.numel()].view(x.shape)
-            yield whole("a wrong stride: the output is stored by the strides of its input", stored)
 
 
 def _as_if_contiguous(x: Tensor) -> Tensor:
@@ -157,4 +123,4 @@ def case_alone(e: Evidence) -> Iterator[Guess]:
         yield place("a wrong stride: right for contiguous tensors, wrong for this one")
 
 
-RULES = (position, row, head, strides_exchanged, strides_of_the_input, case_alone)
+RULES = (position, row, strides_exchanged, strides_of_the_input, case_alone)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..spec import TAIL_AND_STRIDE
 from .evidence import Evidence
-from .guess import MASKED_HEAD, Guess, fitted, part, place, seen, whole
+from .guess import Guess, fitted, part, place, seen, whole
 
 
 def stored_by_programs(e: Evidence) -> Iterator[Guess]:
@@ -88,10 +88,8 @@ def _which_heads(wrong: Tensor) -> str:
     whole = wrong.movedim(2, 0).flatten(1)
     if not torch.equal(whole.any(1), whole.all(1)):
         return ""
-    h, numbers = len(whole), whole.all(1).nonzero().flatten().tolist()
-    written = {k & (h - 1) for k in range(h)}
-    more = f": {MASKED_HEAD}" if set(numbers) == set(range(h)) - written else ""
-    return f"head{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} of {h}{more}"
+    numbers = whole.all(1).nonzero().flatten().tolist()
+    return f"head{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} of {len(whole)}"
 
 
 def masked_off(e: Evidence) -> Iterator[Guess]:
