@@ -1,51 +1,21 @@
 """How fast a rung is: ours by the record, a reader's own on the GPU that is here."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import torch
 
-from ..records import QUIET, Measurement, recorded
+from ..records import QUIET, recorded
 from ..timing import measure
-from . import kept
 from .measured import COPY, KEY, headline
 
 
-def record() -> Measurement | None:
-    """What was measured of the climb; None before the first record."""
-    try:
-        return recorded(KEY)
-    except LookupError:
-        return None
-
-
 def speed_of_ours(rung: int) -> str:
-    """'our kernel takes 70.8 us, 95 % of a copy; recorded on NVIDIA H200, ...'; '' if unknown."""
-    times = record()
-    if times is None:
-        return ""
+    """'our kernel takes 70.8 us, 95 % of a copy; recorded on NVIDIA H200, ...'."""
+    times = recorded(KEY)
     us, copy = times[f"rung {rung}"].median_us, times[COPY].median_us
     return f"our kernel takes {us:.0f} us, {copy / us:.0%} of a copy ({times.gpu}, {times.date})"
-
-
-def times_of_the_readers(rungs: Iterable[int]) -> dict[int, float]:
-    """Microseconds of the reader's kept kernels on this machine's GPU; empty where there is none.
-
-    A kernel that no longer runs is left out.
-    """
-    if QUIET in os.environ or not torch.cuda.is_available():
-        return {}
-    t, freqs = headline()
-    cases = {}
-    for rung in rungs:
-        try:
-            rope = kept.my_rope_of(rung)
-            rope(t, freqs)
-        except Exception:  # whatever a reader has made of the file since
-            continue
-        cases[rung] = partial(rope, t, freqs)
-    return {rung: timing.median_us for rung, timing in measure(cases).items()} if cases else {}
 
 
 def speed_here(candidate: Callable, explained_by: str = "") -> str:

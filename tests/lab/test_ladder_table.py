@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 import rope_lab as lab
-from rope_lab.grading.climb import ladder as ladder_module
 from rope_lab.grading.climb.launch import launches_of, rotation
 from rope_lab.grading.climb.readings import code_of, counts_of
 from rope_lab.grading.climb.targets import Target
@@ -37,13 +36,6 @@ def test_its_counts_are_those_of_our_kernel(rung):
     assert counted == numbers | {"order": ORDER[rung]}
     (launch,) = launches_of(rotation(ours.module.my_rope))
     assert code_of(launch)["instruction_us"] == pytest.approx(ours.instruction_us, rel=0.05)
-
-
-def test_on_a_gpu_it_has_the_readers_own_times(monkeypatch):
-    monkeypatch.setattr(ladder_module, "times_of_the_readers", lambda rungs: {2: 123.4})
-    rows = repr(lab.ladder(2)).splitlines()
-    assert rows[0].endswith("yours here") and rows[3].endswith("123 us")
-    assert rows[2].rstrip().endswith("33%")  # rung 1, which this reader has not climbed
 
 
 def test_a_climbed_rung_is_marked_unless_outputs_are_compared(monkeypatch, folder):

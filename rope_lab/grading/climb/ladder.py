@@ -8,8 +8,7 @@ from functools import cache
 from ...profiling.roofline import straight_line
 from ...records import QUIET, Measurement, recorded
 from ...rungs import RUNGS, SHAPE, kept, rung_of
-from ...rungs.measured import COPY, EAGER, PACKAGE
-from ...rungs.speed import record, times_of_the_readers
+from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
 from .targets import number
 
 _PROMISE = ("rung", "notebook", "what changed", "time", "of a copy")
@@ -26,15 +25,13 @@ class Ladder:
     """
 
     def __init__(self, upto: int | None) -> None:
-        times = record()
-        self.source = f"Times: {times.origin}" if times else "Times: not recorded yet."
+        times = recorded(KEY)
+        self.source = f"Times: {times.origin}"
         shown = [rung for rung in RUNGS if upto is None or rung <= upto]
-        own = times_of_the_readers(rung for rung in kept.climbed() if rung in shown)
         cases = [EAGER, *(f"rung {rung}" for rung in shown)]
         cases += [PACKAGE, COPY] if len(shown) == len(RUNGS) else [COPY]
-        columns = _PROMISE if upto is None else (*_PROMISE[:3], *_COUNTS, *_PROMISE[3:])
-        self.head = (*columns, "yours here") if own else columns
-        rows = [_cells(case, times, own) for case in cases]
+        self.head = _PROMISE if upto is None else (*_PROMISE[:3], *_COUNTS, *_PROMISE[3:])
+        rows = [_cells(case, times) for case in cases]
         if upto is not None:
             rows = [row | _counts(case) for row, case in zip(rows, cases, strict=True)]
         self.rows = [tuple(row[name] for name in self.head) for row in rows]
@@ -66,7 +63,7 @@ def ladder(upto: int | None = None) -> Ladder:
     The counts are those of our kernels, at the headline shape: bytes requested, in multiples of
     t's; sin/cos evaluations for each pair, as the source has them; I/P, the time of all
     instructions on an H200; B/W, that of the bytes that must move once. Times are the record's. A
-    rung that the reader has climbed is marked, and measured where there is a GPU.
+    rung that the reader has climbed is marked.
 
     Args:
         upto: the last rung to show, with its counts; None for all of them without.
@@ -86,12 +83,11 @@ def time_of_bytes() -> float:
     return (2 * 2 * math.prod(SHAPE) + 4 * s * d) * us_per_byte
 
 
-def _cells(case: str, times: Measurement | None, own: dict[int, float]) -> dict[str, str]:
+def _cells(case: str, times: Measurement) -> dict[str, str]:
     """The row of a case, by the names of its columns."""
-    us, copy = (times[name].median_us if times else 0.0 for name in (case, COPY))
-    cells = {name: "" for name in (*_PROMISE, *_COUNTS, "yours here")}
-    if times:
-        cells |= {"time": f"{us:.0f} us", "of a copy": f"{copy / us:.0%}"}
+    us, copy = times[case].median_us, times[COPY].median_us
+    cells = dict.fromkeys((*_PROMISE, *_COUNTS), "")
+    cells |= {"time": f"{us:.0f} us", "of a copy": f"{copy / us:.0%}"}
     if not case.startswith("rung "):
         words = {
             EAGER: "eager PyTorch: ten kernels",
@@ -101,13 +97,8 @@ def _cells(case: str, times: Measurement | None, own: dict[int, float]) -> dict[
         return cells | {"what changed": words[case]}
     rung = int(case.removeprefix("rung "))
     mark = " ✓" if QUIET not in os.environ and rung in kept.climbed() else ""
-    return {
-        **cells,
-        "rung": f"{rung}{mark}",
-        "notebook": RUNGS[rung].notebook,
-        "what changed": RUNGS[rung].change,
-        "yours here": f"{own[rung]:.0f} us" if rung in own else "",
-    }
+    of_rung = {"notebook": RUNGS[rung].notebook, "what changed": RUNGS[rung].change}
+    return cells | {"rung": f"{rung}{mark}"} | of_rung
 
 
 def _counts(case: str) -> dict[str, str]:
