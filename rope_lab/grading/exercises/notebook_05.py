@@ -32,23 +32,10 @@ def _k_by_heads_of_q(q, k, freqs):
     return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
 
 
-def _k_position_by_heads_of_q(q, k, freqs):
-    """Only the position: sequence and head are right."""
-    (_, b, h, _), (*_, g, d) = q.shape, k.shape
-    row = torch.arange(k.numel() // d)
-    position, sequence, head = row // (b * h), row // g % b, row % g
-    position = position.clamp(max=len(freqs) - 1)
-    rows = k.reshape(-1, 1, 1, d)[(position * b + sequence) * g + head]
-    return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
-
-
 @spec(
     launches=1,
     kernel=True,
-    mistakes={
-        "the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q,
-        "the wrong heads: k's position is counted by the heads of q": _k_position_by_heads_of_q,
-    },
+    mistakes={"the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q},
 )
 def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope_of_q_and_k` by a single launch."""

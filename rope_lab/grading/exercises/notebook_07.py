@@ -14,11 +14,6 @@ def _sum_of_elements(x, weight):
     return x * (x.mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
 
 
-def _weight_of_a_row(x, weight):
-    number = torch.arange(len(x)) % len(weight)
-    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight[number, None]
-
-
 def _squares_in_half_precision(x, weight):
     squares = (x.half() * x.half()).double()
     return x * (squares.mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
@@ -38,7 +33,6 @@ def _squares_in_half_precision(x, weight):
     mistakes={
         "the sum of squares is not divided by d": _sum_of_squares,
         "the elements are summed, not their squares": _sum_of_elements,
-        "the weight of a row, where each column has one": _weight_of_a_row,
         "the squares overflow: 256 squared is more than fp16 holds, so convert x to fp32 first": (
             _squares_in_half_precision
         ),

@@ -4,9 +4,12 @@
 from ..spec import spec
 from .definitions import rope, rope_gradient
 
-_LEFT_OUT = ("part of the head rotated", "one gradient for all")
+# The kernel of the climb wants contiguous rows, so a copy is no waste: `loads` and `beside`.
+_OPTIONS = {
+    "leave_out": ("part of the head rotated", "one gradient for all"),
+    **{"kernel": True, "launches": 1, "loads": 0, "beside": ("clone",)},
+}
 _MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
-_FIRST = "the wrong layout: the kernel takes the first dimension for positions, and it is b"
 
 
 def _memory_as_it_is(x, angles, rotate=rope.function):
@@ -14,36 +17,17 @@ def _memory_as_it_is(x, angles, rotate=rope.function):
     return rotate(x.reshape(s, b, h, d), angles).reshape(b, h, s, d)
 
 
-def _sequences_for_positions(x, angles):
-    return rope.function(x, angles)
-
-
 def _gradient_of_memory_as_it_is(grad, angles):
     return _memory_as_it_is(grad, angles, rope_gradient.function)
 
 
-# The kernel of the climb wants contiguous rows, so a copy is no waste: `loads` and `beside`.
-@spec(
-    leave_out=_LEFT_OUT,
-    kernel=True,
-    launches=1,
-    loads=0,
-    beside=("clone",),
-    mistakes={_MEMORY: _memory_as_it_is, _FIRST: _sequences_for_positions},
-)
+@spec(**_OPTIONS, mistakes={_MEMORY: _memory_as_it_is})
 def rope_of_heads_first(x: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
     """`rope` of (b, h, s, d), the layout of attention."""
     return rope.function(x.permute(2, 0, 1, 3), angles).permute(1, 2, 0, 3)
 
 
-@spec(
-    leave_out=_LEFT_OUT,
-    kernel=True,
-    launches=1,
-    loads=0,
-    beside=("clone",),
-    mistakes={_MEMORY: _gradient_of_memory_as_it_is},
-)
+@spec(**_OPTIONS, mistakes={_MEMORY: _gradient_of_memory_as_it_is})
 def rope_gradient_of_heads_first(grad: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
     """The transpose of `rope_of_heads_first`."""
     return rope_gradient.function(grad.permute(2, 0, 1, 3), angles).permute(1, 2, 0, 3)
