@@ -5,7 +5,7 @@ specification names (`asks` of `Spec`) and that does not hold makes the candidat
 exercise doesn't forbid is a remark in the verdict.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,23 +69,51 @@ RULES = {"half the table": _half_the_table}
 
 def wasted(run: Run, wanted: Spec, result_size: int) -> str:
     """What a right candidate does that it need not do; empty if nothing."""
+    return next(_wasted(run, wanted, result_size), "")
+
+
+def _wasted(run: Run, wanted: Spec, result_size: int) -> Iterator[str]:
     trace = run.trace
     if trace is None or not trace.launches:
-        return ""
+        return
     for memory in trace.memories:
         if count := int(memory.again.sum()):
-            return f"it stores {count} elements of {memory.name} twice, the same value each time"
+            yield f"it stores {count} elements of {memory.name} twice, the same value each time"
     if not wanted.kernel:  # who knows what it takes
-        return ""
+        return
     if copies := copied(run.beside):
-        return copies
+        yield copies
     if wanted.launches is None and trace.launches > 1:
-        return f"it launches {trace.launches} kernels, where 1 would do"
-    return (
-        _too_many_bytes(run, wanted, result_size)
-        or _too_many_programs(trace, wanted)
-        or _done_beside(run.beside)
-    )
+        yield f"it launches {trace.launches} kernels, where 1 would do"
+    yield from _too_many_bytes(run, wanted, result_size)
+    if wanted.blocks and not trace.atomics:  # what those store is not counted
+        yield from _too_many_programs(trace)
+    done = run.beside.done
+    if done.operators:  # their result goes neither into a kernel nor into the result
+        yield f"PyTorch runs {done.words}, too, of which the kernel takes nothing"
+
+
+def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> Iterator[str]:
+    """Of the tensors that are as large as the result."""
+    for argument in wanted.arguments if wanted.loads else ():
+        name, x = argument.name, run.inputs[argument.name]
+        if argument.holds != "floats" or x.numel() != result_size:
+            continue
+        memory, needed = run.memory_of(name), wanted.loads * x.numel() * x.element_size()
+        if memory and memory.loaded > needed:
+            share = memory.loaded / needed
+            times = "twice" if share == 2 else f"{share:.3g} times"
+            yield f"it loads {times} the bytes of {name}: {memory.loaded} against {needed}"
+
+
+def _too_many_programs(trace: "Trace") -> Iterator[str]:
+    """Or one that does the work of many; where each of them should have one block."""
+    programs, busy, most = len(trace.programs), len(trace.stores), max(trace.stores.values())
+    if busy < programs:
+        yield f"it starts {programs} programs, where {busy} would do: the others store nothing"
+    if most > 1:
+        words = f"one after the other, where {most} could share them"
+        yield f"one program stores {most} blocks, {words}"
 
 
 def copied(beside: Beside) -> str:
@@ -94,44 +122,5 @@ def copied(beside: Beside) -> str:
         return (
             f"it copies {listed(content.of)} by {listed(content.operators)} {content.when}, "
             f"which moves {content.moved} bytes more"
-        )
-    return ""
-
-
-def _done_beside(beside: Beside) -> str:
-    """Operators whose result goes neither into a kernel nor into the result."""
-    if not beside.done.operators:
-        return ""
-    return f"PyTorch runs {beside.done.words}, too, of which the kernel takes nothing"
-
-
-def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> str:
-    """Of the tensors that are as large as the result."""
-    if not wanted.loads:
-        return ""
-    for argument in wanted.arguments:
-        name, x = argument.name, run.inputs[argument.name]
-        if argument.holds != "floats" or x.numel() != result_size:
-            continue
-        memory, needed = run.memory_of(name), wanted.loads * x.numel() * x.element_size()
-        if memory and memory.loaded > needed:
-            times = (
-                "twice" if memory.loaded == 2 * needed else f"{memory.loaded / needed:.3g} times"
-            )
-            return f"it loads {times} the bytes of {name}: {memory.loaded} against {needed}"
-    return ""
-
-
-def _too_many_programs(trace: "Trace", wanted: Spec) -> str:
-    """Or one that does the work of many; where each of them should have one block."""
-    if not wanted.blocks or trace.atomics:  # what those store is not counted
-        return ""
-    busy, most = len(trace.stores), max(trace.stores.values())
-    if busy < len(trace.programs):
-        words = f"it starts {len(trace.programs)} programs, where {busy} would do"
-        return f"{words}: the others store nothing"
-    if most > 1:
-        return (
-            f"one program stores {most} blocks, one after the other, where {most} could share them"
         )
     return ""

@@ -7,11 +7,14 @@ import contextlib
 import importlib.util
 import io
 import itertools
+import math
 import os
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,6 +30,9 @@ from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
+
+if TYPE_CHECKING:  # it imports Triton, which a reader may not have
+    from .trace import Trace
 
 WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
@@ -209,7 +215,7 @@ class Attempt:
         self.inputs = wanted.inputs(case)  # the specification's own
         self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
         self.before = [memory_of(x).clone() for x in self.given]
-        self.expected = results(wanted, self.inputs, exact=True)
+        self.expected = results(wanted, self.inputs)
         self.returned: object = None
         self.missed: int | None = None
         self.trace = None
@@ -254,7 +260,7 @@ class Attempt:
 
     def _unlike_the_first(self, others: list, before: list[Tensor]) -> dict | None:
         """Are the results of the second call those of other values?"""
-        outs, wants = self._results(), results(self.wanted, others, exact=True)
+        outs, wants = self._results(), results(self.wanted, others)
 
         def are(wants: list[Tensor]) -> bool:
             pairs = zip(outs, wants, strict=True)
@@ -268,7 +274,7 @@ class Attempt:
         elif len(outs) == len(wants):
             for number, name in enumerate(self.wanted.names):
                 mixed = [*others[:number], self.inputs[number], *others[number + 1 :]]
-                if are(results(self.wanted, mixed, exact=True)):
+                if are(results(self.wanted, mixed)):
                     what = f"takes {name} from the first"
         return broken(f"a second call, with other values in the same tensors, {what}: {KEPT}")
 
@@ -285,10 +291,9 @@ class Attempt:
 
     def _run(self) -> dict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
-        with contextlib.ExitStack() as watched:
-            self.trace = self.beside.trace = watched.enter_context(watch())
-            if self.wanted.kernel:
-                watched.enter_context(self.beside)
+        beside = self.beside if self.wanted.kernel else contextlib.nullcontext()
+        with watch() as self.trace, beside:
+            self.beside.trace = self.trace
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
@@ -307,7 +312,7 @@ class Attempt:
         names = self.wanted.names
         if self.wanted.overwrites:
             return tuple(self.given[names.index(name)] for name in self.wanted.overwrites)
-        return self.returned if isinstance(self.returned, tuple | list) else (self.returned,)
+        return as_tuple(self.returned)
 
     def _wrong_result(self, number: int, out: object, verdict: Verdict) -> dict:
         """Which result is wrong, and where."""
@@ -339,23 +344,18 @@ class Attempt:
         out = outs[number]
 
         def run(*others: Tensor) -> Tensor:
-            outs = self.candidate(*(x.to(out.device) for x in others))
-            return (outs if isinstance(outs, tuple | list) else (outs,))[number].cpu()
+            return as_tuple(self.candidate(*(x.to(out.device) for x in others)))[number].cpu()
 
         wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
-        one = Spec(
-            lambda *inputs: results(wanted, list(inputs), exact=True)[number],
-            *(wanted.arguments, wanted.overwrites),
-        )
+        one = replace(wanted, function=lambda *x: results(wanted, list(x))[number])
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
             wrong = ~is_right(got, want, self._tolerance(want))
-        poison = got.isnan() if got.is_floating_point() else torch.zeros_like(wrong)
 
         def nobody_wrote(index: tuple[int, ...]) -> bool:
             if self.trace and self.trace.knows(out):
                 return self.trace.owner_of(out, index) is None
-            return bool(poison[index])
+            return math.isnan(got[index])  # as `start` asked for
 
         return Evidence(
             spec=one,
@@ -373,8 +373,7 @@ class Attempt:
             number=number,
             results=[one.detach().cpu() for one in outs if isinstance(one, Tensor)],
             mistakes={
-                words: results(wrong, self.inputs, exact=True)
-                for words, wrong in wanted.mistakes.items()
+                words: results(wrong, self.inputs) for words, wrong in wanted.mistakes.items()
             },
         )
 
@@ -389,38 +388,34 @@ class Attempt:
 
     def _side_effect(self) -> dict | None:
         """The results are right; is something else wrong?"""
-        used = names_used_by(self.candidate) if self.wanted.without else set()
-        forbidden = [name for name in self.wanted.without if name in used]
-        if forbidden:
-            return broken(f"it uses {forbidden[0]}, which you are asked to do without")
-        beside = self._written_beside()
-        if beside:
-            return broken(f"it writes beside {beside}: between its elements, or around them")
-        changed = self._overwritten_inputs()
-        if changed:
-            return broken(f"an input is overwritten: {changed[0]}")
-        return self._done_by_programs() or self._not_as_asked()
-
-    def _not_as_asked(self) -> dict | None:
-        reason = broken_rule(self._counted(), self.wanted.asks)
+        reason = next(self._wrong_beside_the_results(), "")
         return broken(reason) if reason else None
 
-    def _done_by_programs(self) -> dict | None:
+    def _wrong_beside_the_results(self) -> Iterator[str]:
+        used = names_used_by(self.candidate) if self.wanted.without else set()
+        for name in self.wanted.without:
+            if name in used:
+                yield f"it uses {name}, which you are asked to do without"
+        if beside := self._written_beside():
+            yield f"it writes beside {beside}: between its elements, or around them"
+        for name in self._overwritten_inputs():
+            yield f"an input is overwritten: {name}"
+        if self.trace is not None:
+            yield from self._done_by_programs(self.trace)
+        if reason := broken_rule(self._counted(), self.wanted.asks):
+            yield reason
+
+    def _done_by_programs(self, trace: "Trace") -> Iterator[str]:
         """What a kernel does that the results do not show."""
-        if self.trace is None:
-            return None
-        trace, allowed = self.trace, self.wanted.launches
-        if trace.races:
-            return broken(f"a race between programs: {trace.races[0]}")
-        if trace.collisions:
-            return broken(f"write collision: {trace.collisions[0]}")
+        for race in trace.races:
+            yield f"a race between programs: {race}"
+        for collision in trace.collisions:
+            yield f"write collision: {collision}"
         if self.wanted.kernel:
-            reason = self._without_the_kernel()
-            if reason:
-                return broken(reason)
+            yield from self._without_the_kernel(trace)
+        allowed = self.wanted.launches
         if allowed is not None and trace.launches > allowed:
-            return broken(f"too many launches: {trace.launches}, where {allowed} would do")
-        return None
+            yield f"too many launches: {trace.launches}, where {allowed} would do"
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""
@@ -438,44 +433,41 @@ class Attempt:
                 return name
         return ""
 
-    def _without_the_kernel(self) -> str:
-        """What PyTorch did that the kernel should have done; empty if nothing."""
-        trace = self.trace
+    def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
+        """What PyTorch did that the kernel should have done."""
         if not trace.launches:
-            return NO_KERNEL
-        if self.wanted.overwrites:
+            yield NO_KERNEL
+            return
+        for name in self.wanted.overwrites:
             given = {x.untyped_storage().data_ptr() for x in self.given}
-            others = [memory.name for memory in trace.memories if memory.begin not in given]
-            name = self.wanted.overwrites[0]
-            if others:
-                return f"a second tensor: {others[0]} is not {name}, which is enough"
+            for memory in trace.memories:
+                if memory.begin not in given:
+                    yield f"a second tensor: {memory.name} is not {name}, which is enough"
         for out in self._results():
-            if found := self._not_the_kernels(out):
-                return found
+            yield from self._not_the_kernels(out, trace)
         for content in self.beside.loaded():
             if content.is_computed:
-                return does_a_part(content)
-        return ""
+                yield does_a_part(content)
 
-    def _not_the_kernels(self, out: Tensor) -> str:
-        """What PyTorch did to one result; empty if nothing."""
-        trace, content = self.trace, self.beside.made(out)
-        if self.wanted.overwrites:
-            return does_a_part(content) if content.operators else ""
+    def _not_the_kernels(self, out: Tensor, trace: "Trace") -> Iterator[str]:
+        """What PyTorch did to one result."""
+        content, share = self.beside.made(out), trace.share_stored_of(out)
         words = f": {content.words}" if content.operators else ""
-        share = trace.share_stored_of(out)
-        if share == 0 and trace.has_elements_of(out):
-            return COPIED + words
-        if share == 0 and STORED in content.of and not content.is_computed:
-            return CONVERTED + words
-        if share == 0:
-            return NOT_BY_THE_KERNEL + words
-        if share < 1 and (words or not trace.sums_in(out)):  # sums begin with zeros
-            return PARTLY + words
-        if trace.was_changed_since(out):
-            return CHANGED_AFTERWARDS + words
-        is_changed = content.is_computed and STORED in content.of  # to the same bits
-        return does_a_part(content) if is_changed else ""
+        if self.wanted.overwrites:
+            if content.operators:
+                yield does_a_part(content)
+        elif share == 0 and trace.has_elements_of(out):
+            yield COPIED + words
+        elif share == 0 and STORED in content.of and not content.is_computed:
+            yield CONVERTED + words
+        elif share == 0:
+            yield NOT_BY_THE_KERNEL + words
+        elif share < 1 and (words or not trace.sums_in(out)):  # sums begin with zeros
+            yield PARTLY + words
+        elif trace.was_changed_since(out):
+            yield CHANGED_AFTERWARDS + words
+        elif content.is_computed and STORED in content.of:  # changed to the same bits
+            yield does_a_part(content)
 
 
 def does_a_part(content: Content) -> str:
@@ -512,21 +504,17 @@ def is_empty(candidate: Callable) -> bool:
     return code is not None and code.co_code == (lambda: None).__code__.co_code
 
 
-def results(function: Callable, inputs: list, exact: bool = False) -> list[Tensor]:
+def results(function: Callable, inputs: list) -> list[Tensor]:
     """The specification's results, computed in fp64 and rounded once to the case's dtype.
 
     Integers stay what they are.
     """
+    outs = as_tuple(function(*[x.double() for x in inputs]))
+    return [out.to(inputs[0].dtype) if out.is_floating_point() else out for out in outs]
 
-    def is_float(x: object) -> bool:
-        return isinstance(x, Tensor) and x.is_floating_point()
 
-    dtype = inputs[0].dtype
-    if exact:
-        inputs = [x.double() for x in inputs]
-    outs = function(*inputs)
-    outs = outs if isinstance(outs, tuple | list) else (outs,)
-    return [out.to(dtype) if is_float(out) else out for out in outs]
+def as_tuple(returned: object) -> tuple:
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
 def interprets() -> bool:
