@@ -11,14 +11,12 @@ import re
 import symtable
 import sys
 import types
-from collections import namedtuple
 
 import torch
 
 _PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
 _WRAPPERS = ("builtins", "functools", "triton")  # where classes are that hold a function
 _HOMES = ("torch", "torch.nn.functional", "triton.language")  # of what names no home, or another
-_METHODS = (types.FunctionType, property, classmethod, staticmethod)
 
 
 class CannotPassOn(TypeError):
@@ -77,11 +75,6 @@ def function_of(value: object) -> object:
     return value if inner is None else function_of(inner)
 
 
-def is_named_tuple(kind: object) -> bool:
-    """Whether it is a class that NamedTuple or namedtuple made."""
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
-
-
 class Shipment:
     """Source text of a module that holds a function and all that it uses.
 
@@ -114,15 +107,13 @@ class Shipment:
         function = function_of(value)
         if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
             return f"import {value.__name__} as {name}"
-        if type(value) in (*_PLAIN, tuple, list, dict) or is_named_tuple(type(value)):
+        if type(value) in (*_PLAIN, tuple, list, dict):
             return self._plain(name, value)
         if place := self.place_of(value):
             module, there = place
             return f"from {module} import {there} as {name}"
         if isinstance(function, types.FunctionType):
             return self._function(name, value, function)
-        if is_named_tuple(value):
-            return self._named_tuple(name, value)
         if type(value).__name__ == "constexpr":
             inside = self._expression(name, value.value)
             return f"import triton.language\n{name} = triton.language.constexpr({inside})"
@@ -167,12 +158,9 @@ class Shipment:
             return repr(value)
         if type(value) is dict:
             return f"dict({self._expression(name, list(value.items()))})"
-        if type(value) in (tuple, list) or is_named_tuple(type(value)):
+        if type(value) in (tuple, list):
             items = [self._expression(f"_{name}_{i}", item) for i, item in enumerate(value)]
             items = "".join(f"{item}, " for item in items)  # a comma after one makes a tuple
-            if is_named_tuple(type(value)):
-                self.add(type(value).__name__, type(value))
-                return f"{type(value).__name__}({items})"
             return f"[{items}]" if type(value) is list else f"({items})"
         self.add(name, value)
         return name
@@ -186,20 +174,6 @@ class Shipment:
         for other, thing in used.items():
             self.add(other, thing)
         return text
-
-    def _named_tuple(self, name: str, kind: type) -> str:
-        """The class made from its fields: of a class in a cell, Python 3.11 finds no source."""
-        like_it = namedtuple(kind.__name__, kind._fields)  # its names go when it goes
-        made = set(vars(like_it))
-        own = {n: v for c in kind.__mro__ if c not in (tuple, object) for n, v in vars(c).items()}
-        methods = [n for n, v in own.items() if isinstance(v, _METHODS) and n not in made]
-        methods = [n for n in methods if not n.startswith("__annotat")]  # Python 3.14 has one
-        if methods:
-            what = f"a NamedTuple with a method, {methods[0]}"
-            raise CannotPassOn(name, what, "make that a function")
-        defaults = self._expression(f"_{name}_default", tuple(kind._field_defaults.values()))
-        arguments = f"{kind.__name__!r}, {kind._fields!r}, defaults={defaults}"
-        return f"from collections import namedtuple as _made\n{name} = _made({arguments})"
 
 
 def kind_of(value: object) -> str:

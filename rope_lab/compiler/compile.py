@@ -22,7 +22,7 @@ import torch
 from rope_kernels.launch import kernel_of
 
 from ..child import Ended, Worker
-from ..shipment import CannotPassOn, Shipment, is_named_tuple, kind_of
+from ..shipment import CannotPassOn, Shipment, kind_of
 from .assembly import loads_in, needs_of_amd, stores_in
 from .plans import Plan, Tensors, plan_for
 from .targets import target_of
@@ -156,7 +156,7 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         gpu: 'sm_90', 'gfx942', ...
         kernel: a `@triton.jit` function, from a module or from a notebook's cell.
         arguments: as in a launch: tensors (on any device), their descriptors, integers, floats,
-            None, tuples and NamedTuples of them.
+            None, tuples of them.
         num_warps: as in a launch.
         constants: the kernel's constexpr arguments, and options of the compiler, as
             `enable_fp_fusion=False`.
@@ -261,7 +261,7 @@ def _program(kernel) -> str:
     try:
         shipment.add(kernel.fn.__name__, kernel)
     except CannotPassOn as refused:
-        accepted = "accepted: kernels, modules, numbers, constexprs, NamedTuple classes"
+        accepted = "accepted: kernels, modules, numbers, constexprs"
         raise TypeError(
             f"{kernel.fn.__name__} uses {refused.name}, which is {refused.what}; {accepted}"
         ) from None
@@ -280,9 +280,6 @@ def _describe(argument):
         fields = ("shape", "strides", "block_shape")
         sizes = {name: [int(size) for size in getattr(argument, name)] for name in fields}
         return {"base": _describe(argument.base), **sizes, "padding": argument.padding}
-    if is_named_tuple(type(argument)):
-        values = [_describe(item) for item in argument]
-        return {"name": type(argument).__name__, "fields": argument._fields, "values": values}
     if isinstance(argument, tuple | list):
         return [_describe(item) for item in argument]
     if type(argument).__name__ == "constexpr":

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import traceback
-from collections import namedtuple
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -114,9 +113,6 @@ def as_argument(described):
         return tuple(map(as_argument, described))
     if not isinstance(described, dict):
         return described
-    if "fields" in described:
-        kind = namedtuple(described["name"], described["fields"])
-        return kind(*map(as_argument, described["values"]))
     if "triton_dtype" in described:
         return tl.dtype(described["triton_dtype"])
     if "constexpr" in described:

@@ -54,8 +54,8 @@ def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdi
 
     Args:
         candidate: a function that takes the specification's arguments, written in a notebook or a
-            module; what it uses from its notebook may be functions, kernels, NamedTuple classes,
-            modules and plain values. Of anything else the verdict names the first.
+            module; what it uses from its notebook may be functions, kernels, modules and plain
+            values. Of anything else the verdict names the first.
         specification: a `Spec`, or a function whose arguments are annotated with shapes.
 
     Raises:

@@ -12,7 +12,7 @@ from rope_lab.grading import exercises
 from rope_lab.shipment import globals_in
 
 NUMBERS = itertools.count()
-DECOYS = {name: torch.ones(3) for name in ("load", "store", "program_id", "cos", "sin", "size")}
+DECOYS = {name: torch.ones(3) for name in ("cat", "chunk", "device", "float64", "eye")}
 
 
 @pytest.fixture
@@ -53,64 +53,17 @@ def test_names_from_outside(body, names):
 
 
 # candidates in a cell
-NAMED_TUPLES = """
-from typing import Any, NamedTuple
-
-import torch
-import triton
-import triton.language as tl
-
-class Memory(NamedTuple):
-    source: Any
-    target: Any
-
-class Tile(NamedTuple):
-    block: Any
-    factor: Any = 2
-
-@triton.jit
-def places(tile):
-    return tl.program_id(0) * tile.block + tl.arange(0, tile.block)
-
-@triton.jit
-def double_kernel(memory, size, BLOCK: tl.constexpr):
-    tile: tl.constexpr = Tile(BLOCK)
-    inner = Memory(memory.source, memory.target)
-    i = places(tile)
-    exists = i < size
-    x = tl.load(inner.source + i, mask=exists)
-    tl.store(inner.target + i, tile.factor * x, mask=exists)
-
-HOST = Tile(block=256)
-
-def double(x):
-    out = torch.empty_like(x)
-    grid = (triton.cdiv(x.numel(), HOST.block),)
-    double_kernel[grid](Memory(x, out), x.numel(), BLOCK=HOST.block)
-    return out
-"""
-
-
-def test_named_tuples_of_a_cell_are_made_again(cell):
-    pytest.importorskip("triton", reason="needs Triton")
-    names = cell(NAMED_TUPLES, **DECOYS)
-    assert lab.check_exercise(names["double"], exercises.scaled_copy)
-    wrong = cell(NAMED_TUPLES.replace("Any = 2", "Any = 3"))
-    assert "a factor" in repr(lab.check_exercise(wrong["double"], exercises.scaled_copy))
-
 
 USED = {
     "values of many kinds": (
-        "from collections import namedtuple",
-        "Signs = namedtuple('Signs', 'first second', defaults=(1,))",
-        "signs, shape = [Signs(-1)], torch.ones(2, 3).shape",
+        "signs, shape = [(-1, 1)], torch.ones(2, 3).shape",
         "parts = {'most': [(0, float('inf'))], 'dtype': torch.float64, 'on': torch.device('cpu')}",
         "@torch.no_grad()",
         "def rotated(x, number=shape.numel(), *, join=torch.cat):",
         "    a, b = x.chunk(2, -1)",
         "    assert parts['most'][0][1] == float('inf') and parts['dtype'] is torch.float64",
         "    assert torch.empty(shape, device=parts['on']).numel() == number",
-        "    return join((signs[0].first * b, signs[0].second * a), -1)",
+        "    return join((signs[0][0] * b, signs[0][1] * a), -1)",
     ),
     "a name of Python's, given another meaning": (
         "def sum(a, b):",
@@ -151,7 +104,7 @@ USED = {
 
 @pytest.mark.parametrize("lines", USED.values(), ids=USED.keys())
 def test_what_a_candidate_may_use(lines, cell):
-    names = cell("\n".join(("import torch", *lines)))
+    names = cell("\n".join(("import torch", *lines)), **DECOYS)
     verdict = lab.check_exercise(names["rotated"], exercises.rotate_half)
     assert verdict, verdict
 
@@ -164,10 +117,6 @@ REFUSED = {
     "factors is a class": "class factors:\n    pass",
     "factors is an object": "factors = object()",
     "factors is a partial": "import functools\nfactors = functools.partial(max, 1)",
-    "factors is a NamedTuple with a method, area": (
-        "from typing import NamedTuple\n"
-        "class factors(NamedTuple):\n    a: int = 1\n    def area(self):\n        return self.a"
-    ),
     "factors is a function without a source": "exec('def factors(x):\\n    return x')",
 }
 
