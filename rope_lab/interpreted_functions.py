@@ -1,13 +1,12 @@
 """libdevice and inline assembly in Triton's interpreter: by NumPy, or a sentence that names them.
 
 Triton's interpreter has no function of libdevice: a call gives None, and an error in a later line.
-Here each that NumPy or PyTorch has, too, is computed by it, in the dtype of its arguments. An
+Here those that kernels use are computed by NumPy or PyTorch, in the dtype of their arguments. An
 approximation of the hardware, as `fast_sinf`, is the exact function, and a directed rounding, as
 that of `add_rz`, is to nearest. What is left raises `CannotBeInterpreted`.
 """
 
 import functools
-import math
 import re
 from collections.abc import Callable
 from types import FunctionType
@@ -147,10 +146,6 @@ def _half_away_from_zero(x: np.ndarray) -> np.ndarray:
     return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0)
 
 
-def _norm(*parts: np.ndarray) -> np.ndarray:
-    return np.sqrt(sum(part * part for part in parts))
-
-
 _BY_THE_BUILDER = {  # so that who counts evaluations sees them
     **{name: name for name in ("sin", "cos", "tanh", "sinh", "cosh", "exp", "exp2", "log", "log2")},
     **{"sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf", "sinpi": "sinpi", "cospi": "cospi"},
@@ -165,7 +160,7 @@ _FUNCTIONS = {
     **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},
     **{name: getattr(np, f"arc{name[1:]}") for name in ("acosh", "asinh", "atanh")},
     **{name: getattr(np, name) for name in ("cbrt", "ceil", "copysign", "expm1", "floor", "fmod")},
-    **{name: getattr(np, name) for name in ("hypot", "ldexp", "log10", "log1p", "nextafter")},
+    **{name: getattr(np, name) for name in ("hypot", "log10", "log1p")},
     **{name: getattr(np, name) for name in ("rint", "tan", "trunc")},
     **{name: np.abs for name in ("abs", "llabs", "fabs")},
     **{name: np.rint for name in ("nearbyint", "llrint")},
@@ -176,40 +171,18 @@ _FUNCTIONS = {
     **{name: np.isfinite for name in ("finitef", "isfinited")},
     **{name: np.signbit for name in ("signbitf", "signbitd")},
     "exp10": lambda x: np.power(x.dtype.type(10), x),
-    "fast_exp10f": lambda x: np.power(x.dtype.type(10), x),
     "fast_log10f": np.log10,
-    "fast_tanf": np.tan,
     "fast_fdividef": np.divide,
-    "fdim": lambda x, y: np.maximum(x - y, 0),
     "remainder": lambda x, y: x - y * np.rint(x / y),
     "fma": _OPERATORS["fma"],
-    "rcbrt": lambda x: 1 / np.cbrt(x),
-    "rhypot": lambda x, y: 1 / np.hypot(x, y),
-    **{"norm3d": _norm, "norm4d": _norm},
-    **{name: lambda *x: 1 / _norm(*x) for name in ("rnorm3d", "rnorm4d")},
     "saturatef": lambda x: np.clip(x, 0, 1),
-    "scalbn": np.ldexp,
-    "logb": lambda x: np.frexp(x)[1] - 1,
-    "ilogb": lambda x: np.frexp(x)[1] - 1,
     "erfc": _by_torch(torch.special.erfc),
-    "erfcx": _by_torch(torch.special.erfcx),
     "erfinv": _by_torch(torch.special.erfinv),
-    "erfcinv": _by_torch(lambda x: torch.special.erfinv(1 - x)),
     "normcdf": _by_torch(torch.special.ndtr),
-    "normcdfinv": _by_torch(torch.special.ndtri),
     "lgamma": _by_torch(torch.lgamma),
-    "tgamma": np.vectorize(math.gamma, otypes=[float]),
-    **{name: _by_torch(getattr(torch.special, f"bessel_{name}")) for name in ("j0", "j1")},
-    **{name: _by_torch(getattr(torch.special, f"bessel_{name}")) for name in ("y0", "y1")},
-    "cyl_bessel_i0": _by_torch(torch.special.i0),
-    "cyl_bessel_i1": _by_torch(torch.special.i1),
-    "mulhi": lambda x, y: x.astype(np.int64) * y >> 32,
-    "umulhi": lambda x, y: x.astype(np.uint64) * y >> np.uint64(32),
     "float_as_int": lambda x: x.view(np.int32),
     "float_as_uint": lambda x: x.view(np.uint32),
-    "double_as_longlong": lambda x: x.view(np.int64),
     **{name: lambda x: x.view(np.float32) for name in ("int_as_float", "uint_as_float")},
-    "longlong_as_double": lambda x: x.view(np.float64),
     **{
         f"{letter}{name}_{rounding}": function
         for name, function in _OPERATORS.items()
