@@ -47,6 +47,7 @@ def execute(path: Path) -> None:
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
+        coalesce_streams=True,  # whether prints arrive in one piece or in several is chance
     )
     client.execute()
     normalize(notebook)
@@ -85,7 +86,7 @@ def _in_git(path: Path) -> nbformat.NotebookNode:
     return nbformat.reads(text.decode(), as_version=4)
 
 
-def normalize(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def normalize(notebook: nbformat.NotebookNode) -> None:
     """Leave out of an executed notebook what differs between machines and runs; in place."""
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
@@ -94,9 +95,6 @@ def normalize(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         cell.pop("attachments", None)
         for output in cell.get("outputs", []):
             _normalize_output(output)
-        if "outputs" in cell:
-            cell.outputs = _joined_streams(cell.outputs)
-    return notebook
 
 
 def _normalize_output(output: nbformat.NotebookNode) -> None:
@@ -124,18 +122,6 @@ def with_palette(picture: str) -> str:
     buffer = io.BytesIO()
     few.save(buffer, "PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode() + "\n"
-
-
-def _joined_streams(outputs: list) -> list:
-    """Whether prints arrive in one piece or in several is chance."""
-    joined = []
-    for output in outputs:
-        last = joined[-1] if joined else None
-        if output.output_type == "stream" and last and last.get("name") == output.name:
-            last.text += output.text
-        else:
-            joined.append(output)
-    return joined
 
 
 def main(arguments: list[str]) -> int:
