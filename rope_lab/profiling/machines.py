@@ -35,7 +35,7 @@ def copies_of(taken: Observation) -> list[tuple[int, float]]:
 
 
 def machine_of(taken: Observation) -> Machine:
-    """T0 and W from copies, as notebook 08 finds them; P from the last two counts of FMAs."""
+    """T0 and W from copies, as notebook 08 finds them; P from two counts of FMAs."""
     moved, copied = zip(*copies_of(taken), strict=True)
     start, slope = straight_line(moved, copied)
     fmas = taken["fmas"]

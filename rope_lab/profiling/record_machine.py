@@ -1,8 +1,8 @@
 """Measure this GPU for `lab.inspect`: `python -m rope_lab.profiling.record_machine`, where one is.
 
-It times copies, multiply-adds and the headline with an empty L2 cache, in several passes, how
-fast programs start, and how fast a copy is by what it has in flight. All times are kept. The record
-has an entry for each GPU; this one's is replaced.
+It times copies and multiply-adds with an empty L2 cache, in several passes, how fast programs
+start, and how fast a copy is by what it has in flight. All times are kept. The record has an entry
+for each GPU; this one's is replaced.
 """
 
 import sys
@@ -16,14 +16,13 @@ from ..rungs import SHAPE
 from ..timing import measure
 from . import machines
 
-COUNTS = (0, 8, 16, 32, 64, 128, 512)  # FMAs an element
+COUNTS = (128, 512)  # FMAs an element
 PASSES = 5
 STARTED = 2**17, 2**19  # programs
 
 
 def take(passes: int = PASSES) -> dict:
     """All times of this GPU, in microseconds: `us` has a list for each pass."""
-    from ..steps import headline
     from ..steps.copies import SIZES, copy_of
     from ..steps.fused_multiply_adds import multiply_adds
     from ..steps.in_flight import copies_in_flight, one_store_kernel
@@ -31,16 +30,12 @@ def take(passes: int = PASSES) -> dict:
     t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
     out, started = torch.empty_like(t), torch.empty(STARTED[-1], dtype=torch.int32, device="cuda")
     fmas = {str(K): multiply_adds(t, out, K) for K in COUNTS}
-    rotations = headline.cases(torch.bfloat16)
-    del rotations["eager"]
     copies = {"bytes": list(SIZES), "us": []}
     multiplied = {"counts": list(COUNTS), "elements": t.numel(), "us": []}
-    rotated = {"calls": list(rotations), "us": []}
     for _ in range(passes):
         # of one size at a time: together their tensors would fill a small GPU
         copies["us"].append([_times({"copy": copy_of(size)})[0] for size in SIZES])
         multiplied["us"].append(_times(fmas))
-        rotated["us"].append(_times(rotations))
     starts = {str(n): partial(_keep, one_store_kernel, n, started) for n in STARTED}
     major, minor = torch.cuda.get_device_capability()
     limits = {
@@ -49,8 +44,7 @@ def take(passes: int = PASSES) -> dict:
         "in_flight": copies_in_flight(),
     }
     sms = torch.cuda.get_device_properties().multi_processor_count
-    taken = {"multiprocessors": sms, "copies": copies, "fmas": multiplied}
-    return taken | {"headline": rotated, "limits": limits}
+    return {"multiprocessors": sms, "copies": copies, "fmas": multiplied, "limits": limits}
 
 
 def _keep(kernel, programs: int, out: torch.Tensor) -> torch.Tensor:
