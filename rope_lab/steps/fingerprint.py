@@ -3,7 +3,6 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -22,49 +21,33 @@ _SAMPLES = 30
 Call = Callable[[], object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    """A call as it is, and with one thing changed; None where that cannot be changed."""
-
-    as_it_is: Call
-    eighths: Sequence[Call]  # eight calls for an eighth of the positions each
-    half_the_programs: Call | None = None
-    twice_the_arithmetic: Call | None = None
-    twice_the_dtype: Call | None = None
-
-
-def fingerprint(changes: Changes) -> dict[str, float | None]:
+def fingerprint(calls: dict[str, Call], eighths: Sequence[Call]) -> dict[str, float]:
     """Microseconds a call ("us"), and how many times as long it takes after each of `CHANGES`.
 
     Times are what you wait for a call in a row of `CALLS`. For "warm L2" both rows are graphs: of
     one eighth again and again, over those of all eighths in turn, which L2 cannot hold together.
 
+    Args:
+        calls: one "as it is", and the same after each change that is neither a graph nor L2's.
+        eighths: eight calls for an eighth of the positions each.
+
     Raises:
         RuntimeError: there is no GPU, or Triton's interpreter is on.
     """
     require_compiled_kernels()
-    row = _row([changes.as_it_is])
-    rows = {
-        "as it is": row,
-        "in a graph": in_a_graph(row),
-        "half the programs": _row([changes.half_the_programs]),
-        "twice the arithmetic": _row([changes.twice_the_arithmetic]),
-        "twice the dtype": _row([changes.twice_the_dtype]),
-        "cold L2": in_a_graph(_row(changes.eighths)),
-        "warm L2": in_a_graph(_row(changes.eighths[:1])),
-    }
-    us = _waits({name: row for name, row in rows.items() if row})
+    rows = {name: _row([call]) for name, call in calls.items()}
+    rows["in a graph"] = in_a_graph(rows["as it is"])
+    rows |= {"cold L2": in_a_graph(_row(eighths)), "warm L2": in_a_graph(_row(eighths[:1]))}
+    us = _waits(rows)
     found = {"us": round(us["as it is"], 2)}
     for name in CHANGES:
         before = us["cold L2" if name == "warm L2" else "as it is"]
-        found[name] = round(us[name] / before, 3) if name in us else None
+        found[name] = round(us[name] / before, 3)
     return found
 
 
-def _row(calls: Sequence[Call | None]) -> Call | None:
-    """`CALLS` calls, these in turn; None if there is none."""
-    if None in calls:
-        return None
+def _row(calls: Sequence[Call]) -> Call:
+    """`CALLS` calls, these in turn."""
     return lambda: [calls[place % len(calls)]() for place in range(CALLS)]
 
 

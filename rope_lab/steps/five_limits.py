@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding
 
-from .fingerprint import Changes, fingerprint
+from .fingerprint import fingerprint
 
 
 @triton.jit
@@ -72,18 +72,19 @@ class Setting:
 
         return run
 
-    def changes(self, device: str = "cuda") -> Changes:
-        """The launch, and what it becomes if one thing changes."""
+    def fingerprint(self, device: str = "cuda") -> dict[str, float]:
+        """What becomes of its time if one thing changes."""
         s, b, h, _ = self.shape
         programs = self.programs or s * b * h // self.rows
+        settings = {
+            "as it is": self,
+            "half the programs": replace(self, programs=programs // 2),
+            "twice the arithmetic": replace(self, turns=2 * self.turns),
+            "twice the dtype": replace(self, dtype=torch.float32),
+        }
         fewer = replace(self, shape=(s // 8, *self.shape[1:]))
-        return Changes(
-            as_it_is=self.call(device),
-            twice_the_dtype=replace(self, dtype=torch.float32).call(device),
-            twice_the_arithmetic=replace(self, turns=2 * self.turns).call(device),
-            half_the_programs=replace(self, programs=programs // 2).call(device),
-            eighths=[fewer.call(device) for _ in range(8)],
-        )
+        calls = {name: setting.call(device) for name, setting in settings.items()}
+        return fingerprint(calls, [fewer.call(device) for _ in range(8)])
 
 
 SETTINGS = {  # the limit that each runs into
@@ -95,6 +96,6 @@ SETTINGS = {  # the limit that each runs into
 }
 
 
-def fingerprints() -> dict[str, dict[str, float | None]]:
+def fingerprints() -> dict[str, dict[str, float]]:
     """Of each setting, on the GPU that is here."""
-    return {name: fingerprint(setting.changes()) for name, setting in SETTINGS.items()}
+    return {name: setting.fingerprint() for name, setting in SETTINGS.items()}
