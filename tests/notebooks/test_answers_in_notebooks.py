@@ -17,12 +17,10 @@ import pytest
 import torch
 from nbclient import NotebookClient
 
+from mistakes import ANSWERS, NUMBERS, RUNGS
 from notebook_form import FOLDER
 from rope_lab.grading.judge import QUIET
 from test_wrong_answers import EXAM, GRADED, SOLVED
-from wrong_answers import WRONG_ANSWERS
-from wrong_numbers import WRONG_NUMBERS
-from wrong_rungs import WRONG_RUNGS
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -73,15 +71,15 @@ def written_for(key):
     """What replaces text of the solution of an exercise."""
     if key[2] == "check_rung":
         rung = int(re.search(r"check_rung\((\d)", GRADED[key].source)[1])
-        of_rung = [x for x in WRONG_RUNGS if x.rung == rung]
+        of_rung = [x for x in RUNGS if x.number == rung]
         return [x for x in of_rung if not (IS_3_9 and x.mistake == UNTIL_3_9)]
-    return [x for x in WRONG_ANSWERS if (x.notebook, x.exercise) == key[:2]]
+    return [x for x in ANSWERS[key[0]] if x.number == key[1]]
 
 
 def numbers_of(number, exercise):
     """None where a GPU measures the right ones: these are wrong on the record's GPU."""
     is_measured = (number, exercise) in MEASURED and torch.cuda.is_available()
-    return [] if is_measured else WRONG_NUMBERS[number, exercise]
+    return [] if is_measured else NUMBERS[number, exercise]
 
 
 @cache
@@ -100,7 +98,12 @@ def answers_to(key):
         ]
         return answers + right
     answers = [
-        Answer(f"{number}-{exercise}: {one}", changed(solution, one.instead), one.state, one.told)
+        Answer(
+            f"{number}-{exercise} {one.mistake}",
+            changed(solution, one.instead),
+            one.state,
+            one.told,
+        )
         for one in written_for(key)
     ]
     return answers + right
@@ -214,4 +217,5 @@ def test_an_exercise_has_two_wrong_answers_told_apart(key):
 
 def test_there_are_no_wrong_answers_to_what_nobody_asks():
     asked = {key[:2] for key in GRADED}
-    assert asked >= {(x.notebook, x.exercise) for x in WRONG_ANSWERS} | WRONG_NUMBERS.keys()
+    assert asked >= {(number, x.number) for number, some in ANSWERS.items() for x in some}
+    assert asked >= NUMBERS.keys()

@@ -15,7 +15,7 @@ To add an exercise to notebook 05:
    `lab.check_answer(answer, right, mistakes=lab.exercises.NAME)`. The solution is in
    `notebooks/solutions/`.
    The id of the stub's cell is like `05-ex3`.
-3. Write wrong answers, and what each must be told, in `tests/notebooks/wrong_answers.py`.
+3. Write mistakes, and what each must be told, in `tests/notebooks/mistakes/notebook_05.py`.
 
 If a verdict does not name the mistake: one that only this exercise knows goes into the `mistakes`
 of its specification, words of the verdict -> a function that makes it (`notebook_05.py` has two).

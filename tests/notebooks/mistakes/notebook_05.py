@@ -1,0 +1,144 @@
+"""Mistakes in answers to notebook 05."""
+
+from . import Wrong, WrongRung
+
+ANSWERS = [
+    # half a table
+    Wrong(
+        *(3, "each half its own angle"),
+        {
+            "    cos, sin =": "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
+            "mask=exists)\n    cos, sin =",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)",
+        },
+        "the wrong angle: each half takes its own, where one is asked for both",
+    ),
+    Wrong(
+        *(3, "rows of a table half as long"),
+        {"position * 2 * HALF + pair, mask": "position * HALF + pair, mask"},
+        "the step of the table: the row of the next position begins d2 elements on",
+    ),
+    Wrong(
+        *(3, "a cosine twice"),
+        {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
+        "the wrong function: a cosine for the sine, in the second half",
+    ),
+    Wrong(
+        *(3, "both halves loaded"),
+        {
+            "    cos, sin =": "    other = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
+            "mask=exists)\n    angle = tl.where(other > 9, other, angle)\n    cos, sin ="
+        },
+        "it loads 256 bytes of freqs_ptr, where 128 are asked for: half a row of the table for",
+    ),
+    Wrong(
+        *(3, "each cosine evaluated twice"),
+        {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * sin"},
+        "it evaluates 32 sines and 64 cosines, where 32 of each are asked for",
+    ),
+    # right in other words than the solution's: nothing is to be said about them
+    Wrong(
+        *(3, "evaluated in both lines, which the compiler does once"),
+        {
+            "    cos, sin = tl.cos(angle), tl.sin(angle)\n": "",
+            "x1 * cos - x2 * sin": "x1 * tl.cos(angle) - x2 * tl.sin(angle)",
+            "x2 * cos + x1 * sin": "x2 * tl.cos(angle) + x1 * tl.sin(angle)",
+        },
+        *("RIGHT: ", "RIGHT"),
+    ),
+    Wrong(
+        *(3, "a block with one row of angles"),
+        {
+            "+ pair, mask=exists)\n    cos": "+ pair[None, :], mask=exists[None, :])\n    cos",
+            "tl.cos(angle), tl.sin(angle)": "tl.cos(angle), tl.sin(angle)\n"
+            "    cos, sin = tl.reshape(cos, (BLOCK_HALF,)), tl.reshape(sin, (BLOCK_HALF,))",
+        },
+        *("RIGHT: ", "RIGHT"),
+    ),
+    # q and k
+    Wrong(
+        *(4, "two launches"),
+        {
+            "def rope_q_and_k(": "def both(",
+            "    return q_out, k_out\n": "    return q_out, k_out\n\n\n"
+            "def rope_q_and_k(q, k, freqs):\n"
+            "    return both(q, k, freqs)[0], both(q, k, freqs)[1]\n",
+        },
+        "too many launches: 2, where 1 would do",
+    ),
+    Wrong(
+        *(4, "no tail"),
+        {"        tl.store(out_row_ptr + column, x, mask=passes)\n": ""},
+        "the tail is forgotten",
+    ),
+    Wrong(
+        *(4, "k stored to q's output"),
+        {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
+        "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
+    ),
+    Wrong(
+        *(4, "k by q's heads"),
+        {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
+        "the wrong heads: the rows of k are counted by the heads of q",
+    ),
+]
+RUNGS = [
+    # 2: a row of pairs
+    WrongRung(
+        *(2, "one angle for both halves"),
+        {"angle2 = tl.load(angle_ptr + HALF": "angle2 = tl.load(angle_ptr"},
+        *("the wrong angle: the second half takes the first half's angle", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "the second half's sign"),
+        {"x2 * tl.cos(angle2) + x1": "x2 * tl.cos(angle2) - x1"},
+        *("a sign: that of the sine in the second half", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "the first member overwritten"),
+        {
+            "tl.store(out_ptr + offset, x1 *": "x1 = x1 *",
+            "tl.sin(angle1), mask=exists)": "tl.sin(angle1)\n"
+            "    tl.store(out_ptr + offset, x1, mask=exists)",
+        },
+        *("overwritten too early: the second half is computed from the results of the", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "no mask at the first store"),
+        {"x2 * tl.sin(angle1), mask=exists)": "x2 * tl.sin(angle1))"},
+        *("which one stays is undefined on a GPU", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "the partner loaded after the first store"),
+        {
+            "    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)\n": "",
+            "    tl.store(out_ptr + offset, x1 *": "    x2 = tl.load(t_ptr + offset + HALF, "
+            "mask=exists).to(tl.float32)\n    tl.store(out_ptr + offset, x1 *",
+            "    tl.store(out_ptr + offset + HALF": "    x1 = tl.load(t_ptr + offset, "
+            "mask=exists).to(tl.float32)\n    tl.store(out_ptr + offset + HALF",
+        },
+        *("in place", "WRONG"),
+    ),
+    # 3: a tile
+    WrongRung(
+        *(3, "position and rows exchanged"),
+        {
+            "tl.program_id(0) // row_blocks": "tl.program_id(0) % row_blocks",
+            "tl.program_id(0) % row_blocks * BLOCK_R": "tl.program_id(0) // row_blocks * BLOCK_R",
+        },
+        *("of 4 programs store nothing: is their mask false?", "WRONG"),
+    ),
+    WrongRung(
+        *(3, "sines of the whole tile"),
+        {
+            "mask=pair < HALF)[None, :]\n    angle2": "mask=pair < HALF)[None, :]\n"
+            "    angle1 = angle1 + tl.zeros((BLOCK_R, BLOCK_HALF), tl.float32)\n    angle2",
+        },
+        "a sine of the whole tile, (8, 128)",
+    ),
+    WrongRung(
+        *(3, "four rows"),
+        {"block_r, num_warps = 8, 4": "block_r, num_warps = 4, 4"},
+        "a program has too few rows of its position: BLOCK_R",
+    ),
+]

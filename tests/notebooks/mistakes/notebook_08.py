@@ -1,0 +1,97 @@
+"""Mistakes in answers to notebook 08."""
+
+from . import Wrong
+
+_SAMPLE = """        gpu.flush()
+        gpu.sleep(1000)  # the host queues the rest while the device is busy
+        begin = gpu.mark()
+"""
+
+ANSWERS = [
+    # a timer
+    Wrong(
+        *(1, "one sample"),
+        {"range(21)": "range(1)"},
+        "every third call is disturbed",
+    ),
+    Wrong(
+        *(1, "the smallest sample"),
+        {"statistics.median(times)": "min(times)"},
+        "every fifth call is quick, and the smallest sample is one of these",
+    ),
+    Wrong(
+        *(1, "no sleep"),
+        {_SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n"},
+        "what does the device wait for between two marks?",
+    ),
+    Wrong(
+        *(1, "no flush"),
+        {"        gpu.flush()\n": ""},
+        "where do the bytes come from, the second time?",
+    ),
+    Wrong(
+        *(1, "no waiting"),
+        {"        gpu.synchronize()\n": ""},
+        "the device has not passed this mark yet: synchronize first",
+    ),
+    Wrong(
+        *(1, "the host's clock, and no waiting"),
+        {
+            "gpu.mark()": "gpu.clock()",
+            "end.since(begin)": "end - begin",
+            "        gpu.synchronize()\n": "",
+        },
+        "who waits for the device?",
+    ),
+    Wrong(
+        *(1, "a sleep between the marks"),
+        {
+            "        gpu.sleep(1000)": "        begin = gpu.mark()\n        gpu.sleep(1000)",
+            "        begin = gpu.mark()\n        call()": "        call()",
+        },
+        "the sleep is between the two marks, so you time it as well",
+    ),
+    Wrong(
+        *(1, "a flush between the marks"),
+        {
+            "        gpu.flush()\n": "",
+            "        begin = gpu.mark()\n": "        begin = gpu.mark()\n        gpu.flush()\n",
+        },
+        "the flush is between the two marks, so you time it as well",
+    ),
+    Wrong(
+        *(1, "marks the other way"),
+        {"end.since(begin)": "begin.since(end)"},
+        "the marks have changed places",
+    ),
+    Wrong(
+        *(1, "in milliseconds"),
+        {"statistics.median(times)": "statistics.median(times) / 1000"},
+        "looks like: milliseconds, not microseconds",
+    ),
+    Wrong(
+        *(1, "no return"),
+        {"return statistics.median(times)": "statistics.median(times)"},
+        "a number of microseconds is wanted, None came",
+    ),
+    Wrong(
+        *(1, "one call, the first"),
+        {"range(21)": "range(1)", "range(3)": "range(0)"},
+        "what does a first call do?",
+    ),
+]
+NUMBERS = {
+    2: [
+        (["bytes", "latency", "starts"], "twice the dtype would take twice the time"),
+        (["instructions", "starts", "starts"], "half the programs would take less time"),
+        (["instructions", "latency", "latency"], "half the programs would take longer"),
+    ],
+    3: [
+        ([34.7, 5.0, 1030], "and its table read?"),
+        ([19.6, 5.0, 1030], "not both"),
+        ([49.8, 0.5, 1030], "T0 is missing"),
+        ([49.8, 14, 1030], "what the host needs"),
+        ([49.8, 5.0, 65], "the bytes alone, but here the instructions take longer"),
+        ([49.8, 5.0, 2060], "two instructions for a fused multiply-add"),
+    ],
+}

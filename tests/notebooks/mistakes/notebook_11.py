@@ -1,0 +1,86 @@
+"""Mistakes in answers to notebook 11."""
+
+from . import Wrong
+
+ANSWERS = [
+    # the fused forward
+    Wrong(
+        *(1, "a sum along the rows of a tile"),
+        {"x2 * x2, 1)": "x2 * x2, 0)", "1e-6)[:, None]": "1e-6)[None, :]"},
+        "the wrong axis: the squares are added up over the rows of a tile",
+    ),
+    Wrong(
+        *(1, "no eps"),
+        {" + 1e-6": ""},
+        "in the case 'a row of zeros, and small elements'",
+    ),
+    Wrong(
+        *(1, "the first half alone"),
+        {"x1 * x1 + x2 * x2": "x1 * x1"},
+        "half of the sum is missing: only the first half is squared",
+    ),
+    Wrong(
+        *(1, "the first half's weights twice"),
+        {"weight_ptr + HALF + pair": "weight_ptr + pair"},
+        "the wrong weight: the second half takes the first half's weights",
+    ),
+    Wrong(
+        *(1, "weights after the rotation"),
+        {
+            "x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r",
+            "x1 * cos1 - x2 * sin1": "(x1 * cos1 - x2 * sin1) * weight1",
+            "x2 * cos2 + x1 * sin2": "(x2 * cos2 + x1 * sin2) * weight2",
+        },
+        "the wrong order: the weights are applied after the rotation",
+    ),
+    Wrong(
+        *(1, "rounded like the model"),
+        {
+            "    x1, x2 = x1 * r * weight1, x2 * r * weight2\n": (
+                "    stored = x_ptr.dtype.element_ty\n"
+                "    x1 = ((x1 * r).to(stored) * weight1).to(stored).to(tl.float32)\n"
+                "    x2 = ((x2 * r).to(stored) * weight2).to(stored).to(tl.float32)\n"
+            ),
+        },
+        "rounding: too often, like the model, which rounds before it rotates; round once, at the",
+    ),
+    # three lines of the backward
+    Wrong(
+        *(2, "no mean"),
+        {"(g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd": "g1 * rstd, g2 * rstd"},
+        "the mean is missing: nothing takes the part along x away",
+    ),
+    Wrong(
+        *(2, "a sum for the mean"),
+        {"x2, 1)[:, None] / (2 * HALF)": "x2, 1)[:, None]"},
+        "the wrong divisor: the sum along the row is not divided by d",
+    ),
+    Wrong(
+        *(2, "divided by the elements of a half"),
+        {"x2, 1)[:, None] / (2 * HALF)": "x2, 1)[:, None] / HALF"},
+        "in the case 'small and plain'",
+    ),
+    Wrong(
+        *(2, "a mean of the first half"),
+        {"g1 * x1 + g2 * x2, 1)": "g1 * x1, 1)"},
+        "half of the sum is missing: the mean is of both halves of a row",
+    ),
+    Wrong(
+        *(2, "no last factor"),
+        {"(g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd": "g1 - x1 * mean, g2 - x2 * mean"},
+        "the last factor is missing: the gradient of x is r times the rest",
+    ),
+    Wrong(
+        *(2, "the weight in its own gradient"),
+        {
+            "        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n": "",
+            "g2 * w2\n": "g2 * w2\n        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n",
+        },
+        "the weight is in its own gradient: add to the shares before g1 and g2 take it",
+    ),
+    Wrong(
+        *(2, "a share of the last tile"),
+        {"sum1 + g1 * x1, sum2 + g2 * x2": "g1 * x1, g2 * x2"},
+        "the share is that of a program's last tile: add to sum1 and sum2",
+    ),
+]
