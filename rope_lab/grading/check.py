@@ -83,7 +83,14 @@ def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None
     reason = f"{right.numel()} values, shape {about['shape']}, {about['dtype']}"
     if right.all():
         return Verdict(state=RIGHT, reason=reason, largest_error=largest, **about)
-    return _wrong_elements(got, expected, right, reason, largest_error=largest, **about)
+    first = tuple((~right).nonzero()[0].tolist())
+    wrong = int((~right).sum())
+    reason = (
+        f"{wrong} of {reason}; first at index {first}: got {got[first]:.4g}, "
+        f"expected {expected[first]:.4g}; largest error {largest:.2g}"
+    )
+    about |= {"largest_error": largest, "wrong": wrong, "first_wrong_index": first}
+    return Verdict(state=WRONG, reason=reason, **about)
 
 
 def is_right(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None) -> Tensor:
@@ -95,26 +102,6 @@ def is_right(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | Non
         finite = expected[expected.isfinite()].abs()
         absolute *= float(finite.max()) if finite.numel() else 1.0
     return torch.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
-
-
-def _wrong_elements(
-    got: Tensor, expected: Tensor, right: Tensor, compared: str, *, largest_error: float, **about
-) -> Verdict:
-    """The verdict on a result of the right shape and dtype with some elements wrong."""
-    first = tuple((~right).nonzero()[0].tolist())
-    wrong = int((~right).sum())
-    reason = (
-        f"{wrong} of {compared}; first at index {first}: got {got[first]:.4g}, "
-        f"expected {expected[first]:.4g}; largest error {largest_error:.2g}"
-    )
-    return Verdict(
-        state=WRONG,
-        reason=reason,
-        largest_error=largest_error,
-        wrong=wrong,
-        first_wrong_index=first,
-        **about,
-    )
 
 
 def clone(value: object) -> object:
