@@ -75,13 +75,11 @@ def narrowest_load(code: Compiled) -> int:
     return min([*code.loads, *by_tma], default=0)
 
 
-def loop_in(kernel: object) -> str:
-    """A line with a loop that runs when the kernel runs: what is in it would be counted once."""
-    source = textwrap.dedent(inspect.getsource(kernel.fn))
+def loop_in(source: str) -> str:
+    """A line with a loop that runs when a kernel runs: what is in it would be counted once."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.While):
-            return source.splitlines()[node.lineno - 1].strip()
-        if isinstance(node, ast.For) and "static_range" not in ast.unparse(node.iter):
+        is_static = isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter)
+        if isinstance(node, ast.For | ast.While) and not is_static:
             return source.splitlines()[node.lineno - 1].strip()
     return ""
 
@@ -90,5 +88,5 @@ def refusal(launches: list[Launch], what: str, of_a_loop: str) -> str:
     """Why the launches for `what` can't be counted, `of_a_loop` if by a loop; '' if they can."""
     if len(launches) != 1:
         return f"it makes {len(launches)} launches for {what}, where 1 is asked for"
-    loop = loop_in(launches[0].kernel)
+    loop = loop_in(textwrap.dedent(inspect.getsource(launches[0].kernel.fn)))
     return f"{of_a_loop}: {loop}" if loop else ""

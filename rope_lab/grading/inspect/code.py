@@ -1,6 +1,5 @@
 """What the compiler made of a launch, and what a warp executes of it."""
 
-import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from ...compiler.compile import Compiled
 from ...compiler.instructions import loads_before_first_branch, warp_instructions
 from ...compiler.stages import Operation, operations, sass_by_row
+from ..climb.readings import loop_in
 
 _WIDTHS = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}  # of an access; else 4 bytes
 
@@ -41,8 +41,8 @@ def code_of(compiled: Compiled) -> Code:
     """Read the machine code, which is for an NVIDIA GPU."""
     names = Counter(operation.opcode.split(".")[0] for operation in operations(compiled, "sass"))
     first, every = loads_before_first_branch(compiled)
-    # without one in the source, a loop of the machine code is in a sine's slow branch
-    has_loop = _has_loop(compiled.program) and _leads_back(compiled)
+    # of the source: one of the machine code may be in a sine's slow branch
+    has_loop = bool(loop_in(compiled.program))
     return Code(
         compiled,
         shuffles=names["SHFL"],
@@ -53,26 +53,6 @@ def code_of(compiled: Compiled) -> Code:
         instructions=None if has_loop else warp_instructions(compiled),
         why_not="not counted: loop" if has_loop else "",
     )
-
-
-def _has_loop(program: str) -> bool:
-    """Is there one when a kernel runs?"""
-    nodes = list(ast.walk(ast.parse(program)))
-    turns = [ast.unparse(node.iter) for node in nodes if isinstance(node, ast.For)]
-    static = all("static_range" in of_one for of_one in turns)
-    return not static or any(isinstance(node, ast.While) for node in nodes)
-
-
-def _leads_back(code: Compiled) -> bool:
-    """Does a branch of the machine code? The trap behind the end is none."""
-    labels, rows = set(), sass_by_row(code)
-    for place, row in enumerate(code.sass.splitlines()):
-        if label := re.match(r"(\.L\w+):", row):
-            labels.add(label[1])
-        branch = re.search(r"BRA\S*.* `\((\.L\w+)\)", rows[place].text) if place in rows else None
-        if branch and branch[1] in labels:
-            return True
-    return False
 
 
 def _bytes_loaded(operation: Operation) -> int:
