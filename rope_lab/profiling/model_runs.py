@@ -19,9 +19,8 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from ..rungs import rung_7_loads_first
-from ..steps.llama import new_llama, rotated_by
-from ..steps.qwen3 import SHAPE_8B, SMALL, WAYS, loss_of, new_qwen3, patched
-from ..steps.rotations import by_package, by_rung, nothing
+from ..steps.models import SHAPE_8B, SMALL, WAYS, loss_of, new_llama, new_qwen3, patched
+from ..steps.rotations import by_package, by_rung, nothing, rotated_by
 from .launches import launches_of
 
 ROUNDINGS = ("once", "upcast", "promoted", "model")

@@ -1,9 +1,11 @@
 """Rotations to put into the Llama of notebook 12, in place of its `apply_rotary_pos_emb`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from transformers.models.llama import modeling_llama
 
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 
@@ -47,3 +49,14 @@ def by_package(rounding: str = "model", fused: bool = True) -> Callable:
 def nothing(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     """No rotation: the time that is left is what no kernel for RoPE gets below."""
     return q, k
+
+
+@contextmanager
+def rotated_by(rotation: Callable) -> Iterator[None]:
+    """Every Llama rotates by this function of q, k, cos and sin for a while."""
+    own = modeling_llama.apply_rotary_pos_emb
+    modeling_llama.apply_rotary_pos_emb = rotation
+    try:
+        yield
+    finally:
+        modeling_llama.apply_rotary_pos_emb = own

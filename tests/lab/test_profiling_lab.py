@@ -3,7 +3,7 @@
 import pytest
 
 from rope_lab.profiling.roofline import Machine, headline, headline_in_words, straight_line
-from rope_lab.steps.qwen3 import WAYS, new_qwen3, patched
+from rope_lab.steps.models import WAYS, new_qwen3, patched
 
 # the machine
 

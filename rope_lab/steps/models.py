@@ -1,11 +1,12 @@
-"""Qwen3 as notebook 12 trains it: of random weights, in the shape that it asks for."""
+"""Models of transformers as notebook 12 runs them: of random weights, in any shape."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from rope_kernels.huggingface import patch
 
@@ -32,17 +33,33 @@ SHAPE_8B = SMALL | {  # two of 36 layers, and a part of the vocabulary
 def new_qwen3(
     device: str, shape: dict = SMALL, dtype: torch.dtype = torch.float32
 ) -> Qwen3ForCausalLM:
-    """The same random weights everywhere: they are drawn on the CPU, in fp32."""
+    with _same_numbers():
+        return Qwen3ForCausalLM(Qwen3Config(**shape)).to(device, dtype)
+
+
+def new_llama(device: str = "cpu", dtype: torch.dtype = torch.float32) -> LlamaForCausalLM:
+    """Its attention is plain PyTorch, so that equal runs have equal bits."""
+    with _same_numbers():
+        model = LlamaForCausalLM(LlamaConfig(**SMALL, attn_implementation="eager"))
+    inv_freq = model.model.rotary_emb.inv_freq
+    model.to(device, dtype)
+    model.model.rotary_emb.inv_freq = inv_freq.to(device)  # as `from_pretrained` keeps it, in fp32
+    return model
+
+
+@contextmanager
+def _same_numbers() -> Iterator[None]:
+    """Weights are drawn on the CPU, in fp32: the same everywhere."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return Qwen3ForCausalLM(Qwen3Config(**shape)).to(device, dtype)
+        yield
 
 
 def patched(model: nn.Module, options: dict | None) -> AbstractContextManager:
     return nullcontext() if options is None else patch(model, strict=True, **options)
 
 
-def loss_of(model: Qwen3ForCausalLM, tokens: Tensor) -> Tensor:
+def loss_of(model: nn.Module, tokens: Tensor) -> Tensor:
     """Mean cross-entropy of each token after the first, in nats, in fp32."""
     logits = model(tokens[:, :-1], use_cache=False).logits
     return cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
