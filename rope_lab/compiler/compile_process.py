@@ -102,7 +102,7 @@ def compile_kernel(kernel, target: GPUTarget, job: dict):
         get_current_target=lambda: target,
     )
     driver.set_active(gpu)  # or Triton would look for one that is here
-    # `enable_fp_fusion` as `launch/launch.py` asks for it: Triton 3.10 changes the default.
+    # `enable_fp_fusion` as `rope_kernels/launch.py` asks for it: Triton 3.10 changes the default.
     options = {"enable_fp_fusion": True, "num_warps": job["num_warps"]}
     options |= {name: as_argument(value) for name, value in job["constants"].items()}
     return kernel.warmup(*map(as_argument, job["arguments"]), grid=(1,), **options)

@@ -1,7 +1,6 @@
 """Does a candidate with right results do what the exercise asks, and no more work than it takes?
 
-While it ran, its `Trace` counted bytes, sin/cos evaluations, stores and programs. A rule that a
-specification names (`asks` of `Spec`) and that does not hold makes the candidate wrong. What the
+While it ran, its `Trace` counted bytes, sin/cos evaluations, stores and programs. What the
 exercise doesn't forbid is a remark in the verdict.
 """
 
@@ -31,13 +30,11 @@ class Run:
         return next((memory for memory in self.trace.memories if memory.begin == begin), None)
 
 
-def broken_rule(run: Run, asks: tuple[str, ...]) -> str:
-    """The first rule that does not hold, as a sentence that has the count; empty if all hold."""
-    return next(filter(None, (RULES[name](run) for name in asks)), "")
+def more_than_half_the_table(run: Run) -> str:
+    """Each row of t loads the first half of a row of angles, and evaluates each angle once.
 
-
-def _half_the_table(run: Run) -> str:
-    """Each row of t loads the first half of a row of angles, and evaluates each angle once."""
+    What does more, as a sentence that has the count; empty if nothing does.
+    """
     if run.trace is None:
         return ""
     pairs, memory = run.inputs["t"].numel() // 2, run.memory_of("freqs")
@@ -62,9 +59,6 @@ def untimed(run: Run) -> str:
             taken = f"with the first of its {len(found.configs)} configurations, {found.configs[0]}"
             return f"it is autotuned, and nothing is timed here: judged {taken}"
     return ""
-
-
-RULES = {"half the table": _half_the_table}
 
 
 def wasted(run: Run, wanted: Spec, result_size: int) -> str:

@@ -25,7 +25,7 @@ from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
 from .beside import STORED, Beside, Content, has_a_memory
 from .check import compare, is_right
-from .counts import Run, broken_rule, copied, untimed, wasted
+from .counts import Run, copied, more_than_half_the_table, untimed, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec, spec
@@ -402,7 +402,7 @@ class Attempt:
             yield f"an input is overwritten: {name}"
         if self.trace is not None:
             yield from self._done_by_programs(self.trace)
-        if reason := broken_rule(self._counted(), self.wanted.asks):
+        if self.wanted.half_the_table and (reason := more_than_half_the_table(self._counted())):
             yield reason
 
     def _done_by_programs(self, trace: "Trace") -> Iterator[str]:

@@ -59,7 +59,7 @@ class Spec:
     kernel: bool = False  # a candidate that launches none is wrong
     beside: tuple[str, ...] = ()  # operators of ATen that may do a part of the work beside it
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
-    asks: tuple[str, ...] = ()  # rules in `counts.RULES` that a candidate has to keep
+    half_the_table: bool = False  # is all that a candidate may load of its angles
     loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     again: bool = True  # a second call of the first case, with other values

@@ -342,5 +342,7 @@ def test_no_rule_stumbles_over_a_wrong_result(known):
             inputs[known.names.index(name)].copy_(out)
         return None if known.overwrites else tuple(outs)
 
-    verdict = judge_process.judge(made_up, replace(known, asks=()), tell=lambda _: None)
+    verdict = judge_process.judge(
+        made_up, replace(known, half_the_table=False), tell=lambda _: None
+    )
     assert verdict["state"] == "wrong" and "raises" not in verdict["reason"]

@@ -18,9 +18,9 @@ To add an exercise to notebook 05:
 3. Write mistakes, and what each must be told, in `tests/notebooks/mistakes/notebook_05.py`.
 
 If a verdict does not name the mistake: one that only this exercise knows goes into the `mistakes`
-of its specification, words of the verdict -> a function that makes it (`notebook_05.py` has two).
-One that any kernel may make into `diagnose/`. What is asked beyond a right
-result, such as half a table loaded, is a rule in `counts.py`.
+of its specification, words of the verdict -> a function that makes it (`notebook_05.py` has one).
+One that any kernel may make goes into `diagnose/`. What is asked beyond a right result, such as
+half a table loaded, is in `counts.py`.
 
 Two tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py` holds tasks, stubs
 and solutions together, and `test_answers_in_notebooks.py` has answers judged in their notebook.

@@ -10,7 +10,7 @@ from .definitions import rope, rope_of_q_and_k, rotate_half, rotated
 @spec(
     leave_out=(*STRIDED, "part of the head rotated"),
     kernel=True,
-    asks=("half the table",),
+    half_the_table=True,
 )
 def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope` of whole heads by the table's first half; its second half does not matter.
