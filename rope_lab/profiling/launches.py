@@ -19,11 +19,11 @@ def launches_of(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> 
     activities += [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     for _ in range(warm_up):
         call()
-    _wait()
+    wait()
     with profile(activities=activities) as profiler:
         for _ in range(runs):
             call()
-        _wait()
+        wait()
     kernels = [
         event
         for event in profiler.events()
@@ -33,6 +33,7 @@ def launches_of(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> 
     return {"launches": len(kernels) / runs, "kernel_us": round(us / runs, 2)}
 
 
-def _wait() -> None:
+def wait() -> None:
+    """Until the GPU is done, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -21,7 +21,7 @@ from transformers.models.llama.modeling_llama import (
 from ..rungs import rung_7_loads_first
 from ..steps.models import SHAPE_8B, SMALL, WAYS, loss_of, new_llama, new_qwen3, patched
 from ..steps.rotations import by_package, by_rung, nothing, rotated_by
-from .launches import launches_of
+from .launches import launches_of, wait
 
 ROUNDINGS = ("once", "upcast", "promoted", "model")
 LLAMA_8B = SMALL | {
@@ -118,7 +118,7 @@ def shares(
             ways = {name: partial(rotated_by, rotation) for name, rotation in by.items()}
             if how == "compiled":
                 ways.pop("rung 7")  # its launcher breaks the graph
-            of_layer[how] = steps_of(ways, step, turns, runs, device)
+            of_layer[how] = steps_of(ways, step, turns, runs)
         of_layer["alone"] = {
             name: launches_of(rotation_call(by[name], shape, b, s, device))
             for name in ("PyTorch", "rung 7", "package")
@@ -147,7 +147,7 @@ def qwen3(
         if how == "compiled":
             torch._dynamo.reset()
             model.compile()
-        steps = steps_of(ways, train_once, turns, 1, device)
+        steps = steps_of(ways, train_once, turns, 1)
         found[how] = {
             way: {"launches": of["launches"], "step_ms": round(of["step_us"] / 1e3, 2)}
             for way, of in steps.items()
@@ -156,7 +156,7 @@ def qwen3(
 
 
 def steps_of(
-    ways: Ways, step: Callable[[], object], turns: int, runs: int, device: str
+    ways: Ways, step: Callable[[], object], turns: int, runs: int
 ) -> dict[str, dict[str, float]]:
     """Way -> 'launches' and 'kernel_us' of a step by the profiler, and its 'step_us'.
 
@@ -167,7 +167,7 @@ def steps_of(
     for way, entered in ways.items():
         with entered():
             profiled[way] = launches_of(step)
-    times = in_turns(ways, lambda: [step() for _ in range(runs)], turns, 1, device)
+    times = in_turns(ways, lambda: [step() for _ in range(runs)], turns, 1)
     return {
         way: profiled[way] | {"step_us": round(1e3 * median(ms) / runs, 2)}
         for way, ms in times.items()
@@ -179,7 +179,6 @@ def in_turns(
     call: Callable[[], object],
     turns: int,
     calls_before: int = 0,
-    device: str = "cuda",
 ) -> dict[str, list[float]]:
     """Milliseconds of a call in each way, one after the other, because clocks drift.
 
@@ -192,14 +191,9 @@ def in_turns(
             with entered():
                 for _ in range(calls_before):
                     call()
-                _wait(device)
+                wait()
                 begin = time.perf_counter()
                 call()
-                _wait(device)
-            times[way].append(round((time.perf_counter() - begin) * 1e3, 3))
+                wait()
+                times[way].append(round((time.perf_counter() - begin) * 1e3, 3))
     return {way: ms[2:] for way, ms in times.items()}
-
-
-def _wait(device: str | torch.device) -> None:
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize()
