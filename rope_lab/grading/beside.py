@@ -37,19 +37,12 @@ _TRITON = f"{Path(torch.__file__).parents[1]}/triton/"
 
 @dataclass(frozen=True)
 class Content:
-    """What a memory holds: elements of what, and by which operators.
+    """What a memory holds: elements of what, and by which operators."""
 
-    Attributes:
-        of: names of inputs, and `STORED`.
-        operators: as the reader calls them, each once.
-        is_computed: if not, they only copied.
-        moved: bytes that they read and wrote.
-    """
-
-    of: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    is_computed: bool = False
-    moved: int = 0
+    of: tuple[str, ...] = ()  # names of inputs, and `STORED`
+    operators: tuple[str, ...] = ()  # as the reader calls them, each once
+    is_computed: bool = False  # if not, they only copied
+    moved: int = 0  # bytes that they read and wrote
 
     def __or__(self, other: "Content") -> "Content":
         return Content(

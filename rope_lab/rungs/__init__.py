@@ -14,25 +14,15 @@ SHAPE = (2048, 16, 8, 256)  # (s, b, h, d), in bf16: what a rung is compiled and
 
 @dataclass(frozen=True)
 class Rung:
-    """One step of the climb.
+    """One step of the climb."""
 
-    Attributes:
-        number: 1 is the first kernel.
-        notebook: where a reader takes it, as '04'.
-        file: the module in this folder that has our kernel.
-        change: what was edited, as the ladder says it.
-        requested: bytes at the headline shape, in multiples of those of t.
-        evaluations: of sin and cos, for each pair, as the source has them.
-        instruction_us: what an H200 needs for all instructions, compiled by Triton 3.7.1.
-    """
-
-    number: int
-    notebook: str
-    file: str
-    change: str
-    requested: float
-    evaluations: float
-    instruction_us: float
+    number: int  # 1 is the first kernel
+    notebook: str  # where a reader takes it, as '04'
+    file: str  # the module in this folder that has our kernel
+    change: str  # what was edited, as the ladder says it
+    requested: float  # bytes at the headline shape, in multiples of those of t
+    evaluations: float  # of sin and cos, for each pair, as the source has them
+    instruction_us: float  # what an H200 needs for all instructions, compiled by Triton 3.7.1
 
     @property
     def module(self):

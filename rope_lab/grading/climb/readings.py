@@ -18,27 +18,16 @@ TMA_BYTES = 16  # a row of a box, at least
 
 @dataclass(frozen=True)
 class Readings:
-    """One number for each instrument, for an H200; after the first three, at the headline shape.
+    """One number for each instrument, for an H200; after the first three, at the headline shape."""
 
-    Attributes:
-        requested: bytes that programs load and store, in multiples of the bytes of t.
-        evaluations: of sin and cos together, for each pair.
-        order: what the first program does: L a load, E an evaluation, S a store.
-        programs: of the launch.
-        instructions: that a warp executes, slow branches left out.
-        instruction_us: what an H200 needs for all of them, if no lane ever waits.
-        narrowest_load: bytes; 0 if nothing but atomics loads.
-        loads_first: loads before the first branch of the machine code.
-    """
-
-    requested: float
-    evaluations: float
-    order: str
-    programs: int = 0
-    instructions: int = 0
-    instruction_us: float = 0.0
-    narrowest_load: int = 0
-    loads_first: int = 0
+    requested: float  # bytes that programs load and store, in multiples of the bytes of t
+    evaluations: float  # of sin and cos together, for each pair
+    order: str  # what the first program does: L a load, E an evaluation, S a store
+    programs: int = 0  # of the launch
+    instructions: int = 0  # that a warp executes, slow branches left out
+    instruction_us: float = 0.0  # what an H200 needs for all of them, if no lane ever waits
+    narrowest_load: int = 0  # bytes; 0 if nothing but atomics loads
+    loads_first: int = 0  # loads before the first branch of the machine code
 
     @property
     def loads_after_a_sine(self) -> int:

@@ -12,22 +12,13 @@ from ...records import QUIET
 
 @dataclass(frozen=True)
 class Target:
-    """A limit of one instrument.
+    """A limit of one instrument."""
 
-    Attributes:
-        instrument: a field or a property of `Readings`.
-        limit: the number that `rule` is about.
-        rule: 'at most', 'at least' or 'exactly'.
-        unit: after the number.
-        exact: the reading is the same with every compiler, so a verdict that is compared may
-            print it.
-    """
-
-    instrument: str
-    limit: float
-    rule: str = "at most"
-    unit: str = ""
-    exact: bool = True
+    instrument: str  # a field or a property of `Readings`
+    limit: float  # the number that `rule` is about
+    rule: str = "at most"  # 'at most', 'at least' or 'exactly'
+    unit: str = ""  # after the number
+    exact: bool = True  # the same with every compiler, so a compared verdict may print it
 
     def met(self, readings: object) -> bool:
         value = getattr(readings, self.instrument)

@@ -14,27 +14,16 @@ _WIDTHS = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}  # of an ac
 
 @dataclass(frozen=True)
 class Code:
-    """A launch's kernel, compiled.
+    """A launch's kernel, compiled."""
 
-    Attributes:
-        compiled: all stages.
-        shuffles: in the machine code.
-        barriers: in the machine code.
-        loads_first: loads before the first branch.
-        loads: all of them.
-        in_flight: bytes that a program requests before it needs the first of them, at most.
-        instructions: that a warp executes, slow branches left out; None if that is not known.
-        why_not: why they aren't known.
-    """
-
-    compiled: Compiled
-    shuffles: int
-    barriers: int
-    loads_first: int
-    loads: int
-    in_flight: int
-    instructions: float | None
-    why_not: str = ""
+    compiled: Compiled  # all stages
+    shuffles: int  # in the machine code
+    barriers: int  # in the machine code
+    loads_first: int  # loads before the first branch
+    loads: int  # all of them
+    in_flight: int  # bytes that a program requests before it needs the first of them, at most
+    instructions: float | None  # that a warp executes, slow branches left out; None: not known
+    why_not: str = ""  # why they aren't known
 
 
 def code_of(compiled: Compiled) -> Code:

@@ -20,27 +20,16 @@ UNKNOWN_HELP = "`python -m rope_lab.profiling.record_machine` on such a GPU reco
 
 @dataclass(frozen=True)
 class Inspected:
-    """One launch at the large size.
+    """One launch at the large size."""
 
-    Attributes:
-        kernel: its name.
-        programs: of its grid.
-        tensors: argument -> bytes, as in `Access` of watch.py.
-        bent: arguments whose bytes don't grow along a straight line.
-        functions: evaluations of sine, exponential, ...
-        flops: of `tl.dot`.
-        code: what the compiler made of it.
-        work: what the law needs.
-    """
-
-    kernel: str
-    programs: int
-    tensors: dict[str, dict[str, float]]
-    bent: tuple[str, ...]
-    functions: dict[str, float]
-    flops: float
-    code: Code
-    work: Work
+    kernel: str  # its name
+    programs: int  # of its grid
+    tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `Access` of watch.py
+    bent: tuple[str, ...]  # arguments whose bytes don't grow along a straight line
+    functions: dict[str, float]  # evaluations of sine, exponential, ...
+    flops: float  # of `tl.dot`
+    code: Code  # what the compiler made of it
+    work: Work  # what the law needs
 
     @property
     def unknown(self) -> str:

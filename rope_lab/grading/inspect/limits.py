@@ -23,15 +23,10 @@ _NEARLY = 1.03  # what is so much slower than bytes alone still counts as bytes
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU and its numbers, as `record_machine` took them.
+    """A GPU and its numbers, as `record_machine` took them."""
 
-    Attributes:
-        arch: 'sm_90'.
-        origin: name, versions and date; '' if nothing was recorded for this architecture.
-    """
-
-    arch: str
-    origin: str = ""
+    arch: str  # 'sm_90'
+    origin: str = ""  # name, versions and date; '' if nothing was recorded for this architecture
     name: str = ""
     machine: Machine | None = None
     multiprocessors: int = 0
@@ -57,23 +52,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Work:
-    """What a launch has to do.
+    """What a launch has to do."""
 
-    Attributes:
-        moved: bytes that must move once.
-        programs: of the grid.
-        warps: of a program.
-        instructions: of a warp; None if not known.
-        in_flight: bytes that a program requests before it needs one.
-        resident: programs on an SM at a time; 0 if its SMs are not known.
-    """
-
-    moved: float
-    programs: int
-    warps: int
-    instructions: float | None
-    in_flight: float
-    resident: int
+    moved: float  # bytes that must move once
+    programs: int  # of the grid
+    warps: int  # of a program
+    instructions: float | None  # of a warp; None if not known
+    in_flight: float  # bytes that a program requests before it needs one
+    resident: int  # programs on an SM at a time; 0 if its SMs are not known
 
     def on_an_sm(self, gpu: Gpu) -> float:
         """Bytes in flight on an SM."""

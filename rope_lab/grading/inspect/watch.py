@@ -35,25 +35,17 @@ class Access:
 
 @dataclass
 class Counts:
-    """What one launch did.
+    """What one launch did."""
 
-    Attributes:
-        kernel: its name.
-        programs: how many ran.
-        tensors: what was loaded and stored, by the argument's name.
-        functions: evaluations of sine, exponential, ..., an element at a time.
-        flops: of `tl.dot`.
-        differ: whether programs came to other lines than the first one.
-        constants: of the launch, as texts.
-    """
-
-    kernel: str
-    programs: int = 0
-    tensors: dict[str, Access] = field(default_factory=dict)
-    functions: Counter = field(default_factory=Counter)
-    flops: int = 0
-    differ: bool = False
-    constants: dict[str, str] = field(default_factory=dict)
+    kernel: str  # its name
+    programs: int = 0  # how many ran
+    tensors: dict[str, Access] = field(default_factory=dict)  # by the argument's name
+    functions: Counter = field(
+        default_factory=Counter
+    )  # evaluations of sine, exponential, ..., by element
+    flops: int = 0  # of `tl.dot`
+    differ: bool = False  # whether programs came to other lines than the first one
+    constants: dict[str, str] = field(default_factory=dict)  # of the launch, as texts
 
     def shipped(self) -> dict:
         """What JSON can write."""
