@@ -26,17 +26,11 @@ class Says(IntEnum):
 
 @dataclass(frozen=True)
 class Guess:
-    """Words of the verdict, and what bears them out.
+    """Words of the verdict, and what bears them out."""
 
-    Attributes:
-        words: what it looks like.
-        result: what would have come out; None where the guess was tested already.
-        says: which of several guesses that hold is told.
-    """
-
-    words: str
-    result: Tensor | None = None
-    says: Says = Says.WHOLE
+    words: str  # what it looks like
+    result: Tensor | None = None  # what would have come out; None: tested already
+    says: Says = Says.WHOLE  # which of several guesses that hold is told
 
     def holds(self, e: Evidence) -> bool:
         """Did just this come out? What is right but for its rounding bears out no guess."""

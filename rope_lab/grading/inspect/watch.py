@@ -40,9 +40,7 @@ class Counts:
     kernel: str  # its name
     programs: int = 0  # how many ran
     tensors: dict[str, Access] = field(default_factory=dict)  # by the argument's name
-    functions: Counter = field(
-        default_factory=Counter
-    )  # evaluations of sine, exponential, ..., by element
+    functions: Counter = field(default_factory=Counter)  # evaluations of sine, ..., by element
     flops: int = 0  # of `tl.dot`
     differ: bool = False  # whether programs came to other lines than the first one
     constants: dict[str, str] = field(default_factory=dict)  # of the launch, as texts
