@@ -32,11 +32,9 @@ def _k_by_heads_of_q(q, k, freqs):
     return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
 
 
-@spec(
+rope_of_q_and_k_at_once = spec(
+    rope_of_q_and_k.function,
     launches=1,
     kernel=True,
     mistakes={"the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q},
 )
-def rope_of_q_and_k_at_once(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """`rope_of_q_and_k` by a single launch."""
-    return rope_of_q_and_k.function(q, k, freqs)
