@@ -271,7 +271,8 @@ class Sample:
     def make_freqs(self):
         kind, interleaved = self.case["freqs"], self.case["interleaved"]
         if kind == "on the fly":
-            return RotaryPositionEmbedding(self.d2, interleaved=interleaved).to(self.device)
+            options = {"interleaved": interleaved, "attention_factor": 1.25}
+            return RotaryPositionEmbedding(self.d2, **options).to(self.device)
         rows = self.positions + 3 * (self.case["rows"] == "more")
         columns = self.d2 // 2 if self.case["columns"] == "one per pair" else self.d2
         if kind == "angles":

@@ -5,7 +5,6 @@ what a part says, never to what the part leaves open.
 """
 
 import random
-from collections import Counter
 from itertools import combinations, product
 
 import pytest
@@ -143,20 +142,6 @@ def chosen_from(*lists):
     if len(lists) < 3:
         return [*product(*lists)]
     return [tuple(case.values()) for case in all_pairs(dict(enumerate(lists)), lambda case: True)]
-
-
-def with_axis(cases, axis, values, is_legal, each):
-    """Every case again with `each` values of one more axis: those that bring the rarest pairs."""
-    times, longer = Counter(), []
-    for case in cases:
-        options = [{**case, axis: value} for value in values]
-        options = [option for option in options if is_legal(option)]
-        for _ in range(min(each, len(options))):
-            best = max(options, key=lambda case: sum(0.1 ** times[pair] for pair in pairs_of(case)))
-            options.remove(best)
-            times.update(pairs_of(best))
-            longer.append(best)
-    return longer
 
 
 def _grown(case, axes, is_legal, missing, rng):

@@ -23,7 +23,9 @@ def mesh(tmp_path_factory):
     store = f"file://{tmp_path_factory.mktemp('mesh') / 'store'}"
     torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
     yield init_device_mesh("cpu", (1,))
-    time.sleep(0.5)  # as in tests/embedding/test_turns.py
+    # Gloo's thread wants the GIL to drop its last work. The group's destructor would wait for that
+    # thread with the GIL held, for ever.
+    time.sleep(0.5)
     torch.distributed.destroy_process_group()
 
 

@@ -1,18 +1,15 @@
 """What freqs may be: angles, cosines and sines, or the module itself, with no table at all.
 
-`test_ops.py` has each kind with every option; here are strides and dtypes of tables,
-and a module's exact angles.
+`test_ops.py` has each kind with every option; here are strides and dtypes of tables, and positions
+that a module interpolates. Its exact angles are in `tests/embedding/test_accuracy.py`.
 """
-
-import math
-from fractions import Fraction
 
 import pytest
 import torch
 
 from inputs import contiguous
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw
-from test_positions import WAYS, check, random_ids
+from test_positions import WAYS, check
 from yardstick import assert_rounded_once, rotate_fp64
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -75,11 +72,6 @@ def test_cos_and_sin_with_any_strides(which, device):
     check(torch.randn(B, H, S, D, device=device), tuple(freqs), "bhsd")
 
 
-@pytest.mark.parametrize("which", ("transposed", "unlike strides"))
-def test_shared_cos_and_sin_with_any_strides(which, device):
-    check(sbhd(device), tuple(x[1] for x in tables(device)[which]), "sbhd")
-
-
 def test_a_list_is_as_good_as_a_tuple(device):
     t, (cos, sin) = sbhd(device), cos_sin((S, D2), device)
     for call in (apply_rotary_pos_emb, rope_bw):
@@ -94,39 +86,6 @@ def test_a_list_is_as_good_as_a_tuple(device):
 def module(device, interleaved=False, **arguments):
     made = RotaryPositionEmbedding(D, D2 / D, interleaved=interleaved, **arguments)
     return made.to(device)
-
-
-@pytest.mark.parametrize("dim", (2, 30))
-def test_any_number_of_frequencies(dim, device):
-    t = torch.randn(4, 2, 3, 64, device=device)
-    check(t, RotaryPositionEmbedding(dim).to(device), "sbhd")
-
-
-PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459230781640628621")
-FAR = [131_071, 1_000_000, 10_000_000, 2**31 + 1, -1_000_000, 7]
-
-
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_angles_are_exact_at_any_position(way, dtype, device):
-    """Against rational numbers; at 10 000 000 an fp32 product with the position is no angle."""
-    freqs = module(device)
-    exact = [
-        [Fraction(f) * position % (2 * PI) for f in freqs.inv_freq.tolist()] for position in FAR
-    ]
-    cos, sin = (
-        torch.tensor([[function(angle) for angle in row] for row in exact], dtype=torch.float64)
-        for function in (math.cos, math.sin)
-    )
-    t = torch.zeros(len(FAR), 1, D, dtype=dtype, device=device)
-    t[..., : D2 // 2] = 1
-    ids = torch.tensor(FAR, device=device)
-    out = apply_rotary_pos_emb(t, freqs, "thd", position_ids=ids, **way)
-    want = torch.cat((cos, sin, torch.zeros(len(FAR), D - D2)), dim=-1)[:, None].to(device)
-    # a frequency is a multiple of 2^-64 turns; six roundings made it one
-    last_units = 6 * 2 * math.pi * 2.0**-64 * torch.tensor(FAR).abs()[:, None, None].to(device)
-    rounding = 2e-15 if dtype == torch.float64 else 5e-7
-    assert ((out - want).abs() <= last_units + rounding).all()
 
 
 # position interpolation
@@ -164,12 +123,6 @@ def test_the_positions_of_all_ranks_count(device):
     want = rotate_fp64(t, interpolated_angles(freqs, positions, TRAINED / 40), "sbhd")
     for way in WAYS.values():
         assert_rounded_once(apply_rotary_pos_emb(t, freqs, cp_size=4, cp_rank=1, **way), want)
-
-
-def test_the_trained_length_alone_interpolates_nothing(device):
-    """So any positions are fine."""
-    freqs = module(device, pretrained_max_position_embeddings=TRAINED)
-    check(sbhd(device), freqs, "sbhd", start_positions=random_ids((B,), device))
 
 
 # what the kernel multiplies with is made from inv_freq: `tests/embedding/test_turns.py`

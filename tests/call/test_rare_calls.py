@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from torch import func, nn
+from torch import func
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.testing._internal.two_tensor import TwoTensor
 
 from inputs import angles
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
@@ -45,47 +43,11 @@ def test_a_derivative_in_inv_freq_is_refused_and_not_lost(mode, device):
             func.vmap(lambda x: rotated_by(x, t))(many)
 
 
-def test_vmap_over_inv_freq_without_derivatives(device):
-    many = torch.rand(2, D // 2, device=device)
-    t = torch.randn(S, B, H, D, device=device)
-    got = func.vmap(lambda x: rotated_by(x, t))(many)
-    for x, inv_freq in zip(got, many, strict=True):
-        torch.testing.assert_close(x, rotated_by(inv_freq, t))
-
-
-def test_no_batch_entry_but_cosines_for_each(device):
-    tables = [torch.randn(0, S, D, device=device, requires_grad=True) for _ in "cs"]
-    t = torch.empty(0, S, H, D, device=device, requires_grad=True)
-    apply_rotary_pos_emb(t, tuple(tables), "bshd").sum().backward()
-    assert [x.grad.shape for x in (t, *tables)] == [x.shape for x in (t, *tables)]
-
-
 def test_q_and_k_without_memory_share_none():
     q, k = (torch.empty(S, B, heads, D, device="meta") for heads in (H, 1))
     table = torch.empty(S, 1, 1, D, device="meta")
     assert rope_qk(q, k, table, inplace=True) == (q, k)
     assert rope_qk(q, k, table)[1].shape == k.shape
-
-
-def test_an_empty_tensor_with_strides_of_zero_in_place(device):
-    t = torch.randn(2, 0, 1, D, device=device) * 1
-    assert 0 in t.stride()
-    assert apply_rotary_pos_emb(t, RotaryPositionEmbedding(D).to(device), inplace=True) is t
-
-
-@pytest.mark.parametrize("tracing_mode", ("real", "fake", "symbolic"))
-@pytest.mark.usefixtures("needs_triton")
-def test_make_fx_in_place(tracing_mode, device):
-    table = angles(S, D, device)
-    q, k = (torch.randn(S, B, heads, D, device=device) for heads in (H, 1))
-
-    def rotate(q, k, table):
-        return rope_qk(q * 1, k * 1, table, inplace=True)
-
-    graph = make_fx(rotate, tracing_mode=tracing_mode)(q, k, table)
-    assert "rope_kernels.rotate_inplace" in graph.code
-    for got, want in zip(graph(q, k, table), rope_qk(q, k, table), strict=True):
-        assert torch.equal(got, want)
 
 
 def test_positions_in_fake_tensors_are_not_read():
@@ -104,21 +66,6 @@ def test_one_tensor_as_q_and_k_under_compile(device):
     assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("name", ("freqs", "k"))
-def test_a_wrapper_beside_a_plain_tensor_takes_pytorchs_operators(
-    name, device, interpreted_launches
-):
-    """A wrapper has no memory that a kernel could read."""
-    q, k = (torch.randn(S, B, H, D, device=device) for _ in "qk")
-    table = angles(S, D, device)
-    want = rope_qk(q, k, table, fused=False)
-    wrapped = {"q": q, "k": k, "freqs": table}
-    wrapped[name] = TwoTensor(wrapped[name], wrapped[name].clone())
-    got = rope_qk(**wrapped)[1]
-    torch.testing.assert_close(got.a, want[1])
-    assert not interpreted_launches
-
-
 @pytest.mark.parametrize("transform", ("vmap", "grad"))
 def test_a_transform_under_compile_takes_pytorchs_operators(transform, device):
     """The operator has no rule for them."""
@@ -134,12 +81,6 @@ def test_a_transform_under_compile_takes_pytorchs_operators(transform, device):
 
     got = torch.compile(transformed, backend="aot_eager", fullgraph=True)(t)
     torch.testing.assert_close(got, transformed(t))
-
-
-def test_padding_behind_the_sequences_needs_no_angles():
-    t, starts = torch.randn(9, H, D), torch.tensor([0, 1, 3])
-    got = apply_rotary_pos_emb(t, angles(2, D, "cpu"), "thd", cu_seqlens=starts)
-    assert torch.equal(got[3:], t[3:])
 
 
 class Mine(torch.Tensor):
@@ -184,17 +125,3 @@ def test_q_that_is_k_in_place_is_refused_there_too(within, device):
             with forward_ad.dual_level():
                 rope_qk(t, t, table, inplace=True)
     assert torch.equal(t, before)
-
-
-class Scaled(RotaryPositionEmbedding):
-    """With more in it than frequencies."""
-
-    def __init__(self):
-        super().__init__(D)
-        self.scale, self.layer = nn.Parameter(torch.ones(2)), nn.Linear(2, 2)
-
-
-def test_a_cast_casts_all_but_the_frequencies():
-    scaled = Scaled().half()
-    dtypes = [x.dtype for x in (scaled.inv_freq, scaled.scale, scaled.layer.weight)]
-    assert dtypes == [torch.float32, torch.float16, torch.float16]

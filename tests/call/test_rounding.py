@@ -26,7 +26,6 @@ from rope_lab.compiler.compile import compile_call
 
 S, B, H, K = 7, 2, 3, 1
 BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
-IN_A_KERNEL = BF16, FP16, FP32, FP64
 
 
 def as_llama(t, cos, sin, interleaved):
@@ -71,7 +70,7 @@ SHAPES = {  # format, d, d2, the first element that turns, and whether neighbors
 }
 each_family = pytest.mark.parametrize("family", FAMILIES)
 each_shape = pytest.mark.parametrize("shape", SHAPES)
-each_dtype = pytest.mark.parametrize("dtype", IN_A_KERNEL, ids=str)
+each_dtype = pytest.mark.parametrize("dtype", (BF16, FP16, FP32, FP64), ids=str)
 
 
 class Problem:
@@ -121,21 +120,13 @@ def assert_same(got, wanted):
 
 
 @each_pair
+@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
 @each_dtype
 @each_shape
 @each_family
-def test_a_kernel_has_the_bits_of_the_function(family, shape, dtype, device):
+def test_a_call_has_the_bits_of_the_function(family, shape, dtype, fused, device):
     problem = Problem(family, shape, dtype, device)
-    assert_same(problem.with_gradients(problem.call()), problem.with_gradients(problem.wanted()))
-
-
-@each_pair
-@pytest.mark.parametrize("dtype", (BF16, FP16, FP32, FP64), ids=str)
-@each_shape
-@each_family
-def test_plain_pytorch_has_the_bits_of_the_function(family, shape, dtype, device):
-    problem = Problem(family, shape, dtype, device)
-    got = problem.with_gradients(problem.call(fused=False))
+    got = problem.with_gradients(problem.call(fused=fused))
     assert_same(got, problem.with_gradients(problem.wanted()))
 
 
@@ -210,20 +201,7 @@ def test_a_column_per_pair_and_a_negated_sine(shape, dtype, device):
         assert_same(problem.with_gradients(got), wanted)
 
 
-# By default, and from angles
-
-
-@each_pair
-@each_dtype
-@pytest.mark.parametrize("shape", ("sbhd", "sbhd, whole rows"))
-@pytest.mark.parametrize("family", ("llama", "olmo"))
-def test_by_default_a_kernel_rounds_once_and_plain_pytorch_as_before(family, shape, dtype, device):
-    problem = Problem(family, shape, dtype, device)
-    default, once = (problem.with_gradients(problem.call(rounding=x)) for x in (None, "once"))
-    assert_same(default, once)
-    got = problem.with_gradients(problem.call(rounding=None, fused=False))
-    problem.table = [x.to(dtype) for x in problem.table]  # as TransformerEngine's function
-    assert_same(got, problem.with_gradients(problem.wanted(as_llama)))
+# From angles
 
 
 def rotated_by(freqs, fused, rounding, device, dtype=FP16):
@@ -243,29 +221,6 @@ def test_a_model_rounds_the_cosines_of_angles_too(fused, device):
     assert (unrounded != wanted).float().mean() > 0.1
     for freqs in (rope, rope(64)):  # a kernel's own cosine differs by 5e-7
         assert (rotated_by(freqs, fused, "model", device) != wanted).float().mean() < 1e-2
-
-
-@pytest.mark.parametrize("rounding,fused", (("upcast", True), ("promoted", True), ("model", False)))
-def test_second_derivatives(rounding, fused, device):
-    problem = Problem("llama", "bhsd, 10 of 17 from 5, interleaved", FP64, device)
-
-    def rotate(*tensors):
-        problem.tensors = tensors
-        return problem.call(rounding=rounding, fused=fused)
-
-    inputs = tuple(x[:, :, :2].detach().requires_grad_() for x in problem.tensors)
-    assert torch.autograd.gradgradcheck(rotate, inputs, fast_mode=True)
-
-
-def test_a_call_that_was_seen_before_has_its_own_rounding(device):
-    problem = Problem("llama", "bhsd, interleaved", FP16, device)
-    roundings = (None, "once", "model", "upcast", "promoted")
-    first, *later = (
-        {r: problem.with_gradients(problem.call(rounding=r)) for r in roundings} for _ in range(2)
-    )
-    for again in later:
-        for rounding in roundings:
-            assert_same(again[rounding], first[rounding])
 
 
 # In machine code

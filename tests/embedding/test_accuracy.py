@@ -105,26 +105,6 @@ def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
 # tables
 
 
-@each_pair
-@each_position
-@each_dtype
-@pytest.mark.parametrize("kind", ("cos_sin", "angles"))
-def test_tables_that_were_made_in_fp64(kind, dtype, position, device):
-    """Good for any position, in fp32 too, where angles lost their whole turns before rounding."""
-    t, grad = sample(dtype, 64, device)
-    module = RotaryPositionEmbedding(64).to(device)
-    positions = torch.arange(len(t), device=device)[None] + position
-    angles = (positions[0, :, None] * module.inv_freq.double()).repeat(1, 2)
-    if dtype != torch.float64:
-        angles = angles - 2 * math.pi * (angles / (2 * math.pi)).round()
-    stored = torch.float64 if dtype == torch.float64 else torch.float32
-    freqs = angles[:, None, None].to(stored)
-    if kind == "cos_sin":
-        freqs = angles.cos().to(stored), angles.sin().to(stored)
-    for error in errors(t, grad, freqs, module, truly_where={"position_ids": positions}):
-        assert error <= bar_of(t)
-
-
 # the frequencies themselves
 
 
@@ -140,13 +120,6 @@ def test_frequencies_above_1_and_of_fp64_in_turns():
     for most, units in ((2, 4), (100, 4), (10_000, 4), (1_000_000, 200)):
         uniform = most * torch.rand(500, dtype=torch.float64)
         assert worst_units(uniform.float()) <= units and worst_units(uniform) <= units
-
-
-@pytest.mark.parametrize("scale", (1 / 3, 0.25, 0.1, 4.0, 7 / 3))
-def test_scaled_frequencies_in_turns(scale):
-    """Twice as many pieces: the product of scale and frequency has the 53 bits of fp64."""
-    for inv_freq in (RotaryPositionEmbedding(512).inv_freq, 100 * torch.rand(500)):
-        assert worst_units(inv_freq, scale) <= 4
 
 
 def worst_units(inv_freq, scale=1.0):

@@ -334,14 +334,6 @@ def test_hunyuans_alpha_has_the_bits_of_transformers():
 # numbers
 
 
-def test_the_largest_factor_and_length_have_finite_frequencies():
-    rope = {"rope_type": "dynamic", "factor": 1e6}
-    for original in (2, 4096, 10**7 + 1):
-        config = PLAIN | {"rope_scaling": rope, "max_position_embeddings": original}
-        module = from_config(config, seq_len=2**62)
-        assert module.inv_freq.isfinite().all() and module.inv_freq[0] == 1.0
-
-
 @pytest.mark.parametrize("number", (np.float32, np.float64, np.int64), ids=lambda n: n.__name__)
 def test_numbers_of_numpy(number):
     rope = YARN | {"factor": number(4), "attention_factor": number(2)}

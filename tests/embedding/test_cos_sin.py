@@ -7,7 +7,7 @@ from torch import nn
 
 from inputs import shape_of
 from rope_kernels import RotaryPositionEmbedding, rope_qk
-from yardstick import assert_rounded_once, rotate_fp64
+from yardstick import rotate_fp64
 
 S, B, D2 = 5, 2, 8
 AXES = [0, 2, 1, 1]  # by which of three axes each pair turns
@@ -47,27 +47,6 @@ def test_a_number_stands_for_so_many_positions(count):
     rope = RotaryPositionEmbedding(D2)
     for got, want in zip(rope.cos_sin(count), rope.cos_sin(torch.arange(int(count))), strict=True):
         assert torch.equal(got, want)
-
-
-def test_a_number_of_positions_decides_an_interpolation():
-    trained = {"seq_len_interpolation_factor": 2.0, "pretrained_max_position_embeddings": 4}
-    rope = RotaryPositionEmbedding(D2, **trained, attention_factor=1.5)
-    for count, divisor in ((3, 2.0), (8, 2.0), (20, 5.0)):
-        want = cos_sin_fp64(rope, torch.arange(count)[:, None] / divisor)
-        for got, exact in zip(rope.cos_sin(count), want, strict=True):
-            torch.testing.assert_close(got.double(), 1.5 * exact, rtol=1e-6, atol=1e-6)
-    with pytest.raises(ValueError, match="interpolates by the number of positions"):
-        rope.cos_sin(torch.arange(3))
-
-
-def test_a_table_of_each_entry_rotates(device):
-    """As a call with the same positions, but for cos and sin that were rounded."""
-    rope = RotaryPositionEmbedding(D2).to(device)
-    ids = torch.randint(0, 10**6, (B, S), device=device)
-    q, k = (torch.randn(B, S, heads, 10, device=device) for heads in (3, 1))
-    outs = rope_qk(q, k, rope.cos_sin(ids), "bshd", rotary_dim=D2)
-    for t, out in zip((q, k), outs, strict=True):
-        assert_rounded_once(out, rotate_fp64(t, rope, "bshd", position_ids=ids))
 
 
 def test_float_positions_have_gradients(device):

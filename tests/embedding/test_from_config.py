@@ -192,16 +192,6 @@ def test_a_model_with_two_types_of_layers(kind, layer_type, transformers):
         assert module.attention_factor == 1.0
 
 
-def test_truncate_is_read_for_each_type_of_layer():
-    """transformers reads it beside the types of layers, where nobody writes it, and drops it."""
-    rope = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "truncate": False}
-    flat = config_of(rope)
-    nested = LLAMA | {"rope_parameters": {"full_attention": flat["rope_parameters"]}}
-    want = from_config(flat).inv_freq
-    assert torch.equal(from_config(nested, "full_attention").inv_freq, want)
-    assert not torch.equal(from_config(config_of(rope | {"truncate": True})).inv_freq, want)
-
-
 # where keys stand
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
@@ -243,14 +233,6 @@ def test_the_original_length_beside_a_flat_dict_counts(transformers):
     assert not torch.equal(module.inv_freq, own)
     config["rope_parameters"] = {"full_attention": config["rope_parameters"]}
     assert torch.equal(from_config(config, "full_attention").inv_freq, own)
-
-
-def test_a_partial_rotation_and_its_pairing():
-    for place in ({"partial_rotary_factor": 0.25}, {}):
-        config = config_of({} if place else {"partial_rotary_factor": 0.25}, **place)
-        module = from_config(config, interleaved=True)
-        assert module.rotary_dim == 32 and module.interleaved
-        assert torch.equal(module.inv_freq, RotaryPositionEmbedding(32).inv_freq)
 
 
 def test_a_layer_that_does_not_rotate():

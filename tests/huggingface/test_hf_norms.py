@@ -3,7 +3,6 @@
 import copy
 import importlib
 import inspect
-import threading
 import traceback
 from itertools import product
 
@@ -210,18 +209,6 @@ def test_in_autocast_a_cache_has_keys_of_the_same_dtype(qwen3, device, plain_on_
         assert dtype_of_keys() == wanted == torch.float32
 
 
-def test_in_autocast_logits_are_those_of_the_model(qwen3, device, fused, plain_on_a_cpu):
-    """q and k are in fp32, as before; autocast rounds them for the attention."""
-    model, inputs = qwen3
-    wanted = logits_and_gradients(model, inputs, autocast=True)
-    with patch(model, norms=True):
-        got = logits_and_gradients(model, inputs, autocast=True)
-    assert len(fused) == 2
-    assert_close(got, wanted, torch.bfloat16)
-    if device == "cpu":
-        assert torch.equal(got["logits"], wanted["logits"])
-
-
 # When the forward is as it was
 
 
@@ -304,34 +291,6 @@ def test_norms_that_have_to_run_themselves(what, qwen3, fused):
     assert torch.equal(got, wanted)
 
 
-def test_a_hook_that_comes_while_the_forward_runs(qwen3, fused):
-    model, inputs = qwen3
-    attention = first_attention(model)
-    seen = []
-
-    def add(*args):
-        attention.q_norm.register_forward_hook(lambda *args: seen.append(args))
-
-    with torch.no_grad():
-        wanted = model(**inputs).logits
-        handle = attention.v_proj.register_forward_hook(add)
-        with patch(model, norms=True):
-            got = model(**inputs).logits
-        handle.remove()
-    assert len(seen) == 1
-    torch.testing.assert_close(got, wanted)
-
-
-def test_a_norm_in_fp32_beside_one_in_bf16(device, plain_on_a_cpu):
-    """Its result is in fp32, which the attention refuses."""
-    model = FAMILIES["qwen3"].make(device, torch.bfloat16)
-    first_attention(model).k_norm.float()
-    inputs = inputs_of(FAMILIES["qwen3"], device)
-    for norms in (False, True):
-        with patch(model, norms=norms), pytest.raises(RuntimeError, match="same dtype"):
-            model(**inputs)
-
-
 def test_rows_without_a_batch(device):
     """q is (s, d, h) there: the norms' dimension is the last but one."""
     config = {"num_attention_heads": 16, "num_key_value_heads": 16, "num_hidden_layers": 1}
@@ -404,17 +363,6 @@ def test_a_rotation_that_is_replaced_later(qwen3, fused, monkeypatch):
         assert not fused and torch.equal(model(**inputs).logits, got)
 
 
-def test_a_rotation_that_was_unknown_at_first(qwen3, fused, monkeypatch):
-    """What an earlier call of patch found is not remembered."""
-    model, inputs = qwen3
-    with monkeypatch.context() as patching:
-        patching.setattr(importlib.import_module(QWEN3), "apply_rotary_pos_emb", lambda *args: args)
-        assert not patch(model, norms=True).replaced
-    with patch(model, norms=True, strict=True):
-        model(**inputs)
-    assert len(fused) == 2
-
-
 @pytest.mark.parametrize("dtype", (torch.float64, torch.float16), ids=str)
 def test_what_no_kernel_takes_runs_apart(dtype, qwen3, fused):
     """A table that requires a gradient, and fp64: norms, then the rotation, as the model does."""
@@ -444,58 +392,6 @@ def test_state_copies_and_subclasses(qwen3, fused):
             layer.self_attn.__class__ = type("Derived", (cls,), {})
         torch.testing.assert_close(other(**inputs).logits, wanted)
     assert len(fused) == 2
-
-
-@pytest.mark.parametrize("reentrant", (False, True))
-def test_checkpointing(reentrant, qwen3, fused):
-    model, inputs = qwen3
-    model.train()
-    wanted = logits_and_gradients(model, inputs, autocast=False)
-    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
-    with patch(model, norms=True):
-        got = logits_and_gradients(model, inputs, autocast=False)
-    assert len(fused) == 4
-    assert_close(got, wanted, torch.float32)
-
-
-def test_a_frozen_weight_and_no_gradient(qwen3):
-    model, inputs = qwen3
-    first_attention(model).q_norm.weight.requires_grad_(False)
-    wanted = logits_and_gradients(model, inputs, autocast=False)
-    with patch(model, norms=True):
-        got = logits_and_gradients(model, inputs, autocast=False)
-        with torch.inference_mode():
-            torch.testing.assert_close(model(**inputs).logits, wanted["logits"])
-    assert_close(got, wanted, torch.float32)
-
-
-def test_threads_and_errors_do_not_meet(qwen3):
-    """One thread's calls fail within the attention, the other's are right."""
-    model, inputs = qwen3
-    attention, errors, outs = first_attention(model), [], []
-    with torch.no_grad():
-        wanted = model(**inputs).logits
-
-    def fail():
-        for _ in range(5):
-            try:
-                attention(torch.ones(2, 5, 64, device=model.device), None, None)
-            except TypeError as error:
-                errors.append(error)
-
-    def run():
-        with torch.no_grad():
-            outs.extend(model(**inputs).logits for _ in range(3))
-
-    with patch(model, norms=True):
-        threads = [threading.Thread(target=x) for x in (fail, run)]
-        for x in threads:
-            x.start()
-        for x in threads:
-            x.join()
-    assert len(errors) == 5 and len(outs) == 3
-    for out in outs:
-        torch.testing.assert_close(out, wanted)
 
 
 def test_an_error_names_the_line_of_the_model(qwen3):
@@ -592,12 +488,6 @@ def test_strict_says_what_is_missing(target, norms, told):
         patch(target, norms=norms, strict=True)
     assert vars(module) == before, "nothing stays replaced"
     patch(target, norms=norms)
-
-
-def test_strict_names_a_model_by_its_class():
-    """Not by the forty modules of its bases."""
-    with pytest.raises(ValueError, match="target is Linear, where no function that rotates was"):
-        patch(nn.Linear(2, 2), strict=True)
 
 
 def test_flags_are_bools():

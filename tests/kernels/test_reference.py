@@ -31,20 +31,6 @@ def test_rotate_half_swaps_the_members_of_pairs_and_negates_the_first(device):
         assert torch.equal(x, before)
 
 
-@cover(dtype=DTYPES, interleaved=PAIRINGS)
-def test_rotate_half_twice_is_minus_one(dtype, interleaved, device):
-    x = contiguous((3, 5, 6), dtype, device)
-    assert rotate_half(x, interleaved).dtype == dtype
-    assert torch.equal(rotate_half(rotate_half(x, interleaved), interleaved), -x)
-
-
-def test_rotate_half_goes_along_the_last_dimension_whatever_its_strides(device):
-    x = contiguous((6, 4), torch.float32, device).T
-    assert torch.equal(rotate_half(x), torch.cat((-x[:, 3:], x[:, :3]), dim=1))
-    want = torch.stack((-x[:, 1::2], x[:, ::2]), dim=2).view(4, 6)
-    assert torch.equal(rotate_half(x, interleaved=True), want)
-
-
 @pytest.mark.parametrize("shape", ((2, 5), (1,), ()), ids=str)
 def test_rotate_half_refuses_what_has_no_two_halves(shape, device):
     for interleaved in (False, True):

