@@ -3,9 +3,9 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   EVERY=1         every combination, and solutions as well:     make test EVERY=1
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
+#   SEED=...        other random numbers in the tests:            make test SEED=1
 #   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
 
 VENV ?= .venv
@@ -19,19 +19,22 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# make test EVERY=1 runs every combination of parameters, where else each pair of values occurs, and
-# the notebooks of solutions, which the answers' tests judge.
-EVERY_CASE = $(if $(filter-out 0,$(EVERY)),--every)
-NOTEBOOKS = notebooks $(if $(EVERY_CASE),,--ignore=notebooks/solutions)
+# What both runs of the tests take. The answers' tests judge solutions, so `make test` leaves their
+# notebooks out, and detours are on nobody's road.
+LINT = $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/lint-imports
+TESTS = $(VENV)/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
+	$(if $(SEED),--seed $(SEED))
+NBVAL = $(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
+ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test mutants notebook notebooks hugging_face bench site docker_image size clean
+.PHONY: help environment lab test test-all mutants notebook notebooks hugging_face bench site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo && sed -n 's/^#   //p' Makefile
 
-# Where CI is set, tests build the site too; elsewhere they are skipped without Sphinx.
+# Where CI is set, test-all builds the site too; elsewhere it skips that without Sphinx.
 WITH_SITE = $(if $(CI),site)
 
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
@@ -50,12 +53,15 @@ OR_EXPLAIN := || { git diff --exit-code --stat --relative -- 'notebooks/*.ipynb'
 from git are listed above; edited cells may be why. 'git restore notebooks' brings them back: your \
 own copies are in my_notebooks/."; exit 1; } >&2
 
-test: environment ## lint, all tests, then every notebook against its stored output
-	$(VENV)/bin/ruff check $(OR_EXPLAIN)
-	$(VENV)/bin/ruff format --check $(OR_EXPLAIN)
-	$(VENV)/bin/lint-imports $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest tests $(EVERY_CASE) --durations=10 $(SHARED) --dist worksteal $(OR_EXPLAIN)
-	$(VENV)/bin/python -m pytest --nbval $(NOTEBOOKS) $(SHARED) --dist loadscope $(OR_EXPLAIN)
+test: environment ## lint, the tests that are not slow, notebooks 00 to 14 against their output
+	($(LINT)) $(OR_EXPLAIN)
+	$(TESTS) -m "not slow" $(OR_EXPLAIN)
+	$(NBVAL) $(ON_THE_ROAD) $(OR_EXPLAIN)
+
+test-all: environment ## the same, and all else: site, types, tools, each wrong answer, every case
+	($(LINT)) $(OR_EXPLAIN)
+	$(TESTS) --every $(OR_EXPLAIN)
+	$(NBVAL) $(OR_EXPLAIN)
 
 # A notebook of the road, its detours and its solutions; N=04_naive leaves the detours out.
 OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))

@@ -20,6 +20,15 @@ if not HAS_GPU:
     speed_up()
     let_bf16_round()
 
+# Files whose tests are all slow: they start tools, Sphinx or mypy in processes of their own.
+SLOW = (
+    "test_comparison_tools.py",
+    "test_environment.py",
+    "test_readers_copies.py",
+    "test_site.py",
+    "test_types.py",
+)
+
 
 @pytest.fixture
 def device() -> str:
@@ -44,7 +53,11 @@ def pytest_configure(config):
     pairwise.EVERY = config.getoption("every")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if item.path.name in SLOW:
+            item.add_marker("slow")
     # What takes longest begins first, or one process would end long after the others.
     items.sort(key=lambda item: not item.path.name.startswith("test_answers_in"))
     if not HAS_GPU:

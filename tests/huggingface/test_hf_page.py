@@ -15,6 +15,7 @@ def test_the_page_has_the_tables():
     assert hugging_face_table.as_page(PAGE) == PAGE, stale
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_found_in_the_transformers_that_is_installed():
     stored = hugging_face_norms.stored()
     if hugging_face_norms.release() not in stored:

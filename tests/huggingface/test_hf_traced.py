@@ -109,6 +109,7 @@ def test_what_is_recorded_is_the_model_itself(way, device):
         torch.testing.assert_close(logits_of_patched, logits, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norms", (False, True), ids=("rotation", "norms"))
 def test_patching_a_compiled_model_compiles_it_once_more(norms, device):
     """Then both graphs are there."""

@@ -2,8 +2,9 @@
 
 The cells before an answer have run, in a kernel, and what they left behind is in the way; but for
 those that only show something, which nbval runs. Each notebook runs once. Answers are pasted over
-their stub, each in a cell of its own, the solution last. A number or a choice is asked for by its
-stub, so there the solution comes first, and proves that the stub takes it.
+their stub, each in a cell of its own, the solution last: two wrong ones, and all with `--every`. A
+number or a choice is asked for by its stub, so there the solution comes first, and proves that the
+stub takes it.
 """
 
 import ast
@@ -19,6 +20,7 @@ from nbclient import NotebookClient
 
 from mistakes import ANSWERS, NUMBERS, RUNGS
 from notebook_form import FOLDER
+from pairwise import first_of
 from rope_lab.grading.judge import QUIET
 from test_wrong_answers import EXAM, GRADED, SOLVED
 
@@ -111,7 +113,8 @@ def answers_to(key):
 
 def pasted_over(stub, key):
     """What is in the stub's place: cells, each with its answer or None."""
-    answers = answers_to(key)
+    *wrong, right = answers_to(key)
+    answers = [*first_of(wrong, 2), right]
     if key[2] in ("check_answer", "check_choices"):  # a wrong answer is the stub with another value
         answers = [answers[-1], None, *answers[:-1]]
     return [(nbformat.v4.new_code_cell(one.source) if one else stub, one) for one in answers]
