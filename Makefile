@@ -19,8 +19,8 @@ SHARED := -n auto --maxprocesses 8
 # JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# What both runs of the tests take. The answers' tests judge solutions, so `make test` leaves their
-# notebooks out, and detours are on nobody's road.
+# What both runs of the tests share. `make test` leaves out the notebooks of solutions, which the
+# answers' tests judge, and the detours.
 LINT = $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/lint-imports
 TESTS = $(VENV)/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
 	$(if $(SEED),--seed $(SEED))

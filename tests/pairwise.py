@@ -137,13 +137,6 @@ def first_of(cases, most=12):
     return cases if EVERY else cases[:most]
 
 
-def chosen_from(*lists):
-    """Tuples of an argument from each list; of three lists every two arguments meet in one."""
-    if len(lists) < 3:
-        return [*product(*lists)]
-    return [tuple(case.values()) for case in all_pairs(dict(enumerate(lists)), lambda case: True)]
-
-
 def _grown(case, axes, is_legal, missing, rng):
     """Complete a case, one axis after the other, by the values that add the most missing pairs."""
     open_axes = [axis for axis in axes if axis not in case]

@@ -1,21 +1,20 @@
 """What cases on two ranks share: their list, meshes, and a call that says nothing to others."""
 
 from functools import cache, partial
+from itertools import product
 
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
-
-from pairwise import chosen_from
 
 
 class Cases(dict):
     """Cases by name: functions of the device, registered with their arguments."""
 
     def for_each(self, *lists):
-        """Registers a function for arguments of which every two meet, one from each list."""
+        """Registers a function for arguments, one from each list."""
 
         def register(function):
-            for chosen in chosen_from(*lists):
+            for chosen in product(*lists):
                 self[", ".join([function.__name__, *map(str, chosen)])] = partial(function, *chosen)
             return function
 
