@@ -13,7 +13,6 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters, warn_once_cache
 from torch._inductor.utils import run_and_get_code
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from counted import OURS, kernels_of
 from inputs import angles
@@ -128,21 +127,6 @@ def test_memory_that_cannot_be_overwritten_is_an_error_when_the_graph_runs(name,
     with pytest.raises(ValueError, match=r"^(t|k) .*; accepted: with inplace=True"):
         compiled(function)[0](t, freqs)
     assert torch.equal(t, before)
-
-
-def test_make_fx_reads_no_value_of_cu_seqlens(device):
-    """The operator reads them, each time it runs: bad ones raise then."""
-    module, t = RotaryPositionEmbedding(D).to(device), torch.randn(9, H, D, device=device)
-
-    def rotate(t, cu_seqlens):
-        return apply_rotary_pos_emb(t, module, "thd", cu_seqlens=cu_seqlens)
-
-    first, other, bad = (torch.tensor(x, device=device) for x in ([0, 4, 9], [0, 1, 8], [1, 4, 9]))
-    graph = make_fx(rotate)(t, first)
-    assert_same_bits([graph(t, other)], [rotate(t, other)])
-    if device == "cpu":
-        with pytest.raises(ValueError, match=r"^cu_seqlens is \[1, 4, 9\]"):
-            graph(t, bad)
 
 
 def test_what_a_compiled_call_writes_into_caches_is_checked_when_it_runs(device, needs_triton):

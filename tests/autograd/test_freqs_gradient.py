@@ -102,15 +102,3 @@ def test_a_row_of_a_table_adds_thousands_of_tokens_up_in_fp32(dtype, device):
     (got,) = torch.autograd.grad(out, cos, torch.ones_like(out))
     want = torch.full((2,), count * heads, device=device, dtype=torch.float32)
     assert torch.equal(got[0], want.to(dtype)) and not got[1].any()
-
-
-@pytest.mark.parametrize("wanted", (0, 1), ids=("cos", "sin"))
-def test_one_of_cos_and_sin_alone(wanted, device):
-    t, leaves = tensor("bshd", device), tables("entries", device)
-    freqs = [leaf if i == wanted else leaf.detach() for i, leaf in enumerate(leaves)]
-    grad = torch.randn_like(t)
-    out = apply_rotary_pos_emb(t, tuple(freqs), "bshd")
-    want = expected(t, leaves, "bshd", grad)
-    got = torch.autograd.grad(out, (t, freqs[wanted]), grad)
-    assert_close(got[0], want[0])
-    assert_close(got[1], want[1 + wanted])

@@ -5,7 +5,6 @@ import re
 import pytest
 import torch
 
-from inputs import angles
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope
 from yardstick import assert_rounded_once, rotate_fp64
 
@@ -112,12 +111,3 @@ def test_of_positions_between_whole_ones(packed, device):
     cos, sin = angle.cos()[..., None, :], angle.sin()[..., None, :]
     x, y = t.double().chunk(2, -1)
     torch.testing.assert_close(out.double(), torch.cat((x * cos - y * sin, y * cos + x * sin), -1))
-
-
-def test_of_tables_in_place_that_require_a_gradient(device):
-    """A pair of tables has no `detach`."""
-    t, table = torch.randn(S, B, H, D, device=device), angles(S, D, device)
-    cos, sin = (x.flatten(1).requires_grad_() for x in (table.cos(), table.sin()))
-    said = advice(lambda: apply_rotary_pos_emb(t, (cos, sin), inplace=True))
-    assert "freqs.detach()" not in said and "tables after detach()" in said
-    apply_rotary_pos_emb(t, (cos.detach(), sin.detach()), inplace=True)

@@ -123,26 +123,3 @@ def test_the_positions_of_all_ranks_count(device):
     want = rotate_fp64(t, interpolated_angles(freqs, positions, TRAINED / 40), "sbhd")
     for way in WAYS.values():
         assert_rounded_once(apply_rotary_pos_emb(t, freqs, cp_size=4, cp_rank=1, **way), want)
-
-
-# what the kernel multiplies with is made from inv_freq: `tests/embedding/test_turns.py`
-
-
-@pytest.mark.gpu
-def test_a_module_used_on_two_streams():
-    """What one stream has made and remembered, another must not read too early."""
-    t, other = sbhd("cuda"), module("cuda")
-    want = rope_fw(t, other)  # compiles
-    busy = torch.randn(4096, 4096, device="cuda")
-    streams = torch.cuda.Stream(), torch.cuda.Stream()
-    for _ in range(5):
-        freqs = module("cuda")
-        torch.cuda.synchronize()
-        with torch.cuda.stream(streams[0]):
-            for _ in range(5):
-                busy @ busy
-            rope_fw(t, freqs)
-        with torch.cuda.stream(streams[1]):
-            out = rope_fw(t, freqs)
-        torch.cuda.synchronize()
-        assert torch.equal(out, want)

@@ -301,40 +301,6 @@ def test_positions_that_no_rank_has(given, said):
         cp_positions(cp_size=3, cp_rank=1, **given)
 
 
-# torch.func.vmap, where positions have no values to be checked
-
-
-VMAPPED = {
-    "starts": ("bshd", {}, {"start_positions": [[3, 1, 0], [9, 0, 44]]}),
-    "ids": ("sbhd", {}, {"position_ids": [[[3, 1, 0, 0, 59]], [[9, 0, 44, 9, 9]]]}),
-    "packed ids": ("thd", {}, {"position_ids": [[*range(15)], [*range(40, 55)]]}),
-    "sequences": ("thd", {}, {"cu_seqlens": [[0, 2, 2, 14], [0, 0, 11, 15]]}),
-    "sequences and starts": (
-        "thd",
-        {},
-        {
-            "cu_seqlens": [[0, 2, 2, 14], [0, 0, 11, 15]],
-            "start_positions": [[7, 9, 0], [1, 0, 2]],
-        },
-    ),
-    "ranks": ("thd", {"cp_size": 2, "cp_rank": 1}, {"cu_seqlens": [[0, 4, 28], [0, 0, 24]]}),
-}
-
-
-@pytest.mark.parametrize("which", VMAPPED)
-def test_vmap_over_positions(which, device):
-    tensor_format, options, batched = VMAPPED[which]
-    t, freqs = tensor(tensor_format, device, torch.float64), angles(S2, D2, device)
-    batched = {name: torch.tensor(value, device=device) for name, value in batched.items()}
-
-    def rotate(batched):
-        return apply_rotary_pos_emb(t, freqs, tensor_format, **options, **batched)
-
-    for entry, out in enumerate(torch.func.vmap(rotate)(batched)):
-        one = {name: value[entry] for name, value in batched.items()}
-        assert_rounded_once(out, rotate_fp64(t, freqs, tensor_format, **options, **one))
-
-
 # positions past the table
 
 

@@ -1,8 +1,10 @@
-"""`qk_norm_rope` with one weight for both, and in full tiles. The rest is in `test_ops.py`."""
+"""`qk_norm_rope` with one weight for both, in full tiles, and in place: see `test_ops.py`."""
 
+import pytest
 import torch
 
 from ops import OPS
+from rope_kernels import norm_rope
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
 
@@ -23,3 +25,35 @@ def test_the_same_weight_for_q_and_k(device):
 def test_a_row_that_no_head_has_adds_nothing(device):
     """Most tiles of a backward are full: they have 16 rows only if at most one in 20 is empty."""
     QK_NORM_ROPE.sample(device, heads=(15, 16), s=2).check()
+
+
+# in place: a version more, and no gradient
+
+
+def test_in_place_raises_the_version(device):
+    sample = QK_NORM_ROPE.sample(device)
+    tensors = sample.given["q"], sample.given["k"]
+    versions = [t._version for t in tensors]
+    sample.call(inplace=True)
+    assert all(t._version > n for t, n in zip(tensors, versions, strict=True))
+    with torch.inference_mode():
+        t = torch.randn(sample.given["q"].shape, device=device)
+        norm_rope(t, None, sample.freqs, inplace=True)
+
+
+@pytest.mark.parametrize(
+    "which, fused", (("q", True), ("k", False), ("q_weight", False), ("k_weight", True))
+)
+def test_in_place_refuses_gradients(which, fused, device):
+    """Of x and of the weights; within no_grad they are fine."""
+    sample = QK_NORM_ROPE.sample(device)
+    sample.given[which].requires_grad_()
+    before = {n: x.detach().clone() for n, x in sample.given.items()}
+    with pytest.raises(
+        ValueError, match=r"^inplace is True, and a tensor requires a gradient; acc"
+    ):
+        sample.call(inplace=True, fused=fused)
+    assert all(torch.equal(x, before[n]) for n, x in sample.given.items())
+    with torch.no_grad():
+        q, _ = sample.call(inplace=True, fused=fused)
+    assert q is sample.given["q"] and not torch.equal(q, before["q"])

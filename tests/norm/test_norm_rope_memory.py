@@ -10,7 +10,7 @@ import ops
 from counted import Interpreter, Operators
 from inputs import FORMATS, shape_of
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope
 from test_norm_rope import QK_NORM_ROPE
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -60,24 +60,3 @@ def test_programs_that_go_through_everything(device, monkeypatch):
     monkeypatch.setattr(ops, "B", 1)
     case = {"d": 2**15, "dtype": torch.float64, "heads": (11, 7), "norm_after": True}
     QK_NORM_ROPE.sample(device, s=1, rotary=8, **case).check()
-
-
-def test_shapes_that_only_the_run_knows(device):
-    """Tokens chosen by a mask, packed: their number is in no graph."""
-    torch._dynamo.reset()
-    rope, weight = RotaryPositionEmbedding(D).to(device), torch.randn(D, device=device)
-
-    def call(x, mask, cu_seqlens):
-        return norm_rope(x[mask], weight, rope, "thd", cu_seqlens=cu_seqlens)
-
-    x, mask = torch.randn(9, 2, D, device=device), torch.arange(9, device=device) % 3 > 0
-    cu_seqlens = torch.tensor([0, 2, 6], device=device)
-    want = call(x, mask, cu_seqlens)
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
-        torch.testing.assert_close(compiled(x, mask, cu_seqlens), want)
-        exported = torch.export.export(
-            type("Call", (torch.nn.Module,), {"forward": lambda self, *inputs: call(*inputs)})(),
-            (x, mask, cu_seqlens),
-        )
-    torch.testing.assert_close(exported.module()(x, mask, cu_seqlens), want)

@@ -6,14 +6,13 @@ For `test_handles.py`, which gives it `libcuda.so.1` made from `libcuda.c`.
 import ctypes
 import json
 import sys
-from contextlib import contextmanager
 from itertools import count
 from types import SimpleNamespace
 
 import torch
 import triton
 from triton.backends.nvidia.compiler import CUDABackend
-from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
+from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.jit import JITFunction
 
 from rope_kernels import (
@@ -240,22 +239,6 @@ def norm_with_gradients() -> list:
     return steps
 
 
-def with_a_profilers_hook() -> int:
-    """Launches that were seen by who asks Triton for every one of them: three calls."""
-    seen, (call, _) = [], single(torch.randn(S, B, H, D), RotaryPositionEmbedding(D)(9))
-    runtime = triton.knobs.runtime
-    call()
-    for hooks in (runtime.launch_enter_hook, runtime.launch_exit_hook):
-        hooks.add(seen.append)
-        call()
-        hooks.remove(seen.append)
-    before, runtime.launch_enter_hook = runtime.launch_enter_hook, seen.append  # the older way
-    call()
-    runtime.launch_enter_hook = before
-    call()
-    return len(seen)
-
-
 def into_memory_that_a_graph_hands_over() -> list:
     """Strides with which the operator writes its results: of new memory, then of a copy of q.
 
@@ -270,25 +253,6 @@ def into_memory_that_a_graph_hands_over() -> list:
         noted = dict(zip(by_jit.names, last_launch().parameters, strict=False))
         found.append([noted[f"q_out_strides.{i}"] for i in (0, 2)])
     return found[1:]  # the first one went through the JIT, which tells the driver too late
-
-
-class WithMemory(CudaLauncher):
-    """It asks for 128 bytes for each program, at each launch."""
-
-    def __init__(self, source, metadata):
-        super().__init__(source, metadata)
-        self.global_scratch_size, self.global_scratch_align = 128, 16
-
-
-def memory_for_programs() -> list:
-    """For each of three launches: through the JIT or not, and programs that memory was for."""
-    memory, asked = torch.empty(1 << 16, dtype=torch.uint8), []
-    triton.set_allocator(lambda size, alignment, stream: asked.append(size) or memory)
-    call = single(torch.randn(S, B, H, 22), RotaryPositionEmbedding(22)(9))  # not compiled yet
-    with replaced(triton.runtime.driver.active, "launcher_cls", WithMemory):
-        jit = [launched(*call)["by the JIT"] for _ in range(3)]
-    programs = last_launch().programs
-    return [[way, size / 128 / programs] for way, size in zip(jit, asked, strict=True)]
 
 
 def refused_by_the_driver() -> dict:
@@ -306,24 +270,11 @@ def refused_by_the_driver() -> dict:
     return {"error": error, "launches": launches, "next": launched(call, tensors)["by the JIT"]}
 
 
-@contextmanager
-def replaced(owner, name, value):
-    """Set an attribute for a while."""
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
 if __name__ == "__main__":
     result = {
         "cases": {name: both_ways(*case) for name, case in cases().items()},
         "norm with gradients": norm_with_gradients(),
-        "with a profiler's hook": with_a_profilers_hook(),
         "into memory of a graph": into_memory_that_a_graph_hands_over(),
-        "memory for programs": memory_for_programs(),
         "refused by the driver": refused_by_the_driver(),
         "enable_fp_fusion": list(by_jit.fp_fusion),
     }
