@@ -9,8 +9,6 @@ from itertools import combinations, product
 
 import pytest
 
-ParameterSet = type(pytest.param())
-
 TRIES = 4  # candidates for a case, of which the best is taken
 EVERY = False  # the full products instead: pytest's `--every`
 
@@ -31,76 +29,30 @@ def cover(is_legal=lambda case: True, triples=(), **axes):
     """Parametrize a test by cases that hold every legal pair of values; by all with `--every`.
 
     The values of an axis are a sequence or, with names, a dict. Of three axes in `triples` every
-    combination occurs. Values with marks (`gpu`) occur in every combination, too.
+    combination occurs.
     """
     named = {
-        axis: dict(values) if isinstance(values, dict) else {_name(x): x for x in values}
-        for axis, values in axes.items()
+        axis: {str(name): x for name, x in xs.items()}
+        if isinstance(xs, dict)
+        else {_name(x): x for x in xs}
+        for axis, xs in axes.items()
     }
-    params = {axis: {str(x): _param(value) for x, value in named[axis].items()} for axis in named}
-    return _parametrized(params, is_legal, triples)
 
-
-def each_pair(function):
-    """The same for a test that `parametrize` has given its axes, one a decorator."""
-    marks = [mark for mark in function.pytestmark if mark.name == "parametrize"]
-    function.pytestmark = [mark for mark in function.pytestmark if mark not in marks]
-    axes = {}
-    for names, values, *_ in (mark.args for mark in marks):
-        several = not isinstance(names, str) or "," in names
-        names = names if isinstance(names, str) else ",".join(names)
-        axes[names] = [_param(value, several) for value in values]
-    for names, mark in zip(axes, marks, strict=True):
-        axes[names] = dict(zip(_ids(mark, axes[names]), axes[names], strict=True))
-        assert len(axes[names]) == len(mark.args[1]), f"two values have one name: {names}"
-    return _parametrized(dict(reversed(axes.items())))(function)
-
-
-def _parametrized(params, is_legal=lambda case: True, triples=()):
-    """From axis -> name -> pytest.param; an axis may give several arguments, by their names."""
-    names = {axis: tuple(of_axis) for axis, of_axis in params.items()}
-    marked = {(x, name) for x, of_axis in params.items() for name in of_axis if of_axis[name].marks}
-
-    def values(case):
-        return [value for axis, name in case.items() for value in params[axis][name].values]
+    def of(case):
+        return {axis: named[axis][name] for axis, name in case.items()}
 
     def named_is_legal(case):
-        return is_legal(dict(zip(case, values(case), strict=False)))
+        return is_legal(of(case))
 
-    cases = every = cases_of_all(names, named_is_legal)
-    if not EVERY:
-        plain = {axis: [x for x in xs if (axis, x) not in marked] for axis, xs in names.items()}
-        cases = all_pairs(plain, named_is_legal, triples=triples)
-        cases += [case for case in every if case.items() & marked]
-    return pytest.mark.parametrize(
-        ",".join(params),
-        [
-            pytest.param(
-                *values(case),
-                id="-".join(case.values()),
-                marks=[mark for axis, name in case.items() for mark in params[axis][name].marks],
-            )
-            for case in cases
-        ],
-    )
-
-
-def _param(value, several=False):
-    if isinstance(value, ParameterSet):
-        return value
-    return pytest.param(*value) if several else pytest.param(value)
-
-
-def _ids(mark, params):
-    ids = mark.kwargs.get("ids")
-    if ids is None or callable(ids):
-        return ["-".join(str((ids or _name)(x)) for x in param.values) for param in params]
-    return list(map(str, ids))
+    if EVERY:
+        cases = cases_of_all(named, named_is_legal)
+    else:
+        cases = all_pairs(named, named_is_legal, triples=triples)
+    given, ids = [[*of(x).values()] for x in cases], ["-".join(x.values()) for x in cases]
+    return pytest.mark.parametrize(",".join(axes), given, ids=ids)
 
 
 def _name(value):
-    if isinstance(value, ParameterSet):
-        return value.id or _name(value.values[0])
     return getattr(value, "__name__", None) or str(value).removeprefix("torch.")
 
 

@@ -15,13 +15,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from inputs import angles
-from pairwise import each_pair
+from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_fw, rope_qk
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 5, 2, 3, 10, 6
-
-each_pairing = pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "neighbors"))
 
 
 def nan_is_all_there_is_beside(t, room):
@@ -113,10 +111,7 @@ def watched(device):
             yield trace
 
 
-@each_pair
-@each_pairing
-@pytest.mark.parametrize("inplace", (False, True), ids=("out of place", "in place"))
-@pytest.mark.parametrize("rotary_dim", (80, 112))
+@cover(rotary_dim=(80, 112), inplace=(False, True), interleaved=(False, True))
 def test_triton_10743_two_stores_of_one_element(
     rotary_dim, inplace, interleaved, needs_triton, device
 ):

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 import pytest
 import torch
 from torch import func
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from inputs import angles, contiguous, negative_view, sequence_starts
 from ops import all_equal, bits_of
-from pairwise import each_pair
+from pairwise import cover
 from rope_kernels import (
     apply_rotary_pos_emb,
     norm_rope,
@@ -54,10 +53,7 @@ FUNCTIONS = {
 each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 
 
-@each_pair
-@each_way
-@pytest.mark.parametrize("requires_grad", (False, True), ids=("plain", "with a gradient"))
-@each_function
+@cover(function=FUNCTIONS, requires_grad=(False, True), fused=(True, False))
 def test_the_version_rises_by_exactly_one(function, requires_grad, fused, device):
     t = torch.randn(S, B, H, D, device=device, requires_grad=requires_grad) * 1
     version = t._version
@@ -455,13 +451,6 @@ def test_a_table_with_gaps_ends_at_its_last_element(device):
             rope_fw(t, freqs, inplace=True)
 
 
-def test_fake_tensors_have_no_memory_to_share(device):
-    t, freqs = plain(device), angles(S, D2, device)
-    with FakeTensorMode() as mode:
-        fake = mode.from_tensor(t)
-        assert rope_fw(fake, mode.from_tensor(freqs), inplace=True) is fake
-
-
 # what can
 
 
@@ -528,20 +517,6 @@ def test_a_minus_sign_that_is_noted_and_not_stored(device):
     rope_qk(t, k, freqs, inplace=True)
     for got, x in zip((t, k), before, strict=True):
         assert_rounded_once(got, rotate_fp64(x, freqs, "sbhd"))
-
-
-INTERLOCKED = {  # (strides of s, b, h, d): every element has a place of its own, if not in order
-    "s within d": (1, 60 * H, 60, S),
-    "b within h within d": (200, 1, 2, 6),
-}
-
-
-@pytest.mark.parametrize("strides", INTERLOCKED.values(), ids=INTERLOCKED.keys())
-def test_interlocked_strides_without_overlap(strides, device):
-    memory = torch.full((8000,), float("nan"), device=device)
-    t = memory.as_strided((S, B, H, D), strides)
-    t.copy_(torch.randn(t.shape))
-    check_allowed(t, device)
 
 
 def test_strides_too_intricate_to_judge_are_refused(device):
@@ -618,26 +593,10 @@ def test_transformed_it_is_right(transform, kind, device):
         torch.testing.assert_close(transform(case.rotate, case), want)
 
 
-def test_the_argument_of_a_transformed_function_itself(device):
-    """A leaf to `grad`; to `vmap` a tensor like any other, which is overwritten."""
-    case = Functional("own memory", device)
-
-    def rotate(t):
-        return apply_rotary_pos_emb(t, case.freqs, inplace=True)
-
-    with nothing_touched(case.t), pytest.raises(ValueError, match=r"^t is a leaf"):
-        func.grad(case.loss(rotate))(case.t)
-    want = func.vmap(case.expected)(case.batch)
-    assert func.vmap(rotate)(case.batch) is case.batch
-    torch.testing.assert_close(case.batch, want)
-
-
 # checkpointing
 
-each_checkpoint = pytest.mark.parametrize("use_reentrant", (False, True))
 
-
-@each_checkpoint
+@pytest.mark.parametrize("use_reentrant", (False, True))
 @pytest.mark.parametrize("sliced", (False, True), ids=("own memory", "one slice"))
 def test_a_checkpointed_block_may_overwrite_what_it_made_itself(sliced, use_reentrant, device):
     sample = Sample(device)
@@ -655,15 +614,7 @@ def test_a_checkpointed_block_may_overwrite_what_it_made_itself(sliced, use_reen
     torch.testing.assert_close(sample.leaf.grad, want, rtol=0, atol=0)
 
 
-@each_checkpoint
-def test_a_checkpointed_block_that_overwrites_its_input_is_an_error(use_reentrant, device):
-    """Run again in backward, it would turn by twice the angle."""
-    sample = Sample(device)
-    with pytest.raises((RuntimeError, ValueError), match=r"^one of the variables|^t is a leaf"):
-        out = checkpoint(
-            lambda t: sample.rotate(t).sin(), sample.leaf * 1, use_reentrant=use_reentrant
-        )
-        out.sum().backward()
+# what is remembered, and what a tensor knows of its memory
 
 
 def test_q_and_k_that_share_memory_through_two_storages(device):

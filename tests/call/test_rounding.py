@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from inputs import shape_of
-from pairwise import each_pair, first_of
+from pairwise import cover, first_of
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -68,9 +68,8 @@ SHAPES = {  # format, d, d2, the first element that turns, and whether neighbors
     "bhsd, whole rows, 36 of 72": ("bhsd", 72, 36, 1, False),
     "thd": ("thd", 20, 20, 0, False),
 }
-each_family = pytest.mark.parametrize("family", FAMILIES)
-each_shape = pytest.mark.parametrize("shape", SHAPES)
-each_dtype = pytest.mark.parametrize("dtype", (BF16, FP16, FP32, FP64), ids=str)
+DTYPES, WAYS = (BF16, FP16, FP32, FP64), {"kernel": True, "PyTorch": False}
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
 class Problem:
@@ -119,21 +118,20 @@ def assert_same(got, wanted):
         assert one.dtype == other.dtype and torch.equal(one, other)
 
 
-@each_pair
-@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
-@each_dtype
-@each_shape
-@each_family
+@cover(
+    family=tuple(FAMILIES),
+    shape=tuple(SHAPES),
+    dtype=DTYPES,
+    fused=WAYS,
+    triples=[("family", "shape", "fused")],
+)
 def test_a_call_has_the_bits_of_the_function(family, shape, dtype, fused, device):
     problem = Problem(family, shape, dtype, device)
     got = problem.with_gradients(problem.call(fused=fused))
     assert_same(got, problem.with_gradients(problem.wanted()))
 
 
-@each_pair
-@pytest.mark.parametrize("fused", (True, False))
-@pytest.mark.parametrize("shape", ("sbhd", "sbhd, whole rows"))
-@each_family
+@cover(family=tuple(FAMILIES), shape=("sbhd", "sbhd, whole rows"), fused=WAYS)
 def test_other_roundings_have_other_bits(family, shape, fused, device):
     problem = Problem(family, shape, FP16, device)
     wanted = problem.with_gradients(problem.wanted())
@@ -145,10 +143,11 @@ def test_other_roundings_have_other_bits(family, shape, fused, device):
         assert not all(map(torch.equal, got, wanted)), rounding
 
 
-@each_pair
-@each_dtype
-@pytest.mark.parametrize("shape", ("bhsd, 10 of 17 from 5, interleaved", "sbhd, whole rows"))
-@each_family
+@cover(
+    family=tuple(FAMILIES),
+    shape=("bhsd, 10 of 17 from 5, interleaved", "sbhd, whole rows"),
+    dtype=DTYPES,
+)
 def test_in_place_and_one_direction_alone(family, shape, dtype, device):
     problem = Problem(family, shape, dtype, device)
     q, _, grad, _ = (x.detach() for x in problem.with_gradients(problem.wanted()))

@@ -90,24 +90,6 @@ def a_patched_model_with_fsdp(each_norm, device):
     compare(model, tokens_of(dist.get_rank(), device), fused, alone)
 
 
-@CASES.for_each()
-def a_patched_model_with_fsdp_and_checkpointing(device):
-    """Without norms it keeps all bits, but for what PyTorch's attention adds in any order."""
-    mesh = mesh_of(device, 2)
-    model, tokens = new_model().to(device), tokens_of(dist.get_rank(), device)
-    model.train().gradient_checkpointing_enable()
-    for layer in model.model.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    wanted = logits_and_gradients(model, tokens)
-    with patch(model, strict=True), counted(api, "rotate") as calls:
-        got = logits_and_gradients(model, tokens)
-    assert calls.call_count == 2 * LAYERS  # each layer runs again in the backward
-    exact = {"rtol": 0, "atol": 0} if device == "cpu" else {"rtol": 1e-4, "atol": 1e-5}
-    for name, x in wanted.items():
-        torch.testing.assert_close(got[name], x, **exact, msg=name)
-
-
 @CASES.for_each([False, True])
 def a_patched_model_with_fsdp_and_tensor_parallelism(dtensors, device):
     """Plain heads of a rank take the kernel; DTensors take the model's own function."""

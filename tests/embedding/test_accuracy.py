@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from inputs import contiguous
-from pairwise import each_pair
+from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, reference, rope_bw, rope_fw
 from rope_kernels.embedding import in_turns
 from yardstick import gradient_fp64, rotate_fp64
@@ -21,11 +21,6 @@ from yardstick import gradient_fp64, rotate_fp64
 BARS = {torch.bfloat16: 1.7e-3, torch.float16: 2.2e-4, torch.float32: 2e-7, torch.float64: 1e-15}
 
 UNIT = 2 * math.pi * 2.0**-64  # radians in 2^-64 turns, in which frequencies are counted
-
-POSITIONS = (0, 131_071, 1_000_000, 10_000_000)
-
-each_dtype = pytest.mark.parametrize("dtype", BARS, ids=str)
-each_position = pytest.mark.parametrize("position", POSITIONS)
 
 
 def bar_of(t, position=0):
@@ -56,11 +51,13 @@ def errors(t, grad, freqs, true_freqs, where=None, truly_where=None):
 # on the fly
 
 
-@each_pair
-@each_position
-@each_dtype
-@pytest.mark.parametrize("d,where", ((64, "start_positions"), (128, "position_ids")))
-def test_on_the_fly(d, where, dtype, position, device):
+@cover(
+    where=("start_positions", "position_ids"),
+    d=(64, 128),
+    dtype=tuple(BARS),
+    position=(0, 131_071, 1_000_000, 10_000_000),
+)
+def test_on_the_fly(where, d, dtype, position, device):
     t, grad = sample(dtype, d, device)
     if where == "start_positions":
         value = torch.tensor([position, position + 977], device=device)

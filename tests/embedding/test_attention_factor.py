@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import rope_lab as lab
-from pairwise import each_pair
+from pairwise import cover
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -46,10 +46,11 @@ def module_with(module, factor):
     return other
 
 
-@each_pair
-@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "plain PyTorch"))
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float16), ids=str)
-@pytest.mark.parametrize("rounding", ("model", "upcast", "promoted"))
+@cover(
+    rounding=("model", "upcast", "promoted"),
+    dtype=(torch.float32, torch.float16),
+    fused={"kernel": True, "PyTorch": False},
+)
 def test_the_factor_comes_before_the_rounding_of_cos_and_sin(rounding, dtype, fused, device):
     """A model's functions get cos times the factor, rounded to its dtype."""
     freqs, options = module_of(device), {"rounding": rounding, "fused": fused}

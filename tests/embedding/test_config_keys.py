@@ -11,7 +11,6 @@ from dataclasses import make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -329,16 +328,3 @@ def test_hunyuans_alpha_has_the_bits_of_transformers():
         assert not torch.equal(ours.inv_freq, RotaryPositionEmbedding(128).inv_freq)
         assert ours.attention_factor == theirs.attention_scaling == 1.0
         assert ours.rotary_base == 1e4 and "alpha=1000.0, persistent" in repr(ours)
-
-
-# numbers
-
-
-@pytest.mark.parametrize("number", (np.float32, np.float64, np.int64), ids=lambda n: n.__name__)
-def test_numbers_of_numpy(number):
-    rope = YARN | {"factor": number(4), "attention_factor": number(2)}
-    module = from_config(PLAIN | {"head_dim": number(128), "rope_scaling": rope})
-    want = from_config(PLAIN | {"rope_scaling": YARN | {"attention_factor": 2.0}})
-    assert torch.equal(module.inv_freq, want.inv_freq)
-    module.attention_factor = number(3)
-    assert module.attention_factor == 3.0 and type(module.attention_factor) is float

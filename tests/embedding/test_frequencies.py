@@ -63,13 +63,6 @@ def test_bit_equal_to_transformer_engines_arithmetic(arguments):
             assert torch.equal(module(length, offset), want), length
 
 
-def test_autocast_leaves_the_angles_exact(device):
-    module = RotaryPositionEmbedding(32).to(device)
-    before = module(1000)
-    with torch.autocast(device, dtype=torch.bfloat16):
-        assert torch.equal(module(1000), before)
-
-
 # what happens to a module
 
 
@@ -210,30 +203,6 @@ def test_a_cast_leaves_a_parameter_in_its_place_exact(learnt, device):
     assert isinstance(module.inv_freq, nn.Parameter) and module.inv_freq.requires_grad is learnt
     assert module.inv_freq.dtype == torch.float32 and module.inv_freq.device.type == device
     torch.testing.assert_close(module(1000).detach().cpu(), before, rtol=1e-6, atol=1e-6)
-
-
-# rotary_base, and what the module says of itself
-
-
-WORDS = {
-    "rotary_dim=16, rotary_base=10000.0": {"dim": 16},
-    "rotary_dim=8, rotary_base=500.0, interleaved=True": {
-        **{"dim": 16, "rotary_percent": 0.5},
-        **{"rotary_base": 500.0, "interleaved": True},
-    },
-    "rotary_dim=16, rotary_base=10000.0, seq_len_interpolation_factor=4.0, "
-    "pretrained_max_position_embeddings=8": {"dim": 16, **INTERPOLATED},
-    "rotary_dim=4, rotary_base=10000.0, attention_factor=1.5, persistent=False": {
-        **{"dim": 4, "attention_factor": 1.5, "persistent": False},
-    },
-}
-
-
-@pytest.mark.parametrize("words", WORDS)
-def test_a_module_says_what_it_is(words, device):
-    module = RotaryPositionEmbedding(**WORDS[words])
-    for kept in (module, module.to(device), module.to("meta")):
-        assert repr(kept) == f"RotaryPositionEmbedding({words})"
 
 
 # not in the state

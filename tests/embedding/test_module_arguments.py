@@ -82,14 +82,6 @@ def test_an_assigned_number_that_is_refused_changes_nothing(name):
         assert getattr(module, name) == before[0] and torch.equal(module.inv_freq, before[1])
 
 
-def test_no_interpolation_may_be_assigned():
-    module = RotaryPositionEmbedding(D)
-    module.pretrained_max_position_embeddings = 4
-    for factor in (2.0, None):
-        module.seq_len_interpolation_factor = factor
-    assert torch.equal(module(9), RotaryPositionEmbedding(D)(9))
-
-
 def test_a_base_of_given_frequencies_cannot_be_assigned():
     module = RotaryPositionEmbedding(D, inv_freq=torch.ones(4))
     message = "^rotary_base was assigned to a module whose inv_freq was given; accepted: "
@@ -120,13 +112,6 @@ def test_a_length_that_is_none():
     how = r".* apply_rotary_pos_emb\(t, freqs, tensor_format\)"
     with pytest.raises(TypeError, match=came + how):
         make(torch.randn(2, 5, 3, D))  # as one calls a layer
-
-
-def test_a_length_that_is_an_integer():
-    module = RotaryPositionEmbedding(D)
-    want = module(3, offset=-2)
-    assert torch.equal(module(np.int64(3), offset=torch.tensor(-2)), want)
-    assert torch.equal(module(torch.tensor(3), offset=np.int64(-2)), want)
 
 
 @pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32"), ids=str)

@@ -234,21 +234,6 @@ def test_a_file_that_changed_since_its_import_is_not_believed(change, llama, mad
     assert module.apply_rotary_pos_emb is original
 
 
-@pytest.mark.parametrize("others", ((2,), (True,), (), None))
-def test_defaults_that_changed_since_are_seen(others, llama, made):
-    module = made("other_defaults", text_of_llama(llama))
-    module.apply_rotary_pos_emb.__defaults__ = others
-    (left,) = patch(module).left
-    assert left.reason == NOT_WHAT_RUNS.format("apply_rotary_pos_emb")
-    text = text_of_llama(llama).replace("unsqueeze_dim=1", "*, unsqueeze_dim=1")
-    module = made("other_keywords", text)
-    code_digest(module.apply_rotary_pos_emb)
-    named = {"unsqueeze_dim": others[0]} if others else None
-    module.apply_rotary_pos_emb.__kwdefaults__ = named
-    with pytest.raises(UnknownCode, match=NOT_WHAT_RUNS.format("apply_rotary_pos_emb")):
-        code_digest(module.apply_rotary_pos_emb)
-
-
 def test_how_a_function_was_written_and_run_does_not_count(llama, made):
     """In a branch, with other names, words and annotations, and a decorator."""
     text = text_of_llama(llama).replace("rotate_half", "quarter_turn")
