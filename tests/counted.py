@@ -163,6 +163,25 @@ class Operators(TorchDispatchMode):
         return sum(x.nbytes for x in self.new)
 
 
+class Names(TorchDispatchMode):
+    """The names of PyTorch's operators that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.names.append(operator.overloadpacket.__name__)
+        return operator(*args, **(kwargs or {}))
+
+
+def operators_of(call):
+    """The names of all operators of a call."""
+    with Names() as called:
+        call()
+    return called.names
+
+
 NEW = (torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.new_empty)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ops import OPS, all_equal, bits_of
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, cp_positions, rope_qk
+from rope_kernels import RotaryPositionEmbedding, cp_positions, rope_qk
 
 D = 8
 
@@ -83,27 +83,6 @@ def test_frequencies_of_a_module(op, mesh):
 def test_the_sequences_of_a_rank(mesh):
     with pytest.raises(TypeError, match=r"^cu_seqlens is a DTensor; accepted: "):
         cp_positions(cp_size=2, cp_rank=0, cu_seqlens=shard_of(torch.tensor([0, 4, 8]), mesh))
-
-
-def within_func(call):
-    return lambda x: torch.func.grad(lambda x: call(x).sum())(x)
-
-
-def within_vmap(call):
-    return torch.func.vmap(call)
-
-
-def compiled(call):
-    return torch.compile(call, backend="eager", fullgraph=True)
-
-
-@pytest.mark.parametrize("within", (within_func, within_vmap, compiled))
-def test_within_a_transform_or_a_graph(within, mesh):
-    rope, t = RotaryPositionEmbedding(D), shard_of(torch.randn(2, 4, 2, 2, D), mesh, 3)
-    t = t if within is within_vmap else t[0]
-    with pytest.raises(Exception, match="is a DTensor; accepted: "):
-        within(lambda x: apply_rotary_pos_emb(x, rope))(t)
-    torch._dynamo.reset()
 
 
 def test_what_the_message_shows_works(mesh):

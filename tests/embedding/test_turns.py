@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from counted import operators_of
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -32,25 +32,6 @@ def module_of(inv_freq):
 
 def other_frequencies(device="cpu"):
     return torch.rand(D // 2, device=device)
-
-
-class Operators(TorchDispatchMode):
-    """Counts PyTorch's operators, but for those that compute nothing."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        self.names.append(str(operator))
-        return operator(*args, **(kwargs or {}))
-
-
-def operators_of(call):
-    call()
-    with Operators() as operators:
-        call()
-    return operators.names
 
 
 # a change is followed, in the same memory

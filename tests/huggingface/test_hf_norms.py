@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import traceback
 from itertools import product
 
 import pytest
@@ -377,22 +376,6 @@ def test_what_no_kernel_takes_runs_apart(dtype, qwen3, fused):
 
 
 # What a model goes through
-
-
-def test_an_error_names_the_line_of_the_model(qwen3):
-    model, _ = qwen3
-    attention = first_attention(model)
-
-    def where():
-        with pytest.raises(TypeError) as caught:
-            attention(torch.ones(2, 5, 64, device=model.device), None, None)
-        last = traceback.extract_tb(caught.tb)[-1]
-        return last.filename, last.lineno, last.line
-
-    wanted = where()
-    with patch(model, norms=True):
-        assert where() == wanted
-    assert wanted[2] == "cos, sin = position_embeddings"
 
 
 # What is replaced, what is left

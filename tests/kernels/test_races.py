@@ -17,18 +17,9 @@ BF16 = torch.bfloat16
 IN_PLACE = {op.name: op for op in OPS if op.inplace}
 CASES = {  # what is called, in place, with more rows than the table's, or wider ones
     "many rows": ("rope_fw", {"dtype": BF16, "s": 64, "heads": (16,), "d": 128}),
-    "slices": (
-        *("rope_fw", {"dtype": BF16, "tensor_format": "bshd", "s": 33, "heads": (17,), "d": 128}),
-        {"rotary": 0.75, "interleaved": True, "layout": "packed_qkv"},
-    ),
-    "few rows": ("rope_bw", {"dtype": BF16, "tensor_format": "bhsd", "heads": (2,), "d": 64}),
     "q and k": (
         *("rope_qk", {"dtype": BF16, "tensor_format": "bshd", "s": 20, "heads": (8, 2), "d": 64}),
         {"interleaved": True, "freqs": "on the fly"},
-    ),
-    "packed sequences": (
-        *("rope_fw", {"tensor_format": "thd", "s": 17, "heads": (6,), "d": 80}),
-        {"rotary": 0.5, "layout": "transposed", "freqs": "cos and sin"},
     ),
     "wide rows": ("rope_fw", {"s": 4, "heads": (3,), "d": 2048}, {"interleaved": True}),
     "whole rows": (

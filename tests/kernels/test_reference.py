@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from counted import operators_of
 from inputs import FORMATS, angles, contiguous, sequence_starts, shape_of
 from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, rotate_half
@@ -117,26 +117,12 @@ def test_padding_past_the_table_gets_the_gradient_of_a_copy(rounding, device):
     assert t.grad.isfinite().all()
 
 
-class Calls(TorchDispatchMode):
-    """The names of PyTorch's operators that are called."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func._overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("rotary_dim", (D, D2))
 def test_the_backward_takes_six_kernels_as_notebook_06_says(rotary_dim, device):
     """With `tensor_split` in place of `split` it took ten."""
     t = contiguous((S, B, H, D), torch.float32, device).requires_grad_()
     out = apply_rotary_pos_emb(t, angles(S, rotary_dim, device), fused=False)
     grad = torch.randn_like(out)
-    with Calls() as calls:
-        torch.autograd.grad(out, t, grad)
-    views = ("permute", "slice")
-    kernels = [name for name in calls.names if name not in views]
+    names = operators_of(lambda: torch.autograd.grad(out, t, grad))
+    kernels = [name for name in names if name not in ("permute", "slice")]
     assert kernels == ["mul", "neg", "cat", "mul", "add", "cat"]
