@@ -21,7 +21,6 @@ from rope_kernels import (
     rope_qk,
     rotate_half,
 )
-from rope_kernels.embedding import for_both_members
 from rope_lab.compiler.compile import compile_call
 
 S, B, H, K = 7, 2, 3, 1
@@ -191,7 +190,8 @@ def test_a_column_per_pair_and_a_negated_sine(shape, dtype, device):
     problem = Problem("llama", shape, dtype, device)
     of_pairs = slice(None, None, 2) if problem.interleaved else slice(problem.d2 // 2)
     per_pair = [x[:, of_pairs] for x in problem.table]
-    cos, sin = (for_both_members(x, problem.interleaved) for x in per_pair)
+    interleaved = problem.interleaved
+    cos, sin = (x.repeat_interleave(2, -1) if interleaved else x.tile(2) for x in per_pair)
     problem.table = cos, -sin
     wanted = problem.with_gradients(problem.wanted())
     problem.table = per_pair
