@@ -128,6 +128,10 @@ CALLS = {
     "table, backward": (rotated(D, table(D), function=rope_bw), Code(20, 4, loads=8)),
     "cosines and sines": (rotated(D, cos_sin(D), rotary_dim=D), Code(28, 0, loads=8)),
     "on the fly": (rotated(D, on_the_fly(D)), Code(loads=16)),
+    "cosines and sines of bf16": (
+        rotated(D, on_the_fly(D).cos_sin(S, torch.bfloat16), 32, rotary_dim=D),
+        Code(32, 0, loads=8),
+    ),
     "interleaved": (rotated(D, on_the_fly(D, **PAIRS_OF), **PAIRS_OF), Code(32, 4, loads=16)),
     "interleaved to halves": (
         rotated(D, on_the_fly(D, **PAIRS_OF), output_pairing="half", **PAIRS_OF),
@@ -154,6 +158,7 @@ CALLS = {
     # a part of the rows turns; 2: half of each row is not written
     "half of a row": (rotated(D, on_the_fly(64)), Code(32, 1, loads=8, instructions=220)),
     "half of a row, in place": (rotated(D, on_the_fly(64), inplace=True), Code(32, 1, 2, loads=8)),
+    "half in the middle": (rotated(D, on_the_fly(64), rotary_start=32), Code(32, 1, loads=8)),
     "half at the end": (
         rotated(192, per_pair(64), rotary_start=128, inverse=True, **HALF),
         Code(32, 1, stores=(8, 16), loads=4),
@@ -161,7 +166,12 @@ CALLS = {
     # rows whose halves are worse aligned than they are
     "72": (rotated(72, table(72), 32), Code(14, 4, 0.75, loads=8)),
     "72, in place": (rotated(72, on_the_fly(72), 32, inplace=True), Code(14, 4, 0.75, loads=8)),
+    "72, one entry": (rotated(72, table(72), 32, b=1), Code(14, 8, 0.9, loads=8)),
     "80": (rotated(80, per_pair(80), 32, rotary_dim=80), Code(14, 4, 0.83, loads=16)),
+    "80, position ids of a table": (
+        rotated(80, table(80), 32, "bshd", position_ids=IDS),
+        Code(14, 4, 0.9, loads=8),
+    ),
     "80, position ids": (
         rotated(80, on_the_fly(80), 32, "bshd", position_ids=IDS),
         Code(14, 8, 0.9, loads=8),
@@ -196,6 +206,7 @@ CALLS = {
     "8 heads and 1": (q_and_k((8, 1), on_the_fly(D)), Code(32, 16, loads=16)),
     "8 heads and 1, packed": (q_and_k((8, 1), on_the_fly(D), "thd"), Code(32, 16, 0.9, loads=8)),
     "9 heads and 3, apart": (q_and_k((9, 3), on_the_fly(D), "bhsd"), Code(32, 16, loads=16)),
+    "3 heads of each entry": (rotated(D, table(D), 3, b=8), Code(28, 4, loads=8)),
     # long rows; in fp64 a tile that forgets its tail spills 18 KB
     "2046": (long_rows(2046, inplace=True), Code(6, 32, 0.99, (4,), instructions=1300)),
     "600 of fp32": (long_rows(600, torch.float32), Code(2, 0, 0.58, loads=16, instructions=3700)),
@@ -221,9 +232,17 @@ CALLS = {
         normalized(64, cos_sin(64), "bhsd", rotary_dim=64),
         Code(20, 0),  # weights come 2 bytes at a time, a pair for each thread
     ),
+    "norm of 256 with a table, heads apart": (
+        normalized(256, cos_sin(256), "bhsd", rotary_dim=256),
+        Code(16, 0, loads=8, instructions=1100),
+    ),
     "norm of packed sequences": (
         normalized(D, cos_sin(D), "thd", rotary_dim=D),
         Code(16, 0, instructions=1100),
+    ),
+    "norm on the fly, packed": (
+        normalized(D, on_the_fly(D), "thd"),
+        Code(16, 16, instructions=1150),
     ),
     "norm of 80, packed": (
         normalized(80, cos_sin(80), "thd", rotary_dim=80),
