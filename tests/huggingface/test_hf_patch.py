@@ -122,6 +122,19 @@ def test_a_wrapper_of_ours_by_others_stays(llama, monkeypatch):
     assert llama.apply_rotary_pos_emb is wrapper
 
 
+def test_two_modules_of_one_name_are_patched_each(llama, made):
+    modules = [made("twice_loaded", text_of_llama(llama)) for _ in range(2)]
+    assert modules[0] is not modules[1]
+    originals = [module.apply_rotary_pos_emb for module in modules]
+    for module in modules:
+        assert patch(module).replaced
+    for number, module in enumerate(modules):
+        assert module.apply_rotary_pos_emb is not originals[number]
+        unpatch(module)
+        now = [x.apply_rotary_pos_emb is y for x, y in zip(modules, originals, strict=True)]
+        assert now == [True, number == 1]
+
+
 def test_a_function_under_another_name_is_replaced(llama, made):
     made("copied_rotation", text_of_llama(llama))
     module = made("with_import", "from copied_rotation import apply_rotary_pos_emb as rope\n")
