@@ -26,7 +26,7 @@ def verdicts(numbers: list[str]) -> dict[str, str]:
     os.environ |= {judged.QUIET: "1", "MPLBACKEND": "agg"}
     found = {}
     for number in numbers or judged.NOTEBOOKS:
-        notebook, answers = judged.with_answers(number)
+        notebook, answers = judged.with_answers(number, None)
         judged.execute(notebook)
         cells = [cell for cell in notebook.cells if cell.id in answers]
         found |= {answers[cell.id].name: judged.shown(cell) for cell in cells}
