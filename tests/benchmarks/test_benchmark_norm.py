@@ -3,20 +3,19 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from benchmarks import __main__ as command
 from benchmarks.case import BOTH_WAYS, Case, Group
 from benchmarks.providers import NORMS
 from benchmarks.sets import BENCHMARKS
 from benchmarks.tables import load
-from benchmarks.workload import Workload
 from made_up_benchmark import FakeGPU
 
 OURS = "qk_norm_rope, on the fly", "qk_norm_rope, cos and sin"
 TWO_KERNELS, EAGER = "rms_norm of PyTorch, then rope_qk", "eager, fp32"
 TINY = Case(5, 1, 4, 16, k_heads=2, dtype="float32", freqs="module")
 PACKED = replace(TINY, tensor_format="thd", cu_seqlens=(0, 2, 5))
+BACKWARD = TINY.label, "backward", OURS[0]
 CASES = TINY, replace(TINY, tensor_format="bhsd"), PACKED
 
 
@@ -36,18 +35,9 @@ def test_a_run_checks_measures_and_writes(tmp_path):
     found = {(row["shape"], row["direction"], row["provider"]) for row in results["rows"]}
     everywhere = {(c.label, d, p) for c in CASES for d in BOTH_WAYS for p in (*OURS, TWO_KERNELS)}
     assert found >= everywhere | {(TINY.label, d, EAGER) for d in BOTH_WAYS}
-    copies = {(r["shape"], r["direction"]): r for r in results["rows"] if r["provider"] == "copy_"}
-    for row in results["rows"]:
-        assert (row["error"] or 0) < 1e-6
-        share = copies[row["shape"], row["direction"]]["median_us"] / row["median_us"]
-        if row["direction"] == "backward" and row["provider"] != "copy_":
-            share *= 1.5  # it moves so many times the bytes
-        assert row["of_limit"] == pytest.approx(share, abs=1e-4)
-    assert "| copy_ | 10.0 µs | 10.0 µs | 10.0 µs | – |" in page_of(tmp_path)
-
-
-def page_of(tmp_path):
-    return (tmp_path / "made-up-norm.md").read_text()
+    assert all((row["error"] or 0) < 1e-6 for row in results["rows"])
+    shares = {(r["shape"], r["direction"], r["provider"]): r["of_limit"] for r in results["rows"]}
+    assert shares[BACKWARD] == pytest.approx(1.5 * 10 / 20, abs=1e-4)  # it moves so much more
 
 
 def test_a_wrong_gradient_of_a_weight_is_not_timed(tmp_path, monkeypatch):
@@ -65,16 +55,4 @@ def test_a_wrong_gradient_of_a_weight_is_not_timed(tmp_path, monkeypatch):
     assert (OURS[0], "forward") in directions and (OURS[0], "backward") not in directions
     failed = {(x["provider"], x["direction"]) for x in results["left_out"] if x["failed"]}
     assert failed == {(name, "backward") for name in OURS}
-    assert f"- {OURS[0]}: Wrong: error " in page_of(tmp_path)
-
-
-@pytest.mark.parametrize("direction", BOTH_WAYS)
-def test_a_wrong_result_is_found(direction):
-    workload = Workload(TINY, "cpu")
-    right = tuple(t.float() for t in workload.normalized[direction])
-    assert workload.norm_error(right, direction) < 1e-6
-    for spoiled in (2 * right[-1], right[-1] * float("nan")):
-        assert not workload.norm_error((*right[:-1], spoiled), direction) <= 2e-2
-    with pytest.raises(ValueError, match="results have shapes"):
-        workload.norm_error((*right[:-1], right[-1][..., :-1]), direction)
-    assert torch.equal(right[0], workload.normalized[direction][0].float())
+    assert f"- {OURS[0]}: Wrong: error " in (tmp_path / "made-up-norm.md").read_text()

@@ -28,9 +28,7 @@ CASES = {
     "q and k": PAIR,
     "q and k as views": replace(PAIR, stored="bshd"),
     "q and k in place": replace(PAIR, tensor_format="bshd", inplace=True, dtype="float16"),
-    "q and k in place, bhsd": replace(PAIR, inplace=True),
     "half rotary": replace(DENSE, rotary_dim=8),
-    "half rotary in place": replace(DENSE, rotary_dim=8, inplace=True),
     "packed": PACKED,
     "packed q and k": replace(PACKED, k_heads=2, dtype="float16"),
     "transposed": replace(DENSE, stored="bshd"),
@@ -39,7 +37,6 @@ CASES = {
     "starts": replace(DENSE, tensor_format="bshd", positions="starts"),
     "decoding": Case(*(1, 3, 4, 16, 2, "float16", "bshd"), positions="starts", inplace=True),
     "on the fly": replace(DENSE, freqs="module"),
-    "interleaved half": replace(DENSE, rotary_dim=8, interleaved=True),
 }
 DIRECTIONS = ("forward", "backward", "both")
 
@@ -52,8 +49,8 @@ def compiled_without_a_compiler(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda f, **_: compile_(f, backend="eager"))
 
 
-def run_of(provider, case, direction, device="cpu"):
-    workload = Workload(case, device)
+def run_of(provider, case, direction):
+    workload = Workload(case, "cpu")
     return workload, provider.run(workload, provider.function(workload), direction)
 
 
@@ -82,11 +79,8 @@ def calls_of(names):
     ),
 )
 def test_a_provider_rotates_as_fp64_does(name, label, direction):
-    check(PROVIDERS[name], CASES[label], direction, "cpu")
-
-
-def check(provider, case, direction, device):
-    workload, run = run_of(provider, case, direction, device)
+    provider, case = PROVIDERS[name], CASES[label]
+    workload, run = run_of(provider, case, direction)
     x = workload.x.clone()
     before = [t.detach().clone() for t in run.overwrites]
     error = workload.error(run.call(), run.layout, direction)
@@ -107,9 +101,7 @@ def test_the_copy_moves_each_element_of_the_case_once(direction):
 
 
 WRONG = {
-    "the sign flipped": lambda t: -t,
     "the tail forgotten": lambda t: torch.cat([t[..., :-1], 0 * t[..., -1:]], -1),
-    "a head swapped": lambda t: t.flip(2),
     "one row left as it was": lambda t: torch.cat([t[:-1], t[-1:].roll(1, -1)]),
     "not a number": lambda t: t * torch.where(torch.arange(t.shape[-1]) == 3, torch.nan, 1),
 }
@@ -129,39 +121,11 @@ def test_results_of_another_shape_or_dtype_are_refused(spoil):
         workload.error(tuple(spoil(t) for t in run.call()), run.layout, "forward")
 
 
-def test_an_element_counts():
-    workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
-    results = run.call()
-    results[0].view(-1)[5] += 1
-    error = workload.error(results, run.layout, "forward")
-    assert error == pytest.approx(1 / float(workload.x.norm()), rel=0.2)
-
-
-def test_a_gradient_turned_the_wrong_way_is_found():
-    workload, run = run_of(PROVIDERS[OURS], DENSE, "forward")
-    results = PROVIDERS[OURS].function(workload)(*workload.take(workload.grad, run.layout))
-    assert workload.error(results, run.layout, "backward") > 0.1
-
-
-@pytest.mark.parametrize("direction", ["forward, grad", "both"])
-def test_what_comes_from_sources_has_no_autograd_and_no_host_time(direction):
-    provider = PROVIDERS["TransformerEngine"]
-    assert "autograd" in provider.cannot(DENSE, direction)
-    assert "host time" in provider.cannot(replace(DENSE, clock="host"), direction)
-    assert provider.cannot(DENSE, "backward") is None
-
-
 def test_what_is_not_unpacked_is_missing_and_the_others_are_here(monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.peers.sources.PEERS", tmp_path)
     missing = {name for name, provider in PROVIDERS.items() if provider.missing()}
     assert missing == {n for n, p in PROVIDERS.items() if isinstance(p, FromSources)}
     assert OURS not in missing and PROVIDERS["TransformerEngine"].absent().startswith("not unpack")
-
-
-def test_others_are_not_asked_for_what_is_measured_of_ours_alone():
-    assert PROVIDERS["PyTorch eager"].cannot(CASES["interleaved"], "forward")
-    assert PROVIDERS["Hugging Face"].cannot(CASES["ids"], "forward")
-    assert not PROVIDERS[OURS].cannot(CASES["ids"], "forward")
 
 
 @pytest.mark.parametrize("d2", (16, 8), ids=("all of d", "half of d"))

@@ -27,7 +27,7 @@ def test_no_two_cases_of_a_benchmark_have_the_same_name():
         assert len({*labels}) == len(labels)
 
 
-@pytest.mark.parametrize("count", [1, 2, 50, 500])
+@pytest.mark.parametrize("count", [1, 50])
 def test_packed_sequences_are_as_many_as_said_and_none_is_empty(count):
     case = Case(5000, 1, 1, 2, tensor_format="thd", sequences=count)
     cuts = Workload(case, "cpu").cu_seqlens.tolist()
