@@ -131,26 +131,6 @@ def by_what_the_host_reads(t, freqs, out=None):
 
 
 @triton.jit
-def of_a_quarter(x, quarter):
-    """The sine of x in [-pi/4, pi/4] and so many quarters of a turn, 0 to 3, by two polynomials."""
-    square = x * x
-    sine = x * (1 + square * (-1 / 6 + square * (1 / 120 - square * (1 / 5040 - square / 362880))))
-    cosine = 1 + square * (
-        -0.5 + square * (1 / 24 - square * (1 / 720 - square * (1 / 40320 - square / 3628800)))
-    )
-    value = tl.where(quarter % 2 == 0, sine, cosine)
-    return tl.where(quarter >= 2, -value, value)
-
-
-@triton.jit
-def polynomial_sine(angle):
-    """Cody and Waite's reduction."""
-    quarters = tl.floor(angle.to(tl.float64) * (2 / PI) + 0.5)
-    x = (angle.to(tl.float64) - quarters * (PI / 2)).to(tl.float32)
-    return of_a_quarter(x, quarters.to(tl.int64) & 3)
-
-
-@triton.jit
 def series(angle, term, n):
     """Taylor's: right for small angles alone."""
     total = term
@@ -166,8 +146,6 @@ def cos_and_sin(angle, WHOSE: tl.constexpr):
         cos, sin = libdevice.cos(angle), libdevice.sin(angle)
     elif WHOSE == "CUDA's":
         cos, sin = nvidia.cos(angle), nvidia.sin(angle)
-    elif WHOSE == "the hardware's":
-        cos, sin = libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
     elif WHOSE == "half turns":
         half_turns = angle.to(tl.float64) / PI
         cos, sin = libdevice.cospi(half_turns).to(tl.float32), sinpi(half_turns).to(tl.float32)
@@ -178,7 +156,10 @@ def cos_and_sin(angle, WHOSE: tl.constexpr):
         cos = tl.cos(angle)
         sin = tl.inline_asm_elementwise(asm, "=f,f", [angle], tl.float32, is_pure=True, pack=1)
     else:
-        cos, sin = polynomial_sine(angle.to(tl.float64) + PI / 2), polynomial_sine(angle)
+        angle = angle.to(tl.float64)
+        angle -= 2 * PI * tl.floor(angle / (2 * PI) + 0.5)
+        cos, sin = series(angle, angle * 0 + 1, 0), series(angle, angle, 1)
+        cos, sin = cos.to(tl.float32), sin.to(tl.float32)
     return cos, sin
 
 
@@ -247,29 +228,6 @@ def counted_bits(x):
 # how it is launched
 
 
-@triton.jit
-def turned_row(t_ptr, freqs_ptr, out_ptr, row, position, HALF, BLOCK_HALF: tl.constexpr):
-    x1, x2 = halves_at(t_ptr, row, HALF, BLOCK_HALF)
-    angle1, angle2 = halves_at(freqs_ptr, position, HALF, BLOCK_HALF)
-    cos1, sin1 = tl.math.cos(angle1), tl.math.sin(angle1)
-    cos2, sin2 = tl.math.cos(angle2), tl.math.sin(angle2)
-    store_turned(out_ptr, row, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF)
-
-
-@triton.heuristics({"BLOCK_HALF": lambda given: triton.next_power_of_2(given["HALF"])})
-@triton.jit
-def chosen_kernel(t_ptr, freqs_ptr, out_ptr, rows, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
-    row = tl.program_id(0)
-    turned_row(t_ptr, freqs_ptr, out_ptr, row, row // rows, HALF, BLOCK_HALF)
-
-
-def by_heuristics(t, freqs, out=None):
-    s, b, h, d = t.shape
-    out = torch.empty_like(t) if out is None else out
-    chosen_kernel[lambda given: (s * b * h,)](t, freqs, out, b * h, HALF=d // 2)
-    return out
-
-
 @triton.autotune(
     configs=[triton.Config({}, num_warps=warps) for warps in (1, 2)],
     key=["HALF"],
@@ -278,137 +236,15 @@ def by_heuristics(t, freqs, out=None):
 @triton.jit
 def tuned_kernel(t_ptr, freqs_ptr, out_ptr, rows, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
     row = tl.program_id(0)
-    turned_row(t_ptr, freqs_ptr, out_ptr, row, row // rows, HALF, BLOCK_HALF)
+    x1, x2 = halves_at(t_ptr, row, HALF, BLOCK_HALF)
+    angle1, angle2 = halves_at(freqs_ptr, row // rows, HALF, BLOCK_HALF)
+    cos1, sin1 = tl.math.cos(angle1), tl.math.sin(angle1)
+    cos2, sin2 = tl.math.cos(angle2), tl.math.sin(angle2)
+    store_turned(out_ptr, row, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF)
 
 
 def by_a_tuner(t, freqs, out=None):
     return by_rows(tuned_kernel, t, freqs, out, **halves_of(t))
-
-
-@triton.jit
-def grid_kernel(t_ptr, freqs_ptr, out_ptr, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
-    position, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    row = (position * tl.num_programs(1) + sequence) * tl.num_programs(2) + head
-    turned_row(t_ptr, freqs_ptr, out_ptr, row, position, HALF, BLOCK_HALF)
-
-
-def by_keywords(t, freqs, out=None):
-    """On a grid of three axes."""
-    out = torch.empty_like(t) if out is None else out
-    grid_kernel[t.shape[:3]](out_ptr=out, freqs_ptr=freqs, t_ptr=t, **halves_of(t))
-    return out
-
-
-@triton.jit
-def told_kernel(t_ptr, freqs_ptr, out_ptr, rows, HALF: tl.constexpr, BLOCK_HALF: tl.constexpr):
-    """Told to the compiler and to the reader: nothing of it computes."""
-    tl.static_assert(BLOCK_HALF >= HALF, "a block has a row")
-    row = tl.program_id(0)
-    tl.assume(row >= 0)
-    tl.device_assert(row >= 0, "a row")
-    pair = tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK_HALF), BLOCK_HALF), BLOCK_HALF)
-    exists = pair < HALF
-    offset, angle_ptr = row * 2 * HALF + pair, freqs_ptr + row // rows * 2 * HALF + pair
-    for half in tl.static_range(2):
-        x = tl.load(t_ptr + offset, mask=exists, eviction_policy="evict_first").to(tl.float32)
-        y = tl.load(t_ptr + offset + HALF, mask=exists, cache_modifier=".cg").to(tl.float32)
-        angle = tl.load(angle_ptr + half * HALF, mask=exists, other=0.0)
-        if half == 0:
-            first = x * tl.cos(angle) - y * tl.sin(angle)
-        else:
-            tl.debug_barrier()
-            tl.store(out_ptr + offset, first, mask=exists)
-            second = y * tl.cos(angle) + x * tl.sin(angle)
-            tl.store(out_ptr + offset + HALF, second, mask=exists)
-
-
-def by_what_is_told(t, freqs, out=None):
-    """It loads t twice, so bytes keep it from rung 2; it is on rung 1 for contiguous tensors."""
-    return by_rows(told_kernel, t, freqs, out, **halves_of(t))
-
-
-# exercises: q and k at once, and neighbors in place
-
-
-@triton.jit
-def heads_kernel(
-    q_ptr,
-    k_ptr,
-    freqs_ptr,
-    q_out_ptr,
-    k_out_ptr,
-    batch,
-    h,
-    g,
-    D: tl.constexpr,
-    D2: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    place = tl.program_id(0)
-    position, column = place // batch, tl.arange(0, BLOCK)
-    for head in tl.range(0, h, num_stages=2):
-        rotated_head(q_ptr, freqs_ptr, q_out_ptr, place * h + head, position, D, D2, column)
-    head = 0
-    while head < g:
-        rotated_head(k_ptr, freqs_ptr, k_out_ptr, place * g + head, position, D, D2, column)
-        head += 1
-
-
-@triton.jit
-def rotated_head(x_ptr, freqs_ptr, out_ptr, row, position, D, D2, column):
-    in_first = column < D2 // 2
-    partner = tl.where(in_first, column + D2 // 2, column - D2 // 2)
-    x = tl.load(x_ptr + row * D + column, mask=column < D).to(tl.float32)
-    other = tl.load(x_ptr + row * D + partner, mask=column < D2, other=0.0).to(tl.float32)
-    angle = tl.load(freqs_ptr + position * D2 + column, mask=column < D2, other=0.0)
-    turned = x * tl.cos(angle) + tl.where(in_first, -other, other) * tl.sin(angle)
-    tl.store(out_ptr + row * D + column, turned, mask=column < D)
-
-
-def by_loops_over_heads(q, k, freqs):
-    q, k = q.contiguous(), k.contiguous()
-    (s, b, h, d), g = q.shape, k.shape[2]
-    outs = torch.empty_like(q), torch.empty_like(k)
-    heads_kernel[(s * b,)](
-        *(q, k, freqs, *outs, b, h, g),
-        **{"D": d, "D2": freqs.shape[-1], "BLOCK": triton.next_power_of_2(d)},
-    )
-    return outs
-
-
-@triton.jit
-def neighbors_kernel(
-    t_ptr,
-    freqs_ptr,
-    batch,
-    heads,
-    stride_s,
-    stride_b,
-    stride_h,
-    stride_d,
-    D2: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    position, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    column = tl.arange(0, BLOCK)
-    ptr = t_ptr + position * stride_s + sequence * stride_b + head * stride_h + column * stride_d
-    x = tl.load(ptr, mask=column < D2, other=0.0).to(tl.float32)
-    angle = tl.load(freqs_ptr + position * D2 + column, mask=column < D2, other=0.0)
-    x1, x2 = tl.split(tl.reshape(x, (BLOCK // 2, 2)))
-    angle1, angle2 = tl.split(tl.reshape(angle, (BLOCK // 2, 2)))
-    y1 = x1 * tl.cos(angle1) - x2 * tl.sin(angle1)
-    y2 = x2 * tl.cos(angle2) + x1 * tl.sin(angle2)
-    tl.store(ptr, tl.interleave(y1, y2), mask=column < D2)
-
-
-def by_interleaving(t, freqs):
-    s, b, h, _ = t.shape
-    d2 = freqs.shape[-1]
-    neighbors_kernel[(s, b, h)](
-        *(t, freqs, b, h, *t.stride()),
-        **{"D2": d2, "BLOCK": triton.next_power_of_2(d2)},
-    )
-    return t
 
 
 # wrong ones

@@ -101,28 +101,8 @@ def put_into_a_buffer(x, w):
     return by(product_kernel, sine, w)
 
 
-def into_an_out(x, w):
-    sine = torch.empty_like(x)
-    torch.sin(x, out=sine)
-    return by(product_kernel, sine, w)
-
-
 def by_numpy(x, w):
     return by(product_kernel, torch.from_numpy(np.sin(x.numpy())), w)
-
-
-def by_numpys_function(x, w):
-    return by(product_kernel, torch.as_tensor(np.sin(x)), w)
-
-
-def by_numpy_into_a_buffer(x, w):
-    sine = torch.zeros_like(x)
-    sine.numpy()[...] = np.sin(np.asarray(x))
-    return by(product_kernel, sine, w)
-
-
-def by_a_list(x, w):
-    return by(product_kernel, torch.tensor([math.sin(one) for one in x.tolist()]).to(x), w)
 
 
 def by_items(x, w):
@@ -171,10 +151,6 @@ def in_a_sparse_tensor(x, w):
     return right(x, w).to_sparse()
 
 
-def in_a_nested_tensor(x, w):
-    return torch.nested.nested_tensor([right(x, w)])
-
-
 def on_no_device(x, w):
     return right(x, w).to("meta")
 
@@ -188,10 +164,6 @@ def of_a_copy(x, w):
 
 def of_wide_elements(x, w):
     return by(wave_kernel, x.to(torch.float32), w, out=torch.empty_like(x))
-
-
-def of_a_buffer(x, w):
-    return right(torch.empty_like(x).copy_(x), w)
 
 
 def asks_first(x, w):
@@ -217,11 +189,6 @@ def by_atomics(x, w):
 
 def by_a_table_of_places(x, w):
     return by(picking_kernel, x, w, torch.arange(len(x), device=x.device), out=torch.ones_like(x))
-
-
-def prints_its_input(x, w):
-    print(x, w.shape)
-    return right(x, w)
 
 
 # kept from one call to the next

@@ -98,18 +98,10 @@ def test_a_page_without_widgets_shows_the_picture():
     assert about == {"image/png": {"width": 300, "height": 200, "alt": alt}}
 
 
-def test_a_drawing_that_fails_leaves_the_others_shown(shown):
-    with pytest.raises(ZeroDivisionError):
-        style.drawn(lambda: 1 // 0)
-    a_line(1, "red")
-    assert len(shown) == 1
-
-
 # who holds what
 
 
-@pytest.mark.parametrize("rows", (1, 2, 4, 8, 16, 32))
-@pytest.mark.parametrize("warps", (1, 2, 4))
+@pytest.mark.parametrize("rows, warps", ((1, 4), (8, 1), (32, 2)))
 def test_threads_hold_equal_shares_of_a_tile(rows, warps):
     warp, lane = draw_05.dealt_out(rows, warps)
     threads, shares = np.unique(32 * warp + lane, return_counts=True)
@@ -140,9 +132,3 @@ def test_ink_and_text_on_colors_have_contrast():
         assert contrast(style.inked(color), style.PLATE) >= 4.5, name
         if color != style.RED:  # no drawing writes on red
             assert contrast(style.ON_COLOR, color) >= 4.5, name
-
-
-def test_the_plate_is_what_readers_see(tmp_path):
-    plt.figure(figsize=(2, 1)).savefig(tmp_path / "figure.png")
-    picture = plt.imread(tmp_path / "figure.png")
-    assert np.allclose(picture[0, 0], (*to_rgb(style.PLATE), 1), atol=0.01)

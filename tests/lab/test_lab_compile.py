@@ -21,8 +21,6 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
-    Layout,
-    counted,
     kernel_lines,
     opcodes,
     operations,
@@ -102,21 +100,6 @@ def test_options_of_a_launch_are_no_arguments_of_the_kernel():
     assert compiled_tile().registers > 64 and compiled_tile().spilled == 0
 
 
-def test_registers_are_those_of_code_that_is_not_fused(monkeypatch, tmp_path):
-    """The report comes from a second run of ptxas, which must be asked as Triton asks it."""
-    from rope_lab.compiler import compile_process
-
-    asked = []
-    text = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nUsed 8 registers"
-    done = type("Done", (), {"stderr": text, "returncode": 0})
-    run = lambda command, **_: asked.append(command) or done  # noqa: E731
-    monkeypatch.setattr(compile_process, "ptxas_for", lambda gpu: "ptxas")
-    monkeypatch.setattr(compile_process.subprocess, "run", run)
-    for fused in (True, False):
-        compile_process.report_of_ptxas(".target sm_90a", fused, tmp_path)
-    assert ["--fmad=false" in command for command in asked] == [False, True]
-
-
 def test_what_the_compiler_refuses_is_said_in_its_words():
     with pytest.raises(
         RuntimeError, match=r"copy_kernel does not compile for sm_90:[\s\S]*power of 2"
@@ -124,17 +107,6 @@ def test_what_the_compiler_refuses_is_said_in_its_words():
         compile_for("sm_90", copy_kernel, MEMORY, MEMORY, 7, D=100)
     with pytest.raises(RuntimeError, match="nonsense"):
         copied(nonsense=1)
-
-
-def test_the_child_stays_and_is_replaced_when_it_has_died():
-    copied()
-    child = _Compiler.kept()
-    copied()
-    assert _Compiler.kept() is child
-    child.process.kill()
-    child.process.wait()
-    assert copied().loads == {16: 1}
-    assert _Compiler.kept() is not child
 
 
 @pytest.mark.parametrize("before_the_job", (True, False))
@@ -155,12 +127,6 @@ def test_two_kernels_of_one_name_are_two(monkeypatch):
         code = compile_for("sm_90", calling_kernel, FP32, FP32, D=128)
         used.append(list(opcodes(code, "ttir", keep="^math")))
     assert used == [["math.sin"], ["math.cos"]]
-
-
-def test_the_gpu_is_the_one_that_was_named():
-    older = compile_for("sm_80", copy_kernel, MEMORY, MEMORY, 256, D=256, num_warps=1)
-    assert older.gpu == "sm_80" and ".target sm_80" in older.stages["ptx"]
-    assert ".target sm_90" in copied().stages["ptx"]
 
 
 # What a kernel in a cell may use
@@ -226,14 +192,8 @@ def with_registers(registers, num_warps=1, shared=0, gpu="sm_90"):
         (16, 4, 0, 16),  # no more than 64 warps
         (91, 1, 0, 20),  # 65536 / (32 * 91) = 22.5: 3072 registers a warp, 5 warps a part
         (97, 1, 0, 16),  # 3104 would be 5 warps a part, but 3328 it is
-        (126, 1, 0, 16),
-        (128, 1, 0, 16),
         (129, 1, 0, 12),  # 4352 a warp: 3 in each of four parts
-        (255, 1, 0, 8),
-        (255, 8, 0, 1),
         (16, 1, 100 * 1024, 2),  # 228 KiB, and each program takes one more
-        (16, 1, 113 * 1024, 2),
-        (16, 1, 113 * 1024 + 1, 1),
     ],
 )
 def test_programs_at_a_time(registers, num_warps, shared, programs):
@@ -260,23 +220,6 @@ def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
     lines = set(kernel_lines(calling))
     used = {operation.line for operation in operations(calling, stage)}
     assert used <= lines | {0}
-
-
-@knows_lines
-def test_operations_of_a_line_are_counted_in_every_stage():
-    code = copied()
-    (store,) = (line.strip() for line in kernel_lines(code).values() if "tl.store" in line)
-    counts = [len(operations(code, stage, "tl.store")) for stage in STAGES]
-    numbers = "{} operations in TTIR, {} in TTGIR, {} in PTX, {} in SASS".format(*counts)
-    assert counted(code, store) == f"{store}: {numbers}"
-
-
-def test_a_layout_deals_out_lanes_first_and_then_warps():
-    """8 neighbors to a lane, 16 lanes to a row, 2 rows to a warp, and again after 4 warps."""
-    one, four = (Layout((1, 8), (2, 16), (warps, 1), order=(1, 0)) for warps in (1, 4))
-    assert [four.owner(0, p) for p in (0, 7, 8, 127)] == [(0, 0), (0, 0), (0, 1), (0, 15)]
-    assert [four.owner(row, 0) for row in (1, 2, 7, 8)] == [(0, 16), (1, 0), (3, 16), (0, 0)]
-    assert four.owner(5, 20) == (2, 18) and one.owner(5, 20) == (0, 18)
 
 
 def test_ptxas_keeps_the_widths_of_the_ptx():

@@ -6,13 +6,11 @@ The kernels are in `tests/other_styles.py`.
 from functools import partial
 
 import pytest
-import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
 import other_styles as styles
 import rope_lab as lab
-from rope_kernels import rotate_half
 from rope_lab.grading import exercises
 from rope_lab.grading.spec import STRIDED, spec
 from rope_lab.records import QUIET
@@ -27,17 +25,13 @@ def nothing_is_kept(monkeypatch, tmp_path):
 ON_RUNG_2 = {  # the kernel, and what is told of it
     "block pointers": (styles.by_block_pointers, ""),
     "descriptors": (styles.by_descriptors, ""),
-    "gather": (styles.by_gather, ""),
-    "libdevice": (styles.by_functions, ""),
     "libdevice of CUDA": (partial(styles.by_functions, whose="CUDA's"), ""),
     "half turns": (partial(styles.by_functions, whose="half turns"), ""),
-    "heuristics": (styles.by_heuristics, ""),
     "a tuner": (styles.by_a_tuner, "with the first of its 2 configurations, num_warps: 1"),
     "a polynomial": (
         partial(styles.by_functions, whose="a polynomial"),
         "none of its sines and cosines is Triton's",
     ),
-    "keywords": (styles.by_keywords, ""),
 }
 
 
@@ -49,11 +43,6 @@ def test_a_right_kernel_is_on_its_rung(style):
     assert remark in verdict.remark if remark else not verdict.remark
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there it is an approximation")
-def test_the_hardwares_approximation_is_the_exact_function():
-    assert lab.check_rung(2, partial(styles.by_functions, whose="the hardware's"))
-
-
 def test_what_the_host_reads_is_told():
     verdict = lab.check_rung(2, styles.by_what_the_host_reads)
     assert verdict.state == "not yet" and "it reads elements on the host" in verdict.reason
@@ -61,7 +50,7 @@ def test_what_the_host_reads_is_told():
 
 def test_what_cannot_be_kept_is_right_all_the_same(monkeypatch):
     monkeypatch.delenv(QUIET, raising=False)
-    verdict = lab.check_rung(2, partial(styles.by_functions, whose="libdevice"))
+    verdict = lab.check_rung(2, partial(styles.by_functions))
     assert verdict and "it is not kept for the next notebook: my_rope is" in verdict.remark, verdict
 
 
@@ -73,29 +62,6 @@ def test_an_error_of_ours_is_a_sentence(monkeypatch):
     monkeypatch.undo()
     verdict = lab.check_rung(2, partial(styles.by_gather, blocks=3))
     assert verdict.state == "wrong" and "unexpected keyword argument 'blocks'" in repr(verdict)
-
-
-@spec(overwrites=("t",), kernel=True, launches=1, again=False)
-def neighbors_in_place(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):  # noqa: F821
-    return exercises.rotated(t, freqs[: t.shape[0]], partial(rotate_half, interleaved=True))
-
-
-IN_AN_EXERCISE = {
-    "loops over heads": (styles.by_loops_over_heads, exercises.rope_of_q_and_k),
-    "interleave": (styles.by_interleaving, neighbors_in_place),
-}
-
-
-@pytest.mark.parametrize("style", IN_AN_EXERCISE)
-def test_a_right_kernel_solves_an_exercise(style):
-    candidate, wanted = IN_AN_EXERCISE[style]
-    verdict = lab.check_exercise(candidate, wanted)
-    assert verdict, verdict
-
-
-def test_what_is_told_to_the_compiler_changes_no_verdict():
-    verdict = lab.check_rung(2, styles.by_what_is_told)
-    assert verdict.state == "not yet" and "rung 2 wants bytes requested" in verdict.reason, verdict
 
 
 WRONG = {
