@@ -3,8 +3,6 @@
 All are one kernel, right where `MISTAKE` is 0, so that each differs from the right one in a line.
 """
 
-import time
-
 import torch
 import triton
 import triton.language as tl
@@ -37,8 +35,6 @@ def kernel(
     pair = tl.arange(0, BLOCK)
     exists = pair < HALF
     first, second = pair, pair + HALF
-    if MISTAKE == 11:
-        first, second = 2 * pair, 2 * pair + 1
     x_ptr = t_ptr + position * stride_s + text * stride_b + head * stride_h
     y_ptr = out_ptr + position * out_s + text * out_b + head * out_h
     x1 = tl.load(x_ptr + first * stride_d, exists)
@@ -99,22 +95,12 @@ def never_ends(t, freqs):
         pass
 
 
-def takes_its_time(x):
-    time.sleep(0.6)
-    x1, x2 = x.chunk(2, dim=-1)
-    return torch.cat([-x2, x1], dim=-1)
-
-
 def stub(t, freqs):
     raise NotImplementedError
 
 
 def stub_with_words(t, freqs):
     raise NotImplementedError("begin with the masks")
-
-
-def stub_that_passes(t, freqs):
-    pass
 
 
 @triton.jit
@@ -157,12 +143,8 @@ def doubling_kernel(
     exists = i < n
     if HOW == "one mask for all":
         exists = tl.program_id(0) * BLOCK < n
-    if HOW == "and":
-        exists = (i < n) and (i >= 0)
     x = tl.load(x_ptr + i, exists)
-    if HOW == "what a masked load gives":
-        tl.store(out_ptr, tl.sum(2 * x, 0), tl.program_id(0) == 0)
-    tl.store(out_ptr + i, 2 * x, exists & (i > 0 if HOW == "what a masked load gives" else True))
+    tl.store(out_ptr + i, 2 * x, exists)
 
 
 @triton.jit
@@ -194,10 +176,6 @@ def by_whole_blocks(x):
 
 def without_return(x):
     doubled(x)
-
-
-def without_a_kernel_or_return(x):
-    2 * x
 
 
 def empty_grid(x):

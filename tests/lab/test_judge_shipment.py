@@ -9,7 +9,6 @@ import torch
 
 import rope_lab as lab
 from rope_lab.grading import exercises
-from rope_lab.shipment import globals_in
 
 NUMBERS = itertools.count()
 DECOYS = {name: torch.ones(3) for name in ("cat", "chunk", "device", "float64", "eye")}
@@ -32,26 +31,6 @@ def cell(tmp_path):
 # which names a function takes from outside
 
 
-@pytest.mark.parametrize(
-    "body, names",
-    {
-        "return tl.load(t) + t.cos()": ["tl"],
-        "load = 3\n    return load": [],
-        "return [load for load in t]": [],
-        "return (lambda load: load + store)(t)": ["store"],
-        "def inner(sin=cos):\n        return sin + t\n    return inner": ["cos"],
-        "class A:\n        twice = load\n    return A": ["load"],
-        "global load\n    load += 1": ["load"],
-        "try:\n        pass\n    except Exception as load:\n        return load": ["Exception"],
-        "return (load := 3) + load": [],
-        "return f(t)": ["f"],
-    }.items(),
-    ids=str,
-)
-def test_names_from_outside(body, names):
-    assert globals_in(f"def f(t):\n    {body}\n") == names
-
-
 # candidates in a cell
 
 USED = {
@@ -70,16 +49,6 @@ USED = {
         "    return torch.cat((-b, a), -1)",
         "def rotated(x):",
         "    return sum(*x.chunk(2, -1))",
-    ),
-    "an older function under another name": (
-        "def part(a, b):",
-        "    return torch.cat((a, b), -1)",
-        "first_part = part",
-        "def part(x):",
-        "    return x.chunk(2, -1)",
-        "def rotated(x):",
-        "    a, b = part(x)",
-        "    return first_part(-b, a)",
     ),
     "a function around it": (
         "def make(sign):",
@@ -115,7 +84,6 @@ REFUSED = {
     "factors is a Tensor": "factors = torch.ones(3)",
     "factors is a list with a Tensor in it": "factors = [1, torch.ones(3)]",
     "factors is a class": "class factors:\n    pass",
-    "factors is an object": "factors = object()",
     "factors is a partial": "import functools\nfactors = functools.partial(max, 1)",
     "factors is a function without a source": "exec('def factors(x):\\n    return x')",
 }
@@ -135,10 +103,9 @@ def test_what_cannot_be_passed_on_is_named(said, cell):
     (
         (torch.ones(3), "the candidate is a Tensor"),
         (functools.partial(math.pow, 2.0), "the candidate is a partial"),
-        (functools.partial(math.pow, x=torch.ones(3)), "the candidate is a partial"),
         (torch.nn.Identity(), "candidate is an Identity"),
     ),
-    ids=("a tensor", "a partial", "a partial with a tensor", "a module"),
+    ids=("a tensor", "a partial", "a module"),
 )
 def test_what_is_no_function_is_named(candidate, said):
     verdict = lab.check_exercise(candidate, exercises.rotate_half)
@@ -164,6 +131,3 @@ def test_one_name_with_two_meanings_is_named(cell):
     )
     verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
     assert verdict.reason.startswith("sign is a name with two meanings, which the check cannot")
-
-
-# functions to do without

@@ -86,14 +86,11 @@ def test_a_solution_has_the_check_of_its_stub(key):
         (16384, 16384, "RIGHT: 16 384 bytes"),
         (990, 1000, "WRONG: 990 is too small, but not far off"),
         (4000, 1000, "WRONG: 4 000 is too large, by far"),
-        (0, 5, "WRONG: 0 is too small"),
         ([8, 4], [8, 2], "WRONG in answer 2 of 2: 4 is too large"),
         ([8], [8, 2], "WRONG: 2 answers are wanted, 1 came"),
         (8, [8, 2], "WRONG: 2 answers are wanted, in a list"),
-        ("many", 3, "WRONG: a number is wanted, 'many' came"),
         (True, 1, "WRONG: a number is wanted, True came"),
         (" Gather ", "gather", "RIGHT: Gather"),
-        ("scatter", "gather", "WRONG: it is not scatter"),
         (1, True, "WRONG: True or False is wanted, 1 came"),
     ],
 )
@@ -107,12 +104,6 @@ def test_an_answer_may_be_a_little_off_where_that_is_allowed():
     assert lab.check_answer(990, 1000, tolerance=0.01)
     assert not lab.check_answer(989, 1000, tolerance=0.01)
     assert lab.check_answer([990, 2], [1000, 2], tolerance=0.01)
-
-
-def test_a_hint_is_said_only_where_it_helps():
-    assert "think of: the mask" in repr(lab.check_answer(1, 2, hint="the mask"))
-    assert "think" not in repr(lab.check_answer(2, 2, hint="the mask"))
-    assert "think" not in repr(lab.check_answer(None, 2, hint="the mask"))
 
 
 def test_a_verdict_does_not_give_the_answer_away():

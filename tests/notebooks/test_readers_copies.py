@@ -156,14 +156,7 @@ def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout, cop
     assert readers_copies.make_copies(checkout) == readers_copies.Report()
 
 
-def test_an_untouched_copy_is_named_too(checkout, copies, originals):
-    edit(originals / "00_start.ipynb", "a = 2")
-    run_and_save(originals / "deeper/00_more.ipynb")  # which changes no cell
-    assert readers_copies.make_copies(checkout) == readers_copies.Report([], ["00_start.ipynb"])
-    assert cells(copies / "00_start.ipynb")[0].source == "a = 1"
-
-
-@pytest.mark.parametrize("memory", [None, "{half", "[]"], ids=["lost", "broken", "no table"])
+@pytest.mark.parametrize("memory", [None, "{half"], ids=["lost", "broken"])
 def test_without_its_memory_a_run_leaves_what_it_cannot_judge(checkout, copies, memory):
     edit(copies / "00_start.ipynb", "my answer")
     remembered = copies / readers_copies.MEMORY
@@ -289,11 +282,9 @@ def test_the_engine_of_another_machine_is_accepted_and_nothing_else(tmp_path):
         "print('Engine: interpreted\\nsum 3')": "Engine: compiled\nsum 3\n",
         "print('Motor: interpreted')": "Engine: compiled\n",
         "print('Engine: interpreted\\nsum 4')": "Engine: compiled\nsum 3\n",
-        "print('The Engine: interpreted')": "The Engine: compiled\n",
-        "pass": "Engine: compiled\n",
     }
     save(tmp_path / "engines.ipynb", *stored, printed=[*stored.values()])
     ran = nbval(tmp_path, "-rA")
     passed = re.findall(r"^PASSED .*::Cell (\d)", ran, re.MULTILINE)
     failed = re.findall(r"^FAILED .*::Cell (\d)", ran, re.MULTILINE)
-    assert (passed, failed) == (["0", "1"], ["2", "3", "4", "5"]), ran
+    assert (passed, failed) == (["0", "1"], ["2", "3"]), ran

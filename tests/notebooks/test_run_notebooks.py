@@ -33,15 +33,6 @@ def test_the_engines_name_stays_and_what_differs_is_new():
     assert printed(run) == printed(before) | {"two": now[1], "sum": "2\n", "new": "3 us\n"}
 
 
-def test_a_picture_that_differs_is_new():
-    before = new_notebook(cells=[cell("figure", "")])
-    before.cells[0].outputs = [new_output("display_data", data={"image/png": "AA=="})]
-    run = copy.deepcopy(before)
-    run.cells[0].outputs[0].data["image/png"] = "BB=="
-    keep_what_a_gpu_showed(run, before)
-    assert run.cells[0].outputs[0].data["image/png"] == "BB=="
-
-
 @pytest.mark.parametrize("name", ["--all", "nowhere.ipynb"])
 def test_what_is_no_notebook_is_refused_in_a_sentence(name, capsys):
     with pytest.raises(SystemExit) as ended:
