@@ -5,11 +5,6 @@ from . import Wrong
 ANSWERS = [
     # a scaled copy
     Wrong(
-        *(1, "no mask"),
-        {", mask=exists": ""},
-        "out of bounds: program 0 reads element 64 of x_ptr, whose memory has elements 0 to 63",
-    ),
-    Wrong(
         *(1, "no factor"),
         {"2 * x,": "x,"},
         "unchanged: the result is x as it came",
@@ -25,24 +20,11 @@ ANSWERS = [
         "from number 259 on; program 1 stores in element 1 of out_ptr, where program 0 has stored",
     ),
     Wrong(*(1, "another factor"), {"2 * x,": "3 * x,"}, "a factor: everything is 1.5 times"),
-    Wrong(
-        *(1, "a kernel for show"),
-        {"return out": "return 2 * x"},
-        "PyTorch wrote the result, a second tensor with the elements that your kernel stored",
-    ),
     # right, but more than it takes, which no task forbids
     Wrong(
         *(1, "a program for each element"),
         {"grid = (triton.cdiv(x.numel(), block),)": "grid = (x.numel(),)"},
         *("it starts 64 programs, where 1 would do: the others store nothing", "RIGHT, but"),
-    ),
-    Wrong(
-        *(1, "overlapping blocks"),
-        {
-            "tl.program_id(0) * BLOCK +": "tl.program_id(0) * (BLOCK // 2) +",
-            "triton.cdiv(x.numel(), block)": "triton.cdiv(x.numel(), block // 2)",
-        },
-        *("elements of out_ptr twice, the same value each time", "RIGHT, but"),
     ),
     Wrong(
         *(1, "one program for all"),
@@ -68,8 +50,5 @@ NUMBERS = {
     2: [
         (255, "the last index of one block"),
         (256, "one block, for which one program is enough"),
-        (258, "one too many"),
-        (512, "two blocks side by side; these two overlap"),
-        (1, "one program for each element"),
     ],
 }

@@ -25,9 +25,5 @@ NUMBERS = {
     2: [
         (12, "equation (3) as it is"),
         (6, "half of everything"),
-        (5, "the last cat is left out"),
-        (7.5, "neg works on half of what rotates"),
-        (8, "the first cat joins only what rotates"),
-        (2, "a single fused kernel"),
     ],
 }

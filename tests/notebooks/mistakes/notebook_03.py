@@ -15,11 +15,6 @@ ANSWERS = [
         "every element has the opposite sign",
     ),
     Wrong(
-        *(2, "one direction for all"),
-        {"i + HALF, i - HALF": "i + HALF, i + HALF"},
-        "out of bounds: program 0 reads element 64 of x_ptr",
-    ),
-    Wrong(
         *(2, "the element itself"),
         {"tl.where(in_first_half, i + HALF, i - HALF)": "i"},
         "halves swapped, and a sign: each half is where the other should be",
@@ -29,9 +24,5 @@ NUMBERS = {
     1: [
         ([128, 1024, 160], "the bytes that the lanes use"),
         ([512, 512, 160], "two lanes share a sector"),
-        ([512, 1024, 128], "a late begin touches one sector more"),
-        ([16, 32, 5], "sectors, not bytes"),
-        ([1024, 1024, 160], "a sector for each lane"),
-        ([512, 1024, 256], "whole cache lines"),
     ],
 }

@@ -5,7 +5,6 @@ from . import WrongRung
 NUMBERS = {
     1: [
         (["right", "right", "right", "wrong", "refused"], "three times as many rows as the grid"),
-        (["right", "wrong", "right", "refused", "refused"], "never told the strides"),
         (["right", "wrong", "right", "wrong", "maybe"], "'maybe' is none of right, wrong, refused"),
     ],
 }

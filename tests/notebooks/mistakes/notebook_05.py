@@ -46,15 +46,6 @@ ANSWERS = [
         },
         *("RIGHT: ", "RIGHT"),
     ),
-    Wrong(
-        *(3, "a block with one row of angles"),
-        {
-            "+ pair, mask=exists)\n    cos": "+ pair[None, :], mask=exists[None, :])\n    cos",
-            "tl.cos(angle), tl.sin(angle)": "tl.cos(angle), tl.sin(angle)\n"
-            "    cos, sin = tl.reshape(cos, (BLOCK_HALF,)), tl.reshape(sin, (BLOCK_HALF,))",
-        },
-        *("RIGHT: ", "RIGHT"),
-    ),
     # q and k
     Wrong(
         *(4, "two launches"),
@@ -70,11 +61,6 @@ ANSWERS = [
         *(4, "no tail"),
         {"        tl.store(out_row_ptr + column, x, mask=passes)\n": ""},
         "the tail is forgotten",
-    ),
-    Wrong(
-        *(4, "k stored to q's output"),
-        {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = k_ptr, q_out_ptr"},
-        "program 8 stores in element 0 of q_out_ptr, where program 0 has stored before",
     ),
     Wrong(
         *(4, "k by q's heads"),

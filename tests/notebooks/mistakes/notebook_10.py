@@ -25,9 +25,4 @@ ANSWERS = [
         {"out.numel() // (positions * d)": "out.numel() // d"},
         "the wrong position: the angle is that of 0, the first position",
     ),
-    Wrong(
-        *(2, "the end of the table"),
-        {"positions, d2 =": "freqs = freqs[-t.shape[0] :]\n    positions, d2 ="},
-        "the wrong position: the angle is that of the position counted from the end of the table",
-    ),
 ]

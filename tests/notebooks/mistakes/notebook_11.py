@@ -10,11 +10,6 @@ ANSWERS = [
         "the wrong axis: the squares are added up over the rows of a tile",
     ),
     Wrong(
-        *(1, "no eps"),
-        {" + 1e-6": ""},
-        "in the case 'a row of zeros, and small elements'",
-    ),
-    Wrong(
         *(1, "the first half alone"),
         {"x1 * x1 + x2 * x2": "x1 * x1"},
         "half of the sum is missing: only the first half is squared",
@@ -46,29 +41,14 @@ ANSWERS = [
     ),
     # three lines of the backward
     Wrong(
-        *(2, "no mean"),
-        {"(g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd": "g1 * rstd, g2 * rstd"},
-        "the mean is missing: nothing takes the part along x away",
-    ),
-    Wrong(
         *(2, "a sum for the mean"),
         {"x2, 1)[:, None] / (2 * HALF)": "x2, 1)[:, None]"},
         "the wrong divisor: the sum along the row is not divided by d",
     ),
     Wrong(
-        *(2, "divided by the elements of a half"),
-        {"x2, 1)[:, None] / (2 * HALF)": "x2, 1)[:, None] / HALF"},
-        "in the case 'small and plain'",
-    ),
-    Wrong(
         *(2, "a mean of the first half"),
         {"g1 * x1 + g2 * x2, 1)": "g1 * x1, 1)"},
         "half of the sum is missing: the mean is of both halves of a row",
-    ),
-    Wrong(
-        *(2, "no last factor"),
-        {"(g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd": "g1 - x1 * mean, g2 - x2 * mean"},
-        "the last factor is missing: the gradient of x is r times the rest",
     ),
     Wrong(
         *(2, "the weight in its own gradient"),
@@ -77,10 +57,5 @@ ANSWERS = [
             "g2 * w2\n": "g2 * w2\n        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n",
         },
         "the weight is in its own gradient: add to the shares before g1 and g2 take it",
-    ),
-    Wrong(
-        *(2, "a share of the last tile"),
-        {"sum1 + g1 * x1, sum2 + g2 * x2": "g1 * x1, g2 * x2"},
-        "the share is that of a program's last tile: add to sum1 and sum2",
     ),
 ]
