@@ -251,21 +251,17 @@ def by_a_tuner(t, freqs, out=None):
 
 
 @triton.jit
-def masked_heads_kernel(
-    t_ptr, freqs_ptr, out_ptr, rows, h, HALF, BLOCK_HALF: tl.constexpr, STORES: tl.constexpr
-):
+def masked_heads_kernel(t_ptr, freqs_ptr, out_ptr, rows, h, HALF, BLOCK_HALF: tl.constexpr):
     row = tl.program_id(0)
-    read = row // h * h + (row & (h - 1))
-    stored = read if STORES else row
-    x1, x2 = halves_at(t_ptr, read, HALF, BLOCK_HALF)
+    stored = row // h * h + (row & (h - 1))
+    x1, x2 = halves_at(t_ptr, stored, HALF, BLOCK_HALF)
     angle1, angle2 = halves_at(freqs_ptr, row // rows, HALF, BLOCK_HALF)
     cos1, sin1, cos2, sin2 = tl.cos(angle1), tl.sin(angle1), tl.cos(angle2), tl.sin(angle2)
     store_turned(out_ptr, stored, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF)
 
 
-def by_masked_heads(t, freqs, out=None, stores=False):
-    sizes = {"h": t.shape[2], **halves_of(t)}
-    return by_rows(masked_heads_kernel, t, freqs, out, **sizes, STORES=stores)
+def by_masked_heads(t, freqs, out=None):
+    return by_rows(masked_heads_kernel, t, freqs, out, h=t.shape[2], **halves_of(t))
 
 
 def rounded_in_one_case(t, freqs):

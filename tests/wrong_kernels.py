@@ -201,13 +201,6 @@ def three_times_by_atomics(x):
     return out
 
 
-def prints_how_it_is_interpreted(x):
-    from triton.runtime.interpreter import interpreter_builder
-
-    print("checks overflow:", interpreter_builder.options.sanitize_overflow)
-    return prints(x)
-
-
 def prints(x):
     print("the shape is", x.shape)
     first, second = x.chunk(2, dim=-1)

@@ -182,19 +182,6 @@ def by_program(x: Tensor) -> Tensor:
     return filled(by_program_kernel, x)
 
 
-@triton.jit
-def described_kernel(x_ptr, out_ptr, M, N: tl.constexpr):
-    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [4, N])
-    out = tl.make_tensor_descriptor(out_ptr, [M, N], [N, 1], [4, N])
-    out.store([4 * tl.program_id(0), 0], 2 * x.load([4 * tl.program_id(0), 0]))
-
-
-def described(x: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    described_kernel[(triton.cdiv(len(x), 4),)](x, out, *x.shape)
-    return out
-
-
 def asks_its_values(x: Tensor) -> Tensor:
     return tuned(x) if x.sum().item() else x
 

@@ -105,13 +105,6 @@ def by_numpy(x, w):
     return by(product_kernel, torch.from_numpy(np.sin(x.numpy())), w)
 
 
-def by_items(x, w):
-    sine = torch.zeros_like(x)
-    for i in range(min(len(x), 256)):
-        sine[i] = math.sin(x[i].item())
-    return by(product_kernel, sine, w)
-
-
 def by_numbers(x, w):
     out = torch.empty_like(x)
     for i, one in enumerate(x.tolist()[:64]):

@@ -1,4 +1,4 @@
-"""Figures of GPUs that nobody has measured, sliders, a tile's threads, and colors."""
+"""Figures of GPUs that nobody has measured, sliders, and a tile's threads."""
 
 from base64 import b64decode
 from dataclasses import replace
@@ -8,15 +8,12 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from traitlets import TraitError
 
 import rope_lab as lab
 from rope_lab.figures import draw_05, draw_ladder, style
 from rope_lab.records import recorded
 from rope_lab.timing import Timing
-
-MARKS = ("BLUE", "ORANGE", "GREEN", "RED", "PURPLE", "GREY")
 
 
 @pytest.fixture(autouse=True)
@@ -108,27 +105,3 @@ def test_threads_hold_equal_shares_of_a_tile(rows, warps):
     assert threads.tolist() == list(range(32 * warps)) and len(set(shares)) == 1
     in_columns = {len(set(column)) for column in (32 * warp + lane).T.tolist()}
     assert in_columns == {rows / max(1, rows / (2 * warps))}  # as notebook 05 counts evaluations
-
-
-# the colors
-
-
-def contrast(one, other):
-    """As WCAG 2.1 defines it, from 1 to 21."""
-    light = sorted(_luminance(np.array(to_rgb(color))) for color in (one, other))
-    return (light[1] + 0.05) / (light[0] + 0.05)
-
-
-def _luminance(rgb):
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return float(linear @ (0.2126, 0.7152, 0.0722))
-
-
-def test_ink_and_text_on_colors_have_contrast():
-    assert contrast(style.INK, style.PLATE) >= 7
-    for name in MARKS:
-        color = getattr(style, name)
-        assert contrast(color, style.PLATE) >= 3, name
-        assert contrast(style.inked(color), style.PLATE) >= 4.5, name
-        if color != style.RED:  # no drawing writes on red
-            assert contrast(style.ON_COLOR, color) >= 4.5, name

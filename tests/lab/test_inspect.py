@@ -103,10 +103,6 @@ def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
     assert set(times_of(work, gpu_of("NVIDIA H200"))) == {"bytes", "starts", "instructions"}
 
 
-def test_a_tensor_descriptor(kernels):
-    assert inspected(kernels.described, kernels.double, partial(kernels.rows, width=64)).ok
-
-
 def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
     found = inspected(kernels.raises, kernels.double, kernels.rows)
     assert not found.wrong and "KeyError" in found.refused

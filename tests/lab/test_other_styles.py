@@ -69,10 +69,7 @@ WRONG = {
         partial(styles.by_functions, whose="Taylor's"),
         "in the case 'several sequences'",  # the first with large angles
     ),
-    "another head is stored": (
-        partial(styles.by_masked_heads, stores=True),
-        "no program stores heads 1, 2, 3 of 5",
-    ),
+    "another head is stored": (styles.by_masked_heads, "no program stores heads 1, 2, 3 of 5"),
 }
 
 

@@ -37,7 +37,6 @@ LEFT_TO_PYTORCH = {
     beside.a_count_beside_pytorchs: f"{NOT_BY_THE_KERNEL}: sin and mul of w and x",
     beside.put_into_a_buffer: f"{PART}sin and copy_ of x",
     beside.by_numpy: f"{PART}numpy of x",
-    beside.by_items: f"{PART}item",
     beside.by_numbers: f"{PART}tolist of x",
     beside.scaled_back: f"{AFTER}mul_ and div_ of what your kernel stored",
     beside.doubled_between: f"{AFTER}mul of what your kernel stored; let the kernel do it",
