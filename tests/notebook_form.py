@@ -31,10 +31,6 @@ class Notebook:
     folder: Path = FOLDER
 
     @property
-    def number(self) -> str:
-        return self.name[:2]
-
-    @property
     def code(self) -> list:
         return [cell for cell in self.node.cells if cell.cell_type == "code"]
 

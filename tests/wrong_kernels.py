@@ -74,20 +74,12 @@ def launch(t, freqs, mistake=0, out=None, rows_left_out=0):
     return out
 
 
-def right(t, freqs):
-    return launch(t, freqs)
-
-
 def overwrites_its_input(t, freqs):
     return launch(t, freqs, out=t)
 
 
 def in_another_dtype(t, freqs):
     return launch(t.float(), freqs)
-
-
-def last_rows_left_out(t, freqs):
-    return launch(t, freqs, rows_left_out=1)
 
 
 def never_ends(t, freqs):

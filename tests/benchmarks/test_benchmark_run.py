@@ -72,19 +72,13 @@ class Broken(type(PROVIDERS["TransformerEngine"])):
         raise RuntimeError("nvcc failed: of no use\nmore")
 
 
-def test_peers_get_a_page(tmp_path):
-    cases = TINY, replace(TINY, dtype="float64")
-    providers = *(provider for provider in CALLS.providers if provider.name != "x * 2"), Broken()
-    peers = Benchmark("peers", (Group(cases, ("forward", "backward")),), providers)
+def test_peers_that_are_missing_or_broken_are_absent(tmp_path):
+    peers = Benchmark("peers", (Group((TINY,)),), (*CALLS.providers, Broken()))
     status, _, path = run(tmp_path, benchmark=peers)
+    page = path.with_suffix(".md").read_text()
     assert status == 0
-    lines = path.with_suffix(".md").read_text().splitlines()
-    shapes = " | ".join(case.label for case in cases)
-    assert f"| backward | {shapes} | largest error |" in lines
-    assert "| copy_ | 10.0 µs | 10.0 µs | – |" in lines
-    assert any(line.startswith(f"| {OURS} | 99% (10.2 µs) | 99% (10.2 µs) |") for line in lines)
-    assert "| Broken | absent: RuntimeError: nvcc failed: of no use | its kernel" in str(lines)
-    assert any(line.startswith("| TransformerEngine | absent: not unpacked: ") for line in lines)
+    assert "| Broken | absent: RuntimeError: nvcc failed: of no use | its kernel" in page
+    assert "| TransformerEngine | absent: not unpacked: " in page
 
 
 def test_models_fill_in_the_table_between_the_marks_of_readme(tmp_path, monkeypatch):

@@ -96,10 +96,6 @@ def total(x: Tensor, at: int = 0) -> Tensor:
     return out
 
 
-def total_in_pytorch(x: Tensor) -> Tensor:
-    return x.sum()[None]
-
-
 @triton.jit
 def bf16_sum_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
@@ -116,10 +112,6 @@ def bf16_rows(size: int, device: str) -> tuple:
     return (torch.randn(size, 64, device=device).bfloat16(),)
 
 
-def row_sums(x: Tensor) -> Tensor:
-    return x.sum(-1)
-
-
 @triton.jit
 def tanh_kernel(x_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -129,18 +121,6 @@ def tanh_kernel(x_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
 
 def scaled_tanh(x: Tensor) -> Tensor:
     return filled(tanh_kernel, x, scale=0.5)
-
-
-def scaled_tanh_in_pytorch(x: Tensor) -> Tensor:
-    return torch.tanh(0.5 * x)
-
-
-def nested(a: Tensor, b: Tensor) -> dict:
-    return {"y": (swiglu(a, b),)}
-
-
-def nested_wrong(a: Tensor, b: Tensor) -> dict:
-    return {"y": (2 * swiglu_in_pytorch(a, b),)}
 
 
 def both(x: Tensor, y: Tensor) -> Tensor:
@@ -157,18 +137,6 @@ def the_other(x: Tensor, y: Tensor) -> None:
     y.copy_(tuned(x))
 
 
-def first_in_pytorch(x: Tensor, y: Tensor) -> None:
-    x *= 2
-
-
-def nothing(a: Tensor, b: Tensor) -> None:
-    return None
-
-
-def raises(x: Tensor) -> Tensor:
-    return {}[tuned(x)]
-
-
 @triton.jit
 def by_program_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -182,20 +150,8 @@ def by_program(x: Tensor) -> Tensor:
     return filled(by_program_kernel, x)
 
 
-def asks_its_values(x: Tensor) -> Tensor:
-    return tuned(x) if x.sum().item() else x
-
-
 def two_launches(x: Tensor) -> Tensor:
     return tuned(norm(x))
-
-
-def two_in_pytorch(x: Tensor) -> Tensor:
-    return 2 * norm_in_pytorch(x)
-
-
-def copies_before(x: Tensor) -> Tensor:
-    return tuned(x + 0.0)
 
 
 @triton.jit

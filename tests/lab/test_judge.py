@@ -32,7 +32,10 @@ WRONG = {
         "the wrong position: the angle is that of the head",
     ),
     "a forgotten stride of the tail": (numbered(17), "a wrong stride, in the tail"),
-    "rows left out": (wrong_kernels.last_rows_left_out, "unwritten: no program stores the last"),
+    "rows left out": (
+        functools.partial(wrong_kernels.launch, rows_left_out=1),
+        "unwritten: no program stores the last",
+    ),
     "over its input": (wrong_kernels.overwrites_its_input, "an input is overwritten: t"),
     "another dtype": (wrong_kernels.in_another_dtype, "dtype float32, expected float16"),
 }
@@ -47,7 +50,7 @@ def test_a_wrong_kernel_is_told_what_it_looks_like(candidate, kind):
 
 def test_a_right_kernel_passes_and_its_launches_are_counted():
     """Where there are none, the verdict of the CPU is that of a GPU as well."""
-    verdict = judge(wrong_kernels.right, exercises.rope)
+    verdict = judge(wrong_kernels.launch, exercises.rope)
     assert verdict and len(verdict.right_cases) == verdict.launches == 12, verdict
     assert judge(exercises.rope.function, exercises.rope).launches == 0
 
