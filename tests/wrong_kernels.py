@@ -35,6 +35,8 @@ def kernel(
     pair = tl.arange(0, BLOCK)
     exists = pair < HALF
     first, second = pair, pair + HALF
+    if MISTAKE == 11:
+        first, second = 2 * pair, 2 * pair + 1
     x_ptr = t_ptr + position * stride_s + text * stride_b + head * stride_h
     y_ptr = out_ptr + position * out_s + text * out_b + head * out_h
     x1 = tl.load(x_ptr + first * stride_d, exists)
@@ -135,6 +137,8 @@ def doubling_kernel(
     exists = i < n
     if HOW == "one mask for all":
         exists = tl.program_id(0) * BLOCK < n
+    if HOW == "and":
+        exists = (i < n) and (i >= 0)
     x = tl.load(x_ptr + i, exists)
     tl.store(out_ptr + i, 2 * x, exists)
 

@@ -31,6 +31,10 @@ WRONG = {
         numbered(13),
         "the wrong position: the angle is that of the head",
     ),
+    "neighbors for halves": (
+        numbered(11),
+        "pairs neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked",
+    ),
     "a forgotten stride of the tail": (numbered(17), "a wrong stride, in the tail"),
     "rows left out": (
         functools.partial(wrong_kernels.launch, rows_left_out=1),
@@ -214,6 +218,7 @@ def doubled(how):
 
 DOUBLED = {
     "a mask for the block": (doubled("one mask for all"), "out of bounds: program 0 reads element"),
+    "and": (doubled("and"), "a block has no one truth value"),
     "no return": (wrong_kernels.without_return, "it returns None: is a `return` missing?"),
     "no program": (wrong_kernels.empty_grid, "no program ran: the grid is empty"),
     "no tuple": (wrong_kernels.whole_number_for_a_grid, "a grid is a tuple, as in (n,)"),
