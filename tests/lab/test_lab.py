@@ -17,7 +17,7 @@ import rope_lab as lab
 from rope_kernels import reference, rope_bw, rope_fw
 from rope_lab import records as records_module
 from rope_lab import timing
-from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, Machine, choose, problems
+from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, Machine, choose, look, problems
 from rope_lab.grading.choices import check_choices
 from rope_lab.records import Measurement
 from rope_lab.timing import Timing, measure, measure_host
@@ -55,6 +55,11 @@ TROUBLED = {  # machine, engine, words of its one sentence
         INTERPRETED,
         "update the driver",
     ),
+    "CPU torch beside a GPU": (
+        machine(GPU, **NO_GPU, torch_built_for_cuda=False),
+        INTERPRETED,
+        "CPU build of torch",
+    ),
     "driver, but no GPU": (
         machine(GPU, **NO_GPU, cuda_error="No CUDA GPUs are available"),
         INTERPRETED,
@@ -88,6 +93,14 @@ def test_a_healthy_machine_has_no_problem():
         assert problems(healthy) == []
         assert choose(healthy, interpreter_asked_for=True) == INTERPRETED
     assert choose(GPU, interpreter_asked_for=False) == COMPILED
+
+
+def test_the_engine_of_this_machine(device):
+    assert lab.ENGINE.kind == (COMPILED if device == "cuda" else INTERPRETED)
+    assert lab.device == lab.ENGINE.device == device
+    assert look().cuda_available == (device == "cuda")
+    compiled = f"compiled for cuda ({torch.cuda.get_device_name()})" if device == "cuda" else ""
+    assert repr(lab.ENGINE).startswith(f"Engine: {compiled or 'interpreted on the CPU'}")
 
 
 def lines_printed_by(code):
@@ -127,15 +140,16 @@ NAN, INF = float("nan"), float("inf")
 COMPARED = {  # got, expected, the verdict
     "right": ([[0, 1.5], [2, 3]], [[0, 1.5], [2, 3]], "RIGHT: 4 values, shape (2, 2), float32"),
     "NaN and infinity": ([1, NAN, INF], [1, NAN, INF], "RIGHT: 3 values, shape (3,), float32"),
-    "one rounding": ([1 + 1e-6], [1], "RIGHT: 1 values"),
-    "more than one": ([1 + 1e-5], [1], "WRONG: 1 of 1 values"),
     "two values": (
         [[0, 1], [6.5, 3], [-8, 5]],
         [[0, 1], [2, 3], [8, 5]],
         "WRONG: 2 of 6 values, shape (3, 2), float32; first at index (1, 0): "
         "got 6.5, expected 2; largest error 16",
     ),
+    "a scalar": (1.0, 2.0, "WRONG: 1 of 1 values, shape (), float32; first at index (): "),
+    "unwritten": ([1, NAN], [1, 1], "WRONG: 1 of 2 values, shape (2,), float32; first at index"),
     "an error beside NaN": ([1.5, NAN, INF], [1, NAN, INF], "WRONG: 1 of 3 values, shape (3,)"),
+    "a shape": ([[1], [1]], [[1, 1]], "WRONG: shape (2, 1), expected (1, 2)"),
     "one that would broadcast": ([[0, 0]], [[0, 0], [0, 0]], "WRONG: shape (1, 2), expected (2,"),
 }
 
@@ -154,6 +168,8 @@ def test_the_largest_error_is_that_of_a_value_that_counts(device):
     assert "got nan, expected 1; largest error nan" in repr(verdict)
     expected = torch.tensor([1.0, NAN, INF], dtype=torch.float64, device=device)
     assert lab.compare(expected + 0.5, expected).largest_error == 0.5
+    finite = expected.clone().nan_to_num(posinf=3.0, nan=NAN)
+    assert lab.compare(finite, expected).largest_error == INF
     verdict = lab.compare(expected + 1e-13, expected)
     assert verdict and 0.5e-13 < verdict.largest_error < 2e-13
 
@@ -167,11 +183,28 @@ def test_dtypes_have_to_agree_and_integers_exactly(device):
     assert lab.compare(got, got + torch.tensor([0, 0, 1], device=device)).wrong == 1
 
 
-def test_a_verdict_on_complex_numbers_sees_both_parts(device):
-    right = torch.tensor([1 + 2j, 3 + 4j], device=device)
-    assert lab.compare(right, right.clone())
-    verdict = lab.compare(right.conj().resolve_conj(), right)
-    assert not verdict and verdict.wrong == 2 and verdict.largest_error == 8.0
+ONE_ROUNDING = {  # dtype: an error that passes, one that does not
+    torch.float64: (1e-13, 1e-11),
+    torch.float32: (1e-6, 1e-5),
+    torch.float16: (2**-10, 2**-8),
+    torch.bfloat16: (2**-7, 2**-6),
+}
+
+
+@pytest.mark.parametrize("dtype,errors", ONE_ROUNDING.items(), ids=str)
+def test_one_rounding_is_right_and_more_is_wrong(dtype, errors, device):
+    expected = torch.ones(3, device=device, dtype=dtype)
+    passes, fails = errors
+    assert lab.compare(expected + passes, expected)
+    assert not lab.compare(expected + fails, expected)
+
+
+def test_a_tolerance_of_the_callers(device):
+    got, expected = torch.full((3,), 1.05, device=device), torch.ones(3, device=device)
+    assert not lab.compare(got, expected)
+    assert lab.compare(got, expected, tolerance=(0.1, 0.0))
+    assert lab.compare(got, expected, tolerance=(0.0, 0.1))
+    assert not lab.compare(got, expected, tolerance=(0.01, 0.01))
 
 
 # lab.check
@@ -202,6 +235,8 @@ def test_an_overwritten_input_is_wrong_and_the_caller_keeps_hers(device):
     before = t.clone()
     verdict = lab.check(lambda t, freqs: t.add_(1), lambda t, freqs: t + 1, t, freqs)
     assert not verdict and repr(verdict) == "WRONG: input 0 was overwritten"
+    verdict = lab.check(lambda t, freqs: (freqs.zero_(), t + 1)[1], lambda t, _: t + 1, t, freqs)
+    assert repr(verdict) == "WRONG: input 1 was overwritten"
     assert torch.equal(t, before) and freqs.any()
     with_nan = torch.tensor([1.0, NAN], device=device)
     assert lab.check(torch.clone, torch.clone, with_nan)
@@ -210,6 +245,7 @@ def test_an_overwritten_input_is_wrong_and_the_caller_keeps_hers(device):
 
 
 LAYOUTS = {
+    "transposed": lambda t: t.transpose(0, 1),
     "sliced": lambda t: t[:, ::2, 1:5],
     "expanded scalar": lambda t: t[0, 0, 0].expand(4, 3),
 }
@@ -325,14 +361,14 @@ def test_what_is_asked_for_wrongly_is_named(records, without_gpu):
         missing = rf"no record '{key}' in {key[:2]}\.json; `make notebooks"
         with pytest.raises(LookupError, match=missing):
             lab.bench(key, never)
-    for key in ("", "03-copy", "03/a b", "../03/copy"):
+    for key in ("", "3/copy", "03-copy", "03/", "03/Copy", "03/a b", "003/copy", "../03/copy"):
         with pytest.raises(ValueError, match=r"^key is .*; accepted: two digits, '/', then"):
             lab.bench(key, never)
     with pytest.raises(ValueError, match="clock is 'wall'; accepted: 'device', 'host'"):
         lab.bench("03/x", dict, clock="wall")
 
 
-@pytest.mark.parametrize("switch", (None, "0"))
+@pytest.mark.parametrize("switch", (None, "0", "", "yes"))
 def test_no_record_is_written_unless_asked_for(switch, records, with_gpu, monkeypatch):
     if switch is not None:
         monkeypatch.setenv("ROPE_KERNELS_RECORD", switch)
@@ -439,10 +475,12 @@ BF16 = X.bfloat16()
 COUNTED = {
     "an addition reads twice": (lambda: X + X.clone(), [("clone", 120, 120), ("add", 240, 120)]),
     "views cost nothing": (lambda: X.T[1:].unsqueeze(0).expand(4, -1, -1).chunk(2), []),
+    "a reshape that is a view": (lambda: X.reshape(30), []),
     "a reshape that must copy": (lambda: X.T.reshape(30), [("clone", 120, 120)]),
     "a broadcast input is read once": (lambda: X * ROW, [("mul", 132, 120)]),
     "an expanded one too": (lambda: X * ROW.expand(10, 3), [("mul", 132, 120)]),
     "cat": (lambda: torch.cat((BF16, BF16[:5])), [("cat", 90, 90)]),
+    "another dtype": (lambda: BF16.float(), [("_to_copy", 60, 120)]),
     "in place": (lambda: X.add_(ROW), [("add_", 132, 120)]),
     "an allocation starts no kernel": (lambda: (torch.empty(9), torch.empty_like(X)), []),
 }
@@ -453,6 +491,22 @@ def test_each_kernel_reads_and_writes_so_many_bytes(function, kernels_of_it):
     assert kernels(function) == kernels_of_it
     traffic = lab.count_eager_traffic(function)
     assert traffic.bytes_moved == sum(read + written for _, read, written in kernels_of_it)
+
+
+def test_a_verdict_on_complex_numbers_sees_both_parts(device):
+    right = torch.tensor([1 + 2j, 3 + 4j], device=device)
+    assert lab.compare(right, right.clone())
+    verdict = lab.compare(right.conj().resolve_conj(), right)
+    assert not verdict and verdict.wrong == 2 and verdict.largest_error == 8.0
+
+
+def test_the_tolerance_grows_with_the_values(device):
+    """Large inputs cancel to small results, with an error of their own size."""
+    t = 1000 * torch.randn(16, 4, 8, 64, device=device)
+    freqs = torch.randn(16, 1, 1, 64, device=device)
+    exact = reference.apply_rotary_pos_emb(t.double(), freqs).float()
+    assert lab.compare(rope_fw(t, freqs), exact)
+    assert not lab.compare(rope_fw(t, freqs) + 0.05, exact)
 
 
 @pytest.mark.gpu

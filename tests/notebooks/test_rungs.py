@@ -36,6 +36,8 @@ MISHAPS = {  # a line before our launch, and words of the verdict
         "    t = t.float()\n",
         "NOT YET: the values are right, but it copies t by float before",
     ),
+    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone of t, where the kernel"),
+    "an error": (f"{AT_2048}raise ValueError('no')\n", f"{UNREAD} ValueError: no"),
     "an exit": (f"{AT_2048}raise SystemExit\n", f"{UNREAD} SystemExit"),
     "an item": (
         f"{AT_2048}t.sum().item()\n",
@@ -44,6 +46,10 @@ MISHAPS = {  # a line before our launch, and words of the verdict
     "the angles": (
         f"{AT_256}freqs = -freqs\n",
         "a sign: it rotates by minus the angle",
+    ),
+    "the table": (
+        f"{AT_256}freqs = freqs[1:]\n",
+        "WRONG in the case 'heads of 256, in bfloat16'; 12",
     ),
 }
 
@@ -62,3 +68,20 @@ def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp
 def test_what_has_no_signature_is_told():
     verdict = lab.check_rung(2, operator.itemgetter(1))
     assert verdict.state == "not yet" and "the check cannot pass on" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "which, missing, said",
+    [
+        ("PARTNERS", {"row_blocks =": ("rope_kernel", "no_such_line")}, "begins with 'no_such"),
+        ("PARTNERS", {"one more =": ("rope_kernel", "row =")}, "rung 7 has 17 lines, and 18 have"),
+        ("MORE", {("turn", "if NOTHING"): "why"}, "begins with 'if NOTHING'"),
+    ],
+)
+def test_a_line_that_is_gone_is_not_shown_beside_another(which, missing, said, monkeypatch):
+    from rope_lab.rungs import beside_the_package as beside
+
+    monkeypatch.setattr(beside, which, getattr(beside, which) | missing)
+    show = {"PARTNERS": beside.side_by_side, "MORE": beside.what_it_has_more}[which]
+    with pytest.raises(ValueError, match=said):
+        show()
