@@ -64,6 +64,17 @@ def test_atomics(kernels):
     assert "out of bounds" in beside.wrong and "out_ptr" in beside.wrong  # once exit 139
 
 
+def test_few_bytes_of_a_sector_are_told(kernels):
+    def make(size, device):
+        return *kernels.rows(size, device), torch.randn(16 * size, kernels.WIDTH, device=device)
+
+    def reference(a, b):
+        return kernels.swiglu_in_pytorch(a, b.flatten()[::16].view_as(a))
+
+    found = inspected(partial(kernels.swiglu, step=16), reference, make)
+    assert "of the 32 bytes of a sector each load or store uses few" in str(found)
+
+
 def test_a_sum_of_bf16_is_a_number(kernels):
     assert inspected(kernels.bf16_sums, lambda x: x.sum(-1), kernels.bf16_rows)
 
