@@ -343,8 +343,9 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         return
     first, last = (int(x) for x in used.aminmax())
     if first < 0:
-        starts, came = rotation.start_positions, f"position_ids has {first}"
-        came = came if starts is None else f"start_positions is {_head(starts)}"
+        came, starts = f"position_ids has {first}", rotation.start_positions
+        if starts is not None:
+            came = f"start_positions is {_head(starts)}"
         raise bad(came, "values from 0 with a table")
     if last >= rotation.table_len:
         came = f"freqs has angles for s2 = {rotation.table_len} positions"

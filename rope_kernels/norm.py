@@ -235,7 +235,8 @@ def normalize_by(
     if inplace is True and wants_grad(rows):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
-    key, rotation.rounding = ("norm", *norm), norm.rounding
+    rotation.rounding = norm.rounding
+    key = "norm", *norm
     known = prepare(tensors, freqs, rotation, fused, inplace, weights, key, check, named)
     if not norm.like_model:
         rotation.rounding = "once"
@@ -568,10 +569,9 @@ def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
 def _programs_per_sm(tensors: Tensors, rotation: Rotation) -> int:
     if rotation.rotary_dim < tensors[0].shape[-1] or tensors[0].dtype == torch.float64:
         return 8
-    searches_and_reads = rotation.cu_seqlens is not None and not rotation.on_the_fly
-    return (
-        16 if not searches_and_reads and sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
-    )
+    if rotation.cu_seqlens is not None and not rotation.on_the_fly:
+        return 12
+    return 16 if sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
 
 
 @lru_cache

@@ -33,10 +33,8 @@ PARTNERS = {
     "if TRANSPOSE": ("turn", "if TRANSPOSE"),
     "sin1, sin2 =": ("turn", "sin1, sin2 ="),
     "tl.store(out_ptr + offset,": (
-        "turn",
-        "y1 = tl.fma(",
-        "store_pairs",
-        "tl.store(y_ptr + (first",
+        *("turn", "y1 = tl.fma("),
+        *("store_pairs", "tl.store(y_ptr + (first"),
     ),
     "tl.store(out_ptr + offset + HALF,": (
         *("turn", "y2 = tl.fma("),
@@ -51,10 +49,7 @@ MORE = {
     ("rope_kernel", "if WHOLE_ROWS"): "rows whose halves aren't aligned, as in d = 72",
     ("rope_kernel", "if TAIL > 0"): "a part of each row turns, and the rest passes",
     ("rope_kernel", "if slots_ptr is None"): "k and v may go into a cache: notebook 14",
-    (
-        "rope_kernel",
-        "tl.debug_barrier",
-    ): "keeps your loads first: the next line loops",
+    ("rope_kernel", "tl.debug_barrier"): "keeps your loads first: the next line loops",
     ("rope_kernel", "position, in_sequence ="): "packed sequences, and positions of any kind",
     ("find_cos_sin", "if table_ptr.dtype.element_ty =="): "angles without a table",
     ("cos_sin", "if FAST_SINE and HAS_WHOLE_TURNS"): "a sine without the slow branch",
