@@ -32,14 +32,12 @@ def rope_kernel(
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
     slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
-    k_copy_ptr,  # where k goes beside the cache; or None
-    q_strides,  # of s, b, h and d, as those of the next six; of a cache as it has them
+    q_strides,  # of s, b, h and d, as those of the next five; of a cache as it has them
     k_strides,
     v_strides,
     q_out_strides,
     k_out_strides,
     v_out_strides,
-    k_copy_out_strides,
     table_strides,  # of b, s and columns; the first two in units of TABLE_UNIT
     ids_strides,  # of b and s
     seq_len,  # s, or the number of packed tokens
@@ -225,19 +223,6 @@ def rope_kernel(
     )  # fmt: skip
     if TAIL > 0 and not WHOLE_ROWS:
         tl.store(tail_ptr, tail, written & tail_exists)
-    if k_copy_ptr is not None:
-        if is_kv:
-            copy = row_pointers(
-                k_copy_ptr, k_copy_out_strides, first_s, later, y_row, b, OUT_ALIGNED
-            )
-            copy += start * k_copy_out_strides[3]
-            store_pairs(
-                copy, k_copy_out_strides[3], first, second, y1, y2, exists, in_block,
-                WRITES_INTERLEAVED, HALF, COLUMNS, WHOLE_ROWS,
-            )  # fmt: skip
-            if TAIL > 0 and not WHOLE_ROWS:
-                copy += (element * k_copy_out_strides[3])[None, None, :]
-                tl.store(copy, tail, exists & tail_exists)
 
 
 @triton.jit

@@ -91,7 +91,6 @@ def rotate_rows(
     inplace: bool = False,
     known: Known | None = None,
     slots: Tensor | None = None,
-    beside_cache: Tensor | None = None,
     **options: object,
 ) -> None:
     """Rotate q and k, and copy v, in one launch.
@@ -101,7 +100,6 @@ def rotate_rows(
         rotation, known: as in `rotate`.
         inplace: leave elements beyond the rotary slice alone.
         slots: (tokens,), where k and v go in their outputs, which are caches.
-        beside_cache: where k goes too; None: nowhere.
         options: as of `plan`.
     """
 
@@ -116,17 +114,15 @@ def rotate_rows(
         named = {name: x for name, x in zip(ROWS, given, strict=True) if x is not None}
         listed = None if slots is None else slots.contiguous()
         caches = {} if slots is None else {name: named.pop(name) for name in ("k_out", "v_out")}
-        if beside_cache is not None:
-            named["k_copy_out"] = beside_cache
         programs, arguments, compiler = plan(named, rotation, inplace, **options)
         for name, cache in caches.items():
             arguments[f"{name}_strides"] = _strides(cache)
             arguments |= {"page": cache.shape[1], "cache_slots": cache.shape[0] * cache.shape[1]}
             arguments |= {"listed": len(slots)}
-        read = *given, *as_read(rotation), listed, beside_cache
+        read = *given, *as_read(rotation), listed
         return "rope_kernel", read, programs, arguments, compiler
 
-    run(known, (*rows, *rotation.tensors, slots, beside_cache), prepare)
+    run(known, (*rows, *rotation.tensors, slots), prepare)
 
 
 def pair(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:

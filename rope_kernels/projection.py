@@ -27,7 +27,6 @@ from .checks import (
     check_apart,
     check_call,
     check_choice,
-    check_flag,
     check_integer,
     check_overwritten,
     check_tensor,
@@ -346,14 +345,13 @@ def rope_to_cache(
     cu_seqlens: Tensor | None = None,
     start_positions: int | Tensor | None = None,
     inplace: bool = False,
-    return_k: bool = False,
     rounding: Rounding | None = None,
     interleaved: bool = False,
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
     fused: bool = True,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Tensor:
     """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
     Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph.
@@ -380,11 +378,10 @@ def rope_to_cache(
         position_ids: (tokens,). One of it and `cu_seqlens` is needed, the latter with
             `start_positions` or without.
         inplace: overwrite q and return it. k and v are never overwritten.
-        return_k: return the rotated keys too.
         rounding: as in `rope_qk`.
 
     Returns:
-        q rotated, new and contiguous, or itself with `inplace`; with `return_k` (q, k).
+        q rotated, new and contiguous, or itself with `inplace`.
 
     Raises:
         TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
@@ -419,42 +416,35 @@ def rope_to_cache(
 
     def check() -> None:
         check_call((q, k), freqs, rotation, fused, inplace)
-        _check_cache((q, k), beside, return_k)
+        _check_cache((q, k), beside)
 
-    key = "to cache", inplace, return_k
+    key = "to cache", inplace
     known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
     _check_no_gradient((q, k), beside, freqs, (cu_seqlens, start_positions, position_ids))
     given = q, k, *beside, *rotation.tensors
     if not is_traced() and have_memory(given):
         _check_written((q, k), inplace, beside, rotation)
-    like = {"memory_format": torch.contiguous_format}
-    q_out = q if inplace else torch.empty_like(q, **like)
-    k_out = torch.empty_like(k, **like) if return_k else None
+    q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     # the kernel can't do without rows and slots
     if is_plain(fused, given, rotation, known) or not all([x.numel() for x in (q, k, k_cache)]):
-        rotated = reference.rotate((q, k), rotation)
-        _write(k_cache, rotated[1], slot_mapping)
+        rotated_q, rotated_k = reference.rotate((q, k), rotation)
+        _write(k_cache, rotated_k, slot_mapping)
         _write(v_cache, v, slot_mapping)
-        for out, x in zip((q_out, k_out), rotated, strict=True):
-            if out is not None:
-                out.copy_(x)
+        q_out.copy_(rotated_q)
     elif is_traced():
-        _cache_op(q, k, q_out, k_out, *beside, *values_of(rotation))
+        _cache_op(q, k, q_out, *beside, *values_of(rotation))
     else:
-        _to_cache((q, k), (q_out, k_out), beside, rotation, known)
+        _to_cache(q, k, q_out, beside, rotation, known)
         count_as_written((*caches, q) if inplace else caches)
-    return (q_out, k_out) if return_k else q_out
+    return q_out
 
 
 _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 
-def _check_cache(
-    tensors: tuple[Tensor, Tensor], beside: tuple[object, ...], return_k: object
-) -> None:
+def _check_cache(tensors: tuple[Tensor, Tensor], beside: tuple[object, ...]) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
     (q, k), (v, k_cache, v_cache, slots) = tensors, beside
-    check_flag("return_k", return_k)
     if check_tensor("v", v, (k.dtype,)).shape != k.shape:
         raise bad(f"v has shape {tuple(v.shape)}", f"that of k, {tuple(k.shape)}")
     tokens, heads, d = k.shape
@@ -517,16 +507,16 @@ def _check_written(
 
 
 def _to_cache(
-    tensors: Sequence[Tensor],
-    outs: Sequence[Tensor | None],
+    q: Tensor,
+    k: Tensor,
+    q_out: Tensor,
     beside: Sequence[Tensor],
     rotation: Rotation,
     known: Known | None,
 ) -> None:
-    """Rotate q and k into `outs`, and write k and v to their slots."""
-    (v, *caches, slots), (q_out, k_out) = beside, outs
-    rows = *tensors, v, q_out, *caches
-    rotate_rows(rows, rotation, known=known, slots=slots, beside_cache=k_out)
+    """Rotate q and k, and write k and v to their slots."""
+    v, *caches, slots = beside
+    rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
 
 
 def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
@@ -546,19 +536,19 @@ def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
 
 @operator(
     "rope_to_cache",
-    "Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor v, Tensor(c!) k_cache, "
-    f"Tensor(d!) v_cache, Tensor slot_mapping, {ROTATION}",
-    ["q_out", "k_out", "k_cache", "v_cache"],
+    "Tensor q, Tensor k, Tensor(a!) q_out, Tensor v, Tensor(b!) k_cache, Tensor(c!) v_cache, "
+    f"Tensor slot_mapping, {ROTATION}",
+    ["q_out", "k_cache", "v_cache"],
 )
-def _cache_op(q, k, q_out, k_out, *values):
+def _cache_op(q, k, q_out, *values):
     beside, rotation = values[:4], Rotation(*values[4:])
     inplace = q_out.data_ptr() == q.data_ptr()
     if inplace:
         q_out = q
     _check_written((q, k), inplace, beside, rotation)
     check_values(rotation, len(q))
-    known = known_of((q, k, *beside, q_out, k_out), rotation, "to cache", inplace)
-    _to_cache((q, k), (q_out, k_out), beside, rotation, known)
+    known = known_of((q, k, *beside, q_out), rotation, "to cache", inplace)
+    _to_cache(q, k, q_out, beside, rotation, known)
 
 
 @_cache_op.register_fake

@@ -118,7 +118,7 @@ WORDS = {
 OPTIONS = (
     ("tensor_format", "{formats}", (), ("shbd", "SBHD", None, ["sbhd"]), {}),
     ("interleaved", "False, True", ("no", 0, None), (), {}),
-    ("fused inplace inverse norm_after return_k", "False, True", (1, None, np.True_), (), {}),
+    ("fused inplace inverse norm_after", "False, True", (1, None, np.True_), (), {}),
     ("cp_size", "an integer from 1, below 2^31", (True,), (0, -2, 1.5, "2", None, 2**31), {}),
     ("cp_rank", "{RANKS} = 1", (True,), (-1, 2, 0.5, None), {"cp_size": 2}),
     ("cp_rank", "{RANKS} = 0", (), (1,), {}),

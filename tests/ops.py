@@ -606,10 +606,7 @@ class CacheSample(Sample):
     def options(self):
         options = super().options() | {"slot_mapping": self.slots}
         options.pop("tensor_format")
-        return options | {"return_k": self.case["return_k"]}
-
-    def like(self):
-        return [self.given[name] for name in ("qkkv" if self.case["return_k"] else "qkv")]
+        return options
 
 
 def define_cache(sample, given, freqs):
@@ -621,7 +618,7 @@ def define_cache(sample, given, freqs):
             if slot >= 0:
                 cache[slot // cache.shape[1], slot % cache.shape[1]] = rows[token]
         caches.append(cache)
-    return (q, k, *caches) if sample.case["return_k"] else (q, *caches)
+    return q, *caches
 
 
 SAMPLES = {
@@ -668,7 +665,6 @@ OPS = (
             "heads": ((4, 2, 2), (5, 1, 1)),
             "slots": (torch.int64, torch.int32),
             "cache": tuple(CACHES),
-            "return_k": (True, False),
         },
         differentiable=False,
         inplace=("q",),

@@ -40,7 +40,6 @@ class Cache:
     layout: str = "pages"  # or "heads first", "slots", "sequences"
     left_out: int = 0  # so many tokens at the end have no slot
     slots_dtype: str = "int64"
-    return_k: bool = False
 
 
 @dataclass

@@ -182,5 +182,4 @@ def _draw_cache(rng: random.Random, call: Call) -> None:
         layout=rng.choice(("pages", "heads first", "slots", "sequences")),
         left_out=rng.choice((0, 0, 1)),
         slots_dtype=rng.choice(INTEGERS[:2]),
-        return_k=rng.random() < 0.4,
     )

@@ -110,7 +110,6 @@ def arguments_of(call: Call, package, make: Maker) -> Arguments:
         made.options |= {name: getattr(call.norm, name) for name in names}
     if call.function == TO_CACHE:
         made.after_freqs = [*_caches(call, make), _slots(call, make)]
-        made.options["return_k"] = call.cache.return_k
     elif call.function == SPLIT:
         made.after_freqs = [call.h, call.k]
         names = "packing", "tensor_format", "output_format"
