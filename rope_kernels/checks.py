@@ -42,12 +42,7 @@ _OF_A_RANK = """\
 torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
     from torch.distributed.tensor.experimental import local_map
     q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs)"""
-_OF_SEVERAL_AXES = """\
-Of several axes make a table, once for all layers, and pass it as freqs with rotary_dim={d2}, \
-without position_ids{packed}:
-    axis = torch.tensor([...], device=position_ids.device)  # of each of the {pairs} pairs
-    cos, sin = freqs.cos_sin(position_ids)
-    cos, sin = (x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in (cos, sin))"""
+_OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
@@ -144,7 +139,7 @@ class Beside:
         if not any([_fits(x.shape, shape) for shape in shapes]):
             accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
             came = f"{name} has shape {tuple(x.shape)}"
-            raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}")
+            raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}{note}")
         if x.device != self.t.device:
             needs = f"it must be on {self.name}'s device, {self.t.device}"
             raise ValueError(f"{name} is on {x.device}; {needs}")
@@ -302,25 +297,7 @@ def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -
         beside.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
     if ids is not None:
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)]
-        _check_ids(ids, rotation, beside, shapes)
-
-
-def _check_ids(ids: object, rotation: Rotation, beside: Beside, shapes: list[Shape]) -> None:
-    """Check positions of tokens; of a module, what a table does better is told."""
-    note = ""
-    if rotation.on_the_fly and isinstance(ids, Tensor):
-        packed = ", {} one sequence in cu_seqlens" if rotation.tensor_format == "thd" else ""
-        pairs = rotation.table.shape[0]
-        if ids.dim() == len(shapes[0]) + 1:  # as in M-RoPE
-            packed = packed.format("with")
-            how = _OF_SEVERAL_AXES.format(d2=2 * pairs, pairs=pairs, packed=packed)
-            came = f"position_ids has shape {tuple(ids.shape)}"
-            came += ", a dimension more than a token's position"
-            raise bad(came, f"{' or '.join(map(str, shapes))}. {how}")
-        if ids.is_floating_point():
-            note = "; or freqs.cos_sin(position_ids) as freqs, without position_ids, with "
-            note += f"rotary_dim={2 * pairs}{packed.format('and')}"
-    beside.check("position_ids", ids, INTEGERS, shapes, note=note)
+        beside.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
 
 
 # Values, where reading them costs nothing

@@ -100,6 +100,7 @@ WORDS = {
     "FROM": "an integer from 0 to",
     "WITHIN": "elements within {t}'s head dimension d = 10",
     "READ": "{t} of shape {shape} in format {format!r} has {sizes}",
+    "AXES": ". Positions on several axes, or between whole ones, make a table: docs/kernels.md",
     "ANGLES": "accepted with {t} of float32: (s2, 1, 1, d2); {READ}",
     "ELSEWHERE": "is on meta; it must be on {t}'s device, {device}",
     "TENSOR": "accepted: torch.Tensor",
@@ -193,7 +194,7 @@ TYPE_ERRORS = {
     "start_positions has dtype float32; accepted...: {INTEGERS}": {"start_positions": cos(3)},
     "start_positions has dtype bool; accepted...: {INTEGERS}": {"start_positions": cos(3).bool()},
     "position_ids is of type list; {TENSOR}": {"position_ids": [[0, 1, 2, 3]]},
-    "position_ids has dtype float32; accepted: {INTEGERS}": {"position_ids": cos(1, S)},
+    "position_ids has dtype float32; accepted: {INTEGERS}{AXES}": {"position_ids": cos(1, S)},
     # weights
     "{weight} is of type list; {TENSOR}": {"weight": [1.0] * D},
     "{weight} has dtype int64; accepted: float32": {"weight": INT64},
@@ -316,7 +317,7 @@ VALUE_ERRORS = {
     "start_positions has shape (3,); accepted: (1,) or (); {READ}": dense(
         start_positions=ints(0, 0, 0), t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
-    "position_ids has shape (1, 3); accepted: (1, 4); {READ}": dense(
+    "position_ids has shape (1, 3); accepted: (1, 4); {READ}{AXES}": dense(
         position_ids=ints(0, 1, 2)[None], t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
     "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (1, s2, d2); {READ}": dense(
@@ -328,13 +329,12 @@ VALUE_ERRORS = {
         "start_positions": 0,
     },
     **{
-        f"position_ids has shape {tuple(ids.shape)}; accepted: (3, 4) or (1, 4); {{READ}}": dense(
-            position_ids=ids
-        )
+        f"position_ids has shape {tuple(ids.shape)}; accepted: (3, 4) or (1, 4); {{READ}}"
+        "{AXES}": dense(position_ids=ids)
         for ids in (ints(0, 1, 2, 3), ints(0, 1, 2, 3).expand(4, 4), ints(0, 1, 2)[None])
     },
     **{
-        f"position_ids has shape {tuple(ids.shape)}; accepted: (12,); {{READ}}": packed(
+        f"position_ids has shape {tuple(ids.shape)}; accepted: (12,); {{READ}}{{AXES}}": packed(
             position_ids=ids
         )
         for ids in (ints(*range(12))[None], ints(0, 1, 2))

@@ -91,23 +91,3 @@ def test_of_interpolation_by_the_number_of_positions(factor, device):
     want = apply_rotary_pos_emb(t, other, "bshd", position_ids=ids)
     torch.testing.assert_close(by_table, want)
     assert "divided by 2.0" in advice(lambda: freqs.cos_sin(ids))
-
-
-@pytest.mark.parametrize("packed", (False, True), ids=("dense", "packed"))
-def test_of_positions_between_whole_ones(packed, device):
-    """Packed sequences would each read the table from its first row."""
-    freqs, ids = RotaryPositionEmbedding(D).to(device), IDS.to(device) + 0.5
-    ids = ids[0] if packed else ids
-    t = torch.randn(*ids.shape, H, D, device=device)
-    tensor_format, rest = ("thd", {}) if packed else ("bshd", {})
-    call = lambda: apply_rotary_pos_emb(t, freqs, tensor_format, position_ids=ids)  # noqa: E731
-    said = advice(call, TypeError)
-    assert ("one sequence in cu_seqlens" in said) == packed
-    if packed:
-        rest = {"cu_seqlens": torch.tensor([0, S], device=device)}
-    rest["rotary_dim"] = width_of(said)
-    out = apply_rotary_pos_emb(t, table_of(said, freqs, ids), tensor_format, **rest)
-    angle = ids.double()[..., None] * freqs.inv_freq.double()
-    cos, sin = angle.cos()[..., None, :], angle.sin()[..., None, :]
-    x, y = t.double().chunk(2, -1)
-    torch.testing.assert_close(out.double(), torch.cat((x * cos - y * sin, y * cos + x * sin), -1))
