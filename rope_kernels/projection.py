@@ -33,7 +33,7 @@ from .checks import (
     check_values,
     named_tensors,
 )
-from .embedding import FLOATS, INTEGERS, RotaryPositionEmbedding
+from .embedding import FLOATS, INTEGERS
 from .launch import Known, known_of, rotate_rows
 from .modes import have_memory, is_differentiated, is_traced, is_transformed, wants_grad
 from .rotation import (
@@ -413,6 +413,7 @@ def rope_to_cache(
         rounding=rounding,
     )
     caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
+    came = q, k, *beside, *rotation.tensors
 
     def check() -> None:
         check_call((q, k), freqs, rotation, fused, inplace)
@@ -420,7 +421,7 @@ def rope_to_cache(
 
     key = "to cache", inplace
     known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
-    _check_no_gradient((q, k), beside, freqs, (cu_seqlens, start_positions, position_ids))
+    _check_no_gradient(came)
     given = q, k, *beside, *rotation.tensors
     if not is_traced() and have_memory(given):
         _check_written((q, k), inplace, beside, rotation)
@@ -466,25 +467,14 @@ def _check_cache(tensors: tuple[Tensor, Tensor], beside: tuple[object, ...]) -> 
             raise ValueError(f"{name} is on {x.device}; it must be on q's device, {q.device}")
 
 
-def _check_no_gradient(
-    tensors: tuple[object, ...],
-    beside: tuple[object, ...],
-    freqs: Freqs,
-    where: tuple[object, ...],
-) -> None:
-    """Raise `ValueError` where a gradient is wanted of anything that the call has."""
-    transformed, given = is_transformed(), (*tensors, *beside, *tables_of(freqs), *where)
+def _check_no_gradient(given: tuple[object, ...]) -> None:
+    """Raise `ValueError` where a gradient is wanted of anything that came."""
+    transformed = is_transformed()
     if not (transformed or wants_grad(given)):
         return
-    for i, x in enumerate(given):
+    tables_and_where = "freqs", "freqs[1]", "cu_seqlens", "start_positions", "position_ids"
+    for name, x in zip(("q", "k", *_OF_A_CACHE, *tables_and_where), given, strict=True):
         if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
-            tables = "freqs", ""
-            if isinstance(freqs, RotaryPositionEmbedding):
-                tables = "freqs.inv_freq", ""
-            elif isinstance(freqs, (tuple, list)):
-                tables = "freqs[0]", "freqs[1]"
-            last = "cu_seqlens", "start_positions", "position_ids"
-            name = ("q", "k", *_OF_A_CACHE, *tables, *last)[i]
             accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
 
