@@ -96,7 +96,7 @@ def rotate_rows(
     """Rotate q and k, and copy v, in one launch.
 
     Args:
-        rows: those of an empty q or k are left out; v goes where k goes.
+        rows: q, k and v, and where they go.
         rotation, known: as in `rotate`.
         inplace: leave elements beyond the rotary slice alone.
         slots: (tokens,), where k and v go in their outputs, which are caches.
@@ -104,13 +104,12 @@ def rotate_rows(
     """
 
     def prepare():
-        (q, k), (q_out, k_out) = with_elements(rows[:2], rows[3:5])
-        if q is None:
+        read, outs = rows[:3], rows[3:]
+        if not has_elements(read):
             return None
-        v, v_out = (None, None) if k is None else (rows[2], rows[5])
         if not inplace:  # there, minus x turned is minus what comes out
-            q, k, v = (None if x is None else x.resolve_neg() for x in (q, k, v))
-        given = q, k, v, q_out, k_out, v_out
+            read = [resolved(x) for x in read]
+        given = *read, *outs
         named = {name: x for name, x in zip(ROWS, given, strict=True) if x is not None}
         listed = None if slots is None else slots.contiguous()
         caches = {} if slots is None else {name: named.pop(name) for name in ("k_out", "v_out")}
@@ -119,8 +118,8 @@ def rotate_rows(
             arguments[f"{name}_strides"] = _strides(cache)
             arguments |= {"page": cache.shape[1], "cache_slots": cache.shape[0] * cache.shape[1]}
             arguments |= {"listed": len(slots)}
-        read = *given, *as_read(rotation), listed
-        return "rope_kernel", read, programs, arguments, compiler
+        given = *given, *as_read(rotation), listed
+        return "rope_kernel", given, programs, arguments, compiler
 
     run(known, (*rows, *rotation.tensors, slots), prepare)
 
@@ -130,15 +129,14 @@ def pair(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
     return tensors if len(tensors) == 2 else (*tensors, None)
 
 
-def with_elements(
-    tensors: Sequence[Tensor | None], *beside: Sequence[Tensor | None]
-) -> list[tuple[Tensor | None, Tensor | None]]:
-    """Of pairs for q and k what belongs to tensors that have elements; where q is empty, k comes.
+def has_elements(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether there is anything to launch for; one of several may be empty."""
+    return any([x is not None and x.numel() for x in tensors])
 
-    No program of a kernel has rows of an empty tensor.
-    """
-    full = [i for i, t in enumerate(tensors) if t is not None and t.numel()]
-    return [(*[pair[i] for i in full], None, None)[:2] for pair in (tensors, *beside)]
+
+def resolved(x: Tensor | None) -> Tensor | None:
+    """Without the pending sign of a view."""
+    return None if x is None else x.resolve_neg()
 
 
 def run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable) -> None:

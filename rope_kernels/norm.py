@@ -11,7 +11,7 @@ from . import reference
 from .api import prepare, tables_of
 from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, kept
 from .checks import bad, check_call, check_flag, check_tensor, words
-from .launch import Known, as_read, known_of, pair, plan, run, with_elements
+from .launch import Known, as_read, has_elements, known_of, pair, plan, resolved, run
 from .modes import have_memory, is_traced, is_transformed, wants_grad
 from .rotation import (
     CpOrder,
@@ -427,22 +427,21 @@ def _forward(
     outs = tensors if inplace else rotation.memory_for(tensors)
 
     def prepare_launch():
-        rows, written, own = with_elements(tensors, outs, weights)
-        if rows[0] is None:
+        if not has_elements(tensors):
             return None
         # in place, minus x comes out as minus what x does
-        read = rows if inplace else [_resolved(x) for x in rows]
-        own = [None if x is None else _resolved(x).contiguous() for x in own]
-        named = _named(("q", "k", "q_out", "k_out"), (*read, *written))
+        read = pair(tensors) if inplace else [resolved(x) for x in pair(tensors)]
+        own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
+        named = _named(("q", "k", "q_out", "k_out"), (*read, *pair(outs)))
         programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
-        arguments |= _constants(norm) | _roundings(rows[0], own[0], rotation, norm)
+        arguments |= _constants(norm) | _roundings(tensors[0], weights[0], rotation, norm)
         options["enable_fp_fusion"] = not norm.like_model
         # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
         apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
-        if apart and arguments["FAST_SINE"] and rows[0].element_size() == 2:
+        if apart and arguments["FAST_SINE"] and tensors[0].element_size() == 2:
             options["maxnreg"] = HEADS_APART_REGISTERS
-        given = *read, *written, *own, *as_read(rotation)
+        given = *read, *pair(outs), *own, *as_read(rotation)
         return "norm_rope_kernel", given, programs, arguments, options
 
     run(known, (*pair(tensors), *pair(outs), *pair(weights), *rotation.tensors), prepare_launch)
@@ -474,26 +473,24 @@ def _backward(
     known = known_of(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
 
     def prepare_launch():
-        groups = with_elements(tensors, grads, outs, weights)
-        if groups[0][0] is None:
+        if not has_elements(tensors):
             return None
-        read, came, written, own = [[_resolved(x) for x in group] for group in groups]
-        own = [None if x is None else x.contiguous() for x in own]
-        names = "q", "k", "q_grad", "k_grad", "q_out", "k_out"
-        named = _named(names, (*read, *came, *written))
+        rows = [resolved(x) for x in (*pair(tensors), *pair(grads), *pair(outs))]
+        own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
+        named = _named(("q", "k", "q_grad", "k_grad", "q_out", "k_out"), rows)
         _, arguments, options = plan(named, rotation, choose=choose_norm_backward_tile)
-        rounds = _roundings(read[0], own[0], rotation, norm)
+        rounds = _roundings(tensors[0], weights[0], rotation, norm)
         arguments |= _constants(norm) | {"q_programs": q_programs}
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and rounds["ROUNDING"] == "model"
         options["enable_fp_fusion"] = True
         registers = REGISTERS[_programs_per_sm(tensors, rotation)]
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
             options["maxnreg"] = registers
-        given = *read, *came, *written, *own, partials, *as_read(rotation)
+        given = *rows, *own, partials, *as_read(rotation)
         return "norm_rope_backward_kernel", given, programs, arguments, options
 
-    rows = *pair(tensors), *pair(grads), *pair(outs), *pair(weights)
-    run(known, (*rows, partials, *rotation.tensors), prepare_launch)
+    given = *pair(tensors), *pair(grads), *pair(outs), *pair(weights), partials
+    run(known, (*given, *rotation.tensors), prepare_launch)
     if partials is not None:
         _add_up(partials, of_weights, q_programs, known)
     return outs, of_weights
@@ -514,11 +511,6 @@ def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known
         return "sum_partials_kernel", (partials, *pair(of_weights)), blocks, arguments, options
 
     run(known, (partials, *pair(of_weights)), prepare_launch)
-
-
-def _resolved(x: Tensor | None) -> Tensor | None:
-    """Without the pending sign of a view."""
-    return None if x is None else x.resolve_neg()
 
 
 def _named(names: tuple[str, ...], tensors: Sequence[Tensor | None]) -> dict[str, Tensor]:
@@ -553,7 +545,7 @@ def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
     """How many programs a backward has, those for q first, and those of both."""
     sizes = [t.numel() for t in tensors]
     most = count_sms(tensors[0].device) * _programs_per_sm(tensors, rotation)
-    if 0 in (sizes[0], sizes[-1]):  # the other one, if any, takes the place of q
+    if 0 in (sizes[0], sizes[-1]):
         return most if sizes[0] else 0, most if any(sizes) else 0
     programs = min(most, sum(sizes) * tensors[0].element_size() // TILE_BYTES + 2)
     if len(sizes) == 1:

@@ -249,7 +249,7 @@ def into_memory_that_a_graph_hands_over() -> list:
     q, k, v = torch.randn(H, S, D).transpose(0, 1), torch.randn(S, 1, D), torch.randn(S, 1, D)
     caches, found = torch.zeros(2, 2, 4, 1, D).unbind(), []
     for q_out in (torch.empty(S, H, D), torch.empty(S, H, D), q.clone()):
-        torch.ops.rope_kernels.rope_to_cache(q, k, q_out, None, v, *caches, slots, *values)
+        torch.ops.rope_kernels.rope_to_cache(q, k, q_out, v, *caches, slots, *values)
         noted = dict(zip(by_jit.names, last_launch().parameters, strict=False))
         found.append([noted[f"q_out_strides.{i}"] for i in (0, 2)])
     return found[1:]  # the first one went through the JIT, which tells the driver too late
