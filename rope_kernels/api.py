@@ -134,22 +134,10 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format=tensor_format,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        output_pairing=output_pairing,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        inverse=inverse,
-        rounding=rounding,
-    )
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
     return rotate((t,), freqs, rotation, fused, inplace)[0]
 
 
@@ -203,22 +191,10 @@ def rope_qk(
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
-    rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format=tensor_format,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        output_pairing=output_pairing,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        inverse=inverse,
-        rounding=rounding,
-    )
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
     q, k = rotate((q, k), freqs, rotation, fused, inplace)
     return q, k
 
@@ -254,22 +230,10 @@ def rope_fw(
 
     Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
     """
-    rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format=tensor_format,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        output_pairing=output_pairing,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        inverse=inverse,
-        rounding=rounding,
-    )
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
     with torch.no_grad():
         return rotate((t,), freqs, rotation, fused, inplace)[0]
 
@@ -310,22 +274,11 @@ def rope_bw(
 
     Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
     """
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
     rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format=tensor_format,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        output_pairing=output_pairing,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        inverse=inverse,
-        rounding=rounding,
-        transpose=True,
+        *tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding, transpose=True
     )
     with torch.no_grad():
         return rotate((grad,), freqs, rotation, fused, inplace)[0]

@@ -364,13 +364,10 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named
     names, recorded = names_of(tensors, rotation.transpose), wants_grad(tensors)
     transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
     for name, t in zip(names, tensors, strict=True):
-        if t.is_inference() and not torch.is_inference_mode_enabled():
-            raise bad(f"{name} is an inference tensor outside inference mode", _cloned(name))
         if recorded:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
-        if not transformed and layout_of(t.shape, t.stride())[0]:
-            came = f"{name} has elements in one place, or may have, by its strides {t.stride()}"
-            raise bad(came, _cloned(name))
+        if not transformed:
+            check_overwritten(name, t, _cloned(name))
     if transformed:
         return
     try:
@@ -405,15 +402,13 @@ def named_tensors(rotation: Rotation) -> list[tuple[str, Tensor | None]]:
     return list(zip(names, rotation.tensors, strict=True))
 
 
-def check_overwritten(name: str, x: Tensor) -> None:
-    """Raise `ValueError` where a kernel can't overwrite `x` by itself."""
+def check_overwritten(name: str, x: Tensor, accepted: str) -> None:
+    """Raise `ValueError` where nobody may overwrite `x`, whatever else the call has."""
     if x.is_inference() and not torch.is_inference_mode_enabled():
-        raise bad(f"{name} is an inference tensor outside inference mode", "a tensor of your own")
-    if x.is_neg():
-        raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
+        raise bad(f"{name} is an inference tensor outside inference mode", accepted)
     if layout_of(x.shape, x.stride())[0]:
         came = f"{name} has elements in one place, or may have, by its strides {x.stride()}"
-        raise bad(came, "memory for each element")
+        raise bad(came, accepted)
 
 
 def check_apart(

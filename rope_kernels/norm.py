@@ -128,21 +128,10 @@ def norm_rope(
     Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
     https://arxiv.org/abs/2505.09388.
     """
-    rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format=tensor_format,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        output_pairing=output_pairing,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        inverse=inverse,
-    )
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
     norm = Norm(eps, weight_offset, norm_after, rounding)
     return normalize_by(norm, (t,), (weight,), freqs, rotation, fused, inplace)[0]
 
@@ -194,21 +183,10 @@ def qk_norm_rope(
         >>> q1.shape, k1.shape
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
-    rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format=tensor_format,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        output_pairing=output_pairing,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        inverse=inverse,
-    )
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
     norm, weights = Norm(eps, weight_offset, norm_after, rounding), (q_weight, k_weight)
     q, k = normalize_by(norm, (q, k), weights, freqs, rotation, fused, inplace)
     return q, k

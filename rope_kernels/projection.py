@@ -166,22 +166,10 @@ def split_qkv_rope(
     packed = Packed(num_heads, num_kv_heads, packing, out)
     _check_projection(qkv, packed, tensor_format)
     q, k, v = packed.slices(qkv)
-    rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format=tensor_format,
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        output_pairing=output_pairing,
-        cp_size=cp_size,
-        cp_rank=cp_rank,
-        cp_order=cp_order,
-        inverse=inverse,
-        rounding=rounding,
-    )
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
     key = "split", *packed
     known = prepare((q, k), freqs, rotation, fused, beside=(v,), key=key)
     if is_plain(fused, (qkv, *rotation.tensors), rotation, known):
@@ -487,7 +475,9 @@ def _check_written(
     names = *(("q",) if inplace else ()), "v_cache", "k_cache"
     written: Named = [(name, named.pop(name)) for name in names]
     for name, x in written:
-        check_overwritten(name, x)
+        check_overwritten(name, x, "memory of your own for each element")
+        if x.is_neg():
+            raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
     check_apart(written, (*named.items(), *named_tensors(rotation)))
     cache, slots = beside[1], beside[3]
     count = cache.shape[0] * cache.shape[1]
