@@ -202,17 +202,17 @@ def rope_kernel(
         READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
     )  # fmt: skip
 
-    # Turn in fp32 (fp64 for fp64), and round. Tokens past the last sequence pass through.
+    # Turn in fp32 (fp64 for fp64), and round.
     if WHOLE_ROWS:  # a second member sees its pair the other way round
         is_first = (first < HALF)[None, None, :]
         sin1, sin2 = tl.where(is_first, sin1, -sin1), tl.where(is_first, sin2, -sin2)
     ARE_ANGLES: tl.constexpr = sin_ptr is None
-    y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, TRANSPOSE, ROUNDING, ARE_ANGLES, RETURNED)
+    turns = None
+    if cu_seqlens_ptr is not None:
+        turns = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
+    y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, TRANSPOSE, ROUNDING, ARE_ANGLES, RETURNED)
     if WHOLE_ROWS and TAIL > 0:
         y1 = tl.where(has_pair[None, None, :], y1, x1)
-    if cu_seqlens_ptr is not None:
-        in_sequence = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
-        y1, y2 = tl.where(in_sequence, y1, x1), tl.where(in_sequence, y2, x2)
 
     # Store every element once.
     if WHOLE_ROWS and IN_PLACE:
@@ -537,6 +537,7 @@ def turn(
     sin1,
     cos2,
     sin2,
+    turns,  # whether a token turns, or passes through; or None: all do
     TRANSPOSE: tl.constexpr,
     ROUNDING: tl.constexpr,
     ARE_ANGLES: tl.constexpr,  # cosines are computed, not given
@@ -547,6 +548,7 @@ def turn(
     The transposed map differs in two signs, and in which sine it takes: it is the inverse only
     where both members have the same angle.
     """
+    before1, before2 = x1, x2
     if TRANSPOSE:
         sin1, sin2 = -sin2, -sin1
     if ROUNDING == "once":
@@ -560,7 +562,10 @@ def turn(
         y1 -= product(x2, sin1, ROUNDS_COS_SIN, ROUNDS, RETURNED)
         y2 = product(x2, cos2, ROUNDS_COS_SIN, ROUNDS, RETURNED)
         y2 += product(x1, sin2, ROUNDS_COS_SIN, ROUNDS, RETURNED)
-    return y1.to(RETURNED), y2.to(RETURNED)
+    y1, y2 = y1.to(RETURNED), y2.to(RETURNED)
+    if turns is not None:
+        y1, y2 = tl.where(turns, y1, before1), tl.where(turns, y2, before2)
+    return y1, y2
 
 
 @triton.jit

@@ -81,6 +81,7 @@ def norm_rope_kernel(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED  # what the rotation returns
     PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tile: rows of q or of k.
     q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
@@ -102,7 +103,8 @@ def norm_rope_kernel(
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
     first_s, later, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
-    exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :]
+    s_exists = s < seq_len
+    exists = s_exists[:, None, None] & (row < heads)[None, :, :]
 
     # Load everything before anything is used. The order decides how many registers it takes.
     if not WEIGHTS_LAST:
@@ -119,21 +121,24 @@ def norm_rope_kernel(
         )
     if cu_seqlens_ptr is not None:  # the barrier is explained in `rope_kernel`
         tl.debug_barrier()
-    cos1, sin1, cos2, sin2, in_sequence = cos_sin_of_tile(
-        s, seq_len, b, table_ptr, sin_ptr, cu_seqlens_ptr, starts_ptr, ids_ptr, table_strides,
-        ids_strides, table_len, sequences, cp_size, cp_rank, HALF, COLUMNS,
-        READS_INTERLEAVED or WRITES_INTERLEAVED, TABLE_UNIT, ONE_PER_PAIR, ATTENTION_FACTOR,
-        CP_ORDER, INVERSE, FAST_SINE, STORED,
+    position, in_sequence = find_positions(
+        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
+        cp_size, cp_rank, CP_ORDER,
     )  # fmt: skip
+    cos1, sin1, cos2, sin2 = find_cos_sin(
+        position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,
+        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
+        READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
+    )  # fmt: skip
+    turns = None
+    if cu_seqlens_ptr is not None:
+        turns = in_sequence[:, None, None]
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
     ARE_ANGLES: tl.constexpr = sin_ptr is None
     if NORM_AFTER:
-        x1, x2 = turn_in_sequence(
-            x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, False, ROUNDING,
-            ARE_ANGLES, ROUNDED, COMPUTED,
-        )  # fmt: skip
-        x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
+        x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, ARE_ANGLES, ROUNDED)
+        x1, x2 = zero_pairs(x1.to(COMPUTED), x2.to(COMPUTED), exists, HALF, COLUMNS)
     rstd = one_over_rms(x1, x2, tail, EPS, HALF, TAIL)
     x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
     if ROUNDS_NORMAL:
@@ -144,10 +149,7 @@ def norm_rope_kernel(
         x1, x2 = x1.to(STORED).to(COMPUTED), x2.to(STORED).to(COMPUTED)
         tail = tail.to(STORED).to(COMPUTED)
     if not NORM_AFTER:
-        x1, x2 = turn_in_sequence(
-            x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, False, ROUNDING,
-            ARE_ANGLES, ROUNDED, COMPUTED,
-        )  # fmt: skip
+        x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, ARE_ANGLES, ROUNDED)
 
     y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, OUT_ALIGNED)
     store_rows(
@@ -219,6 +221,7 @@ def norm_rope_backward_kernel(
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tensor, and my tiles of it.
     number, programs, heads = tl.program_id(0), tl.num_programs(0), q_heads
@@ -251,7 +254,8 @@ def norm_rope_backward_kernel(
             tile, s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
         )
         first_s, later, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
-        exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :]
+        s_exists = s < seq_len
+        exists = s_exists[:, None, None] & (row < heads)[None, :, :]
         g_rows = row_pointers(g_ptr, g_strides, first_s, later, row, b, ALIGNED)
         g1, g2, g_tail = load_rows(
             g_rows, g_strides[3], exists, HALF, START, TAIL, COLUMNS, WRITES_INTERLEAVED, COMPUTED
@@ -262,28 +266,28 @@ def norm_rope_backward_kernel(
         )
         if cu_seqlens_ptr is not None:
             tl.debug_barrier()
-        cos1, sin1, cos2, sin2, in_sequence = cos_sin_of_tile(
-            s, seq_len, b, table_ptr, sin_ptr, cu_seqlens_ptr, starts_ptr, ids_ptr, table_strides,
-            ids_strides, table_len, sequences, cp_size, cp_rank, HALF, COLUMNS,
-            READS_INTERLEAVED or WRITES_INTERLEAVED, TABLE_UNIT, ONE_PER_PAIR, ATTENTION_FACTOR,
-            CP_ORDER, INVERSE, FAST_SINE, STORED,
+        position, in_sequence = find_positions(
+            s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
+            cp_size, cp_rank, CP_ORDER,
         )  # fmt: skip
+        cos1, sin1, cos2, sin2 = find_cos_sin(
+            position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,
+            table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
+            READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
+        )  # fmt: skip
+        turns = None
+        if cu_seqlens_ptr is not None:
+            turns = in_sequence[:, None, None]
         if ROUNDS_COS_SIN:
             cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
             cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
 
         # Back through the rotation; my share of the weight's gradient; through weight and norm.
         if NORM_AFTER:
-            x1, x2 = turn_in_sequence(
-                x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, False, "once", False,
-                COMPUTED, COMPUTED,
-            )  # fmt: skip
+            x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, "once", False, COMPUTED)
             x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
         else:
-            g1, g2 = turn_in_sequence(
-                g1, g2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, True, "once", False,
-                COMPUTED, COMPUTED,
-            )  # fmt: skip
+            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, turns, True, "once", False, COMPUTED)
             g1, g2 = zero_pairs(g1, g2, exists, HALF, COLUMNS)
         rstd = one_over_rms(x1, x2, x_tail, EPS, HALF, TAIL)
         rstd = tl.where(exists, rstd, 0)  # or 0 * infinity, of a row that isn't there
@@ -296,10 +300,7 @@ def norm_rope_backward_kernel(
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
         if NORM_AFTER:
-            g1, g2 = turn_in_sequence(
-                g1, g2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence, True, "once", False,
-                COMPUTED, COMPUTED,
-            )  # fmt: skip
+            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, turns, True, "once", False, COMPUTED)
         if q_out_ptr is not None:
             y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, OUT_ALIGNED)
             store_rows(
@@ -436,53 +437,6 @@ def zero_pairs(x1, x2, exists, HALF: tl.constexpr, COLUMNS: tl.constexpr):
     """0 where there is no pair, for sums: what isn't there may have met a NaN."""
     is_pair = exists & (tl.arange(0, COLUMNS) < HALF)[None, None, :]
     return tl.where(is_pair, x1, 0), tl.where(is_pair, x2, 0)
-
-
-@triton.jit
-def cos_sin_of_tile(
-    s, seq_len, b, table_ptr, sin_ptr, cu_seqlens_ptr, starts_ptr, ids_ptr, table_strides,
-    ids_strides, table_len, sequences, cp_size, cp_rank,
-    HALF: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    INTERLEAVED: tl.constexpr,
-    TABLE_UNIT: tl.constexpr,
-    ONE_PER_PAIR: tl.constexpr,
-    ATTENTION_FACTOR: tl.constexpr,
-    CP_ORDER: tl.constexpr,
-    INVERSE: tl.constexpr,
-    FAST_SINE: tl.constexpr,
-    STORED: tl.constexpr,
-):  # fmt: skip
-    """Cosines and sines of a tile's tokens, and which of these are in a sequence."""
-    s_exists, pair = s < seq_len, tl.arange(0, COLUMNS).to(tl.int64)
-    position, in_sequence = find_positions(
-        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
-        cp_size, cp_rank, CP_ORDER,
-    )  # fmt: skip
-    cos1, sin1, cos2, sin2 = find_cos_sin(
-        position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,
-        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
-        INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
-    )  # fmt: skip
-    return cos1, sin1, cos2, sin2, in_sequence
-
-
-@triton.jit
-def turn_in_sequence(
-    x1, x2, cos1, sin1, cos2, sin2, cu_seqlens_ptr, in_sequence,
-    TRANSPOSE: tl.constexpr,
-    ROUNDING: tl.constexpr,
-    ARE_ANGLES: tl.constexpr,
-    ROUNDED: tl.constexpr,
-    COMPUTED: tl.constexpr,
-):  # fmt: skip
-    """`turn`, but tokens past the last sequence pass through."""
-    y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, TRANSPOSE, ROUNDING, ARE_ANGLES, ROUNDED)
-    y1, y2 = y1.to(COMPUTED), y2.to(COMPUTED)
-    if cu_seqlens_ptr is not None:
-        y1 = tl.where(in_sequence[:, None, None], y1, x1)
-        y2 = tl.where(in_sequence[:, None, None], y2, x2)
-    return y1, y2
 
 
 @triton.jit
