@@ -104,12 +104,6 @@ def check_rotate_half(x: Tensor, interleaved: bool) -> None:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 
 
-def words(name: str, t: Tensor, tensor_format: str) -> str:
-    """How the format reads the sizes of `t`. For errors alone, as in `check_integer`."""
-    read = ", ".join(f"{x} = {size}" for x, size in zip(tensor_format, t.shape, strict=True))
-    return f"{name} of shape {tuple(t.shape)} in format {tensor_format!r} has {read}"
-
-
 # A whole call
 
 
@@ -123,7 +117,11 @@ class Beside:
 
     @property
     def in_words(self) -> str:
-        return words(self.name, self.t, self.tensor_format)
+        """How the format reads the sizes. For errors alone, as in `check_integer`."""
+        sizes = zip(self.tensor_format, self.t.shape, strict=True)
+        read = ", ".join(f"{x} = {size}" for x, size in sizes)
+        shape = tuple(self.t.shape)
+        return f"{self.name} of shape {shape} in format {self.tensor_format!r} has {read}"
 
     def check(
         self,

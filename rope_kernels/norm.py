@@ -10,7 +10,7 @@ from torch import Tensor
 from . import reference
 from .api import prepare, tables_of
 from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, kept
-from .checks import bad, check_call, check_flag, check_tensor, words
+from .checks import Beside, bad, check_call, check_flag
 from .launch import Known, as_read, has_elements, known_of, pair, plan, resolved, run
 from .modes import have_memory, is_traced, is_transformed, wants_grad
 from .rotation import (
@@ -250,15 +250,9 @@ def _check_norm(tensors: Tensors, weights: Weights, norm: Norm, tensor_format: s
             raise bad(f"{name} is {number!r}", accepted)
     t_names = ("t",) if len(tensors) == 1 else ("q", "k")
     for name, x, t_name, t in zip(_names(weights), weights, t_names, tensors, strict=True):
-        if x is None:
-            continue
-        check_tensor(name, x, tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t)))))
-        if x.dim() != 1 or x.shape[0] != t.shape[-1]:
-            accepted = f"({t.shape[-1]},); {words(t_name, t, tensor_format)}"
-            raise bad(f"{name} has shape {tuple(x.shape)}", accepted)
-        if x.device != t.device:
-            needs = f"it must be on the rotated tensor's, {t.device}"
-            raise ValueError(f"{name} is on {x.device}; {needs}")
+        if x is not None:
+            dtypes = tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t))))
+            Beside(t_name, t, tensor_format).check(name, x, dtypes, [(t.shape[-1],)])
 
 
 # In plain PyTorch

@@ -22,6 +22,7 @@ from .autograd import (
     values_of,
 )
 from .checks import (
+    Beside,
     Named,
     bad,
     check_apart,
@@ -405,7 +406,7 @@ def rope_to_cache(
 
     def check() -> None:
         check_call((q, k), freqs, rotation, fused, inplace)
-        _check_cache((q, k), beside)
+        _check_cache(k, *beside)
 
     key = "to cache", inplace
     known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
@@ -431,28 +432,16 @@ def rope_to_cache(
 _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 
-def _check_cache(tensors: tuple[Tensor, Tensor], beside: tuple[object, ...]) -> None:
+def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: object) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
-    (q, k), (v, k_cache, v_cache, slots) = tensors, beside
-    if check_tensor("v", v, (k.dtype,)).shape != k.shape:
-        raise bad(f"v has shape {tuple(v.shape)}", f"that of k, {tuple(k.shape)}")
-    tokens, heads, d = k.shape
-    for name, x in (("k_cache", k_cache), ("v_cache", v_cache)):
-        check_tensor(name, x, (k.dtype,))
-        if x.dim() != 4 or x.shape[2:] != k.shape[1:]:
-            accepted = f"(blocks, positions of a block, {heads}, {d})"
-            accepted += f", for k of shape {tuple(k.shape)}"
-            raise bad(f"{name} has shape {tuple(x.shape)}", accepted)
-    if k_cache.shape != v_cache.shape:
-        accepted = f"that of k_cache, {tuple(k_cache.shape)}"
-        raise bad(f"v_cache has shape {tuple(v_cache.shape)}", accepted)
-    check_tensor("slot_mapping", slots, INTEGERS[:2])
-    if slots.dim() != 1 or slots.shape[0] > tokens:
+    (tokens, heads, d), of_k = k.shape, Beside("k", k, "thd")
+    of_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
+    of_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
+    of_k.check("v_cache", v_cache, (k.dtype,), [tuple(k_cache.shape)], " beside k_cache")
+    of_k.check("slot_mapping", slots, INTEGERS[:2], [("n",)])
+    if slots.shape[0] > tokens:
         accepted = f"a slot for each of the first tokens, of which there are {tokens}"
         raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
-    for name, x in zip(_OF_A_CACHE, beside, strict=True):
-        if x.device != q.device:
-            raise ValueError(f"{name} is on {x.device}; it must be on q's device, {q.device}")
 
 
 def _check_no_gradient(given: tuple[object, ...]) -> None:

@@ -100,6 +100,7 @@ WORDS = {
     "FROM": "an integer from 0 to",
     "WITHIN": "elements within {t}'s head dimension d = 10",
     "READ": "{t} of shape {shape} in format {format!r} has {sizes}",
+    "OF_K": "k of shape (12, 2, 10) in format 'thd' has t = 12, h = 2, d = 10",
     "AXES": ". Positions on several axes, or between whole ones, make a table: docs/kernels.md",
     "ANGLES": "accepted with {t} of float32: (s2, 1, 1, d2); {READ}",
     "ELSEWHERE": "is on meta; it must be on {t}'s device, {device}",
@@ -204,7 +205,7 @@ TYPE_ERRORS = {
     "k_cache has dtype float8_e4m3fn; accepted: float32": {
         name: torch.float8_e4m3fn for name in ("k_cache", "v_cache")
     },
-    "v_cache has dtype bfloat16; accepted: float32": {"v_cache": BF16},
+    "v_cache has dtype bfloat16; accepted beside k_cache: float32": {"v_cache": BF16},
     "slot_mapping has dtype float32; accepted: int32, int64": {"slot_mapping": FP32},
 }
 VALUE_ERRORS = {
@@ -353,9 +354,7 @@ VALUE_ERRORS = {
         f"{{weight}} has shape {shape}; accepted: (10,); {{READ}}": {"weight": cos(*shape)}
         for shape in ((9,), (1, 10), (3, 10), (1, 3, 10))
     },
-    "{weight} is on meta; it must be on the rotated tensor's, {device}": {
-        "weight": cos(D).to("meta")
-    },
+    "{weight} {ELSEWHERE}": {"weight": cos(D).to("meta")},
     "k_weight has shape (9,); accepted: (10,); k of shape (4, 3, 2, 10) in format 'sbhd' has "
     "s = 4, b = 3, h = 2, d = 10": dense(k_weight=cos(9)),
     # a projection
@@ -370,17 +369,19 @@ VALUE_ERRORS = {
     "num_heads is 4, and num_kv_heads 3; accepted: with packing='grouped' as many heads of q for "
     "each head of k": {"packing": "grouped", "num_heads": 4, "num_kv_heads": 3},
     # a cache
-    "v has shape (12, 1, 10); accepted: that of k, (12, 2, 10)": {"v": lambda good: good[:, :1]},
-    "k_cache has shape (24, 2, 10); accepted: (blocks, positions of a block, 2, 10), for k of "
-    "shape (12, 2, 10)": {"k_cache": lambda good: good.flatten(0, 1)},
-    "k_cache has shape (6, 2, 4, 10); accepted: (blocks, positions of a block, 2, 10), for k of "
-    "shape (12, 2, 10)": {"k_cache": lambda good: good.transpose(1, 2)},
-    "v_cache has shape (2, 4, 2, 10); accepted: that of k_cache, (6, 4, 2, 10)": {
+    "v has shape (12, 1, 10); accepted: (12, 2, 10); {OF_K}": {"v": lambda good: good[:, :1]},
+    "k_cache has shape (24, 2, 10); accepted: (blocks, page, 2, 10); {OF_K}": {
+        "k_cache": lambda good: good.flatten(0, 1)
+    },
+    "k_cache has shape (6, 2, 4, 10); accepted: (blocks, page, 2, 10); {OF_K}": {
+        "k_cache": lambda good: good.transpose(1, 2)
+    },
+    "v_cache has shape (2, 4, 2, 10); accepted beside k_cache: (6, 4, 2, 10); {OF_K}": {
         "v_cache": lambda good: good[:2]
     },
     "slot_mapping has shape (13,); accepted: a slot for each of the first tokens, of which there "
     "are 12": {"slot_mapping": ints(*range(13))},
-    "slot_mapping {ELSEWHERE}": {"slot_mapping": META},
+    "slot_mapping is on meta; it must be on k's device, {device}": {"slot_mapping": META},
 }
 # What is refused where reading values costs nothing: on a CPU. A module has all positions.
 VALUES = {
