@@ -13,13 +13,12 @@ from pathlib import Path
 
 import nbformat
 
-import reading_time
-
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
 TAGS = {"measures", "raises-exception"}  # conftest.py reads `measures`
 MAX_BYTES = 1_000_000
+TIME = re.compile(r"^\| Time \| (\d+) minutes(?:,.* for the core: sections? ([\d, -]+))? \|$", re.M)
 
 
 @dataclass
@@ -74,6 +73,16 @@ def load_stored(name: str) -> Notebook | None:
     if text is None:
         return None
     return Notebook(path.name, nbformat.reads(text, as_version=4), path.parent)
+
+
+def stated_time(first_cell: str) -> tuple[int, list[int]]:
+    """What the table of cell 0 says: minutes, and sections of the road; none where all count."""
+    minutes, sections = TIME.search(first_cell).groups()
+    core = []
+    for span in sections.split(",") if sections else ():
+        first, _, last = span.strip().partition("-")
+        core += range(int(first), int(last or first) + 1)
+    return int(minutes), core
 
 
 def tags_of(cell) -> set[str]:
@@ -159,7 +168,7 @@ def numbers_follow_one_another(notebook: Notebook) -> list[str]:
     for what, numbers in {"equations": equations, "sections": sections}.items():
         if numbers != list(range(1, len(numbers) + 1)):
             complaints.append(f"{what} are numbered {numbers}")
-    _, core = reading_time.stated_time(notebook.markdown[0].source)
+    _, core = stated_time(notebook.markdown[0].source)
     if not set(core) <= set(sections):
         complaints.append(f"of the core {core} some sections are not there")
     return complaints

@@ -17,10 +17,10 @@ import sys
 import tempfile
 import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests/mutants.toml"
@@ -47,27 +47,6 @@ class Mutant:
         return f"{self.file}: {self.wrong}"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a mutant."""
-
-    mutant: Mutant
-    state: str  # "killed", "survived", "unfinished"; "no verdict": its test is red anyway
-    by: str
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.state:10} {self.seconds:6.1f} s  {self.mutant.title}  {self.by}"
-
-
-@dataclass(frozen=True)
-class Run:
-    """What pytest said."""
-
-    red: tuple[str, ...] = ()  # tests
-    ended: bool = True
-
-
 def listed() -> list[Mutant]:
     by_file = tomllib.loads(LIST.read_text())
     edits = [(file, edit) for file, edits in by_file.items() for edit in edits]
@@ -81,26 +60,51 @@ def tracked() -> list[str]:
     return [name for name in names if name and (ROOT / name).exists()]
 
 
-@dataclass(frozen=True)
-class Copy:
-    """The files of the project in a folder of their own."""
+class Bench:
+    """A copy of the project, in which mutants are tried."""
 
-    folder: Path
-    limit: float  # seconds
+    def __init__(self, folder: Path, limit: float = 600) -> None:
+        self.folder, self.limit = folder, limit  # seconds of one run of pytest
+        self.red_anyway = cache(self.red_of)
+        for name in tracked():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
 
-    def red(self, tests: list[str], every: bool = False) -> Run:
-        """The first of tests, then of notebooks, or every one; none if all are green."""
-        found = Run()
-        for nbval in ([], ["--nbval"]):
-            some = [test for test in tests if bool(nbval) == test.startswith("notebooks")]
-            if some and (every or found == Run()):
-                run = self.pytest(some, *([] if every else ["-x"]), *nbval)
-                red = (*found.red, *(run.red if every else run.red[:1]))
-                found = Run(red, found.ended and run.ended)
-        return found
+    def try_one(self, mutant: Mutant) -> tuple[str, str]:
+        """What became of it, and the test that is red.
 
-    def pytest(self, tests: list[str], *options: str) -> Run:
-        """Bytecode is not written: an edit within a second, of the same size, would not be seen."""
+        "killed", "survived", "unfinished", or "no verdict" where the test is red without it too.
+        """
+        path = self.folder / mutant.file
+        right = path.read_text()
+        path.write_text(mutant.applied(right))
+        notebooks = [test for test in mutant.tests if test.startswith("notebooks")]
+        tests = [test for test in mutant.tests if test not in notebooks]
+        try:
+            red = tests and self.pytest(tests, "-x")
+            red = red or (notebooks and self.pytest(notebooks, "-x", "--nbval"))
+            path.write_text(right)
+            if not red:
+                return "survived", ""
+            # of a notebook any cell, for it needs all
+            asked = red[0].split("::")[0] if ".ipynb" in red[0] else red[0]
+            return "no verdict" if red[0] in self.red_anyway(asked) else "killed", red[0]
+        except TimeoutError:
+            return "unfinished", ""
+        finally:
+            path.write_text(right)
+
+    def red_of(self, test: str) -> list[str]:
+        return self.pytest([test], *(["--nbval"] if ".ipynb" in test else []))
+
+    def pytest(self, tests: Iterable[str], *options: str) -> list[str]:
+        """The tests that are red.
+
+        Bytecode is not written: an edit within a second, of the same size, would not be seen.
+
+        Raises:
+            TimeoutError: they didn't end, or one isn't there.
+        """
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options]
         command += [*arguments_of(tests), "-p", "no:cacheprovider"]
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
@@ -111,48 +115,16 @@ class Copy:
         )
         try:
             said, _ = process.communicate(timeout=self.limit)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as error:
             os.killpg(process.pid, signal.SIGKILL)  # kernels of notebooks too
             process.communicate()
-            return Run(ended=False)
+            raise TimeoutError from error
+        if re.search("^ERROR: (file or directory )?not found:", said, re.MULTILINE):
+            raise TimeoutError(said)
         if process.returncode in (0, 5):  # 5: all were deselected
-            return Run()
-        if "ERROR: not found:" in said or "file or directory not found:" in said:
-            return Run(("a test that is not there",), ended=False)
+            return []
         red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
-        return Run(tuple(red or tests))  # without a line: it broke before the first test, or died
-
-
-class Bench:
-    """A copy of the project, and the mutants that are tried in it."""
-
-    def __init__(self, folder: Path, limit: float) -> None:
-        self.place, self.anyway = Copy(folder, limit), {}
-        for name in tracked():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-
-    def try_one(self, mutant: Mutant) -> Outcome:
-        path, begin = self.place.folder / mutant.file, time.monotonic()
-        right = path.read_text()
-        path.write_text(mutant.applied(right))
-        try:
-            found = self.place.red(list(mutant.tests))
-        finally:
-            path.write_text(right)
-        seconds, by = round(time.monotonic() - begin, 1), "".join(found.red[:1])
-        state = "unfinished" if not found.ended else "killed" if by else "survived"
-        if state == "killed" and by in self.red_anyway(by):
-            state = "no verdict"
-        return Outcome(mutant, state, by, seconds)
-
-    def red_anyway(self, test: str) -> set[str]:
-        """What is red without an edit: the test, or of a notebook any cell, for it needs all."""
-        asked = test.split("::")[0] if ".ipynb" in test else test
-        if asked not in self.anyway:
-            run = self.place.red([asked], every=True)
-            self.anyway[asked] = set(run.red if run.ended else [test])
-        return self.anyway[asked]
+        return red or list(tests)  # without a line: it broke before the first test, or died
 
 
 def arguments_of(tests: list[str]) -> list[str]:
@@ -166,32 +138,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    parser.add_argument("--jobs", type=int, default=1, help="copies of the project, side by side")
-    parser.add_argument("--limit", type=float, default=600, help="seconds of one run of pytest")
-    options = parser.parse_args()
-    mutants = listed()
-    if options.only:
-        mutants = [m for m in mutants if any(x in f"{m.title}{m.old}" for x in options.only)]
-    alive, free = [], SimpleQueue()
-
-    def try_one(mutant: Mutant) -> Outcome:
-        bench = free.get()
-        try:
-            return bench.try_one(mutant)
-        finally:
-            free.put(bench)
-
-    with (
-        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
-        ThreadPoolExecutor(options.jobs) as pool,
-    ):
-        for n in range(options.jobs):
-            free.put(Bench(Path(folder, str(n)), options.limit))
-        for ended in as_completed([pool.submit(try_one, mutant) for mutant in mutants]):
-            outcome = ended.result()
-            print(outcome, flush=True)
-            alive += [] if outcome.state == "killed" else [outcome]
+    parser.add_argument("--only", action="append", default=[""], metavar="TEXT")
+    only = parser.parse_args().only
+    mutants = [m for m in listed() if any(x in f"{m.title}{m.old}" for x in only[1:] or only)]
+    alive = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        bench = Bench(Path(folder))
+        for mutant in mutants:
+            begin = time.monotonic()
+            state, by = bench.try_one(mutant)
+            line = f"{state:10} {time.monotonic() - begin:6.1f} s  {mutant.title}  {by}"
+            print(line, flush=True)
+            alive += [] if state == "killed" else [line]
     print(f"{len(mutants) - len(alive)} of {len(mutants)} killed", *alive, sep="\n")
     return 1 if alive else 0
 

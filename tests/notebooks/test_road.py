@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import reading_time
-from notebook_form import ROOT, load, names_of_detours, names_of_notebooks
+from notebook_form import ROOT, load, names_of_detours, names_of_notebooks, stated_time
 
 ROAD = names_of_notebooks()
 
@@ -66,7 +65,7 @@ def test_readme_has_each_notebook_once_with_its_question_and_minutes():
     wanted, whole = [], 0
     for (_, _, afterwards, _), name in zip(found, ROAD, strict=True):
         first, _ = ends(name)
-        minutes, core = reading_time.stated_time(first)
+        minutes, core = stated_time(first)
         assert (afterwards == "*beyond the road*") == (not core), name
         whole += minutes if core else 0
         question = re.match(r".*\n\n\*\*(.+\?)\*\*\n", first)[1]

@@ -3,7 +3,7 @@
 import pytest
 
 import mutants
-from mutants import Copy, Mutant, Run
+from mutants import Mutant
 
 LISTED = mutants.listed()
 TEST = """
@@ -34,35 +34,32 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "ROOT", root)
     monkeypatch.setattr(mutants, "tracked", lambda: files)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second of each run
-    return mutants.Bench(tmp_path / "copy", limit=60)
+    return mutants.Bench(tmp_path / "copy")
+
+
+def mutant(new, old="1 + 1", tests="tests/test_code.py"):
+    return Mutant("code.py", old, new, "a bug", (tests,))
 
 
 def test_a_mutant_is_killed_or_survives(bench):
-    tests = ("tests/test_code.py",)
-    wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
-    killed = bench.try_one(wrong)
-    assert (killed.state, killed.by) == ("killed", "tests/test_code.py::test_two")
-    equal = Mutant("code.py", "1 + 1", "2", "equal", tests)
-    assert bench.try_one(equal).state == "survived"
+    assert bench.try_one(mutant("1 - 1")) == ("killed", "tests/test_code.py::test_two")
+    assert bench.try_one(mutant("2")) == ("survived", "")
 
 
 def test_a_test_that_is_always_red_kills_nothing(bench):
-    test = bench.place.folder / "tests/test_code.py"
+    test = bench.folder / "tests/test_code.py"
     test.write_text(TEST + "def test_red(): assert False\n")
-    tests = ("tests/test_code.py",)
-    wrong = Mutant("code.py", "1 + 1", "1 - 1", "a sign", tests)
-    equal = Mutant("code.py", "1 + 1", "2", "equal", tests)
-    assert [bench.try_one(mutant).state for mutant in (wrong, equal)] == ["killed", "no verdict"]
+    assert [bench.try_one(mutant(x))[0] for x in ("1 - 1", "2")] == ["killed", "no verdict"]
 
 
-def test_a_run_that_does_not_end_is_ended(tmp_path):
-    (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(60)\n")
-    assert Copy(tmp_path, limit=1).red(["test_slow.py"]) == Run(ended=False)
+def test_a_run_that_does_not_end_is_ended(bench):
+    bench.limit = 1
+    ending = mutant("__import__('time').sleep(60)")
+    assert bench.try_one(ending) == ("unfinished", "")
 
 
 def test_a_test_that_is_gone_kills_nothing_and_a_file_that_cannot_be_imported_is_red(bench):
-    gone = Mutant("code.py", "1 + 1", "1 - 1", "a sign", ("tests/test_code.py::test_gone",))
-    assert bench.try_one(gone).state == "unfinished"
-    broken = Mutant("code.py", "return", "retrun", "a typo", ("tests/test_code.py",))
-    outcome = bench.try_one(broken)
-    assert (outcome.state, outcome.by) == ("killed", "tests/test_code.py")
+    gone = mutant("1 - 1", tests="tests/test_code.py::test_gone")
+    assert bench.try_one(gone) == ("unfinished", "")
+    broken = mutant("retrun", old="return")
+    assert bench.try_one(broken) == ("killed", "tests/test_code.py")
