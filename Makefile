@@ -78,7 +78,7 @@ notebooks: environment ## run the notebooks and store their output (on a GPU: th
 	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks
 
 hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
-	$(VENV)/bin/python tools/hugging_face_table.py
+	$(VENV)/bin/python tools/hugging_face.py
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)

@@ -2,7 +2,7 @@
 
 A row is a rule: the digests of all code that rotates by it, in transformers 5.17, in 5.23 or in
 both, and the form that takes its calls. Copies in other files have the same digest. All models of a
-row are in `tools/hugging_face_table.py`, and in docs/hugging_face.md. A test holds the table
+row are in `tools/hugging_face.json`, and in docs/hugging_face.md. A test holds the table
 against the installed transformers, digest by digest and bit by bit.
 """
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-import hugging_face_norms
+import hugging_face
 
 WIDTH, HEADS, KEY_HEADS, D = 24, 4, 2, 16
 
@@ -21,7 +21,7 @@ WIDTH, HEADS, KEY_HEADS, D = 24, 4, 2, 16
 @cache
 def attentions(family):
     """Those that are fused. Code2Wav of Qwen3-Omni has no norms, but what returns its argument."""
-    return [x for x in hugging_face_norms.attentions(family) if x.normed and has_norms(x.cls)]
+    return [x for x in hugging_face.attentions(family) if x.normed and has_norms(x.cls)]
 
 
 def has_norms(cls):

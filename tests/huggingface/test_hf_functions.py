@@ -21,7 +21,7 @@ from hf_calls import (
     outcome,
     version,
 )
-from hugging_face_table import families_of
+from hugging_face import families_of
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-import hugging_face_norms
+import hugging_face
 from hf_attention import attentions, inputs_of_attention, q_and_k_of, stand_in
 from hf_models import FAMILIES, Family, generated, inputs_of, logits_and_gradients
 from rope_kernels.huggingface import Left, patch, unpatch
@@ -74,7 +74,7 @@ def assert_close(got, wanted, dtype):
 def families():
     """By the list that `test_hf_page.py` holds against all files, which takes long to search."""
     try:
-        return sorted(hugging_face_norms.fused())
+        return sorted(hugging_face.fused())
     except ImportError:
         return []
 
@@ -115,7 +115,7 @@ NOWHERE = ("beam.BeamAttention",)  # without positions
 def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
     """Norms without a rotation, a rotation without norms, keys of another layer."""
     family = name.split(".")[0]
-    if family not in hugging_face_norms.fused():
+    if family not in hugging_face.fused():
         pytest.skip(f"this transformers has no {name}")
     (attention,) = [x for x in attentions(family) if str(x) == name]
     module = stand_in(attention, torch.float32, device, **CONDITIONS.get(name, {}))

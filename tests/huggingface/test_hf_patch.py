@@ -15,7 +15,7 @@ from torch import nn
 
 from hf_calls import Case, differs, outcome
 from hf_models import FAMILIES
-from hugging_face_table import families_of
+from hugging_face import families_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, function_of
