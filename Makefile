@@ -34,9 +34,6 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo && sed -n 's/^#   //p' Makefile
 
-# Where CI is set, test-all builds the site too; elsewhere it skips that without Sphinx.
-WITH_SITE = $(if $(CI),site)
-
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
 	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh $(WITH_SITE)
 
@@ -58,6 +55,8 @@ test: environment ## lint, the tests that are not slow, notebooks 00 to 14 again
 	$(TESTS) -m "not slow" $(OR_EXPLAIN)
 	$(NBVAL) $(ON_THE_ROAD) $(OR_EXPLAIN)
 
+# Where CI is set, the site is built too; elsewhere its tests are skipped without Sphinx.
+test-all: WITH_SITE = $(if $(CI),site)
 test-all: environment ## the same, and all else: site, types, tools, each wrong answer, every case
 	($(LINT)) $(OR_EXPLAIN)
 	$(TESTS) --every $(OR_EXPLAIN)

@@ -1,8 +1,8 @@
 """The site shows what is stored, leads everywhere, and asks no other host for anything.
 
 The checks read the files and need nothing; those that build with Sphinx are skipped without it
-(`pip install -c constraints.txt -e '.[site]'`). Where the variable CI is set, `make test` installs
-it, and a missing Sphinx or npm is a failure.
+(`pip install -c constraints.txt -e '.[site]'`). Where the variable CI is set, `make test-all`
+installs it, and a missing Sphinx or npm is a failure.
 """
 
 import importlib.util
