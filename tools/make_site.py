@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,9 +57,8 @@ def copy_source(source: Path) -> None:
 
 
 def has_the_hash(archive: Path) -> bool:
-    return (
-        base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == MATHJAX_SHA512
-    )
+    digest = hashlib.sha512(archive.read_bytes()).digest()
+    return base64.b64encode(digest).decode() == MATHJAX_SHA512
 
 
 def fetch_mathjax(folder: Path) -> None:
@@ -94,10 +92,6 @@ def run_sphinx(source: Path, static: Path, site: Path) -> None:
 
 
 def main() -> None:
-    if missing := [
-        name for name in ("sphinx", "myst_nb", "sphinx_book_theme") if not find_spec(name)
-    ]:
-        stop(f"{missing[0]} is missing: run \"pip install -c constraints.txt -e '.[site]'\".")
     source, static, site = (BUILD / name for name in ("site-source", "site-static", "site"))
     for folder in (source, static, site, site.with_name("site-doctrees")):
         shutil.rmtree(folder, ignore_errors=True)

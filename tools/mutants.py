@@ -17,13 +17,11 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIST = ROOT / "tests/mutants.toml"
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Mutant:
 
 
 def listed() -> list[Mutant]:
-    by_file = tomllib.loads(LIST.read_text())
+    by_file = tomllib.loads((ROOT / "tests/mutants.toml").read_text())
     edits = [(file, edit) for file, edits in by_file.items() for edit in edits]
     return [Mutant(file, **edit | {"tests": tuple(edit["tests"])}) for file, edit in edits]
 
@@ -97,7 +95,7 @@ class Bench:
     def red_of(self, test: str) -> list[str]:
         return self.pytest([test], *(["--nbval"] if ".ipynb" in test else []))
 
-    def pytest(self, tests: Iterable[str], *options: str) -> list[str]:
+    def pytest(self, tests: list[str], *options: str) -> list[str]:
         """The tests that are red.
 
         Bytecode is not written: an edit within a second, of the same size, would not be seen.

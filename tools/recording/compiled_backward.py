@@ -32,10 +32,8 @@ for order in ORDERS:
     for grads_order in ORDERS:
         torch._dynamo.reset()
         inputs = [stored(order).detach().requires_grad_() for _ in range(2)]
-        outs, grads = (
-            torch.compile(apply_rotary_pos_emb)(*inputs, *tables),
-            [stored(grads_order)] * 2,
-        )
+        outs = torch.compile(apply_rotary_pos_emb)(*inputs, *tables)
+        grads = [stored(grads_order)] * 2
         backward = partial(torch.autograd.grad, outs, inputs, grads, retain_graph=True)
         median = measure({"backward": backward})["backward"].median_us
         print(f"q and k {order}, gradients {grads_order}: {median} us")

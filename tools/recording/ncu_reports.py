@@ -1,7 +1,7 @@
 """Record Nsight Compute's reports of notebook 08: `python tools/recording/ncu_reports.py`.
 
 Needs a GPU and ncu. One process launches all calls under ncu, with the clocks as they are and empty
-caches, and a mark after each. The reports of `REPORTS` go to `notebooks/records/NAME.csv`.
+caches. The reports of `REPORTS` go to `notebooks/records/NAME.csv`.
 """
 
 import csv
@@ -23,8 +23,7 @@ from rope_lab.rungs import SHAPE
 RECORDS = Path(__file__).resolve().parents[2] / "notebooks" / "records"
 COMMAND = "python tools/recording/ncu_reports.py"
 WARM_UP = 3  # launches of each call before the one that is reported
-MARK = "spin_kernel"  # torch.cuda._sleep launches it between two calls
-# name of the file -> the call of `headline.cases`, and a part of its kernel's name
+# name of the file -> the call of `headline.cases`, and its kernel
 REPORTS = {
     "08_ncu_naive": ("naive", "naive_rope_kernel"),
     "08_ncu_final": ("ours", "rope_kernel"),
@@ -32,20 +31,17 @@ REPORTS = {
 
 
 def launch() -> None:
-    """In the process that ncu watches: launch every call, with a mark after each."""
+    """In the process that ncu watches: launch every call."""
     from rope_lab.steps import headline
 
     rotations = headline.cases(torch.bfloat16)
     calls = [rotations[call] for call, _ in REPORTS.values()]
-    for call in calls:
-        for _ in range(WARM_UP):
-            call()
-    torch.cuda._sleep(1000)
+    for call in calls * WARM_UP:
+        call()
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
     for call in calls:
         call()
-        torch.cuda._sleep(1000)
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()
 
@@ -72,8 +68,8 @@ def measured() -> str:
     return said
 
 
-def launches(output: str) -> list[dict[str, Report]]:
-    """Of each call, up to its mark: a report for each kernel's name, still about nothing.
+def launches(output: str) -> dict[str, Report]:
+    """By its kernel's name, a report of each launch that is still about nothing.
 
     ncu's page has a column for each metric, and units in the line below the header. Lines before
     the header are ncu's and the program's own.
@@ -81,18 +77,14 @@ def launches(output: str) -> list[dict[str, Report]]:
     lines = output.splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith('"ID"'))
     header, units, *rows = csv.reader(line for line in lines[begin:] if not line.startswith("=="))
-    found = [{}]
+    found = {}
     for row in rows:
-        kernel = row[header.index("Kernel Name")]
-        if MARK in kernel:
-            found.append({})
-            continue
         values, units_of = {}, {}
         for metric, text, unit in zip(header, row, units, strict=True):
             if metric in IN_SHORT and (value := number(text)) is not None:
                 values[metric], units_of[metric] = value, unit
-        found[-1][kernel] = Report({}, values, units_of)
-    return found[:-1]
+        found[row[header.index("Kernel Name")]] = Report({}, values, units_of)
+    return found
 
 
 def number(text: str) -> float | None:
@@ -104,8 +96,8 @@ def number(text: str) -> float | None:
 
 def reports_of(output: str, where: dict[str, str]) -> Iterator[tuple[str, Report]]:
     """Each report that is wanted, by its name."""
-    for found, (name, (_, part)) in zip(launches(output), REPORTS.items(), strict=True):
-        (kernel,) = (kernel for kernel in found if part in kernel)
+    found = launches(output)
+    for name, (_, kernel) in REPORTS.items():
         about = {"kernel": kernel, "shape": f"{SHAPE}, bf16"} | where
         yield name, replace(found[kernel], about=about)
 
