@@ -38,7 +38,7 @@ def main(
         "--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds, not {ROUNDS}; never a record"
     )
     parser.add_argument(
-        "--out", type=Path, help="folder for the results; tables of README are then left alone"
+        "--out", type=Path, help="folder for the results; tables in pages are then left alone"
     )
     options = parser.parse_args(arguments)
     wanted = options.what or names[:1]

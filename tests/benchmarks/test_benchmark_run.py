@@ -81,11 +81,11 @@ def test_peers_that_are_missing_or_broken_are_absent(tmp_path):
     assert "| TransformerEngine | absent: not unpacked: " in page
 
 
-def test_models_fill_in_the_table_between_the_marks_of_readme(tmp_path, monkeypatch):
+def test_models_fill_in_the_table_between_the_marks_of_their_page(tmp_path, monkeypatch):
     begin, end = "<!-- models: begin -->", "<!-- models: end -->"
     (tmp_path / "page.md").write_text(f"before\n{begin}\nold\n{end}\nafter\n")
     monkeypatch.setattr(record, "RESULTS", tmp_path)
-    monkeypatch.setattr(pages, "README", tmp_path / "page.md")
+    monkeypatch.setattr(pages, "HUGGING_FACE", tmp_path / "page.md")
     row = {
         **{"model": "Made", "precision": "bf16", "tokens": 4096, "tensors": 7, "differ": 0},
         **{"launches": {"patched": {"before": 28.0, "after": 2.0}}},
