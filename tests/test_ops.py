@@ -50,8 +50,10 @@ def test_in_place_is_as_in_new_memory_and_touches_nothing_else(op, case, layout,
     sample = op.sample(device, **case)
     before, values = bits_of(sample.tensors()), {n: sample.given[n].clone() for n in op.inplace}
     wanted = sample.call()
+    versions = [sample.given[name]._version for name in op.inplace]
     with torch.no_grad():
         outs = sample.call(inplace=True)
+    assert [sample.given[name]._version for name in op.inplace] == [n + 1 for n in versions]
     for name, out, want in zip(op.inplace, outs, wanted, strict=False):
         assert out is sample.given[name]
         assert_as_in_new_memory(out, want)

@@ -10,13 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from torch import func
-from torch.autograd import forward_ad
-from torch.utils.checkpoint import checkpoint
 
 from inputs import angles, contiguous, negative_view, sequence_starts
 from ops import all_equal, bits_of
-from pairwise import cover
 from rope_kernels import (
     apply_rotary_pos_emb,
     norm_rope,
@@ -43,25 +39,7 @@ def nothing_touched(*tensors):
 # the version counter
 
 
-FUNCTIONS = {
-    "apply_rotary_pos_emb": apply_rotary_pos_emb,
-    "rope_fw": rope_fw,
-    "rope_bw": rope_bw,
-    "rope_qk, q": lambda t, freqs, **options: rope_qk(t, t * 1, freqs, **options),
-    "rope_qk, k": lambda t, freqs, **options: rope_qk(t * 1, t, freqs, **options),
-}
-each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
-
-
-@cover(function=FUNCTIONS, requires_grad=(False, True), fused=(True, False))
-def test_the_version_rises_by_exactly_one(function, requires_grad, fused, device):
-    t = torch.randn(S, B, H, D, device=device, requires_grad=requires_grad) * 1
-    version = t._version
-    function(t, angles(S, D2, device), inplace=True, fused=fused)
-    assert t._version == version + 1
-
-
-@each_function
+@pytest.mark.parametrize("function", (apply_rotary_pos_emb, rope_fw, rope_bw))
 def test_backward_raises_if_a_saved_constant_was_overwritten(function, device):
     """The tensor itself has no gradient, and only a slice of it is rotated."""
     constant = torch.randn(S, B, 2 * H, D, device=device)
@@ -527,91 +505,6 @@ def test_strides_too_intricate_to_judge_are_refused(device):
         pytest.raises(ValueError, match=r"^t has .*; accepted: .*t\.clone\(\)"),
     ):
         apply_rotary_pos_emb(t, angles(S, D2, device), inplace=True)
-
-
-# torch.func and forward mode
-
-
-class Functional:
-    """A rotation in place within a pure function, and what that should be."""
-
-    def __init__(self, kind, device, count=3):
-        self.kind, self.freqs = kind, angles(S, D2, device)
-        self.batch = contiguous((count, S, B, H, D), torch.float64, device)
-        self.t, self.weight = self.batch[0], torch.randn_like(self.batch[1])
-
-    def rotate(self, t):
-        base = t * 1
-        if self.kind == "q and k":
-            q, k = rope_qk(base, t[:, :, 1:].sin(), self.freqs, inplace=True)
-            return torch.cat([q, k], dim=2)[:, :, 2:]
-        part = base[:, :, 1:] if self.kind == "one slice" else base
-        assert apply_rotary_pos_emb(part, self.freqs, inplace=True) is part
-        return base
-
-    def expected(self, t):
-        out = rotate_fp64(t, self.freqs, "sbhd")
-        if self.kind == "one slice":
-            return torch.cat([t[:, :, :1], out[:, :, 1:]], dim=2)
-        if self.kind == "q and k":
-            k = rotate_fp64(t[:, :, 1:].sin(), self.freqs, "sbhd")
-            return torch.cat([out, k], dim=2)[:, :, 2:]
-        return out
-
-    def loss(self, rotate):
-        return lambda t: (self.weight * rotate(t).sin()).sum()
-
-
-FUNCTIONAL = {
-    "grad": lambda rotate, case: func.grad(case.loss(rotate))(case.t),
-    "vjp": lambda rotate, case: func.vjp(rotate, case.t)[1](case.weight),
-    "jvp": lambda rotate, case: func.jvp(rotate, (case.t,), (case.weight,)),
-    "vmap": lambda rotate, case: func.vmap(rotate)(case.batch),
-    "vmap of grad": lambda rotate, case: func.vmap(func.grad(case.loss(rotate)))(case.batch),
-    "grad of vmap": lambda rotate, case: func.grad(lambda t: func.vmap(rotate)(t).sin().sum())(
-        case.batch
-    ),
-    "grad of grad": lambda rotate, case: func.grad(
-        lambda t: (func.grad(case.loss(rotate))(t) ** 2).sum()
-    )(case.t),
-    "dual numbers": lambda rotate, case: dual_numbers(rotate, case),
-}
-
-
-def dual_numbers(rotate, case):
-    with forward_ad.dual_level():
-        out = forward_ad.unpack_dual(rotate(forward_ad.make_dual(case.t, case.weight)))
-        return out.primal.clone(), out.tangent.clone()
-
-
-@pytest.mark.parametrize("kind", ("own memory", "one slice", "q and k"))
-@pytest.mark.parametrize("transform", FUNCTIONAL.values(), ids=FUNCTIONAL.keys())
-def test_transformed_it_is_right(transform, kind, device):
-    case = Functional(kind, device)
-    want = transform(case.expected, case)
-    with nothing_touched(case.batch, case.weight, case.freqs):
-        torch.testing.assert_close(transform(case.rotate, case), want)
-
-
-# checkpointing
-
-
-@pytest.mark.parametrize("use_reentrant", (False, True))
-@pytest.mark.parametrize("sliced", (False, True), ids=("own memory", "one slice"))
-def test_a_checkpointed_block_may_overwrite_what_it_made_itself(sliced, use_reentrant, device):
-    sample = Sample(device)
-
-    def block(rotate):
-        def run(t):
-            t = t * t
-            rotated = rotate(t[:, :, 1:] if sliced else t)
-            return (rotated.sin() * t.sum()).sum()
-
-        return run
-
-    (want,) = torch.autograd.grad(block(sample.rotate)(sample.leaf), sample.leaf)
-    checkpoint(block(sample.rotate), sample.leaf, use_reentrant=use_reentrant).backward()
-    torch.testing.assert_close(sample.leaf.grad, want, rtol=0, atol=0)
 
 
 # what is remembered, and what a tensor knows of its memory

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from ops import OPS
-from rope_kernels import norm_rope
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
 
@@ -25,20 +24,6 @@ def test_the_same_weight_for_q_and_k(device):
 def test_a_row_that_no_head_has_adds_nothing(device):
     """Most tiles of a backward are full: they have 16 rows only if at most one in 20 is empty."""
     QK_NORM_ROPE.sample(device, heads=(15, 16), s=2).check()
-
-
-# in place: a version more, and no gradient
-
-
-def test_in_place_raises_the_version(device):
-    sample = QK_NORM_ROPE.sample(device)
-    tensors = sample.given["q"], sample.given["k"]
-    versions = [t._version for t in tensors]
-    sample.call(inplace=True)
-    assert all(t._version > n for t, n in zip(tensors, versions, strict=True))
-    with torch.inference_mode():
-        t = torch.randn(sample.given["q"].shape, device=device)
-        norm_rope(t, None, sample.freqs, inplace=True)
 
 
 @pytest.mark.parametrize(
