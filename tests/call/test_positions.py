@@ -175,6 +175,7 @@ def packed(lengths, padding, device, dtype=torch.int64):
 NUMBERS = {f"{n} sequences": [2, 0, 3, 1, 2][:n] if n <= 5 else [1] * n for n in (0, 1, 2, 5, 8, 9)}
 NUMBERS["empty ones amid"] = [0] * 40 + [3] + [0] * 30 + [2] + [0] * 9
 NUMBERS["empty ones alone"] = [0] * 31
+NUMBERS["empty ones at both ends"] = [0, 0, 5, 0, 4, 0]
 
 
 @pytest.mark.parametrize("lengths", NUMBERS.values(), ids=NUMBERS)

@@ -1,10 +1,9 @@
-"""What cases on two ranks share: their list, meshes, and a call that says nothing to others."""
+"""What cases on two ranks share: their list, and meshes."""
 
 from functools import cache, partial
 from itertools import product
 
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.debug import CommDebugMode
 
 
 class Cases(dict):
@@ -26,11 +25,3 @@ def mesh_of(device, *sizes):
     """A mesh of all ranks. Making one takes longer than most cases, so they share it."""
     names = ("cp",) if len(sizes) == 1 else ("dp", "tp")
     return init_device_mesh(device, sizes, mesh_dim_names=names)
-
-
-def silently(call):
-    """The result of a call that communicates nothing."""
-    with CommDebugMode() as seen:
-        result = call()
-    assert seen.get_total_counts() == 0, seen.get_comm_counts()
-    return result

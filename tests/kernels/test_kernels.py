@@ -38,21 +38,6 @@ def test_longer_table_and_strided_table(tensor_format, device):
 
 
 @pytest.mark.parametrize(
-    "lengths", ([], [0], [9], [0, 0, 5, 0, 4], [1] * 9, [3, 0, 0, 6, 0]), ids=str
-)
-@pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
-def test_packed_sequences_of_every_kind(lengths, fused, device):
-    """None, empty, one, empty at both ends, one token each, an empty one last; of any stride."""
-    t = contiguous((9, 2, 8), torch.float32, device)
-    cu_seqlens = torch.tensor([0, *lengths], device=device).cumsum(0)
-    every_other = torch.stack([cu_seqlens, cu_seqlens + 99], -1)[:, 0]
-    for freqs in (angles(9, 8, device), angles(max(lengths, default=0), 8, device)):
-        for starts in (cu_seqlens, every_other):
-            out = rope_fw(t, freqs, "thd", cu_seqlens=starts, fused=fused, rounding="once")
-            assert_rounded_once(out, rotate_fp64(t, freqs, "thd", cu_seqlens=starts))
-
-
-@pytest.mark.parametrize(
     ("tensor_format", "s", "h", "d"),
     (
         *(("sbhd", 2, 41, 64), ("thd", 2, 17, 64), ("bhsd", 131, 1, 32)),
