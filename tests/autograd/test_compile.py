@@ -1,4 +1,4 @@
-"""torch.compile and CUDA graphs: what one function has alone, Inductor, and Functions of others.
+"""torch.compile and CUDA graphs: what one function has alone, and Inductor.
 
 What all functions promise there is in `test_ops_traced.py`. Most graphs are traced with derivatives
 and all (`aot_eager`), which needs no compiler. Inductor must add no kernel to the one that eager
@@ -20,8 +20,6 @@ from ops import FEW, OPS
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
-    rope_bw,
-    rope_fw,
     rope_qk,
     rope_to_cache,
 )
@@ -80,21 +78,7 @@ def of_a_packed_qkv(device):
     return rotate, [(torch.randn(B, s, H, 3 * D, device=device),) for s in LENGTHS]
 
 
-def of_decoding(device):
-    """One token, one position further each time."""
-    freqs = angles(60, D2, device)
-
-    def rotate(t, starts):
-        return apply_rotary_pos_emb(t, freqs, "bshd", start_positions=starts)
-
-    starts = [torch.tensor([i, 7 * i], device=device) for i in range(6)]
-    return rotate, [(torch.randn(B, 1, H, D, device=device), x) for x in starts]
-
-
-OF_LENGTHS = of_t_and_table, of_a_packed_qkv, of_decoding
-
-
-@pytest.mark.parametrize("make", OF_LENGTHS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", (of_t_and_table, of_a_packed_qkv), ids=lambda make: make.__name__)
 def test_a_new_length_compiles_no_new_graph(make, device):
     function, all_inputs = make(device)
     function_compiled, counter = compiled(function)
@@ -145,72 +129,6 @@ def test_what_a_compiled_call_writes_into_caches_is_checked_when_it_runs(device,
         with pytest.raises(ValueError, match="slot_mapping has 99"):
             compiled(write)[0](ids + 95, pool[:2], pool[2:4])
     assert not pool.any()
-
-
-# Functions of other people, after FlashAttention and quack: they overwrite views of a packed tensor
-# in forward, and the gradient that they are given in backward
-
-
-class Packed(torch.autograd.Function):
-    """FlashAttention's: queries and keys of a packed tensor, whose gradient is overwritten too."""
-
-    @staticmethod
-    def forward(ctx, qkv, cos, sin):
-        ctx.save_for_backward(cos, sin)
-        return rotate_packed(qkv, cos, sin, rope_fw)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return rotate_packed(grad, *ctx.saved_tensors, rope_bw), None, None
-
-
-def rotate_packed(qkv, cos, sin, turn):
-    if qkv.is_contiguous():
-        views = [qkv[:, :, :2].reshape(*qkv.shape[:2], -1, qkv.shape[-1])]
-    else:
-        views = [qkv[:, :, 0], qkv[:, :, 1]]
-    for view in views:
-        turn(view, (cos, sin), "bshd", rotary_dim=2 * cos.shape[-1], inplace=True)
-    return qkv
-
-
-class OneTensor(torch.autograd.Function):
-    """quack's: a new tensor in forward; a copy of the gradient is overwritten."""
-
-    @staticmethod
-    def forward(ctx, x, cos, sin):
-        ctx.save_for_backward(cos, sin)
-        return rope_fw(x, (cos, sin), "bshd", rotary_dim=2 * cos.shape[-1])
-
-    @staticmethod
-    def backward(ctx, grad):
-        cos, sin = ctx.saved_tensors
-        options = {"rotary_dim": 2 * cos.shape[-1], "inplace": True}
-        return rope_bw(grad.clone(), (cos, sin), "bshd", **options), None, None
-
-
-OF_OTHERS = {  # a Function, the shape of its tensor, and whether its first dimensions are swapped
-    "packed": (Packed, (2, 5, 3, 4, 8), False),
-    "packed, strided": (Packed, (2, 5, 3, 4, 8), True),
-    "one tensor": (OneTensor, (2, 5, 3, 8), False),
-}
-
-
-@pytest.mark.parametrize("name", OF_OTHERS)
-def test_functions_of_others_compile(name, device):
-    """With other widths in turn, as a test run has them."""
-    Function, shape, swapped = OF_OTHERS[name]
-    function, _ = compiled(lambda *inputs: Function.apply(*inputs))
-    for pairs in (4, 2):
-        angle, found = torch.randn(12, pairs, device=device), []
-        t, upstream = torch.randn(shape, device=device), torch.randn(shape, device=device)
-        for call in (function, Function.apply):
-            leaf = t.clone().requires_grad_()
-            given = leaf.transpose(0, 1).contiguous().transpose(0, 1)
-            out = call(given if swapped else leaf, angle.cos(), angle.sin())
-            out.backward(upstream.clone())
-            found.append([out, leaf.grad])
-        torch.testing.assert_close(*found)
 
 
 # Inductor

@@ -136,21 +136,6 @@ def test_a_provider_that_fails_is_left_out_and_the_others_are_measured(tmp_path,
     assert "RuntimeError: no such | kernel" in why
 
 
-def test_ours_failing_or_wrong_is_an_error(tmp_path, monkeypatch):
-    ours = type(PROVIDERS[OURS])
-    function = ours.function
-
-    def wrong(self, workload):
-        right = function(self, workload)
-        return lambda *tensors: tuple(-t for t in right(*tensors))
-
-    monkeypatch.setattr(ours, "function", wrong)
-    status, results, _ = run(tmp_path)
-    assert status == 1
-    assert not rows_of(results, provider=OURS, direction="forward")
-    assert any("Wrong: error 2 against fp64" in left["why"] for left in results["left_out"])
-
-
 def test_a_quick_run_is_no_record(tmp_path, monkeypatch):
     _, results, _ = run(tmp_path / "here", "--quick")
     assert not results["record"]

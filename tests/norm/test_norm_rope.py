@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from ops import OPS
+from inputs import FORMATS
+from ops import BF16, FP32, OPS
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
 
@@ -42,3 +43,23 @@ def test_in_place_refuses_gradients(which, fused, device):
     with torch.no_grad():
         q, _ = sample.call(inplace=True, fused=fused)
     assert q is sample.given["q"] and not torch.equal(q, before["q"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("norm_after", (False, True))
+@pytest.mark.parametrize("dtype", (BF16, FP32), ids=str)
+@pytest.mark.parametrize("tensor_format", FORMATS)
+def test_gradients_of_weights_are_equal_bit_for_bit_in_100_runs(tensor_format, dtype, norm_after):
+    """With atomics no two runs on a GPU agree."""
+    case = {"tensor_format": tensor_format, "dtype": dtype, "norm_after": norm_after}
+    sample = QK_NORM_ROPE.sample("cuda", **case, s=1000, d=128, heads=(8, 2))
+    leaves = sample.leaves()
+    outs = sample.call(leaves)
+    grads = sample.gradients_like(outs)
+    first = torch.autograd.grad(outs, [*leaves.values()], grads, retain_graph=True)
+    between = torch.randn(1024, 1024, device="cuda")
+    for i in range(100):
+        if i % 2:  # other work, so that programs end in another order
+            between = between @ between
+        found = torch.autograd.grad(outs, [*leaves.values()], grads, retain_graph=True)
+        assert all(map(torch.equal, found, first))
