@@ -222,9 +222,8 @@ VALUE_ERRORS = {
     },
     "k has shape (12, 3, 10), 3 dimensions; tensor_format 'sbhd' needs 4": dense(k=cos(12, 3, D)),
     "k has shape (5, 3, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(5, B, 7, D)),
-    "k has shape (4, 1, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(S, 1, 7, D)),
     "k has shape (4, 3, 7, 12); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(S, B, 7, 12)),
-    "k has shape (3, 4, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(B, S, 7, D)),
+    "k has shape (4, 2, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(S, 2, 7, D)),
     "k has shape (3, 7, 5, 10); {BESIDE_Q}(3, 7, 4, 10); {READ}": {
         "tensor_format": "bhsd",
         "k": cos(B, 7, 5, D),

@@ -84,11 +84,6 @@ def all_pairs(axes, is_legal, seed=0, triples=()):
     return cases
 
 
-def first_of(cases, most=12):
-    """Those that hold the most pairs, where a case takes seconds; all with `--every`."""
-    return cases if EVERY else cases[:most]
-
-
 def _grown(case, axes, is_legal, missing, rng):
     """Complete a case, one axis after the other, by the values that add the most missing pairs."""
     open_axes = [axis for axis in axes if axis not in case]

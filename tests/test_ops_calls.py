@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import ops
 import rope_kernels
 from counted import Handle, Interpreter, Operators, allocated_in, calls_within, queued_by
-from inputs import FORMATS
+from inputs import FORMATS, angles
 from norm_yardstick import assert_as_in_new_memory
 from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS, PLACES, by_turns, last_of_each_kind
 from rope_kernels import RotaryPositionEmbedding, rope_fw
@@ -335,6 +335,11 @@ def test_a_module_may_change_between_calls(op, interpreter, device):
     with pytest.raises(ValueError, match=r"^freqs has shape \(4,\)"):
         sample.call(freqs=module)
     module.rotary_dim = 8
+    module.forward = lambda max_seq_len: angles(5, 8, device)
+    with pytest.raises(TypeError, match=r"^freqs .*forward.*freqs\(max_seq_len\)$"):
+        sample.call(freqs=module)
+    del module.forward
+    sample.call(freqs=module)
     module.inv_freq.requires_grad_()
     with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
         sample.call(freqs=module)

@@ -66,23 +66,6 @@ def test_a_table_as_long_as_an_error_asks_for_is_accepted(bad, device):
 
 
 @each_op
-def test_a_module_that_was_good_before_is_refused_too(op, device):
-    """What earlier calls proved of it no longer holds."""
-    sample = op.sample(device, freqs="on the fly")
-    freqs = sample.freqs
-    for _ in range(2):
-        sample.call()
-    freqs.forward = lambda max_seq_len: table(5)
-    with pytest.raises(TypeError, match=r"^freqs .*forward.*freqs\(max_seq_len\)$"):
-        sample.call()
-    del freqs.forward
-    sample.call()
-    freqs.inv_freq.requires_grad_()
-    with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
-        sample.call()
-
-
-@each_op
 def test_freqs_that_require_a_gradient_are_fine_where_none_is_asked_for(op, device):
     sample = op.sample(device)
     want = sample.call()

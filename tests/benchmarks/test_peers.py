@@ -66,15 +66,6 @@ def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path)
 # compiling and importing
 
 
-def test_without_a_compiler_the_message_says_so(monkeypatch):
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(code.shutil, "which", lambda name, path=None: None)
-    with pytest.raises(RuntimeError, match="there is no nvcc"):
-        code.build("vllm", [])
-    with pytest.raises(RuntimeError, match="there is no nvcc"):
-        code.nvcc_version()
-
-
 def test_arguments_go_as_c_has_them(monkeypatch):
     stream = SimpleNamespace(cuda_stream=77)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)

@@ -269,10 +269,6 @@ PACKED = {  # format, shape of the packed memory, q and k of it as models cut th
     "few heads first": ("bshd", (B, S, 8, D), lambda qkv: qkv.split((1, 4, 3), 2)),
     "a dimension of three": ("bhsd", (B, S, 3, H, D), lambda qkv: qkv.permute(2, 0, 3, 1, 4)),
     "within each head": ("sbhd", (S, B, H, 3 * D), lambda qkv: qkv.chunk(3, -1)),
-    "the rotary part of each head": (
-        *("bshd", (B, S, H, 3 * (D + 4))),
-        lambda qkv: [x[..., 4:] for x in qkv.chunk(3, -1)],
-    ),
     "heads in turns": (
         *("sbhd", (S, B, 2 * H, D)),
         lambda qk: [qk[:, :, start::2] for start in (0, 1)],

@@ -6,13 +6,12 @@ tensors, in fp32 and cast back, and promoted by the table.
 
 import re
 from functools import partial
-from itertools import product
 
 import pytest
 import torch
 
 from inputs import shape_of
-from pairwise import cover, first_of
+from pairwise import cover
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -145,11 +144,9 @@ def test_in_place_and_one_direction_alone(family, shape, dtype, device):
         assert out is problem.tensors[0] and torch.equal(out, want)
 
 
-@pytest.mark.parametrize(
-    "dtype, family", first_of([*product((BF16, FP16), ("llama", "cohere", "olmo"))], 3)
-)
-def test_compiled_calls_have_the_same_bits(family, dtype, device):
-    problem = Problem(family, "bhsd, 10 of 17 from 5, interleaved", dtype, device)
+@pytest.mark.parametrize("family", ("llama", "cohere", "olmo"))
+def test_compiled_calls_have_the_same_bits(family, device):
+    problem = Problem(family, "bhsd, 10 of 17 from 5, interleaved", BF16, device)
     torch.compiler.reset()
     compiled = torch.compile(lambda: problem.call(), fullgraph=True, backend="aot_eager")
     got = problem.with_gradients(compiled())

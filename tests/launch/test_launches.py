@@ -74,13 +74,6 @@ def test_which_calls_launch_a_kernel(name, device, whole_way):
     assert len(launched) == launches_one
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="tensors of a CPU")
-def test_a_cpu_without_the_interpreter_launches_nothing(monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "0")
-    with launched_by(lambda *launch: pytest.fail("it launched a kernel")):
-        rope_fw(torch.randn(S, B, H, D), RotaryPositionEmbedding(D2))
-
-
 def test_a_norms_backward_has_as_many_programs_as_run_at_once():
     """Each adds up its share of the weights' gradients: more tokens are no more shares."""
 
