@@ -87,7 +87,7 @@ class Bench:
             # of a notebook any cell, for it needs all
             asked = red[0].split("::")[0] if ".ipynb" in red[0] else red[0]
             return "no verdict" if red[0] in self.red_anyway(asked) else "killed", red[0]
-        except TimeoutError:
+        except (TimeoutError, LookupError):
             return "unfinished", ""
         finally:
             path.write_text(right)
@@ -101,7 +101,8 @@ class Bench:
         Bytecode is not written: an edit within a second, of the same size, would not be seen.
 
         Raises:
-            TimeoutError: they didn't end, or one isn't there.
+            TimeoutError: they didn't end.
+            LookupError: one isn't there.
         """
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options]
         command += [*arguments_of(tests), "-p", "no:cacheprovider"]
@@ -118,7 +119,7 @@ class Bench:
             process.communicate()
             raise TimeoutError from error
         if re.search("^ERROR: (file or directory )?not found:", said, re.MULTILINE):
-            raise TimeoutError(said)
+            raise LookupError(said)
         if process.returncode in (0, 5):  # 5: all were deselected
             return []
         red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
@@ -136,9 +137,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--only", action="append", default=[""], metavar="TEXT")
-    only = parser.parse_args().only
-    mutants = [m for m in listed() if any(x in f"{m.title}{m.old}" for x in only[1:] or only)]
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT")
+    only = parser.parse_args().only or [""]
+    mutants = [m for m in listed() if any(x in f"{m.title}{m.old}" for x in only)]
     alive = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         bench = Bench(Path(folder))

@@ -6,32 +6,27 @@ For `test_handles.py`, which gives it `libcuda.so.1` made from `libcuda.c`.
 import ctypes
 import json
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
 import torch
 import triton
+from torch.utils._pytree import tree_leaves
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.jit import JITFunction
 
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
-    norm_rope,
-    qk_norm_rope,
-    rope_fw,
-    rope_qk,
-    rope_to_cache,
-    split_qkv_rope,
-)
+from ops import FEW, OPS
+from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.autograd import values_of
 from rope_kernels.launch import forget
 from rope_kernels.rotation import Rotation
 
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
 NUMBERS = "launches", "function", "programs", "threads", "shared", "stream", "attributes"
-S, B, H, D = 6, 2, 4, 32
+S, H, D = 6, 4, 32
 stream = count(1)
 
 
@@ -98,16 +93,15 @@ def last_launch() -> Noted:
     return noted
 
 
-def launched(call, tensors) -> dict:
+def launched(call: Callable, tensors: dict) -> dict:
     """What the driver noted of a call; addresses by what lies there."""
     RecordingDriver.stream = next(stream)
     by_jit_before, launches_before = by_jit.count, last_launch().launches
     outs = call()
     noted = last_launch()
-    places = {t.data_ptr(): name for name, t in tensors.items()}
-    places |= {out.data_ptr(): f"out {i}" for i, out in enumerate(outs)}
+    tensors = tensors | {f"out {i}": out for i, out in enumerate(outs)}
     parameters = [
-        [name, places.get(value, "unknown") if name.endswith("_ptr") else value]
+        [name, place_of(value, tensors) if name.endswith("_ptr") else value]
         for name, value in zip(by_jit.names, noted.parameters, strict=False)
     ]
     return {
@@ -122,100 +116,64 @@ def launched(call, tensors) -> dict:
     }
 
 
-def single(t, freqs, tensor_format="sbhd", **options):
-    tensors = {"t": t} | {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
+def place_of(address: int, tensors: dict) -> str:
+    """The tensor that has this address in its memory, and how many bytes from its beginning."""
+    for name, x in tensors.items():
+        memory = x.untyped_storage()
+        if 0 <= address - memory.data_ptr() < memory.nbytes():
+            return f"{name}, {address - memory.data_ptr()}"
+    return "unknown"
+
+
+def cases() -> Iterator[tuple[str, Callable, dict]]:
+    """Of each: its name, a call, and tensors by name that its launch may point to.
+
+    Every function has two of the cases in new memory, and another one in place.
+    """
+    for n, op in enumerate(OPS):
+        for i, few in enumerate(FEW):
+            if (n + i) % 2 == 0:
+                sample = op.sample("cpu", **few)
+                call = partial(sample.call, None, sample.written)
+                yield f"{op}, {i}", call, tensors_of(sample)
+            elif i < 2 and op.inplace:
+                sample = op.sample("cpu", **few | {"output_pairing": "same"})
+                call = partial(sample.call, None, sample.written, inplace=True)
+                yield f"{op}, {i}, in place", call, tensors_of(sample)
+    yield "backward", *backward()
+    yield "out of a projection, as an operator", *operator_of_a_projection()
+
+
+def tensors_of(sample) -> dict:
+    freqs = sample.freqs
     if isinstance(freqs, RotaryPositionEmbedding):
-        tensors["table"] = freqs.turns(None)
-    else:
-        freqs_tensors = freqs if isinstance(freqs, tuple) else (freqs,)
-        tensors |= {f"freqs {i}": x for i, x in enumerate(freqs_tensors)}
-    return lambda: (rope_fw(t, freqs, tensor_format, **options),), tensors
+        freqs = freqs.turns(None)
+    where = {name: x for name, x in sample.options().items() if isinstance(x, torch.Tensor)}
+    tables = {f"freqs {i}": x for i, x in enumerate(tree_leaves(freqs))}
+    given = {name: x for name, x in sample.given.items() if x is not None}
+    return given | sample.written | tables | where
 
 
-def pair(q, k, freqs, **options):
-    return lambda: rope_qk(q, k, freqs, **options), {"q": q, "k": k, "freqs": freqs}
-
-
-def backward(t, freqs):
+def backward() -> tuple[Callable, dict]:
     """Its launch is the second, under a signature that no public function has seen."""
-    t, grad = t.requires_grad_(), torch.randn(t.shape)
-    out = apply_rotary_pos_emb(t, freqs)
-    run = lambda: torch.autograd.grad(out, t, grad, retain_graph=True)  # noqa: E731
-    return run, {"grad": grad, "freqs": freqs}
+    sample = sample_of("apply_rotary_pos_emb")
+    leaves = sample.leaves()
+    outs = sample.call(leaves)
+    (grad,) = sample.gradients_like(outs)
+    run = partial(torch.autograd.grad, outs, [*leaves.values()], grad, retain_graph=True)
+    return run, tensors_of(sample) | {"grad": grad}
 
 
-def normalized(*tensors, **options):
-    """A norm of one tensor, or of two, by weights, with angles on the fly."""
-    rope = RotaryPositionEmbedding(D)
-    weights = [torch.randn(D) for _ in tensors]
-    names = "q", "k", "q weight", "k weight"
-    if len(tensors) == 1:
-        names = "t", "weight"
-        call = lambda: (norm_rope(*tensors, *weights, rope, **options),)  # noqa: E731
-    else:
-        call = lambda: qk_norm_rope(*tensors, *weights, rope, **options)  # noqa: E731
-    more = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
-    named = dict(zip(names, (*tensors, *weights), strict=True))
-    return call, named | more | {"table": rope.turns(None)}
+def sample_of(name: str, **case):
+    (op,) = (op for op in OPS if op.name == name)
+    return op.sample("cpu", **case)
 
 
-def into_a_cache():
-    rope, slots = RotaryPositionEmbedding(D), torch.arange(S)
-    q, k, v = (torch.randn(S, heads, D) for heads in (H, 1, 1))
-    caches = torch.zeros(2, 2, 4, 1, D).unbind()
-    call = lambda: (rope_to_cache(q, k, v, rope, *caches, slots, position_ids=slots),)  # noqa: E731
-    named = {"q": q, "k": k, "v": v, "k cache": caches[0], "v cache": caches[1], "slots": slots}
-    return call, named | {"table": rope.turns(None)}
-
-
-def out_of_a_projection():
-    rope, qkv = RotaryPositionEmbedding(D), torch.randn(S, B, 3 * H * D)
-    names = "q", "k", "v"
-    parts = {name: qkv[..., i * H * D :] for i, name in enumerate(names)}
-    return lambda: split_qkv_rope(qkv, rope, H, H), parts | {"table": rope.turns(None)}
-
-
-def operator_of_a_projection():
-    qkv, table = torch.randn(S, B, 3 * H * D), RotaryPositionEmbedding(D).turns(None)
+def operator_of_a_projection() -> tuple[Callable, dict]:
+    qkv, table = torch.randn(S, 2, 3 * H * D), RotaryPositionEmbedding(D).turns(None)
     arguments = H, H, "qkv", "sbhd", *values_of(Rotation(table, rotary_dim=D))
-    parts = {name: qkv[..., i * H * D :] for i, name in enumerate(("q", "k", "v"))}
-    call = lambda: torch.ops.rope_kernels.split_qkv_rope(qkv, *arguments)  # noqa: E731
-    return call, parts | {"table": table}
-
-
-def cases() -> dict:
-    """Name -> a call, and tensors by name that its launch may point to."""
-    t, table = torch.randn(S, B, H, D), RotaryPositionEmbedding(D)(9)
-    cos, sin = (x[:, 0, 0].contiguous() for x in (table.cos(), table.sin()))
-    starts, ids = torch.tensor([0, 3]), torch.randint(9, (B, S))
-    packed, cu_seqlens = torch.randn(12, H, D), torch.tensor([0, 5, 12])
-    qkv = torch.randn(S, B, 3, H, D)
-    whole_rows = torch.randn(S, B, H, 36), RotaryPositionEmbedding(36)(9)
-    return {
-        "table": single(t, table),
-        "cos and sin": single(t, (cos, sin)),
-        "on the fly": single(t, RotaryPositionEmbedding(D)),
-        "backward": backward(t.clone(), table),
-        "a column of a wide tensor": single(torch.randn(S, B, H, 64)[..., 3:35], table),
-        "start positions": single(t, table, start_positions=starts),
-        "position ids": single(t, table, position_ids=ids),
-        "packed": single(packed, table, "thd", cu_seqlens=cu_seqlens),
-        "context parallel": single(t, RotaryPositionEmbedding(D), cp_size=2, cp_rank=1),
-        "one column per pair": single(t, table[..., : D // 2].contiguous(), rotary_dim=D),
-        "start": single(t, table[..., :8].contiguous(), rotary_start=5),
-        "half-split results": single(t, table, interleaved=True, output_pairing="half"),
-        "whole rows": single(*whole_rows),
-        "whole rows in place": single(*whole_rows, inplace=True),
-        "in place": single(t, table, inplace=True),
-        "q and k": pair(t, torch.randn(S, B, 1, D), table),
-        "q and k in place": pair(qkv[:, :, 0], qkv[:, :, 1], table, inplace=True),
-        "norm": normalized(t),
-        "norm of strided rows, in place": normalized(qkv[:, :, 0], inplace=True),
-        "norm of q and k": normalized(t, torch.randn(S, B, 1, D), start_positions=starts),
-        "into a cache": into_a_cache(),
-        "out of a projection": out_of_a_projection(),
-        "out of a projection, as an operator": operator_of_a_projection(),
-    }
+    call = partial(torch.ops.rope_kernels.split_qkv_rope, qkv, *arguments)
+    return call, {"qkv": qkv, "table": table}
 
 
 def both_ways(call, tensors) -> dict:
@@ -227,14 +185,13 @@ def both_ways(call, tensors) -> dict:
 
 def norm_with_gradients() -> list:
     """Of three steps of training: launches, and how many of them went through the JIT."""
-    leaves = [torch.randn(S, B, heads, D) for heads in (H, 1)] + [torch.randn(D), torch.randn(D)]
-    leaves = [x.requires_grad_() for x in leaves]
-    rope, steps = RotaryPositionEmbedding(D), []
+    sample, steps = sample_of("qk_norm_rope"), []
+    leaves = sample.leaves()
     forget()
     for _ in range(3):
         launches, jit = last_launch().launches, by_jit.count
-        outs = qk_norm_rope(*leaves, rope)
-        torch.autograd.grad(outs, leaves, [torch.randn_like(out) for out in outs])
+        outs = sample.call(leaves)
+        torch.autograd.grad(outs, [*leaves.values()], [torch.randn_like(out) for out in outs])
         steps.append([last_launch().launches - launches, by_jit.count - jit])
     return steps
 
@@ -257,22 +214,23 @@ def into_memory_that_a_graph_hands_over() -> list:
 
 def refused_by_the_driver() -> dict:
     """An error of the driver reaches the caller, after one launch; the next call works."""
-    call, tensors = single(torch.randn(S, B, H, D), RotaryPositionEmbedding(D)(9))
-    call()
-    before, error = last_launch().launches, None
+    sample, error = sample_of("rope_fw"), None
+    sample.call()
+    before = last_launch().launches
     library.fail_launches(1)
     try:
-        call()
+        sample.call()
     except RuntimeError as raised:
         error = str(raised)
     library.fail_launches(0)
     launches = last_launch().launches - before
-    return {"error": error, "launches": launches, "next": launched(call, tensors)["by the JIT"]}
+    after = launched(sample.call, tensors_of(sample))["by the JIT"]
+    return {"error": error, "launches": launches, "next": after}
 
 
 if __name__ == "__main__":
     result = {
-        "cases": {name: both_ways(*case) for name, case in cases().items()},
+        "cases": {name: both_ways(*case) for name, *case in cases()},
         "norm with gradients": norm_with_gradients(),
         "into memory of a graph": into_memory_that_a_graph_hands_over(),
         "refused by the driver": refused_by_the_driver(),
