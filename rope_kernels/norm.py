@@ -164,6 +164,8 @@ def qk_norm_rope(
 ) -> tuple[Tensor, Tensor]:
     """Normalize and rotate queries and keys: one launch forward, two backward.
 
+    Backward q and k take launches of their own where autograd wants other gradients of q than of k.
+
     Args:
         q: queries, as `t` in `norm_rope`; what is not named here is as there.
         k: keys, like `q` but for the number of heads and the strides.
@@ -365,7 +367,10 @@ def _gradients(
     """
     n = len(tensors)
     found: list[Tensor | None] = [None] * (2 * n)
-    asked = [i for i in range(n) if grads[i] is not None and any(wanted[i])]
+    asked: dict[tuple[bool, bool], list[int]] = {}  # of one launch if they want the same
+    for i, what in enumerate(wanted):
+        if grads[i] is not None and any(what):
+            asked.setdefault(what, []).append(i)
     if not asked:
         return found
     rows = *tensors, *weights
@@ -375,11 +380,11 @@ def _gradients(
             return normalize_and_rotate(given[:n], given[n:], rotation, norm)
 
         return gradients_by_pytorch(normalized, rows, grads)
-    chosen = [tuple([row[i] for i in asked]) for row in (tensors, grads, weights)]
-    inputs, of_weights = (any([wanted[i][kind] for i in asked]) for kind in (0, 1))
-    outs, shares = _backward(*chosen, rotation, norm, inputs, of_weights)
-    for place, i in enumerate(asked):  # autograd leaves out what it doesn't want
-        found[i], found[n + i] = outs[place], shares[place]
+    for (inputs, of_weights), which in asked.items():
+        chosen = [tuple([row[i] for i in which]) for row in (tensors, grads, weights)]
+        outs, shares = _backward(*chosen, rotation, norm, inputs, of_weights)
+        for place, i in enumerate(which):
+            found[i], found[n + i] = outs[place], shares[place]
     if torch.is_grad_enabled():
         found = list(OnceDifferentiable.apply(tuple(found), *rows, *grads))
     return found
