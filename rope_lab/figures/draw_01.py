@@ -14,8 +14,7 @@ def scores(table: Tensor) -> None:
     image = ax.imshow(table.numpy(), cmap=draw.DIVERGING)
     ax.set(xlabel="n, position of the key", ylabel="m, position of the query")
     figure.colorbar(image, label="rotated q · rotated k")
-    words = "Stripes from top left to bottom right."
-    draw.finish(figure, "Scores are equal along diagonals", words)
+    draw.finish(figure, "Scores are equal along diagonals")
 
 
 QUERY, KEY = 70, 20  # degrees at position 0
@@ -30,8 +29,7 @@ def two_turns(m: int, n: int, degrees: int) -> None:
             angle = math.radians(start + turn)
             tip = math.cos(angle), math.sin(angle)
             draw.vector(ax, tip, color, "" if dashed else name, dashed)
-    words = f"The query turns from {QUERY}° by {m * degrees}°, the key from {KEY}° by "
-    draw.finish(figure, f"m \u2212 n = {m - n} decides the score", f"{words}{n * degrees}°.")
+    draw.finish(figure, f"m \u2212 n = {m - n} decides the score")
 
 
 def score(m: int, n: int, degrees: int) -> str:

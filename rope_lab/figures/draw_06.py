@@ -21,7 +21,4 @@ def images_of_circle(maps: dict) -> None:
             draw.vector(ax, start, INK, dashed=True)
             draw.vector(ax, matrix @ start, ORANGE)
     draw.color_key(figure, {"axes before": INK, "axes after": ORANGE, "unit circle after": BLUE})
-    words = "Two planes with the images of both axes and of the unit circle. With matching halves "
-    words += "the axes stay perpendicular; with mismatched halves they do not."
-    title = "Mismatched halves do not rotate: they bend a circle into an ellipse"
-    draw.finish(figure, title, words)
+    draw.finish(figure, "Mismatched halves do not rotate: they bend a circle into an ellipse")
