@@ -3,10 +3,9 @@
 Every line is quoted from its source, by its beginning. What isn't there any more is an error.
 """
 
+import ast
 import html
 import inspect
-import io
-import tokenize
 from types import ModuleType
 
 from rope_kernels import kernel
@@ -104,13 +103,8 @@ def what_it_has_more() -> Beside:
         ValueError: the package has lost one.
     """
     theirs = lines_of(kernel)
-    return Beside(
-        [
-            (f"{function}: {quoted(theirs[function], begin)}", why)
-            for (function, begin), why in MORE.items()
-        ],
-        right="span",
-    )
+    quotes = (f"{function}: {quoted(theirs[function], begin)}" for function, begin in MORE)
+    return Beside(list(zip(quotes, MORE.values(), strict=True)), right="span")
 
 
 def quoted(lines: list[str], beginning: str) -> str:
@@ -127,20 +121,20 @@ def quoted(lines: list[str], beginning: str) -> str:
 
 
 def lines_of(module: ModuleType) -> dict[str, list[str]]:
-    """Function -> its logical lines without comments, those of its signature left out."""
-    source, found, name, line = inspect.getsource(module), {}, "", ""
-    end, skipped = (1, 0), (tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.NEWLINE:
-            if line.startswith("def "):
-                name = line[4 : line.index("(")]
-                found[name] = []
-            elif name:
-                found[name].append(line)
-            line = ""
-        elif token.type != tokenize.NL and token.type not in skipped:
-            follows = line and not line.endswith("(") and token.string not in ")"
-            apart = token.start > end and (token.start[0] == end[0] or follows)
-            line += " " * bool(line and apart) + token.string
-        end = token.end
+    """Function -> its statements, each in one line, without comments and what is in its block."""
+    source, found = inspect.getsource(module), {}
+    rows = [row.partition("  #")[0].strip() for row in source.splitlines()]
+    for function in ast.parse(source).body:
+        if isinstance(function, ast.FunctionDef):
+            inside = [node for child in function.body for node in ast.walk(child)]
+            statements = [node for node in inside if isinstance(node, ast.stmt)]
+            found[function.name] = [_in_one_line(rows, one) for one in statements]
     return found
+
+
+def _in_one_line(rows: list[str], statement: ast.stmt) -> str:
+    last = statement.end_lineno
+    if isinstance(statement, ast.If | ast.For):
+        last = statement.body[0].lineno - 1
+    own = rows[statement.lineno - 1 : last]
+    return " ".join(filter(None, own)).replace("( ", "(").replace(" )", ")")
