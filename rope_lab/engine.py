@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,17 +34,13 @@ class Machine:
     torch_built_for_cuda: bool
     nvidia_driver: str | None  # its version; None if absent, or if the GPU can be used anyway
     lacks: tuple[str, ...] = ()  # of what Triton needs for a launch on a GPU
-    cuda_error: str = ""  # why torch cannot use the GPU, in its words, without their period
     triton_loaded_for_gpu: bool = False  # before us, without the interpreter
     gpu: str = ""  # the GPU's name, where torch can use it
 
 
 def look() -> Machine:
-    """Find out about this machine; loads no Triton."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of is said in a sentence of ours
-        available = torch.cuda.is_available()
-        error = "" if available else _cuda_error()
+    """Find out about this machine; loads no Triton. torch warns of a driver that is too old."""
+    available = torch.cuda.is_available()
     return Machine(
         system=platform.system(),
         triton_installed=triton_is_installed(),
@@ -53,7 +48,6 @@ def look() -> Machine:
         torch_built_for_cuda=torch.version.cuda is not None,
         nvidia_driver=None if available else nvidia_driver(),
         lacks=_lacks(),
-        cuda_error=error,
         triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
         gpu=torch.cuda.get_device_name() if available else "",
     )
@@ -70,17 +64,16 @@ def choose(machine: Machine, interpreter_asked_for: bool) -> str:
 
 def problems(machine: Machine) -> list[str]:
     """What is in the way of the best engine here, one sentence each: cause, then cure."""
-    found, driver = [], machine.nvidia_driver
-    if driver and not machine.cuda_available and not machine.torch_built_for_cuda:
+    found = []
+    if machine.nvidia_driver and not machine.torch_built_for_cuda:
         found.append(
             "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
             "`make lab` without `CPU=1`."
         )
-    elif driver and not machine.cuda_available:
-        why = f" ({machine.cuda_error})" if machine.cuda_error else ""
+    elif machine.nvidia_driver and not machine.cuda_available:
         found.append(
-            f"There is an NVIDIA driver, {driver}, but torch cannot use a GPU{why}: update the "
-            "driver if it is too old, and see whether `nvidia-smi` lists a GPU."
+            f"There is an NVIDIA driver, {machine.nvidia_driver}, but torch cannot use a GPU: "
+            "update the driver if it is too old, and see whether `nvidia-smi` lists a GPU."
         )
     if not machine.triton_installed:
         found.append(_how_to_get_triton(machine))
@@ -157,17 +150,6 @@ def start() -> Engine:
     # Say how products and sums are fused, for a future Triton changes what it does unasked
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     return Engine(kind, machine)
-
-
-def _cuda_error() -> str:
-    """Why torch cannot use a GPU, in its own first sentence; '' if it was built for none."""
-    if torch.version.cuda is None:
-        return ""
-    try:
-        torch.cuda.init()
-    except Exception as error:  # any reason will do: it is shown, not handled
-        return str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
-    return ""
 
 
 def _lacks() -> tuple[str, ...]:

@@ -48,22 +48,16 @@ def machine(base, **changes):
 
 
 NO_GPU = {"cuda_available": False, "nvidia_driver": "470.82"}
-TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
 TROUBLED = {  # machine, engine, words of its one sentence
-    "driver too old": (
-        machine(GPU, **NO_GPU, cuda_error=TOO_OLD),
+    "driver, but no GPU": (
+        machine(GPU, **NO_GPU),
         INTERPRETED,
-        "update the driver",
+        "torch cannot use a GPU: update the driver",
     ),
     "CPU torch beside a GPU": (
         machine(GPU, **NO_GPU, torch_built_for_cuda=False),
         INTERPRETED,
         "CPU build of torch",
-    ),
-    "driver, but no GPU": (
-        machine(GPU, **NO_GPU, cuda_error="No CUDA GPUs are available"),
-        INTERPRETED,
-        "torch cannot use a GPU",
     ),
     "no gcc": (machine(GPU, lacks=("a C compiler",)), COMPILED, "install gcc"),
     "no Triton": (machine(GPU, triton_installed=False), PYTORCH, "Triton is not installed"),
