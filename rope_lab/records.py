@@ -18,7 +18,7 @@ import torch
 from rope_kernels.modes import triton_is_installed
 
 from .engine import nvidia_driver
-from .timing import Timing, measure, measure_host, require_compiled_kernels
+from .timing import Timing, measure, require_compiled_kernels
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
 QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
@@ -53,7 +53,6 @@ class Measurement(Taken):
     """Timings of several cases from one run."""
 
     cases: dict[str, Timing]
-    clock: str = "device"
 
     def __getitem__(self, case: str) -> Timing:
         return self.cases[case]
@@ -78,38 +77,23 @@ class Observation(Taken):
         return self.values[name]
 
 
-def bench(
-    key: str,
-    make_cases: Callable[[], dict[str, Callable[[], object]]],
-    clock: str = "device",
-) -> Measurement:
-    """Measure on a GPU; without one, replay the record of the same key.
+def bench(key: str, make_cases: Callable[[], dict[str, Callable[[], object]]]) -> Measurement:
+    """Measure device time on a GPU; without one, replay the record of the same key.
 
     Args:
         key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
         make_cases: called only where there is a GPU; returns a label and a function without
             arguments for each case. It makes the inputs, so that their making is not timed.
-        clock: 'device' for the time on the GPU, 'host' for the time to queue a call.
 
     Returns:
         A `Measurement`; its `source` says whether it was measured or replayed.
 
     Raises:
-        ValueError: the key is not of that form, or the clock is unknown.
+        ValueError: the key is not of that form.
         LookupError: there is no GPU and no record of this key.
         RuntimeError: the kernels are interpreted although there is a GPU (see `measure`).
     """
-    if clock not in ("device", "host"):
-        raise ValueError(f"clock is {clock!r}; accepted: 'device', 'host'")
-    path = _record_of(key)
-    if not torch.cuda.is_available():
-        return _read(path, key)
-    take = measure if clock == "device" else measure_host
-    measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **circumstances())
-    if os.environ.get(RECORD_SWITCH) == "1":
-        _write(path, measurement)
-        return _read(path, key)
-    return measurement
+    return _here_or_replayed(key, lambda here: Measurement(cases=measure(make_cases()), **here))
 
 
 def observe(key: str, experiment: Callable[[], dict]) -> Observation:
@@ -122,15 +106,23 @@ def observe(key: str, experiment: Callable[[], dict]) -> Observation:
     Raises:
         ValueError, LookupError, RuntimeError: as in `bench`.
     """
+
+    def take(here: dict) -> Observation:
+        require_compiled_kernels()
+        return Observation(values=experiment(), **here)
+
+    return _here_or_replayed(key, take)
+
+
+def _here_or_replayed(key: str, take: Callable[[dict], Taken]) -> Taken:
     path = _record_of(key)
     if not torch.cuda.is_available():
         return _read(path, key)
-    require_compiled_kernels()
-    observation = Observation(key=key, values=experiment(), **circumstances())
+    taken = take({"key": key} | circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
-        _write(path, observation)
+        _write(path, taken)
         return _read(path, key)
-    return observation
+    return taken
 
 
 def recorded(key: str) -> Measurement | Observation:

@@ -172,5 +172,5 @@ def time_bars(measurement, title: str) -> None:
     figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.4 * len(times)))
     colors = [GREY if "copy" in n else BLUE if "PyTorch" in n else GREEN for n in times]
     numbered_bars(ax, list(times), list(times.values()), colors, "{:.0f}")
-    ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)")
+    ax.set(xlabel="device time in microseconds (shorter is better)")
     finish(figure, title, measurement.source)
