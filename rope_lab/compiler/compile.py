@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import tempfile
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -23,8 +22,8 @@ from rope_kernels.launch import kernel_of
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
-from .assembly import loads_in, needs_of_amd, stores_in
-from .plans import Plan, Tensors, plan_for
+from .assembly import needs_of_amd, widths_of
+from .plans import Plan, Tensors
 from .targets import target_of
 
 SECONDS = 60.0  # that a kernel may take to compile
@@ -92,12 +91,12 @@ class Compiled:
     @property
     def loads(self) -> dict[int, int]:
         """Loads from global memory: bytes a thread -> number of instructions."""
-        return loads_in(self.stages)
+        return widths_of(self.stages, "load")
 
     @property
     def stores(self) -> dict[int, int]:
         """Stores to global memory, in the same form."""
-        return stores_in(self.stages)
+        return widths_of(self.stages, "store")
 
     @cached_property
     def sass(self) -> str:
@@ -184,22 +183,6 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     if target.backend == "hip":
         result |= needs_of_amd(result["stages"]["amdgcn"])
     return Compiled(name, gpu, num_warps, program, binary=binary, **result)
-
-
-def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compiled:
-    """Compile what a call of the package would launch.
-
-    Args:
-        gpu: 'sm_90', 'gfx942', ...; the plan is the one for this maker's GPUs.
-        function: a public function that rotates, as `rope_fw`; of one that normalizes, its forward.
-        arguments: its arguments; tensors on any device.
-        options: its keyword arguments.
-
-    Raises:
-        TypeError, ValueError: as `plan_of`.
-        RuntimeError: as `compile_for`.
-    """
-    return compile_plan(gpu, *plan_for(target_of(gpu).engine, function, *arguments, **options))
 
 
 def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:

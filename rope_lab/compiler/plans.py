@@ -62,12 +62,7 @@ def plan_of(function: Callable, *arguments, **options) -> Launch:
         TypeError, ValueError: the function's own, of arguments that it does not take.
         ValueError: the call is not one launch.
     """
-    return plan_for(Engine.NVIDIA, function, *arguments, **options)
-
-
-def plan_for(engine: Engine, function: Callable, *arguments, **options) -> Launch:
-    """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
-    with _caught(engine) as launches:
+    with _caught(Engine.NVIDIA) as launches:
         function(*arguments, **options)
     if len(launches) > 1:
         raise ValueError(f"the call makes {len(launches)} launches; plan each tensor alone")
