@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,7 +69,7 @@ SM_OF = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compiled:
     """A compiled kernel: the text of each stage, and what ptxas or AMD's assembly reports.
 
@@ -80,9 +80,9 @@ class Compiled:
     kernel: str
     gpu: str
     num_warps: int
-    program: str = field(repr=False)  # what was compiled; the stages refer to its lines
-    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir; ptx or amdgcn
-    binary: bytes = field(repr=False)  # cubin or hsaco
+    program: str  # what was compiled; the stages refer to its lines
+    stages: dict[str, str]  # ttir, ttgir, llir; ptx or amdgcn
+    binary: bytes  # cubin or hsaco
     registers: int  # a thread
     spilled: int  # for want of registers: bytes a thread stores and loads; AMD: 4 a register
     stack: int  # bytes a thread
@@ -130,7 +130,7 @@ class Compiled:
         """Share of the warps that one streaming multiprocessor (SM) could hold at best."""
         return self.programs_at_a_time * self.num_warps / SM_OF[self.gpu].warps
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         plural = "" if self.num_warps == 1 else "s"
         rows = {
             "loads": _in_words(self.loads),
@@ -143,9 +143,6 @@ class Compiled:
             rows["occupancy"] = f"{self.programs_at_a_time} programs, {self.occupancy:.0%}"
         head = f"{self.kernel} for {self.gpu}, {self.num_warps} warp{plural}"
         return "\n".join([head, *(f"  {name:10}{text}" for name, text in rows.items())])
-
-    def _repr_pretty_(self, printer, cycle: bool) -> None:
-        printer.text(str(self))
 
 
 def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> Compiled:

@@ -3,7 +3,6 @@
 The call itself runs, down to its launches: these are caught, and nothing is computed.
 """
 
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,19 +25,6 @@ class Plan:
     programs: int  # the grid
     arguments: dict[str, object]  # the kernel's, but for its tensors, by their names
     options: dict[str, object]  # the compiler's
-
-    @property
-    def num_warps(self) -> int:
-        """Of a program."""
-        return self.options["num_warps"]
-
-    def __str__(self) -> str:
-        warps = "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
-        shown = [f"{name}={value}" for name, value in self.arguments.items() if value is not None]
-        indent = {"initial_indent": "  ", "subsequent_indent": "  "}
-        lines = textwrap.wrap(", ".join(x.replace(" ", "\0") for x in shown), 100, **indent)
-        head = f"{self.kernel}: {self.programs} programs of {warps}"
-        return "\n".join([head, *(line.replace("\0", " ") for line in lines)])
 
 
 Tensors = tuple[Tensor | None, ...]  # the kernel's, in the order of its arguments

@@ -8,8 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from ..compiler.instructions import executed
-from ..compiler.stages import STAGES, Layout, kernel_lines, operations
+from ..compiler.stages import STAGES, Layout, executed, kernel_lines, operations
 from . import style as draw
 from .style import BLUE, GREEN, GREY, INK, ORANGE, PROGRAM_COLORS, PURPLE, RED, SMALL, WIDTH
 

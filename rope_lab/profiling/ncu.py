@@ -36,11 +36,6 @@ class Report:
         return self.values.get(metric, float("nan"))
 
 
-def source(about: dict[str, str]) -> str:
-    """One line: on which GPU, with what, and when. A notebook never runs ncu itself."""
-    return f"Replayed from a report: {about['gpu']}, {about['versions']}, {about['date']}."
-
-
 def read(path: Path | str) -> Report:
     """Comment lines about the launch, then metric, value and unit, a line each."""
     lines = Path(path).read_text().splitlines()
