@@ -16,7 +16,6 @@ import matplotlib.pyplot as plt
 from IPython import get_ipython
 from IPython.display import display
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
@@ -91,11 +90,6 @@ def color_key(figure: Figure, names: dict[str, str]) -> None:
     figure.legend(patches, names, loc="outside lower center", ncols=len(names))
 
 
-def inked(color: str) -> str:
-    """A color dark enough for text on the plate."""
-    return to_hex([0.74 * part for part in to_rgb(color)])
-
-
 # the shapes that drawings consist of
 
 
@@ -131,24 +125,6 @@ def log_ticks(ax: Axes, which: str, ticks: Sequence[float]) -> None:
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
-
-
-def plane(ax: Axes, limit: float = 1.25, title: str = "") -> None:
-    """A square piece of the plane with axes through the origin and the unit circle."""
-    ax.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", title=title)
-    ax.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1], xlabel="first element", ylabel="second element")
-    ax.axhline(0, color=GREY, linewidth=0.8)
-    ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.add_patch(plt.Circle((0, 0), 1.0, fill=False, color=GREY, linewidth=1, linestyle=":"))
-
-
-def vector(ax: Axes, tip, color: str, label: str = "", dashed: bool = False) -> None:
-    """A vector from the origin, with a label beyond its tip."""
-    x, y = (float(value) for value in tip)
-    line = (0, (3, 2)) if dashed else "solid"
-    arrow(ax, (0, 0), (x, y), color, mutation_scale=14, linewidth=2, linestyle=line)
-    beyond = 1 + 0.16 / max((x**2 + y**2) ** 0.5, 1e-9)
-    write(ax, beyond * x, beyond * y, label, color=inked(color), fontsize=11)
 
 
 def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> None:
