@@ -117,17 +117,17 @@ def observe(key: str, experiment: Callable[[], dict]) -> Observation:
 def _here_or_replayed(key: str, take: Callable[[dict], Taken]) -> Taken:
     path = _record_of(key)
     if not torch.cuda.is_available():
-        return _read(path, key)
+        return read(path, key)
     taken = take({"key": key} | circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
-        _write(path, taken)
-        return _read(path, key)
+        write(path, taken)
+        return read(path, key)
     return taken
 
 
 def recorded(key: str) -> Measurement | Observation:
     """What another notebook measured when it was recorded: the same on every machine."""
-    return _read(_record_of(key), key)
+    return read(_record_of(key), key)
 
 
 def records_folder() -> Path:
@@ -173,8 +173,9 @@ def _record_of(key: str) -> Path:
     return records_folder() / f"{key[:2]}.json"
 
 
-def _read(path: Path, key: str) -> Measurement | Observation:
-    records = _all_of(path)
+def read(path: Path, key: str) -> Measurement | Observation:
+    """One record of a file."""
+    records = all_of(path)
     if key not in records:
         raise LookupError(
             f"there is no GPU here and no record {key!r} in {path.name}; "
@@ -187,13 +188,14 @@ def _read(path: Path, key: str) -> Measurement | Observation:
     return Measurement(key=key, cases=cases, replayed=True, **fields)
 
 
-def _all_of(path: Path) -> dict:
+def all_of(path: Path) -> dict:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def _write(path: Path, taken: Taken) -> None:
+def write(path: Path, taken: Taken) -> None:
+    """Put a record into its file, in place of what that has by its key."""
     path.parent.mkdir(exist_ok=True)
-    recorded = _all_of(path)
+    recorded = all_of(path)
     fields = asdict(taken)
     for name in ("key", "replayed"):
         fields.pop(name, None)

@@ -253,9 +253,8 @@ def _describe(argument):
     if isinstance(argument, torch.Tensor):
         # a tensor without memory, on 'meta', is at 0 wherever it begins
         begin = argument.data_ptr() or argument.storage_offset() * argument.element_size()
-        aligned = begin % 16 == 0
-        dtype = str(argument.dtype).removeprefix("torch.")
-        return {"dtype": dtype, "aligned": aligned, "nbytes": argument.untyped_storage().nbytes()}
+        about = {"dtype": str(argument.dtype), "aligned": begin % 16 == 0}
+        return about | {"nbytes": argument.untyped_storage().nbytes()}
     if type(argument).__name__ == "TensorDescriptor":
         fields = ("shape", "strides", "block_shape")
         sizes = {name: [int(size) for size in getattr(argument, name)] for name in fields}

@@ -1,25 +1,22 @@
 """T0, W and P of several GPUs, from times that `record_machine` took and kept."""
 
-import json
 import statistics
 from pathlib import Path
 
-from ..records import Observation, circumstances
+from .. import records
+from ..records import Observation
 from .roofline import Machine, straight_line
 
 
 def read(path: Path) -> dict[str, Observation]:
     """Name of the GPU -> the times that were taken on it."""
-    found = json.loads(path.read_text())
-    return {gpu: Observation(key="machines", replayed=True, **found[gpu]) for gpu in sorted(found)}
+    return {gpu: records.read(path, gpu) for gpu in sorted(records.all_of(path))}
 
 
 def merge(path: Path, values: dict) -> None:
     """Write what was measured here into a record, in place of what it has for this GPU."""
-    here = circumstances()
-    found = json.loads(path.read_text()) if path.exists() else {}
-    found[here["gpu"]] = here | {"values": values}
-    path.write_text(json.dumps(dict(sorted(found.items())), indent=2) + "\n")
+    here = records.circumstances()
+    records.write(path, Observation(key=here["gpu"], values=values, **here))
 
 
 def median_of_passes(passes: list[list[float]]) -> list[float]:

@@ -14,45 +14,42 @@ from . import rung_7_loads_first
 
 WIDTH = 120  # of a line
 
-# all lines of rung 7, in order -> function of the package, beginnings of its lines
+# all lines of rung 7, in order -> functions of the package, and beginnings of their lines
 PARTNERS = {
-    "row_blocks =": ("rope_kernel", "q_blocks ="),
-    "position =": ("rope_kernel", "s_block, row_block, b ="),
-    "row =": ("rope_kernel", "row ="),
-    "pair =": ("rope_kernel", "column ="),
-    "exists =": ("rope_kernel", "exists ="),
-    "offset =": ("rope_kernel", "x_ptr = row_pointers("),
-    "x1 =": ("rope_kernel", "x1 = tl.load("),
-    "x2 =": ("rope_kernel", "x2 = tl.load("),
-    "angle_ptr =": ("find_cos_sin", "row_of_table ="),
-    "angle1 =": ("find_cos_sin", "angle1 = tl.load("),
-    "angle2 =": ("find_cos_sin", "angle2 = tl.load("),
-    "cos1, sin1 =": ("find_cos_sin", "cos1, sin1 = cos_sin(angle1, True"),
-    "cos2, sin2 =": ("find_cos_sin", "cos2, sin2 = cos_sin(angle2, True"),
-    "if TRANSPOSE": ("turn", "if TRANSPOSE"),
-    "sin1, sin2 =": ("turn", "sin1, sin2 ="),
-    "tl.store(out_ptr + offset,": (
-        *("turn", "y1 = tl.fma("),
-        *("store_pairs", "tl.store(y_ptr + (first"),
-    ),
-    "tl.store(out_ptr + offset + HALF,": (
-        *("turn", "y2 = tl.fma("),
-        *("store_pairs", "tl.store(y_ptr + (second"),
-    ),
+    "row_blocks =": ["rope_kernel: q_blocks ="],
+    "position =": ["rope_kernel: s_block, row_block, b ="],
+    "row =": ["rope_kernel: row ="],
+    "pair =": ["rope_kernel: column ="],
+    "exists =": ["rope_kernel: exists ="],
+    "offset =": ["rope_kernel: x_ptr = row_pointers("],
+    "x1 =": ["rope_kernel: x1 = tl.load("],
+    "x2 =": ["rope_kernel: x2 = tl.load("],
+    "angle_ptr =": ["find_cos_sin: row_of_table ="],
+    "angle1 =": ["find_cos_sin: angle1 = tl.load("],
+    "angle2 =": ["find_cos_sin: angle2 = tl.load("],
+    "cos1, sin1 =": ["find_cos_sin: cos1, sin1 = cos_sin(angle1, True"],
+    "cos2, sin2 =": ["find_cos_sin: cos2, sin2 = cos_sin(angle2, True"],
+    "if TRANSPOSE": ["turn: if TRANSPOSE"],
+    "sin1, sin2 =": ["turn: sin1, sin2 ="],
+    "tl.store(out_ptr + offset,": ["turn: y1 = tl.fma(", "store_pairs: tl.store(y_ptr + (first"],
+    "tl.store(out_ptr + offset + HALF,": [
+        "turn: y2 = tl.fma(",
+        "store_pairs: tl.store(y_ptr + (second",
+    ],
 }
-# what rung 7 has not: function, beginning of a line -> why it is there
+# what rung 7 has not: function and beginning of a line -> why it is there
 MORE = {
-    ("rope_kernel", "if k_ptr is not None"): "q and k turn in one launch",
-    ("rope_kernel", "b = b.to(tl.int64)"): "offsets beyond 2^31 elements: notebook 05",
-    ("rope_kernel", "if READS_INTERLEAVED"): "pairs may be neighbors: notebook 02",
-    ("rope_kernel", "if WHOLE_ROWS"): "rows whose halves aren't aligned, as in d = 72",
-    ("rope_kernel", "if TAIL > 0"): "a part of each row turns, and the rest passes",
-    ("rope_kernel", "if slots_ptr is None"): "k and v may go into a cache: notebook 14",
-    ("rope_kernel", "tl.debug_barrier"): "keeps your loads first: the next line loops",
-    ("rope_kernel", "position, in_sequence ="): "packed sequences, and positions of any kind",
-    ("find_cos_sin", "if table_ptr.dtype.element_ty =="): "angles without a table",
-    ("cos_sin", "if FAST_SINE and HAS_WHOLE_TURNS"): "a sine without the slow branch",
-    ("turn", 'if ROUNDING == "once"'): "one rounding, or a model's: notebook 12",
+    "rope_kernel: if k_ptr is not None": "q and k turn in one launch",
+    "rope_kernel: b = b.to(tl.int64)": "offsets beyond 2^31 elements: notebook 05",
+    "rope_kernel: if READS_INTERLEAVED": "pairs may be neighbors: notebook 02",
+    "rope_kernel: if WHOLE_ROWS": "rows whose halves aren't aligned, as in d = 72",
+    "rope_kernel: if TAIL > 0": "a part of each row turns, and the rest passes",
+    "rope_kernel: if slots_ptr is None": "k and v may go into a cache: notebook 14",
+    "rope_kernel: tl.debug_barrier": "keeps your loads first: the next line loops",
+    "rope_kernel: position, in_sequence =": "packed sequences, and positions of any kind",
+    "find_cos_sin: if table_ptr.dtype.element_ty ==": "angles without a table",
+    "cos_sin: if FAST_SINE and HAS_WHOLE_TURNS": "a sine without the slow branch",
+    'turn: if ROUNDING == "once"': "one rounding, or a model's: notebook 12",
 }
 
 
@@ -83,16 +80,15 @@ def side_by_side() -> Beside:
     Raises:
         ValueError: rung 7 has other lines than `PARTNERS`, or the package has lost one.
     """
-    mine = lines_of(rung_7_loads_first)["my_rope_kernel"]
-    theirs = lines_of(kernel)
+    mine, theirs = lines_of(rung_7_loads_first), lines_of(kernel)
+    mine = [line for line in mine if line.startswith("my_rope_kernel: ")]
     if len(mine) != len(PARTNERS):
         raise ValueError(f"rung 7 has {len(mine)} lines, and {len(PARTNERS)} have a partner")
     rows = []
     for line, (beginning, partners) in zip(mine, PARTNERS.items(), strict=True):
-        left = quoted([line], beginning)
-        for function, begin in zip(partners[::2], partners[1::2], strict=True):
-            rows.append((left, f"{function}: {quoted(theirs[function], begin)}"))
-            left = ""
+        left = quoted([line.removeprefix("my_rope_kernel: ")], beginning)
+        rows += [(left, quoted(theirs, partners[0]))]
+        rows += [("", quoted(theirs, partner)) for partner in partners[1:]]
     return Beside(rows)
 
 
@@ -103,8 +99,8 @@ def what_it_has_more() -> Beside:
         ValueError: the package has lost one.
     """
     theirs = lines_of(kernel)
-    quotes = (f"{function}: {quoted(theirs[function], begin)}" for function, begin in MORE)
-    return Beside(list(zip(quotes, MORE.values(), strict=True)), right="span")
+    rows = [(quoted(theirs, beginning), why) for beginning, why in MORE.items()]
+    return Beside(rows, right="span")
 
 
 def quoted(lines: list[str], beginning: str) -> str:
@@ -116,19 +112,19 @@ def quoted(lines: list[str], beginning: str) -> str:
     found = next((line for line in lines if line.startswith(beginning)), None)
     if found is None:
         raise ValueError(f"no line begins with {beginning!r}")
-    is_long = len(found) > WIDTH and found.endswith(")")
+    is_long = len(found.partition(": ")[2]) > WIDTH and found.endswith(")")
     return found[: found.index("(") + 1] + "...)" if is_long else found
 
 
-def lines_of(module: ModuleType) -> dict[str, list[str]]:
-    """Function -> its statements, each in one line, without comments and what is in its block."""
-    source, found = inspect.getsource(module), {}
+def lines_of(module: ModuleType) -> list[str]:
+    """'function: statement' for each, in one line, without comments and what is in its block."""
+    source, found = inspect.getsource(module), []
     rows = [row.partition("  #")[0].strip() for row in source.splitlines()]
     for function in ast.parse(source).body:
         if isinstance(function, ast.FunctionDef):
             inside = [node for child in function.body for node in ast.walk(child)]
             statements = [node for node in inside if isinstance(node, ast.stmt)]
-            found[function.name] = [_in_one_line(rows, one) for one in statements]
+            found += [f"{function.name}: {_in_one_line(rows, one)}" for one in statements]
     return found
 
 
