@@ -162,11 +162,10 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
         """
         import answers
         import rope_lab as lab
-        from rope_lab.engine import problems
         from rope_lab.records import versions
         assert lab.ENGINE.kind == "PyTorch alone", lab.ENGINE.kind
         assert lab.device == lab.ENGINE.device == "cpu"
-        about_triton = [line for line in problems(lab.ENGINE.machine) if "Triton" in line]
+        about_triton = [line for line in lab.ENGINE.problems if "Triton" in line]
         assert len(about_triton) == 1
         assert about_triton[0] in repr(lab.ENGINE)
         try:
