@@ -35,10 +35,10 @@ def fingerprint(calls: dict[str, Call], eighths: Sequence[Call]) -> dict[str, fl
         RuntimeError: there is no GPU, or Triton's interpreter is on.
     """
     require_compiled_kernels()
-    rows = {name: in_a_row([call]) for name, call in calls.items()}
+    rows = {name: _row([call]) for name, call in calls.items()}
     rows["in a graph"] = in_a_graph(rows["as it is"])
-    rows |= {"cold L2": in_a_graph(in_a_row(eighths)), "warm L2": in_a_graph(in_a_row(eighths[:1]))}
-    us = waits_for(rows)
+    rows |= {"cold L2": in_a_graph(_row(eighths)), "warm L2": in_a_graph(_row(eighths[:1]))}
+    us = _waits(rows)
     found = {"us": round(us["as it is"], 2)}
     for name in CHANGES:
         before = us["cold L2" if name == "warm L2" else "as it is"]
@@ -46,12 +46,12 @@ def fingerprint(calls: dict[str, Call], eighths: Sequence[Call]) -> dict[str, fl
     return found
 
 
-def in_a_row(calls: Sequence[Call]) -> Call:
+def _row(calls: Sequence[Call]) -> Call:
     """`CALLS` calls, these in turn."""
     return lambda: [calls[place % len(calls)]() for place in range(CALLS)]
 
 
-def waits_for(rows: dict[str, Call]) -> dict[str, float]:
+def _waits(rows: dict[str, Call]) -> dict[str, float]:
     """Microseconds a call until the device is done with its row; the rows take turns."""
     for row in rows.values():
         row()
@@ -63,4 +63,4 @@ def waits_for(rows: dict[str, Call]) -> dict[str, float]:
             row()
             torch.cuda.synchronize()
             samples[name].append(1e6 * (time.perf_counter() - begin) / CALLS)
-    return {name: round(statistics.median(times), 3) for name, times in samples.items()}
+    return {name: statistics.median(times) for name, times in samples.items()}
