@@ -3,7 +3,6 @@
 The call itself runs, down to its launches: these are caught, and nothing is computed.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ class Plan:
 
 Tensors = tuple[Tensor | None, ...]  # the kernel's, in the order of its arguments
 Launch = tuple[Plan, Tensors]
-_LOCK = threading.Lock()
 
 
 def plan_of(function: Callable, *arguments, **options) -> Launch:
@@ -97,7 +95,6 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
             found.append((Plan(name, *plan), tensors))
 
     with ExitStack() as patches:
-        patches.enter_context(_LOCK)
         for module, name, instead in (
             (modes, "has_values", lambda x: True),  # no kernel will ask for them
             (autograd, "runs_in_triton", lambda t: True),
