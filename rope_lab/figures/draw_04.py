@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 
 from . import style as draw
 from .style import BLUE, GREEN, GREY, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, SMALL, WIDTH
@@ -17,37 +16,26 @@ _STEPS = {  # of a warp: how long it takes, and its color
 
 
 def show_owners(owners: dict[str, list[int]], d: int) -> None:
-    """Elements colored by owner, and an arrow from each element to the partner that loads it.
+    """A row of d elements colored by owner, and an arrow from each to the partner that loads it.
 
     Owners take turns in the order of their numbers. An arrow is red and thick where the value that
-    it carries has been overwritten by then. Above: to the first halves; below: to the second ones.
+    it carries has been overwritten by then. Above: to the first half; below: to the second one.
 
-    `owners`: title -> the owner of each element, of rows of d elements.
+    `owners`: title -> the owner of each element.
     """
-    width = WIDTH / len(owners)
-    height = width * (1.9 + 0.24 * d) / (d + 0.4)  # to scale
-    figure, axes = plt.subplots(1, len(owners), figsize=(WIDTH, height + 0.8), squeeze=False)
-    for ax, (title, owner) in zip(axes[0], owners.items(), strict=True):
-        _who_reads_whom(ax, owner, d)
-        ax.set_title(title)
+    figure, axes = plt.subplots(1, len(owners), figsize=(WIDTH, 2.71))
+    for ax, (title, owner) in zip(axes, owners.items(), strict=True):
+        for i, number in enumerate(owner):
+            draw.box(ax, i, 0, 0.9, 1.2, PROGRAM_COLORS[number], f"{i}\nP{number}")
+            source, side = (i + d // 2, 0.65) if i < d // 2 else (i - d // 2, -0.65)
+            late = owner[source] < number
+            look = {"color": RED, "linewidth": 2.2} if late else {"color": INK, "linewidth": 1}
+            look |= {"connectionstyle": "arc3,rad=0.45", "shrinkA": 2, "shrinkB": 2}
+            draw.arrow(ax, (source, side), (i, side), **look)
+        draw.bare(ax, (-0.7, d - 0.3), (-1.91, 1.91), aspect="equal", title=title)
     names = {"loads the old value: right": INK, "loads too late: already overwritten": RED}
     draw.color_key(figure, names)
     draw.finish(figure, "")
-
-
-def _who_reads_whom(ax: Axes, owner: list[int], d: int) -> None:
-    """Draw one row; an arrow is late if an earlier program has overwritten what it carries."""
-    for i, number in enumerate(owner):
-        draw.box(ax, i, 0, 0.9, 1.2, PROGRAM_COLORS[number], f"{i}\nP{number}")
-        in_first_half = i % d < d // 2
-        source = i + d // 2 if in_first_half else i - d // 2
-        late = owner[source] < number
-        side = 0.65 if in_first_half else -0.65
-        look = {"color": RED, "linewidth": 2.2} if late else {"color": INK, "linewidth": 1}
-        look |= {"connectionstyle": "arc3,rad=0.45", "shrinkA": 2, "shrinkB": 2}
-        draw.arrow(ax, (source, side), (i, side), **look)
-    high = 0.95 + 0.12 * d
-    draw.bare(ax, (-0.7, len(owner) - 0.3), (-high, high), aspect="equal")
 
 
 def warps_of_a_row(cases: dict[str, tuple[int, int]], warp_of: Callable) -> None:
