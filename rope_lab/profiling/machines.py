@@ -1,7 +1,8 @@
 """T0, W and P of several GPUs, from times that `record_machine` took and kept."""
 
-import statistics
 from pathlib import Path
+
+import numpy as np
 
 from .. import records
 from ..records import Observation
@@ -19,15 +20,10 @@ def merge(path: Path, values: dict) -> None:
     records.write(path, Observation(key=here["gpu"], values=values, **here))
 
 
-def median_of_passes(passes: list[list[float]]) -> list[float]:
-    """Of the first case, of the second, and so on: each pass took them all."""
-    return [statistics.median(times) for times in zip(*passes, strict=True)]
-
-
 def copies_of(taken: Observation) -> list[tuple[int, float]]:
     """(bytes read and written, microseconds) of each copy, the smallest first."""
     copies = taken["copies"]
-    times = median_of_passes(copies["us"])
+    times = np.median(copies["us"], axis=0).tolist()
     return [(2 * size, us) for size, us in zip(copies["bytes"], times, strict=True)]
 
 
@@ -36,6 +32,6 @@ def machine_of(taken: Observation) -> Machine:
     moved, copied = zip(*copies_of(taken), strict=True)
     start, slope = straight_line(moved, copied)
     fmas = taken["fmas"]
-    (*_, few, many), (*_, fast, slow) = fmas["counts"], median_of_passes(fmas["us"])
+    (*_, few, many), (*_, fast, slow) = fmas["counts"], np.median(fmas["us"], axis=0).tolist()
     rate = (many - few) * fmas["elements"] / (slow - fast)
     return Machine(start_us=start, bytes_a_us=1 / slope, instructions_a_us=rate)
