@@ -80,15 +80,13 @@ def side_by_side() -> Beside:
     Raises:
         ValueError: rung 7 has other lines than `PARTNERS`, or the package has lost one.
     """
-    mine, theirs = lines_of(rung_7_loads_first), lines_of(kernel)
-    mine = [line for line in mine if line.startswith("my_rope_kernel: ")]
+    mine = lines_of(rung_7_loads_first)["my_rope_kernel"]
     if len(mine) != len(PARTNERS):
         raise ValueError(f"rung 7 has {len(mine)} lines, and {len(PARTNERS)} have a partner")
     rows = []
     for line, (beginning, partners) in zip(mine, PARTNERS.items(), strict=True):
-        left = quoted([line.removeprefix("my_rope_kernel: ")], beginning)
-        rows += [(left, quoted(theirs, partners[0]))]
-        rows += [("", quoted(theirs, partner)) for partner in partners[1:]]
+        left = [quoted([line], beginning)] + [""] * (len(partners) - 1)
+        rows += zip(left, map(_of_the_package, partners), strict=True)
     return Beside(rows)
 
 
@@ -98,9 +96,13 @@ def what_it_has_more() -> Beside:
     Raises:
         ValueError: the package has lost one.
     """
-    theirs = lines_of(kernel)
-    rows = [(quoted(theirs, beginning), why) for beginning, why in MORE.items()]
-    return Beside(rows, right="span")
+    return Beside([(_of_the_package(place), why) for place, why in MORE.items()], right="span")
+
+
+def _of_the_package(place: str) -> str:
+    """'function: the line', for 'function: its beginning'."""
+    function, beginning = place.split(": ", maxsplit=1)
+    return f"{function}: {quoted(lines_of(kernel)[function], beginning)}"
 
 
 def quoted(lines: list[str], beginning: str) -> str:
@@ -112,19 +114,19 @@ def quoted(lines: list[str], beginning: str) -> str:
     found = next((line for line in lines if line.startswith(beginning)), None)
     if found is None:
         raise ValueError(f"no line begins with {beginning!r}")
-    is_long = len(found.partition(": ")[2]) > WIDTH and found.endswith(")")
+    is_long = len(found) > WIDTH and found.endswith(")")
     return found[: found.index("(") + 1] + "...)" if is_long else found
 
 
-def lines_of(module: ModuleType) -> list[str]:
-    """'function: statement' for each, in one line, without comments and what is in its block."""
-    source, found = inspect.getsource(module), []
+def lines_of(module: ModuleType) -> dict[str, list[str]]:
+    """Function -> its statements, each in one line, without comments and what is in its block."""
+    source, found = inspect.getsource(module), {}
     rows = [row.partition("  #")[0].strip() for row in source.splitlines()]
     for function in ast.parse(source).body:
         if isinstance(function, ast.FunctionDef):
             inside = [node for child in function.body for node in ast.walk(child)]
             statements = [node for node in inside if isinstance(node, ast.stmt)]
-            found += [f"{function.name}: {_in_one_line(rows, one)}" for one in statements]
+            found[function.name] = [_in_one_line(rows, one) for one in statements]
     return found
 
 
