@@ -57,27 +57,25 @@ class Engine:
         """What is in the way of the best engine here, one sentence each: cause, then cure."""
         found = []
         if self.nvidia_driver and not self.torch_built_for_cuda:
-            found.append(
+            found += [
                 "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, "
                 "then `make lab` without `CPU=1`."
-            )
+            ]
         elif self.nvidia_driver and not self.cuda_available:
-            found.append(
+            found += [
                 f"There is an NVIDIA driver, {self.nvidia_driver}, but torch cannot use a GPU: "
                 "update the driver if it is too old, and see whether `nvidia-smi` lists a GPU."
-            )
+            ]
         if not self.triton_installed:
-            found.append(self.how_to_get_triton)
+            found += [self.how_to_get_triton]
         elif self.cuda_available and self.lacks:
-            found.append(
-                f"Triton needs {' and '.join(self.lacks)} to launch kernels on a GPU: install gcc "
-                "and python3-dev."
-            )
+            lacks = " and ".join(self.lacks)
+            found += [f"Triton needs {lacks} to launch on a GPU: install gcc and python3-dev."]
         if self.triton_loaded_for_gpu and not self.cuda_available:
-            found.append(
+            found += [
                 "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the "
                 "kernel and import `rope_lab` first."
-            )
+            ]
         return found
 
     @property
