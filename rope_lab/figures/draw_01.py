@@ -24,7 +24,7 @@ def two_turns(m: int, n: int, degrees: int) -> None:
     """A query at position m and a key at position n, each turned by its position times degrees."""
     figure, ax = plt.subplots(figsize=(3.6, 3.4), subplot_kw={"projection": "polar"})
     for name, start, position, color in (("q", QUERY, m, draw.BLUE), ("k", KEY, n, draw.ORANGE)):
-        for turn, line in ((0, ":"), (position * degrees, "-")):
+        for turn, line in ((0, "--"), (position * degrees, "-")):
             angle = math.radians(start + turn)
             ax.plot(
                 [angle, angle], [0, 1], line, color=color, marker="o", markevery=[1], clip_on=False
