@@ -27,7 +27,8 @@ def climb(record) -> None:
     us = [record[case].median_us for case in NAMES]
     copy, end = record["copy"].median_us, 1.08 * max(us[1:])
     figure, ax = plt.subplots(figsize=(draw.WIDTH, 2.2 + 0.36 * len(us)))
-    ax.barh(list(NAMES.values()), us, color=[*[BLUE] * (len(us) - 1), GREEN], height=0.62)
+    colors = [BLUE] * (len(us) - 1) + [GREEN]
+    ax.barh(list(NAMES.values()), us, color=colors, height=0.62)
     for place in range(1, len(us) - 1):
         taken = max(0, min(us[place - 1], end) - us[place])
         ax.barh(place, taken, left=us[place], color=ORANGE, height=0.62)
