@@ -142,21 +142,17 @@ def records_folder() -> Path:
     return _RECORDS_OF_THE_SERIES
 
 
-def versions() -> dict[str, str]:
-    """Versions that a figure depends on."""
-    found = {"torch": torch.__version__}
+def circumstances() -> dict:
+    """GPU, versions and date: what every figure names."""
+    versions = {"torch": torch.__version__}
     if triton_is_installed():
         import triton
 
-        found["triton"] = triton.__version__
-    return found | {"driver": nvidia_driver() or "unknown", "python": platform.python_version()}
-
-
-def circumstances() -> dict:
-    """GPU, versions and date: what every figure names."""
+        versions["triton"] = triton.__version__
+    versions |= {"driver": nvidia_driver() or "unknown", "python": platform.python_version()}
     return {
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU",
-        "versions": versions(),
+        "versions": versions,
         "date": datetime.date.today().isoformat(),
     }
 

@@ -6,6 +6,7 @@ Every line is quoted from its source, by its beginning. What isn't there any mor
 import ast
 import html
 import inspect
+from dataclasses import dataclass
 from types import ModuleType
 
 from rope_kernels import kernel
@@ -53,12 +54,12 @@ MORE = {
 }
 
 
+@dataclass(repr=False)
 class Beside:
     """Two columns, code and code or words, that a page shows as a table and a terminal as text."""
 
-    def __init__(self, rows: list[tuple[str, str]], right: str = "code") -> None:
-        self.rows = rows
-        self.right = right  # the tag of what is in the right column
+    rows: list[tuple[str, str]]
+    right: str = "code"  # the tag of what is in the right column
 
     def __repr__(self) -> str:
         width = max(len(left) for left, _ in self.rows)
