@@ -210,9 +210,10 @@ def _build_types_once() -> None:
     plain = tl.tensor(None, tl.block_type(tl.float32, [2]))
     if set(vars(plain)) != {"handle", "shape", "numel", "type", "dtype"}:
         return
-    original = tl.block_type.__init__
+    original, original_equal = tl.block_type.__init__, tl.dtype.__eq__
+    original_sibling = tl.block_type.with_element_ty
     one, no_sizes = tl.constexpr(1), tl.tuple([])
-    built = {}  # a type's element and sizes: its fields
+    built, siblings = {}, {}  # a type's element and sizes: its fields; with another element: a type
 
     def block_type(self, element_ty, shape):
         key = element_ty.name, *(getattr(size, "value", size) for size in shape)
@@ -223,6 +224,17 @@ def _build_types_once() -> None:
             built[key] = dict(vars(self))
         vars(self).update(built[key])
 
+    def with_element_ty(self, element_ty):
+        key = element_ty.name, self.name
+        if key not in siblings:
+            siblings[key] = original_sibling(self, element_ty)
+        return siblings[key]
+
+    def equal(self, other):
+        if self.__class__ is other.__class__ is tl.dtype:
+            return self.name == other.name
+        return original_equal(self, other)
+
     def tensor(self, handle, type):
         self.handle, self.type = handle, type
         if type.is_block():
@@ -231,8 +243,8 @@ def _build_types_once() -> None:
         else:
             self.dtype, self.shape, self.numel = type, no_sizes, one
 
-    tl.block_type.__init__ = block_type
-    tl.tensor.__init__ = tensor
+    tl.block_type.__init__, tl.block_type.with_element_ty = block_type, with_element_ty
+    tl.dtype.__eq__, tl.tensor.__init__ = equal, tensor
 
 
 @cache
@@ -243,7 +255,7 @@ def _meet_in_known_types(interpreter) -> None:
     original = TritonSemantic.binary_op_type_checking_impl
     integers = {*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES}
     numbers = integers | {*tl.dtype.STANDARD_FP_TYPES}
-    constants = {}  # a number and a type: the number as one
+    constants, meets = {}, {}  # a number and a type: the number as one; two dtypes: the common one
 
     def check(self, lhs, rhs, *rules, **more):
         """Two operands, in one dtype and shape. Rules: may the left be a pointer, the right, ..."""
@@ -258,11 +270,18 @@ def _meet_in_known_types(interpreter) -> None:
             if left is lhs and rhs == rhs and len(constants) < 512:
                 constants[key] = right
             return left, right
-        one, other = lhs.dtype.name, rhs.dtype.name
+        one, other = pair = lhs.dtype.name, rhs.dtype.name
+        if one != other and numbers.issuperset(pair):
+            if len(rules) > 2:
+                return original(self, lhs, rhs, *rules)
+            if pair not in meets:
+                rule = lhs.dtype, False, rhs.dtype, False, False
+                meets[pair] = self.computation_type_impl(*rule)
+            lhs, rhs = self.cast(lhs, meets[pair]), self.cast(rhs, meets[pair])
         to_pointer = rules[:1] == (True,) and lhs.dtype.is_ptr() and other in integers
-        if to_pointer or (one == other and one in numbers):
-            return self.broadcast_impl_value(lhs, rhs)
-        return original(self, lhs, rhs, *rules)
+        if not to_pointer and not numbers.issuperset(pair):
+            return original(self, lhs, rhs, *rules)
+        return self.broadcast_impl_value(lhs, rhs)
 
     TritonSemantic.binary_op_type_checking_impl = check
 
