@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,8 +25,8 @@ COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What matters of a machine, as `look` finds it or a test makes it up."""
+class Engine:
+    """The engine of a process, and what of its machine decides it; tests make some up."""
 
     system: str  # 'Linux', 'Darwin', 'Windows'
     triton_installed: bool
@@ -35,88 +34,58 @@ class Machine:
     torch_built_for_cuda: bool
     nvidia_driver: str | None  # its version; None if absent, or if the GPU can be used anyway
     lacks: tuple[str, ...] = ()  # of what Triton needs for a launch on a GPU
-    cuda_error: str = ""  # why torch cannot use the GPU, in its words, without their period
     triton_loaded_for_gpu: bool = False  # before us, without the interpreter
     gpu: str = ""  # the GPU's name, where torch can use it
+    interpreter_asked_for: bool = False  # the reader set TRITON_INTERPRET
 
-
-def look() -> Machine:
-    """Find out about this machine; loads no Triton."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of is said in a sentence of ours
-        available = torch.cuda.is_available()
-        error = "" if available else _cuda_error()
-    return Machine(
-        system=platform.system(),
-        triton_installed=triton_is_installed(),
-        cuda_available=available,
-        torch_built_for_cuda=torch.version.cuda is not None,
-        nvidia_driver=None if available else nvidia_driver(),
-        lacks=_lacks(),
-        cuda_error=error,
-        triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
-        gpu=torch.cuda.get_device_name() if available else "",
-    )
-
-
-def choose(machine: Machine, interpreter_asked_for: bool) -> str:
-    """The engine for a machine; `interpreter_asked_for`: the reader set TRITON_INTERPRET."""
-    if not machine.triton_installed:
-        return PYTORCH
-    if machine.cuda_available and not interpreter_asked_for:
-        return COMPILED
-    return INTERPRETED
-
-
-def problems(machine: Machine) -> list[str]:
-    """What is in the way of the best engine here, one sentence each: cause, then cure."""
-    found, driver = [], machine.nvidia_driver
-    if driver and not machine.cuda_available and not machine.torch_built_for_cuda:
-        found.append(
-            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
-            "`make lab` without `CPU=1`."
-        )
-    elif driver and not machine.cuda_available:
-        why = f" ({machine.cuda_error})" if machine.cuda_error else ""
-        found.append(
-            f"There is an NVIDIA driver, {driver}, but torch cannot use a GPU{why}: update the "
-            "driver if it is too old, and see whether `nvidia-smi` lists a GPU."
-        )
-    if not machine.triton_installed:
-        found.append(_how_to_get_triton(machine))
-    elif machine.cuda_available and machine.lacks:
-        found.append(
-            f"Triton needs {' and '.join(machine.lacks)} to launch kernels on a GPU: install gcc "
-            "and python3-dev."
-        )
-    if machine.triton_loaded_for_gpu and not machine.cuda_available:
-        found.append(
-            "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the kernel "
-            "and import `rope_lab` first."
-        )
-    return found
-
-
-def _how_to_get_triton(machine: Machine) -> str:
-    if machine.system == "Linux":
-        return "Triton is not installed: `make lab` installs it."
-    return (
-        f"Triton has no packages for {machine.system}: the PyTorch notebooks run here, the others "
-        "need Linux (WSL or a container will do)."
-    )
-
-
-@dataclass(frozen=True)
-class Engine:
-    """The engine of this process. `kind` is one of the three names above."""
-
-    kind: str
-    machine: Machine
+    @property
+    def kind(self) -> str:
+        """One of the three names above."""
+        if not self.triton_installed:
+            return PYTORCH
+        if self.cuda_available and not self.interpreter_asked_for:
+            return COMPILED
+        return INTERPRETED
 
     @property
     def device(self) -> str:
         """Where tensors for kernels live: 'cuda' for compiled ones, else 'cpu'."""
         return "cuda" if self.kind == COMPILED else "cpu"
+
+    @property
+    def problems(self) -> list[str]:
+        """What is in the way of the best engine here, one sentence each: cause, then cure."""
+        found = []
+        if self.nvidia_driver and not self.torch_built_for_cuda:
+            found += [
+                "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, "
+                "then `make lab` without `CPU=1`."
+            ]
+        elif self.nvidia_driver and not self.cuda_available:
+            found += [
+                f"There is an NVIDIA driver, {self.nvidia_driver}, but torch cannot use a GPU: "
+                "update the driver if it is too old, and see whether `nvidia-smi` lists a GPU."
+            ]
+        if not self.triton_installed:
+            found += [self.how_to_get_triton]
+        elif self.cuda_available and self.lacks:
+            lacks = " and ".join(self.lacks)
+            found += [f"Triton needs {lacks} to launch on a GPU: install gcc and python3-dev."]
+        if self.triton_loaded_for_gpu and not self.cuda_available:
+            found += [
+                "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the "
+                "kernel and import `rope_lab` first."
+            ]
+        return found
+
+    @property
+    def how_to_get_triton(self) -> str:
+        if self.system == "Linux":
+            return "Triton is not installed: `make lab` installs it."
+        return (
+            f"Triton has no packages for {self.system}: the PyTorch notebooks run here, the others "
+            "need Linux (WSL or a container will do)."
+        )
 
     def __repr__(self) -> str:
         """One line: the engine, why it is not the best one, and what to do about that.
@@ -125,12 +94,12 @@ class Engine:
         """
         name, reason = f"{self.kind} on the CPU", ""
         if self.kind == COMPILED:
-            name = f"compiled for cuda ({self.machine.gpu})"
-        elif self.kind == INTERPRETED and self.machine.cuda_available:
+            name = f"compiled for cuda ({self.gpu})"
+        elif self.kind == INTERPRETED and self.cuda_available:
             reason = ", because TRITON_INTERPRET is set"
-        elif self.kind == INTERPRETED and not self.machine.nvidia_driver:
+        elif self.kind == INTERPRETED and not self.nvidia_driver:
             reason = ", because this machine has no NVIDIA GPU"
-        found = " ".join(problems(self.machine))
+        found = " ".join(self.problems)
         return f"Engine: {name}{reason}" + (f". {found}" if found else "")
 
 
@@ -143,31 +112,35 @@ def need_triton() -> None:
         ImportError: Triton is not installed.
     """
     if ENGINE.kind == PYTORCH:
-        raise ImportError(_how_to_get_triton(ENGINE.machine))
+        raise ImportError(ENGINE.how_to_get_triton)
     if ENGINE.kind == INTERPRETED:
         run_as_compiled()
 
 
+def look() -> Engine:
+    """Find out about this machine; loads no Triton. torch warns of a driver that is too old."""
+    available = torch.cuda.is_available()
+    return Engine(
+        system=platform.system(),
+        triton_installed=triton_is_installed(),
+        cuda_available=available,
+        torch_built_for_cuda=torch.version.cuda is not None,
+        nvidia_driver=None if available else nvidia_driver(),
+        lacks=_lacks(),
+        triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
+        gpu=torch.cuda.get_device_name() if available else "",
+        interpreter_asked_for=interpreter_is_on(),
+    )
+
+
 def start() -> Engine:
     """Pick the engine and, where kernels are to be interpreted, turn the interpreter on."""
-    machine = look()
-    kind = choose(machine, interpreter_asked_for=interpreter_is_on())
-    if kind == INTERPRETED:
+    engine = look()
+    if engine.kind == INTERPRETED:
         os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded, later
     # Say how products and sums are fused, for a future Triton changes what it does unasked
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    return Engine(kind, machine)
-
-
-def _cuda_error() -> str:
-    """Why torch cannot use a GPU, in its own first sentence; '' if it was built for none."""
-    if torch.version.cuda is None:
-        return ""
-    try:
-        torch.cuda.init()
-    except Exception as error:  # any reason will do: it is shown, not handled
-        return str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
-    return ""
+    return engine
 
 
 def _lacks() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ Casts to and from fp8 are wrong there, too: 1.99 becomes 1.0. They are refused.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -19,6 +20,7 @@ _FP8 = "Triton's interpreter casts to and from fp8 wrongly; run this kernel on a
 _ATOMIC = "Triton's interpreter adds the bits of bf16 atomically, not its numbers; add in fp32"
 
 
+@cache
 def let_bf16_round() -> None:
     """Let kernels that this process interprets have a GPU's bf16, from now on.
 
@@ -29,8 +31,6 @@ def let_bf16_round() -> None:
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
-    if hasattr(builder.cast_impl, "rounds"):
-        return
     builder.cast_impl = _cast(builder.cast_impl)
     builder.create_fp_to_fp = _cast(builder.create_fp_to_fp)
     for name in ("binary_op", "unary_op", "create_fma", "create_clampf", "create_dot"):
@@ -88,7 +88,6 @@ def _cast(original: Callable) -> Callable:
                 return source
         return original(self, source, to, *(() if rounding is None else (rounding,)))
 
-    cast.rounds = True
     return cast
 
 

@@ -1,25 +1,12 @@
-"""Triton's interpreter without the work that has no effect. Measured with Triton 3.7.1, 2026-11-23.
+"""Triton's interpreter without the work that has no effect, and mended where it isn't like a GPU.
 
-- Before a kernel runs, it replaces the functions of `triton.language` by its own. It does so again
-  at each call of a `@triton.jit` function, when nothing is left to replace, and finding that out
-  takes longer than a short function.
-- It computes every sum, difference and product of integers twice, with 64 bits for a check of
-  overflow. The check asserts only if the option `debug` is on, which it never is here. Compiled
-  kernels drop it as dead code: https://github.com/facebookexperimental/triton/pull/769
-- Each operation builds its result's type once more, with a tuple of its sizes, twice. Kernels have
-  few types: the second time it is a copy. And sizes that are equal aren't compared one by one.
-- NumPy's dtype for Triton's is found in a dict that is built each time.
-- An operation asks a dozen questions about the types of its operands, and makes a block of a number
-  several times. What a pair of types meets in is looked up, and a number's block is kept.
-- A launch looks through all of Triton's language for what it replaces: only the first one has to.
-  Blocks are spread by NumPy's functions in Python, which take longer than the copy.
-
-The first two are half to two thirds of the time of a test that runs kernels, the next two 40 % of
-the rest, and the last two, added on 2026-11-27, a third of what was left.
+docs/upstream.md says what each part of `speed_up` saves: of 1247 ms, 166 are left. Compiled kernels
+drop a check of overflow as dead code: https://github.com/facebookexperimental/triton/pull/769
 """
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from types import FunctionType
 
 import numpy as np
@@ -33,8 +20,8 @@ from .interpreted_functions import let_libdevice_run
 def speed_up() -> None:
     """Let this process interpret kernels faster, with the same results; harmless if called again.
 
-    Loads Triton, if there is one. A Triton that is built differently is left as it is: 3.5 does
-    without the first change. Launch from one thread at a time, as the interpreter demands anyway.
+    Loads Triton, if there is one. Launch from one thread at a time, as the interpreter demands
+    anyway.
     """
     if not triton_is_installed():
         return
@@ -65,6 +52,7 @@ def run_as_compiled() -> None:
     let_bf16_round()
 
 
+@cache
 def let_masks_be_numbers() -> None:
     """Let `mask=i < n` of two numbers run in an interpreted kernel, from now on, with any Triton.
 
@@ -75,8 +63,6 @@ def let_masks_be_numbers() -> None:
     from triton.runtime import interpreter
 
     spread = interpreter.InterpreterBuilder.create_splat
-    if hasattr(spread, "keeps_bools"):
-        return
 
     def create_splat(self, block_type, number):
         block = spread(self, block_type, number)
@@ -84,10 +70,10 @@ def let_masks_be_numbers() -> None:
             block.data = block.data.astype(bool)
         return block
 
-    create_splat.keeps_bools = True
     interpreter.InterpreterBuilder.create_splat = create_splat
 
 
+@cache
 def let_floats_be_numbers() -> None:
     """Let `eps.to(tl.float32)` run in an interpreted kernel, from now on.
 
@@ -108,6 +94,7 @@ def let_floats_be_numbers() -> None:
     interpreter._implicit_cvt = convert
 
 
+@cache
 def let_fma_round_once() -> None:
     """Let `tl.fma` of fp32 round once, from now on, as on a GPU: the interpreter rounds twice.
 
@@ -116,8 +103,6 @@ def let_fma_round_once() -> None:
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
     original = InterpreterBuilder.create_fma
-    if hasattr(original, "rounds_once"):
-        return
 
     def create_fma(self, x, y, z):
         if x.data.dtype != np.float32:
@@ -125,10 +110,10 @@ def let_fma_round_once() -> None:
         exact = x.data.astype(np.float64) * y.data + z.data
         return TensorHandle(exact.astype(np.float32), z.dtype.scalar)
 
-    create_fma.rounds_once = True
     InterpreterBuilder.create_fma = create_fma
 
 
+@cache
 def let_tuners_run() -> None:
     """Let an autotuned kernel take the first of its configurations, from now on, and time none.
 
@@ -146,17 +131,23 @@ def let_tuners_run() -> None:
         """What `run` would take: of equal times the tuner takes the first."""
         return [0.0] * len(quantiles)
 
-    all_alike.times = False
+    all_alike.times = False  # grading/counts.py asks
     Autotuner.do_bench = property(do_bench)
 
 
+@cache
 def _replace_functions_once_a_launch(interpreter) -> None:
+    """Before a kernel runs, functions of `triton.language` are replaced by the interpreter's.
+
+    It looks for them again at each launch and each call of a `@triton.jit` function. Here only the
+    first launch has to. The interpreter of Triton 3.5 is left as it is.
+    """
     from triton import language as tl
 
     original = getattr(interpreter, "_patch_lang", None)
     scope_of = getattr(interpreter, "_LangPatchScope", None)
     original_attr = getattr(interpreter, "_patch_attr", None)
-    if None in (original, scope_of, original_attr) or hasattr(original, "looks_first"):
+    if None in (original, scope_of, original_attr):
         return
     checked = getattr(tl.load, "__code__", None)  # of every function of the language
     modules_of, changes_of = {}, {}  # what a kernel sees, and what is replaced there
@@ -198,11 +189,11 @@ def _replace_functions_once_a_launch(interpreter) -> None:
         scope.set_attr(obj, name, call)
 
     semantic = interpreter.interpreter_semantic
-    patch.looks_first = True
     interpreter._patch_lang, interpreter._patch_attr = patch, patch_attr
 
 
 def _skip_overflow_checks(interpreter) -> None:
+    """Integers are computed a second time for them, and only the option `debug` looks at them."""
     builder = getattr(interpreter, "interpreter_builder", None)
     options = getattr(builder, "options", None)
     if not is_dataclass(options):
@@ -212,15 +203,15 @@ def _skip_overflow_checks(interpreter) -> None:
         builder.options = replace(options, sanitize_overflow=False)
 
 
+@cache
 def _build_types_once() -> None:
     from triton import language as tl
 
-    original = tl.block_type.__init__
     plain = tl.tensor(None, tl.block_type(tl.float32, [2]))
-    as_we_know_them = set(vars(plain)) == {"handle", "shape", "numel", "type", "dtype"}
-    if hasattr(original, "builds_once") or not as_we_know_them:
+    if set(vars(plain)) != {"handle", "shape", "numel", "type", "dtype"}:
         return
-    original_sibling, original_equal = tl.block_type.with_element_ty, tl.dtype.__eq__
+    original, original_equal = tl.block_type.__init__, tl.dtype.__eq__
+    original_sibling = tl.block_type.with_element_ty
     one, no_sizes = tl.constexpr(1), tl.tuple([])
     built, siblings = {}, {}  # a type's element and sizes: its fields; with another element: a type
 
@@ -252,18 +243,16 @@ def _build_types_once() -> None:
         else:
             self.dtype, self.shape, self.numel = type, no_sizes, one
 
-    block_type.builds_once = True
     tl.block_type.__init__, tl.block_type.with_element_ty = block_type, with_element_ty
     tl.dtype.__eq__, tl.tensor.__init__ = equal, tensor
 
 
+@cache
 def _meet_in_known_types(interpreter) -> None:
     from triton import language as tl
     from triton.language.semantic import TritonSemantic
 
-    original = getattr(TritonSemantic, "binary_op_type_checking_impl", None)
-    if original is None or hasattr(original, "constants"):
-        return
+    original = TritonSemantic.binary_op_type_checking_impl
     integers = {*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES}
     numbers = integers | {*tl.dtype.STANDARD_FP_TYPES}
     constants, meets = {}, {}  # a number and a type: the number as one; two dtypes: the common one
@@ -294,17 +283,15 @@ def _meet_in_known_types(interpreter) -> None:
             return original(self, lhs, rhs, *rules)
         return self.broadcast_impl_value(lhs, rhs)
 
-    check.constants = constants
     TritonSemantic.binary_op_type_checking_impl = check
 
 
+@cache
 def _compare_shapes_once() -> None:
     from triton import language as tl
     from triton.language.semantic import TritonSemantic
 
-    original = getattr(TritonSemantic, "broadcast_impl_value", None)
-    if original is None or hasattr(original, "compares_once"):
-        return
+    original = TritonSemantic.broadcast_impl_value
 
     def broadcast(self, lhs, rhs):
         if not (lhs.type.is_block() and rhs.type.is_block()):
@@ -325,16 +312,14 @@ def _compare_shapes_once() -> None:
         handle = self.builder.create_broadcast(block.handle, sizes)
         return self.tensor(handle, kind)
 
-    broadcast.compares_once = True
     TritonSemantic.broadcast_impl_value = broadcast
 
 
+@cache
 def _make_arrays_directly(interpreter) -> None:
     from triton import language as tl
 
     original, builder = tl.block_type.to_ir, interpreter.InterpreterBuilder
-    if hasattr(original, "is_itself"):
-        return
 
     def to_ir(self, builder):
         return self if builder is interpreter.interpreter_builder else original(self, builder)
@@ -354,17 +339,14 @@ def _make_arrays_directly(interpreter) -> None:
         data = block.data[(slice(None),) * axis + (None,)]
         return interpreter.TensorHandle(data, block.dtype.scalar)
 
-    to_ir.is_itself = True
     tl.block_type.to_ir = to_ir
     builder.create_broadcast, builder.create_splat = create_broadcast, create_splat
     builder.create_expand_dims = create_expand_dims
 
 
+@cache
 def _look_numpys_dtypes_up_once(interpreter) -> None:
-    original = getattr(interpreter, "_get_np_dtype", None)
-    if original is None or hasattr(original, "found"):
-        return
-    found = {}
+    original, found = interpreter._get_np_dtype, {}
 
     def np_dtype(dtype):
         name = dtype.scalar.name
@@ -372,5 +354,4 @@ def _look_numpys_dtypes_up_once(interpreter) -> None:
             found[name] = original(dtype)
         return found[name]
 
-    np_dtype.found = found
     interpreter._get_np_dtype = np_dtype

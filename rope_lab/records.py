@@ -18,7 +18,7 @@ import torch
 from rope_kernels.modes import triton_is_installed
 
 from .engine import nvidia_driver
-from .timing import Timing, measure, measure_host, require_compiled_kernels
+from .timing import Timing, measure, require_compiled_kernels
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
 QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
@@ -53,7 +53,6 @@ class Measurement(Taken):
     """Timings of several cases from one run."""
 
     cases: dict[str, Timing]
-    clock: str = "device"
 
     def __getitem__(self, case: str) -> Timing:
         return self.cases[case]
@@ -78,38 +77,23 @@ class Observation(Taken):
         return self.values[name]
 
 
-def bench(
-    key: str,
-    make_cases: Callable[[], dict[str, Callable[[], object]]],
-    clock: str = "device",
-) -> Measurement:
-    """Measure on a GPU; without one, replay the record of the same key.
+def bench(key: str, make_cases: Callable[[], dict[str, Callable[[], object]]]) -> Measurement:
+    """Measure device time on a GPU; without one, replay the record of the same key.
 
     Args:
         key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
         make_cases: called only where there is a GPU; returns a label and a function without
             arguments for each case. It makes the inputs, so that their making is not timed.
-        clock: 'device' for the time on the GPU, 'host' for the time to queue a call.
 
     Returns:
         A `Measurement`; its `source` says whether it was measured or replayed.
 
     Raises:
-        ValueError: the key is not of that form, or the clock is unknown.
+        ValueError: the key is not of that form.
         LookupError: there is no GPU and no record of this key.
         RuntimeError: the kernels are interpreted although there is a GPU (see `measure`).
     """
-    if clock not in ("device", "host"):
-        raise ValueError(f"clock is {clock!r}; accepted: 'device', 'host'")
-    path = _record_of(key)
-    if not torch.cuda.is_available():
-        return _read(path, key)
-    take = measure if clock == "device" else measure_host
-    measurement = Measurement(key=key, cases=take(make_cases()), clock=clock, **circumstances())
-    if os.environ.get(RECORD_SWITCH) == "1":
-        _write(path, measurement)
-        return _read(path, key)
-    return measurement
+    return _here_or_replayed(key, lambda here: Measurement(cases=measure(make_cases()), **here))
 
 
 def observe(key: str, experiment: Callable[[], dict]) -> Observation:
@@ -122,20 +106,28 @@ def observe(key: str, experiment: Callable[[], dict]) -> Observation:
     Raises:
         ValueError, LookupError, RuntimeError: as in `bench`.
     """
+
+    def take(here: dict) -> Observation:
+        require_compiled_kernels()
+        return Observation(values=experiment(), **here)
+
+    return _here_or_replayed(key, take)
+
+
+def _here_or_replayed(key: str, take: Callable[[dict], Taken]) -> Taken:
     path = _record_of(key)
     if not torch.cuda.is_available():
-        return _read(path, key)
-    require_compiled_kernels()
-    observation = Observation(key=key, values=experiment(), **circumstances())
+        return read(path, key)
+    taken = take({"key": key} | circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
-        _write(path, observation)
-        return _read(path, key)
-    return observation
+        write(path, taken)
+        return read(path, key)
+    return taken
 
 
 def recorded(key: str) -> Measurement | Observation:
     """What another notebook measured when it was recorded: the same on every machine."""
-    return _read(_record_of(key), key)
+    return read(_record_of(key), key)
 
 
 def records_folder() -> Path:
@@ -150,21 +142,17 @@ def records_folder() -> Path:
     return _RECORDS_OF_THE_SERIES
 
 
-def versions() -> dict[str, str]:
-    """Versions that a figure depends on."""
-    found = {"torch": torch.__version__}
+def circumstances() -> dict:
+    """GPU, versions and date: what every figure names."""
+    versions = {"torch": torch.__version__}
     if triton_is_installed():
         import triton
 
-        found["triton"] = triton.__version__
-    return found | {"driver": nvidia_driver() or "unknown", "python": platform.python_version()}
-
-
-def circumstances() -> dict:
-    """GPU, versions and date: what every figure names."""
+        versions["triton"] = triton.__version__
+    versions |= {"driver": nvidia_driver() or "unknown", "python": platform.python_version()}
     return {
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU",
-        "versions": versions(),
+        "versions": versions,
         "date": datetime.date.today().isoformat(),
     }
 
@@ -181,8 +169,9 @@ def _record_of(key: str) -> Path:
     return records_folder() / f"{key[:2]}.json"
 
 
-def _read(path: Path, key: str) -> Measurement | Observation:
-    records = _all_of(path)
+def read(path: Path, key: str) -> Measurement | Observation:
+    """One record of a file."""
+    records = all_of(path)
     if key not in records:
         raise LookupError(
             f"there is no GPU here and no record {key!r} in {path.name}; "
@@ -195,13 +184,14 @@ def _read(path: Path, key: str) -> Measurement | Observation:
     return Measurement(key=key, cases=cases, replayed=True, **fields)
 
 
-def _all_of(path: Path) -> dict:
+def all_of(path: Path) -> dict:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def _write(path: Path, taken: Taken) -> None:
+def write(path: Path, taken: Taken) -> None:
+    """Put a record into its file, in place of what that has by its key."""
     path.parent.mkdir(exist_ok=True)
-    recorded = _all_of(path)
+    recorded = all_of(path)
     fields = asdict(taken)
     for name in ("key", "replayed"):
         fields.pop(name, None)

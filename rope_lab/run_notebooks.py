@@ -3,16 +3,12 @@
 What differs from machine to machine or from run to run is left out, so that a diff shows what
 changed in truth: versions in the metadata, execution times, widget identities, paths in tracebacks.
 On a GPU the measurements of `lab.bench` are recorded; this is the only command that records.
-Without one, cells keep the outputs that only a GPU can give.
 """
 
 import argparse
 import base64
 import io
-import json
 import os
-import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -51,39 +47,7 @@ def execute(path: Path) -> None:
     )
     client.execute()
     normalize(notebook)
-    if not torch.cuda.is_available():
-        keep_what_a_gpu_showed(notebook, _in_git(path))
     nbformat.write(notebook, path)
-
-
-def keep_what_a_gpu_showed(notebook: nbformat.NotebookNode, before: nbformat.NotebookNode) -> None:
-    """Give cells their outputs of before where nbval would find no difference."""
-    stored = {cell.id: cell for cell in before.cells if cell.cell_type == "code"}
-    for cell in notebook.cells:
-        old = stored.get(cell.id)
-        if old is None or cell.cell_type != "code":
-            continue
-        if _compared(cell.outputs) == _compared(old.outputs):
-            cell.outputs = old.outputs
-        for output in cell.outputs:
-            if "execution_count" in output:
-                output.execution_count = cell.execution_count
-
-
-def _compared(outputs: list) -> str:
-    """Outputs without what the machine says of its engine (tools/nbval_sanitize.cfg)."""
-    shown = [{k: v for k, v in output.items() if k != "execution_count"} for output in outputs]
-    return re.sub(r"Engine: [^\\\"]*", "", json.dumps(shown, sort_keys=True))
-
-
-def _in_git(path: Path) -> nbformat.NotebookNode:
-    """The notebook as git's index has it; the file's own, if git does not."""
-    command = ["git", "show", f":./{path.name}"]
-    try:
-        text = subprocess.run(command, cwd=path.parent, capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        text = path.read_bytes()
-    return nbformat.reads(text.decode(), as_version=4)
 
 
 def normalize(notebook: nbformat.NotebookNode) -> None:

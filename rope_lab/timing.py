@@ -78,25 +78,13 @@ def measure_host(
     return {name: _summary(samples[1:]) for name, samples in by_round.items()}
 
 
-@dataclass(frozen=True)
-class Replay:
-    """A CUDA graph of calls, which replays it when it is called, and returns their results.
+def in_a_graph(call: Callable[[], object], times: int = 1) -> Callable[[], object]:
+    """Capture so many calls, one after the other, in a CUDA graph; nothing of it has run yet.
 
-    A graph knows addresses alone. What it reads and writes lives as long as the call and its
-    results, so they are kept beside it.
+    Returns:
+        What replays the graph, and returns the results of the last call. A graph knows addresses
+        alone, so the call and its results, with all the memory that they hold, are kept beside it.
     """
-
-    graph: torch.cuda.CUDAGraph
-    call: Callable[[], object]
-    results: object  # of the last call, in the graph's own memory
-
-    def __call__(self) -> object:
-        self.graph.replay()
-        return self.results
-
-
-def in_a_graph(call: Callable[[], object], times: int = 1) -> Replay:
-    """Capture so many calls, one after the other, in a CUDA graph; nothing of it has run yet."""
     warm_up = torch.cuda.Stream()
     warm_up.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(warm_up):
@@ -108,7 +96,13 @@ def in_a_graph(call: Callable[[], object], times: int = 1) -> Replay:
     with torch.cuda.graph(graph):
         for _ in range(times):
             results = call()
-    return Replay(graph, call, results)
+
+    def replay() -> object:
+        graph.replay()
+        return results
+
+    replay.call = call
+    return replay
 
 
 def require_compiled_kernels() -> None:

@@ -59,7 +59,7 @@ def _line(plan, tensors, target: str) -> str:
     found = operations(code, "sass")
     facts = {
         "programs": plan.programs,
-        "warps": plan.num_warps,
+        "warps": plan.options["num_warps"],
         **{name: getattr(code, name) for name in ("registers", "spilled", "stack", "shared")},
         "loads": code.loads,
         "stores": code.stores,

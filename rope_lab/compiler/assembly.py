@@ -7,26 +7,30 @@ assembly itself, with a list of what the kernel needs at its end.
 import re
 from collections import Counter
 
-_BITS_OF_AMD = {  # the end of an instruction's name -> bits, where it has no number of its own
-    **{"byte": 8, "ubyte": 8, "sbyte": 8, "byte_d16_hi": 8, "ubyte_d16": 8, "ubyte_d16_hi": 8},
-    **{"short": 16, "ushort": 16, "sshort": 16, "short_d16": 16, "short_d16_hi": 16},
-    **{"dword": 32, "dwordx2": 64, "dwordx3": 96, "dwordx4": 128},
-}
+_UNITS_OF_AMD = {"byte": 8, "short": 16, "dword": 32}  # bits
 
 
-def loads_in(stages: dict[str, str]) -> dict[int, int]:
-    """Loads from global memory: bytes a thread -> number of instructions.
+def widths_of(stages: dict[str, str], access: str) -> dict[int, int]:
+    """Loads or stores of global memory: bytes a thread -> number of instructions.
 
     Args:
         stages: with the text of 'ptx' or 'amdgcn'. AMD's scalar loads, which one warp does once,
             are not counted: they fetch arguments.
+        access: 'load' or 'store'.
     """
-    return _widths(stages, "ld", "load")
-
-
-def stores_in(stages: dict[str, str]) -> dict[int, int]:
-    """Stores to global memory, in the same form."""
-    return _widths(stages, "st", "store")
+    if "amdgcn" in stages:
+        pattern = rf"^\s+(?:global|buffer|flat)_{access}_(\w+)\s"
+        bits = [_bits_of_amd(end) for end in re.findall(pattern, stages["amdgcn"], re.M)]
+    else:
+        # `.nc` are the tables of the sine's slow branch, which no line of the kernel asks for;
+        # before it what a volatile or an ordered access says
+        name = {"load": "ld", "store": "st"}[access]
+        pattern = rf"\b{name}(?:\.\w+)*?\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s"
+        bits = [int(n or 1) * int(bits) for n, bits in re.findall(pattern, stages["ptx"])]
+        if access == "load":  # into shared memory, past the registers
+            copied = r"\bcp\.async\.c[ag]\.shared\.global .*?, (0x\w+|\d+)"
+            bits += [8 * int(size, 0) for size in re.findall(copied, stages["ptx"])]
+    return dict(sorted(Counter(n // 8 for n in bits).items()))
 
 
 def needs_of_amd(amdgcn: str) -> dict[str, int]:
@@ -43,23 +47,8 @@ def needs_of_amd(amdgcn: str) -> dict[str, int]:
     }
 
 
-def _widths(stages: dict[str, str], of_ptx: str, of_amd: str) -> dict[int, int]:
-    if "ptx" in stages:
-        # `.nc` are the tables of the sine's slow branch, which no line of the kernel asks for
-        # between them what a volatile or an ordered access says
-        pattern = rf"\b{of_ptx}(?:\.\w+)*?\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s"
-        bits = [int(n or 1) * int(bits) for n, bits in re.findall(pattern, stages["ptx"])]
-        if of_ptx == "ld":  # into shared memory, past the registers
-            copied = re.findall(
-                r"\bcp\.async\.c[ag]\.shared\.global .*?, (0x\w+|\d+)", stages["ptx"]
-            )
-            bits += [8 * int(size, 0) for size in copied]
-    else:
-        pattern = rf"^\s+(?:global|buffer|flat)_{of_amd}_(\w+)\s"
-        bits = [_bits_of_amd(end) for end in re.findall(pattern, stages["amdgcn"], re.M)]
-    return dict(sorted(Counter(n // 8 for n in bits).items()))
-
-
 def _bits_of_amd(end: str) -> int:
-    """Bits of one access: `end` is 'dwordx4', or 'b128' or 'd16_hi_u8' in later assembly."""
-    return _BITS_OF_AMD[end] if end in _BITS_OF_AMD else int(re.search(r"[biu](\d+)$", end)[1])
+    """Bits of one access: `end` is 'dwordx4' or 'ubyte_d16_hi', or later 'b128' or 'd16_hi_u8'."""
+    if found := re.search(r"(byte|short|dword)(?:x(\d))?", end):
+        return _UNITS_OF_AMD[found[1]] * int(found[2] or 1)
+    return int(re.search(r"[biu](\d+)$", end)[1])

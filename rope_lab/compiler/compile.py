@@ -11,8 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import types
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +22,8 @@ from rope_kernels.launch import kernel_of
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
-from .assembly import loads_in, needs_of_amd, stores_in
-from .plans import Plan, Tensors, plan_for
+from .assembly import needs_of_amd, widths_of
+from .plans import Plan, Tensors
 from .targets import target_of
 
 SECONDS = 60.0  # that a kernel may take to compile
@@ -70,7 +69,7 @@ SM_OF = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compiled:
     """A compiled kernel: the text of each stage, and what ptxas or AMD's assembly reports.
 
@@ -81,9 +80,9 @@ class Compiled:
     kernel: str
     gpu: str
     num_warps: int
-    program: str = field(repr=False)  # what was compiled; the stages refer to its lines
-    stages: dict[str, str] = field(repr=False)  # ttir, ttgir, llir; ptx or amdgcn
-    binary: bytes = field(repr=False)  # cubin or hsaco
+    program: str  # what was compiled; the stages refer to its lines
+    stages: dict[str, str]  # ttir, ttgir, llir; ptx or amdgcn
+    binary: bytes  # cubin or hsaco
     registers: int  # a thread
     spilled: int  # for want of registers: bytes a thread stores and loads; AMD: 4 a register
     stack: int  # bytes a thread
@@ -92,12 +91,12 @@ class Compiled:
     @property
     def loads(self) -> dict[int, int]:
         """Loads from global memory: bytes a thread -> number of instructions."""
-        return loads_in(self.stages)
+        return widths_of(self.stages, "load")
 
     @property
     def stores(self) -> dict[int, int]:
         """Stores to global memory, in the same form."""
-        return stores_in(self.stages)
+        return widths_of(self.stages, "store")
 
     @cached_property
     def sass(self) -> str:
@@ -131,7 +130,7 @@ class Compiled:
         """Share of the warps that one streaming multiprocessor (SM) could hold at best."""
         return self.programs_at_a_time * self.num_warps / SM_OF[self.gpu].warps
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         plural = "" if self.num_warps == 1 else "s"
         rows = {
             "loads": _in_words(self.loads),
@@ -144,9 +143,6 @@ class Compiled:
             rows["occupancy"] = f"{self.programs_at_a_time} programs, {self.occupancy:.0%}"
         head = f"{self.kernel} for {self.gpu}, {self.num_warps} warp{plural}"
         return "\n".join([head, *(f"  {name:10}{text}" for name, text in rows.items())])
-
-    def _repr_pretty_(self, printer, cycle: bool) -> None:
-        printer.text(str(self))
 
 
 def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> Compiled:
@@ -184,22 +180,6 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     if target.backend == "hip":
         result |= needs_of_amd(result["stages"]["amdgcn"])
     return Compiled(name, gpu, num_warps, program, binary=binary, **result)
-
-
-def compile_call(gpu: str, function: Callable, *arguments, **options) -> Compiled:
-    """Compile what a call of the package would launch.
-
-    Args:
-        gpu: 'sm_90', 'gfx942', ...; the plan is the one for this maker's GPUs.
-        function: a public function that rotates, as `rope_fw`; of one that normalizes, its forward.
-        arguments: its arguments; tensors on any device.
-        options: its keyword arguments.
-
-    Raises:
-        TypeError, ValueError: as `plan_of`.
-        RuntimeError: as `compile_for`.
-    """
-    return compile_plan(gpu, *plan_for(target_of(gpu).engine, function, *arguments, **options))
 
 
 def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
@@ -273,9 +253,8 @@ def _describe(argument):
     if isinstance(argument, torch.Tensor):
         # a tensor without memory, on 'meta', is at 0 wherever it begins
         begin = argument.data_ptr() or argument.storage_offset() * argument.element_size()
-        aligned = begin % 16 == 0
-        dtype = str(argument.dtype).removeprefix("torch.")
-        return {"dtype": dtype, "aligned": aligned, "nbytes": argument.untyped_storage().nbytes()}
+        about = {"dtype": str(argument.dtype), "aligned": begin % 16 == 0}
+        return about | {"nbytes": argument.untyped_storage().nbytes()}
     if type(argument).__name__ == "TensorDescriptor":
         fields = ("shape", "strides", "block_shape")
         sizes = {name: [int(size) for size in getattr(argument, name)] for name in fields}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,21 +34,19 @@ class DType(str):
         return "float" in self
 
 
+@dataclass
 class Memory:
     """A tensor as far as the JIT looks at it: a dtype's name, its address, and its memory's size.
 
     (torch itself would take longer to import than the kernel to compile.)
     """
 
-    def __init__(self, dtype: str, aligned: bool, nbytes: int) -> None:
-        self.dtype, self.address, self.nbytes = (
-            DType(f"torch.{dtype}"),
-            16 if aligned else 1,
-            nbytes,
-        )
+    dtype: DType
+    aligned: bool
+    nbytes: int
 
     def data_ptr(self) -> int:
-        return self.address
+        return 16 if self.aligned else 1
 
     def ptr_range(self) -> int:
         """What AMD's backend asks: up to 2 GiB, it may address memory as a buffer."""
@@ -119,7 +118,7 @@ def as_argument(described):
         return tl.constexpr(as_argument(described["constexpr"]))
     if "base" in described:
         return TensorDescriptor(**described | {"base": as_argument(described["base"])})
-    return Memory(**described)
+    return Memory(**described | {"dtype": DType(described["dtype"])})
 
 
 def ptxas_for(gpu: str) -> str:

@@ -3,8 +3,6 @@
 The call itself runs, down to its launches: these are caught, and nothing is computed.
 """
 
-import textwrap
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,23 +25,9 @@ class Plan:
     arguments: dict[str, object]  # the kernel's, but for its tensors, by their names
     options: dict[str, object]  # the compiler's
 
-    @property
-    def num_warps(self) -> int:
-        """Of a program."""
-        return self.options["num_warps"]
-
-    def __str__(self) -> str:
-        warps = "1 warp" if self.num_warps == 1 else f"{self.num_warps} warps"
-        shown = [f"{name}={value}" for name, value in self.arguments.items() if value is not None]
-        indent = {"initial_indent": "  ", "subsequent_indent": "  "}
-        lines = textwrap.wrap(", ".join(x.replace(" ", "\0") for x in shown), 100, **indent)
-        head = f"{self.kernel}: {self.programs} programs of {warps}"
-        return "\n".join([head, *(line.replace("\0", " ") for line in lines)])
-
 
 Tensors = tuple[Tensor | None, ...]  # the kernel's, in the order of its arguments
 Launch = tuple[Plan, Tensors]
-_LOCK = threading.Lock()
 
 
 def plan_of(function: Callable, *arguments, **options) -> Launch:
@@ -62,12 +46,7 @@ def plan_of(function: Callable, *arguments, **options) -> Launch:
         TypeError, ValueError: the function's own, of arguments that it does not take.
         ValueError: the call is not one launch.
     """
-    return plan_for(Engine.NVIDIA, function, *arguments, **options)
-
-
-def plan_for(engine: Engine, function: Callable, *arguments, **options) -> Launch:
-    """Plan the launch that a call would make with this engine, as `plan_of` does for NVIDIA."""
-    with _caught(engine) as launches:
+    with _caught(Engine.NVIDIA) as launches:
         function(*arguments, **options)
     if len(launches) > 1:
         raise ValueError(f"the call makes {len(launches)} launches; plan each tensor alone")
@@ -116,7 +95,6 @@ def _caught(engine: Engine) -> Iterator[list[Launch]]:
             found.append((Plan(name, *plan), tensors))
 
     with ExitStack() as patches:
-        patches.enter_context(_LOCK)
         for module, name, instead in (
             (modes, "has_values", lambda x: True),  # no kernel will ask for them
             (autograd, "runs_in_triton", lambda t: True),

@@ -93,17 +93,29 @@ def with_names(code: Compiled, piece: str) -> list[str]:
     return [re.sub(r"%\w+|\b0f([0-9A-F]{8})", name, text) for text in found]
 
 
+def executed(code: Compiled) -> list[Operation]:
+    """The machine instructions that a warp executes if no angle is large: without slow branches.
+
+    Follows the machine code from its first line: forwards where a branch leads forwards, on where
+    it leads backwards, up to the end. So it counts what is in a loop once.
+    """
+    rows, at = code.sass.splitlines(), sass_by_row(code)
+    labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
+    place, passed = 0, []
+    while place < len(rows) and (not passed or passed[-1].text != "EXIT"):
+        operation, place = at.get(place), place + 1
+        if operation is None:
+            continue
+        passed.append(operation)
+        branch = re.search(r"BRA(?:\.\w+)* `\((\.L\w+)\)", operation.text)
+        if branch and labels[branch[1]] > place:
+            place = labels[branch[1]]
+    return passed
+
+
 def jumped_over(code: Compiled) -> int:
-    """Machine instructions that the first branch forwards passes over: the sine's slow branch."""
-    count, target = 0, ""
-    for row in code.sass.splitlines():
-        if target:
-            if row.startswith(target):
-                return count
-            count += bool(re.match(INSTRUCTION, row))
-        elif branch := re.search(r"@!?U?P\d BRA `\((\.L\w+)\)", row):
-            target = branch[1] + ":"
-    return 0
+    """Machine instructions that a warp jumps over if no angle is large: slow branches."""
+    return len(operations(code, "sass")) - len(executed(code))
 
 
 def signature(code: Compiled) -> str:

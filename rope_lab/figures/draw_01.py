@@ -14,8 +14,7 @@ def scores(table: Tensor) -> None:
     image = ax.imshow(table.numpy(), cmap=draw.DIVERGING)
     ax.set(xlabel="n, position of the key", ylabel="m, position of the query")
     figure.colorbar(image, label="rotated q · rotated k")
-    words = "Stripes from top left to bottom right."
-    draw.finish(figure, "Scores are equal along diagonals", words)
+    draw.finish(figure, "Scores are equal along diagonals")
 
 
 QUERY, KEY = 70, 20  # degrees at position 0
@@ -23,15 +22,16 @@ QUERY, KEY = 70, 20  # degrees at position 0
 
 def two_turns(m: int, n: int, degrees: int) -> None:
     """A query at position m and a key at position n, each turned by its position times degrees."""
-    figure, ax = plt.subplots(figsize=(3.6, 3.4))
-    draw.plane(ax)
+    figure, ax = plt.subplots(figsize=(3.6, 3.4), subplot_kw={"projection": "polar"})
     for name, start, position, color in (("q", QUERY, m, draw.BLUE), ("k", KEY, n, draw.ORANGE)):
-        for turn, dashed in ((0, True), (position * degrees, False)):
+        for turn, line in ((0, "--"), (position * degrees, "-")):
             angle = math.radians(start + turn)
-            tip = math.cos(angle), math.sin(angle)
-            draw.vector(ax, tip, color, "" if dashed else name, dashed)
-    words = f"The query turns from {QUERY}° by {m * degrees}°, the key from {KEY}° by "
-    draw.finish(figure, f"m \u2212 n = {m - n} decides the score", f"{words}{n * degrees}°.")
+            ax.plot(
+                [angle, angle], [0, 1], line, color=color, marker="o", markevery=[1], clip_on=False
+            )
+        ax.text(angle, 1.12, name, ha="center", va="center")
+    ax.set(ylim=(0, 1), yticks=[], xticks=[])
+    draw.finish(figure, f"m \u2212 n = {m - n} decides the score")
 
 
 def score(m: int, n: int, degrees: int) -> str:

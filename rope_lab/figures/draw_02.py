@@ -12,10 +12,7 @@ def pairings(d2: int) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 2.3))
     _pairing(axes[0], [(i, i + d2 // 2) for i in range(d2 // 2)], "half-split")
     _pairing(axes[1], [(2 * i, 2 * i + 1) for i in range(d2 // 2)], "interleaved")
-    words = f"An arc joins the two elements of a pair: 0 and {d2 // 2} on the left, "
-    words += "0 and 1 on the right."
-    title = "Half-split pairs are d2/2 apart, interleaved pairs are neighbors"
-    draw.finish(figure, title, words)
+    draw.finish(figure, "Half-split pairs are d2/2 apart, interleaved pairs are neighbors")
 
 
 def _pairing(ax: Axes, pairs: list[tuple[int, int]], title: str) -> None:

@@ -32,11 +32,9 @@ def warps_and_lanes(block: int, num_warps: int) -> None:
             words = f"elements {first} to {first + line * at_once - 1}"
             draw.write(ax, start + line / 2, y - 0.85, words, va="top", fontsize=9.5)
     draw.bare(ax, (-3.4, LANES + 0.3), (0.3 - 2.6 * num_warps, 0.2))
-    words = f"A row of {LANES} boxes for each of {num_warps} warps, one box for each lane. Every "
-    words += f"{line} lanes in a row share a cache line of {line * at_once} elements."
     load, lines = "One load" if has == at_once else "The first load", LANES // line
     title = f"{load} of a warp fetches {lines} cache line{'s' * (lines > 1)} of 128 bytes"
-    draw.finish(figure, title, words)
+    draw.finish(figure, title)
 
 
 def loads_of_a_lane(block: int, num_warps: int) -> str:
@@ -61,6 +59,4 @@ def block_sweep(measurement, blocks: list[int]) -> None:
     title = "No BLOCK reaches 95 % of copy bandwidth"
     if enough:
         title = f"From BLOCK = {enough} on, the kernel keeps pace with the copy"
-    points = ", ".join(f"{block}: {per_cent:.0f} %" for block, per_cent in share.items())
-    words = f"Per cent of copy bandwidth over BLOCK. {points}."
-    draw.finish(figure, title, words, measurement.source)
+    draw.finish(figure, title, measurement.source)

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 
 from . import style as draw
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PROGRAM_COLORS, RED, WIDTH
+from .style import BLUE, GREEN, GREY, INK, ON_COLOR, ORANGE, PROGRAM_COLORS, RED, SMALL, WIDTH
 
 _STEPS = {  # of a warp: how long it takes, and its color
     "load\nown": (1.1, BLUE),
@@ -17,44 +16,26 @@ _STEPS = {  # of a warp: how long it takes, and its color
 
 
 def show_owners(owners: dict[str, list[int]], d: int) -> None:
-    """Elements colored by owner, and an arrow from each element to the partner that loads it.
+    """A row of d elements colored by owner, and an arrow from each to the partner that loads it.
 
     Owners take turns in the order of their numbers. An arrow is red and thick where the value that
-    it carries has been overwritten by then. Above: to the first halves; below: to the second ones.
+    it carries has been overwritten by then. Above: to the first half; below: to the second one.
 
-    `owners`: title -> the owner of each element, of rows of d elements.
+    `owners`: title -> the owner of each element.
     """
-    width = WIDTH / len(owners)
-    height = width * (1.9 + 0.24 * d) / (d + 0.4)  # to scale
-    figure, axes = plt.subplots(1, len(owners), figsize=(WIDTH, height + 0.8), squeeze=False)
-    late = {}
-    for ax, (title, owner) in zip(axes[0], owners.items(), strict=True):
-        late[title] = _who_reads_whom(ax, owner, d)
-        ax.set_title(title)
+    figure, axes = plt.subplots(1, len(owners), figsize=(WIDTH, 2.71))
+    for ax, (title, owner) in zip(axes, owners.items(), strict=True):
+        for i, number in enumerate(owner):
+            draw.box(ax, i, 0, 0.9, 1.2, PROGRAM_COLORS[number], f"{i}\nP{number}")
+            source, side = (i + d // 2, 0.65) if i < d // 2 else (i - d // 2, -0.65)
+            late = owner[source] < number
+            look = {"color": RED, "linewidth": 2.2} if late else {"color": INK, "linewidth": 1}
+            look |= {"connectionstyle": "arc3,rad=0.45", "shrinkA": 2, "shrinkB": 2}
+            draw.arrow(ax, (source, side), (i, side), **look)
+        draw.bare(ax, (-0.7, d - 0.3), (-1.91, 1.91), aspect="equal", title=title)
     names = {"loads the old value: right": INK, "loads too late: already overwritten": RED}
     draw.color_key(figure, names)
-    counts = ", ".join(f"{count} ({title})" for title, count in late.items())
-    words = f"Rows of {d} elements, colored by the program that owns them, with an arrow from each "
-    words += "element to the partner that loads it. Arrows are red where the value has been "
-    draw.finish(figure, "", words + f"overwritten: {counts}.")
-
-
-def _who_reads_whom(ax: Axes, owner: list[int], d: int) -> int:
-    """Draw one row; how many elements load a partner that an earlier program has overwritten."""
-    too_late = 0
-    for i, number in enumerate(owner):
-        draw.box(ax, i, 0, 0.9, 1.2, PROGRAM_COLORS[number], f"{i}\nP{number}")
-        in_first_half = i % d < d // 2
-        source = i + d // 2 if in_first_half else i - d // 2
-        late = owner[source] < number
-        too_late += late
-        side = 0.65 if in_first_half else -0.65
-        look = {"color": RED, "linewidth": 2.2} if late else {"color": INK, "linewidth": 1}
-        look |= {"connectionstyle": "arc3,rad=0.45", "shrinkA": 2, "shrinkB": 2}
-        draw.arrow(ax, (source, side), (i, side), **look)
-    high = 0.95 + 0.12 * d
-    draw.bare(ax, (-0.7, len(owner) - 0.3), (-high, high), aspect="equal")
-    return too_late
+    draw.finish(figure, "")
 
 
 def warps_of_a_row(cases: dict[str, tuple[int, int]], warp_of: Callable) -> None:
@@ -68,7 +49,7 @@ def warps_of_a_row(cases: dict[str, tuple[int, int]], warp_of: Callable) -> None
         owners = [warp_of(first, 1024, *case) for first in range(0, 256, 32)]
         labels = [f"{32 * n} to {32 * n + 31}\nwarp {owner}" for n, owner in enumerate(owners)]
         draw.memory_order(ax, labels, [PROGRAM_COLORS[owner % 4] for owner in owners], title)
-    draw.finish(figure, "", "A row of eight boxes for each: 32 elements, and the warp of them.")
+    draw.finish(figure, "")
 
 
 def warp_timelines(cases: dict[str, tuple[float, float]]) -> None:
@@ -78,15 +59,13 @@ def warp_timelines(cases: dict[str, tuple[float, float]]) -> None:
     begins = [sum(lengths[:step]) for step in range(len(lengths))]
     for ax, (title, starts) in zip(axes, cases.items(), strict=True):
         for warp, start in enumerate(starts):
-            draw.spans(ax, 1 - warp, [start + b for b in begins], lengths, colors, _STEPS)
+            left = [start + begin for begin in begins]
+            bars = ax.barh([1 - warp] * len(_STEPS), lengths, 0.72, left, color=colors)
+            ax.bar_label(bars, _STEPS, label_type="center", color=ON_COLOR, fontsize=SMALL)
         stored, loaded = starts[0] + sum(lengths), starts[1] + begins[1]
         if loaded > stored:
             look = {"linewidth": 2.2, "mutation_scale": 14}
             draw.arrow(ax, (stored, 0.62), (loaded + 0.3, 0.38), RED, **look)
         ax.set(xlim=(-0.1, 11), ylim=(-0.5, 1.5), xticks=[], xlabel="time →", title=title)
         ax.set_yticks([1, 0], ["warp 0", "warp 1"])
-        ax.spines["left"].set_visible(False)
-        ax.tick_params(left=False)
-    words = "Timelines of two warps, each of which loads its own element, loads its partner, "
-    words += "computes and stores. An arrow marks a load that comes after the other warp's store."
-    draw.finish(figure, "", words)
+    draw.finish(figure, "")

@@ -3,8 +3,8 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
-from matplotlib.patches import Rectangle
 
+from ..compiler.stages import Layout
 from . import style as draw
 from .style import BLUE, INK, ORANGE, PLATE, PROGRAM_COLORS, PURPLE, WIDTH
 
@@ -28,12 +28,8 @@ def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
     ax.text(-0.3, rows / 2, "row", rotation=90, ha="right", va="center")
     draw.bare(ax, (-1, 2 * pairs + gap + 0.2), (-1.2, rows + 2.9), aspect="equal")
     key = {"angles": PURPLE, "first halves": BLUE, "second halves": ORANGE}
-    patches = [Rectangle((0, 0), 1, 1, color=color) for color in key.values()]
-    patches.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor=INK, linestyle="--"))
-    figure.legend(patches, [*key, "masked off"], loc="outside lower center", ncols=4)
-    words = f"Two blocks of {rows} rows and {pairs} pairs, each below a row of {pairs} angles. "
-    words += f"{rows - existing} row and {pairs - real_pairs} columns are masked off."
-    draw.finish(figure, "One row of angles serves every row of the tile", words)
+    draw.color_key(figure, key | {"dashed: masked off": PLATE})
+    draw.finish(figure, "One row of angles serves every row of the tile")
 
 
 def dealt_out(rows: int, warps: int, pairs: int = 128, neighbors: int = 8):
@@ -42,14 +38,12 @@ def dealt_out(rows: int, warps: int, pairs: int = 128, neighbors: int = 8):
     As Triton deals them out: up to `neighbors` to a lane, then the next lane and the next warp
     along the row, then those of the next row. When all have some, it goes on with the first.
     """
-    row, pair = np.indices((rows, pairs))
     size = max(1, min(neighbors, rows * pairs // (32 * warps)))
     lanes = min(32, pairs // size)  # beside one another
     beside = min(warps, pairs // size // lanes)  # warps
-    row, lane_down = np.divmod(row, 32 // lanes)
-    along, lane = np.divmod(pair // size, lanes)
-    warp = along % beside + beside * (row % (warps // beside))
-    return warp, lane + lanes * lane_down
+    layout = Layout((1, size), (32 // lanes, lanes), (warps // beside, beside), (1, 0))
+    holders = [[layout.owner(row, pair) for pair in range(pairs)] for row in range(rows)]
+    return np.moveaxis(holders, -1, 0)
 
 
 def who_holds_what(rows: int, warps: int) -> None:
@@ -66,30 +60,7 @@ def who_holds_what(rows: int, warps: int) -> None:
     colors = {f"warp {number}": PROGRAM_COLORS[number] for number in range(warps)}
     draw.color_key(figure, {"thread 0": INK} | colors)
     served = int(mine[:, 0].sum())
-    title = f"A thread's sine serves {served} of {_counted(rows, 'row')}"
-    words = f"A tile of {_counted(rows, 'row')} and 128 pairs, in the colors of "
-    words += f"{_counted(warps, 'warp')}. Thread 0 holds {_counted(int(mine[0].sum()), 'pair')} of "
-    draw.finish(figure, title, words + ("its row." if served == 1 else f"each of {served} rows."))
-
-
-def grids_of_holders(grids: dict[str, tuple], below: str, conclusion: str, words: str) -> None:
-    """Rows of cells, with the color of the warp and the number of the lane that holds each.
-
-    `grids`: title -> the warp and the lane of each cell, both (rows, columns).
-    """
-    figure, axes = plt.subplots(1, len(grids), figsize=(WIDTH, 3.2 + 0.4 * bool(conclusion)))
-    for ax, (title, (warps, lanes)) in zip(axes, grids.items(), strict=True):
-        rows, columns = len(warps), len(warps[0])
-        for row in range(rows):
-            y = rows - 0.5 - row
-            draw.write(ax, -0.3, y, str(row), ha="right")
-            for column in range(columns):
-                color, lane = PROGRAM_COLORS[warps[row][column]], lanes[row][column]
-                draw.box(ax, column + 0.5, y, 0.92, 0.92, color, str(lane))
-        draw.write(ax, columns / 2, -0.35, below, va="top")
-        draw.write(ax, -1.2, rows / 2, "row", rotation=90, ha="right")
-        draw.bare(ax, (-2, columns + 0.2), (-1.3, rows + 0.1), title=title)
-    draw.finish(figure, conclusion, words)
+    draw.finish(figure, f"A thread's sine serves {served} of {_counted(rows, 'row')}")
 
 
 def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> None:
@@ -98,30 +69,26 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
     `evaluations(block_r, num_warps)` is the predicted number of sin/cos evaluations per pair.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2), sharey=True)
-    copy, best = measurement["copy"].median_us, (0, 0, "")
+    copy = measurement["copy"].median_us
     for place, num_warps in enumerate(warps):
         cases = [f"{block_r} rows, {num_warps} warps" for block_r in block_rows]
         share = [100 * copy / measurement[case].median_us for case in cases]
-        label = _counted(num_warps, "warp")
-        best = max(best, *zip(share, block_rows, [label] * len(share), strict=True))
         look = {"color": PROGRAM_COLORS[place], "marker": "os^D"[place]}
-        left.plot(block_rows, share, label=label, **look)
+        left.plot(block_rows, share, label=_counted(num_warps, "warp"), **look)
         aside = (0.93, 1, 1.07)[place]  # that no point hides another
         predicted = [aside * evaluations(block_r, num_warps) for block_r in block_rows]
         right.plot(predicted, share, linestyle="none", markersize=7, **look)
     for ax, ticks in ((left, block_rows), (right, (0.25, 0.5, 1, 2, 4))):
         ax.axhline(100, color=INK, linewidth=1, linestyle=":")
         draw.log_ticks(ax, "x", ticks)
-    rows = f"{_counted(best[1], 'row')}, {best[2]}"
-    left.set(xlabel="rows per tile, BLOCK_R", title=f"Best: {rows}")
+    cases = {case: timing.median_us for case, timing in measurement.cases.items() if case != "copy"}
+    best = min(cases, key=cases.get).replace(" 1 warps", " 1 warp")
+    left.set(xlabel="rows per tile, BLOCK_R", title=f"Best: {best}")
     left.set(ylabel="% of copy bandwidth", ylim=(0, 105))
     right.set(xlabel="evaluations per pair (points moved apart)")
     right.set(title="Slow: many evaluations, or spills (left end)")
     figure.legend(loc="outside lower center", ncols=len(warps))
-    words = f"Left, per cent of copy bandwidth over the rows of a tile; the best tile, {rows}, "
-    words += f"reaches {best[0]:.0f} %. Right, the same tiles over the sin/cos evaluations per "
-    words += "pair: the more evaluations, the slower, but for the tile whose registers spill."
-    draw.finish(figure, "", words, measurement.source)
+    draw.finish(figure, "", measurement.source)
 
 
 def _counted(number: int, noun: str) -> str:

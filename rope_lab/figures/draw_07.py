@@ -1,17 +1,16 @@
 """Drawings of notebook 07 and its detour: stages, layouts, bytes in flight, sines, errors."""
 
 from collections import Counter
+from itertools import product
 from textwrap import shorten
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from ..compiler.instructions import executed
-from ..compiler.stages import STAGES, Layout, kernel_lines, operations
+from ..compiler.stages import STAGES, Layout, executed, kernel_lines, operations
 from . import style as draw
-from .draw_05 import grids_of_holders
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SMALL, WIDTH
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PROGRAM_COLORS, PURPLE, RED, SMALL, WIDTH
 
 _STAGES = {  # name -> title, color, what it is about, who makes it from the last
     "python": ("Python", GREY, "your lines", ""),
@@ -34,34 +33,30 @@ def stages() -> None:
             draw.arrow(ax, (middle - 1.245, 0.4), (middle - 0.595, 0.4))
             draw.write(ax, middle - 0.915, 0.55, maker, va="bottom")
     draw.bare(ax, (-0.1, 10.5), (-0.75, 0.95))
-    path = ", then ".join(title for title, *_ in _STAGES.values())
-    words = f"Boxes from left to right: {path}. Triton makes TTIR, TTGIR and LLVM IR, LLVM makes "
-    words += "PTX, ptxas makes SASS."
-    draw.finish(figure, "Five stages lead from blocks to one thread's instructions", words)
+    draw.finish(figure, "Five stages lead from blocks to one thread's instructions")
 
 
 def one_line_down(code, line: str, most: int = 6) -> None:
     """One line of a kernel in every stage; no more than `most` operations of each."""
-    blocks, counts = {"python": [line]}, {}
+    blocks = {"python": [line]}
     for stage in STAGES:
         texts = [operation.text for operation in operations(code, stage, line)]
         shown = [text for text in texts if not _is_filler(text)][:most]
-        counts[stage], more = len(texts), len(texts) - len(shown)
+        more = len(texts) - len(shown)
         blocks[stage] = shown + [f"... and {more} more"] * (more > 0)
-    height = sum(len(texts) + 0.7 for texts in blocks.values())
+    height = sum(len(shown) + 0.7 for shown in blocks.values())
     figure, ax = plt.subplots(figsize=(WIDTH, 0.23 * height + 0.5))
     top = height
-    for name, texts in blocks.items():
+    for name, shown in blocks.items():
         title, color, _, _ = _STAGES[name]
-        draw.box(ax, 0.45, top - len(texts) / 2, 0.9, len(texts), color, title)
-        for number, text in enumerate(texts):
-            text = shorten(text, 92, placeholder=" ...")
-            draw.write(ax, 1.05, top - number - 0.5, text, family="monospace", ha="left")
-        top -= len(texts) + 0.7
+        draw.box(ax, 0.45, top - len(shown) / 2, 0.9, len(shown), color, title)
+        rows = "\n".join(shorten(text, 92, placeholder=" ...") for text in shown)
+        draw.write(
+            ax, 1.05, top - len(shown) / 2, rows, family="monospace", ha="left", linespacing=1.5
+        )
+        top -= len(shown) + 0.7
     draw.bare(ax, (0, 11.5), (0, height))
-    each = ", ".join(f"{name.upper()} {count}" for name, count in counts.items())
-    words = f"The line {line!r} and what it becomes in each stage. Operations: {each}."
-    draw.finish(figure, f"One line becomes {counts['sass']} instructions of a thread", words)
+    draw.finish(figure, f"One line becomes {len(texts)} instructions of a thread")
 
 
 def _is_filler(text: str) -> bool:
@@ -81,10 +76,7 @@ def instructions_by_line(code) -> None:
     _two_parts(ax, names, counts, room=1.3, family="monospace", fontsize=SMALL)
     ax.set(xlabel="machine instructions (SASS)")
     draw.color_key(figure, {"executed": BLUE, "jumped over": ORANGE})
-    each = "; ".join(f"{lines[n]}: {done[n]} of {all_of[n]}" for n in body)
-    said = "The kernel's lines, each with a bar: machine instructions executed, of all. "
-    title = "A warp jumps over most of the code of sine and cosine"
-    draw.finish(figure, title, f"{said}{each}.")
+    draw.finish(figure, "A warp jumps over most of the code of sine and cosine")
 
 
 def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float, **text) -> None:
@@ -101,16 +93,19 @@ def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float
 
 def owners(layouts: dict[int, Layout], rows: int = 8, pairs: int = 128) -> None:
     """Which lane of which warp holds each pair of a tile; number of warps -> layout."""
-    grids = {}
-    for count, layout in layouts.items():
+    figure, axes = plt.subplots(1, len(layouts), figsize=(WIDTH, 3.6))
+    for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
         size = layout.size_per_thread[1]
-        cells = [[layout.owner(row, p) for p in range(0, pairs, size)] for row in range(rows)]
-        grids[f"{count} warp" + "s, a color each" * (count > 1)] = np.moveaxis(cells, -1, 0)
-    words = f"Two grids of {rows} rows. Each cell names the lane that holds its pairs; lanes count "
-    words += "along a row and go on in the next. With one warp all cells have one color; with four,"
-    words += " the color changes every two rows."
-    below = f"{pairs} pairs, {size} to a cell; the number is the lane"
-    grids_of_holders(grids, below, "Lanes fill a row, then warps go down", words)
+        columns = pairs // size
+        for row, column in product(range(rows), range(columns)):
+            warp, lane = layout.owner(row, column * size)
+            draw.box(ax, column, row, 0.92, 0.92, PROGRAM_COLORS[warp], str(lane))
+        ax.set(xlabel=f"{pairs} pairs, {size} to a cell; the number is the lane", ylabel="row")
+        ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xticks=[], yticks=range(rows))
+        ax.set_title(f"{count} warp" + "s, a color each" * (count > 1))
+        ax.spines[:].set_visible(False)
+        ax.tick_params(length=0)
+    draw.finish(figure, "Lanes fill a row, then warps go down")
 
 
 def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -> None:
@@ -129,11 +124,7 @@ def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -
     draw.log_ticks(ax, "x", [1, 2, 4, 8, 16, 32, 64, 128])
     ax.set(xlabel="KiB in flight on an SM", ylabel="% of copy bandwidth", ylim=(0, 108))
     figure.legend(loc="outside lower center", ncols=1 + len(shares))
-    low, high = (f"{100 * find(s[24] for s in shares.values()):.0f}" for find in (min, max))
-    words = "Per cent of copy bandwidth over the KiB that a copy has in flight on an SM. Programs "
-    words += "with 1, 2 and 4 KiB each lie on nearly one curve, which rises with equation (1) and "
-    words += f"is flat later. With 24 KiB: {low} to {high} %."
-    draw.finish(figure, "Bytes in flight decide, not how many programs have them", words, source)
+    draw.finish(figure, "Bytes in flight decide, not how many programs have them", source)
 
 
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
@@ -142,8 +133,7 @@ def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
     _two_parts(ax, list(counts), list(counts.values()), room=1.15)
     ax.set(xlabel="machine instructions")
     draw.color_key(figure, {"always executed": BLUE, "slow branch": ORANGE})
-    each = "; ".join(f"{name} {always} + {slow}" for name, (always, slow) in counts.items())
-    draw.finish(figure, title, f"Bars of instructions, always executed + slow branch: {each}.")
+    draw.finish(figure, title)
 
 
 def errors_of_turns(positions, errors: dict) -> None:
@@ -154,7 +144,4 @@ def errors_of_turns(positions, errors: dict) -> None:
         ax.loglog(positions, error, line, color=color, label=name)
     ax.set(xlabel="position", ylabel="largest error so far, in turns")
     figure.legend(loc="outside lower center", ncols=len(errors))
-    last = "; ".join(f"{name} {float(error[-1]):.0e}" for name, error in errors.items())
-    words = f"Largest error so far over the position, in turns. At the last position: {last}."
-    title = "Contracted, the careful kernel is no better than the careless one"
-    draw.finish(figure, title, words)
+    draw.finish(figure, "Contracted, the careful kernel is no better than the careless one")

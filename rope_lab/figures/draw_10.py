@@ -19,7 +19,4 @@ def heads_of_tokens(heads: int, block: int, tokens: int) -> None:
     for ax in (above, below):
         ax.axvline(heads, color=INK, linestyle="--")
     beyond = block - (heads - block)
-    words = f"Two rows of {len(labels)} boxes, one for each head of {tokens} tokens. Above, program"
-    words += f" 1 owns {heads - block} row; below, it stores {block}, of which {beyond} belong"
-    words += " to token 1."
-    draw.finish(figure, f"Program 1 overwrites {beyond} rows of the next token", words)
+    draw.finish(figure, f"Program 1 overwrites {beyond} rows of the next token")

@@ -10,12 +10,12 @@ with (`finish`), and the shapes that drawings consist of.
 """
 
 from collections.abc import Callable, Sequence
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 from IPython import get_ipython
 from IPython.display import display
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
@@ -24,7 +24,6 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 PLATE = "#fafafa"  # what figures are drawn on
 INK = "#333333"  # text and axes
 GREY = "#858585"  # marks that compete with nothing: a copy, a resting arrow
-PALE = "#dcdcdc"  # a filled patch that is there and does not matter
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#cc7a00", "#0a9a70", "#c8321e", "#bd6c9f"
 ON_COLOR = "#111111"  # text on a filled patch of any color but RED
 PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
@@ -33,10 +32,6 @@ DIVERGING = "PuOr"
 SMALL = 9  # points; the smallest text
 WIDTH = 8.4  # inches of 100 pixels; a laptop shows a figure of this width as it is
 LEFT = 0.012  # where a figure's title and its source begin
-
-# bars that are PyTorch's; the others, but for copies, are kernels of this series
-_PYTORCH = {"PyTorch", "PyTorch, compiled", "eager"}
-_PYTORCH |= {"allocate (empty_like)", "smallest launch there is", "x * 2", "rotate_half"}  # 03
 
 
 def style() -> None:
@@ -49,44 +44,32 @@ def style() -> None:
 # what a figure says about itself
 
 
-def finish(figure: Figure, conclusion: str, words: str, source: str = "") -> None:
-    """Give a figure its title, its description and its source, and show it.
-
-    `conclusion`: what one should see in it, on the left above everything. `words`: what it shows,
-    for readers who do not see it.
-    """
+def finish(figure: Figure, conclusion: str, source: str = "") -> None:
+    """Give a figure its title, which says what one should see in it, and its source; show it."""
     if conclusion:
         figure.suptitle(conclusion, x=LEFT, ha="left", wrap=True)
     if source:
         _cite(figure, source)
-    alt = description(figure, words)
-    if _kept is None:
-        display(figure, metadata={"image/png": {"alt": alt}})
-    else:
-        _kept.append((figure, alt))
+    display(figure, metadata={"image/png": {"alt": description(figure)}})
     plt.close(figure)
-
-
-_kept: list[tuple[Figure, str]] | None = None  # of `drawn`
 
 
 def drawn(drawing: Callable, **values) -> tuple[Figure, str]:
     """The one figure that `drawing(**values)` would show, and its description; show nothing."""
-    global _kept
-    _kept = []
-    try:
+    with patch(f"{__name__}.display") as shown:
         drawing(**values)
-        (kept,) = _kept
-    finally:
-        _kept = None
-    return kept
+    (figure,), options = shown.call_args
+    return figure, options["metadata"]["image/png"]["alt"]
 
 
-def description(figure: Figure, words: str) -> str:
-    """The figure's titles, and after them these words."""
-    titles = [ax.get_title(place) for ax in figure.axes for place in ("left", "center", "right")]
-    said = [" ".join(text.split()) for text in (figure.get_suptitle(), *titles, words)]
-    return " ".join(text if text[-1] in ".!?" else f"{text}." for text in said if text)
+def description(figure: Figure) -> str:
+    """What a figure's titles, axes and legends say, for readers who do not see it."""
+    said = [figure.get_suptitle()]
+    for ax in figure.axes:
+        over = " over ".join(filter(None, (ax.get_ylabel(), ax.get_xlabel())))
+        said += [ax.get_title("left"), over]
+    said += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    return ". ".join(" ".join(text.split()).rstrip(".") for text in said if text) + "."
 
 
 def _cite(figure: Figure, source: str) -> None:
@@ -98,8 +81,6 @@ def _cite(figure: Figure, source: str) -> None:
     note = figure.supxlabel(source, x=LEFT, ha="left", fontsize=SMALL, wrap=True)
     points = 72 * note.get_window_extent().height / figure.dpi + 10
     for legend in figure.legends:
-        if layout := figure.get_layout_engine():  # there is none before `style`
-            layout.set(h_pad=0.12)
         legend.borderaxespad = points / legend.get_texts()[0].get_fontsize()
 
 
@@ -107,11 +88,6 @@ def color_key(figure: Figure, names: dict[str, str]) -> None:
     """What the colors mean, in a row under the figure: name -> color."""
     patches = [Rectangle((0, 0), 1, 1, color=color) for color in names.values()]
     figure.legend(patches, names, loc="outside lower center", ncols=len(names))
-
-
-def inked(color: str) -> str:
-    """A color dark enough for text on the plate."""
-    return to_hex([0.74 * part for part in to_rgb(color)])
 
 
 # the shapes that drawings consist of
@@ -127,18 +103,6 @@ def box(ax: Axes, x, y, wide, high, color: str, words: str = "", exists=True, **
     look = {"linewidth": 0} if exists else {"fill": False, "linestyle": "--"}
     ax.add_patch(Rectangle((x - wide / 2, y - high / 2), wide, high, color=color, **look))
     write(ax, x, y, words, color=ON_COLOR, **text)
-
-
-def frame(ax: Axes, x, y, wide, high, color: str = INK, **look) -> None:
-    """The outline of a box with its middle at a point."""
-    corner = x - wide / 2, y - high / 2
-    ax.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=color, **look))
-
-
-def spans(ax: Axes, lane: float, starts: Sequence, lengths: Sequence, color, words=()) -> None:
-    """Bars in one lane of a timeline, with a word in each."""
-    bars = ax.barh([lane] * len(starts), lengths, 0.72, starts, color=color, edgecolor=PLATE)
-    ax.bar_label(bars, words, label_type="center", color=ON_COLOR, fontsize=SMALL)
 
 
 def arrow(ax: Axes, start: tuple, end: tuple, color: str = INK, **look) -> None:
@@ -163,24 +127,6 @@ def log_ticks(ax: Axes, which: str, ticks: Sequence[float]) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def plane(ax: Axes, limit: float = 1.25, title: str = "") -> None:
-    """A square piece of the plane with axes through the origin and the unit circle."""
-    ax.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", title=title)
-    ax.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1], xlabel="first element", ylabel="second element")
-    ax.axhline(0, color=GREY, linewidth=0.8)
-    ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.add_patch(plt.Circle((0, 0), 1.0, fill=False, color=GREY, linewidth=1, linestyle=":"))
-
-
-def vector(ax: Axes, tip, color: str, label: str = "", dashed: bool = False) -> None:
-    """A vector from the origin, with a label beyond its tip."""
-    x, y = (float(value) for value in tip)
-    line = (0, (3, 2)) if dashed else "solid"
-    arrow(ax, (0, 0), (x, y), color, mutation_scale=14, linewidth=2, linestyle=line)
-    beyond = 1 + 0.16 / max((x**2 + y**2) ** 0.5, 1e-9)
-    write(ax, beyond * x, beyond * y, label, color=inked(color), fontsize=11)
-
-
 def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> None:
     """Blocks in the order that they have in memory."""
     for place, (label, color) in enumerate(zip(labels, colors, strict=True)):
@@ -188,30 +134,19 @@ def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> 
     bare(ax, (0, len(labels)), (-0.1, 1.1), title=title)
 
 
-def numbered_bars(ax: Axes, names, values, colors, labels, room: float = 1.1, **text) -> None:
-    """Horizontal bars from top to bottom, with labels; the axis is `room` times the longest."""
-    drawn = ax.barh(names, values, color=colors, height=0.66)
-    ax.bar_label(drawn, labels, padding=5, **text)
+def numbered_bars(ax: Axes, names, values, colors, number: str, room: float = 1.1) -> None:
+    """Horizontal bars from top to bottom, with numbers; the axis is `room` times the longest."""
+    bars = ax.barh(names, values, color=colors, height=0.66)
+    ax.bar_label(bars, fmt=number, padding=5)
     ax.invert_yaxis()
     ax.set_xlim(0, room * max(values))
 
 
-def time_bars(measurement, title: str, digits: int = 0) -> None:
-    """Horizontal bars of a `lab.bench` measurement, and its source.
-
-    A copy is grey, PyTorch's are blue, ours are green. Times up to 100 show `digits` after the
-    point.
-    """
+def time_bars(measurement, title: str) -> None:
+    """Horizontal bars of a `lab.bench` measurement: copies grey, PyTorch's blue, ours green."""
     times = {name: timing.median_us for name, timing in measurement.cases.items()}
     figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.4 * len(times)))
-    labels = [f"{us:.{digits if us <= 100 else 0}f}" for us in times.values()]
-    colors = [GREY if "copy" in n else BLUE if n in _PYTORCH else GREEN for n in times]
-    numbered_bars(ax, list(times), list(times.values()), colors, labels)
-    ax.set(xlabel=f"{measurement.clock} time in microseconds (shorter is better)")
-    words = f"Bars of {measurement.clock} time: {spoken(times, digits=digits)}."
-    finish(figure, title, words, measurement.source)
-
-
-def spoken(times: dict[str, float], unit: str = "\u00b5s", digits: int = 0) -> str:
-    """Names and times as a sentence has them, for a description."""
-    return "; ".join(f"{name} {time:.{digits}f} {unit}" for name, time in times.items())
+    colors = [GREY if "copy" in n else BLUE if "PyTorch" in n else GREEN for n in times]
+    numbered_bars(ax, list(times), list(times.values()), colors, "{:.0f}")
+    ax.set(xlabel="device time in microseconds (shorter is better)")
+    finish(figure, title, measurement.source)

@@ -1,36 +1,29 @@
 """T0, W and P of several GPUs, from times that `record_machine` took and kept."""
 
-import json
-import statistics
 from pathlib import Path
 
-from ..records import Observation, circumstances
+import numpy as np
+
+from .. import records
+from ..records import Observation
 from .roofline import Machine, straight_line
 
 
 def read(path: Path) -> dict[str, Observation]:
     """Name of the GPU -> the times that were taken on it."""
-    found = json.loads(path.read_text())
-    return {gpu: Observation(key="machines", replayed=True, **found[gpu]) for gpu in sorted(found)}
+    return {gpu: records.read(path, gpu) for gpu in sorted(records.all_of(path))}
 
 
 def merge(path: Path, values: dict) -> None:
     """Write what was measured here into a record, in place of what it has for this GPU."""
-    here = circumstances()
-    found = json.loads(path.read_text()) if path.exists() else {}
-    found[here["gpu"]] = here | {"values": values}
-    path.write_text(json.dumps(dict(sorted(found.items())), indent=2) + "\n")
-
-
-def median_of_passes(passes: list[list[float]]) -> list[float]:
-    """Of the first case, of the second, and so on: each pass took them all."""
-    return [statistics.median(times) for times in zip(*passes, strict=True)]
+    here = records.circumstances()
+    records.write(path, Observation(key=here["gpu"], values=values, **here))
 
 
 def copies_of(taken: Observation) -> list[tuple[int, float]]:
     """(bytes read and written, microseconds) of each copy, the smallest first."""
     copies = taken["copies"]
-    times = median_of_passes(copies["us"])
+    times = np.median(copies["us"], axis=0).tolist()
     return [(2 * size, us) for size, us in zip(copies["bytes"], times, strict=True)]
 
 
@@ -39,6 +32,6 @@ def machine_of(taken: Observation) -> Machine:
     moved, copied = zip(*copies_of(taken), strict=True)
     start, slope = straight_line(moved, copied)
     fmas = taken["fmas"]
-    (*_, few, many), (*_, fast, slow) = fmas["counts"], median_of_passes(fmas["us"])
+    (*_, few, many), (*_, fast, slow) = fmas["counts"], np.median(fmas["us"], axis=0).tolist()
     rate = (many - few) * fmas["elements"] / (slow - fast)
     return Machine(start_us=start, bytes_a_us=1 / slope, instructions_a_us=rate)

@@ -11,6 +11,8 @@ from statistics import median
 
 import torch
 from torch import Tensor
+from torch.autograd import DeviceType
+from torch.profiler import profile
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import (
     LlamaDecoderLayer,
@@ -21,21 +23,14 @@ from transformers.models.llama.modeling_llama import (
 from ..rungs import rung_7_loads_first
 from ..steps.models import SHAPE_8B, SMALL, WAYS, loss_of, new_llama, new_qwen3, patched
 from ..steps.rotations import by_package, by_rung, nothing, rotated_by
-from .launches import launches_of, wait
 
 ROUNDINGS = ("once", "upcast", "promoted", "model")
-LLAMA_8B = SMALL | {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-}
+LLAMA_8B = SHAPE_8B | {"intermediate_size": 14336}
 SHAPES = {  # layer -> its configuration, sequences, positions
     "small layer": (SMALL, 16, 256),
     "Llama-3-8B layer": (LLAMA_8B, 1, 8192),
 }
-COMPILED = True  # False leaves out what torch.compile makes, for a quick look
+HOW = ("eager", "compiled")  # a test leaves the second out, which takes a minute
 Ways = dict[str, Callable[[], AbstractContextManager]]  # name -> what a step runs in
 
 
@@ -83,11 +78,7 @@ def rotation_call(rotation: Callable, shape: dict, b: int, s: int, device: str) 
 
 
 def results(
-    rotation: Callable,
-    *,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    positions: int = 16,
+    rotation: Callable, device: str = "cpu", dtype: torch.dtype = torch.float32, positions: int = 16
 ) -> tuple[Tensor, Tensor]:
     """Logits of two sequences, and the gradients of all parameters in one tensor."""
     model = new_llama(device, dtype)
@@ -113,7 +104,7 @@ def shares(
         torch._dynamo.reset()
         by = rotations(shape, s, device)
         of_layer = found[layer] = {}
-        for how in ("eager", "compiled")[: 1 + COMPILED]:
+        for how in HOW:
             step = layer_step(shape, b, s, device, compiled=how == "compiled")
             ways = {name: partial(rotated_by, rotation) for name, rotation in by.items()}
             if how == "compiled":
@@ -143,7 +134,7 @@ def qwen3(
         model.zero_grad()
         loss_of(model, tokens).backward()
 
-    for how in ("eager", "compiled")[: 1 + COMPILED]:
+    for how in HOW:
         if how == "compiled":
             torch._dynamo.reset()
             model.compile()
@@ -161,39 +152,45 @@ def steps_of(
     """Way -> 'launches' and 'kernel_us' of a step by the profiler, and its 'step_us'.
 
     That is the median of the turns, of one of `runs` steps in a row. Where the host is slower than
-    the GPU, it is the host's time.
+    the GPU, it is the host's time. The ways take turns because clocks drift; two turns more are not
+    timed. Nor are the first steps of each turn: a class that was patched costs a compiled model a
+    longer look at its guards.
     """
-    profiled = {}
+    found, times = {}, {way: [] for way in ways}
     for way, entered in ways.items():
         with entered():
-            profiled[way] = launches_of(step)
-    times = in_turns(ways, lambda: [step() for _ in range(runs)], turns, 1)
-    return {
-        way: profiled[way] | {"step_us": round(1e3 * median(ms) / runs, 2)}
-        for way, ms in times.items()
-    }
-
-
-def in_turns(
-    ways: Ways,
-    call: Callable[[], object],
-    turns: int,
-    calls_before: int = 0,
-) -> dict[str, list[float]]:
-    """Milliseconds of a call in each way, one after the other, because clocks drift.
-
-    Two turns more are not timed. A class that was patched costs the first call of a compiled model
-    a longer look at its guards: of each turn `calls_before` are not timed.
-    """
-    times = {way: [] for way in ways}
+            found[way] = launches_of(step)
     for _ in range(2 + turns):
         for way, entered in ways.items():
             with entered():
-                for _ in range(calls_before):
-                    call()
-                wait()
+                _in_a_row(step, runs)
                 begin = time.perf_counter()
-                call()
-                wait()
-                times[way].append(round((time.perf_counter() - begin) * 1e3, 3))
-    return {way: ms[2:] for way, ms in times.items()}
+                _in_a_row(step, runs)
+                times[way].append(1e6 * (time.perf_counter() - begin) / runs)
+    return {way: found[way] | {"step_us": round(median(us[2:]), 2)} for way, us in times.items()}
+
+
+def launches_of(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dict[str, float]:
+    """Mean of some runs after the warm-up: 'launches', and the 'kernel_us' of all of them together.
+
+    Microseconds of a kernel are those between its begin and its end on the GPU. What the GPU waits
+    between two kernels is not in them. Copies and fills by the driver are no kernels.
+    """
+    _in_a_row(call, warm_up)
+    with profile() as profiler:
+        _in_a_row(call, runs)
+    kernels = [
+        event
+        for event in profiler.events()
+        if event.device_type == DeviceType.CUDA and not event.name.startswith(("Memcpy", "Memset"))
+    ]
+    us = sum(kernel.time_range.elapsed_us() for kernel in kernels)
+    return {"launches": len(kernels) / runs, "kernel_us": round(us / runs, 2)}
+
+
+def _in_a_row(call: Callable[[], object], times: int) -> None:
+    """Call, and wait until the GPU is done, if there is one."""
+    for _ in range(times):
+        call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -4,7 +4,7 @@
 """
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,15 +31,6 @@ class Report:
     def __getitem__(self, metric: str) -> float:
         return self.values[metric]
 
-    def get(self, metric: str) -> float:
-        """The metric; not a number where ncu had none."""
-        return self.values.get(metric, float("nan"))
-
-
-def source(about: dict[str, str]) -> str:
-    """One line: on which GPU, with what, and when. A notebook never runs ncu itself."""
-    return f"Replayed from a report: {about['gpu']}, {about['versions']}, {about['date']}."
-
 
 def read(path: Path | str) -> Report:
     """Comment lines about the launch, then metric, value and unit, a line each."""
@@ -50,14 +41,14 @@ def read(path: Path | str) -> Report:
     return Report(about, values, {row["metric"]: row["unit"] for row in rows})
 
 
-def table(metrics: Iterable[str], **reports: Report) -> str:
-    """Metrics of several reports side by side."""
-    metrics = list(metrics)
+def table(metrics: Sequence[str], **reports: Report) -> str:
+    """Metrics of several reports side by side; not a number where ncu had none."""
     width = max(len(metric) for metric in metrics)
     lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in reports)]
     for metric in metrics:
         unit = next(iter(reports.values())).units.get(metric, "")
-        cells = "".join(f"{_shown(report.get(metric)):>12}" for report in reports.values())
+        numbers = (report.values.get(metric, float("nan")) for report in reports.values())
+        cells = "".join(f"{_shown(number):>12}" for number in numbers)
         lines.append(f"{metric:{width}}{cells}  {unit}".rstrip())
     return "\n".join(lines)
 

@@ -33,8 +33,7 @@ def straight_line(sizes: Iterable[float], times: Iterable[float]) -> tuple[float
     largest would decide alone.
     """
     size, time = np.array(list(sizes), dtype=float), np.array(list(times), dtype=float)
-    columns = np.stack([1 / time, size / time], axis=1)
-    (start, slope), *_ = np.linalg.lstsq(columns, np.ones_like(time), rcond=None)
+    slope, start = np.polyfit(size, time, deg=1, w=1 / time)
     return float(start), float(slope)
 
 

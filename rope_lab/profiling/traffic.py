@@ -6,7 +6,8 @@ read once and each output as written once; a broadcast input counts its own byte
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import prod
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -25,11 +26,12 @@ class Kernel:
     bytes_written: int
 
 
-@dataclass
-class Traffic:
-    """All kernels of one run of a function."""
+class Traffic(TorchDispatchMode):
+    """All kernels of one run of a function: what runs while this is entered."""
 
-    kernels: list[Kernel] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: list[Kernel] = []
 
     @property
     def bytes_read(self) -> int:
@@ -44,56 +46,42 @@ class Traffic:
         return self.bytes_read + self.bytes_written
 
     def __repr__(self) -> str:
-        lines = [
-            f"{kernel.name:<12}{kernel.bytes_read:>16,}{kernel.bytes_written:>16,}"
-            for kernel in self.kernels
-        ]
-        head = f"{'kernel':<12}{'bytes read':>16}{'bytes written':>16}"
-        total = (
-            f"{f'{len(self.kernels)} kernels':<12}{self.bytes_read:>16,}{self.bytes_written:>16,}"
-        )
-        return "\n".join([head, *lines, total])
-
-
-def count_eager_traffic(function: Callable[..., object], *args: object) -> Traffic:
-    """Run `function(*args)` and count the kernels of eager PyTorch and their bytes."""
-    with _Counter() as counter:
-        function(*args)
-    return counter.traffic
-
-
-class _Counter(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.traffic = Traffic()
+        total = Kernel(f"{len(self.kernels)} kernels", self.bytes_read, self.bytes_written)
+        lines = [f"{'kernel':<12}{'bytes read':>16}{'bytes written':>16}"]
+        for kernel in (*self.kernels, total):
+            lines.append(f"{kernel.name:<12}{kernel.bytes_read:>16,}{kernel.bytes_written:>16,}")
+        return "\n".join(lines)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        if not func._schema.is_mutable:  # a view of an input is not written
+            memory = {_memory_of(tensor) for tensor in inputs}
+            outputs = [tensor for tensor in outputs if _memory_of(tensor) not in memory]
         name = func.name().removeprefix("aten::").split(".")[0]
-        in_place = func._schema.is_mutable
-        written = sum(
-            _own_bytes(tensor) for tensor in outputs if in_place or not _shares(tensor, inputs)
-        )
+        written = sum(map(_own_bytes, outputs))
         if written and not name.startswith(_NO_KERNEL):
             only_writes = name.endswith("_like") or name.startswith(_ONLY_WRITE)
-            read = 0 if only_writes else sum(_own_bytes(tensor) for tensor in inputs)
-            self.traffic.kernels.append(Kernel(name, read, written))
+            read = 0 if only_writes else sum(map(_own_bytes, inputs))
+            self.kernels.append(Kernel(name, read, written))
         return out
 
 
-def _shares(tensor: Tensor, others: list[Tensor]) -> bool:
-    """Is `tensor` a view of one of the others (then nothing was written)?"""
-    storage = tensor.untyped_storage()._cdata  # its address is 0 where a tensor has no memory
-    return any(storage == other.untyped_storage()._cdata for other in others)
+def count_eager_traffic(function: Callable[..., object], *args: object) -> Traffic:
+    """Run `function(*args)` and count the kernels of eager PyTorch and their bytes."""
+    with Traffic() as traffic:
+        function(*args)
+    return traffic
+
+
+def _memory_of(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # its address is 0 where a tensor has no memory
 
 
 def _own_bytes(tensor: Tensor) -> int:
     """Bytes of distinct elements: an expanded dimension (stride 0) is read from memory once."""
     if tensor.numel() == 0:
         return 0
-    distinct = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        distinct *= size if stride else 1
-    return distinct * tensor.element_size()
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return prod(size for size, stride in sizes if stride) * tensor.element_size()

@@ -3,10 +3,10 @@
 Every line is quoted from its source, by its beginning. What isn't there any more is an error.
 """
 
+import ast
 import html
 import inspect
-import io
-import tokenize
+from dataclasses import dataclass
 from types import ModuleType
 
 from rope_kernels import kernel
@@ -15,54 +15,51 @@ from . import rung_7_loads_first
 
 WIDTH = 120  # of a line
 
-# all lines of rung 7, in order -> function of the package, beginnings of its lines
+# all lines of rung 7, in order -> functions of the package, and beginnings of their lines
 PARTNERS = {
-    "row_blocks =": ("rope_kernel", "q_blocks ="),
-    "position =": ("rope_kernel", "s_block, row_block, b ="),
-    "row =": ("rope_kernel", "row ="),
-    "pair =": ("rope_kernel", "column ="),
-    "exists =": ("rope_kernel", "exists ="),
-    "offset =": ("rope_kernel", "x_ptr = row_pointers("),
-    "x1 =": ("rope_kernel", "x1 = tl.load("),
-    "x2 =": ("rope_kernel", "x2 = tl.load("),
-    "angle_ptr =": ("find_cos_sin", "row_of_table ="),
-    "angle1 =": ("find_cos_sin", "angle1 = tl.load("),
-    "angle2 =": ("find_cos_sin", "angle2 = tl.load("),
-    "cos1, sin1 =": ("find_cos_sin", "cos1, sin1 = cos_sin(angle1, True"),
-    "cos2, sin2 =": ("find_cos_sin", "cos2, sin2 = cos_sin(angle2, True"),
-    "if TRANSPOSE": ("turn", "if TRANSPOSE"),
-    "sin1, sin2 =": ("turn", "sin1, sin2 ="),
-    "tl.store(out_ptr + offset,": (
-        *("turn", "y1 = tl.fma("),
-        *("store_pairs", "tl.store(y_ptr + (first"),
-    ),
-    "tl.store(out_ptr + offset + HALF,": (
-        *("turn", "y2 = tl.fma("),
-        *("store_pairs", "tl.store(y_ptr + (second"),
-    ),
+    "row_blocks =": ["rope_kernel: q_blocks ="],
+    "position =": ["rope_kernel: s_block, row_block, b ="],
+    "row =": ["rope_kernel: row ="],
+    "pair =": ["rope_kernel: column ="],
+    "exists =": ["rope_kernel: exists ="],
+    "offset =": ["rope_kernel: x_ptr = row_pointers("],
+    "x1 =": ["rope_kernel: x1 = tl.load("],
+    "x2 =": ["rope_kernel: x2 = tl.load("],
+    "angle_ptr =": ["find_cos_sin: row_of_table ="],
+    "angle1 =": ["find_cos_sin: angle1 = tl.load("],
+    "angle2 =": ["find_cos_sin: angle2 = tl.load("],
+    "cos1, sin1 =": ["find_cos_sin: cos1, sin1 = cos_sin(angle1, True"],
+    "cos2, sin2 =": ["find_cos_sin: cos2, sin2 = cos_sin(angle2, True"],
+    "if TRANSPOSE": ["turn: if TRANSPOSE"],
+    "sin1, sin2 =": ["turn: sin1, sin2 ="],
+    "tl.store(out_ptr + offset,": ["turn: y1 = tl.fma(", "store_pairs: tl.store(y_ptr + (first"],
+    "tl.store(out_ptr + offset + HALF,": [
+        "turn: y2 = tl.fma(",
+        "store_pairs: tl.store(y_ptr + (second",
+    ],
 }
-# what rung 7 has not: function, beginning of a line -> why it is there
+# what rung 7 has not: function and beginning of a line -> why it is there
 MORE = {
-    ("rope_kernel", "if k_ptr is not None"): "q and k turn in one launch",
-    ("rope_kernel", "b = b.to(tl.int64)"): "offsets beyond 2^31 elements: notebook 05",
-    ("rope_kernel", "if READS_INTERLEAVED"): "pairs may be neighbors: notebook 02",
-    ("rope_kernel", "if WHOLE_ROWS"): "rows whose halves aren't aligned, as in d = 72",
-    ("rope_kernel", "if TAIL > 0"): "a part of each row turns, and the rest passes",
-    ("rope_kernel", "if slots_ptr is None"): "k and v may go into a cache: notebook 14",
-    ("rope_kernel", "tl.debug_barrier"): "keeps your loads first: the next line loops",
-    ("rope_kernel", "position, in_sequence ="): "packed sequences, and positions of any kind",
-    ("find_cos_sin", "if table_ptr.dtype.element_ty =="): "angles without a table",
-    ("cos_sin", "if FAST_SINE and HAS_WHOLE_TURNS"): "a sine without the slow branch",
-    ("turn", 'if ROUNDING == "once"'): "one rounding, or a model's: notebook 12",
+    "rope_kernel: if k_ptr is not None": "q and k turn in one launch",
+    "rope_kernel: b = b.to(tl.int64)": "offsets beyond 2^31 elements: notebook 05",
+    "rope_kernel: if READS_INTERLEAVED": "pairs may be neighbors: notebook 02",
+    "rope_kernel: if WHOLE_ROWS": "rows whose halves aren't aligned, as in d = 72",
+    "rope_kernel: if TAIL > 0": "a part of each row turns, and the rest passes",
+    "rope_kernel: if slots_ptr is None": "k and v may go into a cache: notebook 14",
+    "rope_kernel: tl.debug_barrier": "keeps your loads first: the next line loops",
+    "rope_kernel: position, in_sequence =": "packed sequences, and positions of any kind",
+    "find_cos_sin: if table_ptr.dtype.element_ty ==": "angles without a table",
+    "cos_sin: if FAST_SINE and HAS_WHOLE_TURNS": "a sine without the slow branch",
+    'turn: if ROUNDING == "once"': "one rounding, or a model's: notebook 12",
 }
 
 
+@dataclass(repr=False)
 class Beside:
     """Two columns, code and code or words, that a page shows as a table and a terminal as text."""
 
-    def __init__(self, rows: list[tuple[str, str]], right: str = "code") -> None:
-        self.rows = rows
-        self.right = right  # the tag of what is in the right column
+    rows: list[tuple[str, str]]
+    right: str = "code"  # the tag of what is in the right column
 
     def __repr__(self) -> str:
         width = max(len(left) for left, _ in self.rows)
@@ -85,15 +82,12 @@ def side_by_side() -> Beside:
         ValueError: rung 7 has other lines than `PARTNERS`, or the package has lost one.
     """
     mine = lines_of(rung_7_loads_first)["my_rope_kernel"]
-    theirs = lines_of(kernel)
     if len(mine) != len(PARTNERS):
         raise ValueError(f"rung 7 has {len(mine)} lines, and {len(PARTNERS)} have a partner")
     rows = []
     for line, (beginning, partners) in zip(mine, PARTNERS.items(), strict=True):
-        left = quoted([line], beginning)
-        for function, begin in zip(partners[::2], partners[1::2], strict=True):
-            rows.append((left, f"{function}: {quoted(theirs[function], begin)}"))
-            left = ""
+        left = [quoted([line], beginning)] + [""] * (len(partners) - 1)
+        rows += zip(left, map(_of_the_package, partners), strict=True)
     return Beside(rows)
 
 
@@ -103,14 +97,13 @@ def what_it_has_more() -> Beside:
     Raises:
         ValueError: the package has lost one.
     """
-    theirs = lines_of(kernel)
-    return Beside(
-        [
-            (f"{function}: {quoted(theirs[function], begin)}", why)
-            for (function, begin), why in MORE.items()
-        ],
-        right="span",
-    )
+    return Beside([(_of_the_package(place), why) for place, why in MORE.items()], right="span")
+
+
+def _of_the_package(place: str) -> str:
+    """'function: the line', for 'function: its beginning'."""
+    function, beginning = place.split(": ", maxsplit=1)
+    return f"{function}: {quoted(lines_of(kernel)[function], beginning)}"
 
 
 def quoted(lines: list[str], beginning: str) -> str:
@@ -127,20 +120,20 @@ def quoted(lines: list[str], beginning: str) -> str:
 
 
 def lines_of(module: ModuleType) -> dict[str, list[str]]:
-    """Function -> its logical lines without comments, those of its signature left out."""
-    source, found, name, line = inspect.getsource(module), {}, "", ""
-    end, skipped = (1, 0), (tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.NEWLINE:
-            if line.startswith("def "):
-                name = line[4 : line.index("(")]
-                found[name] = []
-            elif name:
-                found[name].append(line)
-            line = ""
-        elif token.type != tokenize.NL and token.type not in skipped:
-            follows = line and not line.endswith("(") and token.string not in ")"
-            apart = token.start > end and (token.start[0] == end[0] or follows)
-            line += " " * bool(line and apart) + token.string
-        end = token.end
+    """Function -> its statements, each in one line, without comments and what is in its block."""
+    source, found = inspect.getsource(module), {}
+    rows = [row.partition("  #")[0].strip() for row in source.splitlines()]
+    for function in ast.parse(source).body:
+        if isinstance(function, ast.FunctionDef):
+            inside = [node for child in function.body for node in ast.walk(child)]
+            statements = [node for node in inside if isinstance(node, ast.stmt)]
+            found[function.name] = [_in_one_line(rows, one) for one in statements]
     return found
+
+
+def _in_one_line(rows: list[str], statement: ast.stmt) -> str:
+    last = statement.end_lineno
+    if isinstance(statement, ast.If | ast.For):
+        last = statement.body[0].lineno - 1
+    own = rows[statement.lineno - 1 : last]
+    return " ".join(filter(None, own)).replace("( ", "(").replace(" )", ")")

@@ -17,6 +17,7 @@ _COPIES = "my_notebooks"  # as tools/readers_copies.py calls it
 _ROOT = Path(__file__).resolve().parents[2]
 _WITH_A_BACKWARD = 4  # the first such rung
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
+_KNOWN = ("", "import torch as torch", "import triton as triton", "import triton.language as tl")
 
 
 def folder() -> Path:
@@ -38,12 +39,10 @@ def keep(rung: int, candidate: Callable) -> None:
         return
     shipment = Shipment()
     shipment.add("my_rope", candidate)
-    imports = [part for part in shipment.parts.values() if _is_import(part)]
-    others = [part.strip() for part in shipment.parts.values() if part and not _is_import(part)]
-    extra = "".join(f"{line}\n" for line in imports if line not in _KNOWN)
+    parts = [part.strip() for part in shipment.parts.values() if part not in _KNOWN]
     path = folder() / f"rung_{rung}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n\n\n".join([_IMPORTS + extra, *others]) + "\n", encoding="utf-8")
+    path.write_text("\n\n\n".join([_IMPORTS, *parts]) + "\n", encoding="utf-8")
 
 
 def climbed() -> list[int]:
@@ -63,14 +62,3 @@ def mine_or_ours() -> Callable:
     """The launcher of the reader's last kernel that has a backward; our last one without it."""
     own = [rung for rung in climbed() if rung >= _WITH_A_BACKWARD]
     return my_rope_of(own[-1]) if own else RUNGS[max(RUNGS)].module.my_rope
-
-
-def _is_import(part: str) -> bool:
-    return all(line.startswith(("import ", "from ")) for line in part.splitlines()) and bool(part)
-
-
-_KNOWN = (
-    "import torch as torch",
-    "import triton as triton",
-    "import triton.language as tl",
-)

@@ -1,7 +1,6 @@
 """Models of transformers as notebook 12 runs them: of random weights, in any shape."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -33,26 +32,23 @@ SHAPE_8B = SMALL | {  # two of 36 layers, and a part of the vocabulary
 def new_qwen3(
     device: str, shape: dict = SMALL, dtype: torch.dtype = torch.float32
 ) -> Qwen3ForCausalLM:
-    with _same_numbers():
-        return Qwen3ForCausalLM(Qwen3Config(**shape)).to(device, dtype)
+    return _new(Qwen3ForCausalLM, Qwen3Config(**shape)).to(device, dtype)
 
 
 def new_llama(device: str = "cpu", dtype: torch.dtype = torch.float32) -> LlamaForCausalLM:
     """Its attention is plain PyTorch, so that equal runs have equal bits."""
-    with _same_numbers():
-        model = LlamaForCausalLM(LlamaConfig(**SMALL, attn_implementation="eager"))
+    model = _new(LlamaForCausalLM, LlamaConfig(**SMALL, attn_implementation="eager"))
     inv_freq = model.model.rotary_emb.inv_freq
     model.to(device, dtype)
     model.model.rotary_emb.inv_freq = inv_freq.to(device)  # as `from_pretrained` keeps it, in fp32
     return model
 
 
-@contextmanager
-def _same_numbers() -> Iterator[None]:
+def _new(kind: type[nn.Module], config) -> nn.Module:
     """Weights are drawn on the CPU, in fp32: the same everywhere."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        yield
+        return kind(config)
 
 
 def patched(model: nn.Module, options: dict | None) -> AbstractContextManager:

@@ -25,51 +25,21 @@ def position_of(token, cu_seqlens_ptr, BOUNDS: tl.constexpr, BLOCK_BOUNDS: tl.co
 
 
 @triton.jit
-def row_kernel(
-    t_ptr,  # (tokens, heads, 2 HALF), contiguous
-    inv_freq_ptr,  # (HALF,) in fp32
-    cu_seqlens_ptr,  # (BOUNDS,) in int32
-    out_ptr,  # like t
-    HALF: tl.constexpr,
-    BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    BOUNDS: tl.constexpr,  # sequences, and one
-    BLOCK_BOUNDS: tl.constexpr,  # BOUNDS rounded up to a power of two
-):
-    token, head = tl.program_id(0), tl.program_id(1)
-    pair = tl.arange(0, BLOCK_HALF)
-    exists = pair < HALF
-    position = position_of(token, cu_seqlens_ptr, BOUNDS, BLOCK_BOUNDS)
-    angle = position * tl.load(inv_freq_ptr + pair, mask=exists)
-    cos, sin = tl.cos(angle), tl.sin(angle)
-    offset = (token * tl.num_programs(1) + head) * 2 * HALF + pair
-    x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)
-    x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)
-    tl.store(out_ptr + offset, x1 * cos - x2 * sin, mask=exists)
-    tl.store(out_ptr + offset + HALF, x2 * cos + x1 * sin, mask=exists)
-
-
-def by_rows(t: Tensor, inv_freq: Tensor, cu_seqlens: Tensor) -> Tensor:
-    """A program for each head of each token: each searches, and evaluates its sines."""
-    out, (tokens, heads, d) = torch.empty_like(t), t.shape
-    row_kernel[(tokens, heads)](t, inv_freq, cu_seqlens, out, **_sizes(d, cu_seqlens), num_warps=1)
-    return out
-
-
-@triton.jit
 def packed_rope_kernel(
     t_ptr,  # (tokens, heads, 2 HALF), contiguous
     inv_freq_ptr,  # (HALF,) in fp32
     cu_seqlens_ptr,  # (BOUNDS,) in int32
     out_ptr,  # like t
     heads,
-    BLOCK_HEADS: tl.constexpr,  # heads rounded up to a power of two
+    BLOCK_HEADS: tl.constexpr,  # of a program, a power of two
     HALF: tl.constexpr,
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
     BOUNDS: tl.constexpr,  # sequences, and one
     BLOCK_BOUNDS: tl.constexpr,  # BOUNDS rounded up to a power of two
 ):
     token = tl.program_id(0)
-    head, pair = tl.arange(0, BLOCK_HEADS), tl.arange(0, BLOCK_HALF)
+    head = tl.program_id(1) * BLOCK_HEADS + tl.arange(0, BLOCK_HEADS)
+    pair = tl.arange(0, BLOCK_HALF)
     exists = (head < heads)[:, None] & (pair < HALF)[None, :]
     offset = ((token * heads + head) * 2 * HALF)[:, None] + pair[None, :]
     x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)
@@ -81,23 +51,24 @@ def packed_rope_kernel(
     tl.store(out_ptr + offset + HALF, x2 * cos + x1 * sin, mask=exists)
 
 
-def packed_rope(t: Tensor, inv_freq: Tensor, cu_seqlens: Tensor) -> Tensor:
+def by_rows(t: Tensor, inv_freq: Tensor, cu_seqlens: Tensor) -> Tensor:
+    """A program for each head of each token: each searches, and evaluates its sines."""
+    return packed_rope(t, inv_freq, cu_seqlens, block_heads=1)
+
+
+def packed_rope(
+    t: Tensor, inv_freq: Tensor, cu_seqlens: Tensor, block_heads: int | None = None
+) -> Tensor:
     """A program for each token: it searches once, and its heads share the sines."""
     out, (tokens, heads, d) = torch.empty_like(t), t.shape
-    packed_rope_kernel[(tokens,)](
+    block_heads = block_heads or triton.next_power_of_2(heads)
+    packed_rope_kernel[(tokens, triton.cdiv(heads, block_heads))](
         *(t, inv_freq, cu_seqlens, out, heads),
-        BLOCK_HEADS=triton.next_power_of_2(heads),
-        **_sizes(d, cu_seqlens),
+        BLOCK_HEADS=block_heads,
+        HALF=d // 2,
+        BLOCK_HALF=triton.next_power_of_2(d // 2),
+        BOUNDS=len(cu_seqlens),
+        BLOCK_BOUNDS=triton.next_power_of_2(len(cu_seqlens)),
         num_warps=1,
     )
     return out
-
-
-def _sizes(d: int, cu_seqlens: Tensor) -> dict[str, int]:
-    bounds = len(cu_seqlens)
-    return {
-        "HALF": d // 2,
-        "BLOCK_HALF": triton.next_power_of_2(d // 2),
-        "BOUNDS": bounds,
-        "BLOCK_BOUNDS": triton.next_power_of_2(bounds),
-    }

@@ -1,7 +1,8 @@
 """Rotations to put into the Llama of notebook 12, in place of its `apply_rotary_pos_emb`."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -51,12 +52,6 @@ def nothing(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Ten
     return q, k
 
 
-@contextmanager
-def rotated_by(rotation: Callable) -> Iterator[None]:
+def rotated_by(rotation: Callable) -> AbstractContextManager:
     """Every Llama rotates by this function of q, k, cos and sin for a while."""
-    own = modeling_llama.apply_rotary_pos_emb
-    modeling_llama.apply_rotary_pos_emb = rotation
-    try:
-        yield
-    finally:
-        modeling_llama.apply_rotary_pos_emb = own
+    return patch.object(modeling_llama, "apply_rotary_pos_emb", rotation)

@@ -12,7 +12,10 @@ from torch import Tensor
 from ..rungs.measured import headline
 from ..rungs.rung_4_backward import my_rope_kernel
 
-TILES = ((2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4))  # rows a program, warps
+TILES = {
+    f"rows {rows}, warps {warps}": triton.Config({"BLOCK_R": rows}, num_warps=warps)
+    for rows, warps in ((2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4))
+}
 
 launched: list[tuple[int, int]] = []  # by `rotate_in_place`: rows a program, blocks of rows
 
@@ -25,9 +28,18 @@ def made_up_clock(run: Callable, quantiles: tuple[float, ...]) -> list[float]:
     return [blocks * (rows + 8.0)] * len(quantiles)
 
 
-def rotate_in_place(t: Tensor, freqs: Tensor, kernel) -> Tensor:
-    """Launch an autotuned kernel of a rung, and note every launch in `launched`."""
-    return _rotate(kernel, t, freqs, t)
+def rotate_in_place(t: Tensor, freqs: Tensor, kernel, out: Tensor | None = None) -> Tensor:
+    """Launch an autotuned kernel of a rung, in place or not, and note every launch."""
+    s, b, h, d = t.shape
+    out = t if out is None else out
+
+    def grid(chosen: dict) -> tuple[int]:
+        launched.append((chosen["BLOCK_R"], triton.cdiv(b * h, chosen["BLOCK_R"])))
+        return (s * launched[-1][1],)
+
+    sizes = {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2), "TRANSPOSE": False}
+    kernel[grid](t, freqs, out, b * h, **sizes)
+    return out
 
 
 def fresh_tunings() -> dict:
@@ -43,44 +55,28 @@ def fresh_tunings() -> dict:
     out, chosen, times = torch.empty_like(t), [], []
     for _ in range(20):
         tuned = _tuned()
-        _rotate(tuned, t, freqs, out)
-        chosen.append(_name_of(tuned.best_config))
+        rotate_in_place(t, freqs, tuned, out)
+        chosen.append(tuned.best_config)
         times.append(_times_of(tuned))
     before = len(launched)
     rotate_in_place(t.clone(), freqs, _tuned())
     in_place = len(launched) - before
     restored = _tuned(restore_value=["t_ptr"])
     rotate_in_place(t, freqs, restored)
-    tiles = times[0].keys()
     return {
-        "won": {tile: chosen.count(tile) for tile in tiles},
-        "us": {tile: [pick(one[tile] for one in times) for pick in (min, max)] for tile in tiles},
+        "won": {name: chosen.count(tile) for name, tile in TILES.items()},
+        "us": {name: [pick(one[name] for one in times) for pick in (min, max)] for name in TILES},
         "launches in place": in_place,
         "us restored": _times_of(restored),
     }
 
 
 def _tuned(**options):
-    tiles = [triton.Config({"BLOCK_R": rows}, num_warps=warps) for rows, warps in TILES]
+    tiles = list(TILES.values())
     return triton.autotune(tiles, key=["rows"], **options)(my_rope_kernel)
-
-
-def _rotate(kernel, t: Tensor, freqs: Tensor, out: Tensor) -> Tensor:
-    s, b, h, d = t.shape
-
-    def grid(chosen: dict) -> tuple[int]:
-        launched.append((chosen["BLOCK_R"], triton.cdiv(b * h, chosen["BLOCK_R"])))
-        return (s * launched[-1][1],)
-
-    sizes = {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2), "TRANSPOSE": False}
-    kernel[grid](t, freqs, out, b * h, **sizes)
-    return out
 
 
 def _times_of(tuned) -> dict[str, float]:
     """Microseconds by tile: the medians that the tuning compared."""
-    return {_name_of(tile): round(1e3 * ms[0], 2) for tile, ms in tuned.configs_timings.items()}
-
-
-def _name_of(tile: triton.Config) -> str:
-    return f"rows {tile.kwargs['BLOCK_R']}, warps {tile.num_warps}"
+    ms = tuned.configs_timings
+    return {name: round(1e3 * ms[tile][0], 2) for name, tile in TILES.items()}

@@ -20,7 +20,8 @@ from rope_kernels import (
     rope_qk,
     rotate_half,
 )
-from rope_lab.compiler.compile import compile_call
+from rope_lab.compiler.compile import compile_plan
+from rope_lab.compiler.plans import plan_of
 
 S, B, H, K = 7, 2, 3, 1
 BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
@@ -217,7 +218,7 @@ def test_no_multiply_add_is_fused_but_by_default(function, dtype, d, needs_trito
     t, cos = torch.randn(64, 2, 8, d).to(dtype), torch.randn(64, d)
     for rounding in ("once", "model", "upcast", "promoted"):
         table = (cos, cos) if rounding == "promoted" else (cos.to(dtype), cos.to(dtype))
-        code = compile_call("sm_90", function, t, table, rounding=rounding)
+        code = compile_plan("sm_90", *plan_of(function, t, table, rounding=rounding))
         fused = re.findall(r"\bfma\.\S+", code.stages["ptx"])
         assert bool(fused) is (rounding == "once"), (rounding, set(fused))
         assert not code.spilled

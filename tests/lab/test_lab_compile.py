@@ -1,4 +1,4 @@
-"""`lab.compile` and `lab.show_compiled`: compiled like a launch, and shown as it is; no GPU."""
+"""`compile_for`: compiled like a launch, and shown as it is; no GPU."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ import torch
 
 import rope_lab as lab
 from rope_lab.compiler import compile as compile_module
-from rope_lab.compiler.assembly import loads_in, needs_of_amd, stores_in
+from rope_lab.compiler.assembly import needs_of_amd, widths_of
 from rope_lab.compiler.compile import Compiled, compile_for, nvdisasm
 from rope_lab.compiler.targets import target_of
 
@@ -243,8 +243,8 @@ ASSEMBLY = """
 
 
 def test_widths_and_needs_are_read_from_amds_assembly():
-    assert loads_in({"amdgcn": ASSEMBLY}) == {1: 1, 2: 2, 16: 2}
-    assert stores_in({"amdgcn": ASSEMBLY}) == {1: 1, 8: 1, 12: 1}
+    assert widths_of({"amdgcn": ASSEMBLY}, "load") == {1: 1, 2: 2, 16: 2}
+    assert widths_of({"amdgcn": ASSEMBLY}, "store") == {1: 1, 8: 1, 12: 1}
     assert needs_of_amd(ASSEMBLY) == {"registers": 64, "spilled": 16, "stack": 16}
 
 

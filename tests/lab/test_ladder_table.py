@@ -10,8 +10,7 @@ from rope_lab.grading.climb.readings import code_of, counts_of
 from rope_lab.grading.climb.targets import Target
 from rope_lab.grading.climb.values import judged_values
 from rope_lab.rungs import RUNGS, kept
-from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases
-from rope_lab.rungs.speed import speed_of_ours
+from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases, speed_of_ours
 
 pytest.importorskip("triton", reason="needs Triton")
 

@@ -11,7 +11,7 @@ from rope_lab.profiling.roofline import Machine
 
 def merge_as(monkeypatch, gpu, path, values, date="2026-01-01"):
     here = {"gpu": gpu, "versions": {"torch": "1", "driver": "2"}, "date": date}
-    monkeypatch.setattr(machines, "circumstances", lambda: here)
+    monkeypatch.setattr(records, "circumstances", lambda: here)
     machines.merge(path, values)
 
 

@@ -10,7 +10,6 @@ pytest.importorskip("triton", reason="needs Triton")
 from transformers.models.llama import modeling_llama
 
 from rope_lab.profiling import model_runs
-from rope_lab.profiling.launches import launches_of
 from rope_lab.rungs import rung_7_loads_first
 from rope_lab.steps.models import SMALL
 from rope_lab.steps.rotations import by_package, by_rung, nothing, rotated_by
@@ -47,8 +46,9 @@ def test_a_kernel_of_the_climb_gives_the_models_values():
 @on_a_cpu
 def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     """It counts no launches there; what it returns is what JSON can hold."""
-    monkeypatch.setattr(model_runs, "launches_of", partial(launches_of, runs=1, warm_up=0))
-    monkeypatch.setattr(model_runs, "COMPILED", False)  # it takes a minute
+    one_run = partial(model_runs.launches_of, runs=1, warm_up=0)
+    monkeypatch.setattr(model_runs, "launches_of", one_run)
+    monkeypatch.setattr(model_runs, "HOW", ("eager",))
     shapes = {"tiny": (SMALL, 1, 2)}
     found = model_runs.shares("cpu", shapes, runs=1, turns=1)
     assert set(found["tiny"]["alone"]) == {"PyTorch", "rung 7", "package"}

@@ -14,7 +14,7 @@ from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
 T, FREQS = torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8)
 
 
-def test_a_plan_is_what_a_call_launches_and_prints_all_of_it():
+def test_a_plan_is_what_a_call_launches():
     pytest.importorskip("triton", reason="needs Triton")
     plan, tensors = lab.plan_of(rope_fw, T, FREQS)
     (launch,) = launches_of(rope_fw, T, FREQS)
@@ -22,10 +22,6 @@ def test_a_plan_is_what_a_call_launches_and_prints_all_of_it():
     given = dict(zip(launch.kernel.arg_names, launch.arguments, strict=True))
     assert plan.arguments.items() <= given.items() and plan.options == launch.options
     assert [x is None for x in tensors] == [x is None for x in launch.arguments[: len(tensors)]]
-    text = " ".join(str(plan).split())
-    numbers = [f"{name}={x}" for name, x in plan.arguments.items() if x is not None]
-    numbers.append(f"{launch.programs} programs of {launch.options['num_warps']} warps")
-    assert [x for x in numbers if x not in text] == []
 
 
 def test_planning_loads_no_triton():

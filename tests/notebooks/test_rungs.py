@@ -73,9 +73,9 @@ def test_what_has_no_signature_is_told():
 @pytest.mark.parametrize(
     "which, missing, said",
     [
-        ("PARTNERS", {"row_blocks =": ("rope_kernel", "no_such_line")}, "begins with 'no_such"),
-        ("PARTNERS", {"one more =": ("rope_kernel", "row =")}, "rung 7 has 17 lines, and 18 have"),
-        ("MORE", {("turn", "if NOTHING"): "why"}, "begins with 'if NOTHING'"),
+        ("PARTNERS", {"row_blocks =": ["rope_kernel: no_such_line"]}, "begins with 'no_such"),
+        ("PARTNERS", {"one more =": ["rope_kernel: row ="]}, "rung 7 has 17 lines, and 18 have"),
+        ("MORE", {"turn: if NOTHING": "why"}, "begins with 'if NOTHING'"),
     ],
 )
 def test_a_line_that_is_gone_is_not_shown_beside_another(which, missing, said, monkeypatch):

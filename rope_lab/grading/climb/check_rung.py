@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
-from ...rungs.speed import speed_here, speed_of_ours
+from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
 from ..beside import Beside
 from ..judge import interrupted_in_a_sentence
