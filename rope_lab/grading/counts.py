@@ -4,12 +4,10 @@ While it ran, its `Trace` counted bytes, sin/cos evaluations, stores and program
 exercise doesn't forbid is a remark in the verdict.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .beside import Beside, listed
 from .spec import Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -18,12 +16,10 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
 
 @dataclass
 class Run:
-    """A candidate that has run, and what was counted meanwhile."""
+    """What a candidate got, and what was counted while it ran."""
 
-    candidate: Callable
     inputs: dict[str, object]  # name -> what it got
     trace: "Trace | None"  # None where nothing is interpreted
-    beside: Beside = field(default_factory=partial(Beside, {}))
 
     def memory_of(self, name: str) -> "Memory | None":
         begin = self.inputs[name].untyped_storage().data_ptr()
@@ -49,18 +45,6 @@ def more_than_half_the_table(run: Run) -> str:
     return ""
 
 
-def untimed(run: Run) -> str:
-    """Which configuration an autotuner took that had no clock; empty if there is none."""
-    kernels = run.trace.kernels if run.trace else ()
-    for found in getattr(run.candidate, "__globals__", {}).values():
-        if type(found).__name__ != "Autotuner" or found.base_fn.__name__ not in kernels:
-            continue
-        if not getattr(found.do_bench, "times", True):
-            taken = f"with the first of its {len(found.configs)} configurations, {found.configs[0]}"
-            return f"it is autotuned, and nothing is timed here: judged {taken}"
-    return ""
-
-
 def wasted(run: Run, wanted: Spec, result_size: int) -> str:
     """What a right candidate does that it need not do; empty if nothing."""
     return next(_wasted(run, wanted, result_size), "")
@@ -75,16 +59,11 @@ def _wasted(run: Run, wanted: Spec, result_size: int) -> Iterator[str]:
             yield f"it stores {count} elements of {memory.name} twice, the same value each time"
     if not wanted.kernel:  # who knows what it takes
         return
-    if copies := copied(run.beside):
-        yield copies
     if wanted.launches is None and trace.launches > 1:
         yield f"it launches {trace.launches} kernels, where 1 would do"
     yield from _too_many_bytes(run, wanted, result_size)
     if wanted.blocks and not trace.atomics:  # what those store is not counted
         yield from _too_many_programs(trace)
-    done = run.beside.done
-    if done.operators:  # their result goes neither into a kernel nor into the result
-        yield f"PyTorch runs {done.words}, too, of which the kernel takes nothing"
 
 
 def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> Iterator[str]:
@@ -108,13 +87,3 @@ def _too_many_programs(trace: "Trace") -> Iterator[str]:
     if most > 1:
         words = f"one after the other, where {most} could share them"
         yield f"one program stores {most} blocks, {words}"
-
-
-def copied(beside: Beside) -> str:
-    """Which copies of PyTorch's a kernel loads; empty if it loads none."""
-    for content in beside.loaded():
-        return (
-            f"it copies {listed(content.of)} by {listed(content.operators)} {content.when}, "
-            f"which moves {content.moved} bytes more"
-        )
-    return ""

@@ -57,12 +57,9 @@ class Spec:
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
-    beside: tuple[str, ...] = ()  # operators of ATen that may do a part of the work beside it
-    without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     half_the_table: bool = False  # is all that a candidate may load of its angles
-    loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
+    loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: nor are copies
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
-    again: bool = True  # a second call of the first case, with other values
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it

@@ -49,10 +49,11 @@ class Memory:
     name: str  # of the kernel's argument
     begin: int  # address
     end: int
-    storage: torch.UntypedStorage  # kept alive: an address is not used twice
+    tensor: Tensor  # kept alive: an address is not used twice
     writer: np.ndarray = None  # of each byte: number of the program that stored there last
     content: np.ndarray = None  # the bytes themselves, as they are now
-    stored: np.ndarray = None  # what programs stored there
+    before: np.ndarray = None  # the bytes that a launch found and no program had stored
+    stored: np.ndarray = None  # these, and what programs stored over them
     again: np.ndarray = None  # where an element begins that got the same value more than once
     reader: np.ndarray = None  # of each byte: number of the program that loaded it last
     shared: np.ndarray = None  # whether several programs of one launch have loaded it
@@ -67,9 +68,27 @@ class Memory:
         self.reader = np.full(size, NOBODY, dtype=np.int64)
         self.shared = np.zeros(size, dtype=bool)
         self.summed = np.zeros(size, dtype=bool)
-        self.stored = np.zeros(size, dtype=np.uint8)
         self.again = np.zeros(size, dtype=bool)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
+        self.before, self.stored = self.content.copy(), self.content.copy()
+
+    @property
+    def changed(self) -> np.ndarray:
+        """Which bytes hold something else than a launch found and programs stored there."""
+        return (self.stored != self.content) & ~self.summed
+
+    @property
+    def first(self) -> Tensor:
+        """The tensor as a launch got it."""
+        x, before = self.tensor, torch.from_numpy(self.before).view(self.tensor.dtype)
+        return before.as_strided(x.shape, x.stride(), x.storage_offset())
+
+    def note_changes(self) -> None:
+        """Between two launches: what PyTorch has changed is no program's any more."""
+        size = self.tensor.element_size()
+        changed = np.repeat(self.changed.reshape(-1, size).any(1), size)
+        self.writer[changed] = NOBODY
+        self.before[changed] = self.stored[changed] = self.content[changed]
 
 
 @dataclass(frozen=True)
@@ -96,7 +115,7 @@ class Trace:
     # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
     stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
-    numbers: dict[str, set[float]] = field(default_factory=dict)  # that launches got, by argument
+    numbers: list[tuple[str, float]] = field(default_factory=list)  # that launches got
     evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
@@ -128,27 +147,10 @@ class Trace:
         found = self._bytes_of(tensor)
         return found is not None and bool(found[0].summed[found[1]].any())
 
-    def stored_in(self, storage: torch.UntypedStorage) -> bool:
-        """Did programs store anything there?"""
-        begin = storage.data_ptr()
-        memories = (memory for memory in self.memories if memory.begin == begin)
-        return any((memory.writer != NOBODY).any() or memory.summed.any() for memory in memories)
-
-    def has_elements_of(self, tensor: Tensor) -> bool:
-        """Did programs store its elements elsewhere, in this order or another?"""
-        wide = np.dtype(f"u{tensor.element_size()}")
-        wanted = np.sort(tensor.contiguous().view(torch.uint8).numpy().ravel().view(wide))
-        stored = (memory.stored[memory.writer != NOBODY] for memory in self.memories)
-        return any(
-            len(found) == tensor.nbytes and np.array_equal(np.sort(found.view(wide)), wanted)
-            for found in stored
-        )
-
     def was_changed_since(self, tensor: Tensor) -> bool:
-        """Does it hold something else now than programs stored?"""
+        """Does it hold something else now than a launch found and programs stored?"""
         memory, at = self._bytes_of(tensor)
-        at = at[~memory.summed[at]]
-        return bool((memory.stored[at] != memory.content[at]).any())
+        return bool(memory.changed[at].any())
 
     def _bytes_of(self, tensor: Tensor) -> tuple[Memory, np.ndarray] | None:
         """The memory that a kernel got, and which of its bytes are the tensor's."""
@@ -185,18 +187,18 @@ class Trace:
         self._first_of_launch = len(self.programs)
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
+            memory.note_changes()
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         for name, value in named.items():
             several = value if isinstance(value, tuple) else (value,)
-            floats = {number for number in several if isinstance(number, float)}
-            self.numbers.setdefault(name, set()).update(floats)
+            self.numbers += [(name, number) for number in several if isinstance(number, float)]
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
             storage = value.untyped_storage()
             begin = storage.data_ptr()
             if begin not in known and storage.nbytes():
                 known.add(begin)
-                self.memories.append(Memory(name, begin, begin + storage.nbytes(), storage))
+                self.memories.append(Memory(name, begin, begin + storage.nbytes(), value))
         return original(executor, args, kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):

@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
-from ..beside import Beside
 from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
@@ -63,11 +63,10 @@ def _kept(rung: int, candidate: Callable, verdict: Verdict) -> Verdict:
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted."""
-    call = rotation(candidate)
-    with Beside(dict(zip(("t", "freqs"), call.args, strict=True))) as beside:
-        launches = launches_of(call)
-    if beside.done.operators:
-        return None, f"for {SHAPE} PyTorch runs {beside.done.words}, where the kernel should"
+    launches: list[Launch] = []
+    eager = count_eager_traffic(lambda: launches.extend(launches_of(rotation(candidate))))
+    if names := ", ".join(kernel.name for kernel in eager.kernels if kernel.bytes_read):
+        return None, f"for {SHAPE} PyTorch runs {names}, where the kernel should"
     words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
     if refused := refusal(launches, f"{SHAPE}", words):
         return None, refused

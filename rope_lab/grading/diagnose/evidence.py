@@ -33,7 +33,6 @@ class Evidence:
     earlier: list[str]  # cases that came out right
     trace: "Trace | None"  # None where nothing is interpreted
     overwritten: list[str]  # inputs that should have kept their memory and did not
-    written_beside: str  # an argument to overwrite, where more than its elements was; or ''
     number: int  # of this result
     results: list[Tensor]  # all that came out
     mistakes: dict[str, list[Tensor]]  # words -> results of one that the specification knows

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..spec import STRIDED, TAIL_AND_STRIDE
 from .evidence import Evidence
-from .guess import Guess, own, part, place, whole
+from .guess import Guess, part, place, whole
 
 
 def position(e: Evidence) -> Iterator[Guess]:
@@ -68,8 +68,6 @@ def strides_exchanged(e: Evidence) -> Iterator[Guess]:
 
 def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     """The last one forgotten, or all of them."""
-    if e.written_beside:
-        yield own(f"a wrong stride: it writes beside {e.written_beside}")
     if all(x.is_contiguous() for x in e.inputs):
         return
     if _mostly(e.spec(*map(_as_if_contiguous, e.inputs)), e):

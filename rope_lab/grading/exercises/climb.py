@@ -42,12 +42,10 @@ rope_of_any_strides = spec(
 # of contiguous tensors whose heads are rotated as a whole
 rope_of_whole_rows = spec(rope.function, **_ONE_KERNEL, leave_out=_OF_WHOLE_ROWS)
 rope_of_whole_rows_in_place = spec(
-    rope.function, **_ONE_KERNEL, leave_out=_OF_WHOLE_ROWS, overwrites=("t",), again=False
+    rope.function, **_ONE_KERNEL, leave_out=_OF_WHOLE_ROWS, overwrites=("t",)
 )
 
 # its transpose; the halves of a table may differ
 _GRADIENT = _ONE_KERNEL | {"leave_out": (*_OF_WHOLE_ROWS, "one gradient for all")}
 rope_of_whole_rows_gradient = spec(rope_gradient.function, **_GRADIENT)
-rope_of_gradient_in_place = spec(
-    rope_gradient.function, **_GRADIENT, overwrites=("grad",), again=False
-)
+rope_of_gradient_in_place = spec(rope_gradient.function, **_GRADIENT, overwrites=("grad",))

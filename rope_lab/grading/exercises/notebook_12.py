@@ -4,10 +4,10 @@
 from ..spec import spec
 from .definitions import rope, rope_gradient
 
-# The kernel of the climb wants contiguous rows, so a copy is no waste: `loads` and `beside`.
+# The kernel of the climb wants contiguous rows, so a copy is no waste: `loads`.
 _OPTIONS = {
     "leave_out": ("part of the head rotated", "one gradient for all"),
-    **{"kernel": True, "launches": 1, "loads": 0, "beside": ("clone",)},
+    **{"kernel": True, "launches": 1, "loads": 0},
 }
 _MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
 
