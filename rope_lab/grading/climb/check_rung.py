@@ -9,7 +9,6 @@ from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.speed import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
-from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
@@ -18,7 +17,6 @@ from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, row
 from .values import another_kernel_backward, judged_values
 
 
-@interrupted_in_a_sentence
 def check_rung(rung: int, candidate: Callable) -> Verdict:
     """Judge a kernel on a rung of the climb, and keep its source if it is there.
 

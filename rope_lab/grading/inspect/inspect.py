@@ -14,7 +14,7 @@ from ...shipment import CannotPassOn
 from ...timing import measure
 from ..climb.check_rung import last_line
 from ..climb.launch import Launch, launches_of
-from ..judge import SECONDS, interrupted_in_a_sentence, shipped_call
+from ..judge import SECONDS, shipped_call
 from ..verdict import raised
 from .code import code_of
 from .inspection import Inspected, Inspection
@@ -25,7 +25,6 @@ _OFF = 0.01  # of what a straight line says: more is not linear
 FEW = 16  # launches that are looked at
 
 
-@interrupted_in_a_sentence
 def inspect(
     function: Callable,
     reference: Callable,
