@@ -1,5 +1,6 @@
 """What the compiler made of a launch, and what a warp executes of it."""
 
+import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ def code_of(compiled: Compiled) -> Code:
     names = Counter(operation.opcode.split(".")[0] for operation in operations(compiled, "sass"))
     first, every = loads_before_first_branch(compiled)
     # of the source: one of the machine code may be in a sine's slow branch
-    has_loop = bool(loop_in(compiled.program))
+    why_not = _loop_or_if_in(compiled.program)
     return Code(
         compiled,
         shuffles=names["SHFL"],
@@ -39,9 +40,23 @@ def code_of(compiled: Compiled) -> Code:
         loads_first=first,
         loads=every,
         in_flight=32 * compiled.num_warps * _in_flight(list(sass_by_row(compiled).values())),
-        instructions=None if has_loop else warp_instructions(compiled),
-        why_not="not counted: loop" if has_loop else "",
+        instructions=None if why_not else warp_instructions(compiled),
+        why_not=why_not,
     )
+
+
+def _loop_or_if_in(source: str) -> str:
+    """Why not every program executes each line of a kernel once; '' if it does."""
+    if loop_in(source):
+        return "not counted: loop"
+    for function in (x for x in ast.walk(ast.parse(source)) if isinstance(x, ast.FunctionDef)):
+        arguments = {x.arg for x in function.args.args if "constexpr" not in ast.unparse(x)}
+        nodes = [*ast.walk(function)]
+        stored = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+        for test in (x.test for x in nodes if isinstance(x, ast.If)):
+            if (arguments | stored) & {x.id for x in ast.walk(test) if isinstance(x, ast.Name)}:
+                return f"not counted: if {ast.unparse(test)}"
+    return ""
 
 
 def _bytes_loaded(operation: Operation) -> int:
