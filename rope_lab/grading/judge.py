@@ -104,7 +104,7 @@ class _Judge(Worker):
     def _fields(self, job: dict) -> dict:
         """Of the verdict, also where the process has ended and gives none."""
         try:
-            fields = self.ask(job, SECONDS)
+            return self.ask(job, SECONDS)
         except Ended as ended:
             what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
             last = ended.words.splitlines()[-1] if ended.words else ""
@@ -112,6 +112,3 @@ class _Judge(Worker):
             if ended.late:
                 reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
             return {"state": WRONG, "reason": reason}
-        if fields.pop("left_running"):
-            self.end()  # with what a candidate has started
-        return fields

@@ -7,8 +7,6 @@ import contextlib
 import importlib.util
 import io
 import itertools
-import math
-import os
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -84,16 +82,7 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
     fields = judge(candidate, wanted, tell)
     if job["probe"] and fields["state"] == RIGHT:
         fields |= probed(candidate, wanted, as_case(job["probe"]), fields["right_cases"])
-    return fields | {"left_running": has_children()}
-
-
-def has_children() -> bool:
-    """Whether a candidate started a process and did not wait for its end."""
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return False
-    return True
+    return fields
 
 
 def as_asked(options: dict) -> dict:
@@ -288,23 +277,15 @@ class Attempt:
 
     def evidence(self) -> Evidence:
         """All that can be known of the first result with a wrong element."""
-        number, outs = self.missed, self._results()
-        out = outs[number]
-
-        def run(*others: Tensor) -> Tensor:
-            return as_tuple(self.candidate(*(x.to(out.device) for x in others)))[number].cpu()
-
+        number = self.missed
+        out = self._results()[number]
         wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
         one = replace(wanted, function=lambda *x: results(wanted, list(x))[number])
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
             wrong = ~is_right(got, want, self._tolerance(want))
 
-        def nobody_wrote(index: tuple[int, ...]) -> bool:
-            if self.trace and self.trace.knows(out):
-                return self.trace.owner_of(out, index) is None
-            return math.isnan(got[index])  # as `start` asked for
-
+        stored = self.trace.stored_in(out) if self.trace else None
         return Evidence(
             spec=one,
             case=self.case,
@@ -312,13 +293,11 @@ class Attempt:
             got=got,
             expected=want,
             wrong=wrong,
-            nobody_wrote=nobody_wrote,
-            run=run,
+            unwritten=got.isnan() if stored is None else ~stored,  # as `start` asked for
             earlier=self.earlier,
             trace=self.trace,
             overwritten=list(self._overwritten()),
             number=number,
-            results=[one.detach().cpu() for one in outs if isinstance(one, Tensor)],
             mistakes={
                 words: results(wrong, self.inputs) for words, wrong in wanted.mistakes.items()
             },
@@ -370,10 +349,10 @@ class Attempt:
             for name in self.wanted.overwrites if then is None else ():
                 yield f"a second tensor: {memory.name} is not {name}, which is enough"
         for out in self._results():
-            share = trace.share_stored_of(out)
-            if share == 0:
+            stored = trace.stored_in(out)
+            if stored is None or not stored.any():
                 yield NOT_BY_THE_KERNEL
-            elif share < 1 and not (self.wanted.overwrites or trace.sums_in(out)):
+            elif not (stored.all() or self.wanted.overwrites or trace.sums_in(out)):
                 yield PARTLY  # sums begin with zeros
             elif trace.was_changed_since(out):
                 yield CHANGED_AFTERWARDS

@@ -54,7 +54,6 @@ class Memory:
     content: np.ndarray = None  # the bytes themselves, as they are now
     before: np.ndarray = None  # the bytes that a launch found and no program had stored
     stored: np.ndarray = None  # these, and what programs stored over them
-    again: np.ndarray = None  # where an element begins that got the same value more than once
     reader: np.ndarray = None  # of each byte: number of the program that loaded it last
     shared: np.ndarray = None  # whether several programs of one launch have loaded it
     summed: np.ndarray = None  # whether an atomic operation has changed it
@@ -68,7 +67,6 @@ class Memory:
         self.reader = np.full(size, NOBODY, dtype=np.int64)
         self.shared = np.zeros(size, dtype=bool)
         self.summed = np.zeros(size, dtype=bool)
-        self.again = np.zeros(size, dtype=bool)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         self.before, self.stored = self.content.copy(), self.content.copy()
 
@@ -105,7 +103,6 @@ class Trace:
     """What happened in all launches while it was open."""
 
     launches: int = 0
-    kernels: set[str] = field(default_factory=set)  # names of those that were launched
     atomics: bool = False  # whether a kernel used them; the values they store are not watched
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -135,12 +132,13 @@ class Trace:
                 return None if number == NOBODY else self.programs[number]
         return None
 
-    def share_stored_of(self, tensor: Tensor) -> float:
-        """The share of its elements that programs stored."""
+    def stored_in(self, tensor: Tensor) -> Tensor | None:
+        """Which of its elements programs stored; None if no kernel got its memory."""
         if (found := self._bytes_of(tensor)) is None:
-            return 0.0
+            return None
         memory, at = found
-        return float(((memory.writer[at] != NOBODY) | memory.summed[at]).mean())
+        stored = (memory.writer[at] != NOBODY) | memory.summed[at]
+        return torch.from_numpy(stored).view(*tensor.shape, -1).all(-1)
 
     def sums_in(self, tensor: Tensor) -> bool:
         """Did atomic operations change any of its elements?"""
@@ -183,7 +181,6 @@ class Trace:
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         self.launches += 1
-        self.kernels.add(executor.fn.__name__)
         self._first_of_launch = len(self.programs)
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
@@ -318,15 +315,15 @@ class Trace:
         order = np.argsort(at, kind="stable")
         repeats = at[order[1:]] == at[order[:-1]]
         lane, next_lane = order[:-1][repeats], order[1:][repeats]
-        differs = _differ(new[lane], new[next_lane])
-        if differs.any():
-            one, other = lane[differs][0], next_lane[differs][0]
+        if lane.size:
+            differs = _differ(new[lane], new[next_lane])
+            one, other = lane[differs.argmax()], next_lane[differs.argmax()]
             place = f"element {at[one] // values.itemsize} of {memory.name}"
             words = f"{name_of(mine)} stores two values in {place}"
             self.twice.append(words)
-            self._note_a_collision(words, new[one], new[other])
-            return
-        memory.again[at[lane]] = True
+            if differs.any():
+                self._note_a_collision(words, new[one], new[other])
+                return
         earlier = memory.writer[at] >= self._first_of_launch
         if earlier.any():
             self._note_an_earlier_store(memory, at[earlier], values[earlier], is_bf16)
@@ -344,7 +341,6 @@ class Trace:
         there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
         old, new = _numbers(there, is_bf16), _numbers(values, is_bf16)
         differs = _differ(old, new)
-        memory.again[at[~differs]] = True
         if differs.any():
             who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
             words = f"{name_of(mine)} stores {place} twice"

@@ -155,13 +155,6 @@ def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path
 # processes that a candidate starts
 
 
-def test_a_process_of_the_candidate_does_not_live_on(pids):
-    candidate = functools.partial(leaves_a_process, pids=str(pids))
-    assert judge(candidate, exercises.rotate_half)
-    started = pids.read_text().split()
-    assert started and until(lambda: not any(map(is_running, started)))
-
-
 @pytest.mark.parametrize(
     "candidate, told",
     (

@@ -70,18 +70,4 @@ def other_function(e: Evidence) -> Iterator[Guess]:
             yield part(f"{words}{where}", result)
 
 
-def step_of_the_table(e: Evidence) -> Iterator[Guess]:
-    """The row of an angle, counted in pairs where elements are meant."""
-    for x, argument in e.arguments:
-        if argument.holds != "angles" or x.dim() != 4 or x.shape[-1] % 2:
-            continue
-        half = x.shape[-1] // 2
-        steps = torch.arange(x.shape[0])[:, None] * half + torch.arange(x.shape[-1])
-        narrow = x.flatten()[steps].view(x.shape)
-        yield whole(
-            "the step of the table: the row of the next position begins d2 elements on",
-            e.expected_with_angles(lambda _, narrow=narrow: narrow),
-        )
-
-
-RULES = minus, of_the_table, sine_of_a_part, of_the_partner, other_function, step_of_the_table
+RULES = minus, of_the_table, sine_of_a_part, of_the_partner, other_function

@@ -28,13 +28,11 @@ class Evidence:
     got: Tensor
     expected: Tensor
     wrong: Tensor  # where, like `expected`
-    nobody_wrote: Callable[[tuple[int, ...]], bool]  # an element of the result
-    run: Callable[..., Tensor]  # the candidate on other inputs
+    unwritten: Tensor  # what no program stored; without a trace, what is NaN
     earlier: list[str]  # cases that came out right
     trace: "Trace | None"  # None where nothing is interpreted
     overwritten: list[str]  # inputs that should have kept their memory and did not
     number: int  # of this result
-    results: list[Tensor]  # all that came out
     mistakes: dict[str, list[Tensor]]  # words -> results of one that the specification knows
 
     # comparisons

@@ -1,4 +1,4 @@
-"""The right elements with the wrong sign, or in wrong pairs."""
+"""The right elements with the wrong sign or factor, or in wrong pairs."""
 
 from collections.abc import Iterator
 from itertools import permutations
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .evidence import Evidence
-from .guess import Guess, part, place, whole
+from .guess import Guess, fitted, part, place, whole
 
 
 def sign(e: Evidence) -> Iterator[Guess]:
@@ -20,6 +20,15 @@ def sign(e: Evidence) -> Iterator[Guess]:
             yield part(f"a sign: what is wrong has the opposite sign, in {name}")
         if not where:
             yield place("a sign: what is wrong has the opposite sign")
+
+
+def factor(e: Evidence) -> Iterator[Guess]:
+    """The one by which what came out is closest to what is expected."""
+    got, expected = e.got.double(), e.expected.double()
+    times = float((got * expected).sum() / (expected * expected).sum())
+    if abs(times) > 1e-2:
+        words = f"a factor: everything is {times:.3g} times what is expected"
+        yield fitted(words, times * expected)
 
 
 def swapped(e: Evidence) -> Iterator[Guess]:
@@ -100,4 +109,4 @@ def _reordered(x: Tensor, order: Tensor) -> Tensor:
     return x if x.shape[-1] < len(order) else ordered(x, order)
 
 
-RULES = (sign, swapped, pairing, overwritten_members)
+RULES = (sign, factor, swapped, pairing, overwritten_members)

@@ -49,23 +49,6 @@ def row(e: Evidence) -> Iterator[Guess]:
             yield whole(words, e.expected_with_input(number, other))
 
 
-def strides_exchanged(e: Evidence) -> Iterator[Guess]:
-    """Of the first three dimensions."""
-    for number, (x, argument) in enumerate(e.arguments):
-        if argument.holds != "floats" or x.dim() != 4 or not x.is_contiguous():
-            continue
-        for order, names in {
-            (1, 0, 2): "s and b",
-            (0, 2, 1): "b and h",
-            (2, 1, 0): "s and h",
-        }.items():
-            strides = [*(x.stride(dimension) for dimension in order), x.stride(3)]
-            memory = x.new_zeros(max(_reach(x.shape, strides) + 1, x.numel()))
-            memory[: x.numel()] = x.flatten()
-            result = e.expected_with_input(number, memory.as_strided(x.shape, strides))
-            yield whole(f"a wrong stride: those of {names} have changed places", result)
-
-
 def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     """The last one forgotten, or all of them."""
     if all(x.is_contiguous() for x in e.inputs):
@@ -88,11 +71,6 @@ def _as_if_contiguous(x: Tensor) -> Tensor:
     memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())[x.storage_offset() :]
     missing = max(0, x.numel() - memory.numel())
     return torch.cat((memory, memory.new_zeros(missing)))[: x.numel()].view(x.shape)
-
-
-def _reach(shape: torch.Size, strides: list[int]) -> int:
-    """How far the last element is from the first."""
-    return sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
 
 
 def _mostly(guess: Tensor, e: Evidence) -> bool:
@@ -121,4 +99,4 @@ def case_alone(e: Evidence) -> Iterator[Guess]:
         yield place("a wrong stride: right for contiguous tensors, wrong for this one")
 
 
-RULES = (position, row, strides_exchanged, strides_of_the_input, case_alone)
+RULES = (position, row, strides_of_the_input, case_alone)
