@@ -9,23 +9,12 @@ _ONE_KERNEL = {"kernel": True, "launches": 1}
 _OF_WHOLE_ROWS = (*STRIDED, "part of the head rotated")
 
 
-def _by_halves_of_the_head(t, freqs, *, sign_only):
-    """Where part of a head rotates: the sign, or the partner too, by the head's half."""
+def _sign_by_the_head(t, freqs):
     d, d2 = t.shape[-1], freqs.shape[-1]
     column = torch.arange(d2)
-    first, by = column < d // 2, d2 // 2 if sign_only else d // 2
-    begins = column < d2 // 2 if sign_only else first
-    partner = torch.where(begins, column + by, column - by)
-    quarter = torch.where(first, -t[..., partner], t[..., partner])
+    partner = t[..., (column + d2 // 2) % d2]
+    quarter = torch.where(column < d // 2, -partner, partner)
     return rotated(t, freqs[: t.shape[0]], lambda x: quarter)
-
-
-def _sign_by_the_head(t, freqs):
-    return _by_halves_of_the_head(t, freqs, sign_only=True)
-
-
-def _partner_by_the_head(t, freqs):
-    return _by_halves_of_the_head(t, freqs, sign_only=False)
 
 
 # `rope` by one kernel; a lane for each element loads t twice
@@ -33,10 +22,7 @@ rope_of_any_strides = spec(
     rope.function,
     **_ONE_KERNEL,
     loads=2,
-    mistakes={
-        "the sign by half of D, where half of D2 decides": _sign_by_the_head,
-        "sign and partner by half of D, where half of D2 decides": _partner_by_the_head,
-    },
+    mistakes={"the sign by half of D, where half of D2 decides": _sign_by_the_head},
 )
 
 # of contiguous tensors whose heads are rotated as a whole

@@ -107,33 +107,19 @@ class Inspected:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is known of a function; true if its values are right.
+    """What is known of a function; true if its values are right. Shown, it is a page of text."""
 
-    Shown, it is a page of text.
-
-    Attributes:
-        refused: why nothing more can be known; '' if all is known.
-        wrong: what is wrong at a small size; '' if nothing.
-        owner: the program that stored the first wrong element.
-        sizes: at which it ran.
-        large: for which it was compiled.
-        atomics: tensor of atomics -> whether there are sums of floats, of undefined order.
-        eager: PyTorch's own kernels beside them, as `zeros`.
-        launches: in order.
-        gpu: for which it was compiled.
-        measured_us: on the GPU that is here, if there is one.
-    """
-
-    refused: str = ""
-    wrong: str = ""
-    owner: str = ""
-    sizes: Sequence[int] = ()
-    large: int = 0
+    refused: str = ""  # why nothing more can be known; '' if all is known
+    wrong: str = ""  # what is wrong at a small size; '' if nothing
+    owner: str = ""  # the program that stored the first wrong element
+    sizes: Sequence[int] = ()  # at which it ran
+    large: int = 0  # for which it was compiled
+    # tensor of atomics -> whether there are sums of floats, of undefined order
     atomics: dict[str, bool] = field(default_factory=dict)
-    eager: tuple[Kernel, ...] = ()
-    launches: tuple[Inspected, ...] = ()
-    gpu: Gpu | None = None
-    measured_us: float | None = None
+    eager: tuple[Kernel, ...] = ()  # PyTorch's own kernels beside them, as `zeros`
+    launches: tuple[Inspected, ...] = ()  # in order
+    gpu: Gpu | None = None  # for which it was compiled
+    measured_us: float | None = None  # on the GPU that is here, if there is one
 
     @property
     def ok(self) -> bool:
