@@ -22,7 +22,7 @@ from rope_kernels.modes import interpreter_is_on, triton_is_installed
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
 from .check import compare, is_right
-from .counts import Run, more_than_half_the_table, wasted
+from .counts import more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec, spec
@@ -319,8 +319,8 @@ class Attempt:
             yield f"an input is overwritten: {what}"
         if self.trace is not None:
             yield from self._done_by_programs(self.trace)
-        if self.wanted.half_the_table and (reason := more_than_half_the_table(self._counted())):
-            yield reason
+            if self.wanted.half_the_table:
+                yield from filter(None, [more_than_half_the_table(self.trace, *self.given)])
         if not self.earlier or self._taken_from_pytorch(self.trace):
             yield from self._wrong_in_a_second_call()
 
@@ -411,12 +411,8 @@ class Attempt:
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""
-        run = self._counted()
-        copied = self.copied if self.wanted.loads else ""
-        return copied or wasted(run, self.wanted, self.expected[0].numel())
-
-    def _counted(self) -> Run:
-        return Run(dict(zip(self.wanted.names, self.given, strict=True)), self.trace)
+        copied = "" if self.wanted.copies else self.copied
+        return copied or (wasted(self.trace, self.wanted) if self.trace else "")
 
 
 def outside(name: str) -> str:

@@ -58,7 +58,7 @@ class Spec:
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
     half_the_table: bool = False  # is all that a candidate may load of its angles
-    loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: nor are copies
+    copies: bool = False  # of PyTorch's are no waste; else they are said, not forbidden
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()

@@ -28,10 +28,7 @@ ON_RUNG_2 = {  # the kernel, and what is told of it
     "libdevice of CUDA": (partial(styles.by_functions, whose="CUDA's"), ""),
     "half turns": (partial(styles.by_functions, whose="half turns"), ""),
     "a tuner": (styles.by_a_tuner, ""),
-    "a polynomial": (
-        partial(styles.by_functions, whose="a polynomial"),
-        "none of its sines and cosines is Triton's",
-    ),
+    "a polynomial": (partial(styles.by_functions, whose="a polynomial"), ""),
 }
 
 

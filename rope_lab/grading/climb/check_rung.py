@@ -43,8 +43,6 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         if refused:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
         readings = Readings(**counts_of(verdict.counted), **code_of(launch))
-        remarks = filter(None, (verdict.remark, _of_no_evaluation(readings)))
-        verdict = replace(verdict, remark="; ".join(remarks))
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
@@ -71,13 +69,6 @@ def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     if another_kernel_backward(rung, candidate):
         return None, "the backward launches another kernel, where a flag of this one would do"
     return launches[0], ""
-
-
-def _of_no_evaluation(readings: Readings) -> str:
-    """What a count of 0 hides: a sine by a formula takes instructions, too."""
-    if readings.evaluations:
-        return ""
-    return "none of its sines and cosines is Triton's or libdevice's: those are all that is counted"
 
 
 def _with_instruments(

@@ -61,18 +61,6 @@ def pairing(e: Evidence) -> Iterator[Guess]:
         words = f"the wrong pairing: it pairs {words}"
         inputs = [_reordered(x, there) for x in e.inputs]
         yield whole(words, _reordered(e.spec(*inputs), back))
-        for step in (1, 2) if e.halves_have_angles else ():
-            angles = [
-                _one_for_both(x, step, asked) if a.holds == "angles" else y
-                for (x, a), y in zip(e.arguments, inputs, strict=True)
-            ]
-            yield whole(words, _reordered(e.spec(*angles), back))
-
-
-def _one_for_both(x: Tensor, step: int, asked: str) -> Tensor:
-    """A table with one angle for both of a wrong pair: of the first columns, or of every second."""
-    angle = x[..., ::step][..., : x.shape[-1] // 2]
-    return torch.cat((angle, angle), -1) if asked == "halves" else angle.repeat_interleave(2, -1)
 
 
 def overwritten_members(e: Evidence) -> Iterator[Guess]:

@@ -39,12 +39,7 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
     if e.races or not e.unwritten[e.wrong].all():
         return
     if e.only_in_tail:
-        wrong = e.wrong[..., e.rotary_dim :]
-        if wrong.all():
-            yield seen("the tail is forgotten: elements d2 and up are never written")
-        else:
-            number = f"{wrong.sum()} of its {wrong.numel()} elements"
-            yield seen(f"part of the tail is never written: {number}")
+        yield seen("the tail is forgotten: elements d2 and up are never written")
     elif e.overwritten:
         yield seen(f"an input is overwritten: {e.overwritten[0]}")
     elif not e.trace or not e.trace.launches:
@@ -73,11 +68,6 @@ def _which_are_unwritten(e: Evidence) -> str:
         return f"the last elements, from number {first} on"
     if e.wrong.dim() == 4 and (heads := _which_heads(e.wrong)):
         return heads
-    columns = e.wrong.flatten(0, -2).any(0) if e.wrong.dim() > 1 else wrong
-    start = int(columns.nonzero()[0])
-    rows = len(wrong) // len(columns)
-    if start and columns[start:].all() and count == rows * int(columns.sum()):
-        return f"the columns from {start} on, in any row"
     return f"these elements, {count} of {wrong.numel()}"
 
 
@@ -104,11 +94,8 @@ def tail(e: Evidence) -> Iterator[Guess]:
     if not e.only_in_tail or e.case.name == TAIL_AND_STRIDE:
         return
     got = e.got[..., e.rotary_dim :]
-    first_row = e.expected.flatten(0, -2)[0, e.rotary_dim :]
     if not got[e.wrong[..., e.rotary_dim :]].any():
         yield whole("the tail is wrong: it is zero, and has to come out as it came in")
-    elif e.close(got, first_row.expand_as(got)):
-        yield whole("the tail is wrong: every row has the first row's")
     else:
         yield part("the tail is wrong: elements d2 and up have to come out as they came in")
 
@@ -124,15 +111,6 @@ def zero(e: Evidence) -> Iterator[Guess]:
     yield place("zero: what is wrong is zero; is a part never computed?")
 
 
-def rest_of_block(e: Evidence) -> Iterator[Guess]:
-    """All that is wrong is at the end of memory, and an earlier case was right."""
-    wrong = e.wrong.flatten()
-    first = int(wrong.nonzero()[0])
-    is_last = first > len(wrong) // 3 and float(wrong[first:].float().mean()) > 0.9
-    if is_last and e.earlier:
-        yield place("the rest: the last elements, which fill no whole block, are wrong")
-
-
 RULES = (
     stored_by_programs,
     unchanged,
@@ -140,5 +118,4 @@ RULES = (
     masked_off,
     tail,
     zero,
-    rest_of_block,
 )

@@ -17,11 +17,10 @@ def _sign_by_the_head(t, freqs):
     return rotated(t, freqs[: t.shape[0]], lambda x: quarter)
 
 
-# `rope` by one kernel; a lane for each element loads t twice
+# `rope` by one kernel
 rope_of_any_strides = spec(
     rope.function,
     **_ONE_KERNEL,
-    loads=2,
     mistakes={"the sign by half of D, where half of D2 decides": _sign_by_the_head},
 )
 

@@ -6,10 +6,10 @@ import torch
 from ..spec import spec
 from .definitions import rope, rope_gradient
 
-# The kernel of the climb wants contiguous rows, so a copy is no waste: `loads`.
+# The kernel of the climb wants contiguous rows, so a copy is no waste.
 _OPTIONS = {
     "leave_out": ("part of the head rotated", "one gradient for all"),
-    **{"kernel": True, "launches": 1, "loads": 0},
+    **{"kernel": True, "launches": 1, "copies": True},
 }
 _MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
 

@@ -2,12 +2,11 @@
 
 import ast
 import re
-from collections import Counter
 from dataclasses import dataclass
 
 from ...compiler.compile import Compiled
 from ...compiler.instructions import loads_before_first_branch, warp_instructions
-from ...compiler.stages import Operation, operations, sass_by_row
+from ...compiler.stages import Operation, sass_by_row
 from ..climb.readings import loop_in
 
 _WIDTHS = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}  # of an access; else 4 bytes
@@ -18,8 +17,6 @@ class Code:
     """A launch's kernel, compiled."""
 
     compiled: Compiled  # all stages
-    shuffles: int  # in the machine code
-    barriers: int  # in the machine code
     loads_first: int  # loads before the first branch
     loads: int  # all of them
     in_flight: int  # bytes that a program requests before it needs the first of them, at most
@@ -29,14 +26,11 @@ class Code:
 
 def code_of(compiled: Compiled) -> Code:
     """Read the machine code, which is for an NVIDIA GPU."""
-    names = Counter(operation.opcode.split(".")[0] for operation in operations(compiled, "sass"))
     first, every = loads_before_first_branch(compiled)
     # of the source: one of the machine code may be in a sine's slow branch
     why_not = _loop_or_if_in(compiled.program)
     return Code(
         compiled,
-        shuffles=names["SHFL"],
-        barriers=names["BAR"],
         loads_first=first,
         loads=every,
         in_flight=32 * compiled.num_warps * _in_flight(list(sass_by_row(compiled).values())),

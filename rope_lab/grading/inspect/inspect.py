@@ -21,7 +21,6 @@ from .limits import Work, gpu_of
 from .watch import Access
 
 _OFF = 0.01  # of what a straight line says: more is not linear
-FEW = 16  # launches that are looked at
 
 
 def inspect(
@@ -125,8 +124,6 @@ def _unlike(runs: list[dict], launches: list[Launch]) -> str:
     """Why the launches on the GPU can't be told from those in the interpreter; '' if they can."""
     if not launches:
         return "no kernel is launched"
-    if len(launches) > FEW:
-        return f"{len(launches)} launches, where at most {FEW} are looked at"
     large = [launch.kernel.fn.__name__ for launch in launches]
     for run in runs:
         small = [counts["kernel"] for counts in run["counts"]]

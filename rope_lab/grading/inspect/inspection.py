@@ -100,8 +100,6 @@ class Inspected:
             f"{number(round(self.work.in_flight))} bytes requested before the first is needed, "
             f"{self.work.resident * self.work.in_flight / 1024:.3g} KiB on an SM"
         )
-        if code.shuffles or code.barriers:
-            found.append(f"  exchange      {code.shuffles} shuffles, {code.barriers} barriers")
         return found
 
 
