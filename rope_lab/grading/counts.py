@@ -34,8 +34,8 @@ def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:
 
 def wasted(trace: "Trace", wanted: Spec) -> str:
     """What a right candidate does that it need not do; empty if nothing."""
-    if stored := [words for words in trace.twice if "stores" in words]:
-        return f"{stored[0]}, the same value each time"
+    if trace.stored_twice:
+        return f"{trace.stored_twice[0]}, the same value each time"
     if wanted.kernel and wanted.launches is None and trace.launches > 1:
         return f"it launches {trace.launches} kernels, where 1 would do"
     if (

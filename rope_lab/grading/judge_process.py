@@ -296,6 +296,7 @@ class Attempt:
             unwritten=got.isnan() if stored is None else ~stored,  # as `start` asked for
             earlier=self.earlier,
             trace=self.trace,
+            **{name: getattr(self.trace, name, []) for name in ("races", "stored_twice", "reread")},
             overwritten=list(self._overwritten()),
             number=number,
             mistakes={

@@ -108,7 +108,8 @@ class Trace:
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)  # what is read or stored after it was stored
+    reread: list[str] = field(default_factory=list)  # what a program reads after it has stored it
+    stored_twice: list[str] = field(default_factory=list)  # in one launch
     # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
     stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
@@ -221,7 +222,7 @@ class Trace:
             elif (others == mine).any():
                 element = at[others == mine][0] // size
                 reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
-                self.twice.append(f"{reads} after it has overwritten it itself")
+                self.reread.append(f"{reads} after it has overwritten it itself")
         if other is None:
             self.undefined |= not np.all(mask.data)
             other = _anything(pointers)
@@ -320,7 +321,7 @@ class Trace:
             one, other = lane[differs.argmax()], next_lane[differs.argmax()]
             place = f"element {at[one] // values.itemsize} of {memory.name}"
             words = f"{name_of(mine)} stores two values in {place}"
-            self.twice.append(words)
+            self.stored_twice.append(words)
             if differs.any():
                 self._note_a_collision(words, new[one], new[other])
                 return
@@ -337,7 +338,7 @@ class Trace:
         who = self.programs[writers[0]]
         place = f"element {at[0] // size} of {memory.name}"
         before = f"where {'it' if who == mine else name_of(who)} has stored before"
-        self.twice.append(f"{name_of(mine)} stores in {place}, {before}")
+        self.stored_twice.append(f"{name_of(mine)} stores in {place}, {before}")
         there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
         old, new = _numbers(there, is_bf16), _numbers(values, is_bf16)
         differs = _differ(old, new)

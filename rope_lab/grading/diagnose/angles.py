@@ -13,7 +13,7 @@ def minus(e: Evidence) -> Iterator[Guess]:
     """The sign of every angle."""
     if e.has_angles:
         words = "a sign: it rotates by minus the angle"
-        if e.is_gradient:
+        if any(name.startswith("grad") for name in e.spec.names):
             words = "a sign: it is the gradient for minus the angles; every sine has the wrong sign"
         yield whole(words, e.expected_with_angles(torch.neg))
 

@@ -68,7 +68,7 @@ def overwritten_members(e: Evidence) -> Iterator[Guess]:
     x = e.inputs[0]
     if not e.has_angles or x.shape != e.expected.shape:
         return
-    if e.twice:
+    if e.stored_twice or e.reread:
         return  # what was seen: it was overwritten in memory
     first, second, even, odd = e.places
     for one, other in (*permutations((first, second)), *permutations((even, odd))):

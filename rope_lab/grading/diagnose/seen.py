@@ -17,9 +17,10 @@ def stored_by_programs(e: Evidence) -> Iterator[Guess]:
         return
     if e.stored_twice and came_out(e):  # changed, and then overwritten
         yield seen(f"write collision: {e.stored_twice[0]}")
-    elif e.twice:
-        name = "write collision" if "stores" in e.twice[0] else "read after write"
-        yield fitted(f"{name}: {e.twice[0]}")
+    elif e.stored_twice:
+        yield fitted(f"write collision: {e.stored_twice[0]}")
+    elif e.reread:
+        yield fitted(f"read after write: {e.reread[0]}")
 
 
 def unchanged(e: Evidence) -> Iterator[Guess]:
@@ -48,7 +49,7 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
     elif not e.trace.programs:
         yield seen("no program ran: the grid is empty")
     else:
-        more = "".join(f"; {words}" for words in e.twice[:1] if "stores" in words)
+        more = "".join(f"; {words}" for words in e.stored_twice[:1])
         which = _which_are_unwritten(e)
         idle, programs = len(e.trace.programs) - len(e.trace.stores), len(e.trace.programs)
         if not more and idle:

@@ -90,7 +90,8 @@ class Inspected:
             found.append(f"  {name:14}{each + ' bytes' if each else 'none'}")
         if QUIET in os.environ:  # another compiler counts a little differently
             return found
-        found.append(f"  instructions  {_instructions(code)}")
+        each = code.why_not or f"{number(round(code.instructions))} a warp"
+        found.append(f"  instructions  {each}")
         found.append(
             f"  registers     {compiled.registers} a thread, {compiled.spilled} bytes spilled; "
             f"{self.work.resident} programs on an SM"
@@ -205,12 +206,6 @@ class Inspection:
     def _repr_html_(self) -> str:
         state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
         return box(state, repr(self))
-
-
-def _instructions(code: Code) -> str:
-    if code.instructions is None:
-        return code.why_not
-    return f"{number(round(code.instructions))} a warp"
 
 
 def _times(count: float) -> str:
