@@ -260,10 +260,8 @@ class Attempt:
         label = f"result {number}" if len(self.expected) > 1 else "the result"
         if self.wanted.overwrites:
             label = self.wanted.overwrites[number]
-        owner = ""
-        if self.trace and self.trace.knows(out):
-            owner = said(self.trace.owner_of(out, at))
         self.missed = number
+        owner = self.trace.owner_of(out, at) if self.trace else ""
         return broken("", owner) | {
             "result": label,
             "shape": list(want.shape),
@@ -483,12 +481,6 @@ def in_words(error: Exception) -> tuple[str, str]:
 
 def broken(reason: str, owner: str = "") -> dict:
     return {"state": WRONG, "reason": reason, "owner": owner}
-
-
-def said(owner: tuple | None) -> str:
-    from .trace import name_of
-
-    return "no program" if owner is None else name_of(owner)
 
 
 def memory_of(x: Tensor) -> Tensor:

@@ -119,19 +119,13 @@ class Trace:
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
 
-    def knows(self, tensor: Tensor) -> bool:
-        """Was its memory handed to a kernel?"""
-        return any(memory.begin == tensor.untyped_storage().data_ptr() for memory in self.memories)
-
-    def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, int, int] | None:
-        """The program that stored an element last; None if none did."""
-        steps = zip(index, tensor.stride(), strict=True)
-        address = tensor.data_ptr() + sum(i * step for i, step in steps) * tensor.element_size()
-        for memory in reversed(self.memories):
-            if memory.begin <= address < memory.end:
-                number = memory.writer[address - memory.begin]
-                return None if number == NOBODY else self.programs[number]
-        return None
+    def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> str:
+        """'program 3', which stored an element last, or 'no program'; '' if no kernel got it."""
+        if (found := self._bytes_of(tensor)) is None:
+            return ""
+        memory, at = found
+        writer = memory.writer[at].reshape(*tensor.shape, -1)[index][0]
+        return "no program" if writer == NOBODY else name_of(self.programs[writer])
 
     def stored_in(self, tensor: Tensor) -> Tensor | None:
         """Which of its elements programs stored; None if no kernel got its memory."""

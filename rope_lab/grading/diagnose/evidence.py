@@ -93,10 +93,6 @@ class Evidence:
         return list(zip(self.inputs, self.spec.arguments, strict=True))
 
     @property
-    def has_angles(self) -> bool:
-        return any(argument.holds == "angles" for argument in self.spec.arguments)
-
-    @property
     def halves_have_angles(self) -> bool:
         """Does each half have angles of its own, rather than each pair one?"""
         tables = [argument for argument in self.spec.arguments if argument.holds == "angles"]

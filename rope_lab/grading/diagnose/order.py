@@ -66,7 +66,7 @@ def pairing(e: Evidence) -> Iterator[Guess]:
 def overwritten_members(e: Evidence) -> Iterator[Guess]:
     """`x1 = x1 * c1 - x2 * s1`, and then x2 * c2 + x1 * s2 with the new x1; or the other way."""
     x = e.inputs[0]
-    if not e.has_angles or x.shape != e.expected.shape:
+    if x.shape != e.expected.shape or not e.sines.any():
         return
     if e.stored_twice or e.reread:
         return  # what was seen: it was overwritten in memory

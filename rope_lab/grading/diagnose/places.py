@@ -61,10 +61,9 @@ def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     ]
     forgotten = "a wrong stride: the last one is forgotten"
     yield whole(forgotten, e.spec(*neighbors))
-    if e.has_angles:
-        wrong = replace(e, inputs=neighbors)
-        yield part(f"{forgotten} for the partner", e.cosines + wrong.sines)
-        yield part(f"{forgotten} for the element itself", wrong.cosines + e.sines)
+    wrong = replace(e, inputs=neighbors)
+    yield part(f"{forgotten} for the partner", e.cosines + wrong.sines)
+    yield part(f"{forgotten} for the element itself", wrong.cosines + e.sines)
 
 
 def _as_if_contiguous(x: Tensor) -> Tensor:

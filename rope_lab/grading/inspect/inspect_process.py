@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ..check import clone, compare
-from ..judge_process import HOW_TO_BEGIN, in_words, load, said, same_bits, start
+from ..judge_process import HOW_TO_BEGIN, in_words, load, same_bits, start
 from ..verdict import raised
 from .watch import Watch
 
@@ -141,9 +141,9 @@ class _Run:
         if verdict:
             return None
         at = verdict.first_wrong_index
-        owner = watch.owner_of(got, at) if at is not None and watch.knows(got) else None
+        owner = (watch.owner_of(got, at) or "no program") if at is not None else ""
         also = "".join(f"; {words}" for words in (watch.races + watch.collisions)[:1])
-        return f"{label}: {verdict.reason}{also}", said(owner) if at is not None else ""
+        return f"{label}: {verdict.reason}{also}", owner
 
 
 def _called(reference: Callable, inputs: list) -> tuple[list[Tensor], list]:
