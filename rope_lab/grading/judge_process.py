@@ -150,7 +150,8 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome()
-        printed = printed or in_case(case, said.getvalue())
+        if said.getvalue() and not printed:
+            printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
         launches += attempt.launches
         if outcome is None:
             right.append(case.name)
@@ -172,14 +173,6 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
         fields = {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
         fields["remark"] = remark
     return fields | {"printed": printed}
-
-
-def in_case(case: Case, text: str) -> str:
-    """What a candidate printed in the first case that printed anything, cut to a page."""
-    if not text:
-        return ""
-    rest = "... (the check shows no more)\n" if len(text) > MAX_PRINTED else ""
-    return f"Printed in the case '{case.name}':\n{text[:MAX_PRINTED]}{rest}"
 
 
 class Attempt:

@@ -80,7 +80,6 @@ class Spec:
     def cases(self) -> list[Case]:
         """From the plainest to the strangest."""
         letters = {letter for argument in self.arguments for letter in argument.letters}
-        has_grad = any(argument.name.startswith("grad") for argument in self.arguments)
         plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64}
         odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000}
         few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
@@ -97,7 +96,6 @@ class Spec:
             Case("half precision", few, torch.float16),
             *(Case(name, few, layout=name) for name in STRIDED),
             Case(TAIL_AND_STRIDE, few | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
-            Case("one gradient for all", plain, layout="one gradient for all"),
             *self.extra,
         ]
         without = set(self.leave_out)
@@ -109,8 +107,6 @@ class Spec:
             without |= {"part of the head rotated", TAIL_AND_STRIDE}
         if "s2" not in letters:
             without.add("a table longer than the sequence")
-        if not has_grad:
-            without.add("one gradient for all")
         return [case for case in cases if case.name not in without]
 
     def inputs(self, case: Case, device: str = "cpu", seed: int = 20261120) -> list[Tensor]:
@@ -189,8 +185,6 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
         return small.to(case.dtype)
     if case.layout == LARGE and len(shape) > 1:
         return (1000 * torch.randn(shape, generator=generator)).to(case.dtype)
-    if case.layout == "one gradient for all" and name.startswith("grad"):
-        return torch.randn((), generator=generator).to(case.dtype).expand(shape)
     return torch.randn(shape, generator=generator).to(case.dtype)
 
 

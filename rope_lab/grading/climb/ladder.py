@@ -1,15 +1,15 @@
 """The ladder: what each rung changed, what the instruments show of it, and how long it takes."""
 
 import html
-import math
 import os
 from dataclasses import dataclass
 from functools import cache
 
-from ...profiling.roofline import straight_line
+from ...profiling.roofline import headline
 from ...records import QUIET, Measurement, recorded
-from ...rungs import RUNGS, SHAPE, kept, rung_of
+from ...rungs import RUNGS, kept, rung_of
 from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
+from ..exercises.notebook_08 import machine
 from .targets import number
 
 
@@ -72,10 +72,7 @@ def ladder(upto: int | None = None) -> Ladder:
 @cache
 def time_of_bytes() -> float:
     """Microseconds for each byte of t, the result and the table once, at a copy's bandwidth."""
-    copies = recorded("08/cold-and-warm")
-    _, us_per_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
-    s, _, _, d = SHAPE
-    return (2 * 2 * math.prod(SHAPE) + 4 * s * d) * us_per_byte
+    return headline(0, "bf16")[0] / machine().bytes_a_us
 
 
 def _row(number_of_rung: int, times: Measurement) -> dict[str, str]:

@@ -6,7 +6,7 @@ from ..spec import STRIDED, spec
 from .definitions import rope, rope_gradient, rotated
 
 _ONE_KERNEL = {"kernel": True, "launches": 1}
-_OF_WHOLE_ROWS = (*STRIDED, "part of the head rotated")
+_OF_ROWS = _ONE_KERNEL | {"leave_out": (*STRIDED, "part of the head rotated")}
 
 
 def _sign_by_the_head(t, freqs):
@@ -25,12 +25,9 @@ rope_of_any_strides = spec(
 )
 
 # of contiguous tensors whose heads are rotated as a whole
-rope_of_whole_rows = spec(rope.function, **_ONE_KERNEL, leave_out=_OF_WHOLE_ROWS)
-rope_of_whole_rows_in_place = spec(
-    rope.function, **_ONE_KERNEL, leave_out=_OF_WHOLE_ROWS, overwrites=("t",)
-)
+rope_of_whole_rows = spec(rope.function, **_OF_ROWS)
+rope_of_whole_rows_in_place = spec(rope.function, **_OF_ROWS, overwrites=("t",))
 
 # its transpose; the halves of a table may differ
-_GRADIENT = _ONE_KERNEL | {"leave_out": (*_OF_WHOLE_ROWS, "one gradient for all")}
-rope_of_whole_rows_gradient = spec(rope_gradient.function, **_GRADIENT)
-rope_of_gradient_in_place = spec(rope_gradient.function, **_GRADIENT, overwrites=("grad",))
+rope_of_whole_rows_gradient = spec(rope_gradient.function, **_OF_ROWS)
+rope_of_gradient_in_place = spec(rope_gradient.function, **_OF_ROWS, overwrites=("grad",))

@@ -6,8 +6,6 @@ import torch
 from ..spec import STRIDED, spec
 from .definitions import A_ROW_OF_ZEROS, rope, rope_gradient
 
-ROWS_OF_A_TILE = 8  # of the stub
-
 
 def _normal(x):
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
@@ -31,14 +29,6 @@ def _weights_last(x, weight, freqs):
     return rope.function(_normal(x), freqs) * weight
 
 
-def _sum_over_rows(x, weight, freqs):
-    """Over the wrong axis: for each pair of columns, over the rows of a tile."""
-    tiles = x.square().flatten(1, 2).unflatten(-1, (2, -1)).sum(2).split(ROWS_OF_A_TILE, 1)
-    sums = torch.cat([tile.sum(1, keepdim=True).expand_as(tile) for tile in tiles], 1)
-    mean = torch.cat((sums, sums), -1).view_as(x) / x.shape[-1]
-    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
-
-
 def _rounded_like_the_model(x, weight, freqs):
     """In half precision: after each product, and once more at the end."""
     row = (_normal(x).half().double() * weight).half().double()
@@ -57,8 +47,6 @@ def _rounded_like_the_model(x, weight, freqs):
             _weights_of_the_first_half
         ),
         "the wrong order: the weights are applied after the rotation, not before": _weights_last,
-        "the wrong axis: the squares are added up over the rows of a tile, not over the elements "
-        "of a row": _sum_over_rows,
         "rounding: too often, like the model, which rounds before it rotates; round once, at the "
         "end": _rounded_like_the_model,
     },
@@ -97,7 +85,7 @@ def _with_the_weight(grad, x, weight, freqs):
 
 
 @spec(
-    leave_out=(*STRIDED, "one gradient for all"),
+    leave_out=STRIDED,
     launches=2,
     kernel=True,
     extra=A_ROW_OF_ZEROS,
