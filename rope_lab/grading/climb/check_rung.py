@@ -63,8 +63,7 @@ def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     eager = count_eager_traffic(lambda: launches.extend(launches_of(rotation(candidate))))
     if names := ", ".join(kernel.name for kernel in eager.kernels if kernel.bytes_read):
         return None, f"for {SHAPE} PyTorch runs {names}, where the kernel should"
-    words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
-    if refused := refusal(launches, f"{SHAPE}", words):
+    if refused := refusal(launches):
         return None, refused
     if another_kernel_backward(rung, candidate):
         return None, "the backward launches another kernel, where a flag of this one would do"

@@ -33,16 +33,17 @@ def factor(e: Evidence) -> Iterator[Guess]:
 
 def swapped(e: Evidence) -> Iterator[Guess]:
     """The two of a pair have changed places: the halves, or two neighbors."""
-    for exchange, words in (
-        (_halves_exchanged, "halves swapped{}: each half is where the other should be"),
-        (_neighbors_exchanged, "neighbors swapped{}: each of the two is where the other should be"),
+    d2 = min(e.rotary_dim, e.expected.shape[-1])
+    halves = torch.arange(d2).roll(d2 // 2)
+    neighbors = torch.arange(d2 - d2 % 2).view(-1, 2).flip(-1).flatten()
+    for order, words in (
+        (halves, "halves swapped{}: each half is where the other should be"),
+        (neighbors, "neighbors swapped{}: each of the two is where the other should be"),
     ):
-        order = exchange(e.rotary_dim)
-        if 0 < len(order) <= e.expected.shape[-1]:
-            there = ordered(e.expected, order)
-            turns = torch.arange(there.shape[-1]) < len(order)
-            yield whole(words.format(""), there)
-            yield whole(words.format(", and a sign"), torch.where(turns, -there, there))
+        there = _ordered(e.expected, order)
+        turns = torch.arange(there.shape[-1]) < len(order)
+        yield whole(words.format(""), there)
+        yield whole(words.format(", and a sign"), torch.where(turns, -there, there))
 
 
 def pairing(e: Evidence) -> Iterator[Guess]:
@@ -51,16 +52,14 @@ def pairing(e: Evidence) -> Iterator[Guess]:
     if d2 % 2:
         return
     together = torch.arange(d2).view(2, -1).t().flatten()  # halves -> neighbors
-    for there, back, asked in (
-        (together, together.argsort(), "neighbors"),
-        (together.argsort(), together, "halves"),
+    halves, neighbors = "halves (i, i + d2/2)", "neighbors (2i, 2i + 1)"
+    for there, back, paired, asked in (
+        (together, together.argsort(), halves, neighbors),
+        (together.argsort(), together, neighbors, halves),
     ):
-        words = "halves (i, i + d2/2), where neighbors (2i, 2i + 1) are asked for"
-        if asked == "halves":
-            words = "neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked for"
-        words = f"the wrong pairing: it pairs {words}"
-        inputs = [_reordered(x, there) for x in e.inputs]
-        yield whole(words, _reordered(e.spec(*inputs), back))
+        words = f"the wrong pairing: it pairs {paired}, where {asked} are asked for"
+        inputs = [_ordered(x, there) for x in e.inputs]
+        yield whole(words, _ordered(e.spec(*inputs), back))
 
 
 def overwritten_members(e: Evidence) -> Iterator[Guess]:
@@ -78,23 +77,9 @@ def overwritten_members(e: Evidence) -> Iterator[Guess]:
         yield part(f"{words}; keep what was loaded", torch.where(here, e.expected, of_the_new))
 
 
-def _halves_exchanged(d2: int) -> Tensor:
-    return torch.arange(d2).roll(d2 // 2)
-
-
-def _neighbors_exchanged(d2: int) -> Tensor:
-    """No places where an odd one has no neighbor."""
-    return torch.arange(d2 if d2 % 2 == 0 else 0).view(-1, 2).flip(-1).flatten()
-
-
-def ordered(x: Tensor, order: Tensor) -> Tensor:
-    """Each row's first elements in this order, and its tail as it is."""
-    return torch.cat((x[..., order], x[..., len(order) :]), -1)
-
-
-def _reordered(x: Tensor, order: Tensor) -> Tensor:
-    """The same of what has as many elements or angles in its rows."""
-    return x if x.shape[-1] < len(order) else ordered(x, order)
+def _ordered(x: Tensor, order: Tensor) -> Tensor:
+    """The first elements or angles of each row in this order, where there are as many."""
+    return x if x.shape[-1] < len(order) else torch.cat((x[..., order], x[..., len(order) :]), -1)
 
 
 RULES = (sign, factor, swapped, pairing, overwritten_members)

@@ -66,7 +66,7 @@ def _in_flight(code: list[Operation]) -> int:
     most, requested, waiting = 0, 0, set()
     for operation in code:
         name = operation.opcode.split(".")[0]
-        registers = _registers_in(operation.text)
+        registers = [int(number) for number in re.findall(r"\bR(\d+)\b", operation.text)]
         if name in ("BAR", "DEPBAR", "EXIT", "BRA") or waiting & set(registers):
             requested, waiting = 0, set()
         if size := _bytes_loaded(operation):
@@ -75,7 +75,3 @@ def _in_flight(code: list[Operation]) -> int:
                 waiting |= {registers[0] + k for k in range(-(-size // 4))}
             most = max(most, requested)
     return most
-
-
-def _registers_in(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\bR(\d+)\b", text)]
