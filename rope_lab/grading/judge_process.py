@@ -118,7 +118,6 @@ def counted(attempt: "Attempt") -> dict:
     memories, tensors = trace.memories, zip(wanted.names, attempt.given, strict=True)
     inputs = {x.untyped_storage().data_ptr(): name for name, x in tensors}
     return {
-        "launches": trace.launches,
         "elements": attempt.given[0].numel(),
         "element_bytes": attempt.given[0].element_size(),
         "loaded": {inputs.get(memory.begin, memory.name): memory.loaded for memory in memories},

@@ -81,7 +81,8 @@ class _Run:
         self.wanted, self.after = _called(reference, inputs)
         if not self.wanted and all(map(_same, inputs, self.after)):
             raise TypeError("the reference returns no tensor and overwrites none")
-        doubles = [x.double() if _is_float(x) else x for x in inputs]
+        is_float = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]
+        doubles = [x.double() if yes else x for x, yes in zip(inputs, is_float, strict=True)]
         try:
             self.exact = _called(reference, doubles)
         except (RuntimeError, TypeError, ValueError):  # it asks for a dtype
@@ -168,7 +169,3 @@ def _names_of(function: Callable, count: int) -> list[str]:
     except ValueError:
         names = []
     return names if len(names) == count else [f"input {k}" for k in range(count)]
-
-
-def _is_float(x: object) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point()
