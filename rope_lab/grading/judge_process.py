@@ -383,19 +383,20 @@ class Attempt:
     def _made_by_pytorch(self, second: "Trace") -> Iterator[str]:
         """What kernels took that is another one for other values, so PyTorch made it of them.
 
-        A copy is no work of theirs: it is noted.
+        What has no other elements than an input is a copy, which is noted.
         """
         taken = itertools.zip_longest(*map(self._taken_from_pytorch, (self.trace, second)))
         for one, other in taken:
             if one is None or other is None:
                 yield outside((one or other).name)
             elif not np.array_equal(one.before, other.before):
-                names = zip(self.wanted.names, self.inputs, strict=True)
-                copied = next((name for name, x in names if is_part_of(one.first, x)), "")
-                if not copied:
+                elements = set(one.first.flatten().tolist())
+                named = zip(self.wanted.names, self.inputs, strict=True)
+                if copied := [name for name, x in named if elements <= {*x.flatten().tolist()}]:
+                    moved = f"which moves {2 * one.first.nbytes} bytes more"
+                    self.copied = self.copied or f"it copies {copied[0]} before the launch, {moved}"
+                else:
                     yield outside(one.name)
-                moved = f"which moves {2 * one.first.nbytes} bytes more"
-                self.copied = self.copied or f"it copies {copied} before the launch, {moved}"
         for (name, one), (_, other) in zip(self.trace.numbers, second.numbers, strict=False):
             if one != other:
                 yield outside(name)
@@ -410,15 +411,6 @@ def outside(name: str) -> str:
     """Of a kernel's argument that PyTorch has computed."""
     what = f"PyTorch computed {name}, which your kernel takes"
     return f"a part of the work is done outside the kernel: {what}; let the kernel do it"
-
-
-def is_part_of(part: Tensor, whole: Tensor) -> bool:
-    """Are these elements of it, in their order or that of other dimensions?"""
-    for order in itertools.permutations(range(whole.dim())):
-        rest = iter(whole.permute(order).flatten().tolist())
-        if all(element in rest for element in part.flatten().tolist()):
-            return True
-    return False
 
 
 def has_a_memory(x: Tensor) -> bool:
