@@ -105,7 +105,7 @@ def _wrong_number(
 ) -> dict[str, str]:
     if math.prod(getattr(answer, "shape", (0,))) == 1:  # a tensor of one number, or NumPy's
         answer = answer.item()
-    if not isinstance(answer, int | float):
+    if not isinstance(answer, int | float) or isinstance(answer, bool):
         return {"reason": f"a number is wanted, {answer!r} came"}
     if abs(answer - right) <= tolerance * abs(right):
         return {}
