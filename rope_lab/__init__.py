@@ -8,9 +8,8 @@ from importlib import import_module
 
 from .compiler.plans import plan_of
 from .engine import ENGINE, device, need_triton
-from .grading.answers import check_answer
+from .grading.answers import check_answer, check_choices
 from .grading.check import check, compare
-from .grading.choices import check_choices
 from .grading.judge import check_exercise
 from .grading.spec import spec
 from .profiling.traffic import count_eager_traffic

@@ -33,14 +33,14 @@ class Ended(RuntimeError):
         at: what it said last that it begins; '' if nothing.
     """
 
-    def __init__(self, child: "Child", late: bool = False) -> None:
+    def __init__(self, child: "Worker", late: bool = False) -> None:
         super().__init__("a child took too long" if late else "a child has ended")
         self.late, self.code, self.words = late, child.process.returncode, child.words
         self.at = child.at
 
 
-class Child:
-    """A running script with a folder of its own.
+class Worker:
+    """A process that runs `worker.py`: it answers jobs, one at a time, and is kept for the next.
 
     It leads a session of its own: an interrupt of the notebook doesn't reach it, and it is ended
     together with the processes that it started.
@@ -49,17 +49,38 @@ class Child:
         process: the process.
         folder: what it may write to; gone when it ends.
         at: what it said last that it begins.
+        busy: it was asked, and the answer is not complete.
     """
 
-    def __init__(self, *script: str | Path, environment: dict[str, str | None]) -> None:
-        """Start `python *script folder`; None takes a variable out of the environment."""
+    _kept: ClassVar[dict[tuple, Self]] = {}
+    _keeping: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def kept(cls, *arguments: str) -> Self:
+        """The worker that these arguments made before; a new one if that can't be asked."""
+        with cls._keeping:
+            worker = cls._kept.get((cls, *arguments))
+            if worker is None or not worker.is_free:
+                if worker is not None:
+                    worker.end()
+                worker = cls._kept[cls, *arguments] = cls(*arguments)
+            return worker
+
+    def __init__(self, place: str | Path, environment: dict[str, str | None]) -> None:
+        """Start it, and wait until it can be asked: no job waits for imports.
+
+        Args:
+            place: a module's name, or a file; its `answer` does a job.
+            environment: variables beside this process's; None takes one out.
+        """
         self.folder, self.at = tempfile.TemporaryDirectory(), ""
+        self.busy, self._lock = False, threading.RLock()
         self._errors = Path(self.folder.name, "errors.txt")
         self._said_before, self._unread, self._words = 0, b"", ""
         changed = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, *script, self.folder.name],
+                [sys.executable, WORKER, place, self.folder.name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -75,6 +96,55 @@ class Child:
             start_new_session=True,
         )
         atexit.register(self.end)
+        with self._ended_if_late():
+            ready = self._line(math.inf)
+        if not ready:
+            self.end()
+            raise RuntimeError(f"{place} did not start: {self.words}")
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it can be asked, once other threads have their answers.
+
+        One that was left in the middle of a job can't be.
+        """
+        with self._lock:
+            return not self.busy and self.process.poll() is None
+
+    def ask(self, job: dict, seconds: float) -> dict:
+        """What it answers.
+
+        Args:
+            job: what JSON can write.
+            seconds: how long it may be silent. It speaks when it begins another part of the job.
+
+        Raises:
+            Ended: it has died of the job, or was silent for too long.
+        """
+        with self._lock, self._ended_if_late():
+            self.busy, self.at, self._said_before = True, "", self._errors.stat().st_size
+            mark = secrets.token_hex(8)  # what a job itself writes to the pipe is no answer
+            with contextlib.suppress(BrokenPipeError):  # it is dead, which `_line` finds out
+                self.process.stdin.write(json.dumps([mark, job]).encode() + b"\n")
+                self.process.stdin.flush()
+            fields = self._answer(mark, seconds)
+            while "begins" in fields:
+                self.at = fields["begins"]
+                fields = self._answer(mark, seconds)
+            self.busy = False
+            return fields
+
+    def _answer(self, mark: str, seconds: float) -> dict:
+        late = time.monotonic() + seconds
+        line = self._line(late)
+        while line and not line.startswith(mark):
+            line = self._line(late)
+        if not line:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(FAREWELL)  # its exit status is its own
+            self.end()
+            raise Ended(self)
+        return json.loads(line.removeprefix(mark))
 
     @property
     def words(self) -> str:
@@ -126,84 +196,3 @@ class Child:
                 pipe.close()
         _ = self.words  # the last ones, while there is a file
         self.folder.cleanup()
-
-
-class Worker(Child):
-    """A child that answers jobs, one at a time, and is kept for the next one; it runs `worker.py`.
-
-    Attributes:
-        busy: it was asked, and the answer is not complete.
-    """
-
-    _kept: ClassVar[dict[tuple, Self]] = {}
-    _keeping: ClassVar[threading.Lock] = threading.Lock()
-
-    @classmethod
-    def kept(cls, *arguments: str) -> Self:
-        """The worker that these arguments made before; a new one if that can't be asked."""
-        with cls._keeping:
-            worker = cls._kept.get((cls, *arguments))
-            if worker is None or not worker.is_free:
-                if worker is not None:
-                    worker.end()
-                worker = cls._kept[cls, *arguments] = cls(*arguments)
-            return worker
-
-    def __init__(self, place: str | Path, environment: dict[str, str | None]) -> None:
-        """Start it, and wait until it can be asked: no job waits for imports.
-
-        Args:
-            place: a module's name, or a file; its `answer` does a job.
-            environment: as of a `Child`.
-        """
-        super().__init__(WORKER, place, environment=environment)
-        self.busy, self._lock = False, threading.RLock()
-        with self._ended_if_late():
-            ready = self._line(math.inf)
-        if not ready:
-            self.end()
-            raise RuntimeError(f"{place} did not start: {self.words}")
-
-    @property
-    def is_free(self) -> bool:
-        """Whether it can be asked, once other threads have their answers.
-
-        One that was left in the middle of a job can't be.
-        """
-        with self._lock:
-            return not self.busy and self.process.poll() is None
-
-    def ask(self, job: dict, seconds: float) -> dict:
-        """What it answers.
-
-        Args:
-            job: what JSON can write.
-            seconds: how long it may be silent. It speaks when it begins another part of the job.
-
-        Raises:
-            Ended: it has died of the job, or was silent for too long.
-        """
-        with self._lock, self._ended_if_late():
-            self.busy, self.at, self._said_before = True, "", self._errors.stat().st_size
-            mark = secrets.token_hex(8)  # what a job itself writes to the pipe is no answer
-            with contextlib.suppress(BrokenPipeError):  # it is dead, which `_line` finds out
-                self.process.stdin.write(json.dumps([mark, job]).encode() + b"\n")
-                self.process.stdin.flush()
-            fields = self._answer(mark, seconds)
-            while "begins" in fields:
-                self.at = fields["begins"]
-                fields = self._answer(mark, seconds)
-            self.busy = False
-            return fields
-
-    def _answer(self, mark: str, seconds: float) -> dict:
-        late = time.monotonic() + seconds
-        line = self._line(late)
-        while line and not line.startswith(mark):
-            line = self._line(late)
-        if not line:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(FAREWELL)  # its exit status is its own
-            self.end()
-            raise Ended(self)
-        return json.loads(line.removeprefix(mark))

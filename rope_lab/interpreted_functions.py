@@ -2,8 +2,8 @@
 
 Triton's interpreter has no function of libdevice: a call gives None, and an error in a later line.
 Here those that kernels use are computed by NumPy or PyTorch, in the dtype of their arguments. An
-approximation of the hardware, as `fast_sinf`, is the exact function, and a directed rounding, as
-that of `add_rz`, is to nearest. What is left raises `CannotBeInterpreted`.
+approximation of the hardware, as `fast_sinf`, is the exact function. What is left raises
+`CannotBeInterpreted`.
 """
 
 import functools
@@ -99,7 +99,7 @@ def _extern(self, library, path, symbol, arguments, kind, is_pure):
             turned = x.data.astype(np.float64) * np.pi
             x, made = TensorHandle(turned, x.dtype), made.removesuffix("pi")
         result = getattr(self, f"create_{made}")(x).data
-    elif function := _conversion(name) or _FUNCTIONS.get(name):
+    elif function := _FUNCTIONS.get(name):
         with np.errstate(all="ignore"):
             result = function(*(x.data for x in arguments))
     else:
@@ -129,14 +129,6 @@ _INSTEAD_OF = {
 }
 
 
-def _conversion(name: str) -> Callable | None:
-    """`float2int_rz`, `int2float_rn`, ...: rounded if it becomes an integer; the caller casts."""
-    found = re.fullmatch(r"(\w+?)2(float|double|u?int|u?ll)_(r[nzud])", name)
-    if not found or found[2] in ("float", "double"):
-        return np.asarray if found else None
-    return {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}[found[3]]
-
-
 def _by_torch(function: Callable) -> Callable:
     return lambda x: function(torch.from_numpy(np.ascontiguousarray(x))).numpy()
 
@@ -152,44 +144,21 @@ _BY_THE_BUILDER = {  # so that who counts evaluations sees them
     **{"fast_sinf": "sin", "fast_cosf": "cos", "fast_expf": "exp", "fast_logf": "log"},
     **{"fast_log2f": "log2", "frsqrt_rn": "rsqrt"},
 }
-_OPERATORS = {
-    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide},
-    **{"rcp": np.reciprocal, "sqrt": np.sqrt, "fma": lambda x, y, z: x.astype(float) * y + z},
-}
 _FUNCTIONS = {
     **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},
     **{name: getattr(np, f"arc{name[1:]}") for name in ("acosh", "asinh", "atanh")},
     **{name: getattr(np, name) for name in ("cbrt", "ceil", "copysign", "expm1", "floor", "fmod")},
-    **{name: getattr(np, name) for name in ("hypot", "log10", "log1p")},
-    **{name: getattr(np, name) for name in ("rint", "tan", "trunc")},
-    **{name: np.abs for name in ("abs", "llabs", "fabs")},
-    **{name: np.rint for name in ("nearbyint", "llrint")},
-    **{name: _half_away_from_zero for name in ("round", "llround")},
+    **{name: getattr(np, name) for name in ("hypot", "log10", "log1p", "rint", "tan", "trunc")},
+    **{name: np.abs for name in ("abs", "fabs")},
     **{name: np.power for name in ("pow", "powi", "fast_powf")},
     **{name: np.isnan for name in ("isnanf", "isnand")},
     **{name: np.isinf for name in ("isinff", "isinfd")},
-    **{name: np.isfinite for name in ("finitef", "isfinited")},
-    **{name: np.signbit for name in ("signbitf", "signbitd")},
+    "round": _half_away_from_zero,
     "exp10": lambda x: np.power(x.dtype.type(10), x),
-    "fast_log10f": np.log10,
-    "fast_fdividef": np.divide,
     "remainder": lambda x, y: x - y * np.rint(x / y),
-    "fma": _OPERATORS["fma"],
-    "saturatef": lambda x: np.clip(x, 0, 1),
+    "fma": lambda x, y, z: x.astype(float) * y + z,
     "erfc": _by_torch(torch.special.erfc),
     "erfinv": _by_torch(torch.special.erfinv),
-    "normcdf": _by_torch(torch.special.ndtr),
-    "lgamma": _by_torch(torch.lgamma),
-    "float_as_int": lambda x: x.view(np.int32),
-    "float_as_uint": lambda x: x.view(np.uint32),
-    **{name: lambda x: x.view(np.float32) for name in ("int_as_float", "uint_as_float")},
-    **{
-        f"{letter}{name}_{rounding}": function
-        for name, function in _OPERATORS.items()
-        for letter in ("f", "d", "")
-        for rounding in ("rn", "rz", "rd", "ru")
-    },
-    **{f"fmaf_{rounding}": _OPERATORS["fma"] for rounding in ("rn", "rz", "rd", "ru")},
 }
 # the same of fp32
 _SHORT = {f"{name}f": name for name in (*_BY_THE_BUILDER, *_FUNCTIONS)}

@@ -188,7 +188,7 @@ def several_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, CASTS: tl.constexpr):
         x = x.to(tl.float32)
     tl.store(out_ptr + i, libdevice.rsqrt(libdevice.fma(x, x, 1.0)), mask=exists)
     tl.store(out_ptr + n + i, libdevice.remainder(x, 0.75), mask=exists)
-    tl.store(out_ptr + 2 * n + i, libdevice.float2int_rd(x).to(tl.float32), mask=exists)
+    tl.store(out_ptr + 2 * n + i, libdevice.floor(x), mask=exists)
     tl.store(out_ptr + 3 * n + i, libdevice.pow(x, 3), mask=exists)
     tl.store(out_ptr + 4 * n + i, libdevice.atan2(x, 2.0), mask=exists)
     tl.store(out_ptr + 5 * n + i, libdevice.erfc(x), mask=exists)
@@ -215,7 +215,7 @@ def several_in_pytorch(x: "(n,)"):  # noqa: F821
 def counted_bits_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n)
-    bits = libdevice.popc(libdevice.float_as_int(x.to(tl.float32)))
+    bits = libdevice.popc(x.to(tl.int32))
     tl.store(out_ptr + i, bits.to(tl.float32), mask=i < n)
 
 

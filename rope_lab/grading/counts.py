@@ -4,117 +4,47 @@ While it ran, its `Trace` counted bytes, sin/cos evaluations, stores and program
 exercise doesn't forbid is a remark in the verdict.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
-from .beside import Beside, listed
+from torch import Tensor
+
 from .spec import Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
-    from .trace import Memory, Trace
+    from .trace import Trace
 
 
-@dataclass
-class Run:
-    """A candidate that has run, and what was counted meanwhile."""
-
-    candidate: Callable
-    inputs: dict[str, object]  # name -> what it got
-    trace: "Trace | None"  # None where nothing is interpreted
-    beside: Beside = field(default_factory=partial(Beside, {}))
-
-    def memory_of(self, name: str) -> "Memory | None":
-        begin = self.inputs[name].untyped_storage().data_ptr()
-        return next((memory for memory in self.trace.memories if memory.begin == begin), None)
-
-
-def more_than_half_the_table(run: Run) -> str:
+def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:
     """Each row of t loads the first half of a row of angles, and evaluates each angle once.
 
     What does more, as a sentence that has the count; empty if nothing does.
     """
-    if run.trace is None:
-        return ""
-    pairs, memory = run.inputs["t"].numel() // 2, run.memory_of("freqs")
-    asked = pairs * run.inputs["freqs"].element_size()
+    pairs, begin = t.numel() // 2, freqs.untyped_storage().data_ptr()
+    asked = pairs * freqs.element_size()
+    memory = next((memory for memory in trace.memories if memory.begin == begin), None)
     if memory and memory.loaded > asked:
         words = f"where {asked} are asked for: half a row of the table for each row of t"
         return f"it loads {memory.loaded} bytes of {memory.name}, {words}"
-    sines, cosines = run.trace.evaluations["sin"], run.trace.evaluations["cos"]
+    sines, cosines = trace.evaluations["sin"], trace.evaluations["cos"]
     if max(sines, cosines) > pairs:
         words = f"where {pairs} of each are asked for: one of each per pair"
         return f"it evaluates {sines} sines and {cosines} cosines, {words}"
     return ""
 
 
-def untimed(run: Run) -> str:
-    """Which configuration an autotuner took that had no clock; empty if there is none."""
-    kernels = run.trace.kernels if run.trace else ()
-    for found in getattr(run.candidate, "__globals__", {}).values():
-        if type(found).__name__ != "Autotuner" or found.base_fn.__name__ not in kernels:
-            continue
-        if not getattr(found.do_bench, "times", True):
-            taken = f"with the first of its {len(found.configs)} configurations, {found.configs[0]}"
-            return f"it is autotuned, and nothing is timed here: judged {taken}"
-    return ""
-
-
-def wasted(run: Run, wanted: Spec, result_size: int) -> str:
+def wasted(trace: "Trace", wanted: Spec) -> str:
     """What a right candidate does that it need not do; empty if nothing."""
-    return next(_wasted(run, wanted, result_size), "")
-
-
-def _wasted(run: Run, wanted: Spec, result_size: int) -> Iterator[str]:
-    trace = run.trace
-    if trace is None or not trace.launches:
-        return
-    for memory in trace.memories:
-        if count := int(memory.again.sum()):
-            yield f"it stores {count} elements of {memory.name} twice, the same value each time"
-    if not wanted.kernel:  # who knows what it takes
-        return
-    if copies := copied(run.beside):
-        yield copies
-    if wanted.launches is None and trace.launches > 1:
-        yield f"it launches {trace.launches} kernels, where 1 would do"
-    yield from _too_many_bytes(run, wanted, result_size)
-    if wanted.blocks and not trace.atomics:  # what those store is not counted
-        yield from _too_many_programs(trace)
-    done = run.beside.done
-    if done.operators:  # their result goes neither into a kernel nor into the result
-        yield f"PyTorch runs {done.words}, too, of which the kernel takes nothing"
-
-
-def _too_many_bytes(run: Run, wanted: Spec, result_size: int) -> Iterator[str]:
-    """Of the tensors that are as large as the result."""
-    for argument in wanted.arguments if wanted.loads else ():
-        name, x = argument.name, run.inputs[argument.name]
-        if argument.holds != "floats" or x.numel() != result_size:
-            continue
-        memory, needed = run.memory_of(name), wanted.loads * x.numel() * x.element_size()
-        if memory and memory.loaded > needed:
-            share = memory.loaded / needed
-            times = "twice" if share == 2 else f"{share:.3g} times"
-            yield f"it loads {times} the bytes of {name}: {memory.loaded} against {needed}"
-
-
-def _too_many_programs(trace: "Trace") -> Iterator[str]:
-    """Or one that does the work of many; where each of them should have one block."""
-    programs, busy, most = len(trace.programs), len(trace.stores), max(trace.stores.values())
-    if busy < programs:
-        yield f"it starts {programs} programs, where {busy} would do: the others store nothing"
-    if most > 1:
-        words = f"one after the other, where {most} could share them"
-        yield f"one program stores {most} blocks, {words}"
-
-
-def copied(beside: Beside) -> str:
-    """Which copies of PyTorch's a kernel loads; empty if it loads none."""
-    for content in beside.loaded():
-        return (
-            f"it copies {listed(content.of)} by {listed(content.operators)} {content.when}, "
-            f"which moves {content.moved} bytes more"
-        )
+    if trace.stored_twice:
+        return f"{trace.stored_twice[0]}, the same value each time"
+    if wanted.kernel and wanted.launches is None and trace.launches > 1:
+        return f"it launches {trace.launches} kernels, where 1 would do"
+    if (
+        wanted.blocks and trace.stores
+    ):  # each program should have one; what atomics do isn't counted
+        programs, busy, most = len(trace.programs), len(trace.stores), max(trace.stores.values())
+        if busy < programs:
+            return f"it starts {programs} programs, where {busy} would do: the others store nothing"
+        if most > 1:
+            words = f"one after the other, where {most} could share them"
+            return f"one program stores {most} blocks, {words}"
     return ""

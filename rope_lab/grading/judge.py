@@ -8,47 +8,19 @@ that launches kernels and is right there is run once more, by a second child, co
 """
 
 import functools
-import html
-import os
-import threading
 from collections.abc import Callable
 
 import torch
-from IPython.display import display
 
 from ..child import Ended, Worker
-from ..records import QUIET
 from ..shipment import CannotPassOn, Shipment, kind_of
 from .spec import OPTIONS, Case, Spec, spec
-from .verdict import LINES_END_BETWEEN_WORDS, NOT_YET, WRONG, Verdict
+from .verdict import NOT_YET, WRONG, Verdict
 
 SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
-PATIENCE = 10.0  # seconds after which a reader is told that it is still running
 _JSON = (int, float, str, bool, type(None))  # what a partial may hold
-INTERRUPTED = "Interrupted: the check was stopped, so there is no verdict."
 
 
-class Interrupted(KeyboardInterrupt):
-    """An interrupt of a check. A page shows the sentence alone, and runs no further cell."""
-
-    def _render_traceback_(self) -> list[str]:  # IPython asks an exception for it
-        return [str(self)]
-
-
-def interrupted_in_a_sentence(check: Callable) -> Callable:
-    """The same check, whose interrupt is `Interrupted`."""
-
-    @functools.wraps(check)
-    def checked(*arguments, **options) -> Verdict:
-        try:
-            return check(*arguments, **options)
-        except KeyboardInterrupt:
-            raise Interrupted(INTERRUPTED) from None
-
-    return checked
-
-
-@interrupted_in_a_sentence
 def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdict:
     """Try a candidate on every case of a specification.
 
@@ -114,68 +86,16 @@ def shipped_call(function: Callable) -> dict:
     return {"program": shipment.program, "name": name, "options": options}
 
 
-class _Notice:
-    """A line that a page shows until there is a verdict.
-
-    It leaves nothing: what a reader saves has to compare with what `make test` runs.
-    """
-
-    def __init__(self) -> None:
-        self.text, self.shown = "", None
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def say(self, text: str) -> None:
-        if QUIET in os.environ:
-            return
-        self.text = text
-        if self.shown:
-            self.shown.update(self)
-        else:
-            self.shown = display(self, display_id=True)  # None, and a print, in a terminal
-
-    def _repr_html_(self) -> str:
-        return f'<pre style="{LINES_END_BETWEEN_WORDS}">{html.escape(self.text)}</pre>'
-
-    def clear(self) -> None:
-        if self.shown:
-            self.shown.update({}, raw=True)
-
-
-STARTING = "Starting the process that checks; this takes some seconds, once."
-
-
-def _still_running() -> str:
-    return (
-        f"Still running after {PATIENCE:.0f} s. An endless loop? The check stops a case after "
-        f"{SECONDS:.0f} s; interrupting the kernel stops it now."
-    )
-
-
 class _Judge(Worker):
     """A process that judges, kept for the next candidate."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
         interpret = "1" if engine == "interpreted" else "0"
-        notice = _Notice()
-        notice.say(STARTING)
-        try:
-            super().__init__("rope_lab.grading.judge_process", {"TRITON_INTERPRET": interpret})
-        finally:
-            notice.clear()
+        super().__init__("rope_lab.grading.judge_process", {"TRITON_INTERPRET": interpret})
 
     def judge(self, job: dict) -> Verdict:
-        notice = _Notice()
-        reminder = threading.Timer(PATIENCE, lambda: notice.say(_still_running()))
-        reminder.start()
-        try:
-            fields = self._fields(job)
-        finally:
-            reminder.cancel()
-            reminder.join()  # it may be about to speak
-            notice.clear()
+        fields = self._fields(job)
         if printed := fields.pop("printed", ""):
             print(printed, end="" if printed.endswith("\n") else "\n")
         tuples = {name: tuple(value) for name, value in fields.items() if type(value) is list}
@@ -184,7 +104,7 @@ class _Judge(Worker):
     def _fields(self, job: dict) -> dict:
         """Of the verdict, also where the process has ended and gives none."""
         try:
-            fields = self.ask(job, SECONDS)
+            return self.ask(job, SECONDS)
         except Ended as ended:
             what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
             last = ended.words.splitlines()[-1] if ended.words else ""
@@ -192,6 +112,3 @@ class _Judge(Worker):
             if ended.late:
                 reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
             return {"state": WRONG, "reason": reason}
-        if fields.pop("left_running"):
-            self.end()  # with what a candidate has started
-        return fields

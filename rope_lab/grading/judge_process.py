@@ -3,19 +3,18 @@
 It tells when a case begins, so that each case has the time for itself.
 """
 
+import ast
 import contextlib
 import importlib.util
 import io
 import itertools
-import math
-import os
 import traceback
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,16 +22,15 @@ from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
-from .beside import STORED, Beside, Content, has_a_memory
 from .check import compare, is_right
-from .counts import Run, copied, more_than_half_the_table, untimed, wasted
+from .counts import more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
-    from .trace import Trace
+    from .trace import Memory, Trace
 
 WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
@@ -45,17 +43,12 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "active drivers": "it asks for a GPU, and the interpreter has none",
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
-NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
-COPIED = (
-    "PyTorch wrote the result, a second tensor with the elements that your kernel stored; return "
-    "what it stored, or a view of that"
+NOT_BY_THE_KERNEL = (
+    "PyTorch wrote the result: your kernel ran, and stored nothing in it; return what it stores, "
+    "or a view of that (tl.store converts to the dtype of its pointer)"
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
 CHANGED_AFTERWARDS = "PyTorch changed the result after the kernel had stored it"
-CONVERTED = (
-    "PyTorch wrote the result out of what your kernel stored; let the kernel store it so: tl.store "
-    "converts to the dtype of its pointer"
-)
 OTHER_VALUES = 20261121  # a seed
 KEPT = "what does the function keep from one call to the next?"
 MAX_PRINTED = 4000  # characters
@@ -87,19 +80,21 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
     }
     wanted = spec(function, mistakes=mistakes, **as_asked(job["spec"]["asked"]))
+    if wanted.without and (used := names_used_beside(candidate) & set(wanted.without)):
+        return broken(f"it uses {used.pop()}, which you are asked to do without")
     fields = judge(candidate, wanted, tell)
     if job["probe"] and fields["state"] == RIGHT:
-        fields |= probed(candidate, wanted, as_case(job["probe"]))
-    return fields | {"left_running": has_children()}
+        fields |= probed(candidate, wanted, as_case(job["probe"]), fields["right_cases"])
+    return fields
 
 
-def has_children() -> bool:
-    """Whether a candidate started a process and did not wait for its end."""
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return False
-    return True
+def names_used_beside(candidate: Callable) -> set[str]:
+    """Names that its file uses and doesn't define; attributes and imports count."""
+    code = getattr(candidate, "__code__", None)
+    source = Path(code.co_filename).read_text() if code else ""  # of a class, or of C
+    nodes = [*ast.walk(ast.parse(source))]
+    names = {getattr(node, kind, "") for node in nodes for kind in ("id", "attr", "name")}
+    return names - {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def as_asked(options: dict) -> dict:
@@ -118,9 +113,9 @@ def in_place(candidate: Callable, out: str) -> Callable:
     return lambda first, *others: candidate(first, *others, **{out: first})
 
 
-def probed(candidate: Callable, wanted: Spec, case: Case) -> dict:
+def probed(candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> dict:
     """What a right candidate does with one case more: `counted`, or what is wrong with it."""
-    attempt = Attempt(candidate, wanted, case, earlier=[])
+    attempt = Attempt(candidate, wanted, case, earlier)
     if outcome := attempt.outcome():
         reason = outcome["reason"] or kind_of_mistake([attempt.evidence()])
         return outcome | {"reason": reason, "case": case.name}
@@ -135,14 +130,13 @@ def counted(attempt: "Attempt") -> dict:
     memories, tensors = trace.memories, zip(wanted.names, attempt.given, strict=True)
     inputs = {x.untyped_storage().data_ptr(): name for name, x in tensors}
     return {
-        "launches": trace.launches,
         "elements": attempt.given[0].numel(),
         "element_bytes": attempt.given[0].element_size(),
         "loaded": {inputs.get(memory.begin, memory.name): memory.loaded for memory in memories},
         "stored": sum(memory.written for memory in memories),
         "evaluations": sum(trace.evaluations.values()),
         "events": [vars(event) for event in trace.events],
-        "copied": copied(attempt.beside),
+        "copied": attempt.copied,
     }
 
 
@@ -162,18 +156,17 @@ def load(shipped: dict, path: Path) -> Callable:
 def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
     right, wrong, misses, launches, printed, remark = [], [], [], 0, "", ""
-    for number, case in enumerate(wanted.cases):
+    for case in wanted.cases:
         tell({"begins": case.name})
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome()
-            if outcome is None and number == 0:
-                found, outcome = attempt.remark(), attempt.of_another_call()
-        printed = printed or in_case(case, said.getvalue())
+        if said.getvalue() and not printed:
+            printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
         launches += attempt.launches
         if outcome is None:
             right.append(case.name)
-            if not remark and (found := found if number == 0 else attempt.remark()):
+            if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
         elif outcome["state"] == NOT_YET:
             return outcome | {"printed": printed}
@@ -193,20 +186,13 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
     return fields | {"printed": printed}
 
 
-def in_case(case: Case, text: str) -> str:
-    """What a candidate printed in the first case that printed anything, cut to a page."""
-    if not text:
-        return ""
-    rest = "... (the check shows no more)\n" if len(text) > MAX_PRINTED else ""
-    return f"Printed in the case '{case.name}':\n{text[:MAX_PRINTED]}{rest}"
-
-
 class Attempt:
     """One run of a candidate on one case, and what is wrong with it.
 
     Attributes:
         launches: how many kernels the run launched, where the interpreter counts them.
         missed: the number of the first result with a wrong element; None before one is found.
+        copied: which copy of PyTorch's a kernel loaded; '' if none.
     """
 
     def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
@@ -219,8 +205,7 @@ class Attempt:
         self.returned: object = None
         self.missed: int | None = None
         self.trace = None
-        named = dict(zip(wanted.names, self.given, strict=True))
-        self.beside = Beside(named, wanted.overwrites, wanted.beside)
+        self.copied = ""
 
     @property
     def launches(self) -> int:
@@ -237,63 +222,21 @@ class Attempt:
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
             if isinstance(out, Tensor) and (out.is_meta or not has_a_memory(out)):
                 return broken("the result is no tensor with all its elements in memory")
-            verdict = compare(out, want, self._tolerance(want))
+            verdict = self._compared(out, want)
             if not verdict:
                 return self._wrong_result(number, out, verdict)
-        return self._side_effect()
-
-    def of_another_call(self) -> dict | None:
-        """What is wrong with a second call of the same tensors, which have other values now."""
-        if not self.wanted.again:
-            return None
-        first = self._results()
-        before = [out.clone() for out in first]
-        others = self.wanted.inputs(self.case, seed=OTHER_VALUES)
-        for x, value in zip(self.given, others, strict=True):
-            x.copy_(value)
-        with watch(), contextlib.redirect_stdout(io.StringIO()):  # the first call has printed
-            try:
-                self.returned = self.candidate(*self.given)
-            except Exception as error:  # whatever a reader's function may raise
-                return broken(f"a second call fails: {in_words(error)[0]}")
-        return self._unlike_the_first(others, before) or self._over_the_first(first, before)
-
-    def _unlike_the_first(self, others: list, before: list[Tensor]) -> dict | None:
-        """Are the results of the second call those of other values?"""
-        outs, wants = self._results(), results(self.wanted, others)
-
-        def are(wants: list[Tensor]) -> bool:
-            pairs = zip(outs, wants, strict=True)
-            return all(compare(out, want, self._tolerance(want)) for out, want in pairs)
-
-        if len(outs) == len(wants) and are(wants):
-            return None
-        what = "goes wrong"
-        if len(outs) == len(wants) and are(before):
-            what = "gives the result of the first"
-        elif len(outs) == len(wants):
-            for number, name in enumerate(self.wanted.names):
-                mixed = [*others[:number], self.inputs[number], *others[number + 1 :]]
-                if are(results(self.wanted, mixed)):
-                    what = f"takes {name} from the first"
-        return broken(f"a second call, with other values in the same tensors, {what}: {KEPT}")
-
-    def _over_the_first(self, first: tuple, before: list[Tensor]) -> dict | None:
-        """Is the first call's result another one now?"""
-        given = {x.untyped_storage().data_ptr() for x in self.given}
-        for out, then in zip(first, before, strict=True):
-            if out.untyped_storage().data_ptr() not in given and not torch.equal(out, then):
-                return broken(f"a second call writes over the result of the first: {KEPT}")
-        return None
+        reason = next(self._wrong_beside_the_results(), "")
+        return broken(reason) if reason else None
 
     def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
         return self.wanted.tolerance if want.dtype == torch.float32 else None
 
+    def _compared(self, out: object, want: Tensor) -> Verdict:
+        return compare(out, want, self._tolerance(want))
+
     def _run(self) -> dict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
-        beside = self.beside if self.wanted.kernel else contextlib.nullcontext()
-        with watch() as self.trace, beside:
-            self.beside.trace = self.trace
+        with watch() as self.trace:
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
@@ -304,8 +247,6 @@ class Attempt:
                 return broken(*in_words(error))
         if self.returned is not None or self.wanted.overwrites:
             return None
-        if not self.launches and is_empty(self.candidate):
-            return {"state": NOT_YET, "reason": HOW_TO_BEGIN}
         return broken("it returns None: is a `return` missing?")
 
     def _results(self) -> tuple:
@@ -323,10 +264,8 @@ class Attempt:
         label = f"result {number}" if len(self.expected) > 1 else "the result"
         if self.wanted.overwrites:
             label = self.wanted.overwrites[number]
-        owner = ""
-        if self.trace and self.trace.knows(out):
-            owner = said(self.trace.owner_of(out, at))
         self.missed = number
+        owner = self.trace.owner_of(out, at) if self.trace else ""
         return broken("", owner) | {
             "result": label,
             "shape": list(want.shape),
@@ -340,23 +279,15 @@ class Attempt:
 
     def evidence(self) -> Evidence:
         """All that can be known of the first result with a wrong element."""
-        number, outs = self.missed, self._results()
-        out = outs[number]
-
-        def run(*others: Tensor) -> Tensor:
-            return as_tuple(self.candidate(*(x.to(out.device) for x in others)))[number].cpu()
-
+        number = self.missed
+        out = self._results()[number]
         wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
         one = replace(wanted, function=lambda *x: results(wanted, list(x))[number])
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
             wrong = ~is_right(got, want, self._tolerance(want))
 
-        def nobody_wrote(index: tuple[int, ...]) -> bool:
-            if self.trace and self.trace.knows(out):
-                return self.trace.owner_of(out, index) is None
-            return math.isnan(got[index])  # as `start` asked for
-
+        stored = self.trace.stored_in(out) if self.trace else None
         return Evidence(
             spec=one,
             case=self.case,
@@ -364,46 +295,37 @@ class Attempt:
             got=got,
             expected=want,
             wrong=wrong,
-            nobody_wrote=nobody_wrote,
-            run=run,
+            unwritten=got.isnan() if stored is None else ~stored,  # as `start` asked for
             earlier=self.earlier,
             trace=self.trace,
-            overwritten=self._overwritten_inputs(),
-            written_beside=self._written_beside(),
+            **{name: getattr(self.trace, name, []) for name in ("races", "stored_twice", "reread")},
+            overwritten=list(self._overwritten()),
             number=number,
-            results=[one.detach().cpu() for one in outs if isinstance(one, Tensor)],
             mistakes={
                 words: results(wrong, self.inputs) for words, wrong in wanted.mistakes.items()
             },
         )
 
-    def _overwritten_inputs(self) -> list[str]:
-        """Names of the inputs that should have kept their memory and did not."""
-        return [
-            name
-            for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True)
-            if name not in self.wanted.overwrites
-            if not same_bits(memory_of(x), then)
-        ]
-
-    def _side_effect(self) -> dict | None:
-        """The results are right; is something else wrong?"""
-        reason = next(self._wrong_beside_the_results(), "")
-        return broken(reason) if reason else None
+    def _overwritten(self) -> Iterator[str]:
+        """Inputs that should have kept their memory and did not, or the memory around them."""
+        for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
+            kept, where = then.clone(), ""
+            if name in self.wanted.overwrites:
+                where = ", between its elements or around them"
+                kept.as_strided(x.shape, x.stride(), x.storage_offset()).copy_(x)
+            if not same_bits(memory_of(x), kept):
+                yield name + where
 
     def _wrong_beside_the_results(self) -> Iterator[str]:
-        used = names_used_by(self.candidate) if self.wanted.without else set()
-        for name in self.wanted.without:
-            if name in used:
-                yield f"it uses {name}, which you are asked to do without"
-        if beside := self._written_beside():
-            yield f"it writes beside {beside}: between its elements, or around them"
-        for name in self._overwritten_inputs():
-            yield f"an input is overwritten: {name}"
+        """What else is wrong where the results are right."""
+        for what in self._overwritten():
+            yield f"an input is overwritten: {what}"
         if self.trace is not None:
             yield from self._done_by_programs(self.trace)
-        if self.wanted.half_the_table and (reason := more_than_half_the_table(self._counted())):
-            yield reason
+            if self.wanted.half_the_table:
+                yield from filter(None, [more_than_half_the_table(self.trace, *self.given)])
+        if not self.earlier or self._taken_from_pytorch(self.trace):
+            yield from self._wrong_in_a_second_call()
 
     def _done_by_programs(self, trace: "Trace") -> Iterator[str]:
         """What a kernel does that the results do not show."""
@@ -417,91 +339,95 @@ class Attempt:
         if allowed is not None and trace.launches > allowed:
             yield f"too many launches: {trace.launches}, where {allowed} would do"
 
-    def remark(self) -> str:
-        """What a right candidate does that it need not do; empty if nothing."""
-        run = self._counted()
-        return wasted(run, self.wanted, self.expected[0].numel()) or untimed(run)
-
-    def _counted(self) -> Run:
-        inputs = dict(zip(self.wanted.names, self.given, strict=True))
-        return Run(self.candidate, inputs, self.trace, self.beside)
-
-    def _written_beside(self) -> str:
-        """The argument that it overwrites, if it writes beside its elements, too; else nothing."""
-        for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
-            if name in self.wanted.overwrites and wrote_beside(x, then):
-                return name
-        return ""
-
     def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
-        """What PyTorch did that the kernel should have done."""
+        """What PyTorch did that the kernel should have done, as far as one call shows it."""
         if not trace.launches:
             yield NO_KERNEL
             return
-        for name in self.wanted.overwrites:
-            given = {x.untyped_storage().data_ptr() for x in self.given}
-            for memory in trace.memories:
-                if memory.begin not in given:
-                    yield f"a second tensor: {memory.name} is not {name}, which is enough"
+        given = dict(zip(self._given_memories(), self.before, strict=True))
+        for memory in trace.memories:
+            then = given.get(memory.begin)
+            if then is not None and not same_bits(then.cpu(), torch.from_numpy(memory.before)):
+                yield outside(memory.name)
+            for name in self.wanted.overwrites if then is None else ():
+                yield f"a second tensor: {memory.name} is not {name}, which is enough"
         for out in self._results():
-            yield from self._not_the_kernels(out, trace)
-        for content in self.beside.loaded():
-            if content.is_computed:
-                yield does_a_part(content)
+            stored = trace.stored_in(out)
+            if stored is None or not stored.any():
+                yield NOT_BY_THE_KERNEL
+            elif not (stored.all() or self.wanted.overwrites or trace.sums_in(out)):
+                yield PARTLY  # sums begin with zeros
+            elif trace.was_changed_since(out):
+                yield CHANGED_AFTERWARDS
 
-    def _not_the_kernels(self, out: Tensor, trace: "Trace") -> Iterator[str]:
-        """What PyTorch did to one result."""
-        content, share = self.beside.made(out), trace.share_stored_of(out)
-        words = f": {content.words}" if content.operators else ""
-        if self.wanted.overwrites:
-            if content.operators:
-                yield does_a_part(content)
-        elif share == 0 and trace.has_elements_of(out):
-            yield COPIED + words
-        elif share == 0 and STORED in content.of and not content.is_computed:
-            yield CONVERTED + words
-        elif share == 0:
-            yield NOT_BY_THE_KERNEL + words
-        elif share < 1 and (words or not trace.sums_in(out)):  # sums begin with zeros
-            yield PARTLY + words
-        elif trace.was_changed_since(out):
-            yield CHANGED_AFTERWARDS + words
-        elif content.is_computed and STORED in content.of:  # changed to the same bits
-            yield does_a_part(content)
+    def _given_memories(self) -> list[int]:
+        return [x.untyped_storage().data_ptr() for x in self.given]
+
+    def _taken_from_pytorch(self, trace: "Trace | None") -> list["Memory"]:
+        """What kernels took that is no input, and that no kernel had stored."""
+        if trace is None or not self.wanted.kernel:
+            return []
+        given = self._given_memories()
+        return [one for one in trace.memories if one.foreign and one.begin not in given]
+
+    def _wrong_in_a_second_call(self) -> Iterator[str]:
+        """A call with other values in the same tensors shows what is kept, and what is computed."""
+        first = [(out, out.clone()) for out in self._results()]
+        others = self.wanted.inputs(self.case, seed=OTHER_VALUES)
+        for x, other in zip(self.given, others, strict=True):
+            memory_of(x).copy_(memory_of(other))
+        with watch() as trace, contextlib.redirect_stdout(io.StringIO()):  # the first has printed
+            try:
+                self.returned = self.candidate(*self.given)
+            except Exception as error:  # whatever a reader's function may raise
+                yield f"a second call fails: {in_words(error)[0]}"
+                return
+        outs, wants = self._results(), results(self.wanted, others)
+        if len(outs) != len(wants) or not all(map(self._compared, outs, wants)):
+            yield f"a second call, with other values in the same tensors, goes wrong: {KEPT}"
+        for out, then in first:
+            is_given = out.untyped_storage().data_ptr() in self._given_memories()
+            if not is_given and not torch.equal(out, then):
+                yield f"a second call writes over the result of the first: {KEPT}"
+        if self.trace and self.wanted.kernel:
+            yield from self._made_by_pytorch(trace)
+
+    def _made_by_pytorch(self, second: "Trace") -> Iterator[str]:
+        """What kernels took that is another one for other values, so PyTorch made it of them.
+
+        What has no other elements than an input is a copy, which is noted.
+        """
+        taken = itertools.zip_longest(*map(self._taken_from_pytorch, (self.trace, second)))
+        for one, other in taken:
+            if one is None or other is None:
+                yield outside((one or other).name)
+            elif not np.array_equal(one.before, other.before):
+                elements = set(one.first.flatten().tolist())
+                named = zip(self.wanted.names, self.inputs, strict=True)
+                if copied := [name for name, x in named if elements <= {*x.flatten().tolist()}]:
+                    moved = f"which moves {2 * one.first.nbytes} bytes more"
+                    self.copied = self.copied or f"it copies {copied[0]} before the launch, {moved}"
+                else:
+                    yield outside(one.name)
+        for (name, one), (_, other) in zip(self.trace.numbers, second.numbers, strict=False):
+            if one != other:
+                yield outside(name)
+
+    def remark(self) -> str:
+        """What a right candidate does that it need not do; empty if nothing."""
+        copied = "" if self.wanted.copies else self.copied
+        return copied or (wasted(self.trace, self.wanted) if self.trace else "")
 
 
-def does_a_part(content: Content) -> str:
-    words = f"{content.when}: {content.words}; let the kernel do it"
-    return f"a part of the work is done outside the kernel, {words}"
+def outside(name: str) -> str:
+    """Of a kernel's argument that PyTorch has computed."""
+    what = f"PyTorch computed {name}, which your kernel takes"
+    return f"a part of the work is done outside the kernel: {what}; let the kernel do it"
 
 
-def wrote_beside(x: Tensor, memory_before: Tensor) -> bool:
-    """Has the memory around and between the elements of `x` changed?"""
-    own = torch.zeros(memory_before.shape, dtype=torch.bool)
-    own.as_strided(x.shape, x.stride(), x.storage_offset()).fill_(True)
-    return not same_bits(memory_of(x).cpu()[~own], memory_before.cpu()[~own])
-
-
-def names_used_by(candidate: Callable) -> set[str]:
-    """Names in a candidate and in the functions shipped with it, apart from these functions."""
-    module = getattr(candidate, "__globals__", {})
-    own = [
-        value
-        for value in module.values()
-        if isinstance(value, types.FunctionType) and value.__module__ == module["__name__"]
-    ]
-    codes = [function.__code__ for function in own]
-    for code in codes:  # and those of lambdas and functions within
-        codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
-    names = {name for code in codes for name in code.co_names}  # attributes count: module.name
-    names |= {getattr(module.get(name), "__name__", name) for name in names}  # imported as another
-    return names - {function.__name__ for function in own}
-
-
-def is_empty(candidate: Callable) -> bool:
-    """Does its body do nothing at all?"""
-    code = getattr(candidate, "__code__", None)
-    return code is not None and code.co_code == (lambda: None).__code__.co_code
+def has_a_memory(x: Tensor) -> bool:
+    """A sparse tensor has several."""
+    return not x.is_nested and x.layout is torch.strided
 
 
 def results(function: Callable, inputs: list) -> list[Tensor]:
@@ -551,12 +477,6 @@ def in_words(error: Exception) -> tuple[str, str]:
 
 def broken(reason: str, owner: str = "") -> dict:
     return {"state": WRONG, "reason": reason, "owner": owner}
-
-
-def said(owner: tuple | None) -> str:
-    from .trace import name_of
-
-    return "no program" if owner is None else name_of(owner)
 
 
 def memory_of(x: Tensor) -> Tensor:

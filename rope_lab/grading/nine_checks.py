@@ -2,7 +2,6 @@
 
 import mmap
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -21,23 +20,7 @@ _PLAIN = ("small and plain", "several sequences", "more elements than a block", 
 _STEP = 2**30  # elements between two positions: the third one is beyond 32 bits
 
 
-@dataclass(frozen=True)
-class Scores:
-    """One line for each of the nine."""
-
-    name: str
-    lines: tuple[tuple[str, str], ...]  # question, answer
-
-    def __bool__(self) -> bool:
-        return all(answer.startswith(RIGHT) for _, answer in self.lines)
-
-    def __repr__(self) -> str:
-        rows = [f"{i}  {ask:34}{answer}" for i, (ask, answer) in enumerate(self.lines, 1)]
-        right = sum(answer.startswith(RIGHT) for _, answer in self.lines)
-        return "\n".join([f"{self.name}: {right} of {len(rows)} right", *rows])
-
-
-def nine_checks(rope: Callable) -> Scores:
+def nine_checks(rope: Callable) -> str:
     """Ask `rope(t, freqs)` the nine questions: t (s, b, h, d), freqs (s2, 1, 1, d), half-split.
 
     Cases of shapes and strides run in a process of their own, as in `lab.check_exercise`. The
@@ -59,20 +42,20 @@ def nine_checks(rope: Callable) -> Scores:
     if strided == RIGHT:
         beyond = then(_counts_beyond_32_bits, plain)
 
-    return Scores(
-        rope.__name__,
-        (
-            ("the formula, in plain cases", plain),
-            ("its input afterwards", then(_leaves_its_input_alone, plain)),
-            ("sizes that no block divides", cases("sizes that no block divides", "one head")),
-            ("strides", strided),
-            ("past the end of the table", then(_says_where_the_table_ends, plain)),
-            ("far positions, in bf16", then(_tells_far_positions_apart, plain)),
-            ("offsets beyond 32 bits", beyond),
-            ("its gradient, with checkpointing", then(_is_run_twice, plain)),
-            ("twenty runs, the same bits", then(_repeats_itself, plain)),
-        ),
-    )
+    answers = {
+        "the formula, in plain cases": plain,
+        "its input afterwards": then(_leaves_its_input_alone, plain),
+        "sizes that no block divides": cases("sizes that no block divides", "one head"),
+        "strides": strided,
+        "past the end of the table": then(_says_where_the_table_ends, plain),
+        "far positions, in bf16": then(_tells_far_positions_apart, plain),
+        "offsets beyond 32 bits": beyond,
+        "its gradient, with checkpointing": then(_is_run_twice, plain),
+        "twenty runs, the same bits": then(_repeats_itself, plain),
+    }
+    rows = [f"{i}  {ask:34}{answer}" for i, (ask, answer) in enumerate(answers.items(), 1)]
+    count = sum(answer.startswith(RIGHT) for answer in answers.values())
+    return "\n".join([f"{rope.__name__}: {count} of {len(rows)} right", *rows])
 
 
 def _sample(s: int, h: int, d: int, dtype: torch.dtype = torch.float32):

@@ -7,7 +7,7 @@ the truth, on any machine.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from .verdict import NOT_YET, RIGHT, WRONG, Verdict
+from .verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 
 
 @dataclass
@@ -19,9 +19,7 @@ class PretendGPU:
     bytes_a_us: float = 4.2e6
     cache_bytes: float = 60e6
     compile_us: float = 150_000.0
-    slow_every: int = 0  # every n-th call takes five times as long; 0: none does
-    slow_first: int = 0  # calls before the first slow one
-    quick_every: int = 0  # every n-th call takes half as long, at a boosted clock; 0: none does
+    pace: Callable[[int], float] = lambda call: 1.0  # a call's number -> how many times as long
     _now: float = field(default=0.0, init=False)
     _free: float = field(default=0.0, init=False)  # when the device has done all that is queued
     _waited_until: float = field(default=-1.0, init=False)
@@ -55,19 +53,14 @@ class PretendGPU:
 
     def kernel(self, moved_bytes: float, compiled: bool = False) -> Callable[[], None]:
         """A function that queues a kernel; the first call compiles it unless it is compiled."""
-        state = {"compiled": compiled}
 
         def call() -> None:
-            if not state["compiled"]:
-                self._now += self.compile_us
-                state["compiled"] = True
+            nonlocal compiled
+            self._now += 0.0 if compiled else self.compile_us
+            compiled = True
             speed = self.bytes_a_us * (3 if self._in_cache is call else 1)
-            slow = self.slow_every and (self._calls - self.slow_first) % self.slow_every == 0
-            quick = self.quick_every and self._calls % self.quick_every == 0
+            self._queue(self.pace(self._calls) * (self.start_us + moved_bytes / speed))
             self._calls += 1
-            self._queue(
-                (5 if slow else 0.5 if quick else 1) * (self.start_us + moved_bytes / speed)
-            )
             self._in_cache = call if moved_bytes <= self.cache_bytes else None
 
         return call
@@ -113,6 +106,12 @@ _BETWEEN_MARKS = "what does the device wait for between two marks?"
 _DISTURBED = "every third call is disturbed: what if you sample just that one?"
 _QUICK = "every fifth call is quick, and the smallest sample is one of these: take the median"
 
+
+def _slow_third(first: int) -> Callable[[int], float]:
+    """Of three calls one takes five times as long."""
+    return lambda call: 1.0 if (call - first) % 3 else 5.0
+
+
 # what to think of, the GPU, bytes of the kernel, is it compiled already
 _CASES = (
     ("who waits for the device?", PretendGPU(), 800e6, True),
@@ -122,8 +121,8 @@ _CASES = (
     (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 400e6, True),
     (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 2e6, True),
     # three GPUs, so that a single sample meets a slow call on one of them, whichever it takes
-    *((_DISTURBED, PretendGPU(slow_every=3, slow_first=k), 400e6, True) for k in range(3)),
-    (_QUICK, PretendGPU(quick_every=5), 400e6, True),
+    *((_DISTURBED, PretendGPU(pace=_slow_third(k)), 400e6, True) for k in range(3)),
+    (_QUICK, PretendGPU(pace=lambda call: 1.0 if call % 5 else 0.5), 400e6, True),
 )
 
 
@@ -138,23 +137,22 @@ def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Ver
         gpu = replace(model)  # a fresh one: its clocks start at zero
         place = f"GPU {number} of {len(_CASES)}"
         try:
-            said = timer(gpu, gpu.kernel(moved_bytes, compiled))
+            fields = _judged(timer(gpu, gpu.kernel(moved_bytes, compiled)), moved_bytes, gpu, hint)
         except NotImplementedError as error:
             return Verdict(state=NOT_YET, reason=str(error), boxed=True)
         except RuntimeError as error:  # a mark that was read too early, or encloses too much
-            return Verdict(state=WRONG, place=place, reason=str(error), boxed=True)
+            fields = {"reason": str(error)}
         except Exception as error:  # whatever a reader's function may raise
-            reason = f"it raises {type(error).__name__}: {error}"
-            return Verdict(state=WRONG, place=place, reason=reason, boxed=True)
-        fields = _judged(said, gpu.truth(moved_bytes), hint)
+            fields = {"reason": f"it {raised(error)}"}
         if fields:
             return Verdict(state=WRONG, place=place, boxed=True, **fields)
     reason = f"{len(_CASES)} GPUs, and every time within 5 %"
     return Verdict(state=RIGHT, reason=reason, boxed=True)
 
 
-def _judged(said: object, truth: float, hint: str) -> dict[str, str]:
+def _judged(said: object, moved_bytes: float, gpu: PretendGPU, hint: str) -> dict[str, str]:
     """A verdict's fields about a time that is wrong; empty if it is right."""
+    truth = gpu.truth(moved_bytes)
 
     def near(us: float) -> bool:
         return abs(us - truth) <= 0.05 * truth

@@ -57,12 +57,10 @@ class Spec:
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
-    beside: tuple[str, ...] = ()  # operators of ATen that may do a part of the work beside it
     without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     half_the_table: bool = False  # is all that a candidate may load of its angles
-    loads: int = 1  # of each element of t, at most; more are said, not forbidden; 0: not counted
+    copies: bool = False  # of PyTorch's are no waste; else they are said, not forbidden
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
-    again: bool = True  # a second call of the first case, with other values
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
     # what a likely mistake looks like -> a function that makes it
@@ -83,7 +81,6 @@ class Spec:
     def cases(self) -> list[Case]:
         """From the plainest to the strangest."""
         letters = {letter for argument in self.arguments for letter in argument.letters}
-        has_grad = any(argument.name.startswith("grad") for argument in self.arguments)
         plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64}
         odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000}
         few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
@@ -100,7 +97,6 @@ class Spec:
             Case("half precision", few, torch.float16),
             *(Case(name, few, layout=name) for name in STRIDED),
             Case(TAIL_AND_STRIDE, few | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
-            Case("one gradient for all", plain, layout="one gradient for all"),
             *self.extra,
         ]
         without = set(self.leave_out)
@@ -112,8 +108,6 @@ class Spec:
             without |= {"part of the head rotated", TAIL_AND_STRIDE}
         if "s2" not in letters:
             without.add("a table longer than the sequence")
-        if not has_grad:
-            without.add("one gradient for all")
         return [case for case in cases if case.name not in without]
 
     def inputs(self, case: Case, device: str = "cpu", seed: int = 20261120) -> list[Tensor]:
@@ -192,8 +186,6 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
         return small.to(case.dtype)
     if case.layout == LARGE and len(shape) > 1:
         return (1000 * torch.randn(shape, generator=generator)).to(case.dtype)
-    if case.layout == "one gradient for all" and name.startswith("grad"):
-        return torch.randn((), generator=generator).to(case.dtype).expand(shape)
     return torch.randn(shape, generator=generator).to(case.dtype)
 
 

@@ -49,11 +49,11 @@ class Memory:
     name: str  # of the kernel's argument
     begin: int  # address
     end: int
-    storage: torch.UntypedStorage  # kept alive: an address is not used twice
+    tensor: Tensor  # kept alive: an address is not used twice
     writer: np.ndarray = None  # of each byte: number of the program that stored there last
     content: np.ndarray = None  # the bytes themselves, as they are now
-    stored: np.ndarray = None  # what programs stored there
-    again: np.ndarray = None  # where an element begins that got the same value more than once
+    before: np.ndarray = None  # the bytes that a launch found and no program had stored
+    stored: np.ndarray = None  # these, and what programs stored over them
     reader: np.ndarray = None  # of each byte: number of the program that loaded it last
     shared: np.ndarray = None  # whether several programs of one launch have loaded it
     summed: np.ndarray = None  # whether an atomic operation has changed it
@@ -67,9 +67,26 @@ class Memory:
         self.reader = np.full(size, NOBODY, dtype=np.int64)
         self.shared = np.zeros(size, dtype=bool)
         self.summed = np.zeros(size, dtype=bool)
-        self.stored = np.zeros(size, dtype=np.uint8)
-        self.again = np.zeros(size, dtype=bool)
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
+        self.before, self.stored = self.content.copy(), self.content.copy()
+
+    @property
+    def changed(self) -> np.ndarray:
+        """Which bytes hold something else than a launch found and programs stored there."""
+        return (self.stored != self.content) & ~self.summed
+
+    @property
+    def first(self) -> Tensor:
+        """The tensor as a launch got it."""
+        x, before = self.tensor, torch.from_numpy(self.before).view(self.tensor.dtype)
+        return before.as_strided(x.shape, x.stride(), x.storage_offset())
+
+    def note_changes(self) -> None:
+        """Between two launches: what PyTorch has changed is no program's any more."""
+        size = self.tensor.element_size()
+        changed = np.repeat(self.changed.reshape(-1, size).any(1), size)
+        self.writer[changed] = NOBODY
+        self.before[changed] = self.stored[changed] = self.content[changed]
 
 
 @dataclass(frozen=True)
@@ -86,69 +103,47 @@ class Trace:
     """What happened in all launches while it was open."""
 
     launches: int = 0
-    kernels: set[str] = field(default_factory=set)  # names of those that were launched
     atomics: bool = False  # whether a kernel used them; the values they store are not watched
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)  # what is read or stored after it was stored
+    reread: list[str] = field(default_factory=list)  # what a program reads after it has stored it
+    stored_twice: list[str] = field(default_factory=list)  # in one launch
     # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
     stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
-    numbers: dict[str, set[float]] = field(default_factory=dict)  # that launches got, by argument
+    numbers: list[tuple[str, float]] = field(default_factory=list)  # that launches got
     evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
 
-    def knows(self, tensor: Tensor) -> bool:
-        """Was its memory handed to a kernel?"""
-        return any(memory.begin == tensor.untyped_storage().data_ptr() for memory in self.memories)
-
-    def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, int, int] | None:
-        """The program that stored an element last; None if none did."""
-        steps = zip(index, tensor.stride(), strict=True)
-        address = tensor.data_ptr() + sum(i * step for i, step in steps) * tensor.element_size()
-        for memory in reversed(self.memories):
-            if memory.begin <= address < memory.end:
-                number = memory.writer[address - memory.begin]
-                return None if number == NOBODY else self.programs[number]
-        return None
-
-    def share_stored_of(self, tensor: Tensor) -> float:
-        """The share of its elements that programs stored."""
+    def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> str:
+        """'program 3', which stored an element last, or 'no program'; '' if no kernel got it."""
         if (found := self._bytes_of(tensor)) is None:
-            return 0.0
+            return ""
         memory, at = found
-        return float(((memory.writer[at] != NOBODY) | memory.summed[at]).mean())
+        writer = memory.writer[at].reshape(*tensor.shape, -1)[index][0]
+        return "no program" if writer == NOBODY else name_of(self.programs[writer])
+
+    def stored_in(self, tensor: Tensor) -> Tensor | None:
+        """Which of its elements programs stored; None if no kernel got its memory."""
+        if (found := self._bytes_of(tensor)) is None:
+            return None
+        memory, at = found
+        stored = (memory.writer[at] != NOBODY) | memory.summed[at]
+        return torch.from_numpy(stored).view(*tensor.shape, -1).all(-1)
 
     def sums_in(self, tensor: Tensor) -> bool:
         """Did atomic operations change any of its elements?"""
         found = self._bytes_of(tensor)
         return found is not None and bool(found[0].summed[found[1]].any())
 
-    def stored_in(self, storage: torch.UntypedStorage) -> bool:
-        """Did programs store anything there?"""
-        begin = storage.data_ptr()
-        memories = (memory for memory in self.memories if memory.begin == begin)
-        return any((memory.writer != NOBODY).any() or memory.summed.any() for memory in memories)
-
-    def has_elements_of(self, tensor: Tensor) -> bool:
-        """Did programs store its elements elsewhere, in this order or another?"""
-        wide = np.dtype(f"u{tensor.element_size()}")
-        wanted = np.sort(tensor.contiguous().view(torch.uint8).numpy().ravel().view(wide))
-        stored = (memory.stored[memory.writer != NOBODY] for memory in self.memories)
-        return any(
-            len(found) == tensor.nbytes and np.array_equal(np.sort(found.view(wide)), wanted)
-            for found in stored
-        )
-
     def was_changed_since(self, tensor: Tensor) -> bool:
-        """Does it hold something else now than programs stored?"""
+        """Does it hold something else now than a launch found and programs stored?"""
         memory, at = self._bytes_of(tensor)
-        at = at[~memory.summed[at]]
-        return bool((memory.stored[at] != memory.content[at]).any())
+        return bool(memory.changed[at].any())
 
     def _bytes_of(self, tensor: Tensor) -> tuple[Memory, np.ndarray] | None:
         """The memory that a kernel got, and which of its bytes are the tensor's."""
@@ -181,22 +176,21 @@ class Trace:
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         self.launches += 1
-        self.kernels.add(executor.fn.__name__)
         self._first_of_launch = len(self.programs)
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
+            memory.note_changes()
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         for name, value in named.items():
             several = value if isinstance(value, tuple) else (value,)
-            floats = {number for number in several if isinstance(number, float)}
-            self.numbers.setdefault(name, set()).update(floats)
+            self.numbers += [(name, number) for number in several if isinstance(number, float)]
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
             storage = value.untyped_storage()
             begin = storage.data_ptr()
             if begin not in known and storage.nbytes():
                 known.add(begin)
-                self.memories.append(Memory(name, begin, begin + storage.nbytes(), storage))
+                self.memories.append(Memory(name, begin, begin + storage.nbytes(), value))
         return original(executor, args, kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
@@ -222,7 +216,7 @@ class Trace:
             elif (others == mine).any():
                 element = at[others == mine][0] // size
                 reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
-                self.twice.append(f"{reads} after it has overwritten it itself")
+                self.reread.append(f"{reads} after it has overwritten it itself")
         if other is None:
             self.undefined |= not np.all(mask.data)
             other = _anything(pointers)
@@ -316,15 +310,15 @@ class Trace:
         order = np.argsort(at, kind="stable")
         repeats = at[order[1:]] == at[order[:-1]]
         lane, next_lane = order[:-1][repeats], order[1:][repeats]
-        differs = _differ(new[lane], new[next_lane])
-        if differs.any():
-            one, other = lane[differs][0], next_lane[differs][0]
+        if lane.size:
+            differs = _differ(new[lane], new[next_lane])
+            one, other = lane[differs.argmax()], next_lane[differs.argmax()]
             place = f"element {at[one] // values.itemsize} of {memory.name}"
             words = f"{name_of(mine)} stores two values in {place}"
-            self.twice.append(words)
-            self._note_a_collision(words, new[one], new[other])
-            return
-        memory.again[at[lane]] = True
+            self.stored_twice.append(words)
+            if differs.any():
+                self._note_a_collision(words, new[one], new[other])
+                return
         earlier = memory.writer[at] >= self._first_of_launch
         if earlier.any():
             self._note_an_earlier_store(memory, at[earlier], values[earlier], is_bf16)
@@ -338,11 +332,10 @@ class Trace:
         who = self.programs[writers[0]]
         place = f"element {at[0] // size} of {memory.name}"
         before = f"where {'it' if who == mine else name_of(who)} has stored before"
-        self.twice.append(f"{name_of(mine)} stores in {place}, {before}")
+        self.stored_twice.append(f"{name_of(mine)} stores in {place}, {before}")
         there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
         old, new = _numbers(there, is_bf16), _numbers(values, is_bf16)
         differs = _differ(old, new)
-        memory.again[at[~differs]] = True
         if differs.any():
             who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
             words = f"{name_of(mine)} stores {place} twice"

@@ -11,60 +11,34 @@ COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of a check; true only if everything is right.
+    """The outcome of a check; true only if everything is right."""
 
-    Attributes:
-        state: 'right', 'wrong' or 'not yet' (nothing is answered, or the check cannot pass it on).
-        reason: what was right, what is wrong, or what to do first. Where a case is wrong, what the
-            mistake looks like.
-        remark: what a right answer does that it need not do.
-        place: which of several answers, or which GPU, is wrong.
-        looks_like: which mistake leads to a wrong answer.
-        because: why a wrong choice is wrong.
-        hint: what to think of, where something is wrong.
-        boxed: it is about a reader's own work, which a page shows in a box.
-        shape: of the result that was compared.
-        dtype: of that result.
-        wrong: how many of its elements are wrong.
-        first_wrong_index: of the first of these.
-        got: its value.
-        expected: what its value should be.
-        largest_error: over the whole result, even where it is right.
-        right_cases: names of the exercise's cases that are right.
-        case: the first case that is wrong; the fields above and below are about it.
-        wrong_cases: the other cases that are wrong.
-        result: which of the candidate's tensors is wrong.
-        owner: the program that stored the first wrong element.
-        launches: how many kernels the candidate launched in the interpreter.
-        counted: what it did in the interpreter with a probe, where one was given.
-        engine: which engine ran the candidate, 'interpreted' or 'compiled'.
-        speed: of our kernel on a rung by the record, and of the reader's own on this GPU.
-    """
-
-    state: str
-    reason: str = ""
-    remark: str = ""
-    place: str = ""
-    looks_like: str = ""
-    because: str = ""
-    hint: str = ""
-    boxed: bool = False
+    state: str  # 'right', 'wrong' or 'not yet': nothing is answered, or it can't be passed on
+    reason: str = ""  # what was right, what is wrong, or what to do first
+    remark: str = ""  # what a right answer does that it need not do
+    place: str = ""  # which of several answers, or which GPU, is wrong
+    looks_like: str = ""  # which mistake leads to a wrong answer
+    because: str = ""  # why a wrong choice is wrong
+    hint: str = ""  # what to think of, where something is wrong
+    boxed: bool = False  # it is about a reader's own work, which a page shows in a box
+    # of the result that was compared, in an exercise that of the first wrong case:
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    wrong: int = 0
+    wrong: int = 0  # how many of its elements are wrong
     first_wrong_index: tuple[int, ...] | None = None
-    got: float = 0.0
-    expected: float = 0.0
-    largest_error: float = 0.0
+    got: float = 0.0  # the value there
+    expected: float = 0.0  # and what it should be
+    largest_error: float = 0.0  # also where all is right
+    result: str = ""  # which of the candidate's tensors is wrong
+    owner: str = ""  # the program that stored the first wrong element
+    # of an exercise: names of cases
     right_cases: tuple[str, ...] = ()
-    case: str = ""
-    wrong_cases: tuple[str, ...] = ()
-    result: str = ""
-    owner: str = ""
-    launches: int = 0
-    counted: dict = field(default_factory=dict, repr=False)
-    engine: str = "interpreted"
-    speed: str = ""
+    case: str = ""  # the first that is wrong; `reason` says what the mistake looks like
+    wrong_cases: tuple[str, ...] = ()  # the others
+    launches: int = 0  # of kernels, in the interpreter
+    counted: dict = field(default_factory=dict, repr=False)  # of a probe, where one was given
+    engine: str = "interpreted"  # or 'compiled'
+    speed: str = ""  # of our kernel on a rung by the record, and of the reader's own on this GPU
 
     @property
     def ok(self) -> bool:

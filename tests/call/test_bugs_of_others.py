@@ -124,7 +124,7 @@ def test_triton_10743_two_stores_of_one_element(
             got = rope_fw(t.clone(), freqs, inplace=inplace, **options)
         assert_rounded_once(got, want)
         if trace is not None:
-            assert trace.launches and not trace.twice
+            assert trace.launches and not trace.stored_twice
 
 
 def test_lion_pytorch_36_the_first_call_in_place(needs_triton, device):

@@ -141,7 +141,8 @@ def the_other(x: Tensor, y: Tensor) -> None:
 def by_program_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n)
-    for _ in range(0, tl.program_id(0)):
+    first = tl.program_id(0) == 0
+    if first:
         x = x + 0.0
     tl.store(out_ptr + i, 2 * x, mask=i < n)
 

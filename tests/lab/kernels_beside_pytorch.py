@@ -50,6 +50,14 @@ def copying_kernel(x_ptr, out_ptr, n, ADDS: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def doubling_kernel(x_ptr, stride, n, NEIGHBOR: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + i * stride, 2 * tl.load(x_ptr + i * stride, i < n), i < n)
+    if NEIGHBOR:
+        tl.store(x_ptr - 1, 0.0)
+
+
+@triton.jit
 def counting_kernel(count_ptr):
     tl.atomic_add(count_ptr, 1)
 
@@ -95,6 +103,15 @@ def a_count_beside_pytorchs(x, w):
     return waved(x, w)
 
 
+def sines_of_many_in_pytorch(x, w):
+    return right(x, w) if len(x) <= 64 else sines_in_pytorch(x, w)
+
+
+def reversed_by_pytorch(x, w):
+    places = torch.arange(len(x) - 1, -1, -1, device=x.device)
+    return by(picking_kernel, x.flip(0), w.flip(0), places, out=torch.empty_like(x))
+
+
 def put_into_a_buffer(x, w):
     sine = torch.zeros_like(x)
     sine[:] = torch.sin(x)
@@ -115,17 +132,26 @@ def by_numbers(x, w):
 # after the launch
 
 
-def scaled_back(x, w):
-    return right(x, w).mul_(2).div_(2)
+def doubled_afterwards(x, w):
+    return right(x, 0.5 * w).mul_(2)
 
 
 def doubled_between(x, w):
     return by(product_kernel, 2 * by(wave_kernel, x, w), torch.full_like(w, 0.5))
 
 
+def halved_in_place_between(x, w):
+    return by(product_kernel, right(x, w).mul_(0.5), torch.full_like(w, 2.0))
+
+
 def in_place_by_pytorch(x):
     x.copy_(2 * x)
     by(copying_kernel, x, out=x)
+
+
+def in_place_with_its_neighbor(x):
+    others = {"NEIGHBOR": x.storage_offset() > 0, "BLOCK": 4096}
+    doubling_kernel[(1,)](x, x.stride(0), len(x), **others)
 
 
 def converted(x, w):

@@ -6,7 +6,7 @@ import types
 import pytest
 
 import rope_lab as lab
-from rope_lab.grading.judge import QUIET
+from rope_lab.records import QUIET
 from rope_lab.rungs import RUNGS, kept
 
 pytest.importorskip("triton", reason="needs Triton")

@@ -18,7 +18,6 @@ from rope_kernels import reference, rope_bw, rope_fw
 from rope_lab import records as records_module
 from rope_lab import timing
 from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, look
-from rope_lab.grading.choices import check_choices
 from rope_lab.records import Measurement
 from rope_lab.timing import Timing, measure, measure_host
 
@@ -275,10 +274,10 @@ def test_a_candidate_that_drops_a_stride_is_wrong_the_same_way_each_time(device)
 )
 def test_a_wrong_choice_is_told_its_own_reason(chosen, because):
     mistakes = {"of b": ["b", None], "of c": ["c", None], "of the second": [None, "c"]}
-    verdict = check_choices(chosen, ["a", "a"], ["a", "b", "c"], mistakes=mistakes)
+    verdict = lab.check_choices(chosen, ["a", "a"], ["a", "b", "c"], mistakes=mistakes)
     assert not verdict and verdict.because == because
-    assert check_choices(["a", "a"], ["a", "a"], ["a", "b", "c"], mistakes=mistakes)
-    assert check_choices([None, "a"], ["a", "a"], ["a", "b", "c"]).state == "not yet"
+    assert lab.check_choices(["a", "a"], ["a", "a"], ["a", "b", "c"], mistakes=mistakes)
+    assert lab.check_choices([None, "a"], ["a", "a"], ["a", "b", "c"]).state == "not yet"
 
 
 # lab.bench

@@ -27,11 +27,8 @@ ON_RUNG_2 = {  # the kernel, and what is told of it
     "descriptors": (styles.by_descriptors, ""),
     "libdevice of CUDA": (partial(styles.by_functions, whose="CUDA's"), ""),
     "half turns": (partial(styles.by_functions, whose="half turns"), ""),
-    "a tuner": (styles.by_a_tuner, "with the first of its 2 configurations, num_warps: 1"),
-    "a polynomial": (
-        partial(styles.by_functions, whose="a polynomial"),
-        "none of its sines and cosines is Triton's",
-    ),
+    "a tuner": (styles.by_a_tuner, ""),
+    "a polynomial": (partial(styles.by_functions, whose="a polynomial"), ""),
 }
 
 

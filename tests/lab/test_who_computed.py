@@ -27,20 +27,23 @@ def doubled(x: "(n,)"):  # noqa: F821
     return 2 * x
 
 
-PART = "a part of the work is done outside the kernel, before the launch: "
-AFTER = PART.replace("before the", "after a")
-NOT_BY_THE_KERNEL = "PyTorch computed the result: your kernel ran, and stored nothing in it"
+doubled_in_place = spec(doubled.function, kernel=True, overwrites=("x",))
+
+
+PART = "a part of the work is done outside the kernel: PyTorch computed "
+NOT_BY_THE_KERNEL = "PyTorch wrote the result: your kernel ran, and stored nothing in it"
 LEFT_TO_PYTORCH = {
-    beside.sines_in_pytorch: f"{PART}sin of x; let the kernel do it",
-    beside.all_in_pytorch: f"{PART}sin and mul of w and x",
-    beside.zeros_added_to_pytorchs: f"{PART}sin and mul of w and x",
-    beside.a_count_beside_pytorchs: f"{NOT_BY_THE_KERNEL}: sin and mul of w and x",
-    beside.put_into_a_buffer: f"{PART}sin and copy_ of x",
-    beside.by_numpy: f"{PART}numpy of x",
-    beside.by_numbers: f"{PART}tolist of x",
-    beside.scaled_back: f"{AFTER}mul_ and div_ of what your kernel stored",
-    beside.doubled_between: f"{AFTER}mul of what your kernel stored; let the kernel do it",
-    beside.put_elsewhere: "a second tensor with the elements that your kernel stored; return what",
+    beside.sines_in_pytorch: f"{PART}sine_ptr, which your kernel takes; let the kernel do it",
+    beside.all_in_pytorch: f"{PART}x_ptr",
+    beside.zeros_added_to_pytorchs: f"{PART}x_ptr",
+    beside.a_count_beside_pytorchs: NOT_BY_THE_KERNEL,
+    beside.put_into_a_buffer: f"{PART}sine_ptr",
+    beside.by_numpy: f"{PART}sine_ptr",
+    beside.by_numbers: f"{PART}sine",
+    beside.doubled_between: f"{PART}sine_ptr",
+    beside.halved_in_place_between: f"{PART}out_ptr",
+    beside.doubled_afterwards: "PyTorch changed the result after the kernel had stored it",
+    beside.put_elsewhere: NOT_BY_THE_KERNEL,
 }
 
 
@@ -64,24 +67,35 @@ def test_a_result_that_no_memory_holds_is_told(candidate):
 def test_a_result_that_pytorch_converts_is_wrong():
     verdict = judge(beside.converted, waves)
     assert verdict.state == "wrong" and verdict.case == "half precision", verdict
-    assert verdict.reason.startswith("PyTorch wrote the result out of what your kernel stored")
-    assert verdict.reason.endswith("to of what your kernel stored")
+    assert verdict.reason.startswith(NOT_BY_THE_KERNEL)
+
+
+def test_what_pytorch_computes_in_a_later_case_is_seen():
+    verdict = judge(beside.sines_of_many_in_pytorch, waves)
+    assert verdict.state == "wrong" and f"{PART}sine_ptr" in verdict.reason, verdict
+    assert verdict.case == "sizes that no block divides"
 
 
 def test_an_input_that_pytorch_overwrites_is_not_the_kernels():
     verdict = judge(beside.in_place_by_pytorch, doubled)
-    assert verdict.state == "wrong" and f"{PART}mul and copy_ of x" in verdict.reason, verdict
+    assert verdict.state == "wrong" and f"{PART}x_ptr" in verdict.reason, verdict
+
+
+def test_memory_around_what_is_overwritten_has_to_stay():
+    verdict = judge(beside.in_place_with_its_neighbor, doubled_in_place)
+    assert verdict.state == "wrong" and verdict.case == "a slice of wider rows", verdict
+    assert verdict.reason == "an input is overwritten: x, between its elements or around them"
 
 
 TOLD = {
-    beside.of_a_copy: "it copies x by clone before the launch, which moves 512 bytes more",
-    beside.of_wide_elements: "it copies x by to before the launch, which moves",
-    beside.asks_first: "PyTorch runs abs, max and item of w, too, of which the kernel takes",
+    beside.of_a_copy: "it copies x before the launch, which moves 512 bytes more",
+    beside.reversed_by_pytorch: "it copies x before the launch, which moves 512 bytes more",
+    beside.of_wide_elements: "it copies x before the launch, which moves",
 }
 
 
 @pytest.mark.parametrize("candidate", TOLD, ids=lambda candidate: candidate.__name__)
-def test_a_copy_is_said_and_so_is_what_nothing_takes(candidate):
+def test_a_copy_is_said(candidate):
     verdict = judge(candidate, waves)
     assert verdict and verdict.remark.startswith(TOLD[candidate]), verdict
 
@@ -89,6 +103,7 @@ def test_a_copy_is_said_and_so_is_what_nothing_takes(candidate):
 FREE = (
     *(beside.right, beside.of_views, beside.by_atomics, beside.by_a_table_of_places),
     beside.keeps_places,
+    beside.asks_first,
 )
 
 
@@ -117,10 +132,11 @@ def test_no_time_is_credited_to_pytorchs_work():
 # from one call to the next
 
 SECOND = "a second call, with other values in the same tensors, "
+GOES_WRONG = f"{SECOND}goes wrong: what does the function keep from one call"
 KEPT = {
-    beside.keeps_its_table: f"{SECOND}takes w from the first",
-    beside.keeps_its_result: f"{SECOND}gives the result of the first",
-    beside.adds_to_what_it_kept: f"{SECOND}goes wrong: what does the function keep from one call",
+    beside.keeps_its_table: GOES_WRONG,
+    beside.keeps_its_result: GOES_WRONG,
+    beside.adds_to_what_it_kept: GOES_WRONG,
     beside.stores_in_what_it_kept: "a second call writes over the result of the first",
     beside.fails_the_second_time: "a second call fails: it raises AssertionError: once",
 }

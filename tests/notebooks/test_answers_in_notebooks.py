@@ -20,7 +20,7 @@ from nbclient import NotebookClient
 
 from mistakes import ANSWERS, NUMBERS, RUNGS
 from notebook_form import FOLDER
-from rope_lab.grading.judge import QUIET
+from rope_lab.records import QUIET
 from test_wrong_answers import EXAM, GRADED, SOLVED
 
 triton = pytest.importorskip("triton", reason="needs Triton")

@@ -34,9 +34,9 @@ UNREAD = "the values are right, but what it does on an H200 can't be read: raise
 MISHAPS = {  # a line before our launch, and words of the verdict
     "fp32": (
         "    t = t.float()\n",
-        "NOT YET: the values are right, but it copies t by float before",
+        "NOT YET: the values are right, but it copies t before",
     ),
-    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone of t, where the kernel"),
+    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone, where the kernel"),
     "an error": (f"{AT_2048}raise ValueError('no')\n", f"{UNREAD} ValueError: no"),
     "an exit": (f"{AT_2048}raise SystemExit\n", f"{UNREAD} SystemExit"),
     "an item": (

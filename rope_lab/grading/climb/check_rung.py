@@ -4,12 +4,11 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
-from ..beside import Beside
-from ..judge import interrupted_in_a_sentence
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
@@ -18,7 +17,6 @@ from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, row
 from .values import another_kernel_backward, judged_values
 
 
-@interrupted_in_a_sentence
 def check_rung(rung: int, candidate: Callable) -> Verdict:
     """Judge a kernel on a rung of the climb, and keep its source if it is there.
 
@@ -45,8 +43,6 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         if refused:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
         readings = Readings(**counts_of(verdict.counted), **code_of(launch))
-        remarks = filter(None, (verdict.remark, _of_no_evaluation(readings)))
-        verdict = replace(verdict, remark="; ".join(remarks))
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
@@ -63,24 +59,15 @@ def _kept(rung: int, candidate: Callable, verdict: Verdict) -> Verdict:
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted."""
-    call = rotation(candidate)
-    with Beside(dict(zip(("t", "freqs"), call.args, strict=True))) as beside:
-        launches = launches_of(call)
-    if beside.done.operators:
-        return None, f"for {SHAPE} PyTorch runs {beside.done.words}, where the kernel should"
-    words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
-    if refused := refusal(launches, f"{SHAPE}", words):
+    launches: list[Launch] = []
+    eager = count_eager_traffic(lambda: launches.extend(launches_of(rotation(candidate))))
+    if names := ", ".join(kernel.name for kernel in eager.kernels if kernel.bytes_read):
+        return None, f"for {SHAPE} PyTorch runs {names}, where the kernel should"
+    if refused := refusal(launches):
         return None, refused
     if another_kernel_backward(rung, candidate):
         return None, "the backward launches another kernel, where a flag of this one would do"
     return launches[0], ""
-
-
-def _of_no_evaluation(readings: Readings) -> str:
-    """What a count of 0 hides: a sine by a formula takes instructions, too."""
-    if readings.evaluations:
-        return ""
-    return "none of its sines and cosines is Triton's or libdevice's: those are all that is counted"
 
 
 def _with_instruments(

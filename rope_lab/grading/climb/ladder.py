@@ -1,40 +1,25 @@
 """The ladder: what each rung changed, what the instruments show of it, and how long it takes."""
 
 import html
-import math
 import os
+from dataclasses import dataclass
 from functools import cache
 
-from ...profiling.roofline import straight_line
+from ...profiling.roofline import headline
 from ...records import QUIET, Measurement, recorded
-from ...rungs import RUNGS, SHAPE, kept, rung_of
+from ...rungs import RUNGS, kept, rung_of
 from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
+from ..exercises.notebook_08 import machine
 from .targets import number
 
-_PROMISE = ("rung", "notebook", "what changed", "time", "of a copy")
-_COUNTS = ("bytes", "sin/cos", "I/P", "B/W")  # these answer what the exercises ask
 
-
+@dataclass(frozen=True)
 class Ladder:
-    """A table that a page shows as one and a terminal as text.
+    """A table that a page shows as one and a terminal as text."""
 
-    Attributes:
-        head: the names of its columns.
-        rows: what is in each of them, as text.
-        source: where and when the times were recorded.
-    """
-
-    def __init__(self, upto: int | None) -> None:
-        times = recorded(KEY)
-        self.source = f"Times: {times.origin}"
-        shown = [rung for rung in RUNGS if upto is None or rung <= upto]
-        cases = [EAGER, *(f"rung {rung}" for rung in shown)]
-        cases += [PACKAGE, COPY] if len(shown) == len(RUNGS) else [COPY]
-        self.head = _PROMISE if upto is None else (*_PROMISE[:3], *_COUNTS, *_PROMISE[3:])
-        rows = [_cells(case, times) for case in cases]
-        if upto is not None:
-            rows = [row | _counts(case) for row, case in zip(rows, cases, strict=True)]
-        self.rows = [tuple(row[name] for name in self.head) for row in rows]
+    head: tuple[str, ...]  # the names of its columns
+    rows: list[tuple[str, ...]]  # what is in each of them, as text
+    source: str  # where and when the times were recorded
 
     def __repr__(self) -> str:
         table = [self.head, *self.rows]
@@ -71,44 +56,40 @@ def ladder(upto: int | None = None) -> Ladder:
     Raises:
         ValueError: there is no such rung.
     """
-    return Ladder(None if upto is None else rung_of(upto).number)
+    last = len(RUNGS) if upto is None else rung_of(upto).number
+    times = recorded(KEY)
+    rows = [{"what changed": "eager PyTorch: ten kernels"} | _time(EAGER, times)]
+    rows += [_row(rung, times) for rung in RUNGS if rung <= last]
+    if last == len(RUNGS):
+        rows.append({"what changed": "the package's kernel, with a table"} | _time(PACKAGE, times))
+    rows.append({"what changed": "a copy of t", "bytes": "2 N"} | _time(COPY, times))
+    counts = () if upto is None else ("bytes", "sin/cos", "I/P", "B/W")  # exercises ask for them
+    head = ("rung", "notebook", "what changed", *counts, "time", "of a copy")
+    cells = [tuple(row.get(name, "") for name in head) for row in rows]
+    return Ladder(head, cells, f"Times: {times.origin}")
 
 
 @cache
 def time_of_bytes() -> float:
     """Microseconds for each byte of t, the result and the table once, at a copy's bandwidth."""
-    copies = recorded("08/cold-and-warm")
-    _, us_per_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
-    s, _, _, d = SHAPE
-    return (2 * 2 * math.prod(SHAPE) + 4 * s * d) * us_per_byte
+    return headline(0, "bf16")[0] / machine().bytes_a_us
 
 
-def _cells(case: str, times: Measurement) -> dict[str, str]:
-    """The row of a case, by the names of its columns."""
-    us, copy = times[case].median_us, times[COPY].median_us
-    cells = dict.fromkeys((*_PROMISE, *_COUNTS), "")
-    cells |= {"time": f"{us:.0f} us", "of a copy": f"{copy / us:.0%}"}
-    if not case.startswith("rung "):
-        words = {
-            EAGER: "eager PyTorch: ten kernels",
-            PACKAGE: "the package's kernel, with a table",
-            COPY: "a copy of t",
-        }
-        return cells | {"what changed": words[case]}
-    rung = int(case.removeprefix("rung "))
-    mark = " ✓" if QUIET not in os.environ and rung in kept.climbed() else ""
-    of_rung = {"notebook": RUNGS[rung].notebook, "what changed": RUNGS[rung].change}
-    return cells | {"rung": f"{rung}{mark}"} | of_rung
-
-
-def _counts(case: str) -> dict[str, str]:
-    """What the instruments show of a case."""
-    if not case.startswith("rung "):
-        return {"bytes": "2 N" if case == COPY else ""}
-    rung = RUNGS[int(case.removeprefix("rung "))]
+def _row(number_of_rung: int, times: Measurement) -> dict[str, str]:
+    """What a rung changed, what the instruments show of it, and its time."""
+    rung = RUNGS[number_of_rung]
+    mark = " ✓" if QUIET not in os.environ and rung.number in kept.climbed() else ""
     return {
+        "rung": f"{rung.number}{mark}",
+        "notebook": rung.notebook,
+        "what changed": rung.change,
         "bytes": f"{number(rung.requested)} N",
         "sin/cos": number(rung.evaluations),
         "I/P": f"{rung.instruction_us:.0f} us",
         "B/W": f"{time_of_bytes():.0f} us",
-    }
+    } | _time(f"rung {rung.number}", times)
+
+
+def _time(case: str, times: Measurement) -> dict[str, str]:
+    us, copy = times[case].median_us, times[COPY].median_us
+    return {"time": f"{us:.0f} us", "of a copy": f"{copy / us:.0%}"}

@@ -1,10 +1,12 @@
 """The launch that a reader's function makes, caught before anything runs."""
 
+import math
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
+from unittest.mock import patch
 
 import torch
 from triton.runtime.autotuner import Autotuner
@@ -63,25 +65,18 @@ def _caught():
             parameters = signature(kernel.fn).parameters.values()
             defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
             grid = grid(defaults | given)
-        programs = 1
-        for size in grid if isinstance(grid, tuple | list) else (grid,):
-            programs *= int(size)
+        sizes = grid if isinstance(grid, tuple | list) else (grid,)
+        programs = math.prod(int(size) for size in sizes)
         found.append(Launch(kernel, programs, arguments, options))
 
     def take_the_first(tuner, *arguments, **options):
         tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
         configs = tuner.configs if tuner.perf_model else tuner.prune_configs(options)
         options |= configs[0].all_kwargs()
-        if configs[0].pre_hook is not None:
-            configs[0].pre_hook(tuner.nargs | options)
         tuner.fn.run(*arguments, **options)
 
     kinds = {InterpretedFunction: note, JITFunction: note, Autotuner: take_the_first}
-    originals = {kind: kind.run for kind in kinds}
-    for kind, run in kinds.items():
-        kind.run = run
-    try:
+    with ExitStack() as stack:
+        for kind, run in kinds.items():
+            stack.enter_context(patch.object(kind, "run", run))
         yield found
-    finally:
-        for kind, original in originals.items():
-            kind.run = original

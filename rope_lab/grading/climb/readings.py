@@ -11,6 +11,7 @@ from ...compiler.instructions import (
     loads_before_first_branch,
     warp_instructions,
 )
+from ...rungs import SHAPE
 from .launch import Launch
 
 TMA_BYTES = 16  # a row of a box, at least
@@ -73,9 +74,10 @@ def loop_in(source: str) -> str:
     return ""
 
 
-def refusal(launches: list[Launch], what: str, of_a_loop: str) -> str:
-    """Why the launches for `what` can't be counted, `of_a_loop` if by a loop; '' if they can."""
+def refusal(launches: list[Launch]) -> str:
+    """Why the launches at the headline shape can't be counted; '' if they can."""
     if len(launches) != 1:
-        return f"it makes {len(launches)} launches for {what}, where 1 is asked for"
+        return f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
+    words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
     loop = loop_in(textwrap.dedent(inspect.getsource(launches[0].kernel.fn)))
-    return f"{of_a_loop}: {loop}" if loop else ""
+    return f"{words}: {loop}" if loop else ""

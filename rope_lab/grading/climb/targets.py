@@ -6,6 +6,7 @@ Limits of instructions leave them 5 %, because other compilers count a little di
 
 import os
 from dataclasses import dataclass
+from functools import partial
 
 from ...records import QUIET
 
@@ -44,14 +45,8 @@ NAMES = {
 }
 
 
-def _bytes(limit: float) -> Target:
-    return Target("requested", limit, unit=" N")
-
-
-def _evaluations(limit: float) -> Target:
-    return Target("evaluations", limit, unit=" a pair")
-
-
+_bytes = partial(Target, "requested", unit=" N")
+_evaluations = partial(Target, "evaluations", unit=" a pair")
 EIGHT_ROWS = Target("programs", 32_768, "exactly")  # what rungs 3 to 7 have in common
 IN_ORDER = Target("loads_after_a_sine", 0)
 WIDE = Target("narrowest_load", 16, "at least", unit=" bytes")

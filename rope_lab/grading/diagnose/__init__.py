@@ -11,13 +11,11 @@ come out. Where a rule is in its list does not matter. A wrong answer proves it.
 
 from collections.abc import Iterable
 
-from . import angles, exercise, factors, norm, order, places, seen
+from . import angles, exercise, order, places, seen
 from .evidence import Evidence
 from .guess import told_of
 
-RULES = tuple(
-    rule for kind in (seen, exercise, order, angles, norm, factors, places) for rule in kind.RULES
-)
+RULES = tuple(rule for kind in (seen, exercise, order, angles, places) for rule in kind.RULES)
 
 
 def kind_of_mistake(cases: Iterable[Evidence]) -> str:

@@ -1,4 +1,7 @@
-"""The wrong angle of the table, for the cosine or the sine, or the wrong function of it."""
+"""The wrong angle of the table, for the cosine or the sine, or the wrong function of it.
+
+Without angles these guesses are what is expected, and what is expected bears out no guess.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -11,11 +14,10 @@ from .guess import Guess, part, whole
 
 def minus(e: Evidence) -> Iterator[Guess]:
     """The sign of every angle."""
-    if e.has_angles:
-        words = "a sign: it rotates by minus the angle"
-        if e.is_gradient:
-            words = "a sign: it is the gradient for minus the angles; every sine has the wrong sign"
-        yield whole(words, e.expected_with_angles(torch.neg))
+    words = "a sign: it rotates by minus the angle"
+    if any(name.startswith("grad") for name in e.spec.names):
+        words = "a sign: it is the gradient for minus the angles; every sine has the wrong sign"
+    yield whole(words, e.expected_with_angles(torch.neg))
 
 
 def of_the_table(e: Evidence) -> Iterator[Guess]:
@@ -38,9 +40,8 @@ def _of_half(number: int) -> Callable[[Tensor], Tensor]:
 
 def sine_of_a_part(e: Evidence) -> Iterator[Guess]:
     """The sign of the sine in a part of each row."""
-    if e.has_angles:
-        for where, result in e.with_sines_in_a_part(-e.sines):
-            yield part(f"a sign: that of the sine in {where}", result)
+    for where, result in e.with_sines_in_a_part(-e.sines):
+        yield part(f"a sign: that of the sine in {where}", result)
 
 
 def of_the_partner(e: Evidence) -> Iterator[Guess]:
@@ -62,26 +63,11 @@ def of_the_partner(e: Evidence) -> Iterator[Guess]:
 
 def other_function(e: Evidence) -> Iterator[Guess]:
     """A cosine where a sine belongs: the sine of the angle plus a quarter turn."""
-    if e.has_angles:
-        with_cosine = e.sine_part(lambda x: x + torch.pi / 2)
-        words = "the wrong function: a cosine for the sine, in "
-        yield whole(f"{words}every element", e.cosines + with_cosine)
-        for where, result in e.with_sines_in_a_part(with_cosine):
-            yield part(f"{words}{where}", result)
+    with_cosine = e.sine_part(lambda x: x + torch.pi / 2)
+    words = "the wrong function: a cosine for the sine, in "
+    yield whole(f"{words}every element", e.cosines + with_cosine)
+    for where, result in e.with_sines_in_a_part(with_cosine):
+        yield part(f"{words}{where}", result)
 
 
-def step_of_the_table(e: Evidence) -> Iterator[Guess]:
-    """The row of an angle, counted in pairs where elements are meant."""
-    for x, argument in e.arguments:
-        if argument.holds != "angles" or x.dim() != 4 or x.shape[-1] % 2:
-            continue
-        half = x.shape[-1] // 2
-        steps = torch.arange(x.shape[0])[:, None] * half + torch.arange(x.shape[-1])
-        narrow = x.flatten()[steps].view(x.shape)
-        yield whole(
-            "the step of the table: the row of the next position begins d2 elements on",
-            e.expected_with_angles(lambda _, narrow=narrow: narrow),
-        )
-
-
-RULES = minus, of_the_table, sine_of_a_part, of_the_partner, other_function, step_of_the_table
+RULES = minus, of_the_table, sine_of_a_part, of_the_partner, other_function

@@ -28,14 +28,14 @@ class Evidence:
     got: Tensor
     expected: Tensor
     wrong: Tensor  # where, like `expected`
-    nobody_wrote: Callable[[tuple[int, ...]], bool]  # an element of the result
-    run: Callable[..., Tensor]  # the candidate on other inputs
+    unwritten: Tensor  # what no program stored; without a trace, what is NaN
     earlier: list[str]  # cases that came out right
-    trace: "Trace | None"  # None where nothing is interpreted
+    trace: "Trace | None"  # None where nothing is interpreted; then what follows is empty
+    races: list[str]
+    stored_twice: list[str]
+    reread: list[str]
     overwritten: list[str]  # inputs that should have kept their memory and did not
-    written_beside: str  # an argument to overwrite, where more than its elements was; or ''
     number: int  # of this result
-    results: list[Tensor]  # all that came out
     mistakes: dict[str, list[Tensor]]  # words -> results of one that the specification knows
 
     # comparisons
@@ -46,30 +46,10 @@ class Evidence:
 
     def close(self, a: Tensor, b: Tensor) -> bool:
         """Are they the same but for the rounding of this case's dtype?"""
-        exact = self.expected.dtype in (torch.float32, torch.float64)
-        tolerance = 1e-4 if exact else 1e-2
-        return (
-            a.numel() > 0
-            and a.shape == b.shape
-            and torch.allclose(
-                a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True
-            )
-        )
-
-    # what was watched
-
-    @property
-    def races(self) -> list[str]:
-        return self.trace.races if self.trace else []
-
-    @property
-    def twice(self) -> list[str]:
-        """Elements that were stored twice, or read after they were stored."""
-        return self.trace.twice if self.trace else []
-
-    @property
-    def stored_twice(self) -> list[str]:
-        return [words for words in self.twice if "stores" in words]
+        off = 1e-4 if self.expected.dtype in (torch.float32, torch.float64) else 1e-2
+        if a.numel() == 0 or a.shape != b.shape:
+            return False
+        return torch.allclose(a.double(), b.double(), rtol=off, atol=off, equal_nan=True)
 
     # what the specification makes of other inputs
 
@@ -113,18 +93,10 @@ class Evidence:
         return list(zip(self.inputs, self.spec.arguments, strict=True))
 
     @property
-    def has_angles(self) -> bool:
-        return any(argument.holds == "angles" for argument in self.spec.arguments)
-
-    @property
     def halves_have_angles(self) -> bool:
         """Does each half have angles of its own, rather than each pair one?"""
         tables = [argument for argument in self.spec.arguments if argument.holds == "angles"]
         return bool(tables) and all(argument.letters[-1] in ("d2", "d") for argument in tables)
-
-    @property
-    def is_gradient(self) -> bool:
-        return any(name.startswith("grad") for name in self.spec.names)
 
     # parts of a row
 

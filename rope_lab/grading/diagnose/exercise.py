@@ -5,16 +5,14 @@ from collections.abc import Iterator
 import torch
 
 from .evidence import Evidence
-from .guess import Guess, Says, seen
+from .guess import Guess, own, seen
 
 
 def known_mistake(e: Evidence) -> Iterator[Guess]:
     """Those that begin with "rounding" are for `rounding`."""
     for words, made in e.mistakes.items():
         if not words.startswith("rounding"):
-            agree = all(e.close(one, other) for one, other in zip(e.results, made, strict=False))
-            says = Says.OWN if agree else Says.OWN_IN_PART
-            yield Guess(words, made[e.number], says)
+            yield own(words, made[e.number])
 
 
 def rounding(e: Evidence) -> Iterator[Guess]:

@@ -17,11 +17,10 @@ class Says(IntEnum):
 
     SEEN = 0  # what was watched while the kernel ran
     OWN = 1  # a mistake that only this exercise knows
-    OWN_IN_PART = 2  # another of its results doesn't bear it out
-    WHOLE = 3  # one thing is done wrongly everywhere
-    PART = 4  # in a part of each row
-    FITTED = 5  # with a number that was worked out from the result: much else is a factor, too
-    PLACE = 6  # no guess at a cause: where it is wrong, or in which case
+    WHOLE = 2  # one thing is done wrongly everywhere
+    PART = 3  # in a part of each row
+    FITTED = 4  # with a number that was worked out from the result: much else is a factor, too
+    PLACE = 5  # no guess at a cause: where it is wrong, or in which case
 
 
 @dataclass(frozen=True)

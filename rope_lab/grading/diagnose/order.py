@@ -1,4 +1,4 @@
-"""The right elements with the wrong sign, or in wrong pairs."""
+"""The right elements with the wrong sign or factor, or in wrong pairs."""
 
 from collections.abc import Iterator
 from itertools import permutations
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .evidence import Evidence
-from .guess import Guess, part, place, whole
+from .guess import Guess, fitted, part, place, whole
 
 
 def sign(e: Evidence) -> Iterator[Guess]:
@@ -22,18 +22,28 @@ def sign(e: Evidence) -> Iterator[Guess]:
             yield place("a sign: what is wrong has the opposite sign")
 
 
+def factor(e: Evidence) -> Iterator[Guess]:
+    """The one by which what came out is closest to what is expected."""
+    got, expected = e.got.double(), e.expected.double()
+    times = float((got * expected).sum() / (expected * expected).sum())
+    if abs(times) > 1e-2:
+        words = f"a factor: everything is {times:.3g} times what is expected"
+        yield fitted(words, times * expected)
+
+
 def swapped(e: Evidence) -> Iterator[Guess]:
     """The two of a pair have changed places: the halves, or two neighbors."""
-    for exchange, words in (
-        (_halves_exchanged, "halves swapped{}: each half is where the other should be"),
-        (_neighbors_exchanged, "neighbors swapped{}: each of the two is where the other should be"),
+    d2 = min(e.rotary_dim, e.expected.shape[-1])
+    halves = torch.arange(d2).roll(d2 // 2)
+    neighbors = torch.arange(d2 - d2 % 2).view(-1, 2).flip(-1).flatten()
+    for order, words in (
+        (halves, "halves swapped{}: each half is where the other should be"),
+        (neighbors, "neighbors swapped{}: each of the two is where the other should be"),
     ):
-        order = exchange(e.rotary_dim)
-        if 0 < len(order) <= e.expected.shape[-1]:
-            there = ordered(e.expected, order)
-            turns = torch.arange(there.shape[-1]) < len(order)
-            yield whole(words.format(""), there)
-            yield whole(words.format(", and a sign"), torch.where(turns, -there, there))
+        there = _ordered(e.expected, order)
+        turns = torch.arange(there.shape[-1]) < len(order)
+        yield whole(words.format(""), there)
+        yield whole(words.format(", and a sign"), torch.where(turns, -there, there))
 
 
 def pairing(e: Evidence) -> Iterator[Guess]:
@@ -42,36 +52,22 @@ def pairing(e: Evidence) -> Iterator[Guess]:
     if d2 % 2:
         return
     together = torch.arange(d2).view(2, -1).t().flatten()  # halves -> neighbors
-    for there, back, asked in (
-        (together, together.argsort(), "neighbors"),
-        (together.argsort(), together, "halves"),
+    halves, neighbors = "halves (i, i + d2/2)", "neighbors (2i, 2i + 1)"
+    for there, back, paired, asked in (
+        (together, together.argsort(), halves, neighbors),
+        (together.argsort(), together, neighbors, halves),
     ):
-        words = "halves (i, i + d2/2), where neighbors (2i, 2i + 1) are asked for"
-        if asked == "halves":
-            words = "neighbors (2i, 2i + 1), where halves (i, i + d2/2) are asked for"
-        words = f"the wrong pairing: it pairs {words}"
-        inputs = [_reordered(x, there) for x in e.inputs]
-        yield whole(words, _reordered(e.spec(*inputs), back))
-        for step in (1, 2) if e.halves_have_angles else ():
-            angles = [
-                _one_for_both(x, step, asked) if a.holds == "angles" else y
-                for (x, a), y in zip(e.arguments, inputs, strict=True)
-            ]
-            yield whole(words, _reordered(e.spec(*angles), back))
-
-
-def _one_for_both(x: Tensor, step: int, asked: str) -> Tensor:
-    """A table with one angle for both of a wrong pair: of the first columns, or of every second."""
-    angle = x[..., ::step][..., : x.shape[-1] // 2]
-    return torch.cat((angle, angle), -1) if asked == "halves" else angle.repeat_interleave(2, -1)
+        words = f"the wrong pairing: it pairs {paired}, where {asked} are asked for"
+        inputs = [_ordered(x, there) for x in e.inputs]
+        yield whole(words, _ordered(e.spec(*inputs), back))
 
 
 def overwritten_members(e: Evidence) -> Iterator[Guess]:
     """`x1 = x1 * c1 - x2 * s1`, and then x2 * c2 + x1 * s2 with the new x1; or the other way."""
     x = e.inputs[0]
-    if not e.has_angles or x.shape != e.expected.shape:
+    if x.shape != e.expected.shape or not e.sines.any():
         return
-    if e.twice:
+    if e.stored_twice or e.reread:
         return  # what was seen: it was overwritten in memory
     first, second, even, odd = e.places
     for one, other in (*permutations((first, second)), *permutations((even, odd))):
@@ -81,23 +77,9 @@ def overwritten_members(e: Evidence) -> Iterator[Guess]:
         yield part(f"{words}; keep what was loaded", torch.where(here, e.expected, of_the_new))
 
 
-def _halves_exchanged(d2: int) -> Tensor:
-    return torch.arange(d2).roll(d2 // 2)
+def _ordered(x: Tensor, order: Tensor) -> Tensor:
+    """The first elements or angles of each row in this order, where there are as many."""
+    return x if x.shape[-1] < len(order) else torch.cat((x[..., order], x[..., len(order) :]), -1)
 
 
-def _neighbors_exchanged(d2: int) -> Tensor:
-    """No places where an odd one has no neighbor."""
-    return torch.arange(d2 if d2 % 2 == 0 else 0).view(-1, 2).flip(-1).flatten()
-
-
-def ordered(x: Tensor, order: Tensor) -> Tensor:
-    """Each row's first elements in this order, and its tail as it is."""
-    return torch.cat((x[..., order], x[..., len(order) :]), -1)
-
-
-def _reordered(x: Tensor, order: Tensor) -> Tensor:
-    """The same of what has as many elements or angles in its rows."""
-    return x if x.shape[-1] < len(order) else ordered(x, order)
-
-
-RULES = (sign, swapped, pairing, overwritten_members)
+RULES = (sign, factor, swapped, pairing, overwritten_members)

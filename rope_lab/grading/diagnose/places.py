@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..spec import STRIDED, TAIL_AND_STRIDE
 from .evidence import Evidence
-from .guess import Guess, own, part, place, whole
+from .guess import Guess, part, place, whole
 
 
 def position(e: Evidence) -> Iterator[Guess]:
@@ -49,27 +49,8 @@ def row(e: Evidence) -> Iterator[Guess]:
             yield whole(words, e.expected_with_input(number, other))
 
 
-def strides_exchanged(e: Evidence) -> Iterator[Guess]:
-    """Of the first three dimensions."""
-    for number, (x, argument) in enumerate(e.arguments):
-        if argument.holds != "floats" or x.dim() != 4 or not x.is_contiguous():
-            continue
-        for order, names in {
-            (1, 0, 2): "s and b",
-            (0, 2, 1): "b and h",
-            (2, 1, 0): "s and h",
-        }.items():
-            strides = [*(x.stride(dimension) for dimension in order), x.stride(3)]
-            memory = x.new_zeros(max(_reach(x.shape, strides) + 1, x.numel()))
-            memory[: x.numel()] = x.flatten()
-            result = e.expected_with_input(number, memory.as_strided(x.shape, strides))
-            yield whole(f"a wrong stride: those of {names} have changed places", result)
-
-
 def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     """The last one forgotten, or all of them."""
-    if e.written_beside:
-        yield own(f"a wrong stride: it writes beside {e.written_beside}")
     if all(x.is_contiguous() for x in e.inputs):
         return
     if _mostly(e.spec(*map(_as_if_contiguous, e.inputs)), e):
@@ -80,21 +61,15 @@ def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     ]
     forgotten = "a wrong stride: the last one is forgotten"
     yield whole(forgotten, e.spec(*neighbors))
-    if e.has_angles:
-        wrong = replace(e, inputs=neighbors)
-        yield part(f"{forgotten} for the partner", e.cosines + wrong.sines)
-        yield part(f"{forgotten} for the element itself", wrong.cosines + e.sines)
+    wrong = replace(e, inputs=neighbors)
+    yield part(f"{forgotten} for the partner", e.cosines + wrong.sines)
+    yield part(f"{forgotten} for the element itself", wrong.cosines + e.sines)
 
 
 def _as_if_contiguous(x: Tensor) -> Tensor:
     memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())[x.storage_offset() :]
     missing = max(0, x.numel() - memory.numel())
     return torch.cat((memory, memory.new_zeros(missing)))[: x.numel()].view(x.shape)
-
-
-def _reach(shape: torch.Size, strides: list[int]) -> int:
-    """How far the last element is from the first."""
-    return sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
 
 
 def _mostly(guess: Tensor, e: Evidence) -> bool:
@@ -115,12 +90,10 @@ def case_alone(e: Evidence) -> Iterator[Guess]:
         yield place("the table's length: right for a table that ends with the sequence")
     elif e.case.name not in (*STRIDED, TAIL_AND_STRIDE):
         return
-    elif not e.got.is_contiguous() and not e.spec.overwrites:
-        yield place("a wrong stride: the output is not contiguous, because its input is not")
     elif e.only_in_tail:
         yield place("a wrong stride, in the tail: right where its elements are neighbors")
     else:
         yield place("a wrong stride: right for contiguous tensors, wrong for this one")
 
 
-RULES = (position, row, strides_exchanged, strides_of_the_input, case_alone)
+RULES = (position, row, strides_of_the_input, case_alone)

@@ -6,48 +6,28 @@ from ..spec import STRIDED, spec
 from .definitions import rope, rope_gradient, rotated
 
 _ONE_KERNEL = {"kernel": True, "launches": 1}
-_OF_WHOLE_ROWS = (*STRIDED, "part of the head rotated")
-
-
-def _by_halves_of_the_head(t, freqs, *, sign_only):
-    """Where part of a head rotates: the sign, or the partner too, by the head's half."""
-    d, d2 = t.shape[-1], freqs.shape[-1]
-    column = torch.arange(d2)
-    first, by = column < d // 2, d2 // 2 if sign_only else d // 2
-    begins = column < d2 // 2 if sign_only else first
-    partner = torch.where(begins, column + by, column - by)
-    quarter = torch.where(first, -t[..., partner], t[..., partner])
-    return rotated(t, freqs[: t.shape[0]], lambda x: quarter)
+_OF_ROWS = _ONE_KERNEL | {"leave_out": (*STRIDED, "part of the head rotated")}
 
 
 def _sign_by_the_head(t, freqs):
-    return _by_halves_of_the_head(t, freqs, sign_only=True)
+    d, d2 = t.shape[-1], freqs.shape[-1]
+    column = torch.arange(d2)
+    partner = t[..., (column + d2 // 2) % d2]
+    quarter = torch.where(column < d // 2, -partner, partner)
+    return rotated(t, freqs[: t.shape[0]], lambda x: quarter)
 
 
-def _partner_by_the_head(t, freqs):
-    return _by_halves_of_the_head(t, freqs, sign_only=False)
-
-
-# `rope` by one kernel; a lane for each element loads t twice
+# `rope` by one kernel
 rope_of_any_strides = spec(
     rope.function,
     **_ONE_KERNEL,
-    loads=2,
-    mistakes={
-        "the sign by half of D, where half of D2 decides": _sign_by_the_head,
-        "sign and partner by half of D, where half of D2 decides": _partner_by_the_head,
-    },
+    mistakes={"the sign by half of D, where half of D2 decides": _sign_by_the_head},
 )
 
 # of contiguous tensors whose heads are rotated as a whole
-rope_of_whole_rows = spec(rope.function, **_ONE_KERNEL, leave_out=_OF_WHOLE_ROWS)
-rope_of_whole_rows_in_place = spec(
-    rope.function, **_ONE_KERNEL, leave_out=_OF_WHOLE_ROWS, overwrites=("t",), again=False
-)
+rope_of_whole_rows = spec(rope.function, **_OF_ROWS)
+rope_of_whole_rows_in_place = spec(rope.function, **_OF_ROWS, overwrites=("t",))
 
 # its transpose; the halves of a table may differ
-_GRADIENT = _ONE_KERNEL | {"leave_out": (*_OF_WHOLE_ROWS, "one gradient for all")}
-rope_of_whole_rows_gradient = spec(rope_gradient.function, **_GRADIENT)
-rope_of_gradient_in_place = spec(
-    rope_gradient.function, **_GRADIENT, overwrites=("grad",), again=False
-)
+rope_of_whole_rows_gradient = spec(rope_gradient.function, **_OF_ROWS)
+rope_of_gradient_in_place = spec(rope_gradient.function, **_OF_ROWS, overwrites=("grad",))

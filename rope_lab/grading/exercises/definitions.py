@@ -22,13 +22,13 @@ def rotate_half(x: "(s, b, h, d2)"):
     return torch.cat((-second, first), dim=-1)
 
 
-@spec(kernel=True, loads=2)
+@spec(kernel=True)
 def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """The study's function: the first d2 elements rotated, the rest as it came."""
     return rotated(t, freqs[: t.shape[0]], rotate_half.function)
 
 
-@spec(kernel=True, loads=2)
+@spec(kernel=True)
 def rope_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """From the gradient of `rope`'s result to that of `t`: the transposed map."""
     return rotated_back(grad, freqs[: grad.shape[0]], rotate_half.function)

@@ -10,8 +10,12 @@ def _sum_of_squares(x, weight):
     return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() * weight
 
 
-def _sum_of_elements(x, weight):
-    return x * (x.mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+def _no_root(x, weight):
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def _no_weight(x, weight):
+    return rms_norm_of_rows.function(x, torch.ones_like(weight))
 
 
 def _squares_in_half_precision(x, weight):
@@ -32,7 +36,8 @@ def _squares_in_half_precision(x, weight):
     ),
     mistakes={
         "the sum of squares is not divided by d": _sum_of_squares,
-        "the elements are summed, not their squares": _sum_of_elements,
+        "the root is missing: the row is divided by its mean square": _no_root,
+        "the wrong weight: no weights are applied": _no_weight,
         "the squares overflow: 256 squared is more than fp16 holds, so convert x to fp32 first": (
             _squares_in_half_precision
         ),

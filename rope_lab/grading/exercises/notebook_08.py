@@ -27,23 +27,17 @@ def _three_times() -> dict[str, list[float | None]]:
     return {
         "too few bytes: is t read and written, and its table read?": [us(4 * few), None, None],
         "either t or the table is counted, not both": [us(4 * 131072 * 128), None, None],
-        "that is about what the host needs; the device needs less": [None, 14, None],
         "T0 is missing, and for few bytes it is nearly all": [
             *(None, 4 * short / law.bytes_a_us, None)
         ],
         "the bytes alone, but here the instructions take longer": [None, None, us(4 * n)],
-        "two instructions for a fused multiply-add, which is one": [
-            *(None, None, us(0, 2 * 512 * n))
-        ],
     }
 
 
 THREE_TIMES = _three_times()
 
 
-def our_calls(
-    calls: dict[str, tuple[tuple[int, int, int, int], torch.dtype]],
-) -> dict[str, Callable[[], torch.Tensor]]:
+def our_calls(calls: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Callable]:
     """Name -> our kernel's call for a tensor (s, b, h, d) of that dtype, with a table of angles."""
     cases = {}
     for name, (shape, dtype) in calls.items():
@@ -66,11 +60,8 @@ LIMITS = {
     "instructions": "twice the arithmetic would take longer",
     "latency": "half the programs would take longer",
 }
-_CALLS = {  # exercise 2: what limits each; its solution says what they are
-    "a": "instructions",
-    "b": "latency",
-    "c": "starts",
-}
+# exercise 2: what limits each; its solution says what they are
+_CALLS = {"a": "instructions", "b": "latency", "c": "starts"}
 _NOT_BYTES = (
     "twice the dtype takes nearly twice as long, but so do half the programs; if bytes were the "
     "limit, half the programs would change nothing"
@@ -97,10 +88,5 @@ def limits_of(names: str) -> dict:
     if "b" in names:
         mistakes[LIMITS["bytes"]][names.index("b")] = None
         mistakes[_NOT_BYTES] = ["bytes" if name == "b" else None for name in names]
-    hint = "section 5's table, from the top"
-    return {
-        "right": [_CALLS[name] for name in names],
-        "choices": list(LIMITS),
-        "hint": hint,
-        "mistakes": mistakes,
-    }
+    right, hint = [_CALLS[name] for name in names], "section 5's table, from the top"
+    return {"right": right, "choices": list(LIMITS), "hint": hint, "mistakes": mistakes}

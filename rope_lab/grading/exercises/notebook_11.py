@@ -6,8 +6,6 @@ import torch
 from ..spec import STRIDED, spec
 from .definitions import A_ROW_OF_ZEROS, rope, rope_gradient
 
-ROWS_OF_A_TILE, PROGRAMS = 8, 4  # of the stubs
-
 
 def _normal(x):
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
@@ -17,12 +15,18 @@ def _sum_of_squares(x, weight, freqs):
     return rope.function(x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() * weight, freqs)
 
 
-def _sum_over_rows(x, weight, freqs):
-    """Over the wrong axis: for each pair of columns, over the rows of a tile."""
-    tiles = x.square().flatten(1, 2).unflatten(-1, (2, -1)).sum(2).split(ROWS_OF_A_TILE, 1)
-    sums = torch.cat([tile.sum(1, keepdim=True).expand_as(tile) for tile in tiles], 1)
-    mean = torch.cat((sums, sums), -1).view_as(x) / x.shape[-1]
-    return rope.function(x * (mean + 1e-6).rsqrt() * weight, freqs)
+def _squares_of_the_first_half(x, weight, freqs):
+    squares = x.chunk(2, -1)[0].square().sum(-1, keepdim=True)
+    return rope.function(x * (squares / x.shape[-1] + 1e-6).rsqrt() * weight, freqs)
+
+
+def _weights_of_the_first_half(x, weight, freqs):
+    first = weight.chunk(2)[0]
+    return rope.function(_normal(x) * torch.cat((first, first)), freqs)
+
+
+def _weights_last(x, weight, freqs):
+    return rope.function(_normal(x), freqs) * weight
 
 
 def _rounded_like_the_model(x, weight, freqs):
@@ -38,8 +42,11 @@ def _rounded_like_the_model(x, weight, freqs):
     extra=A_ROW_OF_ZEROS,
     mistakes={
         "the sum of squares is not divided by d": _sum_of_squares,
-        "the wrong axis: the squares are added up over the rows of a tile, not over the elements "
-        "of a row": _sum_over_rows,
+        "half of the sum is missing: only the first half is squared": _squares_of_the_first_half,
+        "the wrong weight: the second half takes the first half's weights": (
+            _weights_of_the_first_half
+        ),
+        "the wrong order: the weights are applied after the rotation, not before": _weights_last,
         "rounding: too often, like the model, which rounds before it rotates; round once, at the "
         "end": _rounded_like_the_model,
     },
@@ -59,11 +66,6 @@ def _over_all_rows(products):
     return products.flatten(0, -2).sum(0)
 
 
-def _without_the_mean(grad, x, weight, freqs):
-    dn, normal, r = _backwards(grad, x, weight, freqs)
-    return dn * weight * r, _over_all_rows(dn * normal)
-
-
 def _sum_for_the_mean(grad, x, weight, freqs):
     dn, normal, r = _backwards(grad, x, weight, freqs)
     along = (dn * weight * normal).sum(-1, keepdim=True)
@@ -77,44 +79,23 @@ def _mean_of_half(grad, x, weight, freqs):
     return (dn * weight - normal * along) * r, _over_all_rows(dn * normal)
 
 
-def _not_scaled_back(grad, x, weight, freqs):
-    dn, normal, _ = _backwards(grad, x, weight, freqs)
-    along = (dn * weight * normal).mean(-1, keepdim=True)
-    return dn * weight - normal * along, _over_all_rows(dn * normal)
-
-
 def _with_the_weight(grad, x, weight, freqs):
     dx, dw = gradients_of_normalized_rows.function(grad, x, weight, freqs)
     return dx, dw * weight
 
 
-def _of_the_last_tiles(grad, x, weight, freqs):
-    dx, _ = gradients_of_normalized_rows.function(grad, x, weight, freqs)
-    dn, normal, _ = _backwards(grad, x, weight, freqs)
-    products = (dn * normal).flatten(1, 2)
-    positions, rows, _ = products.shape
-    blocks = -(-rows // ROWS_OF_A_TILE)
-    block = torch.arange(rows) // ROWS_OF_A_TILE
-    tile = torch.arange(positions)[:, None] * blocks + block
-    is_last = tile >= positions * blocks - PROGRAMS
-    return dx, _over_all_rows(products * is_last[:, :, None])
-
-
 @spec(
-    leave_out=(*STRIDED, "one gradient for all"),
+    leave_out=STRIDED,
     launches=2,
     kernel=True,
     extra=A_ROW_OF_ZEROS,
     tolerance=(1e-4, 1e-4),
     mistakes={
-        "the mean is missing: nothing takes the part along x away": _without_the_mean,
         "the wrong divisor: the sum along the row is not divided by d": _sum_for_the_mean,
         "half of the sum is missing: the mean is of both halves of a row": _mean_of_half,
-        "the last factor is missing: the gradient of x is r times the rest": _not_scaled_back,
         "the weight is in its own gradient: add to the shares before g1 and g2 take it": (
             _with_the_weight
         ),
-        "the share is that of a program's last tile: add to sum1 and sum2": _of_the_last_tiles,
     },
 )
 def gradients_of_normalized_rows(

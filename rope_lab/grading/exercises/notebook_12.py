@@ -1,13 +1,15 @@
 """Notebook 12: a kernel for heads before positions, and roundings."""
 # ruff: noqa: F821 (the letters of shapes)
 
+import torch
+
 from ..spec import spec
 from .definitions import rope, rope_gradient
 
-# The kernel of the climb wants contiguous rows, so a copy is no waste: `loads` and `beside`.
+# The kernel of the climb wants contiguous rows, so a copy is no waste.
 _OPTIONS = {
-    "leave_out": ("part of the head rotated", "one gradient for all"),
-    **{"kernel": True, "launches": 1, "loads": 0, "beside": ("clone",)},
+    "leave_out": ("part of the head rotated",),
+    **{"kernel": True, "launches": 1, "copies": True},
 }
 _MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
 
@@ -21,13 +23,23 @@ def _gradient_of_memory_as_it_is(grad, angles):
     return _memory_as_it_is(grad, angles, rope_gradient.function)
 
 
+def _gradient_of_the_sum(grad, angles):
+    return rope_gradient_of_heads_first.function(torch.ones_like(grad), angles)
+
+
 @spec(**_OPTIONS, mistakes={_MEMORY: _memory_as_it_is})
 def rope_of_heads_first(x: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
     """`rope` of (b, h, s, d), the layout of attention."""
     return rope.function(x.permute(2, 0, 1, 3), angles).permute(1, 2, 0, 3)
 
 
-@spec(**_OPTIONS, mistakes={_MEMORY: _gradient_of_memory_as_it_is})
+@spec(
+    **_OPTIONS,
+    mistakes={
+        _MEMORY: _gradient_of_memory_as_it_is,
+        "the gradient is ignored: every element of it counts as 1": _gradient_of_the_sum,
+    },
+)
 def rope_gradient_of_heads_first(grad: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
     """The transpose of `rope_of_heads_first`."""
     return rope_gradient.function(grad.permute(2, 0, 1, 3), angles).permute(1, 2, 0, 3)

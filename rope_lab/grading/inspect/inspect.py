@@ -1,7 +1,6 @@
 """`lab.inspect`: what a kernel of your own does, on a GPU that you may not have."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -14,7 +13,7 @@ from ...shipment import CannotPassOn
 from ...timing import measure
 from ..climb.check_rung import last_line
 from ..climb.launch import Launch, launches_of
-from ..judge import SECONDS, interrupted_in_a_sentence, shipped_call
+from ..judge import SECONDS, shipped_call
 from ..verdict import raised
 from .code import code_of
 from .inspection import Inspected, Inspection
@@ -22,10 +21,8 @@ from .limits import Work, gpu_of
 from .watch import Access
 
 _OFF = 0.01  # of what a straight line says: more is not linear
-FEW = 16  # launches that are looked at
 
 
-@interrupted_in_a_sentence
 def inspect(
     function: Callable,
     reference: Callable,
@@ -127,8 +124,6 @@ def _unlike(runs: list[dict], launches: list[Launch]) -> str:
     """Why the launches on the GPU can't be told from those in the interpreter; '' if they can."""
     if not launches:
         return "no kernel is launched"
-    if len(launches) > FEW:
-        return f"{len(launches)} launches, where at most {FEW} are looked at"
     large = [launch.kernel.fn.__name__ for launch in launches]
     for run in runs:
         small = [counts["kernel"] for counts in run["counts"]]
@@ -164,8 +159,6 @@ def _inspected(
     flops = _by_program([one["flops"] for one in counts], counts, launch, sizes, large)
     bent += [name for name, (_, straight) in evaluations.items() if not straight]
     read = code_of(code)
-    if any(one["differ"] for one in counts):
-        read = replace(read, instructions=None, why_not="not counted: programs take other lines")
     moved = sum(one["loaded_once"] + one["stored_once"] for one in tensors.values())
     loaded = sum(one["loaded"] for one in tensors.values()) / launch.programs
     work = Work(
@@ -200,16 +193,9 @@ def _by_program(
 ) -> tuple[float, bool]:
     """A count at the large size: as many a program as at small ones, or along a straight line."""
     each = [value / one["programs"] for value, one in zip(values, counts, strict=True)]
-    if len(set(each)) == 1 and not _constants_change(counts, launch):
+    if len(set(each)) == 1:
         return each[0] * launch.programs, True
     return _scaled(sizes, values, large)
-
-
-def _constants_change(counts: list[dict], launch: Launch) -> bool:
-    """Is a constant another one at the large size?"""
-    given = dict(zip(launch.kernel.arg_names, launch.arguments, strict=False)) | launch.options
-    constants = counts[0]["constants"].items()
-    return any(name in given and str(given[name]) != value for name, value in constants)
 
 
 def _scaled(sizes: list[int], values: list[float], large: int) -> tuple[float, bool]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ..check import clone, compare
-from ..judge_process import HOW_TO_BEGIN, in_words, load, said, same_bits, start
+from ..judge_process import HOW_TO_BEGIN, in_words, load, same_bits, start
 from ..verdict import raised
 from .watch import Watch
 
@@ -78,18 +78,17 @@ class _Run:
         self.function, self.tolerance = function, tolerance
         self.inputs, self.given = inputs, [clone(x) for x in inputs]
         self.names = _names_of(reference, len(inputs))
-        self.wanted, self.changed_by_reference = self._results(reference, inputs)
-        if not self.wanted:
+        self.wanted, self.after = _called(reference, inputs)
+        if not self.wanted and all(map(_same, inputs, self.after)):
             raise TypeError("the reference returns no tensor and overwrites none")
-        doubles = [x.double() if _is_float(x) else x for x in inputs]
-        own = self.own
+        is_float = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]
+        doubles = [x.double() if yes else x for x, yes in zip(inputs, is_float, strict=True)]
         try:
-            self.exact, _ = self._results(reference, doubles)
+            self.exact = _called(reference, doubles)
         except (RuntimeError, TypeError, ValueError):  # it asks for a dtype
-            self.exact = self.wanted
-        if len(self.exact) != len(self.wanted):
-            self.exact = self.wanted
-        self.own = own
+            self.exact = self.wanted, self.after
+        if len(self.exact[0]) != len(self.wanted):
+            self.exact = self.wanted, self.after
 
     def found(self) -> dict:
         """What is wrong, '' if nothing is; and what was counted."""
@@ -114,59 +113,54 @@ class _Run:
 
     def _wrong(self, returned: object, watch: Watch) -> tuple[str, str]:
         """The first thing that is wrong, and which program stored it."""
-        results = _tensors_in(returned)
-        changed = _changed(self.inputs, self.given)
-        labels = [f"result {k}" for k in range(len(results))]
-        if not results:  # it works in place
-            results, labels = [self.given[k] for k in changed], [self.names[k] for k in changed]
-            missed = [self.names[k] for k in self.changed_by_reference if k not in changed]
-            if missed and self.in_place and len(changed) == len(self.wanted):
-                return f"an input is not overwritten: {missed[0]}", ""
-        elif not self.in_place:  # the reference does both, so must it
-            for k in self.changed_by_reference:
-                verdict = compare(self.given[k], self.own[k], self.tolerance)
-                if not verdict:
-                    return f"{self.names[k]}: {verdict.reason}", ""
-        if len(results) != len(self.wanted):
-            return f"{len(results)} results came back, {len(self.wanted)} are expected", ""
-        for label, got, want, exact in zip(labels, results, self.wanted, self.exact, strict=True):
-            rounded = exact.to(want.dtype) if exact.shape == want.shape else want
-            verdict = compare(got, rounded, self.tolerance)
-            if not verdict:
-                at = verdict.first_wrong_index
-                owner = watch.owner_of(got, at) if at is not None and watch.knows(got) else None
-                found = f"{label}: {verdict.reason}" + _also(watch)
-                return found, said(owner) if at is not None else ""
-        if beyond := [k for k in changed if k not in self.changed_by_reference]:
-            return f"an input is overwritten: {self.names[beyond[0]]}", ""
+        got, own = _tensors_in(returned) if self.wanted else [], []
+        labels = [f"result {k}" for k in range(len(got))]
+        if self.wanted and not got:  # it overwrites what the reference returns
+            own = [k for k, x in enumerate(self.given) if not _same(x, self.inputs[k])]
+            got, labels = [self.given[k] for k in own], [self.names[k] for k in own]
+        if len(got) != len(self.wanted):
+            return f"{len(got)} results came back, {len(self.wanted)} are expected", ""
+        results, after = self.exact
+        for label, x, want, exact in zip(labels, got, self.wanted, results, strict=True):
+            if found := self._unlike(label, x, want, exact, watch):
+                return found
+        for k, name in enumerate(self.names):
+            if k in own or _same(self.given[k], self.after[k]):
+                continue
+            if _same(self.inputs[k], self.after[k]):
+                return f"an input is overwritten: {name}", ""
+            if found := self._unlike(name, self.given[k], self.after[k], after[k], watch):
+                return found
         return next(iter(watch.races + watch.collisions), ""), ""
 
-    def _results(self, reference: Callable, inputs: list) -> tuple[list[Tensor], list[int]]:
-        """Its results, or else the inputs that it overwrites; and which inputs those are."""
-        self.own = own = [clone(x) for x in inputs]
-        torch.manual_seed(1)
-        results = _tensors_in(reference(*own))
-        changed = _changed(inputs, own)
-        self.in_place = not results
-        return results or [own[k] for k in changed], changed
+    def _unlike(
+        self, label: str, got: Tensor, want: Tensor, exact: Tensor, watch: Watch
+    ) -> tuple[str, str] | None:
+        """What is wrong with a tensor, and which program stored it."""
+        rounded = exact.to(want.dtype) if exact.shape == want.shape else want
+        verdict = compare(got, rounded, self.tolerance)
+        if verdict:
+            return None
+        at = verdict.first_wrong_index
+        owner = (watch.owner_of(got, at) or "no program") if at is not None else ""
+        also = "".join(f"; {words}" for words in (watch.races + watch.collisions)[:1])
+        return f"{label}: {verdict.reason}{also}", owner
 
 
-def _also(watch: Watch) -> str:
-    """Of a wrong result: what the programs did to each other."""
-    return "".join(f"; {words}" for words in (watch.races + watch.collisions)[:1])
+def _called(reference: Callable, inputs: list) -> tuple[list[Tensor], list]:
+    """Its results, and its inputs after the call."""
+    own = [clone(x) for x in inputs]
+    torch.manual_seed(1)
+    return _tensors_in(reference(*own)), own
 
 
 def _tensors_in(returned: object) -> list[Tensor]:
     return [x for x in tree_leaves(returned) if isinstance(x, Tensor)]
 
 
-def _changed(before: list, after: list) -> list[int]:
-    pairs = enumerate(zip(before, after, strict=True))
-    return [k for k, (x, y) in pairs if isinstance(x, Tensor) and not _same(x, y)]
-
-
-def _same(x: Tensor, y: Tensor) -> bool:
-    return same_bits(x.reshape(-1), y.reshape(-1))
+def _same(x: object, y: object) -> bool:
+    """Also of what is no tensor."""
+    return not isinstance(x, Tensor) or same_bits(x.reshape(-1), y.reshape(-1))
 
 
 def _names_of(function: Callable, count: int) -> list[str]:
@@ -175,7 +169,3 @@ def _names_of(function: Callable, count: int) -> list[str]:
     except ValueError:
         names = []
     return names if len(names) == count else [f"input {k}" for k in range(count)]
-
-
-def _is_float(x: object) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point()

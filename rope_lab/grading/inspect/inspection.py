@@ -90,7 +90,8 @@ class Inspected:
             found.append(f"  {name:14}{each + ' bytes' if each else 'none'}")
         if QUIET in os.environ:  # another compiler counts a little differently
             return found
-        found.append(f"  instructions  {_instructions(code)}")
+        each = code.why_not or f"{number(round(code.instructions))} a warp"
+        found.append(f"  instructions  {each}")
         found.append(
             f"  registers     {compiled.registers} a thread, {compiled.spilled} bytes spilled; "
             f"{self.work.resident} programs on an SM"
@@ -100,40 +101,24 @@ class Inspected:
             f"{number(round(self.work.in_flight))} bytes requested before the first is needed, "
             f"{self.work.resident * self.work.in_flight / 1024:.3g} KiB on an SM"
         )
-        if code.shuffles or code.barriers:
-            found.append(f"  exchange      {code.shuffles} shuffles, {code.barriers} barriers")
         return found
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is known of a function; true if its values are right.
+    """What is known of a function; true if its values are right. Shown, it is a page of text."""
 
-    Shown, it is a page of text.
-
-    Attributes:
-        refused: why nothing more can be known; '' if all is known.
-        wrong: what is wrong at a small size; '' if nothing.
-        owner: the program that stored the first wrong element.
-        sizes: at which it ran.
-        large: for which it was compiled.
-        atomics: tensor of atomics -> whether there are sums of floats, of undefined order.
-        eager: PyTorch's own kernels beside them, as `zeros`.
-        launches: in order.
-        gpu: for which it was compiled.
-        measured_us: on the GPU that is here, if there is one.
-    """
-
-    refused: str = ""
-    wrong: str = ""
-    owner: str = ""
-    sizes: Sequence[int] = ()
-    large: int = 0
+    refused: str = ""  # why nothing more can be known; '' if all is known
+    wrong: str = ""  # what is wrong at a small size; '' if nothing
+    owner: str = ""  # the program that stored the first wrong element
+    sizes: Sequence[int] = ()  # at which it ran
+    large: int = 0  # for which it was compiled
+    # tensor of atomics -> whether there are sums of floats, of undefined order
     atomics: dict[str, bool] = field(default_factory=dict)
-    eager: tuple[Kernel, ...] = ()
-    launches: tuple[Inspected, ...] = ()
-    gpu: Gpu | None = None
-    measured_us: float | None = None
+    eager: tuple[Kernel, ...] = ()  # PyTorch's own kernels beside them, as `zeros`
+    launches: tuple[Inspected, ...] = ()  # in order
+    gpu: Gpu | None = None  # for which it was compiled
+    measured_us: float | None = None  # on the GPU that is here, if there is one
 
     @property
     def ok(self) -> bool:
@@ -221,12 +206,6 @@ class Inspection:
     def _repr_html_(self) -> str:
         state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
         return box(state, repr(self))
-
-
-def _instructions(code: Code) -> str:
-    if code.instructions is None:
-        return code.why_not
-    return f"{number(round(code.instructions))} a warp"
 
 
 def _times(count: float) -> str:

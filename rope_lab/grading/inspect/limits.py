@@ -61,10 +61,6 @@ class Work:
     in_flight: float  # bytes that a program requests before it needs one
     resident: int  # programs on an SM at a time; 0 if its SMs are not known
 
-    def on_an_sm(self, gpu: Gpu) -> float:
-        """Bytes in flight on an SM."""
-        return self.in_flight * min(self.resident, self.programs / gpu.multiprocessors)
-
 
 def times_of(work: Work, gpu: Gpu) -> dict[str, float]:
     """Microseconds of a launch by each limit alone; what isn't known is missing."""
@@ -73,7 +69,8 @@ def times_of(work: Work, gpu: Gpu) -> dict[str, float]:
         lanes = 32 * work.warps * work.programs
         times["instructions"] = work.instructions * lanes / gpu.machine.instructions_a_us
     if work.in_flight and work.resident:
-        times["latency"] = times["bytes"] / max(gpu.share(work.on_an_sm(gpu)), 1e-3)
+        on_an_sm = work.in_flight * min(work.resident, work.programs / gpu.multiprocessors)
+        times["latency"] = times["bytes"] / max(gpu.share(on_an_sm), 1e-3)
     return times
 
 

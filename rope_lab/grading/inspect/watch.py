@@ -4,14 +4,12 @@ A `Trace` says who stored what, and which programs race. This one also counts ea
 itself, because the time law is about launches.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FrameType
 
 import numpy as np
-from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+from triton.runtime.interpreter import InterpreterBuilder
 
 from ..trace import Memory, Trace, tensors_in, wrap
 from .limits import SECTOR
@@ -42,8 +40,6 @@ class Counts:
     tensors: dict[str, Access] = field(default_factory=dict)  # by the argument's name
     functions: Counter = field(default_factory=Counter)  # evaluations of sine, ..., by element
     flops: int = 0  # of `tl.dot`
-    differ: bool = False  # whether programs came to other lines than the first one
-    constants: dict[str, str] = field(default_factory=dict)  # of the launch, as texts
 
     def shipped(self) -> dict:
         """What JSON can write."""
@@ -60,18 +56,12 @@ class Watch(Trace):
         super().__init__()
         self.counts: list[Counts] = []
         self.added: dict[str, bool] = {}  # tensors of atomics; are there sums of floats?
-        self._code = None  # of the kernel that runs
-        self._lines: set[int] = set()  # to which the program has come that runs
-        self._first: set[int] = set()  # to which the first one came
         self._names: dict[int, str] = {}  # of the arguments of this launch, by their memory
         self._seen: dict[tuple[int, str], np.ndarray] = {}  # bytes of this launch, by memory
 
     def __enter__(self) -> "Watch":
         super().__enter__()
-        self._undo += [
-            wrap(GridExecutor, "__call__", self._at_grid),
-            wrap(InterpreterBuilder, "create_dot", self._at_dot),
-        ]
+        self._undo.append(wrap(InterpreterBuilder, "create_dot", self._at_dot))
         for name in (name for name in FUNCTIONS if hasattr(InterpreterBuilder, f"create_{name}")):
             around = self._counting(name)
             self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
@@ -81,43 +71,14 @@ class Watch(Trace):
         for undo in reversed(self._undo):  # two of its wraps are around the same function
             undo()
 
-    def _at_grid(self, original: Callable, executor, *arguments, **options):
-        self._code, self._lines = executor.fn.__code__, set()
-        self.counts.append(Counts(self._code.co_name))
-        self._seen.clear()
-        before = sys.gettrace()
-        sys.settrace(self._at_call)
-        try:
-            return original(executor, *arguments, **options)
-        finally:
-            sys.settrace(before)
-            self._compare_lines()
-
-    def _at_call(self, frame: FrameType, event: str, _) -> Callable | None:
-        return self._at_line if frame.f_code is self._code else None
-
-    def _at_line(self, frame: FrameType, event: str, _) -> Callable:
-        self._lines.add(frame.f_lineno)
-        return self._at_line
-
     def _at_launch(self, original: Callable, executor, args, kwargs):
+        self.counts.append(Counts(executor.fn.__name__))
+        self._seen.clear()
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         self._names = {x.untyped_storage().data_ptr(): name for name, x in tensors_in(named)}
-        constants = {name: str(named[name]) for name in executor.constexprs if name in named}
-        self.counts[-1].constants = constants
         return super()._at_launch(original, executor, args, kwargs)
 
-    def _compare_lines(self) -> None:
-        """Those of a program that has ended, with those of the first one."""
-        counts = self.counts[-1]
-        if counts.programs == 1:
-            self._first = self._lines
-        elif counts.programs:
-            counts.differ |= self._first != self._lines
-        self._lines = set()
-
     def _at_program(self, original: Callable, builder, x, y, z):
-        self._compare_lines()
         self.counts[-1].programs += 1
         return super()._at_program(original, builder, x, y, z)
 

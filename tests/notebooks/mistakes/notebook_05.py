@@ -14,11 +14,6 @@ ANSWERS = [
         "the wrong angle: each half takes its own, where one is asked for both",
     ),
     Wrong(
-        *(3, "rows of a table half as long"),
-        {"position * 2 * HALF + pair, mask": "position * HALF + pair, mask"},
-        "the step of the table: the row of the next position begins d2 elements on",
-    ),
-    Wrong(
         *(3, "a cosine twice"),
         {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
         "the wrong function: a cosine for the sine, in the second half",

@@ -12,7 +12,7 @@ ANSWERS = [
     Wrong(
         *(1, "ones for the gradient"),
         {"grad.permute": "torch.ones_like(grad).permute"},
-        "the gradient is ignored: another incoming gradient gives the same result",
+        "the gradient is ignored: every element of it counts as 1",
     ),
 ]
 NUMBERS = {

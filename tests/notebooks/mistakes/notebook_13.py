@@ -27,7 +27,7 @@ ANSWERS = [
     Wrong(
         *(3, "the sum not stored"),
         {"    tl.store(residual_ptr + offset, total, mask=exists)\n": ""},
-        "1 results came back, 2 are expected",
+        "residual: 15256 of 15360 values",
     ),
     Wrong(
         *(3, "the block for the row"),
