@@ -125,7 +125,7 @@ def launched(call, tensors) -> dict:
 def single(t, freqs, tensor_format="sbhd", **options):
     tensors = {"t": t} | {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
     if isinstance(freqs, RotaryPositionEmbedding):
-        tensors["table"] = freqs.turns(None)
+        tensors["table"] = freqs.turns()
     else:
         freqs_tensors = freqs if isinstance(freqs, tuple) else (freqs,)
         tensors |= {f"freqs {i}": x for i, x in enumerate(freqs_tensors)}
@@ -156,7 +156,7 @@ def normalized(*tensors, **options):
         call = lambda: qk_norm_rope(*tensors, *weights, rope, **options)  # noqa: E731
     more = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
     named = dict(zip(names, (*tensors, *weights), strict=True))
-    return call, named | more | {"table": rope.turns(None)}
+    return call, named | more | {"table": rope.turns()}
 
 
 def into_a_cache():
@@ -165,18 +165,18 @@ def into_a_cache():
     caches = torch.zeros(2, 2, 4, 1, D).unbind()
     call = lambda: (rope_to_cache(q, k, v, rope, *caches, slots, position_ids=slots),)  # noqa: E731
     named = {"q": q, "k": k, "v": v, "k cache": caches[0], "v cache": caches[1], "slots": slots}
-    return call, named | {"table": rope.turns(None)}
+    return call, named | {"table": rope.turns()}
 
 
 def out_of_a_projection():
     rope, qkv = RotaryPositionEmbedding(D), torch.randn(S, B, 3 * H * D)
     names = "q", "k", "v"
     parts = {name: qkv[..., i * H * D :] for i, name in enumerate(names)}
-    return lambda: split_qkv_rope(qkv, rope, H, H), parts | {"table": rope.turns(None)}
+    return lambda: split_qkv_rope(qkv, rope, H, H), parts | {"table": rope.turns()}
 
 
 def operator_of_a_projection():
-    qkv, table = torch.randn(S, B, 3 * H * D), RotaryPositionEmbedding(D).turns(None)
+    qkv, table = torch.randn(S, B, 3 * H * D), RotaryPositionEmbedding(D).turns()
     arguments = H, H, "qkv", "sbhd", *values_of(Rotation(table, rotary_dim=D))
     parts = {name: qkv[..., i * H * D :] for i, name in enumerate(("q", "k", "v"))}
     call = lambda: torch.ops.rope_kernels.split_qkv_rope(qkv, *arguments)  # noqa: E731
@@ -244,7 +244,7 @@ def into_memory_that_a_graph_hands_over() -> list:
 
     The latter is what a compiled call in place hands over.
     """
-    table, slots = RotaryPositionEmbedding(D).turns(None), torch.arange(S)
+    table, slots = RotaryPositionEmbedding(D).turns(), torch.arange(S)
     values = values_of(Rotation(table, position_ids=slots, tensor_format="thd", rotary_dim=D))
     q, k, v = torch.randn(H, S, D).transpose(0, 1), torch.randn(S, 1, D), torch.randn(S, 1, D)
     caches, found = torch.zeros(2, 2, 4, 1, D).unbind(), []
