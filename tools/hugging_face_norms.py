@@ -35,7 +35,6 @@ REASONS = {  # why a forward with norms and a known rotation is left
     "minimax_m2": "a norm of all heads",
     "molmo2": "a configuration chooses between a norm of a head and one of all heads",
     "muse_glimmer": "queries are scaled between norm and rotation",
-    "muse_glimmer_assistant": "there are fewer queries than keys",
     "muse_spark": "queries are scaled between norm and rotation",
     "nemotron3_5_transcribe": "LayerNorm",
     "olmo2": "a norm of all heads",
@@ -43,7 +42,7 @@ REASONS = {  # why a forward with norms and a known rotation is left
     "olmo_hybrid": "a norm of all heads",
     "olmoe": "a clamp comes between norm and rotation",
     "qwen4_exp": "a norm may have groups, and an indexer pools keys before theirs",
-    "sapiens2": "rotates patches, not the tokens before them",
+    "timesfm2_5": "queries are scaled after their norm, in autocast in fp32",
 }
 
 

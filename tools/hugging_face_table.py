@@ -37,18 +37,13 @@ FAMILIES = {  # by the first digest of a row: names of models, in 5.17, in 5.23 
     ),
     "5ff7e4fb9d01": "glmasr nemotron3_5_transcribe nemotron3_diarization",
     "02db01a4243e": "qwen4_exp",
-    "63d99ecb9425": "muse_glimmer_assistant",
-    "d57bb522badf": "clvp",
-    "bc3d64b5f9c6": "dinov3_vit eomt_dinov3 sapiens2",
     "41a27000e109": "diffusion_gemma gemma3n gemma4 gemma4_unified",
-    "6cbca44a9d41": "minimax_m3_vl",
     "bf64e19b7517": "minimax_m3_vl",
     "eaad334444e1": "nanochat",
     "d12ce5d7de06": "gpt_oss",
     "fbe164d52ccc": "openai_privacy_filter",
     "62c9a8db8dcc": "glm glm4 moonshine moonshine_streaming",
     "345ebc8886cd": "helium",
-    "ffdbd18c499a": "pe_audio pe_audio_video pe_video",
     "e4922a9fd6c6": "glm4v glm_ocr",
     "02259b7bce0d": "blt",
     "4fe4dfdf79e8": "codegen gptj",
@@ -115,8 +110,6 @@ def pairs(known: Rule) -> str:
 
 def rounding(known: Rule) -> str:
     found = f'`"{known.rounding}"`'
-    if known.promoted:
-        found += f', `"{known.promoted}"` with a table in fp32'
     return f"{found}, in the dtype of q" if known.casts_back else found
 
 

@@ -48,56 +48,49 @@ def _digest_of(words: Iterable[str]) -> str:
 
 
 def definition_of(function: Callable) -> ast.FunctionDef:
-    """The definition in the file. Raises `UnknownCode` if code or defaults are not those there."""
+    """The definition in the file, without a docstring. Raises `UnknownCode` if other code runs."""
     if not isinstance(function, FunctionType):
         raise UnknownCode(f"{function!r} is no Python function")
     if function.__closure__ or hasattr(function, "__wrapped__"):
         raise UnknownCode(f"{function.__name__} wraps another function or closes over variables")
     code, name = function.__code__, function.__name__
     try:
-        text = "".join(inspect.findsource(function)[0])
-        node = _definitions_in(text).get(code.replace(co_linetable=b""))
+        definitions, codes = _read("".join(inspect.findsource(function)[0]))
     except (OSError, TypeError, SyntaxError, ValueError) as error:
         raise UnknownCode(f"the source of {name} is not available") from error
-    if code.co_name == "<lambda>":
-        raise UnknownCode(f"{name} was not written with def")
-    if node is None or not _has_defaults(function, node):
+    place = code.co_name, code.co_firstlineno
+    if place not in definitions or _as_compiled(code) not in codes:
         raise UnknownCode(f"the source of {name} is not the code that runs")
-    return node
+    return definitions[place]
 
 
 @lru_cache(maxsize=1)  # a function and its helpers are mostly in one file
-def _definitions_in(text: str) -> dict[CodeType, ast.FunctionDef | None]:
-    """All code in a file, each with its definition, if it has one, without the docstring.
+def _read(text: str) -> tuple[dict[tuple[str, int], ast.FunctionDef], set[CodeType]]:
+    """All definitions in a file, by name and first line; and all code.
 
-    The whole file is compiled, because its imports change the code for `torch.cat(...)`. Code is a
-    copy, as if it had never run: Python rewrites what runs often or is traced. It has no columns,
-    which `python -X no_debug_ranges` leaves out.
+    The whole file is compiled, because its imports change the code for `torch.cat(...)`.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the import has shown them
         tree = ast.parse(text)
-        found = [compile(tree, "<source>", "exec", dont_inherit=True)]
-    for code in found:  # grows
-        found += [x for x in code.co_consts if isinstance(x, CodeType)]
-    nodes = [x for x in ast.walk(tree) if isinstance(x, ast.FunctionDef)]
-    for node in nodes:
-        node.body = node.body[ast.get_docstring(node) is not None :]
-    first_lines = [min(x.lineno for x in (node, *node.decorator_list)) for node in nodes]
-    by_line = {(x.name, line): x for x, line in zip(nodes, first_lines, strict=True)}
-    return {x.replace(co_linetable=b""): by_line.get((x.co_name, x.co_firstlineno)) for x in found}
+        codes = [compile(tree, "<source>", "exec", dont_inherit=True)]
+    for code in codes:  # grows
+        codes += [x for x in code.co_consts if isinstance(x, CodeType)]
+    definitions = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.body = node.body[ast.get_docstring(node) is not None :]
+            first_line = min(x.lineno for x in (node, *node.decorator_list))
+            definitions[node.name, first_line] = node
+    return definitions, {*map(_as_compiled, codes)}
 
 
-def _has_defaults(function: FunctionType, node: ast.FunctionDef) -> bool:
-    """Whether its defaults are those of the definition: as text, where 1 is not True."""
-    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-    try:
-        by_place = tuple([ast.literal_eval(x) for x in node.args.defaults])
-        by_name = {arg.arg: ast.literal_eval(x) for arg, x in named if x is not None}
-    except ValueError as error:
-        raise UnknownCode(f"a default of {node.name} is no literal") from error
-    found = function.__defaults__ or (), function.__kwdefaults__ or {}
-    return repr((by_place, by_name)) == repr(found)
+def _as_compiled(code: CodeType) -> CodeType:
+    """A copy, as if it had never run: Python rewrites what runs often or is traced.
+
+    It has no columns, which `python -X no_debug_ranges` leaves out.
+    """
+    return code.replace(co_linetable=b"")
 
 
 def _function_in_words(function: Callable, callers: tuple[Callable, ...]) -> str:

@@ -32,19 +32,13 @@ KNOWN = (
     Rule("1c8a7766a526 479bb0df2eba 99e5222df95c", calls.q_and_k, rest="after"),  # bamba, ...
     Rule("5ff7e4fb9d01", calls.with_unused_ids, rest="after"),  # glmasr, ...
     Rule("02db01a4243e", calls.q_alone_or_with_k, rest="after"),  # qwen4_exp
-    Rule("63d99ecb9425", calls.latest_queries),  # muse_glimmer_assistant
-    Rule("d57bb522badf", calls.values_too),  # clvp
-    Rule("bc3d64b5f9c6", calls.patches, concatenates=True),  # dinov3_vit, eomt_dinov3, sapiens2
     Rule("41a27000e109", calls.one_tensor),  # diffusion_gemma, gemma3n, gemma4, ...
-    Rule("6cbca44a9d41", calls.vision_of_a_batch, VISION, rest="after"),  # minimax_m3_vl of 5.17
     Rule("bf64e19b7517", calls.vision_of_rows, VISION, rest="after"),  # minimax_m3_vl of 5.23
     Rule("eaad334444e1", calls.q_and_k, inverse=True),  # nanochat
     Rule("d12ce5d7de06", calls.q_and_k, columns="of pairs", concatenates=True),  # gpt_oss
     Rule("fbe164d52ccc", calls.q_and_k, concatenates=True, **OF_PAIRS),  # openai_privacy_filter
     Rule("62c9a8db8dcc", calls.q_and_k, rest="after", **FIRST_HALF),  # glm, glm4, moonshine, ...
     Rule("345ebc8886cd", calls.q_and_k, **FIRST_HALF),  # helium
-    # pe_audio, pe_audio_video, pe_video
-    Rule("ffdbd18c499a", calls.by_matrices, promoted="upcast", concatenates=True, **FIRST_HALF),
     Rule("e4922a9fd6c6", calls.q_and_k, interleaved=True, rest="after"),  # glm4v, glm_ocr
     Rule("02259b7bce0d", calls.q_and_k, interleaved=True),  # blt
     Rule("4fe4dfdf79e8", calls.sine_first, **OF_PAIRS),  # codegen, gptj

@@ -19,7 +19,6 @@ from .norms import normed_forward
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
-METHOD = "a method; only functions of a module are replaced"
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,6 @@ class Patched:
     _new: tuple[_Place, ...] = field(default=(), repr=False)
 
     def __enter__(self) -> "Patched":
-        for place in self._new:
-            if not _is_patched(place):
-                came = f"{'.'.join(_words_of(place))} was put back or replaced since"
-                raise ValueError(f"{came}; accepted: a new call of patch for each with block")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -149,11 +144,9 @@ def patch(
 
 def _missing(patched: Patched, norms: bool) -> str:
     """What `strict` asks for, and was not replaced; "": nothing."""
-    asked = [(False, "function that rotates", "")]
-    if norms:
-        advice = "; norms=False patches the rotation alone"
-        asked.append((True, "forward that normalizes q and k", advice))
-    for is_forward, what, advice in asked:
+    advice = "; norms=False patches the rotation alone"
+    asked = (False, "function that rotates", ""), (True, "forward that normalizes q and k", advice)
+    for is_forward, what, advice in asked[: 1 + norms]:
         if is_forward not in [x.is_forward for x in patched.replaced]:
             found = "; ".join([str(x) for x in patched.left if x.is_forward == is_forward])
             told = f"is known, but found: {found}" if found else "was found"
@@ -204,10 +197,8 @@ def _modules_of(target: object) -> list[ModuleType]:
     if isinstance(target, str):
         name = target if "." in target else FAMILY.format(target)
         try:
-            if name.startswith("."):
-                raise ImportError("a relative name")
             return [import_module(name)]
-        except ImportError as error:
+        except (ImportError, TypeError, ValueError) as error:  # no such, a relative, an empty name
             accepted = "a model, or the name of a module, or of a family, as 'llama'"
             came = f"target is {target!r}, and {name} cannot be imported ({error})"
             raise ValueError(f"{came}; accepted: {accepted}") from error
@@ -236,10 +227,6 @@ def _found_in(module: ModuleType, norms: bool) -> Iterator[tuple[_Place, Callabl
     yield from (((module, module, x), ours) for x, ours in found.items() if x not in helpers)
     own = [x for x in vars(module).values() if isinstance(x, type)]
     classes = dict.fromkeys(x for x in own if x.__module__ == module.__name__)
-    for cls in classes:
-        for name, method in vars(cls).items():
-            if ROTATES.search(name) and isinstance(method, FunctionType):
-                yield (module, cls, name), METHOD
     for cls in classes if norms else ():
         ours = _ours_or_why(cls)
         if ours is not None:

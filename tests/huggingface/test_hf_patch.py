@@ -98,9 +98,6 @@ def test_a_context_manager_undoes_what_it_did_and_no_more(llama):
         assert llama.apply_rotary_pos_emb is not original
         raise RuntimeError("within")
     assert llama.apply_rotary_pos_emb is original
-    with pytest.raises(ValueError, match="was put back or replaced since; accepted: a new call"):
-        patched.__enter__()
-    assert llama.apply_rotary_pos_emb is original
 
 
 def test_what_others_replaced_since_stays(llama, monkeypatch):
@@ -235,7 +232,7 @@ def test_another_code_is_left_and_says_why(change, llama, made):
 NOT_WHAT_RUNS = "the source of {} is not the code that runs"
 
 
-@pytest.mark.parametrize("change", ("the sign of the helper", "the sign of the sum", "a default"))
+@pytest.mark.parametrize("change", ("the sign of the helper", "the sign of the sum"))
 def test_a_file_that_changed_since_its_import_is_not_believed(change, llama, made):
     text = text_of_llama(llama)
     module = made("stale_rotation", text.replace(*CHANGES[change], 1))
@@ -282,9 +279,6 @@ def test_what_has_no_source_or_wraps_is_left(llama, made):
     assert left.reason == "<module 'torch'> is no Python function"
     with pytest.raises(UnknownCode):
         code_digest(torch.cat)
-
-
-# Families that are left
 
 
 # Calls that go to the function itself
