@@ -101,8 +101,7 @@ class RotaryPositionEmbedding(nn.Module):
       `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
     - `__init__` calls `reset_parameters`. So do `to_empty` of a module on the meta device, and an
       assignment to an `inv_freq` there that is not saved, as `from_pretrained` of transformers
-      makes one of whatever the memory holds. A subclass with other frequencies overrides that
-      method. What the method reads has to be set before `super().__init__`.
+      makes one of whatever the memory holds. A subclass may override that method.
     - A module whose `forward` is overridden is refused as `freqs`. Pass its table instead,
       `freqs(max_seq_len)`. That runs forward hooks, too, which don't run otherwise.
 
@@ -149,12 +148,9 @@ class RotaryPositionEmbedding(nn.Module):
             initial, self._words = default(self.rotary_dim, rotary_base), f"{rotary_base=}"
         else:
             _check_frequencies(inv_freq)
-            if not has_values(inv_freq):
-                raise bad(f"inv_freq is on {inv_freq.device}", "a tensor with values")
             if inv_freq.shape != (self.rotary_dim // 2,):
-                came = f"inv_freq has shape {tuple(inv_freq.shape)}; accepted with dim = {dim}"
-                shape = f"rotary_percent = {rotary_percent}: ({self.rotary_dim // 2},)"
-                raise ValueError(f"{came} and {shape}")
+                came = f"inv_freq has shape {tuple(inv_freq.shape)}"
+                raise bad(f"{came}, and d2 is {self.rotary_dim}", f"({self.rotary_dim // 2},)")
             if rotary_base != 10000.0:
                 raise bad(f"rotary_base is {rotary_base}, and inv_freq was given", "one of the two")
             initial, self._words = inv_freq.detach().to("cpu", copy=True), "inv_freq given"
@@ -224,13 +220,8 @@ class RotaryPositionEmbedding(nn.Module):
 
     def reset_parameters(self) -> None:
         """Set `inv_freq` to what the constructor or `from_config` was given."""
-        inv_freq = self.inv_freq
-        with torch.inference_mode(False), torch.no_grad():
-            if isinstance(inv_freq, nn.Parameter):  # which no tensor may replace
-                inv_freq.copy_(self._initial)
-                self._update()
-            else:
-                self.inv_freq = self._initial.to(inv_freq.device, copy=True)
+        with torch.inference_mode(False):  # whose tensors count no changes
+            self.inv_freq = self._initial.to(self.inv_freq.device, copy=True)
 
     def extra_repr(self) -> str:
         shown = [f"rotary_dim={self.rotary_dim}", self._words]

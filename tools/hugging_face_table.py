@@ -38,7 +38,6 @@ FAMILIES = {  # by the first digest of a row: names of models, in 5.17, in 5.23 
     "5ff7e4fb9d01": "glmasr nemotron3_5_transcribe nemotron3_diarization",
     "02db01a4243e": "qwen4_exp",
     "41a27000e109": "diffusion_gemma gemma3n gemma4 gemma4_unified",
-    "bf64e19b7517": "minimax_m3_vl",
     "eaad334444e1": "nanochat",
     "d12ce5d7de06": "gpt_oss",
     "fbe164d52ccc": "openai_privacy_filter",
@@ -46,7 +45,6 @@ FAMILIES = {  # by the first digest of a row: names of models, in 5.17, in 5.23 
     "345ebc8886cd": "helium",
     "e4922a9fd6c6": "glm4v glm_ocr",
     "02259b7bce0d": "blt",
-    "4fe4dfdf79e8": "codegen gptj",
     "4ff01c7a46b3": (
         "axk1 axk2 bailing_hybrid deepseek_v3 deepseek_v32 dots3_note glm4_moe_lite glm_moe_dsa "
         "longcat_flash mistral4 youtu"

@@ -157,17 +157,6 @@ def one_tensor(rule, original, x, cos, sin, unsqueeze_dim=1):
     return outs[0] if outs else original(x, cos, sin, unsqueeze_dim)
 
 
-def sine_first(rule, original, tensor, sin, cos):
-    """GPT-J, CodeGen: (b, s, h, d), and a table (b, s, d/2)."""
-    outs = rule.rotate((tensor,), cos, sin, 2)
-    return outs[0] if outs else original(tensor, sin, cos)
-
-
 def vision(rule, original, q, k, cos, sin):
     """The towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
     return rule.rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)
-
-
-def vision_of_rows(rule, original, q, k, cos, sin):
-    """MiniMax M3-VL: (s, h, d) and a table (s, d2)."""
-    return rule.rotate((q, k), cos, sin, 1) or original(q, k, cos, sin)

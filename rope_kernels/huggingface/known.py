@@ -33,7 +33,6 @@ KNOWN = (
     Rule("5ff7e4fb9d01", calls.with_unused_ids, rest="after"),  # glmasr, ...
     Rule("02db01a4243e", calls.q_alone_or_with_k, rest="after"),  # qwen4_exp
     Rule("41a27000e109", calls.one_tensor),  # diffusion_gemma, gemma3n, gemma4, ...
-    Rule("bf64e19b7517", calls.vision_of_rows, VISION, rest="after"),  # minimax_m3_vl of 5.23
     Rule("eaad334444e1", calls.q_and_k, inverse=True),  # nanochat
     Rule("d12ce5d7de06", calls.q_and_k, columns="of pairs", concatenates=True),  # gpt_oss
     Rule("fbe164d52ccc", calls.q_and_k, concatenates=True, **OF_PAIRS),  # openai_privacy_filter
@@ -41,7 +40,6 @@ KNOWN = (
     Rule("345ebc8886cd", calls.q_and_k, **FIRST_HALF),  # helium
     Rule("e4922a9fd6c6", calls.q_and_k, interleaved=True, rest="after"),  # glm4v, glm_ocr
     Rule("02259b7bce0d", calls.q_and_k, interleaved=True),  # blt
-    Rule("4fe4dfdf79e8", calls.sine_first, **OF_PAIRS),  # codegen, gptj
     Rule("4ff01c7a46b3", calls.with_unused_ids, INTERLEAVE, **TO_HALVES),  # axk1, deepseek_v3, ...
     Rule("6d7c974d9e1b", calls.q_with_k_or_none, INTERLEAVE, **TO_HALVES),  # mistral_large4
     Rule("ae16e5df6d08", calls.q_and_k, interleaved=True, **UPCAST),  # cohere, cohere2, ...

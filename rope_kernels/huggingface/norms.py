@@ -8,7 +8,6 @@ for, the digests say: of arguments and of all statements up to the last norm or 
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ AS_ROTATED = """
     449ddd5c6029 d24d1f459552 99bb3020a506 0d3d2298538d d627eb679dcd 271e6b9b9893 d817bcda8308
 """
 TRANSPOSED = """
-    6f8c84f9a400 3d406ab4ce6f 6df08a2909f4 780780cfd14a f6c534931ecd b239aec9b7fc 55a842fc40bc
+    6f8c84f9a400 3d406ab4ce6f 780780cfd14a f6c534931ecd b239aec9b7fc 55a842fc40bc
     1739774bd18b f49410497a17 059238f63ed0 53384d5ed0c6 0efdc9f241ea
 """
 NORMED = "_rope_kernels_normed"  # what a forward calls, given itself and the names of norms
@@ -97,7 +96,7 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, flo
 
 @dataclass(frozen=True, eq=False)
 class Normed:
-    """What a forward normalizes and rotates, found in a copy of its definition."""
+    """What a forward normalizes and rotates, found in its definition."""
 
     node: ast.FunctionDef
     digest: str  # of the code up to the last norm or rotation
@@ -115,7 +114,7 @@ def find_normed(function: Callable) -> Normed | None:
     rotations = _rotations_of(function)
     if not rotations:
         return None
-    node = copy.deepcopy(definition_of(function))
+    node = definition_of(function)
     assigns = [(x, _variables(x)) for x in ast.walk(node) if isinstance(x, ast.Assign)]
     turns = [x for x, names in assigns if names and _name_of(x.value) in rotations]
     rotated = {name: x.lineno for x in turns for name in _variables(x)}

@@ -91,8 +91,7 @@ def functions_with(digest):
 
 def test_every_function_is_known_or_left():
     known = {x for functions in functions_by_body().values() for x in functions}
-    left = LEFT | {"minimax_m3_vl"} if version() == "5.17" else LEFT
-    assert {x.family for x in every_function() if x not in known} == left
+    assert {x.family for x in every_function() if x not in known} == LEFT
 
 
 def test_the_table_names_all_functions_and_no_other():
