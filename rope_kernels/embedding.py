@@ -31,12 +31,7 @@ def in_turns(inv_freq: Tensor) -> Tensor:
     parts = coarse, frequency - coarse
     # exact: 24 or 29 bits times 24
     products = [part * piece for part in parts for piece in _TURNS_IN_A_RADIAN]
-    return sum(map(_less_whole_turns, products))
-
-
-def _less_whole_turns(turns: Tensor) -> Tensor:
-    """From turns, fp64, to units of 2^-64 turns, int64."""
-    return ((turns - turns.round()) * 2.0**64).round().long()
+    return sum([((x - x.round()) * 2.0**64).round().long() for x in products])
 
 
 def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
@@ -203,9 +198,8 @@ class RotaryPositionEmbedding(nn.Module):
         """
         from .scaling import read_layer
 
-        is_length = isinstance(seq_len, Integral) and is_number(seq_len) and seq_len > 0
-        if seq_len is not None and not is_length:
-            raise bad(f"seq_len is {seq_len!r}", "None, or a positive integer")
+        if seq_len is not None:
+            check_positive("seq_len", seq_len)
         layer = read_layer(config, layer_type, seq_len)
         if layer is None:
             return None
@@ -276,14 +270,14 @@ class RotaryPositionEmbedding(nn.Module):
             product in fp64, differentiable in both.
 
         Raises:
-            ValueError: `positions` is negative, or on another device.
+            ValueError: `positions` is a negative number.
             TypeError: `positions` is of another type or dtype, such as bf16, which cannot tell
                 position 256 from 257; `dtype` is another one; or as in `forward`.
         """
         if dtype not in FLOATS:
             raise bad(f"dtype is {dtype!r}", ", ".join(map(short, FLOATS)), TypeError)
         inv_freq = self._exact()
-        _check_positions(positions, inv_freq.device)
+        _check_positions(positions)
         if not isinstance(positions, Tensor):
             positions = torch.arange(positions, device=inv_freq.device)
         position = positions[..., None]
@@ -364,8 +358,7 @@ class RotaryPositionEmbedding(nn.Module):
         was_meta = before is not None and before.is_meta and not value.is_meta
         if was_meta and "inv_freq" in self._non_persistent_buffers_set:
             self.reset_parameters()  # a load that moves a model off the meta device
-        else:
-            self._update()
+        self._update()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         loaded = state_dict.get(prefix + "inv_freq")
@@ -390,15 +383,13 @@ class RotaryPositionEmbedding(nn.Module):
             super()._apply(move, recurse)
         if was_meta and not self.inv_freq.is_meta:
             self.reset_parameters()  # to_empty leaves whatever the memory held
-        else:
-            with suppress(TypeError, ValueError):  # a call raises what is wrong
-                self._update()
+        with suppress(TypeError, ValueError):  # a call raises what is wrong
+            self._update()
         return self
 
     def __getstate__(self):
         """What copies, files and other processes get: turns belong to one process alone."""
-        kept = {name: x for name, x in self.__dict__.items() if name != "_filled"}
-        return kept | {"_turns": None}
+        return self.__dict__ | {"_turns": None, "_filled": (None, ())}
 
 
 def _check_frequencies(inv_freq: object) -> None:
@@ -407,8 +398,6 @@ def _check_frequencies(inv_freq: object) -> None:
         raise bad(f"inv_freq is of type {type(inv_freq).__name__}", "torch.Tensor", TypeError)
     if inv_freq.dtype not in EXACT:
         raise bad(f"inv_freq has dtype {short(inv_freq.dtype)}", "float32, float64", TypeError)
-    if inv_freq.is_sparse:
-        raise bad(f"inv_freq has layout {inv_freq.layout}", "torch.strided")
     if is_traced() or is_transformed() or not has_values(inv_freq):
         return
     if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -451,8 +440,7 @@ def short(dtype: torch.dtype) -> str:
 
 def _check_rotary_dim(dim: object, rotary_percent: object) -> int:
     """d2, of a head dimension and the share of it that turns."""
-    whole = isinstance(dim, Integral) or (isinstance(dim, float) and dim.is_integer())
-    if isinstance(dim, bool) or not whole:
+    if not (is_number(dim) and int(dim) == dim):
         raise bad(f"dim is {dim!r}", "a positive integer")
     if not (isinstance(rotary_percent, Real) and 0.0 < rotary_percent <= 1.0):
         raise bad(f"rotary_percent is {rotary_percent!r}", "a number above 0, up to 1")
@@ -469,15 +457,14 @@ def _check_span(max_seq_len: object, offset: object) -> None:
         came = f"max_seq_len is a tensor of shape {tuple(max_seq_len.shape)}"
         how = "To rotate a tensor: apply_rotary_pos_emb(t, freqs, tensor_format)"
         raise bad(came, f"a number of positions. {how}", TypeError)
-    if not _is_integer(max_seq_len):
-        raise bad(f"max_seq_len is {max_seq_len!r}", "an integer from 0", TypeError)
-    if not _is_integer(offset):
-        raise bad(f"offset is {offset!r}", "an integer", TypeError)
+    for name, value in (("max_seq_len", max_seq_len), ("offset", offset)):
+        if not _is_integer(value):
+            raise bad(f"{name} is {value!r}", "an integer", TypeError)
     if max_seq_len < 0:
         raise bad(f"max_seq_len is {max_seq_len}", "0 or a positive number")
 
 
-def _check_positions(positions: object, device: torch.device) -> None:
+def _check_positions(positions: object) -> None:
     """Check what `cos_sin` takes."""
     accepted = "a tensor of positions, or a number of them"
     if not isinstance(positions, Tensor):
@@ -488,9 +475,6 @@ def _check_positions(positions: object, device: torch.device) -> None:
     elif positions.dtype not in (*INTEGERS, *EXACT):
         dtypes = ", ".join(map(short, (*INTEGERS, *EXACT)))
         raise bad(f"positions has dtype {short(positions.dtype)}", dtypes, TypeError)
-    elif positions.device != device:
-        needs = f"it must be on inv_freq's device, {device}"
-        raise ValueError(f"positions is on {positions.device}; {needs}")
 
 
 def _is_integer(value: object) -> bool:

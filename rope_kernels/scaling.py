@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from .embedding import bad, default, is_number, powers
 
 # Formulas. All give (d2 / 2,) radians a position, fp32, computed on the CPU in the order of
-# transformers, so that their bits are the same whatever the device of the module is. What comes
-# after * are keys of a configuration; one without a default has to be there.
+# transformers, so that their bits are the same whatever the device of the module is. Two also give
+# what multiplies cos and sin. What comes after * are keys of a configuration; one without a default
+# has to be there.
 
 
 def linear(rotary_dim: int, base: float, *, factor: float) -> Tensor:
@@ -92,7 +93,10 @@ def yarn(
     beta_slow: float = 1,  # turns up to which it is divided
     original_max_position_embeddings: int,
     truncate: bool = True,  # the ramp begins and ends at whole pairs
-) -> Tensor:
+    attention_factor: float = 0,  # these three: 0 is a key that is left out
+    mscale: float = 0,
+    mscale_all_dim: float = 0,
+) -> tuple[Tensor, float]:
     """Slow pairs divided, fast ones kept, and a ramp over the pairs between.
 
     Source: YaRN, https://arxiv.org/abs/2309.00071; `_compute_yarn_parameters`.
@@ -113,7 +117,11 @@ def yarn(
         high += 0.001
     pair = torch.arange(rotary_dim // 2, dtype=torch.float32, device="cpu")
     share = 1 - ((pair - low) / (high - low)).clamp(0, 1)  # of what is kept
-    return divided * (1 - share) + kept * share
+    if not (mscale and mscale_all_dim):
+        mscale, mscale_all_dim = 1, 0
+    growth = math.log(max(factor, 1))
+    magnitude = (0.1 * mscale * growth + 1.0) / (0.1 * mscale_all_dim * growth + 1.0)
+    return divided * (1 - share) + kept * share, attention_factor or magnitude
 
 
 def longrope(
@@ -124,35 +132,19 @@ def longrope(
     short_factor: list,  # one for each pair
     long_factor: list,  # for sequences longer than the original length
     original_max_position_embeddings: int,
-) -> Tensor:
+    factor: float = 1,  # for the magnitude alone
+    attention_factor: float = 0,  # 0: left out
+) -> tuple[Tensor, float]:
     """Each frequency divided by a number of its own, from one of two lists.
 
     Source: LongRoPE, https://arxiv.org/abs/2402.13753; `_compute_longrope_parameters`.
     """
     is_long = (seq_len or 0) > original_max_position_embeddings
-    factor = long_factor if is_long else short_factor
-    factor = torch.tensor(factor, dtype=torch.float32, device="cpu")
-    return 1.0 / (factor * powers(base, rotary_dim, rotary_dim))
-
-
-# What multiplies cos and sin. A 0 is a key that is left out.
-
-
-def magnitude_of_yarn(
-    *, factor: float, attention_factor: float = 0, mscale: float = 0, mscale_all_dim: float = 0
-) -> float:
-    if not (mscale and mscale_all_dim):
-        mscale, mscale_all_dim = 1, 0
-    growth = math.log(max(factor, 1))
-    magnitude = (0.1 * mscale * growth + 1.0) / (0.1 * mscale_all_dim * growth + 1.0)
-    return attention_factor or magnitude
-
-
-def magnitude_of_longrope(
-    *, original_max_position_embeddings: int, factor: float = 1, attention_factor: float = 0
-) -> float:
+    divisors = long_factor if is_long else short_factor
+    divisors = torch.tensor(divisors, dtype=torch.float32, device="cpu")
     growth = math.log(max(factor, 1)) / math.log(original_max_position_embeddings)
-    return attention_factor or math.sqrt(1 + growth)
+    inv_freq = 1.0 / (divisors * powers(base, rotary_dim, rotary_dim))
+    return inv_freq, attention_factor or math.sqrt(1 + growth)
 
 
 # Keys
@@ -160,7 +152,6 @@ def magnitude_of_longrope(
 _ORIGINAL, _SHARE = "original_max_position_embeddings", "partial_rotary_factor"
 _TYPES = {f.__name__: f for f in (default, linear, dynamic, yarn, longrope, llama3, proportional)}
 _TYPES |= {"su": longrope, "mrope": default}  # Phi 3's first name; before transformers 5
-_MAGNITUDES = {yarn: magnitude_of_yarn, longrope: magnitude_of_longrope}
 
 # In the dict of a rotation, whatever its type: sections (M-RoPE) change no frequency, and the last
 # three have no effect in published files.
@@ -192,22 +183,20 @@ def read_layer(
     rope, is_nested = _rope_of(config, layer_type)
     if rope is None:
         return None
-    formula, magnitude = _formulas_of(rope)
+    formula = _formula_of(rope)
     keys = _all_keys(config, rope, is_nested)
-    if formula in _MAGNITUDES and "factor" not in keys:
+    if formula in (yarn, longrope) and "factor" not in keys:
         growth = _read(keys, "max_position_embeddings", int) / _read(keys, _ORIGINAL, int)
         keys |= {"factor": growth} if growth > 1 else {}
     rotary_dim, base = _rotary_dim(keys, formula), _read(keys, "rope_theta", float)
-    arguments, of_magnitude = (
-        {
-            key: _read(keys, key, x.annotation, x.default, rotary_dim // 2)
-            for key, x in _keys_of(function).items()
-        }
-        for function in (formula, magnitude)
-    )
+    arguments = {
+        key: _read(keys, key, x.annotation, x.default, rotary_dim // 2)
+        for key, x in _keys_of(formula).items()
+    }
     if formula in (dynamic, longrope):
         arguments["seq_len"] = seq_len
-    return formula(rotary_dim, base, **arguments), magnitude(**of_magnitude)
+    found = formula(rotary_dim, base, **arguments)
+    return found if isinstance(found, tuple) else (found, 1.0)
 
 
 def _check_config(config: object) -> None:
@@ -253,16 +242,13 @@ def _rope_of(config: object, layer_type: str | None) -> tuple[Mapping | None, bo
     return rope, is_nested
 
 
-def _formulas_of(rope: Mapping) -> tuple[Callable[..., Tensor], Callable[..., float]]:
-    """For frequencies, and for what multiplies cos and sin. They read every key of the dict."""
+def _formula_of(rope: Mapping) -> Callable:
+    """By its name. It reads every key of the dict."""
     name = rope.get("rope_type") or rope.get("type") or "default"
     if not (isinstance(name, str) and name in _TYPES):
         raise bad(f"rope_type is {name!r}", f"{', '.join(map(repr, _TYPES))}; or {_OWN_TABLES}")
-    formula = _TYPES[name]
-    magnitude = _MAGNITUDES.get(formula, lambda: 1.0)
-    known = *_OF_ALL, *_keys_of(formula), *_keys_of(magnitude)
-    _refuse_unread(rope, known, f"by {name!r}")
-    return formula, magnitude
+    _refuse_unread(rope, [*_OF_ALL, *_keys_of(_TYPES[name])], f"by {name!r}")
+    return _TYPES[name]
 
 
 def _refuse_unread(said: Mapping, known: Collection[str], where: str) -> None:
@@ -292,16 +278,14 @@ def _all_keys(config: object, rope: Mapping, is_nested: bool) -> dict[str, objec
 
 def _rotary_dim(keys: dict[str, object], formula: Callable) -> int:
     """d2: its own key, or a share of a head's width."""
-    named = [key for key in _WIDTHS if key in keys]
-    if named:
-        came, width = named[0], _read(keys, named[0], int)
-    else:
-        came = "hidden_size"
-        width = _read(keys, came, int) // _read(keys, "num_attention_heads", int)
-    if came in ("hidden_size", "head_dim") and formula is not proportional:
-        width, came = int(width * _read(keys, _SHARE, float, 1)), f"{came} with {_SHARE}"
+    named = next((key for key in _WIDTHS if key in keys), "hidden_size")
+    width = _read(keys, named, int)
+    if named == "hidden_size":
+        width //= _read(keys, "num_attention_heads", int)
+    if named in ("hidden_size", "head_dim") and formula is not proportional:
+        width = int(width * _read(keys, _SHARE, float, 1))
     if width < 2 or width % 2:
-        raise bad(f"{came} says that {width} elements of a head turn", "an even number from 2")
+        raise bad(f"{width} elements of a head turn, by {named}", "an even number from 2")
     return width
 
 
@@ -316,18 +300,17 @@ def _read(
     if key not in keys and default is not inspect.Parameter.empty:
         return default
     value = keys.get(key)
-    is_list = kind is list and isinstance(value, list | tuple)
-    fits = all(is_number(x) and x > 0 for x in (value if is_list else [value]))
-    accepted = "a positive number"
-    if kind is int:
-        fits, accepted = fits and int(value) == value, "a positive integer"
-    elif kind is bool:
+    if kind is bool:
         fits, accepted = isinstance(value, bool), "False, True"
     elif kind is list:
-        fits = fits and is_list and len(value) == pairs
+        fits = isinstance(value, list | tuple) and len(value) == pairs
+        fits = fits and all(is_number(x) and x > 0 for x in value)
         accepted = f"{pairs} positive numbers, one for each pair that turns"
-    elif key == _SHARE:
-        fits, accepted = fits and value <= 1, "a number above 0, up to 1"
+    else:
+        most = 1 if key == _SHARE else math.inf
+        fits = is_number(value) and 0 < value <= most and kind(value) == value
+        accepted = "a positive integer" if kind is int else "a positive number"
+        accepted += ", at most 1" if key == _SHARE else ""
     if not fits:
         came = reprlib.repr(value) if key in keys else "missing"
         raise bad(f"{key} is {came}", accepted)

@@ -78,7 +78,7 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, flo
     found = None
     for name in names:
         norm = module._modules.get(name)
-        if norm is None:
+        if norm is None:  # as where a flag says that there are none
             return None
         kind, own = type(norm), norm.__dict__
         known = _known_norm(getattr(kind, "forward", None), getattr(kind, "_norm", None))
@@ -106,7 +106,6 @@ class Normed:
     rotation: str  # the name of the function that they call
     known: Rule  # what is known of it
     after: bool  # the norms follow the rotation
-    condition: str | None  # the attribute without which there are no norms; None: there always are
 
 
 def find_normed(function: Callable) -> Normed | None:
@@ -124,18 +123,12 @@ def find_normed(function: Callable) -> Normed | None:
     if not normalized or len(used) != 1:
         return None
     norms, calls = {name: _name_of(x) for name, x in normalized}, {x for _, x in normalized}
-    (rotation,), condition = used, None
+    (rotation,) = used
     named = {rotation, *norms.values()}
     last = max(i for i, x in enumerate(node.body) if named & {*map(_name_of, ast.walk(x))})
     digest = digest_of_parts([node.args, *node.body[: last + 1]])
     after = any(call.lineno > rotated[name] for name, call in normalized)
-    for part in ast.walk(node):  # is there an `if self.x:` around norms, but not the rotation?
-        if isinstance(part, ast.If) and isinstance(part.test, ast.Attribute):
-            within = {*ast.walk(part)}
-            if within & calls and not within & {*turns}:
-                condition = part.test.attr
-    known = rotations[rotation]
-    return Normed(node, digest, norms, calls, turns, rotation, known, after, condition)
+    return Normed(node, digest, norms, calls, turns, rotation, rotations[rotation], after)
 
 
 def _rotations_of(function: Callable) -> dict[str, Rule]:
@@ -179,11 +172,9 @@ def normed_forward(cls: type) -> Callable | None:
     normed = find_normed(original)
     if normed is None:
         return None
-    is_known = normed.digest in AS_ROTATED + TRANSPOSED
-    if not is_known or normed.known.form not in (q_and_k, one_tensor):
+    is_fused = normed.known.form in (q_and_k, one_tensor) and normed.known.rounding == "model"
+    if not is_fused or normed.digest not in AS_ROTATED + TRANSPOSED:
         raise UnknownCode(UNKNOWN)
-    if normed.known.rounding != "model":
-        raise UnknownCode(f"{normed.rotation} rounds where no kernel with a norm does")
     return _made_for(original, original_of(original.__globals__[normed.rotation]))
 
 
@@ -191,9 +182,7 @@ def normed_forward(cls: type) -> Callable | None:
 def _made_for(original: FunctionType, rotation: Any) -> Callable:
     normed, variables = find_normed(original), original.__globals__
     assert normed is not None
-    names, condition = {*normed.norms.values()}, normed.condition
-
-    transposed = normed.digest in TRANSPOSED
+    names, transposed = {*normed.norms.values()}, normed.digest in TRANSPOSED
 
     def of_module(module, *names):
         norms, known = [getattr(module, x) for x in names], known_norms(module, names)
@@ -202,7 +191,6 @@ def _made_for(original: FunctionType, rotation: Any) -> Callable:
     def suits(module, *args):
         return (
             original_of(variables.get(normed.rotation)) is rotation
-            and (condition is None or getattr(module, condition))
             and known_norms(module, names) is not None
         )
 
@@ -264,11 +252,11 @@ class NormedRotation:
         weights = tuple([norm._parameters.get("weight") for norm in self.norms])
         in_fp32 = [rule.promotes(q, cos)] * len(tensors)
         for i, weight in enumerate(weights):
-            if weight is not None and weight.shape != q.shape[-1:]:
+            if weight is None:
+                continue
+            if weight.shape != q.shape[-1:] or weight.dtype not in (q.dtype, torch.float32):
                 return None
-            if weight is not None and weight.dtype != q.dtype:
-                if weight.dtype != torch.float32:
-                    return None
+            if weight.dtype != q.dtype:
                 in_fp32[i] |= known.rounding == "model" and not known.weight_offset
         if any(in_fp32) and not torch.is_autocast_enabled(q.device.type):
             return None

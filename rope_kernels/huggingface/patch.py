@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -53,7 +54,7 @@ _patched: set[_Place] = set()
 
 
 @dataclass(frozen=True)
-class Patched:
+class Patched(AbstractContextManager["Patched"]):
     """What `patch` did. As a context manager it undoes that at the end, after an error too.
 
     Attributes:
@@ -65,9 +66,6 @@ class Patched:
     replaced: tuple[Replaced, ...]
     left: tuple[Left, ...]
     _new: tuple[_Place, ...] = field(default=(), repr=False)
-
-    def __enter__(self) -> "Patched":
-        return self
 
     def __exit__(self, *error: object) -> None:
         _put_back(self._new)
@@ -93,10 +91,7 @@ def patch(
 
     Where torch.compile, torch.export, make_fx or torch.jit.trace records a model, it is the model
     as it was: compilers fuse the function's own operators with those around them. Other calls that
-    the kernel can't take go to the function that was replaced, too: with fp64, with a table in bf16
-    beside fp16 or the reverse, with a table that requires a gradient, with tensors on several
-    devices, and with shapes that PyTorch would broadcast in other ways than a table (s, d2) or
-    (b, s, d2) over heads.
+    the kernel can't take go to the function that was replaced, too; the page has a list.
 
     With `norms` an attention that normalizes queries and keys beside their rotation does both in
     one launch, forward and backward. Its class gets a forward that is compiled from its own code,

@@ -28,7 +28,6 @@ OF_THE_CONSTRUCTOR = [
     ({"persistent": "no"}, "persistent is 'no'; accepted: False, True"),
     ({"inv_freq": [1.0] * 4}, "inv_freq is of type list; accepted: torch.Tensor"),
     ({"inv_freq": torch.ones(4).half()}, "inv_freq has dtype float16; accepted: float32, float64"),
-    ({"inv_freq": torch.ones(4).to_sparse()}, "inv_freq has layout torch.sparse_coo; accepted: "),
     ({"inv_freq": torch.full((4,), math.nan)}, "inv_freq has the value nan; accepted: finite"),
     ({"inv_freq": torch.ones(3)}, "inv_freq has shape (3,), and d2 is 8; accepted: (4,)"),
     (
@@ -71,7 +70,7 @@ NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5))
 def test_a_length_that_is_none():
     make = RotaryPositionEmbedding(D)
     for value in NO_LENGTHS:
-        with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer from 0$"):
+        with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer$"):
             make(value)
         with pytest.raises(TypeError, match=r"^offset is .*; accepted: an integer$"):
             make(3, offset=value)
