@@ -293,10 +293,7 @@ class RotaryPositionEmbedding(nn.Module):
     # What calls read
 
     def turns(self, _: object = None) -> Tensor:
-        """`in_turns` of `inv_freq`, (d2 / 2,): the buffer, or made by calls that PyTorch records.
-
-        Raises where `inv_freq` cannot be used, or a call would ignore a `forward` of its own.
-        """
+        """`in_turns` of `inv_freq`, (d2 / 2,); not of a module with a `forward` of its own."""
         if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
             came = f"freqs is a {type(self).__name__} that overrides forward"
             raise bad(came, "its table, freqs(max_seq_len)", TypeError)
@@ -308,9 +305,8 @@ class RotaryPositionEmbedding(nn.Module):
     def _update(self) -> bool:
         """Write the turns of `inv_freq` to the buffer, at the address that CUDA graphs know.
 
-        Returns:
-            False where nothing can be remembered: PyTorch records or transforms the call, or
-            `inv_freq` has no values, or counts no changes, as a tensor of inference mode.
+        False where nothing can be remembered: PyTorch records or transforms the call, or `inv_freq`
+        has no values, or counts no changes, as a tensor of inference mode.
         """
         if is_traced() or is_transformed():
             return False

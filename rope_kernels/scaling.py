@@ -212,8 +212,7 @@ def _check_config(config: object) -> None:
     if _get(config, "text_config") is not None and _get(config, "head_dim") is None:
         raise bad("config has a text_config, and no head_dim of its own", "config.text_config")
     if _get(config, "image_size") is not None and _get(config, "patch_size") is not None:
-        came = "config is of images (image_size, patch_size), each model's own rule"
-        raise bad(came, _OWN_TABLES)
+        raise bad("config is of images (image_size, patch_size): own rules", _OWN_TABLES)
     # of an object its own alone: classes have names for any model
     names = config if isinstance(config, Mapping) else getattr(config, "__dict__", ())
     said = {key: _get(config, key) for key in names if _OF_ROTATIONS.search(key)}
