@@ -350,7 +350,7 @@ def prepare(
 def _complete(rotation: Rotation, freqs: Freqs, fused: bool, t: Tensor) -> None:
     """Put in what follows from the arguments of a checked call."""
     if isinstance(freqs, RotaryPositionEmbedding):
-        rotation.table = freqs.turns(_positions(rotation, t))
+        rotation.table = freqs.turns()
         rotation.rotary_dim = freqs.rotary_dim
     elif rotation.rotary_dim is None:
         rotation.rotary_dim = rotation.table.shape[-1]
@@ -386,13 +386,6 @@ def _starts(rotation: Rotation, t: Tensor) -> int | Tensor:
     if number and (torch.compiler.is_compiling() or abs(given) <= MOST_START):
         return torch.full((count,), given, dtype=torch.int64, device=t.device)
     return given
-
-
-def _positions(rotation: Rotation, t: Tensor) -> int | None:
-    """How many a dense call has, by which a module may interpolate; None: that is left open."""
-    if rotation.looks_up_positions:
-        return None
-    return t.shape[rotation.tensor_format.index("s")] * rotation.cp_size
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:

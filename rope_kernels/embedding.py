@@ -1,8 +1,7 @@
 """The module that says how far each pair turns a position, and its angles: exact, or as a table."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
 from numbers import Integral, Real
 
 import torch
@@ -20,26 +19,19 @@ INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 _TURNS_IN_A_RADIAN = (0x28BE60 * 2.0**-24, 0xDB9391 * 2.0**-48, 0x054A7F * 2.0**-72)
 
 
-def in_turns(inv_freq: Tensor, scale: float = 1.0) -> Tensor:
-    """`inv_freq * scale` in units of 2^-64 turns a position, int64, without whole turns.
+def in_turns(inv_freq: Tensor) -> Tensor:
+    """`inv_freq` in units of 2^-64 turns a position, int64, without whole turns.
 
     Its product with a position, in int64 arithmetic that overflows, is how far the pair has turned
     since its last whole turn. At position 1 000 000 the angle is right to 1e-12 radians, where an
     fp32 product of position and `inv_freq` is wrong by up to 0.05.
     """
-    frequency = inv_freq.double() * scale
+    frequency = inv_freq.double()
     coarse = frequency.float().double()
     parts = coarse, frequency - coarse
     # exact: 24 or 29 bits times 24
     products = [part * piece for part in parts for piece in _TURNS_IN_A_RADIAN]
-    if is_traced():  # Inductor makes one kernel of this; a stack would be a second one
-        return sum(map(_less_whole_turns, products))
-    return _less_whole_turns(torch.stack(products)).sum(0)
-
-
-def _less_whole_turns(turns: Tensor) -> Tensor:
-    """From turns, fp64, to units of 2^-64 turns, int64."""
-    return ((turns - turns.round()) * 2.0**64).round().long()
+    return sum([((x - x.round()) * 2.0**64).round().long() for x in products])
 
 
 def radians(turns: Tensor, position: Tensor, dtype: torch.dtype) -> Tensor:
@@ -55,9 +47,6 @@ def for_both_members(angles: Tensor, interleaved: bool) -> Tensor:
     return angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
 
 
-# Where frequencies come from
-
-
 def default(rotary_dim: int, base: float) -> Tensor:
     """`base ** (-2 i / d2)` for pair i. Source: RoFormer, section 3.2.2."""
     return 1.0 / powers(base, rotary_dim, rotary_dim)
@@ -67,39 +56,6 @@ def powers(base: float, columns: int, rotary_dim: int) -> Tensor:
     """The base to the power of 0, 2 / d2, 4 / d2, ... for `columns` elements, fp32, on the CPU."""
     element = torch.arange(0, columns, 2, dtype=torch.float32, device="cpu")
     return base ** (element / rotary_dim)
-
-
-def given(rotary_dim: int, base: float, inv_freq: Tensor) -> Tensor:
-    """Frequencies of the caller's own, fp32 or fp64."""
-    return inv_freq
-
-
-@dataclass(frozen=True, eq=False)
-class Frequencies:
-    """Where a module's frequencies come from: a function, here or in `scaling`, and its arguments.
-
-    Numbers, and no buffer: a load that empties buffers leaves them alone.
-    """
-
-    rotary_dim: int  # d2
-    base: float
-    formula: Callable[..., Tensor] = default
-    keys: dict[str, object] = field(default_factory=dict)
-
-    def inv_freq(self) -> Tensor:
-        """Radians per position of each pair, (d2 / 2,), on the CPU."""
-        return self.formula(self.rotary_dim, self.base, **self.keys)
-
-    @property
-    def words(self) -> list[str]:
-        """For the module's repr."""
-        if self.formula is given:
-            return ["inv_freq given"]
-        shown = [f"rotary_base={self.base}"]
-        if self.formula is not default:
-            shown.append(f"rope_type={self.formula.__name__!r}")
-            shown += [f"{key}={x}" for key, x in self.keys.items() if isinstance(x, int | float)]
-        return shown
 
 
 class RotaryPositionEmbedding(nn.Module):
@@ -113,10 +69,6 @@ class RotaryPositionEmbedding(nn.Module):
         dim: head dimension d.
         rotary_percent: share of the head dimension that is rotated: d2 = int(dim * rotary_percent),
             which must be even.
-        seq_len_interpolation_factor: divide positions by this (position interpolation), if
-            `pretrained_max_position_embeddings` is given too.
-        pretrained_max_position_embeddings: sequence length of the training, in positions. Past it
-            times the factor, `max_seq_len / pretrained_max_position_embeddings` divides instead.
         rotary_base: base of the geometric series of frequencies.
         interleaved: each angle appears in two neighboring columns (a, a, b, b, ...), for the
             interleaved pairing, instead of once in each half (a, b, ..., a, b, ...).
@@ -131,29 +83,26 @@ class RotaryPositionEmbedding(nn.Module):
     Attributes:
         inv_freq: (d2 / 2,), fp32 or fp64, radians per position, finite. A buffer that keeps its
             dtype when the module is cast: in bf16 an angle at position 1000 is wrong by radians.
-        rotary_base: as given, or `rope_theta`. Assignment sets `inv_freq`, by `reset_parameters`.
-            NaN if `inv_freq` was given: then it can't be assigned.
         attention_factor: a float. May be assigned.
 
     Changing `inv_freq`: calls that take the module itself read the frequencies in turns, from
     memory of the module that is not saved. Assignment, `load_state_dict` and `reset_parameters`
-    update it at once, and within torch.compile at the next eager call, which also sees a write in
-    place. Only an update checks the values. It waits for the device, then writes to the same
-    address, so CUDA graphs that were captured before replay with the new frequencies. A backward of
-    a call made before the update raises an error.
+    update it at once; a write in place, a copy of the module and what torch.compile records, at the
+    next eager call. Only an update checks the values. It waits for the device, then writes to the
+    same address, so CUDA graphs that were captured before replay with the new frequencies. A
+    backward of a call made before the update raises an error.
 
     - Changes that PyTorch doesn't count are not supported, such as `inv_freq.data = ...` or
       `torch.distributed.broadcast`. After them, write `rope.inv_freq = rope.inv_freq.clone()`.
     - `__init__` calls `reset_parameters`. So do `to_empty` of a module on the meta device, and an
       assignment to an `inv_freq` there that is not saved, as `from_pretrained` of transformers
-      makes one of whatever the memory holds. A subclass with other frequencies overrides that
-      method. What the method reads has to be set before `super().__init__`.
+      makes one of whatever the memory holds. A subclass may override that method.
     - A module whose `forward` is overridden is refused as `freqs`. Pass its table instead,
       `freqs(max_seq_len)`. That runs forward hooks, too, which don't run otherwise.
 
     Raises:
-        ValueError: an argument is out of range, `seq_len_interpolation_factor` came alone, or both
-            `rotary_base` and `inv_freq` came. Or an update of `inv_freq` is not finite.
+        ValueError: an argument is out of range, or both `rotary_base` and `inv_freq` came. Or an
+            update of `inv_freq` is not finite.
         TypeError: an `inv_freq` of a dtype below fp32 was assigned or used; or a flag is no bool.
         RuntimeError: an update is needed while a CUDA graph is captured; or `load_state_dict` met
             an `inv_freq` that is refused.
@@ -164,7 +113,8 @@ class RotaryPositionEmbedding(nn.Module):
                 [1.0000, 0.0100, 1.0000, 0.0100],
                 [2.0000, 0.0200, 2.0000, 0.0200]])
 
-    Source: TransformerEngine's `RotaryPositionEmbedding`, same arguments, same fp32 arithmetic.
+    Source: TransformerEngine's `RotaryPositionEmbedding`, same names, same fp32 arithmetic. To
+    interpolate positions, as `seq_len_interpolation_factor` does there, divide `inv_freq`.
     """
 
     inv_freq: Tensor
@@ -176,11 +126,9 @@ class RotaryPositionEmbedding(nn.Module):
         self,
         dim: int,
         rotary_percent: float = 1.0,
-        seq_len_interpolation_factor: float | None = None,
-        pretrained_max_position_embeddings: int | None = None,
+        *,
         rotary_base: float = 10000.0,
         interleaved: bool = False,
-        *,
         persistent: bool = True,
         attention_factor: float = 1.0,
         inv_freq: Tensor | None = None,
@@ -190,19 +138,19 @@ class RotaryPositionEmbedding(nn.Module):
         check_flag("interleaved", interleaved)
         check_flag("persistent", persistent)
         check_positive("rotary_base", rotary_base)
-        self.seq_len_interpolation_factor = seq_len_interpolation_factor
-        self.pretrained_max_position_embeddings = pretrained_max_position_embeddings
-        if seq_len_interpolation_factor is not None and pretrained_max_position_embeddings is None:
-            came = f"seq_len_interpolation_factor is {seq_len_interpolation_factor}"
-            came += " without pretrained_max_position_embeddings"
-            raise bad(came, "both, or pretrained_max_position_embeddings alone")
         self.interleaved, self.attention_factor = interleaved, attention_factor
-        self._source, dtype = Frequencies(self.rotary_dim, rotary_base), torch.float32
-        if inv_freq is not None:
-            came = f"dim = {dim} and rotary_percent = {rotary_percent}"
-            self._source = _given(inv_freq, self.rotary_dim, rotary_base, came)
-            dtype = inv_freq.dtype
-        memory = torch.empty(self.rotary_dim // 2, dtype=dtype)
+        if inv_freq is None:
+            initial, self._words = default(self.rotary_dim, rotary_base), f"{rotary_base=}"
+        else:
+            _check_frequencies(inv_freq)
+            if inv_freq.shape != (self.rotary_dim // 2,):
+                came = f"inv_freq has shape {tuple(inv_freq.shape)}"
+                raise bad(f"{came}, and d2 is {self.rotary_dim}", f"({self.rotary_dim // 2},)")
+            if rotary_base != 10000.0:
+                raise bad(f"rotary_base is {rotary_base}, and inv_freq was given", "one of the two")
+            initial, self._words = inv_freq.detach().to("cpu", copy=True), "inv_freq given"
+        self._initial = initial  # no buffer: a load may empty those
+        memory = torch.empty(self.rotary_dim // 2, dtype=initial.dtype)
         self.register_buffer("inv_freq", memory, persistent=persistent)
         # no buffer, for DistributedDataParallel writes to those: a backward would see a change
         self._turns: Tensor | None = None
@@ -225,7 +173,7 @@ class RotaryPositionEmbedding(nn.Module):
         What is promised: `inv_freq`, on the CPU, has the bits that transformers 5.17 computes from
         the keys that its class reads. A class of transformers may ignore a key that is read here,
         as `LlamaConfig` does `partial_rotary_factor`, or `truncate` where each type of layer has a
-        dict. HunYuan's `alpha` holds at any length, as from 5.23 on.
+        dict.
 
         Args:
             config: a configuration of Hugging Face; or a dict or an object with the same keys, and
@@ -240,9 +188,8 @@ class RotaryPositionEmbedding(nn.Module):
             None where `rope_parameters[layer_type]` is None: such layers don't rotate.
 
         Raises:
-            ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit. A
-                key of the rotation's dict is not read, or a name beside it that has rope, rotary,
-                ntk or partial in it. Two keys say different widths. Several types of layers and no
+            ValueError, TypeError: a type is unknown, a key is missing or its value doesn't fit, or
+                a key of the rotation's dict is not read. Several types of layers and no
                 `layer_type`. A `model_type` whose configuration class `config` is not. A
                 configuration of a vision tower, or of a model with a `text_config`: pass that one.
                 The message names the key, what came and what is accepted.
@@ -251,64 +198,27 @@ class RotaryPositionEmbedding(nn.Module):
         """
         from .scaling import read_layer
 
-        is_length = isinstance(seq_len, Integral) and is_number(seq_len) and seq_len > 0
-        if seq_len is not None and not is_length:
-            raise bad(f"seq_len is {seq_len!r}", "None, or a positive integer")
+        if seq_len is not None:
+            check_positive("seq_len", seq_len)
         layer = read_layer(config, layer_type, seq_len)
         if layer is None:
             return None
-        source, attention_factor = layer
-        module = cls(
-            source.rotary_dim,
-            rotary_base=source.base,
+        inv_freq, attention_factor = layer
+        return cls(
+            2 * len(inv_freq),
             interleaved=interleaved,
             persistent=False,
             attention_factor=attention_factor,
+            inv_freq=inv_freq,
         )
-        module._source = source
-        module.reset_parameters()
-        return module
-
-    @property
-    def rotary_base(self) -> float:
-        """Base of the geometric series of frequencies; NaN if they were given."""
-        return self._source.base
-
-    @rotary_base.setter
-    def rotary_base(self, base: float) -> None:
-        before = self._source
-        if before.formula is given:
-            came = "rotary_base was assigned to a module whose inv_freq was given"
-            raise bad(came, "an assignment to inv_freq")
-        check_positive("rotary_base", base)
-        self._source = replace(before, base=base)
-        try:
-            self.reset_parameters()
-        except Exception:
-            self._source = before
-            raise
 
     def reset_parameters(self) -> None:
-        """Set `inv_freq` to what the constructor or `from_config` was given.
-
-        In place if shape and dtype allow.
-        """
-        fresh, inv_freq = self._source.inv_freq(), self.inv_freq
-        if (fault := _fault(fresh)) is not None:
-            raise fault
-        same_shape = inv_freq.shape == fresh.shape and inv_freq.is_contiguous()
-        if same_shape and inv_freq.dtype in EXACT:
-            with torch.no_grad():
-                inv_freq.copy_(fresh)
-            self._refill()
-        else:
-            self.inv_freq = fresh.to(inv_freq.device)
+        """Set `inv_freq` to what the constructor or `from_config` was given."""
+        with torch.inference_mode(False):  # whose tensors count no changes
+            self.inv_freq = self._initial.to(self.inv_freq.device, copy=True)
 
     def extra_repr(self) -> str:
-        shown = [f"rotary_dim={self.rotary_dim}", *self._source.words]
-        for name in ("seq_len_interpolation_factor", "pretrained_max_position_embeddings"):
-            if (value := getattr(self, name)) is not None:
-                shown.append(f"{name}={value}")
+        shown = [f"rotary_dim={self.rotary_dim}", self._words]
         if self.interleaved:
             shown.append("interleaved=True")
         if self.attention_factor != 1.0:
@@ -335,9 +245,9 @@ class RotaryPositionEmbedding(nn.Module):
             raise bad(came, accepted)
         inv_freq = self._exact()
         position = torch.arange(max_seq_len, dtype=torch.float32, device=inv_freq.device)
-        position = (position + offset) * self.position_scale(max_seq_len)
+        position = (position + offset)[:, None, None, None]
         # no matmul: autocast leaves it in fp32
-        return for_both_members(position[:, None, None, None] * inv_freq, self.interleaved)
+        return for_both_members(position * inv_freq, self.interleaved)
 
     def cos_sin(
         self, positions: Tensor | int, dtype: torch.dtype = torch.float32
@@ -360,214 +270,138 @@ class RotaryPositionEmbedding(nn.Module):
             product in fp64, differentiable in both.
 
         Raises:
-            ValueError: `positions` is negative, or on another device; or positions are interpolated
-                by their number, which a tensor of them leaves open.
+            ValueError: `positions` is a negative number.
             TypeError: `positions` is of another type or dtype, such as bf16, which cannot tell
                 position 256 from 257; `dtype` is another one; or as in `forward`.
         """
         if dtype not in FLOATS:
             raise bad(f"dtype is {dtype!r}", ", ".join(map(short, FLOATS)), TypeError)
         inv_freq = self._exact()
-        _check_positions(positions, inv_freq.device)
-        if isinstance(positions, Tensor):
-            scale = self.position_scale(None)
-        else:
-            scale = self.position_scale(positions)
+        _check_positions(positions)
+        if not isinstance(positions, Tensor):
             positions = torch.arange(positions, device=inv_freq.device)
         position = positions[..., None]
         # integers would lose the gradient of inv_freq
         with_gradient = torch.is_grad_enabled() and is_differentiated(inv_freq)
         if position.is_floating_point() or with_gradient:
-            angles = position.double() * (inv_freq.double() * scale)
+            angles = position.double() * inv_freq.double()
         else:
-            angles = radians(in_turns(inv_freq, scale), position, torch.float64)
+            angles = radians(self._current_turns(), position, torch.float64)
         cos, sin = (x * self.attention_factor for x in (angles.cos(), angles.sin()))
         return cos.to(dtype), sin.to(dtype)
 
-    def position_scale(self, max_seq_len: int | None) -> float:
-        """Factor for positions, which depends on how many they are (None: not known)."""
-        trained, factor = self.pretrained_max_position_embeddings, self.seq_len_interpolation_factor
-        if trained is None or factor is None:
-            return 1.0
-        if max_seq_len is None:
-            raise ValueError(
-                "freqs interpolates by the number of positions, which cu_seqlens, start_positions "
-                "and position_ids leave open; accepted with them: freqs.cos_sin(max_seq_len) with "
-                f"rotary_dim={self.rotary_dim}, or a module whose inv_freq is divided by {factor}"
-            )
-        return 1.0 / max(factor, max_seq_len / trained)
-
     # What calls read
 
-    def turns(self, max_seq_len: int | None) -> Tensor:
-        """`in_turns` of `inv_freq`, (d2 / 2,), interpolated for that many positions.
-
-        An eager call returns the buffer, unless the number of positions decides the interpolation.
-        Then, and in calls that PyTorch traces or transforms, the turns are computed in each call.
-        Raises where `inv_freq` cannot be used, or a call would ignore a `forward` of its own.
-        """
+    def turns(self) -> Tensor:
+        """`in_turns` of `inv_freq`, (d2 / 2,); not of a module with a `forward` of its own."""
         if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
             came = f"freqs is a {type(self).__name__} that overrides forward"
             raise bad(came, "its table, freqs(max_seq_len)", TypeError)
-        scale = self.position_scale(max_seq_len)
-        is_eager = not (is_traced() or is_transformed())
-        if is_eager and (self._is_filled() or self._refill()) and scale == self._filled[1][-1]:
-            return self._turns
-        return in_turns(self._exact(), scale)
+        return self._current_turns()
 
-    def _is_filled(self) -> bool:
-        """Whether the buffer holds the turns of today's `inv_freq`."""
+    def _current_turns(self) -> Tensor:
+        return self._turns if self._update() else in_turns(self._exact())
+
+    def _update(self) -> bool:
+        """Write the turns of `inv_freq` to the buffer, at the address that CUDA graphs know.
+
+        False where nothing can be remembered: PyTorch records or transforms the call, or `inv_freq`
+        has no values, or counts no changes, as a tensor of inference mode.
+        """
+        if is_traced() or is_transformed():
+            return False
         inv_freq = self._buffers.get("inv_freq")  # quicker than an attribute of an nn.Module
         if inv_freq is None:
             inv_freq = self.inv_freq  # a parameter
         source, looks = self._filled
-        return inv_freq is source and looks[:2] == (inv_freq.data_ptr(), inv_freq._version)
-
-    def _refill(self, strict: bool = True) -> bool:
-        """Write the turns of `inv_freq` to the buffer, at the address that CUDA graphs know.
-
-        Returns:
-            False where nothing can be remembered: `inv_freq` has no values, counts no changes, or
-            can't be used, which is an error if `strict`.
-        """
-        inv_freq = self._inv_freq_that_counts_changes()
-        if inv_freq is None:
+        if inv_freq is source and looks == (inv_freq.data_ptr(), inv_freq._version):
+            return True
+        if not has_values(inv_freq) or inv_freq.is_inference():
             return False
-        if (fault := _fault(inv_freq)) is not None:
-            if strict:
-                raise fault
-            return False
+        _check_frequencies(inv_freq)
         if inv_freq.is_cuda:
             torch.cuda.synchronize(inv_freq.device)  # kernels on any stream may read the turns
-        scale = self.position_scale(0)  # that of no position doesn't depend on their number
         with torch.inference_mode(False), torch.no_grad():
-            new, turns = in_turns(inv_freq, scale), self._turns
+            new, turns = in_turns(inv_freq), self._turns
             if turns is None or (turns.device, turns.shape) != (new.device, new.shape):
                 self._turns = new
             elif not torch.equal(turns, new):
                 turns.copy_(new)
         if inv_freq.is_cuda:
             torch.cuda.current_stream(inv_freq.device).synchronize()  # other streams read them next
-        self._filled = inv_freq, (inv_freq.data_ptr(), inv_freq._version, scale)
+        self._filled = inv_freq, (inv_freq.data_ptr(), inv_freq._version)
         return True
-
-    def _inv_freq_that_counts_changes(self) -> Tensor | None:
-        """`inv_freq`, copied if it is an inference tensor; None if it has no values."""
-        inv_freq = self.inv_freq
-        if is_traced() or is_transformed() or not isinstance(inv_freq, Tensor):
-            return None
-        if not has_values(inv_freq):
-            return None
-        if not inv_freq.is_inference():
-            return inv_freq
-        own = self._parameters if isinstance(inv_freq, nn.Parameter) else self._buffers
-        if own.get("inv_freq") is not inv_freq:
-            return None  # computed at each access, by a parametrization for example
-        with torch.inference_mode(False), torch.no_grad():
-            copy = inv_freq.clone()
-            if own is self._parameters:
-                copy = nn.Parameter(copy, inv_freq.requires_grad)
-        own["inv_freq"] = copy
-        return copy
 
     def _exact(self) -> Tensor:
         """`inv_freq`, in a dtype that angles can be made of."""
         inv_freq = self.inv_freq
-        if inv_freq.dtype not in EXACT and (fault := _fault(inv_freq)) is not None:
-            raise fault
+        if inv_freq.dtype not in EXACT:
+            _check_frequencies(inv_freq)
         return inv_freq
 
     # What else may change the frequencies
 
     def __setattr__(self, name, value):
-        of_length = name.endswith(("interpolation_factor", "max_position_embeddings"))
-        if name == "attention_factor" or (of_length and value is not None):
-            check_positive(name, value)
         if name == "attention_factor":
+            check_positive(name, value)
             value = float(value)
         if name != "inv_freq":
             super().__setattr__(name, value)
             return
-        if (fault := _fault(value)) is not None:
-            raise fault
+        _check_frequencies(value)
         before = self._buffers.get("inv_freq")
         super().__setattr__(name, value)
         was_meta = before is not None and before.is_meta and not value.is_meta
         if was_meta and "inv_freq" in self._non_persistent_buffers_set:
             self.reset_parameters()  # a load that moves a model off the meta device
-        else:
-            self._refill()
+        self._update()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         loaded = state_dict.get(prefix + "inv_freq")
-        is_saved = "inv_freq" not in self._non_persistent_buffers_set
-        if is_saved and isinstance(loaded, Tensor) and (fault := _fault(loaded)) is not None:
-            *_, error_messages = args
-            error_messages.append(f"{prefix}inv_freq: {fault}")  # raised once all else is loaded
-            return
+        if loaded is not None and "inv_freq" not in self._non_persistent_buffers_set:
+            try:
+                _check_frequencies(loaded)
+            except (TypeError, ValueError) as fault:
+                *_, error_messages = args
+                error_messages.append(f"{prefix}inv_freq: {fault}")  # raised once all is loaded
+                return
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self._refill(strict=False)
+        self._update()
 
     def _apply(self, fn, recurse=True):
-        inv_freq = self.inv_freq
-        was_meta = inv_freq.is_meta
-        # .half() and the like move these, but don't round them
-        exact = inv_freq, inv_freq.grad if inv_freq.is_leaf else None
+        was_meta = self.inv_freq.is_meta
 
         def move(x: Tensor) -> Tensor:
-            moved = fn(x)
-            rounded = moved.dtype != x.dtype and any(x is y for y in exact)
-            return x.to(moved.device) if rounded else moved
+            moved = fn(x)  # .half() and the like move frequencies, but don't round them
+            return moved if moved.dtype == x.dtype else x.to(moved.device)
 
-        super()._apply(move, recurse)
+        with torch.inference_mode(False):
+            super()._apply(move, recurse)
         if was_meta and not self.inv_freq.is_meta:
             self.reset_parameters()  # to_empty leaves whatever the memory held
-        else:
-            self._refill(strict=False)
+        with suppress(TypeError, ValueError):  # a call raises what is wrong
+            self._update()
         return self
 
     def __getstate__(self):
         """What copies, files and other processes get: turns belong to one process alone."""
-        kept = {name: x for name, x in self.__dict__.items() if name != "_filled"}
-        return kept | {"_turns": None}
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        self._refill(strict=False)
+        return self.__dict__ | {"_turns": None, "_filled": (None, ())}
 
 
-def _given(inv_freq: Tensor, rotary_dim: int, rotary_base: float, came: str) -> Frequencies:
-    """Frequencies of the caller's own, checked."""
-    if (fault := _fault(inv_freq)) is not None:
-        raise fault
-    if not has_values(inv_freq):
-        raise bad(f"inv_freq is on {inv_freq.device}", "a tensor with values")
-    if inv_freq.shape != (rotary_dim // 2,):
-        shape = f"inv_freq has shape {tuple(inv_freq.shape)}"
-        raise ValueError(f"{shape}; accepted with {came}: ({rotary_dim // 2},)")
-    if rotary_base != 10000.0:
-        raise bad(f"rotary_base is {rotary_base}, and inv_freq was given", "one of the two")
-    own = inv_freq.detach().to("cpu", copy=True)
-    return Frequencies(rotary_dim, math.nan, given, {"inv_freq": own})
-
-
-def _fault(inv_freq: object) -> Exception | None:
-    """Why these can't be a module's frequencies; values are not asked for in a trace."""
+def _check_frequencies(inv_freq: object) -> None:
+    """Check a module's frequencies; values are not asked for in a trace."""
     if not isinstance(inv_freq, Tensor):
-        return bad(f"inv_freq is of type {type(inv_freq).__name__}", "torch.Tensor", TypeError)
+        raise bad(f"inv_freq is of type {type(inv_freq).__name__}", "torch.Tensor", TypeError)
     if inv_freq.dtype not in EXACT:
-        return bad(f"inv_freq has dtype {short(inv_freq.dtype)}", "float32, float64", TypeError)
-    if inv_freq.is_sparse:
-        return bad(f"inv_freq has layout {inv_freq.layout}", "torch.strided")
+        raise bad(f"inv_freq has dtype {short(inv_freq.dtype)}", "float32, float64", TypeError)
     if is_traced() or is_transformed() or not has_values(inv_freq):
-        return None
+        return
     if inv_freq.is_cuda and torch.cuda.is_current_stream_capturing():
         came = "inv_freq changed while a CUDA graph is captured, or in place since the last call"
         accepted = "a change before the capture, followed by a call if it was in place"
-        return bad(came, accepted, RuntimeError)
+        raise bad(came, accepted, RuntimeError)
     if not (finite := inv_freq.isfinite()).all():
-        return bad(f"inv_freq has the value {inv_freq[~finite][0].item()}", "finite numbers")
-    return None
+        raise bad(f"inv_freq has the value {inv_freq[~finite][0].item()}", "finite numbers")
 
 
 # Numbers and lengths that the module takes, and the errors for all others
@@ -602,8 +436,7 @@ def short(dtype: torch.dtype) -> str:
 
 def _check_rotary_dim(dim: object, rotary_percent: object) -> int:
     """d2, of a head dimension and the share of it that turns."""
-    whole = isinstance(dim, Integral) or (isinstance(dim, float) and dim.is_integer())
-    if isinstance(dim, bool) or not whole:
+    if not (is_number(dim) and int(dim) == dim):
         raise bad(f"dim is {dim!r}", "a positive integer")
     if not (isinstance(rotary_percent, Real) and 0.0 < rotary_percent <= 1.0):
         raise bad(f"rotary_percent is {rotary_percent!r}", "a number above 0, up to 1")
@@ -620,15 +453,14 @@ def _check_span(max_seq_len: object, offset: object) -> None:
         came = f"max_seq_len is a tensor of shape {tuple(max_seq_len.shape)}"
         how = "To rotate a tensor: apply_rotary_pos_emb(t, freqs, tensor_format)"
         raise bad(came, f"a number of positions. {how}", TypeError)
-    if not _is_integer(max_seq_len):
-        raise bad(f"max_seq_len is {max_seq_len!r}", "an integer from 0", TypeError)
-    if not _is_integer(offset):
-        raise bad(f"offset is {offset!r}", "an integer", TypeError)
+    for name, value in (("max_seq_len", max_seq_len), ("offset", offset)):
+        if not _is_integer(value):
+            raise bad(f"{name} is {value!r}", "an integer", TypeError)
     if max_seq_len < 0:
         raise bad(f"max_seq_len is {max_seq_len}", "0 or a positive number")
 
 
-def _check_positions(positions: object, device: torch.device) -> None:
+def _check_positions(positions: object) -> None:
     """Check what `cos_sin` takes."""
     accepted = "a tensor of positions, or a number of them"
     if not isinstance(positions, Tensor):
@@ -639,9 +471,6 @@ def _check_positions(positions: object, device: torch.device) -> None:
     elif positions.dtype not in (*INTEGERS, *EXACT):
         dtypes = ", ".join(map(short, (*INTEGERS, *EXACT)))
         raise bad(f"positions has dtype {short(positions.dtype)}", dtypes, TypeError)
-    elif positions.device != device:
-        needs = f"it must be on inv_freq's device, {device}"
-        raise ValueError(f"positions is on {positions.device}; {needs}")
 
 
 def _is_integer(value: object) -> bool:

@@ -18,11 +18,12 @@ from contextlib import suppress
 import torch
 from torch import Tensor, nn
 
-from .embedding import Frequencies, bad, default, is_number, powers
+from .embedding import bad, default, is_number, powers
 
 # Formulas. All give (d2 / 2,) radians a position, fp32, computed on the CPU in the order of
-# transformers, so that their bits are the same whatever the device of the module is. What comes
-# after * are keys of a configuration; one without a default has to be there.
+# transformers, so that their bits are the same whatever the device of the module is. Two also give
+# what multiplies cos and sin. What comes after * are keys of a configuration; one without a default
+# has to be there.
 
 
 def linear(rotary_dim: int, base: float, *, factor: float) -> Tensor:
@@ -44,12 +45,7 @@ def dynamic(
     """
     seq_len = max(seq_len or 0, max_position_embeddings)
     growth = (factor * seq_len / max_position_embeddings) - (factor - 1)
-    return dynamic_alpha(rotary_dim, base, alpha=growth)
-
-
-def dynamic_alpha(rotary_dim: int, base: float, *, alpha: float) -> Tensor:
-    """A larger base, whatever the length is. HunYuan's, whose files call it 'dynamic', too."""
-    return default(rotary_dim, base * alpha ** (rotary_dim / (rotary_dim - 2)))
+    return default(rotary_dim, base * growth ** (rotary_dim / (rotary_dim - 2)))
 
 
 def proportional(
@@ -97,7 +93,10 @@ def yarn(
     beta_slow: float = 1,  # turns up to which it is divided
     original_max_position_embeddings: int,
     truncate: bool = True,  # the ramp begins and ends at whole pairs
-) -> Tensor:
+    attention_factor: float = 0,  # these three: 0 is a key that is left out
+    mscale: float = 0,
+    mscale_all_dim: float = 0,
+) -> tuple[Tensor, float]:
     """Slow pairs divided, fast ones kept, and a ramp over the pairs between.
 
     Source: YaRN, https://arxiv.org/abs/2309.00071; `_compute_yarn_parameters`.
@@ -118,7 +117,11 @@ def yarn(
         high += 0.001
     pair = torch.arange(rotary_dim // 2, dtype=torch.float32, device="cpu")
     share = 1 - ((pair - low) / (high - low)).clamp(0, 1)  # of what is kept
-    return divided * (1 - share) + kept * share
+    if not (mscale and mscale_all_dim):
+        mscale, mscale_all_dim = 1, 0
+    growth = math.log(max(factor, 1))
+    magnitude = (0.1 * mscale * growth + 1.0) / (0.1 * mscale_all_dim * growth + 1.0)
+    return divided * (1 - share) + kept * share, attention_factor or magnitude
 
 
 def longrope(
@@ -129,35 +132,19 @@ def longrope(
     short_factor: list,  # one for each pair
     long_factor: list,  # for sequences longer than the original length
     original_max_position_embeddings: int,
-) -> Tensor:
+    factor: float = 1,  # for the magnitude alone
+    attention_factor: float = 0,  # 0: left out
+) -> tuple[Tensor, float]:
     """Each frequency divided by a number of its own, from one of two lists.
 
     Source: LongRoPE, https://arxiv.org/abs/2402.13753; `_compute_longrope_parameters`.
     """
     is_long = (seq_len or 0) > original_max_position_embeddings
-    factor = long_factor if is_long else short_factor
-    factor = torch.tensor(factor, dtype=torch.float32, device="cpu")
-    return 1.0 / (factor * powers(base, rotary_dim, rotary_dim))
-
-
-# What multiplies cos and sin. A 0 is a key that is left out.
-
-
-def magnitude_of_yarn(
-    *, factor: float, attention_factor: float = 0, mscale: float = 0, mscale_all_dim: float = 0
-) -> float:
-    if not (mscale and mscale_all_dim):
-        mscale, mscale_all_dim = 1, 0
-    growth = math.log(max(factor, 1))
-    magnitude = (0.1 * mscale * growth + 1.0) / (0.1 * mscale_all_dim * growth + 1.0)
-    return attention_factor or magnitude
-
-
-def magnitude_of_longrope(
-    *, original_max_position_embeddings: int, factor: float = 1, attention_factor: float = 0
-) -> float:
+    divisors = long_factor if is_long else short_factor
+    divisors = torch.tensor(divisors, dtype=torch.float32, device="cpu")
     growth = math.log(max(factor, 1)) / math.log(original_max_position_embeddings)
-    return attention_factor or math.sqrt(1 + growth)
+    inv_freq = 1.0 / (divisors * powers(base, rotary_dim, rotary_dim))
+    return inv_freq, attention_factor or math.sqrt(1 + growth)
 
 
 # Keys
@@ -165,87 +152,102 @@ def magnitude_of_longrope(
 _ORIGINAL, _SHARE = "original_max_position_embeddings", "partial_rotary_factor"
 _TYPES = {f.__name__: f for f in (default, linear, dynamic, yarn, longrope, llama3, proportional)}
 _TYPES |= {"su": longrope, "mrope": default}  # Phi 3's first name; before transformers 5
-_MAGNITUDES = {yarn: magnitude_of_yarn, longrope: magnitude_of_longrope}
 
 # In the dict of a rotation, whatever its type: sections (M-RoPE) change no frequency, and the last
-# three have no effect in published files. Nor have yarn's keys in HunYuan's.
+# three have no effect in published files.
 _OF_ALL = "rope_type", "type", "rope_theta", _SHARE, "mrope_section", "mrope_interleaved"
 _OF_ALL += "finetuned", "llama_4_scaling_beta", "max_position_embeddings"
-_OF_YARN = "beta_fast", "beta_slow", "mscale", "mscale_all_dim"
-_ALSO = {dynamic: ("alpha",), dynamic_alpha: (*_OF_YARN, "factor")}
-
 # Beside it. The caller knows in which layers and in which pairing heads turn.
-_WIDTHS = "head_dim", "qk_rope_head_dim", "rotary_dim"
+_WIDTHS = "rotary_dim", "qk_rope_head_dim", "head_dim"  # the first that is there counts
 _BESIDE = *_WIDTHS, "hidden_size", "num_attention_heads", "max_position_embeddings"
 _BESIDE += "rope_theta", _SHARE
-_READ = *_BESIDE, "rope_parameters", "rope_scaling", "rope_local_base_freq", "rope_interleave"
-_READ += "no_rope_layers", "no_rope_layer_interval", "ignore_keys_at_rope_validation"
+_READ = *_BESIDE, "rope_parameters", "rope_scaling", "rope_interleave", "no_rope_layers"
+_READ += "no_rope_layer_interval", "ignore_keys_at_rope_validation"
 _OF_ROTATIONS = re.compile(r"rope(?!rt)|rotary|ntk|partial", re.IGNORECASE)  # not "property"
+_ZERO_IS_MISSING = *_WIDTHS, "beta_fast", "beta_slow", "mscale", "mscale_all_dim"
 
-# Beyond 1e-18 and 1e18 fp32 overflows somewhere between the keys and an angle.
-_RANGES = {_SHARE: (1e-18, 1), _ORIGINAL: (2, 1e18)}
 _NO_CONFIGURATION = (str, os.PathLike, int, float, list, tuple, type, nn.Module, type(None))
 _OWN_TABLES = "the model's own (cos, sin) as freqs, without a module"
 
 
 def read_layer(
     config: object, layer_type: str | None, seq_len: int | None
-) -> tuple[Frequencies, float] | None:
-    """How the layers of this type turn, and what multiplies cos and sin; None if they don't."""
-    if isinstance(config, _NO_CONFIGURATION):
-        accepted = "a model's configuration, or a dict with its keys"
-        raise bad(f"config is of type {type(config).__name__}", accepted, TypeError)
-    if not isinstance(layer_type, str | None):
-        raise bad(f"layer_type is {layer_type!r}", "None, or a str", TypeError)
-    _refuse_what_is_not_read(config)
+) -> tuple[Tensor, float] | None:
+    """How far pairs turn in the layers of this type, and what multiplies cos and sin.
+
+    None if these layers don't turn.
+    """
+    _check_config(config)
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         config = config.per_layer_config[layer_type]  # of its own `head_dim`, in Gemma 4
     rope, is_nested = _rope_of(config, layer_type)
     if rope is None:
         return None
-    formula, magnitude = _formulas_of(rope)
+    formula = _formula_of(rope)
     keys = _all_keys(config, rope, is_nested)
-    if formula in _MAGNITUDES and "factor" not in keys:
+    if formula in (yarn, longrope) and "factor" not in keys:
         growth = _read(keys, "max_position_embeddings", int) / _read(keys, _ORIGINAL, int)
         keys |= {"factor": growth} if growth > 1 else {}
-    keys["rotary_dim"] = _rotary_dim(keys, formula)
-    base = _read(keys, "rope_theta", float)
-    arguments, of_magnitude = (
-        {key: _read(keys, key, x.annotation, x.default) for key, x in _keys_of(function).items()}
-        for function in (formula, magnitude)
-    )
-    if formula is yarn and base == 1:
-        raise bad("rope_theta is 1", "a number above 1 with 'yarn'")
+    rotary_dim, base = _rotary_dim(keys, formula), _read(keys, "rope_theta", float)
+    arguments = {
+        key: _read(keys, key, x.annotation, x.default, rotary_dim // 2)
+        for key, x in _keys_of(formula).items()
+    }
     if formula in (dynamic, longrope):
         arguments["seq_len"] = seq_len
-    return Frequencies(keys["rotary_dim"], base, formula, arguments), magnitude(**of_magnitude)
+    found = formula(rotary_dim, base, **arguments)
+    return found if isinstance(found, tuple) else (found, 1.0)
 
 
-# What is refused
-
-
-def _refuse_what_is_not_read(config: object) -> None:
-    """What a class would add, what another model reads, and names that speak of a rotation."""
-    of_transformers = any(x.__module__.startswith("transformers.") for x in type(config).__mro__)
+def _check_config(config: object) -> None:
+    """Whether it is one, with all that its class adds, and nothing of a rotation is unread."""
+    if isinstance(config, _NO_CONFIGURATION):
+        accepted = "a model's configuration, or a dict with its keys"
+        raise bad(f"config is of type {type(config).__name__}", accepted, TypeError)
     model = _get(config, "model_type")
-    own = of_transformers and getattr(type(config), "model_type", None) == model
-    if not (model in (None, "") or own):
+    if model and getattr(type(config), "model_type", None) != model:
         came = f"config is of type {type(config).__name__} with model_type {model!r}"
         accepted = "transformers.AutoConfig.for_model(**keys); or all its keys, without model_type"
         raise bad(f"{came}, and lacks what that class adds", accepted)
     if _get(config, "text_config") is not None and _get(config, "head_dim") is None:
         raise bad("config has a text_config, and no head_dim of its own", "config.text_config")
     if _get(config, "image_size") is not None and _get(config, "patch_size") is not None:
-        came = "config is of images (image_size, patch_size), each model's own rule"
-        raise bad(came, _OWN_TABLES)
-    if isinstance(config, Mapping):
-        names = [name for name in config if isinstance(name, str)]
-    elif of_transformers:
-        names = list(vars(config))  # its class has defaults for any model
-    else:
-        names = [name for name in dir(config) if not name.startswith("_")]
-    said = {name: _get(config, name) for name in names if _OF_ROTATIONS.search(name)}
-    _refuse_unread({key: x for key, x in said.items() if not callable(x)}, _READ, "here")
+        raise bad("config is of images (image_size, patch_size): own rules", _OWN_TABLES)
+    # of an object its own alone: classes have names for any model
+    names = config if isinstance(config, Mapping) else getattr(config, "__dict__", ())
+    said = {key: _get(config, key) for key in names if _OF_ROTATIONS.search(key)}
+    _refuse_unread(said, _READ, "here")
+
+
+def _get(config: object, key: str) -> object | None:
+    return config.get(key) if isinstance(config, Mapping) else getattr(config, key, None)
+
+
+def _rope_of(config: object, layer_type: str | None) -> tuple[Mapping | None, bool]:
+    """The dict of this type of layer, None if such layers don't turn; and if each type has one."""
+    name = "rope_parameters" if _get(config, "rope_parameters") else "rope_scaling"
+    rope = _get(config, name) or {}
+    if not isinstance(rope, Mapping):
+        raise bad(f"{name} is {rope!r}", "a dict", TypeError)
+    layers = _get(config, "layer_types") or ()
+    accepted = [None, *layers] if layers else [layer_type]
+    is_nested = any(isinstance(x, Mapping) or key in accepted for key, x in rope.items())
+    if is_nested:
+        accepted = [key for key, x in rope.items() if isinstance(x, Mapping | None)]
+        _refuse_unread(rope, accepted, "beside the dicts of types of layers")
+        rope = rope.get(layer_type)
+    if layer_type not in accepted:
+        raise bad(f"layer_type is {layer_type!r}", ", ".join(map(repr, dict.fromkeys(accepted))))
+    return rope, is_nested
+
+
+def _formula_of(rope: Mapping) -> Callable:
+    """By its name. It reads every key of the dict."""
+    name = rope.get("rope_type") or rope.get("type") or "default"
+    if not (isinstance(name, str) and name in _TYPES):
+        raise bad(f"rope_type is {name!r}", f"{', '.join(map(repr, _TYPES))}; or {_OWN_TABLES}")
+    _refuse_unread(rope, [*_OF_ALL, *_keys_of(_TYPES[name])], f"by {name!r}")
+    return _TYPES[name]
 
 
 def _refuse_unread(said: Mapping, known: Collection[str], where: str) -> None:
@@ -254,50 +256,6 @@ def _refuse_unread(said: Mapping, known: Collection[str], where: str) -> None:
             came = f"{key} is {reprlib.repr(value)}, which is not read {where}"
             how = f"Leave it out if no angle depends on it; otherwise pass {_OWN_TABLES}"
             raise bad(came, f"{', '.join(sorted({*known}))}. {how}")
-
-
-def _get(config: object, key: str) -> object | None:
-    return config.get(key) if isinstance(config, Mapping) else getattr(config, key, None)
-
-
-# The dict of a rotation
-
-
-def _rope_of(config: object, layer_type: str | None) -> tuple[Mapping | None, bool]:
-    """The dict of this type of layer, None if such layers don't turn; and if each type has one."""
-    rope, old = _get(config, "rope_parameters") or {}, _get(config, "rope_scaling") or {}
-    for name, came in (("rope_parameters", rope), ("rope_scaling", old)):
-        if not isinstance(came, Mapping):
-            raise bad(f"{name} is {came!r}", "a dict", TypeError)
-    if rope and old and rope != old:
-        raise bad("rope_scaling came with rope_parameters", "one of the two")
-    rope = rope or old
-    layers, local = _get(config, "layer_types") or (), _get(config, "rope_local_base_freq")
-    accepted = [None, *layers] if layers else [layer_type]
-    is_nested = any(isinstance(x, Mapping) or key in accepted for key, x in rope.items())
-    if is_nested:
-        accepted = [key for key, x in rope.items() if isinstance(x, Mapping | None)]
-        _refuse_unread(rope, accepted, "beside the dicts of types of layers")
-        rope = rope.get(layer_type)
-    elif local is not None:  # Gemma 3, as first published
-        accepted = ["sliding_attention", "full_attention"]
-        rope = {"rope_theta": local} if layer_type == "sliding_attention" else rope
-    if layer_type not in accepted:
-        raise bad(f"layer_type is {layer_type!r}", ", ".join(map(repr, dict.fromkeys(accepted))))
-    return rope, is_nested
-
-
-def _formulas_of(rope: Mapping) -> tuple[Callable[..., Tensor], Callable[..., float]]:
-    """For frequencies, and for what multiplies cos and sin. They read every key of the dict."""
-    key = "type" if rope.get("rope_type") is None else "rope_type"
-    name = "default" if rope.get(key) is None else rope[key]
-    if not (isinstance(name, str) and name in _TYPES):
-        raise bad(f"{key} is {name!r}", f"{', '.join(map(repr, _TYPES))}; or {_OWN_TABLES}")
-    formula = dynamic_alpha if name == "dynamic" and rope.get("alpha") else _TYPES[name]
-    magnitude = _MAGNITUDES.get(formula, lambda: 1.0)
-    known = *_OF_ALL, *_ALSO.get(formula, ()), *_keys_of(formula), *_keys_of(magnitude)
-    _refuse_unread(rope, known, f"by {name!r}")
-    return formula, magnitude
 
 
 def _keys_of(function: Callable) -> dict[str, inspect.Parameter]:
@@ -309,56 +267,49 @@ def _all_keys(config: object, rope: Mapping, is_nested: bool) -> dict[str, objec
     """Those of the dict and those beside it, without any that is missing."""
     keys, original = {key: _get(config, key) for key in _BESIDE}, _get(config, _ORIGINAL)
     own = {key: x for key, x in rope.items() if x is not None and key != "max_position_embeddings"}
-    share = own.get(_SHARE, keys[_SHARE])
-    if keys[_SHARE] not in (None, share):
-        came = f"{_SHARE} is {keys[_SHARE]!r}, and {share!r} in the dict of the rotation"
-        raise bad(came, "one of the two")
     keys |= {_ORIGINAL: keys["max_position_embeddings"]} | own
     if not is_nested and original is not None:
         keys[_ORIGINAL] = original  # Phi 3 has it in both places, and the one beside counts
-    for key in (*_WIDTHS, *_OF_YARN):
-        keys[key] = keys.get(key) or None  # a 0 counts as missing in transformers, too
+    for key in _ZERO_IS_MISSING:  # in transformers, too
+        keys[key] = keys.get(key) or None
     return {key: x for key, x in keys.items() if x is not None}
 
 
 def _rotary_dim(keys: dict[str, object], formula: Callable) -> int:
-    """d2. What says how many elements of a head turn has to say the same."""
-    said = {key: _read(keys, key, int) for key in _WIDTHS if key in keys}
-    head_dim, share = said.pop("head_dim", None), _read(keys, _SHARE, float, 1)
-    least = 4 if formula in (dynamic, dynamic_alpha) else 2  # they divide by d2 - 2
-    most = min(head_dim or 65536, 65536)
-    if "rotary_dim" not in said or _SHARE in keys or formula is proportional:
-        head_dim = head_dim or said.get("qk_rope_head_dim")  # DeepSeek's files have no other
-        if head_dim is None:
-            head_dim = _read(keys, "hidden_size", int) // _read(keys, "num_attention_heads", int)
-        turning = head_dim if formula is proportional else int(head_dim * share)
-        said["head_dim" if turning == head_dim else _SHARE] = turning
-    rotary_dim = next(iter(said.values()))
-    if {*said.values()} != {rotary_dim} or rotary_dim % 2 or not least <= rotary_dim <= most:
-        came = ", ".join(f"{key} says that {width}" for key, width in said.items())
-        accepted = f"an even number from {least} to {most}, the same by each key"
-        raise bad(f"{came} elements of a head turn", accepted)
-    return rotary_dim
+    """d2: its own key, or a share of a head's width."""
+    named = next((key for key in _WIDTHS if key in keys), "hidden_size")
+    width = _read(keys, named, int)
+    if named == "hidden_size":
+        width //= _read(keys, "num_attention_heads", int)
+    if named in ("hidden_size", "head_dim") and formula is not proportional:
+        width = int(width * _read(keys, _SHARE, float, 1))
+    if width < 2 or width % 2:
+        raise bad(f"{width} elements of a head turn, by {named}", "an even number from 2")
+    return width
 
 
 def _read(
-    keys: dict[str, object], key: str, kind: type, default: object = inspect.Parameter.empty
+    keys: dict[str, object],
+    key: str,
+    kind: type,
+    default: object = inspect.Parameter.empty,
+    pairs: int = 0,
 ) -> object:
     """The value of a key, checked, or its default where it is missing."""
     if key not in keys and default is not inspect.Parameter.empty:
         return default
-    value, pairs = keys.get(key), keys.get("rotary_dim", 0) // 2
-    least, most = _RANGES.get(key, (1 if kind is int else 1e-18, 1e18))
-    is_list = kind is list and isinstance(value, list | tuple)
-    fits = all(is_number(x) and least <= x <= most for x in (value if is_list else [value]))
-    accepted = f"a number from {least:g} to {most:g}"
-    if kind is int:
-        fits, accepted = fits and int(value) == value, f"an integer from {least}"
-    elif kind is bool:
+    value = keys.get(key)
+    if kind is bool:
         fits, accepted = isinstance(value, bool), "False, True"
     elif kind is list:
-        fits = fits and is_list and len(value) == pairs
+        fits = isinstance(value, list | tuple) and len(value) == pairs
+        fits = fits and all(is_number(x) and x > 0 for x in value)
         accepted = f"{pairs} positive numbers, one for each pair that turns"
+    else:
+        most = 1 if key == _SHARE else math.inf
+        fits = is_number(value) and 0 < value <= most and kind(value) == value
+        accepted = "a positive integer" if kind is int else "a positive number"
+        accepted += ", at most 1" if key == _SHARE else ""
     if not fits:
         came = reprlib.repr(value) if key in keys else "missing"
         raise bad(f"{key} is {came}", accepted)

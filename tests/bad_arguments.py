@@ -59,10 +59,6 @@ def with_own_forward(good):
     return made
 
 
-def interpolating(good):
-    return module(seq_len_interpolation_factor=4.0, pretrained_max_position_embeddings=8)
-
-
 class Scaled(RotaryPositionEmbedding):
     def forward(self, max_seq_len, offset=0):
         return super().forward(max_seq_len, offset) / 2
@@ -268,11 +264,6 @@ VALUE_ERRORS = {
     },
     "freqs has an inv_freq that requires a gradient; accepted: freqs.cos_sin(max_seq_len) as "
     "freqs, with rotary_dim=8": {"freqs": trained},
-    "freqs interpolates...freqs.cos_sin(max_seq_len)...": [
-        {"freqs": interpolating, "start_positions": 0},
-        {"freqs": interpolating, "position_ids": ints(0, 1, 2, 3)[None], "tensor_format": "sbhd"},
-        {"freqs": interpolating, "tensor_format": "thd"},
-    ],
     "freqs[0] has shape (8,); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {READ}": dense(
         freqs=(cos(D2), cos(D2))
     ),

@@ -154,7 +154,7 @@ def test_what_is_kept_for_backward(op, case, interpreter, device):
 def tables(sample):
     freqs = sample.freqs
     if isinstance(freqs, RotaryPositionEmbedding):
-        return (freqs.turns(None),)
+        return (freqs.turns(),)
     return freqs if isinstance(freqs, tuple) else (freqs,)
 
 

@@ -38,7 +38,6 @@ REASONS = {  # why a forward with norms and a known rotation is left
     "minimax_m2": "a norm of all heads",
     "molmo2": "a configuration chooses between a norm of a head and one of all heads",
     "muse_glimmer": "queries are scaled between norm and rotation",
-    "muse_glimmer_assistant": "there are fewer queries than keys",
     "muse_spark": "queries are scaled between norm and rotation",
     "nemotron3_5_transcribe": "LayerNorm",
     "olmo2": "a norm of all heads",
@@ -46,7 +45,7 @@ REASONS = {  # why a forward with norms and a known rotation is left
     "olmo_hybrid": "a norm of all heads",
     "olmoe": "a clamp comes between norm and rotation",
     "qwen4_exp": "a norm may have groups, and an indexer pools keys before theirs",
-    "sapiens2": "rotates patches, not the tokens before them",
+    "timesfm2_5": "queries are scaled after their norm, in autocast in fp32",
 }
 COLUMNS = {
     "of elements": "a column an element",
@@ -196,8 +195,6 @@ def pairs(known: Rule) -> str:
 
 def rounding(known: Rule) -> str:
     found = f'`"{known.rounding}"`'
-    if known.promoted:
-        found += f', `"{known.promoted}"` with a table in fp32'
     return f"{found}, in the dtype of q" if known.casts_back else found
 
 

@@ -31,7 +31,6 @@ class Rule:
     columns: Literal["of elements", "first half", "of pairs"] = "of elements"
     rest: Literal["none", "after", "before"] = "none"  # where elements pass through
     rounding: Rounding = "model"
-    promoted: Rounding | None = None  # the same if q meets a table in fp32; None: no difference
     casts_back: bool = False  # the result has the dtype of q, where a table in fp32 would promote
     concatenates: bool = False  # so the result is contiguous; else it has the strides of q
     inverse: bool = False  # the sine is negated
@@ -102,7 +101,7 @@ class Rule:
             interleaved=self.interleaved,
             output_pairing=self.output_pairing,
             inverse=self.inverse,
-            rounding=self.promoted if promotes and self.promoted else self.rounding,
+            rounding=self.rounding,
             promoted_from=_NAMES[q.dtype] if promotes and by is None else "",
             keeps_strides=keeps_strides and by is None,
         )
@@ -132,13 +131,6 @@ def q_and_k(rule, original, q, k, cos, sin, unsqueeze_dim=1):
     return outs or original(q, k, cos, sin, unsqueeze_dim)
 
 
-def by_matrices(rule, original, q, k, cos, sin, unsqueeze_dim=1):
-    """The perception encoders: a table becomes matrices, so dimensions from the end are others."""
-    usual = unsqueeze_dim >= 0 and q.dim() == 4
-    outs = usual and rule.rotate((q, k), cos, sin, unsqueeze_dim)
-    return outs or original(q, k, cos, sin, unsqueeze_dim)
-
-
 def with_unused_ids(rule, original, q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
     """DeepSeek V3's interleaved function, GLM-ASR: position ids are there and have no use."""
     outs = rule.rotate((q, k), cos, sin, unsqueeze_dim)
@@ -165,55 +157,6 @@ def one_tensor(rule, original, x, cos, sin, unsqueeze_dim=1):
     return outs[0] if outs else original(x, cos, sin, unsqueeze_dim)
 
 
-def sine_first(rule, original, tensor, sin, cos):
-    """GPT-J, CodeGen: (b, s, h, d), and a table (b, s, d/2)."""
-    outs = rule.rotate((tensor,), cos, sin, 2)
-    return outs[0] if outs else original(tensor, sin, cos)
-
-
-def values_too(rule, original, q, k, v, cos, sin, position_ids, unsqueeze_dim=1):
-    """CLVP: position ids choose rows of the table, and the values are rotated, too."""
-    table = cos[position_ids], sin[position_ids]
-    outs = [rule.rotate(x, *table, unsqueeze_dim) for x in ((q, k), (v,))]
-    if None in outs:
-        return original(q, k, v, cos, sin, position_ids, unsqueeze_dim)
-    return outs[0] + outs[1]
-
-
-def latest_queries(rule, original, q, k, cos, sin, unsqueeze_dim=1):
-    """Muse-Glimmer's assistant: q has the last rows of the table, k all of them."""
-    fewer = k.shape[-2] - q.shape[-2]
-    if fewer == 0:
-        return q_and_k(rule, original, q, k, cos, sin, unsqueeze_dim)
-    latest = [x[..., x.shape[-2] - q.shape[-2] :, :] for x in (cos, sin)]
-    outs = [rule.rotate(*x, unsqueeze_dim) for x in (((q,), *latest), ((k,), cos, sin))]
-    if fewer < 0 or None in outs:
-        return original(q, k, cos, sin, unsqueeze_dim)
-    return outs[0] + outs[1]
-
-
 def vision(rule, original, q, k, cos, sin):
     """The towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
     return rule.rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)
-
-
-def vision_of_rows(rule, original, q, k, cos, sin):
-    """MiniMax M3-VL: (s, h, d) and a table (s, d2)."""
-    return rule.rotate((q, k), cos, sin, 1) or original(q, k, cos, sin)
-
-
-def vision_of_a_batch(rule, original, q, k, cos, sin):
-    """MiniMax M3-VL in transformers 5.17: (b, s, h, d) and a table (s, d2)."""
-    has_batch = (q.dim(), cos.dim()) == (4, 2)
-    return (has_batch and rule.rotate((q, k), cos, sin, 1)) or original(q, k, cos, sin)
-
-
-def patches(rule, original, q, k, cos, sin, **kwargs):
-    """DINOv3: tokens before the last rows of the table, of no patch, pass through."""
-    before, outs = q.shape[-2] - sin.shape[-2], None
-    if before >= 0 and cos.dim() == 2:
-        outs = rule.rotate((q[..., before:, :], k[..., before:, :]), cos, sin, 0)
-    if outs and before:
-        pairs = zip((q, k), outs, strict=True)
-        return tuple([torch.cat((x[..., :before, :], out), -2) for x, out in pairs])
-    return outs or original(q, k, cos, sin, **kwargs)

@@ -8,7 +8,6 @@ for, the digests say: of arguments and of all statements up to the last norm or 
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..norm import Norm, NormRounding, Tensors, normalize_by
-from .calls import Rule, by_matrices, exchanged, one_tensor, q_and_k
+from .calls import Rule, exchanged, one_tensor, q_and_k
 from .digest import UnknownCode, code_digest, definition_of, digest_of_parts, original_of
 from .known import UNKNOWN, function_of, is_hooked, known_by_code, replacement
 
@@ -29,13 +28,11 @@ from .known import UNKNOWN, function_of, is_hooked, known_by_code, replacement
 AS_ROTATED = """
     874bbeccde25 e2d448a68933 70c1cbe9672d fc770d85f606 b014392e35d9 87b9771c2e38 1941e5f74535
     449ddd5c6029 d24d1f459552 99bb3020a506 0d3d2298538d d627eb679dcd 271e6b9b9893 d817bcda8308
-    9176d125b940
 """
 TRANSPOSED = """
-    6f8c84f9a400 3d406ab4ce6f 6df08a2909f4 780780cfd14a f6c534931ecd b239aec9b7fc 55a842fc40bc
+    6f8c84f9a400 3d406ab4ce6f 780780cfd14a f6c534931ecd b239aec9b7fc 55a842fc40bc
     1739774bd18b f49410497a17 059238f63ed0 53384d5ed0c6 0efdc9f241ea
 """
-SCALED = "9176d125b940"  # TimesFM 2.5 scales queries after their norm, in autocast in fp32
 NORMED = "_rope_kernels_normed"  # what a forward calls, given itself and the names of norms
 
 
@@ -57,20 +54,16 @@ NORMS = {  # by the digest of `forward`, and of `_norm` if there is one
     # NanoChat, ...
     "8db50e80c14f cd41bdfcac79": KnownNorm("eps", rounding="model_cast_last", has_weight=False),
 }
-_LARGEST_EPS = torch.finfo(torch.float32).max
 
 
 @cache
-def _known_norm(kind: type, *methods: Any) -> KnownNorm | None:
-    """What is known of a class by the code that these methods have; None: nothing."""
+def _known_norm(*methods: Any) -> KnownNorm | None:
+    """What is known of a class by the code that its methods have; None: nothing."""
     try:
         digests = [code_digest(original_of(x)) for x in methods if x is not None]
     except UnknownCode:
         return None
-    known = NORMS.get(" ".join(digests))
-    if known is not None and any(hasattr(kind, x) for x in ("weight", "with_scale", known.eps)):
-        return None  # a class decides what each norm should have for itself
-    return known
+    return NORMS.get(" ".join(digests))
 
 
 def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, float] | None:
@@ -85,18 +78,17 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, flo
     found = None
     for name in names:
         norm = module._modules.get(name)
-        if norm is None or name in module.__dict__ or hasattr(type(module), name):
+        if norm is None:  # as where a flag says that there are none
             return None
         kind, own = type(norm), norm.__dict__
-        known = _known_norm(kind, getattr(kind, "forward", None), getattr(kind, "_norm", None))
-        is_changed = "forward" in own or "_norm" in own or "weight" in own
+        known = _known_norm(getattr(kind, "forward", None), getattr(kind, "_norm", None))
+        is_changed = "forward" in own or "_norm" in own
         if known is None or is_hooked(norm) or is_changed:
             return None
         weight, eps = norm._parameters.get("weight"), own.get(known.eps)
         if known.has_weight and (type(weight) is not nn.Parameter or not own.get("with_scale", 1)):
             return None
-        is_taken = type(eps) is float and 0.0 <= eps <= _LARGEST_EPS
-        if not is_taken or found not in (None, (known, eps)):
+        if type(eps) is not float or found not in (None, (known, eps)):
             return None
         found = known, eps
     return found
@@ -104,7 +96,7 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, flo
 
 @dataclass(frozen=True, eq=False)
 class Normed:
-    """What a forward normalizes and rotates, found in a copy of its definition."""
+    """What a forward normalizes and rotates, found in its definition."""
 
     node: ast.FunctionDef
     digest: str  # of the code up to the last norm or rotation
@@ -114,7 +106,6 @@ class Normed:
     rotation: str  # the name of the function that they call
     known: Rule  # what is known of it
     after: bool  # the norms follow the rotation
-    condition: str | None  # the attribute without which there are no norms; None: there always are
 
 
 def find_normed(function: Callable) -> Normed | None:
@@ -122,7 +113,7 @@ def find_normed(function: Callable) -> Normed | None:
     rotations = _rotations_of(function)
     if not rotations:
         return None
-    node = copy.deepcopy(definition_of(function))
+    node = definition_of(function)
     assigns = [(x, _variables(x)) for x in ast.walk(node) if isinstance(x, ast.Assign)]
     turns = [x for x, names in assigns if names and _name_of(x.value) in rotations]
     rotated = {name: x.lineno for x in turns for name in _variables(x)}
@@ -132,18 +123,12 @@ def find_normed(function: Callable) -> Normed | None:
     if not normalized or len(used) != 1:
         return None
     norms, calls = {name: _name_of(x) for name, x in normalized}, {x for _, x in normalized}
-    (rotation,), condition = used, None
+    (rotation,) = used
     named = {rotation, *norms.values()}
     last = max(i for i, x in enumerate(node.body) if named & {*map(_name_of, ast.walk(x))})
     digest = digest_of_parts([node.args, *node.body[: last + 1]])
     after = any(call.lineno > rotated[name] for name, call in normalized)
-    for part in ast.walk(node):  # is there an `if self.x:` around norms, but not the rotation?
-        if isinstance(part, ast.If) and isinstance(part.test, ast.Attribute):
-            within = {*ast.walk(part)}
-            if within & calls and not within & {*turns}:
-                condition = part.test.attr
-    known = rotations[rotation]
-    return Normed(node, digest, norms, calls, turns, rotation, known, after, condition)
+    return Normed(node, digest, norms, calls, turns, rotation, rotations[rotation], after)
 
 
 def _rotations_of(function: Callable) -> dict[str, Rule]:
@@ -187,15 +172,9 @@ def normed_forward(cls: type) -> Callable | None:
     normed = find_normed(original)
     if normed is None:
         return None
-    forms = q_and_k, by_matrices, one_tensor
-    if normed.digest not in AS_ROTATED + TRANSPOSED or normed.known.form not in forms:
+    is_fused = normed.known.form in (q_and_k, one_tensor) and normed.known.rounding == "model"
+    if not is_fused or normed.digest not in AS_ROTATED + TRANSPOSED:
         raise UnknownCode(UNKNOWN)
-    if normed.known.rounding != "model":
-        raise UnknownCode(f"{normed.rotation} rounds where no kernel with a norm does")
-    names = {getattr(x, "id", getattr(x, "attr", "")) for x in ast.walk(normed.node)}
-    mangled = [x for x in names if x.startswith("__") and not x.endswith("__")]
-    if mangled or normed.node.name in names:
-        raise UnknownCode("its code means something else outside of its class")
     return _made_for(original, original_of(original.__globals__[normed.rotation]))
 
 
@@ -203,9 +182,7 @@ def normed_forward(cls: type) -> Callable | None:
 def _made_for(original: FunctionType, rotation: Any) -> Callable:
     normed, variables = find_normed(original), original.__globals__
     assert normed is not None
-    names, condition = {*normed.norms.values()}, normed.condition
-
-    transposed = normed.digest in TRANSPOSED
+    names, transposed = {*normed.norms.values()}, normed.digest in TRANSPOSED
 
     def of_module(module, *names):
         norms, known = [getattr(module, x) for x in names], known_norms(module, names)
@@ -214,7 +191,6 @@ def _made_for(original: FunctionType, rotation: Any) -> Callable:
     def suits(module, *args):
         return (
             original_of(variables.get(normed.rotation)) is rotation
-            and (condition is None or getattr(module, condition))
             and known_norms(module, names) is not None
         )
 
@@ -276,14 +252,13 @@ class NormedRotation:
         weights = tuple([norm._parameters.get("weight") for norm in self.norms])
         in_fp32 = [rule.promotes(q, cos)] * len(tensors)
         for i, weight in enumerate(weights):
-            if weight is not None and weight.shape != q.shape[-1:]:
+            if weight is None:
+                continue
+            if weight.shape != q.shape[-1:] or weight.dtype not in (q.dtype, torch.float32):
                 return None
-            if weight is not None and weight.dtype != q.dtype:
-                if weight.dtype != torch.float32:
-                    return None
+            if weight.dtype != q.dtype:
                 in_fp32[i] |= known.rounding == "model" and not known.weight_offset
-        is_scaled = self.normed.digest == SCALED
-        if any(in_fp32) and (is_scaled or not torch.is_autocast_enabled(q.device.type)):
+        if any(in_fp32) and not torch.is_autocast_enabled(q.device.type):
             return None
         norm = Norm(eps, known.weight_offset, self.normed.after, known.rounding)
         by = partial(normalize_by, norm, weights=weights)

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -19,7 +20,6 @@ from .norms import normed_forward
 
 ROTATES = re.compile(r"apply_\w*(rotary|rope)|rotate_queries_or_keys")  # by a function's name
 FAMILY = "transformers.models.{0}.modeling_{0}"
-METHOD = "a method; only functions of a module are replaced"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ _patched: set[_Place] = set()
 
 
 @dataclass(frozen=True)
-class Patched:
+class Patched(AbstractContextManager["Patched"]):
     """What `patch` did. As a context manager it undoes that at the end, after an error too.
 
     Attributes:
@@ -66,13 +66,6 @@ class Patched:
     replaced: tuple[Replaced, ...]
     left: tuple[Left, ...]
     _new: tuple[_Place, ...] = field(default=(), repr=False)
-
-    def __enter__(self) -> "Patched":
-        for place in self._new:
-            if not _is_patched(place):
-                came = f"{'.'.join(_words_of(place))} was put back or replaced since"
-                raise ValueError(f"{came}; accepted: a new call of patch for each with block")
-        return self
 
     def __exit__(self, *error: object) -> None:
         _put_back(self._new)
@@ -98,10 +91,7 @@ def patch(
 
     Where torch.compile, torch.export, make_fx or torch.jit.trace records a model, it is the model
     as it was: compilers fuse the function's own operators with those around them. Other calls that
-    the kernel can't take go to the function that was replaced, too: with fp64, with a table in bf16
-    beside fp16 or the reverse, with a table that requires a gradient, with tensors on several
-    devices, and with shapes that PyTorch would broadcast in other ways than a table (s, d2) or
-    (b, s, d2) over heads.
+    the kernel can't take go to the function that was replaced, too; the page has a list.
 
     With `norms` an attention that normalizes queries and keys beside their rotation does both in
     one launch, forward and backward. Its class gets a forward that is compiled from its own code,
@@ -149,11 +139,9 @@ def patch(
 
 def _missing(patched: Patched, norms: bool) -> str:
     """What `strict` asks for, and was not replaced; "": nothing."""
-    asked = [(False, "function that rotates", "")]
-    if norms:
-        advice = "; norms=False patches the rotation alone"
-        asked.append((True, "forward that normalizes q and k", advice))
-    for is_forward, what, advice in asked:
+    advice = "; norms=False patches the rotation alone"
+    asked = (False, "function that rotates", ""), (True, "forward that normalizes q and k", advice)
+    for is_forward, what, advice in asked[: 1 + norms]:
         if is_forward not in [x.is_forward for x in patched.replaced]:
             found = "; ".join([str(x) for x in patched.left if x.is_forward == is_forward])
             told = f"is known, but found: {found}" if found else "was found"
@@ -204,10 +192,8 @@ def _modules_of(target: object) -> list[ModuleType]:
     if isinstance(target, str):
         name = target if "." in target else FAMILY.format(target)
         try:
-            if name.startswith("."):
-                raise ImportError("a relative name")
             return [import_module(name)]
-        except ImportError as error:
+        except (ImportError, TypeError, ValueError) as error:  # no such, a relative, an empty name
             accepted = "a model, or the name of a module, or of a family, as 'llama'"
             came = f"target is {target!r}, and {name} cannot be imported ({error})"
             raise ValueError(f"{came}; accepted: {accepted}") from error
@@ -236,10 +222,6 @@ def _found_in(module: ModuleType, norms: bool) -> Iterator[tuple[_Place, Callabl
     yield from (((module, module, x), ours) for x, ours in found.items() if x not in helpers)
     own = [x for x in vars(module).values() if isinstance(x, type)]
     classes = dict.fromkeys(x for x in own if x.__module__ == module.__name__)
-    for cls in classes:
-        for name, method in vars(cls).items():
-            if ROTATES.search(name) and isinstance(method, FunctionType):
-                yield (module, cls, name), METHOD
     for cls in classes if norms else ():
         ours = _ours_or_why(cls)
         if ours is not None:

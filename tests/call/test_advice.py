@@ -9,13 +9,6 @@ from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rop
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D = 5, 2, 3, 16
-INTERPOLATED = {"seq_len_interpolation_factor": 2.0, "pretrained_max_position_embeddings": 64}
-OF_A_MODULE = {
-    "attention_factor": {"attention_factor": 1.25},
-    "interpolation": INTERPOLATED,
-    "both": {"attention_factor": 1.25, **INTERPOLATED},
-}
-each_module = pytest.mark.parametrize("options", OF_A_MODULE.values(), ids=OF_A_MODULE)
 IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
 
 
@@ -49,10 +42,9 @@ def assert_gradient_of_inv_freq(out, freqs):
     assert gradient.isfinite().all() and gradient.abs().max() > 0
 
 
-@each_module
 @pytest.mark.parametrize("where", ("index", "start_positions", "position_ids"))
-def test_of_a_module_that_is_trained(where, options, device):
-    freqs, t = trained(device, **options), torch.randn(S, B, H, D, device=device)
+def test_of_a_module_that_is_trained(where, device):
+    freqs, t = trained(device, attention_factor=1.25), torch.randn(S, B, H, D, device=device)
     options = {
         "index": {},
         "start_positions": {"start_positions": torch.tensor([3, 7], device=device)},
@@ -68,26 +60,9 @@ def test_of_a_module_that_is_trained(where, options, device):
     assert norm_rope(t, None, table, **options).requires_grad
 
 
-@each_module
-def test_of_a_table_of_angles(options, device):
-    freqs = RotaryPositionEmbedding(D, **options).to(device)
+def test_of_a_table_of_angles(device):
+    freqs = RotaryPositionEmbedding(D, attention_factor=1.25).to(device)
     t = torch.randn(S, B, H, D, device=device)
-    if "attention_factor" not in options:
-        freqs.attention_factor = 1.5
     said = advice(lambda: apply_rotary_pos_emb(t, freqs(S)))
     out = apply_rotary_pos_emb(t, table_of(said, freqs), rotary_dim=width_of(said))
     torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
-
-
-@pytest.mark.parametrize("factor", (1.0, 1.25))
-def test_of_interpolation_by_the_number_of_positions(factor, device):
-    freqs = RotaryPositionEmbedding(D, attention_factor=factor, **INTERPOLATED).to(device)
-    t, ids = torch.randn(B, S, H, D, device=device), IDS.to(device)
-    said = advice(lambda: apply_rotary_pos_emb(t, freqs, "bshd", position_ids=ids))
-    where = {"position_ids": ids, "rotary_dim": width_of(said)}
-    by_table = apply_rotary_pos_emb(t, table_of(said, freqs), "bshd", **where)
-    divided = freqs.inv_freq / float(re.search(r"divided by ([\d.]+)", said)[1])
-    other = RotaryPositionEmbedding(D, attention_factor=factor, inv_freq=divided).to(device)
-    want = apply_rotary_pos_emb(t, other, "bshd", position_ids=ids)
-    torch.testing.assert_close(by_table, want)
-    assert "divided by 2.0" in advice(lambda: freqs.cos_sin(ids))

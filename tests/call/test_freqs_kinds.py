@@ -1,16 +1,15 @@
 """What freqs may be: angles, cosines and sines, or the module itself, with no table at all.
 
-`test_ops.py` has each kind with every option; here are strides and dtypes of tables, and positions
-that a module interpolates. Its exact angles are in `tests/embedding/test_accuracy.py`.
+`test_ops.py` has each kind with every option; here are strides and dtypes of tables. The exact
+angles of the module are in `tests/embedding/test_accuracy.py`.
 """
 
 import pytest
 import torch
 
 from inputs import contiguous
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw
-from test_positions import WAYS, check
-from yardstick import assert_rounded_once, rotate_fp64
+from rope_kernels import apply_rotary_pos_emb, rope_bw
+from test_positions import check
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels
@@ -78,48 +77,3 @@ def test_a_list_is_as_good_as_a_tuple(device):
         for fused in (True, False):
             want = call(t, (cos, sin), fused=fused)
             assert torch.equal(call(t, [cos, sin], fused=fused), want)
-
-
-# the module: angles on the fly
-
-
-def module(device, interleaved=False, **arguments):
-    made = RotaryPositionEmbedding(D, D2 / D, interleaved=interleaved, **arguments)
-    return made.to(device)
-
-
-# position interpolation
-
-TRAINED, FACTOR = 8, 4.0  # 8 positions, interpolated to 32
-
-
-def interpolated(device):
-    return module(
-        device, seq_len_interpolation_factor=FACTOR, pretrained_max_position_embeddings=TRAINED
-    )
-
-
-def interpolated_angles(freqs, positions, scale):
-    """In fp64, (s, 1, 1, d2)."""
-    return ((positions * scale)[:, None] * freqs.inv_freq.double()).repeat(1, 2)[:, None, None]
-
-
-def test_positions_are_interpolated_by_their_number(device):
-    """Up to 32 they are divided by 4; past it, squeezed into 8. None may be remembered."""
-    freqs = interpolated(device)
-    for s in (7, 33, 32, 40, 7, 33):
-        t = sbhd(device, s)
-        scale = 1 / FACTOR if s <= TRAINED * FACTOR else TRAINED / s
-        table = interpolated_angles(freqs, torch.arange(s, device=device), scale)
-        want = rotate_fp64(t, table, "sbhd")
-        for way in WAYS.values():
-            assert_rounded_once(apply_rotary_pos_emb(t, freqs, **way), want)
-        torch.testing.assert_close(rope_fw(t, freqs(s)), want.float())
-
-
-def test_the_positions_of_all_ranks_count(device):
-    freqs, t = interpolated(device), sbhd(device, 10)
-    positions = torch.tensor([5, 6, 7, 8, 9, 30, 31, 32, 33, 34], device=device)
-    want = rotate_fp64(t, interpolated_angles(freqs, positions, TRAINED / 40), "sbhd")
-    for way in WAYS.values():
-        assert_rounded_once(apply_rotary_pos_emb(t, freqs, cp_size=4, cp_rank=1, **way), want)

@@ -88,7 +88,7 @@ def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
     else:
         out, grad_t = (
             reference.apply_rotary_pos_emb(
-                x, module.turns(None), round_once=True, transpose=x is grad, **where
+                x, module.turns(), round_once=True, transpose=x is grad, **where
             )
             for x in (t, grad)
         )
@@ -119,10 +119,10 @@ def test_frequencies_above_1_and_of_fp64_in_turns():
         assert worst_units(uniform.float()) <= units and worst_units(uniform) <= units
 
 
-def worst_units(inv_freq, scale=1.0):
-    got = in_turns(inv_freq, scale)
+def worst_units(inv_freq):
+    got = in_turns(inv_freq)
     assert got.dtype == torch.int64 and got.shape == inv_freq.shape
-    return max(map(units_off, (inv_freq.double() * scale).tolist(), got.tolist()))
+    return max(map(units_off, inv_freq.double().tolist(), got.tolist()))
 
 
 def units_off(frequency, turns):

@@ -3,7 +3,6 @@
 Above all what is easily overlooked: keys that nobody reads, what a class would add, two widths.
 """
 
-import importlib
 import math
 import re
 from collections import UserDict
@@ -31,7 +30,6 @@ HOLDERS = {
     "dict": dict,
     "mapping": UserDict,
     "namespace": lambda config: SimpleNamespace(**config),
-    "class": lambda config: type("Configuration", (), config)(),  # defaults of a class
     "dataclass": lambda config: make_dataclass("Configuration", config)(**config),
 }
 each_holder = pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
@@ -52,6 +50,7 @@ each_holder = pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
         ("use_dynamic_ntk", True),
         ("use_rope", False),  # says something, too
         ("RotaryBase", 500),
+        ("rope_local_base_freq", 1e4),  # Gemma 3's, as first published
     ],
 )
 def test_a_name_that_speaks_of_a_rotation_is_read_or_refused(key, value, hold):
@@ -83,6 +82,7 @@ def test_other_names_are_the_models_own(hold):
         (LONG | {"short_mscale": 1.24}, "short_mscale"),  # PhiMoE's, which follows the length
         ({"xdrope_section": [16, 16, 16, 16]}, "xdrope_section"),  # HunYuan-VL's: no rotation
         (DYNAMIC | {"beta_fast": 32}, "beta_fast"),
+        (DYNAMIC | {"alpha": 1e3}, "alpha"),  # HunYuan's larger base, whatever the length
     ],
 )
 def test_a_key_of_a_rotation_is_read_or_refused(rope, key, generation, hold):
@@ -174,36 +174,34 @@ def test_whose_class_a_configuration_is():
 
 # values that don't fit
 
-NUMBER = "a number from 1e-18 to 1e+18"
-INTEGER, TYPES = "an integer from 1", "'default', 'linear', 'dynamic', 'yarn', "
-OF_PAIRS, SHARE = "64 positive numbers, one for each pair that turns", "a number from 1e-18 to 1"
+NUMBER, INTEGER = "a positive number", "a positive integer"
+TYPES = "'default', 'linear', 'dynamic', 'yarn', "
+SHARE = "a positive number, at most 1"
+OF_PAIRS = "64 positive numbers, one for each pair that turns"
 OF_A_ROTATION = [
     *[
         ({"rope_theta": x}, f"rope_theta is {x!r}; accepted: {NUMBER}")
-        for x in (0, "1e4", math.inf, math.nan, True, 1e-320, torch.ones(2))
+        for x in (0, "1e4", math.inf, math.nan, True, torch.ones(2))
     ],
     *[({"rope_type": x}, f"rope_type is {x!r}; accepted: {TYPES}") for x in ("axial", 3, ["yarn"])],
     ({"rope_theta": None}, f"rope_theta is missing; accepted: {NUMBER}"),
-    ({"type": "axial"}, f"type is 'axial'; accepted: {TYPES}"),
+    ({"type": "axial"}, f"rope_type is 'axial'; accepted: {TYPES}"),
     ({"partial_rotary_factor": 1.5}, f"partial_rotary_factor is 1.5; accepted: {SHARE}"),
     ({"partial_rotary_factor": 0.0}, f"partial_rotary_factor is 0.0; accepted: {SHARE}"),
     ({"rope_type": "linear"}, f"factor is missing; accepted: {NUMBER}"),
     (DYNAMIC | {"factor": 0}, f"factor is 0; accepted: {NUMBER}"),
-    (DYNAMIC | {"alpha": -1.0}, f"alpha is -1.0; accepted: {NUMBER}"),
     (YARN | {"factor": -2}, f"factor is -2; accepted: {NUMBER}"),
     ({"type": "yarn"}, f"factor is missing; accepted: {NUMBER}"),
     (YARN | {"beta_fast": -1}, f"beta_fast is -1; accepted: {NUMBER}"),
     (YARN | {"truncate": "no"}, "truncate is 'no'; accepted: False, True"),
     (YARN | {"attention_factor": 0}, f"attention_factor is 0; accepted: {NUMBER}"),
     (YARN | {"mscale": "1", "mscale_all_dim": 1}, f"mscale is '1'; accepted: {NUMBER}"),
-    (YARN | {ORIGINAL: 2.5}, f"{ORIGINAL} is 2.5; accepted: an integer from 2"),
-    (YARN | {"rope_theta": 1}, "rope_theta is 1; accepted: a number above 1 with 'yarn'"),
+    (YARN | {ORIGINAL: 2.5}, f"{ORIGINAL} is 2.5; accepted: {INTEGER}"),
     (LLAMA3 | {"low_freq_factor": None}, f"low_freq_factor is missing; accepted: {NUMBER}"),
     (LONG | {"long_factor": 2.0}, f"long_factor is 2.0; accepted: {OF_PAIRS}"),
     (LONG | {"long_factor": None}, f"long_factor is missing; accepted: {OF_PAIRS}"),
     (LONG | {"short_factor": [1.0] * 48}, "short_factor is [1.0, 1.0, 1.0, "),
     (LONG | {"long_factor": [1.0, "x"] * 32}, "long_factor is [1.0, 'x', 1.0, 'x', "),
-    (LONG | {"factor": 2.0, ORIGINAL: 1}, f"{ORIGINAL} is 1; accepted: an integer from 2"),
     (LONG | {"factor": "8", "attention_factor": 1.0}, f"factor is '8'; accepted: {NUMBER}"),
 ]
 BARE = {"head_dim": 64, "rope_theta": 1e4}
@@ -211,47 +209,31 @@ TWO_TYPES = {"full_attention": LINEAR, "sliding_attention": {"rope_theta": 500.0
 LAYERED = SIZES | {"rope_parameters": TWO_TYPES}
 NESTED = SIZES | {"rope_parameters": {"full": LINEAR | {"factr": 4.0}}}
 BESIDE = SIZES | {"rope_parameters": {"full": LINEAR, "rope_theta": 5e5}}
-TWO_SHARES = {"partial_rotary_factor": 0.5, "rope_scaling": {"partial_rotary_factor": 0.25}}
-PROPORTIONAL = {"rope_scaling": {"rope_type": "proportional"}}
 NAMES = "'full_attention', 'sliding_attention'"
 OF_A_CONFIG = [
     (PLAIN | {"head_dim": "64"}, f"head_dim is '64'; accepted: {INTEGER}"),
     (PLAIN | {"rotary_dim": True}, f"rotary_dim is True; accepted: {INTEGER}"),
     ({"rope_theta": 1e4}, f"hidden_size is missing; accepted: {INTEGER}"),
     (BARE | {"rope_scaling": DYNAMIC}, f"max_position_embeddings is missing; accepted: {INTEGER}"),
-    (BARE | {"rope_scaling": YARN}, f"{ORIGINAL} is missing; accepted: an integer from 2"),
+    (BARE | {"rope_scaling": YARN}, f"{ORIGINAL} is missing; accepted: {INTEGER}"),
     ({"text_config": PLAIN}, "config has a text_config, and no head_dim of its own; accepted: con"),
     (SIZES, f"rope_theta is missing; accepted: {NUMBER}"),
     (SIZES | {"rope_parameters": "yarn"}, "rope_parameters is 'yarn'; accepted: a dict"),
-    (PLAIN | {"rope_scaling": LINEAR, "rope_parameters": YARN}, "rope_scaling came with rope_para"),
-    (PLAIN | TWO_SHARES, "partial_rotary_factor is 0.5, and 0.25 in the dict of the rotation; acc"),
+    (PLAIN | {"rope_scaling": "yarn"}, "rope_scaling is 'yarn'; accepted: a dict"),
     (LAYERED, f"layer_type is None; accepted: {NAMES}"),
     (
         PLAIN | {"layer_types": ["full"], "rope_parameters": {"full": None}},
         "layer_type is None; accepted: 'full'",
     ),
-    (
-        PLAIN | {"rope_local_base_freq": 1e4},
-        "layer_type is None; accepted: 'sliding_attention', 'full_attention'",
-    ),
 ]
 WIDTHS = [
-    ({"rotary_dim": 7}, "rotary_dim says that 7 {turn}; accepted: an even number from 2 to 65536"),
-    ({"head_dim": 64, "rotary_dim": 96}, "rotary_dim says that 96 {turn}; accepted: .* 2 to 64, "),
-    ({"rotary_dim": 2, "rope_scaling": DYNAMIC}, "that 2 {turn}; accepted: an even number from 4"),
-    ({"head_dim": 2**40}, f"head_dim says that {2**40} {{turn}}; accepted: an even number"),
-    ({"num_attention_heads": 3000}, "head_dim says that 1 {turn}"),
-    ({"head_dim": 512, "qk_rope_head_dim": 64}, "that 64, head_dim says that 512 {turn}; "),
-    ({"rotary_dim": 128, "qk_rope_head_dim": 64}, "that 64, rotary_dim says that 128 {turn}"),
-    (
-        {"qk_rope_head_dim": 64, "partial_rotary_factor": 0.5},
-        "that 64, partial_rotary_factor says that 32 {turn}",
-    ),
-    ({"rotary_dim": 64} | PROPORTIONAL, "that 64, head_dim says that 128 {turn}"),
+    ({"rotary_dim": 7}, "7 elements of a head turn, by rotary_dim"),
+    ({"num_attention_heads": 3000}, "1 elements of a head turn, by hidden_size"),
+    ({"head_dim": 6, "partial_rotary_factor": 0.5}, "3 elements of a head turn, by head_dim"),
 ]
 OF_LAYERS = [
     (LAYERED, "full", f"layer_type is 'full'; accepted: {NAMES}"),
-    (LAYERED, 3, "layer_type is 3; accepted: None, or a str"),
+    (LAYERED, 3, f"layer_type is 3; accepted: {NAMES}"),
     (PLAIN | {"layer_types": ["a", "b", "a"]}, "c", "layer_type is 'c'; accepted: None, 'a', 'b'"),
     (LAYERED, "full_attention", "rope_theta is missing; accepted: "),
     (NESTED, "full", "factr is 4.0, which is not read by 'linear'; accepted: "),
@@ -277,8 +259,8 @@ def test_what_does_not_fit_is_named(config, layer_type, said):
 
 
 @pytest.mark.parametrize("keys, said", WIDTHS)
-def test_widths_that_do_not_fit_are_named(keys, said):
-    with pytest.raises(ValueError, match=said.format(turn="elements of a head turn")):
+def test_a_width_that_is_not_even_is_named(keys, said):
+    with pytest.raises(ValueError, match=f"^{said}; accepted: an even number"):
         from_config(PLAIN | keys)
 
 
@@ -306,25 +288,3 @@ def test_a_class_of_transformers_that_does_not_fit(name):
     transformers = pytest.importorskip("transformers")
     with pytest.raises(ValueError, match=OF_CLASSES[name]):
         from_config(getattr(transformers, name)())
-
-
-# rules of one model
-
-
-def test_hunyuans_alpha_has_the_bits_of_transformers():
-    """At any length: transformers 5.17 drops alpha past the original one, and 5.23 keeps it."""
-    transformers = pytest.importorskip("transformers")
-    name = "transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense"
-    modeling = importlib.import_module(name)
-    rope = {"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "rope_theta": 1e4}
-    rope |= {"beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}  # as published
-    sizes = {"head_dim": 128, "max_position_embeddings": 4096}
-    config = transformers.HunYuanDenseV1Config(**sizes, rope_parameters=rope)
-    theirs = modeling.HunYuanDenseV1RotaryEmbedding(config)
-    for given in (config, sizes | {"rope_parameters": rope}):
-        for length in (None, 1, 4096, 9000):
-            ours = from_config(given, seq_len=length)
-            assert torch.equal(ours.inv_freq, theirs.inv_freq)
-        assert not torch.equal(ours.inv_freq, RotaryPositionEmbedding(128).inv_freq)
-        assert ours.attention_factor == theirs.attention_scaling == 1.0
-        assert ours.rotary_base == 1e4 and "alpha=1000.0, persistent" in repr(ours)

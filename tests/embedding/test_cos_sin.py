@@ -77,7 +77,6 @@ def test_float_positions_have_gradients(device):
         (-1, ValueError, "positions is -1; accepted: a tensor of positions, or a number of them, "),
         (torch.ones(3).bfloat16(), TypeError, "positions has dtype bfloat16; accepted: int32, int"),
         (torch.ones(3).bool(), TypeError, "positions has dtype bool"),
-        (torch.ones(3, device="meta"), ValueError, "positions is on meta; it must be on inv_freq'"),
     ],
 )
 def test_positions_that_are_none(positions, error, message):

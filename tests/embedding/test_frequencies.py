@@ -13,23 +13,13 @@ from torch import nn
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 from test_from_config import random_config
 
-TRAINED, FACTOR = 8, 4.0  # a model trained on 8 positions, interpolated to 32
 
-
-def table_of_transformer_engine(module, max_seq_len, offset=0):
+def table_of_transformer_engine(module, base, max_seq_len, offset=0):
     """The arithmetic of TransformerEngine's forward, in its order, on its dtypes."""
     inv_freq = 1.0 / (
-        module.rotary_base
-        ** (torch.arange(0, module.rotary_dim, 2, dtype=torch.float32) / module.rotary_dim)
+        base ** (torch.arange(0, module.rotary_dim, 2, dtype=torch.float32) / module.rotary_dim)
     )
     seq = torch.arange(max_seq_len, dtype=inv_freq.dtype) + offset
-    trained = module.pretrained_max_position_embeddings
-    factor = module.seq_len_interpolation_factor
-    if trained is not None and factor is not None:
-        if max_seq_len > trained * factor:
-            seq *= 1 / (max_seq_len / trained)
-        else:
-            seq *= 1 / factor
     freqs = torch.einsum("i,j->ij", seq, inv_freq)
     if module.interleaved:
         emb = torch.stack((freqs.view(-1, 1), freqs.view(-1, 1)), dim=-1).view(max_seq_len, -1)
@@ -38,28 +28,21 @@ def table_of_transformer_engine(module, max_seq_len, offset=0):
     return emb.reshape(max_seq_len, 1, 1, -1)
 
 
-INTERPOLATED = {
-    "seq_len_interpolation_factor": FACTOR,
-    "pretrained_max_position_embeddings": TRAINED,
-}
-THIRDS = {"seq_len_interpolation_factor": 3.0, "pretrained_max_position_embeddings": 7}
 CASES = {
     "plain": {},
     "partial": {"rotary_percent": 0.5},
     "base": {"rotary_base": 500000.0},
     "interleaved": {"interleaved": True},
-    "interpolated": INTERPOLATED,
-    "interpolated by thirds": THIRDS | {"interleaved": True},
 }
 
 
 @pytest.mark.parametrize("arguments", CASES.values(), ids=CASES.keys())
 def test_bit_equal_to_transformer_engines_arithmetic(arguments):
-    """Of every length, where it decides the divisor."""
     module = RotaryPositionEmbedding(36, **arguments)
+    base = arguments.get("rotary_base", 10000.0)
     for length in range(1, 100):
         for offset in (0, 1000):
-            want = table_of_transformer_engine(module, length, offset)
+            want = table_of_transformer_engine(module, base, length, offset)
             assert torch.equal(module(length, offset), want), length
 
 
@@ -88,7 +71,6 @@ class Even(RotaryPositionEmbedding):
 
 KINDS = {
     "a base": partial(RotaryPositionEmbedding, 16, rotary_base=500.0, interleaved=True),
-    "interpolated": partial(RotaryPositionEmbedding, 16, **INTERPOLATED),
     "a part": partial(RotaryPositionEmbedding, 32, 0.5),
     "a factor": partial(RotaryPositionEmbedding, 16, attention_factor=1.2, persistent=False),
     "given": partial(RotaryPositionEmbedding, 16, inv_freq=torch.linspace(1, 0.1, 8)),
@@ -125,7 +107,7 @@ def made_on_the_meta_device(make):
     with torch.device("meta"):
         module = make()
     module.reset_parameters()
-    assert module.inv_freq.is_meta and module.turns(5).is_meta
+    assert module.inv_freq.is_meta and module.turns().is_meta
     return in_new_memory(module)
 
 
@@ -186,11 +168,9 @@ def test_what_survives(way, kind, device):
     assert repr(got) == repr(want) and got.attention_factor == want.attention_factor
     assert list(got.state_dict()) == list(want.state_dict()) and not [*got.parameters()]
     assert list(got.state_dict()) == ["inv_freq"] * (kind in SAVED)
-    assert got.rotary_base == want.rotary_base or kind == "given"
     ids = torch.tensor([[1, 90]], device=device)
     t = torch.randn(2, 1, 2, want.rotary_dim, device=device)
-    where = {} if kind == "interpolated" else {"position_ids": ids}
-    where["interleaved"] = want.interleaved
+    where = {"position_ids": ids, "interleaved": want.interleaved}
     assert torch.equal(rope_fw(t, got.to(device), **where), rope_fw(t, want.to(device), **where))
 
 

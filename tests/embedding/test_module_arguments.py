@@ -25,25 +25,11 @@ OF_THE_CONSTRUCTOR = [
     *[({"rotary_base": x}, f"rotary_base is {x!r}; {POSITIVE}") for x in NOT_POSITIVE],
     ({"rotary_base": 1e-300}, "inv_freq has the value inf; accepted: finite numbers"),
     ({"attention_factor": True}, f"attention_factor is True; {POSITIVE}"),
-    ({"seq_len_interpolation_factor": 0.0}, f"seq_len_interpolation_factor is 0.0; {POSITIVE}"),
-    (
-        {"seq_len_interpolation_factor": 4.0},  # TransformerEngine ignores it
-        "seq_len_interpolation_factor is 4.0 without pretrained_max_position_embeddings; ",
-    ),
-    (
-        {"pretrained_max_position_embeddings": 0},
-        f"pretrained_max_position_embeddings is 0; {POSITIVE}",
-    ),
     ({"persistent": "no"}, "persistent is 'no'; accepted: False, True"),
     ({"inv_freq": [1.0] * 4}, "inv_freq is of type list; accepted: torch.Tensor"),
     ({"inv_freq": torch.ones(4).half()}, "inv_freq has dtype float16; accepted: float32, float64"),
-    ({"inv_freq": torch.ones(4).to_sparse()}, "inv_freq has layout torch.sparse_coo; accepted: "),
     ({"inv_freq": torch.full((4,), math.nan)}, "inv_freq has the value nan; accepted: finite"),
-    ({"inv_freq": torch.ones(4, device="meta")}, "inv_freq is on meta; accepted: a tensor with"),
-    (
-        {"inv_freq": torch.ones(3)},
-        "inv_freq has shape (3,); accepted with dim = 8 and rotary_percent = 1.0: (4,)",
-    ),
+    ({"inv_freq": torch.ones(3)}, "inv_freq has shape (3,), and d2 is 8; accepted: (4,)"),
     (
         {"inv_freq": torch.ones(4), "rotary_base": 500.0},
         "rotary_base is 500.0, and inv_freq was given; accepted: one of the two",
@@ -60,34 +46,16 @@ def test_of_the_constructor(arguments, message):
 # assigned later
 
 
-ASSIGNED = {  # to a module that has all of these
-    "rotary_base": (*NOT_POSITIVE, 1e-300),
-    "attention_factor": (0, "2"),
-    "seq_len_interpolation_factor": (0, math.nan, [2]),
-    "pretrained_max_position_embeddings": (-1.0, True),
-}
-
-
-@pytest.mark.parametrize("name", ASSIGNED)
-def test_an_assigned_number_that_is_refused_changes_nothing(name):
-    interpolated = {"seq_len_interpolation_factor": 2.0, "pretrained_max_position_embeddings": 4}
-    module = RotaryPositionEmbedding(D, attention_factor=1.5, **interpolated)
-    before = getattr(module, name), module.inv_freq.clone()
+def test_an_assignment_that_is_refused_changes_nothing():
+    module = RotaryPositionEmbedding(D, attention_factor=1.5)
+    before = module.inv_freq.clone()
     with pytest.raises(TypeError, match=r"^inv_freq is of type list; accepted: torch.Tensor$"):
         module.inv_freq = [1.0] * 4
-    for value in ASSIGNED[name]:
-        message = f"{name} is {value!r}; {POSITIVE}" if value != 1e-300 else "inv_freq has the va"
+    for value in (0, "2"):
+        message = f"attention_factor is {value!r}; {POSITIVE}"
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-            setattr(module, name, value)
-        assert getattr(module, name) == before[0] and torch.equal(module.inv_freq, before[1])
-
-
-def test_a_base_of_given_frequencies_cannot_be_assigned():
-    module = RotaryPositionEmbedding(D, inv_freq=torch.ones(4))
-    message = "^rotary_base was assigned to a module whose inv_freq was given; accepted: "
-    with pytest.raises(ValueError, match=message):
-        module.rotary_base = 500.0
-    assert math.isnan(module.rotary_base)
+            module.attention_factor = value
+    assert module.attention_factor == 1.5 and torch.equal(module.inv_freq, before)
 
 
 @pytest.mark.parametrize("dim", (8.0, np.int64(8), torch.tensor(8).item()))
@@ -102,7 +70,7 @@ NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5))
 def test_a_length_that_is_none():
     make = RotaryPositionEmbedding(D)
     for value in NO_LENGTHS:
-        with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer from 0$"):
+        with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer$"):
             make(value)
         with pytest.raises(TypeError, match=r"^offset is .*; accepted: an integer$"):
             make(3, offset=value)

@@ -56,15 +56,15 @@ each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_is_written_to_the_same_memory(change, device):
     """At once; after a write in place by the next call."""
     module = RotaryPositionEmbedding(D, rotary_base=500.0).to(device)
-    before, turns = module.inv_freq.clone(), module.turns(S)
+    before, turns = module.inv_freq.clone(), module.turns()
     address = turns.data_ptr()
     module.inv_freq.mul_(3)
-    assert torch.equal(module.turns(S), in_turns(3 * before))
+    assert torch.equal(module.turns(), in_turns(3 * before))
     change(module, new := other_frequencies(device))
     want = before if change is CHANGES["reset"] else new
-    assert torch.equal(module.inv_freq, want) and torch.equal(module.turns(S), in_turns(want))
-    assert module.turns(S).data_ptr() == address
-    assert module.turns(S).dtype == torch.int64 and list(module.state_dict()) == ["inv_freq"]
+    assert torch.equal(module.inv_freq, want) and torch.equal(module.turns(), in_turns(want))
+    assert module.turns().data_ptr() == address
+    assert module.turns().dtype == torch.int64 and list(module.state_dict()) == ["inv_freq"]
 
 
 def in_inference_mode(module, new):
@@ -106,23 +106,11 @@ def test_a_change_of_any_other_kind_is_followed(change, device):
 
 @pytest.mark.parametrize("wrong", ("shape", "strides"))
 def test_reset_parameters_where_it_cannot_write_in_place(wrong, device):
-    module, want = RotaryPositionEmbedding(D).to(device), RotaryPositionEmbedding(D).turns(S)
+    module, want = RotaryPositionEmbedding(D).to(device), RotaryPositionEmbedding(D).turns()
     inv_freq = module.inv_freq
     module.inv_freq = inv_freq[:2] if wrong == "shape" else inv_freq[:1].expand(D // 2)
     module.reset_parameters()
-    assert torch.equal(module.turns(S).cpu(), want) and module.inv_freq.device == inv_freq.device
-
-
-def test_the_constant_interpolation_is_what_the_buffer_holds(device):
-    module = RotaryPositionEmbedding(
-        D, seq_len_interpolation_factor=4.0, pretrained_max_position_embeddings=8
-    ).to(device)
-    assert module.turns(3) is module.turns(32)
-    assert torch.equal(module.turns(32), in_turns(module.inv_freq, 1 / 4))
-    assert torch.equal(module.turns(40), in_turns(module.inv_freq, 8 / 40))
-    assert len(operators_of(lambda: module.turns(40))) <= 20
-    module.seq_len_interpolation_factor = 2.0
-    assert torch.equal(module.turns(3), in_turns(module.inv_freq, 1 / 2))
+    assert torch.equal(module.turns().cpu(), want) and module.inv_freq.device == inv_freq.device
 
 
 # backward
@@ -167,9 +155,8 @@ def test_frequencies_that_are_refused_change_nothing(change, bad, device):
     assert module.inv_freq is inv_freq and torch.equal(rope_fw(t, module), want)
 
 
-@pytest.mark.parametrize("factor", (None, 1.0))
-def test_a_number_that_is_not_finite_written_in_place_is_refused(factor, device):
-    module = RotaryPositionEmbedding(D, 1.0, factor, S - 1 if factor else None).to(device)
+def test_a_number_that_is_not_finite_written_in_place_is_refused(device):
+    module = RotaryPositionEmbedding(D).to(device)
     t, before = tokens(device), module.inv_freq.clone()
     want = rope_fw(t, module)
     module.inv_freq[1] = math.inf
@@ -203,7 +190,7 @@ def test_a_state_dict_after_the_meta_device(assign, device):
     if not assign:
         module.to_empty(device=device)
     module.load_state_dict({"inv_freq": new}, assign=assign)
-    assert torch.equal(module.turns(S), in_turns(new))
+    assert torch.equal(module.turns(), in_turns(new))
     assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(new)))
 
 
@@ -217,22 +204,23 @@ WAYS_IN = CHANGES | {
     "cast": lambda module, new: module.half(),
     "made": lambda module, new: None,
 }
+COUNTED = "in place", "reset", "state dict", "in new memory", "cast", "made"
 
 
-@pytest.mark.parametrize("way_in", WAYS_IN.values(), ids=WAYS_IN)
+@pytest.mark.parametrize("way_in", WAYS_IN)
 def test_what_inference_mode_did_to_a_module_is_followed_and_trained_with_later(way_in, device):
+    """A tensor of that mode counts no changes: its turns are computed in each call."""
     t, module = tokens(device), RotaryPositionEmbedding(D).to(device)
     with torch.inference_mode():
-        if way_in is WAYS_IN["made"]:
+        if way_in == "made":
             module = RotaryPositionEmbedding(D).to(device)
-        way_in(module, other_frequencies(device))
+        WAYS_IN[way_in](module, other_frequencies(device))
         new = module.inv_freq.clone()
         assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(new)))
-        assert operators_of(lambda: module.turns(S)) == []
         module.inv_freq.mul_(2)
         assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(2 * new)))
-    assert operators_of(lambda: module.turns(S)) == []
-    assert not module.turns(S).is_inference() and not module.inv_freq.is_inference()
+    assert (operators_of(module.turns) == []) == (way_in in COUNTED)
+    assert not module.turns().is_inference()
     leaf = t.clone().requires_grad_()
     apply_rotary_pos_emb(leaf, module).backward(t)
     assert torch.equal(leaf.grad, rope_bw(t, module_of(2 * new)))
@@ -244,19 +232,19 @@ def test_what_inference_mode_did_to_a_module_is_followed_and_trained_with_later(
 @pytest.mark.parametrize("cast", ("half", "double", "bfloat16"))
 def test_a_cast_leaves_turns_and_their_memory(cast, device):
     module = RotaryPositionEmbedding(D).to(device)
-    turns, before = module.turns(S), module.turns(S).clone()
+    turns, before = module.turns(), module.turns().clone()
     getattr(module, cast)()
-    assert module.turns(S) is turns and torch.equal(turns, before)
+    assert module.turns() is turns and torch.equal(turns, before)
 
 
 def test_a_copy_has_its_own_buffer(device):
     module = RotaryPositionEmbedding(D).to(device)
-    turns, want = module.turns(S), module.turns(S).clone()
+    turns, want = module.turns(), module.turns().clone()
     other = copy.deepcopy(module)
-    assert operators_of(lambda: other.turns(S)) == []
+    assert torch.equal(other.turns(), want) and other.turns() is not turns
     other.inv_freq = other_frequencies(device)
-    assert torch.equal(turns, want) and module.turns(S) is turns
-    assert torch.equal(other.turns(S), in_turns(other.inv_freq))
+    assert torch.equal(turns, want) and module.turns() is turns
+    assert torch.equal(other.turns(), in_turns(other.inv_freq))
 
 
 # on the GPU: streams and graphs
@@ -331,8 +319,9 @@ def test_a_change_that_a_capture_would_have_to_follow_raises():
 def test_turns_are_never_shared_between_processes():
     """Another process with other frequencies would write to them."""
     module = RotaryPositionEmbedding(D).share_memory()
-    assert module.inv_freq.is_shared() and not module.turns(S).is_shared()
-    assert not any(isinstance(x, torch.Tensor) for x in module.__getstate__().values())
+    assert module.inv_freq.is_shared() and not module.turns().is_shared()
+    state = module.__getstate__()
+    assert state["_turns"] is state["_filled"][0] is None
 
 
 def test_a_bad_state_dict_is_told_with_its_key_and_the_rest_is_loaded():

@@ -64,7 +64,6 @@ def of_its_own(attention, device):
             },
             {},
         ),
-        "TimesFm2_5Attention": ({"scaling": nn.Parameter(torch.zeros(D))}, {}),
         "T5Gemma2MergedAttention": (
             {},
             {"merged_attention_mask": None, "encoder_hidden_states": others},

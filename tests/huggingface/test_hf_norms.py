@@ -123,6 +123,8 @@ def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
     table = None if name in NOWHERE else table
     keys = torch.ones(2, 2, 7, 16, device=device, requires_grad=True)
     shared = {name: (keys, keys) for name in ("full_attention", 0)}
+    if family == "glm4_moe":  # as a model with that flag is made
+        del module.q_norm, module.k_norm
     if family == "gemma3n":
         module.kv_shared_layer_index = 0
         del module.k_norm
@@ -239,24 +241,12 @@ def weight_is_no_parameter(attention):
     attention.q_norm.weight = weight
 
 
-def eps_of_no_kernel(attention):
-    attention.q_norm.variance_epsilon = attention.k_norm.variance_epsilon = float("inf")
-
-
 ASIDE = {
     "another class": lambda x: setattr(x, "q_norm", OtherNorm(x.q_norm)),
     "a __call__ of its own": lambda x: of_a_class_with(
         x.q_norm, __call__=lambda self, t: 2 * nn.Module.__call__(self, t)
     ),
-    "a weight of its class": lambda x: of_a_class_with(
-        x.k_norm, weight=property(lambda self: self._parameters["weight"].exp())
-    ),
-    "a weight in its dict": lambda x: vars(x.q_norm).update(
-        weight=torch.full_like(x.q_norm.weight, 3)
-    ),
-    "a norm that the attention's class has": lambda x: of_a_class_with(x, q_norm=nn.Identity()),
     "scripted": lambda x: setattr(x, "q_norm", torch.jit.script(x.q_norm)),
-    "eps that no kernel takes": eps_of_no_kernel,
     "a forward of its own": lambda x: setattr(x.k_norm, "forward", lambda t: 2 * t),
     "unlike eps": lambda x: setattr(x.q_norm, "variance_epsilon", 0.5),
     "a weight that is no Parameter": weight_is_no_parameter,
@@ -311,19 +301,6 @@ def test_rows_without_a_batch(device):
             with patch(attention, norms=norms):
                 attention(hidden, tuple(table), None)
     torch.testing.assert_close(found[1], found[0])
-
-
-def test_a_scale_in_fp32_after_the_norms(device, fused, plain_on_a_cpu, monkeypatch):
-    """In autocast TimesFM multiplies what it normalizes, before anything is rounded."""
-    (attention,) = attentions("timesfm2_5")
-    module = stand_in(attention, torch.float32, device)
-    hidden, table = inputs_of_attention(attention, torch.float32, device)
-    outs = []
-    for norms in (False, True):
-        with patch(attention.module, norms=norms), torch.autocast(device, torch.bfloat16):
-            outs.append(q_and_k_of(module, attention, hidden, table, monkeypatch)[0])
-    assert not fused
-    assert torch.equal(outs[1][0], outs[0][0]) and torch.equal(outs[1][1], outs[0][1])
 
 
 def test_a_global_hook_sees_the_norms(qwen3, fused):
@@ -413,12 +390,6 @@ def test_another_code_is_left(made_of_qwen3, fused):
             Left(name, "Qwen3Attention.forward", "its code is not that of a known function"),
         )
     after = "        attn_output = attn_output.reshape"
-    for name, line in (
-        ("mangled", "        attn_output = attn_output * self.__gain\n"),
-        ("own_name", "        attn_output = forward(attn_output)\n"),
-    ):
-        (left,) = patch(made_of_qwen3(name, after, line + after), norms=True).left
-        assert left.reason == "its code means something else outside of its class"
     module = made_of_qwen3("after", after, "        attn_output = 2 * attn_output\n" + after)
     assert not patch(module, norms=True, strict=True).left
 
@@ -446,7 +417,7 @@ def made_of_qwen3(tmp_path, monkeypatch):
         ("llama4", False, "no function that rotates is known, but found: .*apply_rotary_emb: its"),
         ("llama", True, "no forward that normalizes q and k was found; norms=False patches the"),
         ("olmoe", True, "no forward that normalizes q and k is known, but found: .*OlmoeAttention"),
-        ("hunyuan_vl", True, "apply_rotary_pos_emb rounds where no kernel with a norm does"),
+        ("hunyuan_vl", True, "no forward that normalizes q and k is known, but found: .*HunYuanVL"),
     ),
 )
 def test_strict_says_what_is_missing(target, norms, told):

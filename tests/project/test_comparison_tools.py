@@ -41,7 +41,7 @@ def apply_rotary_pos_emb(*arguments, **options):
 
 def is_plain(call):
     """Of a rotation, not refused, and not without elements."""
-    refused = call.inplace or call.module.interpolation or call.cp or 0 in (call.s, call.b, call.h)
+    refused = call.inplace or call.cp or 0 in (call.s, call.b, call.h)
     refused = refused or (call.one_column_per_pair and not call.rotary_dim_is_named)
     return not refused and call.mode == "no_grad" and call.function == "apply_rotary_pos_emb"
 

@@ -42,7 +42,6 @@ rope = RotaryPositionEmbedding(dim=16, rotary_base=10000.0, inv_freq=None)
 assert_type(rope.inv_freq, Tensor)
 assert_type(rope.attention_factor, float)
 assert_type(rope.rotary_dim, int)
-rope.rotary_base = 2 * rope.rotary_base
 angles: Tensor = rope(16)
 assert_type(rope.forward(16, offset=1), Tensor)
 cos_sin = rope.cos_sin(positions=torch.rand(2, 8), dtype=torch.bfloat16)

@@ -13,7 +13,6 @@ class Module:
     """How a `RotaryPositionEmbedding` is made, and changed afterwards."""
 
     rotary_percent: bool = False  # of one half
-    interpolation: tuple[float, int] | None = None  # factor and trained length
     rotary_base: float = 10000.0
     changed: str | None = None  # its frequencies: "assigned", "in place", "cast"
     cos_and_sin: bool = True  # of a table with one column per pair; else its angles

@@ -109,15 +109,11 @@ def _draw_freqs(rng: random.Random, call: Call) -> None:
     call.extra_rows = rng.choice((0, 0, 1, 7))
     call.module = drawn = Module(
         rotary_percent=rng.random() < 0.5,
-        interpolation=rng.choice((None, None, (2.0, 4), (1.5, 1000))),
         rotary_base=rng.choice((10000.0, 10000.0, 500000.0, 100)),
         changed=_one_of(rng, {None: 8, "assigned": 1, "in place": 1, "cast": 1}),
         cos_and_sin=rng.random() < 0.5,
         inv_freq=rng.choice(("float32", "float64")) if rng.random() < 0.25 else None,
     )
-    left_open = call.positions != "index" or call.packed
-    if left_open and rng.random() < 0.9:
-        drawn.interpolation = None  # it depends on the number of positions, and would be refused
     if is_module:
         drawn.attention_factor = rng.choice((None, None, 1.25, 0.5))  # no table of angles holds it
 

@@ -229,13 +229,12 @@ def _of_module(call: Call, package, make: Maker, rows: int):
 def _module(call: Call, package, make: Maker):
     drawn, d2, torch = call.module, call.rotary_dim, make.torch
     dim, percent = (2 * d2, 0.5) if drawn.rotary_percent else (d2, 1.0)
-    factor, trained = drawn.interpolation or (None, None)
     more = {} if drawn.attention_factor is None else {"attention_factor": drawn.attention_factor}
     base = drawn.rotary_base
     if drawn.inv_freq:
         base, more["inv_freq"] = 10000.0, make.normal((d2 // 2,), drawn.inv_freq).abs()
     module = package.RotaryPositionEmbedding(
-        dim, percent, factor, trained, base, call.interleaved, **more
+        dim, percent, rotary_base=base, interleaved=call.interleaved, **more
     ).to(make.device)
     if drawn.changed == "assigned":
         module.inv_freq = make.normal((d2 // 2,), "float32").abs()

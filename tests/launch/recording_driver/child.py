@@ -147,7 +147,7 @@ def cases() -> Iterator[tuple[str, Callable, dict]]:
 def tensors_of(sample) -> dict:
     freqs = sample.freqs
     if isinstance(freqs, RotaryPositionEmbedding):
-        freqs = freqs.turns(None)
+        freqs = freqs.turns()
     where = {name: x for name, x in sample.options().items() if isinstance(x, torch.Tensor)}
     tables = {f"freqs {i}": x for i, x in enumerate(tree_leaves(freqs))}
     given = {name: x for name, x in sample.given.items() if x is not None}
@@ -170,7 +170,7 @@ def sample_of(name: str, **case):
 
 
 def operator_of_a_projection() -> tuple[Callable, dict]:
-    qkv, table = torch.randn(S, 2, 3 * H * D), RotaryPositionEmbedding(D).turns(None)
+    qkv, table = torch.randn(S, 2, 3 * H * D), RotaryPositionEmbedding(D).turns()
     arguments = H, H, "qkv", "sbhd", *values_of(Rotation(table, rotary_dim=D))
     call = partial(torch.ops.rope_kernels.split_qkv_rope, qkv, *arguments)
     return call, {"qkv": qkv, "table": table}
@@ -201,7 +201,7 @@ def into_memory_that_a_graph_hands_over() -> list:
 
     The latter is what a compiled call in place hands over.
     """
-    table, slots = RotaryPositionEmbedding(D).turns(None), torch.arange(S)
+    table, slots = RotaryPositionEmbedding(D).turns(), torch.arange(S)
     values = values_of(Rotation(table, position_ids=slots, tensor_format="thd", rotary_dim=D))
     q, k, v = torch.randn(H, S, D).transpose(0, 1), torch.randn(S, 1, D), torch.randn(S, 1, D)
     caches, found = torch.zeros(2, 2, 4, 1, D).unbind(), []
