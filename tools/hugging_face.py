@@ -68,12 +68,15 @@ def files(family: str = "*") -> Iterator[tuple[str, str, str]]:
 
 
 def functions_found() -> dict[str, set[str]]:
-    """By the digest of a function that rotates: the families that have it."""
+    """By the digest of a function that `patch` knows: the families that have it."""
+    known = {digest for x in KNOWN for digest in x.digests.split()}
     defined = re.compile(rf"^def ({'|'.join({x.name for x in KNOWN})})\(", re.MULTILINE)
     families = defaultdict(set)
     for family, module, text in files():
         for name in defined.findall(text):
-            families[code_digest(getattr(importlib.import_module(module), name))].add(family)
+            digest = code_digest(getattr(importlib.import_module(module), name))
+            if digest in known:
+                families[digest].add(family)
     return families
 
 
