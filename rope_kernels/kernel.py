@@ -313,21 +313,15 @@ def load_interleaved(x_ptr, d, exists, HALF: tl.constexpr, COLUMNS: tl.constexpr
 
 
 @triton.jit
-def store_interleaved(y_ptr, d, exists, y1, y2, HALF: tl.constexpr, COLUMNS: tl.constexpr):
-    """Write pairs to where `load_interleaved` would read them."""
-    both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-    members = tl.reshape(tl.join(y1, y2), (y1.shape[0], y1.shape[1], 2 * COLUMNS))
-    tl.store(y_ptr + both * d, members, exists & (both < 2 * HALF))
-
-
-@triton.jit
 def store_pairs(
     y_ptr, d, first, second, y1, y2, exists, in_block,
     INTERLEAVED: tl.constexpr, HALF: tl.constexpr, COLUMNS: tl.constexpr, WHOLE_ROWS: tl.constexpr,
 ):  # fmt: skip
     """Write the members of pairs to their elements; of whole rows each column is one element."""
-    if INTERLEAVED:
-        store_interleaved(y_ptr, d, exists, y1, y2, HALF, COLUMNS)
+    if INTERLEAVED:  # to where `load_interleaved` would read them
+        both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
+        members = tl.reshape(tl.join(y1, y2), (y1.shape[0], y1.shape[1], 2 * COLUMNS))
+        tl.store(y_ptr + both * d, members, exists & (both < 2 * HALF))
     else:
         pair_exists = exists & in_block[None, None, :]
         tl.store(y_ptr + (first * d)[None, None, :], y1, pair_exists)
