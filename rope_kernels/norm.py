@@ -456,9 +456,9 @@ def _backward(
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
         named = _named(("q", "k", "q_grad", "k_grad", "q_out", "k_out"), rows)
         _, arguments, options = plan(named, rotation, choose=choose_norm_backward_tile)
-        rounds = _roundings(tensors[0], weights[0], rotation, norm)
-        arguments |= _constants(norm) | {"q_programs": q_programs}
-        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and rounds["ROUNDING"] == "model"
+        rounding = _roundings(tensors[0], weights[0], rotation, norm)["ROUNDING"]
+        arguments |= _constants(norm) | {"q_programs": q_programs, "ROUNDING": rounding}
+        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and rounding == "model"
         options["enable_fp_fusion"] = True
         registers = REGISTERS[_programs_per_sm(tensors, rotation)]
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs

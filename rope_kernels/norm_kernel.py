@@ -211,7 +211,8 @@ def norm_rope_backward_kernel(
     EPS: tl.constexpr,
     OFFSET: tl.constexpr,
     NORM_AFTER: tl.constexpr,
-    ROUNDS_COS_SIN: tl.constexpr,  # as the forward did; the gradient is computed in fp32
+    ROUNDING: tl.constexpr,  # as the forward did; the gradient is computed in fp32
+    ROUNDS_COS_SIN: tl.constexpr,
 ):
     """A program takes every so-manieth tile of q or of k, in the order of the forward's programs.
 
@@ -220,6 +221,7 @@ def norm_rope_backward_kernel(
     """
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
+    ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED
     PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
@@ -283,13 +285,18 @@ def norm_rope_backward_kernel(
             cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
 
         # Back through the rotation; my share of the weight's gradient; through weight and norm.
-        if NORM_AFTER:
+        seen1, seen2 = x1, x2
+        if NORM_AFTER:  # the forward's squares are those of rows that it had rounded
+            seen1, seen2 = turn(
+                x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, False, ROUNDED
+            )
+            seen1, seen2 = zero_pairs(seen1.to(COMPUTED), seen2.to(COMPUTED), exists, HALF, COLUMNS)
             x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, "once", False, COMPUTED)
             x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
         else:
             g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, turns, True, "once", False, COMPUTED)
             g1, g2 = zero_pairs(g1, g2, exists, HALF, COLUMNS)
-        rstd = one_over_rms(x1, x2, x_tail, EPS, HALF, TAIL)
+        rstd = one_over_rms(seen1, seen2, x_tail, EPS, HALF, TAIL)
         rstd = tl.where(exists, rstd, 0)  # or 0 * infinity, of a row that isn't there
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
         if partial_ptr is not None:

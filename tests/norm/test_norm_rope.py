@@ -5,6 +5,7 @@ import torch
 
 from inputs import FORMATS
 from ops import BF16, FP32, OPS
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope, rope_bw
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
 
@@ -25,6 +26,21 @@ def test_the_same_weight_for_q_and_k(device):
 def test_a_row_that_no_head_has_adds_nothing(device):
     """Most tiles of a backward are full: they have 16 rows only if at most one in 20 is empty."""
     QK_NORM_ROPE.sample(device, heads=(15, 16), s=2).check()
+
+
+def test_a_norm_after_a_rotation_is_taken_back_by_the_root_of_what_the_model_rounded(device):
+    """Half of the last bits are others if the squares are those of rows before that."""
+    t, grad = (torch.randn(5, 2, 3, 64, device=device).bfloat16() for _ in range(2))
+    angles = RotaryPositionEmbedding(64).to(device)(5)[:, 0, 0]
+    table = angles.cos().bfloat16(), angles.sin().bfloat16()
+    out = norm_rope(t.requires_grad_(), None, table, norm_after=True, rounding="model")
+    (got,) = torch.autograd.grad(out, t, grad)
+    seen = apply_rotary_pos_emb(t.detach(), table, rounding="model").double()
+    root = (seen.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    exact = tuple(x.double() for x in table)
+    x, grad = apply_rotary_pos_emb(t.detach().double(), exact) * root, grad.double()
+    want = rope_bw((grad - x * (grad * x).mean(-1, keepdim=True)) * root, exact)
+    assert (got == want.bfloat16()).double().mean() > 0.98
 
 
 @pytest.mark.parametrize(
