@@ -6,16 +6,17 @@ stub's cell does not have the recipe in it. Both know likely mistakes and what t
 
 To add an exercise to notebook 05:
 
-1. Write its specification in `notebook_05.py`. `spec.py` explains the letters of its shapes and the
-   options of `@spec`. What several notebooks need is in `definitions.py`. For a number or a choice,
-   write words -> the wrong answer that they explain; for several answers a list, with None where
-   the words do not apply.
+1. Write its specification in `notebook_05.py`, whose `noqa: F821` is for the letters of its shapes.
+   `spec.py` explains these and the options of `@spec`. What several notebooks need is in
+   `definitions.py`. For a number or a choice, write words -> the wrong answer that they explain;
+   for several answers a list, with None where the words do not apply.
 2. Write the task and a stub in the notebook. The stub ends in
    `lab.check_exercise(mine, lab.exercises.NAME)`, or in
    `lab.check_answer(answer, right, mistakes=lab.exercises.NAME)`. The solution is in
    `notebooks/solutions/`.
-   The id of the stub's cell is like `05-ex3`.
-3. Write mistakes, and what each must be told, in `tests/notebooks/mistakes/notebook_05.py`.
+   The id of the stub's cell is like `05-ex3`; ids need not follow the exercises' numbers.
+3. Write mistakes, at least two, and what each must be told, in
+   `tests/notebooks/mistakes/notebook_05.py`.
 
 If a verdict does not name the mistake: one that only this exercise knows goes into the `mistakes`
 of its specification, words of the verdict -> a function that makes it (`notebook_05.py` has one).
