@@ -14,15 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .embedding import (
-    EXACT,
-    FLOATS,
-    INTEGERS,
-    RotaryPositionEmbedding,
-    bad,
-    check_flag,
-    short,
-)
+from .embedding import EXACT, FLOATS, INTEGERS, RotaryPositionEmbedding, bad, check_flag, short
 from .modes import has_values, is_differentiated, is_dtensor, is_traced, wants_grad
 from .rotation import (
     CP_ORDERS,

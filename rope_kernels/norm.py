@@ -13,14 +13,7 @@ from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, ke
 from .checks import Beside, bad, check_call, check_flag
 from .launch import Known, as_read, has_elements, known_of, pair, plan, resolved, run
 from .modes import have_memory, is_traced, is_transformed, wants_grad
-from .rotation import (
-    CpOrder,
-    Freqs,
-    OutputPairing,
-    Rotation,
-    TensorFormat,
-    compute_dtype,
-)
+from .rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
 from .tiles import choose_norm_backward_tile, choose_norm_tile, next_power_of_2
 
 NormRounding = Literal["once", "model", "model_cast_last"]
