@@ -11,11 +11,11 @@ from .checks import (
     Named,
     bad,
     check_call,
+    check_flag,
     check_inplace,
     check_integer,
     check_lengths,
     check_rank,
-    check_rotate_half,
     check_tensor,
     check_values,
 )
@@ -321,13 +321,11 @@ def prepare(
     t, module = tensors[0], freqs if isinstance(freqs, RotaryPositionEmbedding) else None
     if rotation.start_positions is not None:
         rotation.start_positions = _starts(rotation, t)
+    known, of_module = None, ()
     if module is not None:
         rotation.attention_factor = module.attention_factor
-    known = None
+        of_module = module.rotary_dim, module.interleaved, rotation.table.requires_grad
     if fused is True:
-        of_module = ()
-        if module is not None:
-            of_module = module.rotary_dim, module.interleaved, rotation.table.requires_grad
         known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
     if known is None or not known.accepted:
         if check is None:
@@ -408,7 +406,10 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
-    check_rotate_half(x, interleaved)
+    check_tensor("x", x)
+    check_flag("interleaved", interleaved)
+    if x.dim() == 0 or x.shape[-1] % 2:
+        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
     return reference.rotate_half(x, interleaved)
 
 

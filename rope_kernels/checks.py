@@ -89,13 +89,6 @@ def check_tensor(
     return x
 
 
-def check_rotate_half(x: Tensor, interleaved: bool) -> None:
-    check_tensor("x", x)
-    check_flag("interleaved", interleaved)
-    if x.dim() == 0 or x.shape[-1] % 2:
-        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
-
-
 # A whole call
 
 
