@@ -499,10 +499,8 @@ def angles_on_the_fly(position, turns_ptr, pair, exists, COMPUTED: tl.constexpr)
         turns = turns[None, :]
     turned = position * turns
     if COMPUTED == tl.float64:
-        angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
-    else:
-        angle = (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
-    return angle
+        return turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
+    return (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
 
 
 @triton.jit
