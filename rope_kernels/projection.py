@@ -402,7 +402,6 @@ def rope_to_cache(
         rounding=rounding,
     )
     caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
-    came = q, k, *beside, *rotation.tensors
 
     def check() -> None:
         check_call((q, k), freqs, rotation, fused, inplace)
@@ -410,8 +409,8 @@ def rope_to_cache(
 
     key = "to cache", inplace
     known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
-    _check_no_gradient(came)
     given = q, k, *beside, *rotation.tensors
+    _check_no_gradient(given)
     if not is_traced() and have_memory(given):
         _check_written((q, k), inplace, beside, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
@@ -424,7 +423,7 @@ def rope_to_cache(
     elif is_traced():
         _cache_op(q, k, q_out, *beside, *values_of(rotation))
     else:
-        _to_cache(q, k, q_out, beside, rotation, known)
+        rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slot_mapping)
         count_as_written((*caches, q) if inplace else caches)
     return q_out
 
@@ -475,19 +474,6 @@ def _check_written(
         raise bad(f"slot_mapping has {int(slots.max())}", accepted)
 
 
-def _to_cache(
-    q: Tensor,
-    k: Tensor,
-    q_out: Tensor,
-    beside: Sequence[Tensor],
-    rotation: Rotation,
-    known: Known | None,
-) -> None:
-    """Rotate q and k, and write k and v to their slots."""
-    v, *caches, slots = beside
-    rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
-
-
 def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
     """Write rows (tokens, h, d) to their slots, in PyTorch; no shape depends on a value."""
     page, slot, rows = cache.shape[1], slots.long(), rows[: slots.shape[0]]
@@ -511,13 +497,14 @@ def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
 )
 def _cache_op(q, k, q_out, *values):
     beside, rotation = values[:4], Rotation(*values[4:])
+    v, *caches, slots = beside
     inplace = q_out.data_ptr() == q.data_ptr()
     if inplace:
         q_out = q
     _check_written((q, k), inplace, beside, rotation)
     check_values(rotation, len(q))
     known = known_of((q, k, *beside, q_out), rotation, "to cache", inplace)
-    _to_cache(q, k, q_out, beside, rotation, known)
+    rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
 
 
 @_cache_op.register_fake
