@@ -404,7 +404,7 @@ def _forward(
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
         named = _named(("q", "k", "q_out", "k_out"), (*read, *pair(outs)))
         programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
-        arguments |= _constants(norm) | _roundings(tensors[0], weights[0], rotation, norm)
+        arguments |= _arguments(tensors[0], weights[0], rotation, norm)
         options["enable_fp_fusion"] = not norm.like_model
         # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
         apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
@@ -449,9 +449,8 @@ def _backward(
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
         named = _named(("q", "k", "q_grad", "k_grad", "q_out", "k_out"), rows)
         _, arguments, options = plan(named, rotation, choose=choose_norm_backward_tile)
-        rounds = _roundings(tensors[0], weights[0], rotation, norm)
-        arguments |= _constants(norm) | {"q_programs": q_programs}
-        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and rounds["ROUNDING"] == "model"
+        arguments |= _arguments(tensors[0], weights[0], rotation, norm) | {"q_programs": q_programs}
+        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and arguments["ROUNDING"] == "model"
         options["enable_fp_fusion"] = True
         registers = REGISTERS[_programs_per_sm(tensors, rotation)]
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
@@ -487,24 +486,18 @@ def _named(names: tuple[str, ...], tensors: Sequence[Tensor | None]) -> dict[str
     return {name: x for name, x in zip(names, tensors, strict=True) if x is not None}
 
 
-def _constants(norm: Norm) -> dict[str, object]:
-    return {
-        "EPS": float(norm.eps),
-        "OFFSET": float(norm.weight_offset),
-        "NORM_AFTER": norm.norm_after,
-    }
-
-
-def _roundings(
+def _arguments(
     t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm
 ) -> dict[str, object]:
-    """What is rounded to the stored dtype, besides the result; PyTorch's operators promote."""
+    """A norm's numbers, and what is rounded besides the result; PyTorch's operators promote."""
+    numbers = {"EPS": float(norm.eps), "OFFSET": float(norm.weight_offset)}
+    numbers["NORM_AFTER"] = norm.norm_after
     if not norm.like_model:
-        return {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
+        return numbers | {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
     promotes = weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
     turns_fp32 = promotes and not norm.casts_last and not norm.norm_after
     promoted = rotation.rounding == "promoted"
-    return {
+    return numbers | {
         "ROUNDS_NORMAL": not norm.casts_last and not (norm.norm_after and promoted),
         "ROUNDS_PRODUCT": not turns_fp32,
         "ROUNDING": "upcast" if turns_fp32 else rotation.rounding,
