@@ -277,9 +277,8 @@ def rope_bw(
     where = cu_seqlens, start_positions, position_ids
     pairs = rotary_dim, rotary_start, interleaved, output_pairing
     rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(
-        *tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding, transpose=True
-    )
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
+    rotation.transpose = True
     with torch.no_grad():
         return rotate((grad,), freqs, rotation, fused, inplace)[0]
 

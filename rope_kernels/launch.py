@@ -93,14 +93,9 @@ def rotate_rows(
     slots: Tensor | None = None,
     **options: object,
 ) -> None:
-    """Rotate q and k, and copy v, in one launch.
+    """Rotate q and k, and copy v, in one launch; `options` are those of `plan`.
 
-    Args:
-        rows: q, k and v, and where they go.
-        rotation, known: as in `rotate`.
-        inplace: leave elements beyond the rotary slice alone.
-        slots: (tokens,), where k and v go in their outputs, which are caches.
-        options: as of `plan`.
+    `slots`, (tokens,), are where k and v go in their outputs, which then are caches.
     """
 
     def prepare():

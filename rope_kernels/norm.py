@@ -10,7 +10,7 @@ from torch import Tensor
 from . import reference
 from .api import prepare, tables_of
 from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, kept
-from .checks import Beside, bad, check_call, check_flag
+from .checks import Beside, Named, bad, check_call, check_flag, names_of
 from .launch import Known, as_read, has_elements, known_of, pair, plan, resolved, run
 from .modes import have_memory, is_traced, is_transformed, wants_grad
 from .rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
@@ -109,8 +109,7 @@ def norm_rope(
         a NaN in one of them reaches it.
 
     Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together.
+        TypeError, ValueError: as `apply_rotary_pos_emb`.
 
     Example:
         >>> t, weight = 100 * torch.randn(2, 1, 1, 8), torch.ones(8)
@@ -200,9 +199,10 @@ def normalize_by(
 
     def check() -> None:
         check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
-        _check_norm(tensors, weights, norm, rotation.tensor_format)
+        _check_norm(tensors, named, norm, rotation.tensor_format)
 
-    rows, named = (*tensors, *weights), tuple(zip(_names(weights), weights, strict=True))
+    rows, names = (*tensors, *weights), ("q_weight", "k_weight")
+    named = tuple(zip(names if len(weights) == 2 else ("weight",), weights, strict=True))
     if inplace is True and wants_grad(rows):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
@@ -230,11 +230,7 @@ def normalize_by(
     return outs
 
 
-def _names(weights: Weights) -> tuple[str, ...]:
-    return ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
-
-
-def _check_norm(tensors: Tensors, weights: Weights, norm: Norm, tensor_format: str) -> None:
+def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) -> None:
     """Check what a norm adds to a rotation."""
     check_flag("norm_after", norm.norm_after)
     for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
@@ -243,8 +239,8 @@ def _check_norm(tensors: Tensors, weights: Weights, norm: Norm, tensor_format: s
             raise bad(f"{name} is {number!r}", accepted, TypeError)
         if not abs(number) <= torch.finfo(torch.float32).max or (name == "eps" and number < 0):
             raise bad(f"{name} is {number!r}", accepted)
-    t_names = ("t",) if len(tensors) == 1 else ("q", "k")
-    for name, x, t_name, t in zip(_names(weights), weights, t_names, tensors, strict=True):
+    t_names = names_of(tensors, transpose=False)
+    for (name, x), t_name, t in zip(named, t_names, tensors, strict=True):
         if x is not None:
             dtypes = tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t))))
             Beside(t_name, t, tensor_format).check(name, x, dtypes, [(t.shape[-1],)])

@@ -149,8 +149,7 @@ def split_qkv_rope(
         (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
 
     Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together.
+        TypeError, ValueError: as `apply_rotary_pos_emb`.
 
     Example:
         >>> layer = torch.nn.Linear(256, (8 + 2 + 2) * 32)
@@ -389,17 +388,10 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved
     rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format="thd",
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        inverse=inverse,
-        rounding=rounding,
+        *tables_of(freqs), *where, "thd", *pairs, inverse=inverse, rounding=rounding
     )
     caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
 
