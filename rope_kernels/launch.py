@@ -194,7 +194,6 @@ def plan(
     choose: Callable[[Case], Tile] = choose_tile,
     out_format: str | None = None,
     groups: tuple[int, int] = (0, 0),
-    engine: Engine | None = None,
 ) -> tuple[int, dict[str, object], dict[str, object]]:
     """The grid, the kernel's arguments but for tensors, and the compiler's options.
 
@@ -208,10 +207,8 @@ def plan(
         out_format: of what is written, if it is not that of the rotation, which what is read has
             unless gradients go back.
         groups: READ_GROUP and WRITE_GROUP.
-        engine: what the plan is for; None: the one that takes q.
     """
     first, tensor_format = rows["q"], rotation.tensor_format
-    engine = engine_of(first) if engine is None else engine
     read, written = tensor_format, out_format or tensor_format
     if rotation.transpose:
         read, written = written, read
@@ -281,7 +278,7 @@ def plan(
         "INVERSE": rotation.inverse,
         "TRANSPOSE": rotation.transpose,
         "ROUNDING": rotation.rounding,
-        "FAST_SINE": engine is Engine.NVIDIA and first.dtype != torch.float64,
+        "FAST_SINE": engine_of(first) is Engine.NVIDIA and first.dtype != torch.float64,
         "IN_PLACE": "q_out" in rows and rows["q"] is rows["q_out"],
     }
     # fusion, which decides last bits, is never left to the compiler's default

@@ -143,7 +143,6 @@ def split_qkv_rope(
             and in GPT-NeoX, whose heads are all groups of one.
         output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
             from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
-        rounding: as in `rope_qk`.
 
     Returns:
         (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
@@ -225,7 +224,7 @@ def _split(qkv: Tensor, packed: Packed, rotation: Rotation, known: Known | None 
 
 def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor:
     """The transposed map: gradients of q, k and v to that of the projection."""
-    rotation = rotation.transposed()
+    rotation.transpose = not rotation.transpose  # each backward has one of its own
     out = packed.gradient_for(grads, rotation.tensor_format)
     known = known_of(grads, rotation, "join", *packed)
     options = {"out_format": packed.output_format, "groups": (0, packed.group)}
@@ -366,7 +365,6 @@ def rope_to_cache(
         position_ids: (tokens,). One of it and `cu_seqlens` is needed, the latter with
             `start_positions` or without.
         inplace: overwrite q and return it. k and v are never overwritten.
-        rounding: as in `rope_qk`.
 
     Returns:
         q rotated, new and contiguous, or itself with `inplace`.
