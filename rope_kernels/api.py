@@ -164,12 +164,10 @@ def rope_qk(
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
-    `rope_qk(q, k, rope, tensor_format="bshd", start_positions=past)` rotates q and k of shape
-    (b, s, h, d), whose first token is number `past` of its sequence. All keywords are those of
-    `apply_rotary_pos_emb`, which explains them. Positions come from `start_positions`,
-    `position_ids`, `cu_seqlens`, or `cp_size`, `cp_rank` and `cp_order`. What turns is said by
-    `interleaved`, `rotary_dim`, `rotary_start`, `inverse` and `output_pairing`, and how by
-    `inplace`, `fused` and `rounding`.
+    All keywords are those of `apply_rotary_pos_emb`, which explains them. Positions come from
+    `start_positions`, `position_ids`, `cu_seqlens`, or `cp_size`, `cp_rank` and `cp_order`. What
+    turns is said by `interleaved`, `rotary_dim`, `rotary_start`, `inverse` and `output_pairing`,
+    and how by `inplace`, `fused` and `rounding`.
 
     Args:
         q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
@@ -186,7 +184,7 @@ def rope_qk(
 
     Example:
         >>> q, k = torch.randn(1, 5, 8, 64), torch.randn(1, 5, 2, 64)  # (b, s, h, d)
-        >>> rope, past = RotaryPositionEmbedding(64), 100
+        >>> rope, past = RotaryPositionEmbedding(64), 100  # tokens before those of q and k
         >>> q1, k1 = rope_qk(q, k, rope, tensor_format="bshd", start_positions=past)
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))

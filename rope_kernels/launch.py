@@ -105,7 +105,7 @@ def rotate_rows(
         if not inplace:  # there, minus x turned is minus what comes out
             read = [resolved(x) for x in read]
         given = *read, *outs
-        named = {name: x for name, x in zip(ROWS, given, strict=True) if x is not None}
+        named = dict(zip(ROWS, given, strict=True))
         listed = None if slots is None else slots.contiguous()
         caches = {} if slots is None else {name: named.pop(name) for name in ("k_out", "v_out")}
         programs, arguments, compiler = plan(named, rotation, inplace, **options)
@@ -188,7 +188,7 @@ def as_read(rotation: Rotation) -> tuple[Tensor | None, ...]:
 
 
 def plan(
-    rows: dict[str, Tensor],
+    rows: dict[str, Tensor | None],
     rotation: Rotation,
     inplace: bool = False,
     choose: Callable[[Case], Tile] = choose_tile,
@@ -208,6 +208,7 @@ def plan(
             unless gradients go back.
         groups: READ_GROUP and WRITE_GROUP.
     """
+    rows = {name: x for name, x in rows.items() if x is not None}
     first, tensor_format = rows["q"], rotation.tensor_format
     read, written = tensor_format, out_format or tensor_format
     if rotation.transpose:

@@ -398,10 +398,9 @@ def _forward(
         # in place, minus x comes out as minus what x does
         read = pair(tensors) if inplace else [resolved(x) for x in pair(tensors)]
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
-        named = _named(("q", "k", "q_out", "k_out"), (*read, *pair(outs)))
+        named = dict(zip(("q", "k", "q_out", "k_out"), (*read, *pair(outs)), strict=True))
         programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
         arguments |= _arguments(tensors[0], weights[0], rotation, norm)
-        options["enable_fp_fusion"] = not norm.like_model
         # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
         apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
@@ -443,7 +442,8 @@ def _backward(
             return None
         rows = [resolved(x) for x in (*pair(tensors), *pair(grads), *pair(outs))]
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
-        named = _named(("q", "k", "q_grad", "k_grad", "q_out", "k_out"), rows)
+        names = "q", "k", "q_grad", "k_grad", "q_out", "k_out"
+        named = dict(zip(names, rows, strict=True))
         _, arguments, options = plan(named, rotation, choose=choose_norm_backward_tile)
         arguments |= _arguments(tensors[0], weights[0], rotation, norm) | {"q_programs": q_programs}
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and arguments["ROUNDING"] == "model"
@@ -476,10 +476,6 @@ def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known
         return "sum_partials_kernel", (partials, *pair(of_weights)), blocks, arguments, options
 
     run(known, (partials, *pair(of_weights)), prepare_launch)
-
-
-def _named(names: tuple[str, ...], tensors: Sequence[Tensor | None]) -> dict[str, Tensor]:
-    return {name: x for name, x in zip(names, tensors, strict=True) if x is not None}
 
 
 def _arguments(
