@@ -1,13 +1,6 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
-from .api import (
-    apply_rotary_pos_emb,
-    cp_positions,
-    rope_bw,
-    rope_fw,
-    rope_qk,
-    rotate_half,
-)
+from .api import apply_rotary_pos_emb, cp_positions, rope_bw, rope_fw, rope_qk, rotate_half
 from .embedding import RotaryPositionEmbedding
 from .norm import NormRounding, norm_rope, qk_norm_rope
 from .projection import Packing, rope_to_cache, split_qkv_rope

@@ -11,11 +11,11 @@ from .checks import (
     Named,
     bad,
     check_call,
+    check_flag,
     check_inplace,
     check_integer,
     check_lengths,
     check_rank,
-    check_rotate_half,
     check_tensor,
     check_values,
 )
@@ -164,12 +164,10 @@ def rope_qk(
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
-    `rope_qk(q, k, rope, tensor_format="bshd", start_positions=past)` rotates q and k of shape
-    (b, s, h, d), whose first token is number `past` of its sequence. All keywords are those of
-    `apply_rotary_pos_emb`, which explains them. Positions come from `start_positions`,
-    `position_ids`, `cu_seqlens`, or `cp_size`, `cp_rank` and `cp_order`. What turns is said by
-    `interleaved`, `rotary_dim`, `rotary_start`, `inverse` and `output_pairing`, and how by
-    `inplace`, `fused` and `rounding`.
+    All keywords are those of `apply_rotary_pos_emb`, which explains them. Positions come from
+    `start_positions`, `position_ids`, `cu_seqlens`, or `cp_size`, `cp_rank` and `cp_order`. What
+    turns is said by `interleaved`, `rotary_dim`, `rotary_start`, `inverse` and `output_pairing`,
+    and how by `inplace`, `fused` and `rounding`.
 
     Args:
         q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
@@ -186,7 +184,7 @@ def rope_qk(
 
     Example:
         >>> q, k = torch.randn(1, 5, 8, 64), torch.randn(1, 5, 2, 64)  # (b, s, h, d)
-        >>> rope, past = RotaryPositionEmbedding(64), 100
+        >>> rope, past = RotaryPositionEmbedding(64), 100  # tokens before those of q and k
         >>> q1, k1 = rope_qk(q, k, rope, tensor_format="bshd", start_positions=past)
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
@@ -277,9 +275,8 @@ def rope_bw(
     where = cu_seqlens, start_positions, position_ids
     pairs = rotary_dim, rotary_start, interleaved, output_pairing
     rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(
-        *tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding, transpose=True
-    )
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
+    rotation.transpose = True
     with torch.no_grad():
         return rotate((grad,), freqs, rotation, fused, inplace)[0]
 
@@ -321,13 +318,11 @@ def prepare(
     t, module = tensors[0], freqs if isinstance(freqs, RotaryPositionEmbedding) else None
     if rotation.start_positions is not None:
         rotation.start_positions = _starts(rotation, t)
+    known, of_module = None, ()
     if module is not None:
         rotation.attention_factor = module.attention_factor
-    known = None
+        of_module = module.rotary_dim, module.interleaved, rotation.table.requires_grad
     if fused is True:
-        of_module = ()
-        if module is not None:
-            of_module = module.rotary_dim, module.interleaved, rotation.table.requires_grad
         known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
     if known is None or not known.accepted:
         if check is None:
@@ -408,7 +403,10 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
-    check_rotate_half(x, interleaved)
+    check_tensor("x", x)
+    check_flag("interleaved", interleaved)
+    if x.dim() == 0 or x.shape[-1] % 2:
+        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
     return reference.rotate_half(x, interleaved)
 
 

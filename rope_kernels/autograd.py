@@ -39,12 +39,17 @@ def rotate(
     plain = is_plain(fused, (*tensors, *rotation.tensors), rotation, known)
     if plain or known is None or known.launch is None:
         if inplace and (plain or (recorded and is_traced())):  # no operator in place has a backward
-            outs = rotate(tensors, rotation, not plain)
-            return _copied(outs, tensors, rotation)
+            where = -1, rotation.rotary_start, rotation.rotary_dim
+            for t, out in zip(tensors, rotate(tensors, rotation, not plain), strict=True):
+                t.narrow(*where).copy_(out.narrow(*where))
+            return tensors
         if plain:
             return reference.rotate(tensors, rotation)
         if is_traced():
-            return _rotate_by_operator(tensors, rotation, inplace)
+            if not inplace:
+                return tuple(_rotate_op(list(tensors), *values_of(rotation)))
+            _rotate_inplace_op(list(tensors), *values_of(rotation))
+            return tensors
     if recorded:
         outs = RotationFunction.apply(*launch.pair(tensors), rotation, inplace, known)
         return tensors if inplace else outs
@@ -70,16 +75,6 @@ def is_plain(
 def count_as_written(tensors: Sequence[Tensor]) -> None:
     """Tell autograd what a kernel has overwritten, so that it refuses a backward that needs it."""
     torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
-
-
-def _copied(
-    outs: tuple[Tensor, ...], tensors: tuple[Tensor, ...], rotation: Rotation
-) -> tuple[Tensor, ...]:
-    """In place where the way itself can't overwrite."""
-    where = -1, rotation.rotary_start, rotation.rotary_dim
-    for t, out in zip(tensors, outs, strict=True):
-        t.narrow(*where).copy_(out.narrow(*where))
-    return tensors
 
 
 class RotationFunction(torch.autograd.Function):
@@ -182,15 +177,6 @@ def operator(name: str, arguments: str, mutates: Sequence[str] = ()) -> Callable
 def values_of(rotation: Rotation) -> list:
     """The fields of a rotation, as arguments of an operator."""
     return [getattr(rotation, name) for name in NAMES]  # Dynamo can't trace an attrgetter
-
-
-def _rotate_by_operator(
-    tensors: Sequence[Tensor], rotation: Rotation, inplace: bool
-) -> tuple[Tensor, ...]:
-    if not inplace:
-        return tuple(_rotate_op(list(tensors), *values_of(rotation)))
-    _rotate_inplace_op(list(tensors), *values_of(rotation))
-    return tuple(tensors)
 
 
 def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[Tensor]:

@@ -14,15 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .embedding import (
-    EXACT,
-    FLOATS,
-    INTEGERS,
-    RotaryPositionEmbedding,
-    bad,
-    check_flag,
-    short,
-)
+from .embedding import EXACT, FLOATS, INTEGERS, RotaryPositionEmbedding, bad, check_flag, short
 from .modes import has_values, is_differentiated, is_dtensor, is_traced, wants_grad
 from .rotation import (
     CP_ORDERS,
@@ -95,13 +87,6 @@ def check_tensor(
         came, names = f"{name} has dtype {short(x.dtype)}", ", ".join(map(short, dtypes))
         raise TypeError(f"{came}; accepted{when}: {names}{note}")
     return x
-
-
-def check_rotate_half(x: Tensor, interleaved: bool) -> None:
-    check_tensor("x", x)
-    check_flag("interleaved", interleaved)
-    if x.dim() == 0 or x.shape[-1] % 2:
-        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
 
 
 # A whole call

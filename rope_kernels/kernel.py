@@ -248,10 +248,10 @@ def tile_of_program(
 
 
 @triton.jit
-def choose(is_k, k, q):
-    """The four strides of k or of q: `tl.where` takes no tuples."""
-    s, b = tl.where(is_k, k[0], q[0]), tl.where(is_k, k[1], q[1])
-    return s, b, tl.where(is_k, k[2], q[2]), tl.where(is_k, k[3], q[3])
+def choose(is_x, x, y):
+    """The four strides of x or of y: `tl.where` takes no tuples."""
+    s, b = tl.where(is_x, x[0], y[0]), tl.where(is_x, x[1], y[1])
+    return s, b, tl.where(is_x, x[2], y[2]), tl.where(is_x, x[3], y[3])
 
 
 @triton.jit
@@ -499,10 +499,8 @@ def angles_on_the_fly(position, turns_ptr, pair, exists, COMPUTED: tl.constexpr)
         turns = turns[None, :]
     turned = position * turns
     if COMPUTED == tl.float64:
-        angle = turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
-    else:
-        angle = (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
-    return angle
+        return turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
+    return (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
 
 
 @triton.jit

@@ -93,14 +93,9 @@ def rotate_rows(
     slots: Tensor | None = None,
     **options: object,
 ) -> None:
-    """Rotate q and k, and copy v, in one launch.
+    """Rotate q and k, and copy v, in one launch; `options` are those of `plan`.
 
-    Args:
-        rows: q, k and v, and where they go.
-        rotation, known: as in `rotate`.
-        inplace: leave elements beyond the rotary slice alone.
-        slots: (tokens,), where k and v go in their outputs, which are caches.
-        options: as of `plan`.
+    `slots`, (tokens,), are where k and v go in their outputs, which then are caches.
     """
 
     def prepare():
@@ -110,7 +105,7 @@ def rotate_rows(
         if not inplace:  # there, minus x turned is minus what comes out
             read = [resolved(x) for x in read]
         given = *read, *outs
-        named = {name: x for name, x in zip(ROWS, given, strict=True) if x is not None}
+        named = dict(zip(ROWS, given, strict=True))
         listed = None if slots is None else slots.contiguous()
         caches = {} if slots is None else {name: named.pop(name) for name in ("k_out", "v_out")}
         programs, arguments, compiler = plan(named, rotation, inplace, **options)
@@ -157,8 +152,8 @@ def run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable
 
 
 def _run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable) -> None:
+    addresses = [None if x is None else x.data_ptr() for x in given]
     if known is not None and known.launch is not None:
-        addresses = [None if x is None else x.data_ptr() for x in given]
         known.launch(*addresses, *known.arguments)
         return
     found = prepare()
@@ -168,8 +163,8 @@ def _run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callabl
     kernel = kernel_of(name)
     arguments = tuple([arguments.get(name) for name in kernel.arg_names[len(read) :]])
     compiled = kernel[(programs,)](*read, *arguments, **options)
-    # a copy is another one in the next call
-    if known is not None and compiled is not None and all(map(_same, read, given)):
+    copied = addresses != [None if x is None else x.data_ptr() for x in read]
+    if known is not None and compiled is not None and not copied:  # a copy is new in each call
         known.launch, known.arguments = compiled[(programs, 1, 1)], arguments
 
 
@@ -178,11 +173,6 @@ def kernel_of(name: str):
     from . import kernel, norm_kernel  # the first launch loads Triton, not `import rope_kernels`
 
     return getattr(kernel if hasattr(kernel, name) else norm_kernel, name)
-
-
-def _same(x: Tensor | None, y: Tensor | None) -> bool:
-    """Whether no copy was made."""
-    return x is y or (x is not None and y is not None and x.data_ptr() == y.data_ptr())
 
 
 # Plans
@@ -198,13 +188,12 @@ def as_read(rotation: Rotation) -> tuple[Tensor | None, ...]:
 
 
 def plan(
-    rows: dict[str, Tensor],
+    rows: dict[str, Tensor | None],
     rotation: Rotation,
     inplace: bool = False,
     choose: Callable[[Case], Tile] = choose_tile,
     out_format: str | None = None,
     groups: tuple[int, int] = (0, 0),
-    engine: Engine | None = None,
 ) -> tuple[int, dict[str, object], dict[str, object]]:
     """The grid, the kernel's arguments but for tensors, and the compiler's options.
 
@@ -218,10 +207,9 @@ def plan(
         out_format: of what is written, if it is not that of the rotation, which what is read has
             unless gradients go back.
         groups: READ_GROUP and WRITE_GROUP.
-        engine: what the plan is for; None: the one that takes q.
     """
+    rows = {name: x for name, x in rows.items() if x is not None}
     first, tensor_format = rows["q"], rotation.tensor_format
-    engine = engine_of(first) if engine is None else engine
     read, written = tensor_format, out_format or tensor_format
     if rotation.transpose:
         read, written = written, read
@@ -291,7 +279,7 @@ def plan(
         "INVERSE": rotation.inverse,
         "TRANSPOSE": rotation.transpose,
         "ROUNDING": rotation.rounding,
-        "FAST_SINE": engine is Engine.NVIDIA and first.dtype != torch.float64,
+        "FAST_SINE": engine_of(first) is Engine.NVIDIA and first.dtype != torch.float64,
         "IN_PLACE": "q_out" in rows and rows["q"] is rows["q_out"],
     }
     # fusion, which decides last bits, is never left to the compiler's default

@@ -10,17 +10,10 @@ from torch import Tensor
 from . import reference
 from .api import prepare, tables_of
 from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, kept
-from .checks import Beside, bad, check_call, check_flag
+from .checks import Beside, Named, bad, check_call, check_flag, names_of
 from .launch import Known, as_read, has_elements, known_of, pair, plan, resolved, run
 from .modes import have_memory, is_traced, is_transformed, wants_grad
-from .rotation import (
-    CpOrder,
-    Freqs,
-    OutputPairing,
-    Rotation,
-    TensorFormat,
-    compute_dtype,
-)
+from .rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
 from .tiles import choose_norm_backward_tile, choose_norm_tile, next_power_of_2
 
 NormRounding = Literal["once", "model", "model_cast_last"]
@@ -116,8 +109,7 @@ def norm_rope(
         a NaN in one of them reaches it.
 
     Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together.
+        TypeError, ValueError: as `apply_rotary_pos_emb`.
 
     Example:
         >>> t, weight = 100 * torch.randn(2, 1, 1, 8), torch.ones(8)
@@ -207,9 +199,10 @@ def normalize_by(
 
     def check() -> None:
         check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
-        _check_norm(tensors, weights, norm, rotation.tensor_format)
+        _check_norm(tensors, named, norm, rotation.tensor_format)
 
-    rows, named = (*tensors, *weights), tuple(zip(_names(weights), weights, strict=True))
+    rows, names = (*tensors, *weights), ("q_weight", "k_weight")
+    named = tuple(zip(names if len(weights) == 2 else ("weight",), weights, strict=True))
     if inplace is True and wants_grad(rows):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
@@ -237,11 +230,7 @@ def normalize_by(
     return outs
 
 
-def _names(weights: Weights) -> tuple[str, ...]:
-    return ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
-
-
-def _check_norm(tensors: Tensors, weights: Weights, norm: Norm, tensor_format: str) -> None:
+def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) -> None:
     """Check what a norm adds to a rotation."""
     check_flag("norm_after", norm.norm_after)
     for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
@@ -250,8 +239,8 @@ def _check_norm(tensors: Tensors, weights: Weights, norm: Norm, tensor_format: s
             raise bad(f"{name} is {number!r}", accepted, TypeError)
         if not abs(number) <= torch.finfo(torch.float32).max or (name == "eps" and number < 0):
             raise bad(f"{name} is {number!r}", accepted)
-    t_names = ("t",) if len(tensors) == 1 else ("q", "k")
-    for name, x, t_name, t in zip(_names(weights), weights, t_names, tensors, strict=True):
+    t_names = names_of(tensors, transpose=False)
+    for (name, x), t_name, t in zip(named, t_names, tensors, strict=True):
         if x is not None:
             dtypes = tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t))))
             Beside(t_name, t, tensor_format).check(name, x, dtypes, [(t.shape[-1],)])
@@ -409,10 +398,9 @@ def _forward(
         # in place, minus x comes out as minus what x does
         read = pair(tensors) if inplace else [resolved(x) for x in pair(tensors)]
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
-        named = _named(("q", "k", "q_out", "k_out"), (*read, *pair(outs)))
+        named = dict(zip(("q", "k", "q_out", "k_out"), (*read, *pair(outs)), strict=True))
         programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
-        arguments |= _constants(norm) | _roundings(tensors[0], weights[0], rotation, norm)
-        options["enable_fp_fusion"] = not norm.like_model
+        arguments |= _arguments(tensors[0], weights[0], rotation, norm)
         # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
         apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
@@ -454,11 +442,11 @@ def _backward(
             return None
         rows = [resolved(x) for x in (*pair(tensors), *pair(grads), *pair(outs))]
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
-        named = _named(("q", "k", "q_grad", "k_grad", "q_out", "k_out"), rows)
+        names = "q", "k", "q_grad", "k_grad", "q_out", "k_out"
+        named = dict(zip(names, rows, strict=True))
         _, arguments, options = plan(named, rotation, choose=choose_norm_backward_tile)
-        rounding = _roundings(tensors[0], weights[0], rotation, norm)["ROUNDING"]
-        arguments |= _constants(norm) | {"q_programs": q_programs, "ROUNDING": rounding}
-        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and rounding == "model"
+        arguments |= _arguments(tensors[0], weights[0], rotation, norm) | {"q_programs": q_programs}
+        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and arguments["ROUNDING"] == "model"
         options["enable_fp_fusion"] = True
         registers = REGISTERS[_programs_per_sm(tensors, rotation)]
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
@@ -490,28 +478,18 @@ def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known
     run(known, (partials, *pair(of_weights)), prepare_launch)
 
 
-def _named(names: tuple[str, ...], tensors: Sequence[Tensor | None]) -> dict[str, Tensor]:
-    return {name: x for name, x in zip(names, tensors, strict=True) if x is not None}
-
-
-def _constants(norm: Norm) -> dict[str, object]:
-    return {
-        "EPS": float(norm.eps),
-        "OFFSET": float(norm.weight_offset),
-        "NORM_AFTER": norm.norm_after,
-    }
-
-
-def _roundings(
+def _arguments(
     t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm
 ) -> dict[str, object]:
-    """What is rounded to the stored dtype, besides the result; PyTorch's operators promote."""
+    """A norm's numbers, and what is rounded besides the result; PyTorch's operators promote."""
+    numbers = {"EPS": float(norm.eps), "OFFSET": float(norm.weight_offset)}
+    numbers["NORM_AFTER"] = norm.norm_after
     if not norm.like_model:
-        return {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
+        return numbers | {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
     promotes = weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
     turns_fp32 = promotes and not norm.casts_last and not norm.norm_after
     promoted = rotation.rounding == "promoted"
-    return {
+    return numbers | {
         "ROUNDS_NORMAL": not norm.casts_last and not (norm.norm_after and promoted),
         "ROUNDS_PRODUCT": not turns_fp32,
         "ROUNDING": "upcast" if turns_fp32 else rotation.rounding,

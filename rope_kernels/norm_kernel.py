@@ -303,7 +303,7 @@ def norm_rope_backward_kernel(
             sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
         g1, g2, g_tail = g1 * w1, g2 * w2, g_tail * w_tail
         # a row that grows is scaled down: no gradient along the row is left
-        mean = sum_of_row(g1 * x1 + g2 * x2, g_tail * x_tail, TAIL) * (1 / (2 * HALF + TAIL))
+        mean = mean_of_row(g1 * x1 + g2 * x2, g_tail * x_tail, HALF, TAIL)
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
         if NORM_AFTER:
@@ -449,17 +449,15 @@ def zero_pairs(x1, x2, exists, HALF: tl.constexpr, COLUMNS: tl.constexpr):
 @triton.jit
 def one_over_rms(x1, x2, tail, EPS: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
     """1 / rms of each row, (positions, rows, 1)."""
-    return tl.rsqrt(
-        sum_of_row(x1 * x1 + x2 * x2, tail * tail, TAIL) * (1 / (2 * HALF + TAIL)) + EPS
-    )
+    return tl.rsqrt(mean_of_row(x1 * x1 + x2 * x2, tail * tail, HALF, TAIL) + EPS)
 
 
 @triton.jit
-def sum_of_row(pairs, tail, TAIL: tl.constexpr):
+def mean_of_row(pairs, tail, HALF: tl.constexpr, TAIL: tl.constexpr):
     total = tl.sum(pairs, 2)
     if TAIL > 0:
         total += tl.sum(tail, 2)
-    return total[:, :, None]
+    return total[:, :, None] * (1 / (2 * HALF + TAIL))
 
 
 @triton.jit

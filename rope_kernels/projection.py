@@ -143,14 +143,12 @@ def split_qkv_rope(
             and in GPT-NeoX, whose heads are all groups of one.
         output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
             from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
-        rounding: as in `rope_qk`.
 
     Returns:
         (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
 
     Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together.
+        TypeError, ValueError: as `apply_rotary_pos_emb`.
 
     Example:
         >>> layer = torch.nn.Linear(256, (8 + 2 + 2) * 32)
@@ -226,7 +224,7 @@ def _split(qkv: Tensor, packed: Packed, rotation: Rotation, known: Known | None 
 
 def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor:
     """The transposed map: gradients of q, k and v to that of the projection."""
-    rotation = rotation.transposed()
+    rotation.transpose = not rotation.transpose  # each backward has one of its own
     out = packed.gradient_for(grads, rotation.tensor_format)
     known = known_of(grads, rotation, "join", *packed)
     options = {"out_format": packed.output_format, "groups": (0, packed.group)}
@@ -367,7 +365,6 @@ def rope_to_cache(
         position_ids: (tokens,). One of it and `cu_seqlens` is needed, the latter with
             `start_positions` or without.
         inplace: overwrite q and return it. k and v are never overwritten.
-        rounding: as in `rope_qk`.
 
     Returns:
         q rotated, new and contiguous, or itself with `inplace`.
@@ -389,20 +386,12 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved
     rotation = Rotation(
-        *tables_of(freqs),
-        cu_seqlens=cu_seqlens,
-        start_positions=start_positions,
-        position_ids=position_ids,
-        tensor_format="thd",
-        rotary_dim=rotary_dim,
-        rotary_start=rotary_start,
-        interleaved=interleaved,
-        inverse=inverse,
-        rounding=rounding,
+        *tables_of(freqs), *where, "thd", *pairs, inverse=inverse, rounding=rounding
     )
     caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
-    came = q, k, *beside, *rotation.tensors
 
     def check() -> None:
         check_call((q, k), freqs, rotation, fused, inplace)
@@ -410,8 +399,8 @@ def rope_to_cache(
 
     key = "to cache", inplace
     known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
-    _check_no_gradient(came)
     given = q, k, *beside, *rotation.tensors
+    _check_no_gradient(given)
     if not is_traced() and have_memory(given):
         _check_written((q, k), inplace, beside, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
@@ -424,7 +413,7 @@ def rope_to_cache(
     elif is_traced():
         _cache_op(q, k, q_out, *beside, *values_of(rotation))
     else:
-        _to_cache(q, k, q_out, beside, rotation, known)
+        rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slot_mapping)
         count_as_written((*caches, q) if inplace else caches)
     return q_out
 
@@ -475,19 +464,6 @@ def _check_written(
         raise bad(f"slot_mapping has {int(slots.max())}", accepted)
 
 
-def _to_cache(
-    q: Tensor,
-    k: Tensor,
-    q_out: Tensor,
-    beside: Sequence[Tensor],
-    rotation: Rotation,
-    known: Known | None,
-) -> None:
-    """Rotate q and k, and write k and v to their slots."""
-    v, *caches, slots = beside
-    rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
-
-
 def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
     """Write rows (tokens, h, d) to their slots, in PyTorch; no shape depends on a value."""
     page, slot, rows = cache.shape[1], slots.long(), rows[: slots.shape[0]]
@@ -511,13 +487,14 @@ def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
 )
 def _cache_op(q, k, q_out, *values):
     beside, rotation = values[:4], Rotation(*values[4:])
+    v, *caches, slots = beside
     inplace = q_out.data_ptr() == q.data_ptr()
     if inplace:
         q_out = q
     _check_written((q, k), inplace, beside, rotation)
     check_values(rotation, len(q))
     known = known_of((q, k, *beside, q_out), rotation, "to cache", inplace)
-    _to_cache(q, k, q_out, beside, rotation, known)
+    rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
 
 
 @_cache_op.register_fake

@@ -17,16 +17,6 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
     return torch.cat((-second, first), dim=-1)
 
 
-def to_half_split(x: Tensor) -> Tensor:
-    """Reorder interleaved pairs (..., d2): all first members, then all second members."""
-    return torch.cat((x[..., ::2], x[..., 1::2]), dim=-1)
-
-
-def to_interleaved(x: Tensor) -> Tensor:
-    """Undo `to_half_split`."""
-    return torch.stack(x.chunk(2, dim=-1), dim=-1).reshape(x.shape)
-
-
 def apply_rotary_pos_emb(
     t: Tensor,
     freqs: Tensor | tuple[Tensor, Tensor],
@@ -77,7 +67,7 @@ def rotate(
         # not tensor_split: its backward adds up three tensors, where this one concatenates them
         before, given, after = x.split((start, end - start, x.shape[-1] - end), dim=-1)
         if rotation.interleaved and not reads_interleaved:
-            given = to_interleaved(given)
+            given = torch.stack(given.chunk(2, dim=-1), dim=-1).reshape(given.shape)
         rotary = given
         if in_sequence is not None:
             rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
@@ -92,7 +82,7 @@ def rotate(
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, given)
         if rotation.interleaved and not writes_interleaved:
-            rotated = to_half_split(rotated)
+            rotated = torch.cat((rotated[..., ::2], rotated[..., 1::2]), dim=-1)
         if rotation.keeps_strides and rotation.rotary_dim == x.shape[-1]:
             outs.append(rotated)  # elementwise operators keep the order of dimensions of `x`
         else:

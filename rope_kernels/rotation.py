@@ -91,12 +91,6 @@ class Rotation:
         """The fields that are not, in their order."""
         return _options_of(self)
 
-    def transposed(self) -> "Rotation":
-        """The map that takes gradients back, or, of such a map, the first one."""
-        back = Rotation(*self.tensors, *self.options)
-        back.transpose = not self.transpose
-        return back
-
     @property
     def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The tensors that say where tokens are."""
