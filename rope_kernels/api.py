@@ -5,20 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from . import autograd, reference
-from .checks import (
-    MOST_START,
-    Named,
-    bad,
-    check_call,
-    check_flag,
-    check_inplace,
-    check_integer,
-    check_lengths,
-    check_rank,
-    check_tensor,
-    check_values,
-)
+from . import autograd, checks, reference
+from .checks import bad
 from .embedding import RotaryPositionEmbedding
 from .launch import Known, known_of
 from .modes import is_traced
@@ -302,7 +290,7 @@ def prepare(
     beside: tuple[Tensor | None, ...] = (),
     key: tuple = (),
     check: Callable[[], object] | None = None,
-    named: Named = (),
+    named: checks.Named = (),
 ) -> Known | None:
     """Check a call, unless it looks like one that was accepted, and return what is known of it.
 
@@ -326,7 +314,7 @@ def prepare(
         known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
     if known is None or not known.accepted:
         if check is None:
-            check_call(tensors, freqs, rotation, fused, inplace)
+            checks.check_call(tensors, freqs, rotation, fused, inplace)
         else:
             check()
         if known is not None:
@@ -336,9 +324,9 @@ def prepare(
         known = None  # its signature has the address of the frequencies, not of their turns
     if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
-        check_values(rotation, view_as_sbhd(t, rotation.tensor_format).shape[0])
+        checks.check_values(rotation, view_as_sbhd(t, rotation.tensor_format).shape[0])
     if inplace:
-        check_inplace(tensors, rotation, named)
+        checks.check_inplace(tensors, rotation, named)
     return known
 
 
@@ -378,7 +366,7 @@ def _starts(rotation: Rotation, t: Tensor) -> int | Tensor:
         return given.expand(count).contiguous() if alone or given.dim() == 0 else given
     number = isinstance(given, (int, torch.SymInt)) and not isinstance(given, bool)
     # within torch.compile a comparison would make a new graph for each sign
-    if number and (torch.compiler.is_compiling() or abs(given) <= MOST_START):
+    if number and (torch.compiler.is_compiling() or abs(given) <= checks.MOST_START):
         return torch.full((count,), given, dtype=torch.int64, device=t.device)
     return given
 
@@ -403,8 +391,8 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
-    check_tensor("x", x)
-    check_flag("interleaved", interleaved)
+    checks.check_tensor("x", x)
+    checks.check_flag("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
     return reference.rotate_half(x, interleaved)
@@ -443,23 +431,23 @@ def cp_positions(
         >>> cp_positions(8, cp_size=2, cp_rank=0), cp_positions(8, cp_size=2, cp_rank=1)
         (tensor([0, 1, 6, 7]), tensor([2, 3, 4, 5]))
     """
-    check_rank(cp_size, cp_rank, cp_order)
+    checks.check_rank(cp_size, cp_rank, cp_order)
     if (seq_len is None) == (cu_seqlens is None):
         came = "seq_len is None" if seq_len is None else f"seq_len is {seq_len} with cu_seqlens"
         raise bad(came, "one of seq_len and cu_seqlens")
     chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
         accepted = f"an integer from 0 that {chunks} divides"
-        check_integer("seq_len", seq_len, 0, MOST_START, accepted)
+        checks.check_integer("seq_len", seq_len, 0, checks.MOST_START, accepted)
         if seq_len % chunks:
             raise bad(f"seq_len is {seq_len}", accepted)
         index = torch.arange(seq_len // cp_size, device=device)
         return positions_of_rank(index, seq_len // cp_size, cp_size, cp_rank, cp_order)
-    bounds = check_tensor("cu_seqlens", cu_seqlens, (torch.int32, torch.int64)).long()
+    bounds = checks.check_tensor("cu_seqlens", cu_seqlens, (torch.int32, torch.int64)).long()
     if bounds.dim() != 1 or not len(bounds):
         raise bad(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}", "(b + 1,)")
     tokens = int(bounds[-1])
-    check_lengths(cu_seqlens, tokens, cp_size, cp_order)
+    checks.check_lengths(cu_seqlens, tokens, cp_size, cp_order)
     token = torch.arange(tokens // cp_size, device=bounds.device)
     _, index, length = find_in_packed(bounds // cp_size, token)
     return positions_of_rank(index, length, cp_size, cp_rank, cp_order).to(device)

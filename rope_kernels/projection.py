@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from . import reference
+from . import checks, reference
 from .api import prepare, tables_of
 from .autograd import (
     ROTATION,
@@ -21,19 +21,7 @@ from .autograd import (
     operator,
     values_of,
 )
-from .checks import (
-    Beside,
-    Named,
-    bad,
-    check_apart,
-    check_call,
-    check_choice,
-    check_integer,
-    check_overwritten,
-    check_tensor,
-    check_values,
-    named_tensors,
-)
+from .checks import bad
 from .embedding import FLOATS, INTEGERS
 from .launch import Known, known_of, rotate_rows
 from .modes import have_memory, is_differentiated, is_traced, is_transformed, wants_grad
@@ -182,13 +170,13 @@ def split_qkv_rope(
 
 def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
     """Check that a projection can be split."""
-    check_tensor("qkv", qkv, FLOATS)
-    check_choice("tensor_format", tensor_format, ("sbhd", "bshd", "thd"))
-    check_choice("packing", packed.packing, PACKINGS)
+    checks.check_tensor("qkv", qkv, FLOATS)
+    checks.check_choice("tensor_format", tensor_format, ("sbhd", "bshd", "thd"))
+    checks.check_choice("packing", packed.packing, PACKINGS)
     outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if tensor_format == "thd" else []))
-    check_choice("output_format", packed.output_format, outputs)
+    checks.check_choice("output_format", packed.output_format, outputs)
     for name, heads in (("num_heads", packed.num_heads), ("num_kv_heads", packed.num_kv_heads)):
-        check_integer(name, heads, 1, 2**31 - 1, "an integer from 1, below 2^31")
+        checks.check_integer(name, heads, 1, 2**31 - 1, "an integer from 1, below 2^31")
     if packed.packing == "grouped" and packed.num_heads % packed.num_kv_heads:
         came = f"num_heads is {packed.num_heads}, and num_kv_heads {packed.num_kv_heads}"
         raise bad(came, "with packing='grouped' as many heads of q for each head of k")
@@ -277,8 +265,9 @@ _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format
 @operator("split_qkv_rope", f"Tensor qkv, {_PACKED}, {ROTATION}")
 def _split_op(qkv, *values):
     packed, rotation = _of_values(values)
-    check_values(rotation, view_as_sbhd(packed.slices(qkv)[0], rotation.tensor_format).shape[0])
-    known = known_of(packed.slices(qkv), rotation, "split", *packed)
+    rows = packed.slices(qkv)
+    checks.check_values(rotation, view_as_sbhd(rows[0], rotation.tensor_format).shape[0])
+    known = known_of(rows, rotation, "split", *packed)
     return list(_split(qkv, packed, rotation, known))
 
 
@@ -394,7 +383,7 @@ def rope_to_cache(
     caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
 
     def check() -> None:
-        check_call((q, k), freqs, rotation, fused, inplace)
+        checks.check_call((q, k), freqs, rotation, fused, inplace)
         _check_cache(k, *beside)
 
     key = "to cache", inplace
@@ -423,7 +412,7 @@ _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: object) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
-    (tokens, heads, d), of_k = k.shape, Beside("k", k, "thd")
+    (tokens, heads, d), of_k = k.shape, checks.Beside("k", k, "thd")
     of_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
     of_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
     of_k.check("v_cache", v_cache, (k.dtype,), [tuple(k_cache.shape)], " beside k_cache")
@@ -451,12 +440,12 @@ def _check_written(
     """Check what every call has to ask: memory that is written, and slots on the CPU."""
     named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *beside), strict=True))
     names = *(("q",) if inplace else ()), "v_cache", "k_cache"
-    written: Named = [(name, named.pop(name)) for name in names]
+    written: checks.Named = [(name, named.pop(name)) for name in names]
     for name, x in written:
-        check_overwritten(name, x, "memory of your own for each element")
+        checks.check_overwritten(name, x, "memory of your own for each element")
         if x.is_neg():
             raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
-    check_apart(written, (*named.items(), *named_tensors(rotation)))
+    checks.check_apart(written, (*named.items(), *checks.named_tensors(rotation)))
     cache, slots = beside[1], beside[3]
     count = cache.shape[0] * cache.shape[1]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
@@ -492,7 +481,7 @@ def _cache_op(q, k, q_out, *values):
     if inplace:
         q_out = q
     _check_written((q, k), inplace, beside, rotation)
-    check_values(rotation, len(q))
+    checks.check_values(rotation, len(q))
     known = known_of((q, k, *beside, q_out), rotation, "to cache", inplace)
     rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
 

@@ -195,7 +195,11 @@ def read_layer(
     }
     if formula in (dynamic, longrope):
         arguments["seq_len"] = seq_len
-    found = formula(rotary_dim, base, **arguments)
+    try:
+        found = formula(rotary_dim, base, **arguments)
+    except ZeroDivisionError:  # a base or an original length of 1, or one pair
+        came = f"{formula.__name__} divides by 0 with rope_theta = {base} and d2 = {rotary_dim}"
+        raise bad(came, "other numbers, or an original length above 1") from None
     return found if isinstance(found, tuple) else (found, 1.0)
 
 
