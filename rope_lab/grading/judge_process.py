@@ -62,9 +62,6 @@ def start(folder: Path) -> None:
     # new memory holds NaN: what a candidate does not write cannot pass for right
     torch.use_deterministic_algorithms(True, warn_only=True)
     if interprets():
-        from .trace import let_numbers_be_indices
-
-        let_numbers_be_indices()
         run_as_compiled()
 
 

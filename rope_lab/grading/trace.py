@@ -103,7 +103,6 @@ class Trace:
     """What happened in all launches while it was open."""
 
     launches: int = 0
-    atomics: bool = False  # whether a kernel used them; the values they store are not watched
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
@@ -166,7 +165,7 @@ class Trace:
             wrap(InterpreterBuilder, "create_cos", self._at_cos),
             wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
             wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
-            wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
+            wrap(interpreter, "_patch_lang_tensor", _convert_as_compiled),
         ]
         return self
 
@@ -289,7 +288,6 @@ class Trace:
         return original(builder, pointers, *rest)
 
     def _at_atomic(self, pointers, mask, sums_floats: bool) -> None:
-        self.atomics = True
         for memory, at, size, _ in self._touched(pointers, mask, "writes"):
             memory.foreign |= bool((memory.writer[at] == NOBODY).any())
             memory.summed[at[:, None] + np.arange(size)] = True
@@ -412,7 +410,7 @@ def _anything(pointers) -> TensorHandle:
     return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
 
 
-def _ask_no_block_for_one_truth(original: Callable, tensor, scope) -> None:
+def _convert_as_compiled(original: Callable, tensor, scope) -> None:
     """The interpreter takes a block for true; the compiler refuses it, or does something else."""
     original(tensor, scope)
 
@@ -426,20 +424,8 @@ def _ask_no_block_for_one_truth(original: Callable, tensor, scope) -> None:
         )
 
     scope.set_attr(tensor, "__bool__", truth)
-
-
-def let_numbers_be_indices() -> None:
-    """Let `range(0, n)` run in an interpreted kernel, from now on, whatever Triton and NumPy.
-
-    A number is an array of one element there, of which Triton 3.6 makes an index by `int(array)`;
-    NumPy 2.4 refuses that. Triton 3.7 squeezes it first, and so does this.
-    """
-
-    def around(original: Callable, tensor, scope) -> None:
-        original(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
-
-    wrap(interpreter, "_patch_lang_tensor", around)
+    # a number, as in `range(0, n)`: Triton 3.6 asks an array of one element, which NumPy 2.4 refuses
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
 
 def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
