@@ -129,8 +129,8 @@ def counted(attempt: "Attempt") -> dict:
     return {
         "elements": attempt.given[0].numel(),
         "element_bytes": attempt.given[0].element_size(),
-        "loaded": {inputs.get(memory.begin, memory.name): memory.loaded for memory in memories},
-        "stored": sum(memory.written for memory in memories),
+        "loaded": {inputs.get(x.begin, x.name): x.moved["loaded"] for x in memories},
+        "stored": sum(x.moved["stored"] for x in memories),
         "evaluations": sum(trace.evaluations.values()),
         "events": [vars(event) for event in trace.events],
         "copied": attempt.copied,

@@ -12,7 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -58,8 +60,8 @@ class Memory:
     shared: np.ndarray = None  # whether several programs of one launch have loaded it
     summed: np.ndarray = None  # whether an atomic operation has changed it
     foreign: bool = False  # whether a program took an element that no program had stored
-    loaded: int = 0  # bytes; what is masked off moves none
-    written: int = 0  # bytes
+    # "loaded" and "stored" -> bytes; what is masked off moves none
+    moved: Counter = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         size = self.end - self.begin
@@ -117,6 +119,7 @@ class Trace:
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
+    functions: ClassVar[tuple[str, ...]] = ("sin", "cos")  # whose calls are watched
 
     def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> str:
         """'program 3', which stored an element last, or 'no program'; '' if no kernel got it."""
@@ -161,12 +164,13 @@ class Trace:
             wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             wrap(InterpreterBuilder, "create_masked_store", self._at_store),
-            wrap(InterpreterBuilder, "create_sin", self._at_sin),
-            wrap(InterpreterBuilder, "create_cos", self._at_cos),
             wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
             wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
             wrap(interpreter, "_patch_lang_tensor", _convert_as_compiled),
         ]
+        for name in self.functions:
+            around = partial(self._at_function, name)
+            self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
         return self
 
     def __exit__(self, *_) -> None:
@@ -199,7 +203,7 @@ class Trace:
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
-            self._count_load(memory, at, size)
+            self._count("loaded", memory, at, size)
             self._note("L", memory.name)
             others = memory.writer[at]
             memory.foreign = memory.foreign or bool((others == NOBODY).any())
@@ -227,7 +231,7 @@ class Trace:
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
             self._note_a_store_where_others_load(memory, at, size)
-            self._count_store(memory, at, size)
+            self._count("stored", memory, at, size)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
@@ -236,11 +240,8 @@ class Trace:
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest, **named)
 
-    def _count_load(self, memory: Memory, at: np.ndarray, size: int) -> None:
-        memory.loaded += at.size * size
-
-    def _count_store(self, memory: Memory, at: np.ndarray, size: int) -> None:
-        memory.written += at.size * size
+    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int) -> None:
+        memory.moved[kind] += at.size * size
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
         """Which of these programs are of this launch, and not the one that runs."""
@@ -260,23 +261,17 @@ class Trace:
             words = f"{mine} overwrites element {element} of {memory.name}"
             self.races.append(f"{words}, which another program loads: before or after?")
 
-    def _at_sin(self, original: Callable, builder, angles):
-        self._count_evaluations("sin", angles.data)
-        return original(builder, angles)
-
-    def _at_cos(self, original: Callable, builder, angles):
-        self._count_evaluations("cos", angles.data)
-        return original(builder, angles)
-
-    def _count_evaluations(self, name: str, angles: np.ndarray) -> None:
+    def _at_function(self, name: str, original: Callable, builder, x):
         """Of a block that a program has evaluated the compiler takes the result again.
 
         Where a load was masked off is NaN, or the 0 of `other=0.0`: no angle of a case is 0.
         """
-        if (name, id(angles)) not in self._evaluated:
+        angles = x.data
+        if name in Trace.functions and (name, id(angles)) not in self._evaluated:
             self._evaluated[name, id(angles)] = angles  # kept, for its id is not to be used again
             self._note("E", str(angles.shape))
             self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
+        return original(builder, x)
 
     def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
         self._at_atomic(pointers, mask, sums_floats=value.dtype.scalar.is_floating())
@@ -424,7 +419,7 @@ def _convert_as_compiled(original: Callable, tensor, scope) -> None:
         )
 
     scope.set_attr(tensor, "__bool__", truth)
-    # a number, as in `range(0, n)`: Triton 3.6 asks an array of one element, which NumPy 2.4 refuses
+    # for `range(0, n)`: Triton 3.6 asks an array of one element, which NumPy 2.4 refuses
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
 

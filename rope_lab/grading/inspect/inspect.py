@@ -18,7 +18,7 @@ from ..verdict import raised
 from .code import code_of
 from .inspection import Inspected, Inspection
 from .limits import Work, gpu_of
-from .watch import Access
+from .watch import ACCESSES
 
 _OFF = 0.01  # of what a straight line says: more is not linear
 
@@ -144,7 +144,7 @@ def _inspected(
     names = dict.fromkeys(name for one in counts for name in one["tensors"])
     for name in names:
         scaled = {}
-        for field in vars(Access()):
+        for field in ACCESSES:
             values = [one["tensors"].get(name, {}).get(field, 0) for one in counts]
             scaled[field], straight = _scaled(sizes, values, large)
             bent += [] if straight else [name]

@@ -24,7 +24,7 @@ class Inspected:
 
     kernel: str  # its name
     programs: int  # of its grid
-    tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `Access` of watch.py
+    tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `ACCESSES` of watch.py
     bent: tuple[str, ...]  # arguments whose bytes don't grow along a straight line
     functions: dict[str, float]  # evaluations of sine, exponential, ...
     flops: float  # of `tl.dot`
