@@ -37,12 +37,7 @@ def speed_up() -> None:
 
 
 def run_as_compiled() -> None:
-    """Let this process interpret kernels as a GPU runs them, and faster: all that is below.
-
-    Loads Triton, if there is one.
-    """
-    if not triton_is_installed():
-        return
+    """Let this process interpret kernels as a GPU runs them, and faster; loads Triton."""
     speed_up()
     let_floats_be_numbers()
     let_libdevice_run()

@@ -210,15 +210,15 @@ class Trace:
             mine = len(self.programs) - 1
             memory.shared[at] |= self._by_others(memory.reader[at])
             memory.reader[at] = mine
-            foreign = (others >= self._first_of_launch) & (others != mine)
-            if foreign.any():
-                writer = self.programs[others[foreign][0]]
-                element = at[foreign][0] // size
-                reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+            is_race = self._by_others(others).any()
+            late = self._by_others(others) if is_race else others == mine
+            if not late.any():
+                continue
+            element, writer = at[late][0] // size, self.programs[others[late][0]]
+            reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+            if is_race:
                 self.races.append(f"{reads} after {name_of(writer)} has overwritten it")
-            elif (others == mine).any():
-                element = at[others == mine][0] // size
-                reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+            else:
                 self.reread.append(f"{reads} after it has overwritten it itself")
         if other is None:
             self.undefined |= not np.all(mask.data)
