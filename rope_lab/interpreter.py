@@ -5,7 +5,7 @@ drop a check of overflow as dead code: https://github.com/facebookexperimental/t
 """
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cache
 from types import FunctionType
 
@@ -166,13 +166,9 @@ def _replace_functions_once_a_launch(interpreter) -> None:
 
 def _skip_overflow_checks(interpreter) -> None:
     """Integers are computed a second time for them, and only the option `debug` looks at them."""
-    builder = getattr(interpreter, "interpreter_builder", None)
-    options = getattr(builder, "options", None)
-    if not is_dataclass(options):
-        return
-    names = {field.name for field in fields(options)}
-    if {"debug", "sanitize_overflow"} <= names and not options.debug:
-        builder.options = replace(options, sanitize_overflow=False)
+    builder = interpreter.interpreter_builder
+    if not builder.options.debug:
+        builder.options = replace(builder.options, sanitize_overflow=False)
 
 
 @cache

@@ -44,33 +44,27 @@ class LeftItsTensors(Exception):
         self.program, self.does = program, does
 
 
-@dataclass
 class Memory:
     """The storage of a tensor that was passed to a kernel, and who stored there."""
 
-    name: str  # of the kernel's argument
-    begin: int  # address
-    end: int
-    tensor: Tensor  # kept alive: an address is not used twice
-    writer: np.ndarray = None  # of each byte: number of the program that stored there last
-    content: np.ndarray = None  # the bytes themselves, as they are now
-    before: np.ndarray = None  # the bytes that a launch found and no program had stored
-    stored: np.ndarray = None  # these, and what programs stored over them
-    reader: np.ndarray = None  # of each byte: number of the program that loaded it last
-    shared: np.ndarray = None  # whether several programs of one launch have loaded it
-    summed: np.ndarray = None  # whether an atomic operation has changed it
-    foreign: bool = False  # whether a program took an element that no program had stored
-    # "loaded" and "stored" -> bytes; what is masked off moves none
-    moved: Counter = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        size = self.end - self.begin
-        self.writer = np.full(size, NOBODY, dtype=np.int64)
-        self.reader = np.full(size, NOBODY, dtype=np.int64)
-        self.shared = np.zeros(size, dtype=bool)
-        self.summed = np.zeros(size, dtype=bool)
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        """`name`: of the kernel's argument."""
+        self.name = name
+        self.tensor = tensor  # kept alive: an address is not used twice
+        size = tensor.untyped_storage().nbytes()
+        self.begin = tensor.untyped_storage().data_ptr()
+        self.end = self.begin + size
+        # of each byte: number of the program that stored there last, or that loaded it last
+        self.writer, self.reader = (np.full(size, NOBODY, dtype=np.int64) for _ in range(2))
+        # whether several programs of one launch have loaded it, or an atomic operation changed it
+        self.shared, self.summed = (np.zeros(size, dtype=bool) for _ in range(2))
+        # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
-        self.before, self.stored = self.content.copy(), self.content.copy()
+        self.before = self.content.copy()  # that a launch found and no program had stored
+        self.stored = self.content.copy()  # these, and what programs stored over them
+        self.foreign = False  # whether a program took an element that no program had stored
+        # "loaded" and "stored" -> bytes; what is masked off moves none
+        self.moved: Counter[str] = Counter()
 
     @property
     def changed(self) -> np.ndarray:
@@ -189,11 +183,10 @@ class Trace:
             self.numbers += [(name, number) for number in several if isinstance(number, float)]
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
-            storage = value.untyped_storage()
-            begin = storage.data_ptr()
-            if begin not in known and storage.nbytes():
+            begin = value.untyped_storage().data_ptr()
+            if begin not in known and value.untyped_storage().nbytes():
                 known.add(begin)
-                self.memories.append(Memory(name, begin, begin + storage.nbytes(), value))
+                self.memories.append(Memory(name, value))
         return original(executor, args, kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
@@ -299,7 +292,8 @@ class Trace:
         Programs run in any order, and within a program the threads of two stores may be different
         ones, of warps that do not wait for each other. Only the same value does no harm.
         """
-        mine, new = self.programs[-1], _numbers(values, is_bf16)
+        # NumPy has no bf16, so the interpreter keeps its bits
+        mine, new = self.programs[-1], as_fp32(values) if is_bf16 else values
         order = np.argsort(at, kind="stable")
         repeats = at[order[1:]] == at[order[:-1]]
         lane, next_lane = order[:-1][repeats], order[1:][repeats]
@@ -327,7 +321,7 @@ class Trace:
         before = f"where {'it' if who == mine else name_of(who)} has stored before"
         self.stored_twice.append(f"{name_of(mine)} stores in {place}, {before}")
         there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
-        old, new = _numbers(there, is_bf16), _numbers(values, is_bf16)
+        old, new = map(as_fp32, (there, values)) if is_bf16 else (there, values)
         differs = _differ(old, new)
         if differs.any():
             who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
@@ -386,11 +380,6 @@ def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
     while len(program) > 1 and program[-1] == 0:
         program = program[:-1]
     return program[0] if len(program) == 1 else program
-
-
-def _numbers(values: np.ndarray, is_bf16: bool) -> np.ndarray:
-    """NumPy has no bf16, so the interpreter keeps its bits."""
-    return as_fp32(values) if is_bf16 else values
 
 
 def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
