@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 WORKER = Path(__file__).with_name("worker.py")
@@ -52,18 +52,18 @@ class Worker:
         busy: it was asked, and the answer is not complete.
     """
 
-    _kept: ClassVar[dict[tuple, Self]] = {}
+    _kept: ClassVar[dict[tuple, "Worker"]] = {}
     _keeping: ClassVar[threading.Lock] = threading.Lock()
 
     @classmethod
-    def kept(cls, *arguments: str) -> Self:
-        """The worker that these arguments made before; a new one if that can't be asked."""
+    def kept(cls, place: str, interpret: str | None) -> "Worker":
+        """The worker of this place and `TRITON_INTERPRET`; a new one if that can't be asked."""
         with cls._keeping:
-            worker = cls._kept.get((cls, *arguments))
+            worker = cls._kept.get((place, interpret))
             if worker is None or not worker.is_free:
                 if worker is not None:
                     worker.end()
-                worker = cls._kept[cls, *arguments] = cls(*arguments)
+                worker = cls._kept[place, interpret] = cls(place, {"TRITON_INTERPRET": interpret})
             return worker
 
     def __init__(self, place: str | Path, environment: dict[str, str | None]) -> None:

@@ -31,6 +31,7 @@ def cannot_be_interpreted(error: BaseException) -> str:
     return str(error or "")
 
 
+@functools.cache
 def let_libdevice_run() -> None:
     """Give an interpreted kernel the functions above, from now on; harmless if called again."""
     from triton.language import core
@@ -38,8 +39,6 @@ def let_libdevice_run() -> None:
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
-    if hasattr(builder.create_extern_elementwise, "knows_libdevice"):
-        return
     for name in ("tanh", "sinh", "cosh"):  # `Watch` counts them as it does a sine
         evaluate = functools.partialmethod(builder.unary_op, op=getattr(np, name))
         setattr(builder, f"create_{name}", evaluate)
@@ -105,9 +104,6 @@ def _extern(self, library, path, symbol, arguments, kind, is_pure):
     else:
         raise CannotBeInterpreted(f"libdevice's {name}")
     return TensorHandle(np.asarray(result).astype(_get_np_dtype(kind)), kind.scalar)
-
-
-_extern.knows_libdevice = True
 
 
 def _assembly(self, assembly, constraints, arguments, kinds, is_pure, pack):

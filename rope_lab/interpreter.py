@@ -5,7 +5,7 @@ drop a check of overflow as dead code: https://github.com/facebookexperimental/t
 """
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cache
 from types import FunctionType
 
@@ -37,40 +37,13 @@ def speed_up() -> None:
 
 
 def run_as_compiled() -> None:
-    """Let this process interpret kernels as a GPU runs them, and faster: all that is below.
-
-    Loads Triton, if there is one.
-    """
-    if not triton_is_installed():
-        return
+    """Let this process interpret kernels as a GPU runs them, and faster; loads Triton."""
     speed_up()
-    let_masks_be_numbers()
     let_floats_be_numbers()
     let_libdevice_run()
     let_tuners_run()
     let_fma_round_once()
     let_bf16_round()
-
-
-@cache
-def let_masks_be_numbers() -> None:
-    """Let `mask=i < n` of two numbers run in an interpreted kernel, from now on, with any Triton.
-
-    The interpreter gives the comparison the dtype of `i`, and makes integers of it when it spreads
-    it over a block. Until Triton 3.8 a load takes them for a mask; that of 3.9 raises `ValueError:
-    mask has unsupported dtype`. Compiled, such a mask runs.
-    """
-    from triton.runtime import interpreter
-
-    spread = interpreter.InterpreterBuilder.create_splat
-
-    def create_splat(self, block_type, number):
-        block = spread(self, block_type, number)
-        if number.data.dtype == bool:
-            block.data = block.data.astype(bool)
-        return block
-
-    interpreter.InterpreterBuilder.create_splat = create_splat
 
 
 @cache
@@ -131,7 +104,6 @@ def let_tuners_run() -> None:
         """What `run` would take: of equal times the tuner takes the first."""
         return [0.0] * len(quantiles)
 
-    all_alike.times = False  # grading/counts.py asks
     Autotuner.do_bench = property(do_bench)
 
 
@@ -194,13 +166,9 @@ def _replace_functions_once_a_launch(interpreter) -> None:
 
 def _skip_overflow_checks(interpreter) -> None:
     """Integers are computed a second time for them, and only the option `debug` looks at them."""
-    builder = getattr(interpreter, "interpreter_builder", None)
-    options = getattr(builder, "options", None)
-    if not is_dataclass(options):
-        return
-    names = {field.name for field in fields(options)}
-    if {"debug", "sanitize_overflow"} <= names and not options.debug:
-        builder.options = replace(options, sanitize_overflow=False)
+    builder = interpreter.interpreter_builder
+    if not builder.options.debug:
+        builder.options = replace(builder.options, sanitize_overflow=False)
 
 
 @cache
@@ -210,10 +178,8 @@ def _build_types_once() -> None:
     plain = tl.tensor(None, tl.block_type(tl.float32, [2]))
     if set(vars(plain)) != {"handle", "shape", "numel", "type", "dtype"}:
         return
-    original, original_equal = tl.block_type.__init__, tl.dtype.__eq__
-    original_sibling = tl.block_type.with_element_ty
+    original, built = tl.block_type.__init__, {}  # a type's element and sizes: its fields
     one, no_sizes = tl.constexpr(1), tl.tuple([])
-    built, siblings = {}, {}  # a type's element and sizes: its fields; with another element: a type
 
     def block_type(self, element_ty, shape):
         key = element_ty.name, *(getattr(size, "value", size) for size in shape)
@@ -224,17 +190,6 @@ def _build_types_once() -> None:
             built[key] = dict(vars(self))
         vars(self).update(built[key])
 
-    def with_element_ty(self, element_ty):
-        key = element_ty.name, self.name
-        if key not in siblings:
-            siblings[key] = original_sibling(self, element_ty)
-        return siblings[key]
-
-    def equal(self, other):
-        if self.__class__ is other.__class__ is tl.dtype:
-            return self.name == other.name
-        return original_equal(self, other)
-
     def tensor(self, handle, type):
         self.handle, self.type = handle, type
         if type.is_block():
@@ -243,8 +198,7 @@ def _build_types_once() -> None:
         else:
             self.dtype, self.shape, self.numel = type, no_sizes, one
 
-    tl.block_type.__init__, tl.block_type.with_element_ty = block_type, with_element_ty
-    tl.dtype.__eq__, tl.tensor.__init__ = equal, tensor
+    tl.block_type.__init__, tl.tensor.__init__ = block_type, tensor
 
 
 @cache
@@ -324,16 +278,14 @@ def _make_arrays_directly(interpreter) -> None:
     def to_ir(self, builder):
         return self if builder is interpreter.interpreter_builder else original(self, builder)
 
-    def filled(block, sizes, dtype):
-        data = np.empty(sizes, dtype)
+    def create_broadcast(self, block, sizes):
+        data = np.empty(sizes, block.data.dtype)
         data[...] = block.data
         return interpreter.TensorHandle(data, block.dtype.scalar)
 
-    def create_broadcast(self, block, sizes):
-        return filled(block, sizes, block.data.dtype)
-
     def create_splat(self, kind, number):
-        return filled(number, kind.shape.values, interpreter._get_np_dtype(number.dtype))
+        # `i < n` of two numbers has the dtype of `i`, and stays a mask: Triton 3.9 would refuse it
+        return create_broadcast(self, number, kind.shape.values)
 
     def create_expand_dims(self, block, axis):
         data = block.data[(slice(None),) * axis + (None,)]

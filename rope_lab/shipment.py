@@ -44,17 +44,15 @@ def globals_in(source: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def globals_of(function: types.FunctionType, source: str = "") -> dict[str, object]:
+def globals_of(function: types.FunctionType, source: str) -> dict[str, object]:
     """Name -> value of what a function takes from its module, or from a function around it.
 
-    Args:
-        function: from a module or a notebook's cell.
-        source: the part of its source that counts; by default with its decorators.
+    `source` is the part of its source that counts.
     """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     filled = {n: cell.cell_contents for n, cell in cells.items() if cell != types.CellType()}
     around = function.__globals__ | filled
-    names = globals_in(source or text_of(function))
+    names = globals_in(source)
     return {name: around[name] for name in names if name in around and not name.startswith("__")}
 
 

@@ -38,6 +38,7 @@ def main(place: str, folder: Path) -> None:
 
 
 def module_at(place: str) -> ModuleType:
+    """The module of a file, loaded once more, or of a name."""
     if not place.endswith(".py"):
         return importlib.import_module(place)
     found = importlib.util.spec_from_file_location(Path(place).stem, place)

@@ -173,7 +173,7 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         "num_warps": num_warps,
     }
     try:
-        result = _Compiler.kept().compile(job)
+        result = _compiled(job)
     except RuntimeError as refused:
         raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
     binary = base64.b64decode(result.pop("binary"))
@@ -196,29 +196,23 @@ def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
     return compile_for(gpu, kernel, *tensors, **arguments, **plan.options)
 
 
-class _Compiler(Worker):
-    """The process that compiles."""
+def _compiled(job: dict) -> dict:
+    """The answer of the process that compiles.
 
-    def __init__(self) -> None:
-        # by its path: as a module it would import `rope_lab`, which picks an engine
-        script = Path(__file__).with_name("compile_process.py")
-        super().__init__(str(script), {"TRITON_INTERPRET": None})
-
-    def compile(self, job: dict) -> dict:
-        """The answer to one job.
-
-        Raises:
-            RuntimeError: there is none; the message says why.
-        """
-        try:
-            if answer := self.ask(job, SECONDS):
-                return answer
-            raise RuntimeError(self.words)
-        except Ended as ended:
-            reason = ended.words or f"the compiler ended with {ended.code}"
-            if ended.late:
-                reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
-            raise RuntimeError(reason) from None
+    Raises:
+        RuntimeError: there is none; the message says why.
+    """
+    # by its path: as a module it would import `rope_lab`, which picks an engine
+    worker = Worker.kept(str(Path(__file__).with_name("compile_process.py")), None)
+    try:
+        if answer := worker.ask(job, SECONDS):
+            return answer
+        raise RuntimeError(worker.words)
+    except Ended as ended:
+        reason = ended.words or f"the compiler ended with {ended.code}"
+        if ended.late:
+            reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
+        raise RuntimeError(reason) from None
 
 
 class _Kernels(Shipment):

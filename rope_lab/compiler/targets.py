@@ -10,7 +10,6 @@ from rope_kernels.modes import Engine
 class Target:
     """A GPU as Triton's compiler knows it, and the engine that the package plans for on it."""
 
-    name: str
     backend: str  # 'cuda' or 'hip'
     arch: int | str  # 90; 'gfx942'
     warp_size: int  # threads
@@ -26,7 +25,7 @@ def target_of(name: str) -> Target:
         ValueError: neither 'sm_' and a number, nor 'gfx' and a number.
     """
     if found := re.fullmatch(r"sm_(\d+)", name):
-        return Target(name, "cuda", int(found[1]), 32, Engine.NVIDIA)
+        return Target("cuda", int(found[1]), 32, Engine.NVIDIA)
     if found := re.fullmatch(r"gfx(\d+)[0-9a-f]{2}", name):
-        return Target(name, "hip", name, 64 if int(found[1]) == 9 else 32, Engine.AMD)
+        return Target("hip", name, 64 if int(found[1]) == 9 else 32, Engine.AMD)
     raise ValueError(f"gpu is {name!r}; accepted: names like 'sm_90' and 'gfx942'")

@@ -22,9 +22,9 @@ def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:
     pairs, begin = t.numel() // 2, freqs.untyped_storage().data_ptr()
     asked = pairs * freqs.element_size()
     memory = next((memory for memory in trace.memories if memory.begin == begin), None)
-    if memory and memory.loaded > asked:
+    if memory and memory.moved["loaded"] > asked:
         words = f"where {asked} are asked for: half a row of the table for each row of t"
-        return f"it loads {memory.loaded} bytes of {memory.name}, {words}"
+        return f"it loads {memory.moved['loaded']} bytes of {memory.name}, {words}"
     sines, cosines = trace.evaluations["sin"], trace.evaluations["cos"]
     if max(sines, cosines) > pairs:
         words = f"where {pairs} of each are asked for: one of each per pair"

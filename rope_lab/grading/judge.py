@@ -17,6 +17,7 @@ from ..shipment import CannotPassOn, Shipment, kind_of
 from .spec import OPTIONS, Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
+CHILD = "rope_lab.grading.judge_process"
 SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
 _JSON = (int, float, str, bool, type(None))  # what a partial may hold
 
@@ -51,9 +52,9 @@ def judged(
     except CannotPassOn as refused:
         return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
     job["probe"] = _shipped_case(probe) if probe else None
-    verdict = _Judge.kept("interpreted").judge(job)
+    verdict = _verdict_of("interpreted", job)
     if verdict and verdict.launches and torch.cuda.is_available():
-        compiled = _Judge.kept("compiled").judge(job)
+        compiled = _verdict_of("compiled", job)
         return verdict if compiled else compiled
     return verdict
 
@@ -86,29 +87,19 @@ def shipped_call(function: Callable) -> dict:
     return {"program": shipment.program, "name": name, "options": options}
 
 
-class _Judge(Worker):
-    """A process that judges, kept for the next candidate."""
-
-    def __init__(self, engine: str) -> None:
-        self.engine = engine
-        interpret = "1" if engine == "interpreted" else "0"
-        super().__init__("rope_lab.grading.judge_process", {"TRITON_INTERPRET": interpret})
-
-    def judge(self, job: dict) -> Verdict:
-        fields = self._fields(job)
-        if printed := fields.pop("printed", ""):
-            print(printed, end="" if printed.endswith("\n") else "\n")
-        tuples = {name: tuple(value) for name, value in fields.items() if type(value) is list}
-        return Verdict(**fields | tuples, boxed=True, engine=self.engine)
-
-    def _fields(self, job: dict) -> dict:
-        """Of the verdict, also where the process has ended and gives none."""
-        try:
-            return self.ask(job, SECONDS)
-        except Ended as ended:
-            what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
-            last = ended.words.splitlines()[-1] if ended.words else ""
-            reason = f"it ended the process (exit {ended.code}) {last}".strip()
-            if ended.late:
-                reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
-            return {"state": WRONG, "reason": reason}
+def _verdict_of(engine: str, job: dict) -> Verdict:
+    """Of the child that judges, also where it has ended and gives none."""
+    try:
+        child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
+        fields = child.ask(job, SECONDS)
+    except Ended as ended:
+        what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
+        last = ended.words.splitlines()[-1] if ended.words else ""
+        reason = f"it ended the process (exit {ended.code}) {last}".strip()
+        if ended.late:
+            reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
+        fields = {"state": WRONG, "reason": reason}
+    if printed := fields.pop("printed", ""):
+        print(printed, end="" if printed.endswith("\n") else "\n")
+    tuples = {name: tuple(value) for name, value in fields.items() if type(value) is list}
+    return Verdict(**fields | tuples, boxed=True, engine=engine)

@@ -5,7 +5,6 @@ It tells when a case begins, so that each case has the time for itself.
 
 import ast
 import contextlib
-import importlib.util
 import io
 import itertools
 import traceback
@@ -22,6 +21,7 @@ from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
+from ..worker import module_at
 from .check import compare, is_right
 from .counts import more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
@@ -62,9 +62,6 @@ def start(folder: Path) -> None:
     # new memory holds NaN: what a candidate does not write cannot pass for right
     torch.use_deterministic_algorithms(True, warn_only=True)
     if interprets():
-        from .trace import let_numbers_be_indices
-
-        let_numbers_be_indices()
         run_as_compiled()
 
 
@@ -132,8 +129,8 @@ def counted(attempt: "Attempt") -> dict:
     return {
         "elements": attempt.given[0].numel(),
         "element_bytes": attempt.given[0].element_size(),
-        "loaded": {inputs.get(memory.begin, memory.name): memory.loaded for memory in memories},
-        "stored": sum(memory.written for memory in memories),
+        "loaded": {inputs.get(x.begin, x.name): x.moved["loaded"] for x in memories},
+        "stored": sum(x.moved["stored"] for x in memories),
         "evaluations": sum(trace.evaluations.values()),
         "events": [vars(event) for event in trace.events],
         "copied": attempt.copied,
@@ -143,10 +140,7 @@ def counted(attempt: "Attempt") -> dict:
 def load(shipped: dict, path: Path) -> Callable:
     """The function from its source, which is also a file: Triton reads kernels from there."""
     path.write_text(shipped["program"])
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    function = getattr(module, shipped["name"])
+    function = getattr(module_at(str(path)), shipped["name"])
     if isinstance(function, Spec):
         function = function.function
     options = shipped["options"]
@@ -220,7 +214,10 @@ class Attempt:
         if len(outs) != len(self.expected):
             return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
-            if isinstance(out, Tensor) and (out.is_meta or not has_a_memory(out)):
+            # a sparse tensor has several memories
+            if isinstance(out, Tensor) and (
+                out.is_meta or out.is_nested or out.layout is not torch.strided
+            ):
                 return broken("the result is no tensor with all its elements in memory")
             verdict = self._compared(out, want)
             if not verdict:
@@ -423,11 +420,6 @@ def outside(name: str) -> str:
     """Of a kernel's argument that PyTorch has computed."""
     what = f"PyTorch computed {name}, which your kernel takes"
     return f"a part of the work is done outside the kernel: {what}; let the kernel do it"
-
-
-def has_a_memory(x: Tensor) -> bool:
-    """A sparse tensor has several."""
-    return not x.is_nested and x.layout is torch.strided
 
 
 def results(function: Callable, inputs: list) -> list[Tensor]:

@@ -12,7 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -42,33 +44,27 @@ class LeftItsTensors(Exception):
         self.program, self.does = program, does
 
 
-@dataclass
 class Memory:
     """The storage of a tensor that was passed to a kernel, and who stored there."""
 
-    name: str  # of the kernel's argument
-    begin: int  # address
-    end: int
-    tensor: Tensor  # kept alive: an address is not used twice
-    writer: np.ndarray = None  # of each byte: number of the program that stored there last
-    content: np.ndarray = None  # the bytes themselves, as they are now
-    before: np.ndarray = None  # the bytes that a launch found and no program had stored
-    stored: np.ndarray = None  # these, and what programs stored over them
-    reader: np.ndarray = None  # of each byte: number of the program that loaded it last
-    shared: np.ndarray = None  # whether several programs of one launch have loaded it
-    summed: np.ndarray = None  # whether an atomic operation has changed it
-    foreign: bool = False  # whether a program took an element that no program had stored
-    loaded: int = 0  # bytes; what is masked off moves none
-    written: int = 0  # bytes
-
-    def __post_init__(self) -> None:
-        size = self.end - self.begin
-        self.writer = np.full(size, NOBODY, dtype=np.int64)
-        self.reader = np.full(size, NOBODY, dtype=np.int64)
-        self.shared = np.zeros(size, dtype=bool)
-        self.summed = np.zeros(size, dtype=bool)
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        """`name`: of the kernel's argument."""
+        self.name = name
+        self.tensor = tensor  # kept alive: an address is not used twice
+        size = tensor.untyped_storage().nbytes()
+        self.begin = tensor.untyped_storage().data_ptr()
+        self.end = self.begin + size
+        # of each byte: number of the program that stored there last, or that loaded it last
+        self.writer, self.reader = (np.full(size, NOBODY, dtype=np.int64) for _ in range(2))
+        # whether several programs of one launch have loaded it, or an atomic operation changed it
+        self.shared, self.summed = (np.zeros(size, dtype=bool) for _ in range(2))
+        # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
-        self.before, self.stored = self.content.copy(), self.content.copy()
+        self.before = self.content.copy()  # that a launch found and no program had stored
+        self.stored = self.content.copy()  # these, and what programs stored over them
+        self.foreign = False  # whether a program took an element that no program had stored
+        # "loaded" and "stored" -> bytes; what is masked off moves none
+        self.moved: Counter[str] = Counter()
 
     @property
     def changed(self) -> np.ndarray:
@@ -103,7 +99,6 @@ class Trace:
     """What happened in all launches while it was open."""
 
     launches: int = 0
-    atomics: bool = False  # whether a kernel used them; the values they store are not watched
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
@@ -118,6 +113,7 @@ class Trace:
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
+    functions: ClassVar[tuple[str, ...]] = ("sin", "cos")  # whose calls are watched
 
     def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> str:
         """'program 3', which stored an element last, or 'no program'; '' if no kernel got it."""
@@ -162,12 +158,13 @@ class Trace:
             wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             wrap(InterpreterBuilder, "create_masked_store", self._at_store),
-            wrap(InterpreterBuilder, "create_sin", self._at_sin),
-            wrap(InterpreterBuilder, "create_cos", self._at_cos),
             wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
             wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
-            wrap(interpreter, "_patch_lang_tensor", _ask_no_block_for_one_truth),
+            wrap(interpreter, "_patch_lang_tensor", _convert_as_compiled),
         ]
+        for name in self.functions:
+            around = partial(self._at_function, name)
+            self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
         return self
 
     def __exit__(self, *_) -> None:
@@ -186,11 +183,10 @@ class Trace:
             self.numbers += [(name, number) for number in several if isinstance(number, float)]
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
-            storage = value.untyped_storage()
-            begin = storage.data_ptr()
-            if begin not in known and storage.nbytes():
+            begin = value.untyped_storage().data_ptr()
+            if begin not in known and value.untyped_storage().nbytes():
                 known.add(begin)
-                self.memories.append(Memory(name, begin, begin + storage.nbytes(), value))
+                self.memories.append(Memory(name, value))
         return original(executor, args, kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
@@ -200,22 +196,22 @@ class Trace:
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
-            self._count_load(memory, at, size)
+            self._count("loaded", memory, at, size)
             self._note("L", memory.name)
             others = memory.writer[at]
             memory.foreign = memory.foreign or bool((others == NOBODY).any())
             mine = len(self.programs) - 1
             memory.shared[at] |= self._by_others(memory.reader[at])
             memory.reader[at] = mine
-            foreign = (others >= self._first_of_launch) & (others != mine)
-            if foreign.any():
-                writer = self.programs[others[foreign][0]]
-                element = at[foreign][0] // size
-                reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+            is_race = self._by_others(others).any()
+            late = self._by_others(others) if is_race else others == mine
+            if not late.any():
+                continue
+            element, writer = at[late][0] // size, self.programs[others[late][0]]
+            reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+            if is_race:
                 self.races.append(f"{reads} after {name_of(writer)} has overwritten it")
-            elif (others == mine).any():
-                element = at[others == mine][0] // size
-                reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+            else:
                 self.reread.append(f"{reads} after it has overwritten it itself")
         if other is None:
             self.undefined |= not np.all(mask.data)
@@ -228,7 +224,7 @@ class Trace:
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
             self._note_a_store_where_others_load(memory, at, size)
-            self._count_store(memory, at, size)
+            self._count("stored", memory, at, size)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
@@ -237,11 +233,8 @@ class Trace:
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest, **named)
 
-    def _count_load(self, memory: Memory, at: np.ndarray, size: int) -> None:
-        memory.loaded += at.size * size
-
-    def _count_store(self, memory: Memory, at: np.ndarray, size: int) -> None:
-        memory.written += at.size * size
+    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int) -> None:
+        memory.moved[kind] += at.size * size
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
         """Which of these programs are of this launch, and not the one that runs."""
@@ -261,23 +254,17 @@ class Trace:
             words = f"{mine} overwrites element {element} of {memory.name}"
             self.races.append(f"{words}, which another program loads: before or after?")
 
-    def _at_sin(self, original: Callable, builder, angles):
-        self._count_evaluations("sin", angles.data)
-        return original(builder, angles)
-
-    def _at_cos(self, original: Callable, builder, angles):
-        self._count_evaluations("cos", angles.data)
-        return original(builder, angles)
-
-    def _count_evaluations(self, name: str, angles: np.ndarray) -> None:
+    def _at_function(self, name: str, original: Callable, builder, x):
         """Of a block that a program has evaluated the compiler takes the result again.
 
         Where a load was masked off is NaN, or the 0 of `other=0.0`: no angle of a case is 0.
         """
-        if (name, id(angles)) not in self._evaluated:
+        angles = x.data
+        if name in Trace.functions and (name, id(angles)) not in self._evaluated:
             self._evaluated[name, id(angles)] = angles  # kept, for its id is not to be used again
             self._note("E", str(angles.shape))
             self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
+        return original(builder, x)
 
     def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
         self._at_atomic(pointers, mask, sums_floats=value.dtype.scalar.is_floating())
@@ -289,7 +276,6 @@ class Trace:
         return original(builder, pointers, *rest)
 
     def _at_atomic(self, pointers, mask, sums_floats: bool) -> None:
-        self.atomics = True
         for memory, at, size, _ in self._touched(pointers, mask, "writes"):
             memory.foreign |= bool((memory.writer[at] == NOBODY).any())
             memory.summed[at[:, None] + np.arange(size)] = True
@@ -306,7 +292,8 @@ class Trace:
         Programs run in any order, and within a program the threads of two stores may be different
         ones, of warps that do not wait for each other. Only the same value does no harm.
         """
-        mine, new = self.programs[-1], _numbers(values, is_bf16)
+        # NumPy has no bf16, so the interpreter keeps its bits
+        mine, new = self.programs[-1], as_fp32(values) if is_bf16 else values
         order = np.argsort(at, kind="stable")
         repeats = at[order[1:]] == at[order[:-1]]
         lane, next_lane = order[:-1][repeats], order[1:][repeats]
@@ -334,7 +321,7 @@ class Trace:
         before = f"where {'it' if who == mine else name_of(who)} has stored before"
         self.stored_twice.append(f"{name_of(mine)} stores in {place}, {before}")
         there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
-        old, new = _numbers(there, is_bf16), _numbers(values, is_bf16)
+        old, new = map(as_fp32, (there, values)) if is_bf16 else (there, values)
         differs = _differ(old, new)
         if differs.any():
             who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
@@ -395,11 +382,6 @@ def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
     return program[0] if len(program) == 1 else program
 
 
-def _numbers(values: np.ndarray, is_bf16: bool) -> np.ndarray:
-    """NumPy has no bf16, so the interpreter keeps its bits."""
-    return as_fp32(values) if is_bf16 else values
-
-
 def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Where two values are not the same; NaN is the same as NaN."""
     return (one != other) & ~((one != one) & (other != other))
@@ -412,7 +394,7 @@ def _anything(pointers) -> TensorHandle:
     return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
 
 
-def _ask_no_block_for_one_truth(original: Callable, tensor, scope) -> None:
+def _convert_as_compiled(original: Callable, tensor, scope) -> None:
     """The interpreter takes a block for true; the compiler refuses it, or does something else."""
     original(tensor, scope)
 
@@ -426,20 +408,8 @@ def _ask_no_block_for_one_truth(original: Callable, tensor, scope) -> None:
         )
 
     scope.set_attr(tensor, "__bool__", truth)
-
-
-def let_numbers_be_indices() -> None:
-    """Let `range(0, n)` run in an interpreted kernel, from now on, whatever Triton and NumPy.
-
-    A number is an array of one element there, of which Triton 3.6 makes an index by `int(array)`;
-    NumPy 2.4 refuses that. Triton 3.7 squeezes it first, and so does this.
-    """
-
-    def around(original: Callable, tensor, scope) -> None:
-        original(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
-
-    wrap(interpreter, "_patch_lang_tensor", around)
+    # for `range(0, n)`: Triton 3.6 asks an array of one element, which NumPy 2.4 refuses
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
 
 def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:

@@ -4,12 +4,12 @@ Each is a file beside the reader's copies of the notebooks, `my_notebooks/rungs/
 the imports that it needs: `from rung_3 import my_rope` works there.
 """
 
-import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from ..shipment import Shipment
+from ..worker import module_at
 from . import RUNGS
 
 FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead, for tests
@@ -50,15 +50,11 @@ def climbed() -> list[int]:
     return sorted(int(path.stem.removeprefix("rung_")) for path in folder().glob("rung_?.py"))
 
 
-def my_rope_of(rung: int) -> Callable:
-    """The launcher of a kept kernel; raises what its file raises."""
-    found = importlib.util.spec_from_file_location(f"rung_{rung}", folder() / f"rung_{rung}.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module.my_rope
-
-
 def mine_or_ours() -> Callable:
-    """The launcher of the reader's last kernel that has a backward; our last one without it."""
+    """The launcher of the reader's last kernel that has a backward; our last one without it.
+
+    Raises what the file of that kernel raises.
+    """
     own = [rung for rung in climbed() if rung >= _WITH_A_BACKWARD]
-    return my_rope_of(own[-1]) if own else RUNGS[max(RUNGS)].module.my_rope
+    module = module_at(str(folder() / f"rung_{own[-1]}.py")) if own else RUNGS[max(RUNGS)].module
+    return module.my_rope

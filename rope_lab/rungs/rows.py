@@ -6,8 +6,8 @@ import torch
 import triton
 from torch import Tensor
 
-from ..compiler.compile import Compiled, compile_for
-from . import SHAPE
+from ..compiler.compile import Compiled
+from ..grading.climb.launch import launches_of, rotation
 
 
 def launch(
@@ -25,29 +25,15 @@ def launch(
     """
     s, b, h, d = t.shape
     out = torch.empty_like(t) if out is None else out
-    grid = (s * triton.cdiv(b * h, block_r),)
-    kernel[grid](t, freqs, out, b * h, **_constants(kernel, d, block_r), **options)
-    return out
-
-
-def compiled(rung: ModuleType, block_r: int = 8, gpu: str = "sm_90") -> Compiled:
-    """The kernel of a rung at the headline shape in bf16, with one warp, compiled for a GPU.
-
-    Args:
-        rung: a module with a `my_rope_kernel` that has these constants: rungs 4 to 7.
-        block_r: rows a program.
-        gpu: its compute capability; it need not be here.
-    """
-    _, b, h, d = SHAPE
-    t, angles = torch.empty(16, dtype=torch.bfloat16), torch.empty(16)
-    kernel = rung.my_rope_kernel
-    constants = _constants(kernel, d, block_r)
-    return compile_for(gpu, kernel, t, angles, t, b * h, **constants, num_warps=1)
-
-
-def _constants(kernel, d: int, block_r: int) -> dict[str, int | bool]:
-    """Those that the kernel has; it goes forward."""
     half = d // 2
     sizes = {"HALF": half, "BLOCK_R": block_r, "BLOCK_HALF": triton.next_power_of_2(half)}
     known = sizes | {"TRANSPOSE": False}
-    return {name: value for name, value in known.items() if name in kernel.arg_names}
+    constants = {name: value for name, value in known.items() if name in kernel.arg_names}
+    kernel[(s * triton.cdiv(b * h, block_r),)](t, freqs, out, b * h, **constants, **options)
+    return out
+
+
+def compiled(rung: ModuleType) -> Compiled:
+    """The kernel of a rung as its `my_rope` launches it at the headline shape, for an H200."""
+    (caught,) = launches_of(rotation(rung.my_rope))
+    return caught.compiled()

@@ -35,10 +35,10 @@ def fingerprint(calls: dict[str, Call], eighths: Sequence[Call]) -> dict[str, fl
         RuntimeError: there is no GPU, or Triton's interpreter is on.
     """
     require_compiled_kernels()
-    rows = {name: _row([call]) for name, call in calls.items()}
+    rows = {name: row_of([call]) for name, call in calls.items()}
     rows["in a graph"] = in_a_graph(rows["as it is"])
-    rows |= {"cold L2": in_a_graph(_row(eighths)), "warm L2": in_a_graph(_row(eighths[:1]))}
-    us = _waits(rows)
+    rows |= {"cold L2": in_a_graph(row_of(eighths)), "warm L2": in_a_graph(row_of(eighths[:1]))}
+    us = waits(rows)
     found = {"us": round(us["as it is"], 2)}
     for name in CHANGES:
         before = us["cold L2" if name == "warm L2" else "as it is"]
@@ -46,12 +46,12 @@ def fingerprint(calls: dict[str, Call], eighths: Sequence[Call]) -> dict[str, fl
     return found
 
 
-def _row(calls: Sequence[Call]) -> Call:
+def row_of(calls: Sequence[Call]) -> Call:
     """`CALLS` calls, these in turn."""
     return lambda: [calls[place % len(calls)]() for place in range(CALLS)]
 
 
-def _waits(rows: dict[str, Call]) -> dict[str, float]:
+def waits(rows: dict[str, Call]) -> dict[str, float]:
     """Microseconds a call until the device is done with its row; the rows take turns."""
     for row in rows.values():
         row()

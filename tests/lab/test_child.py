@@ -47,22 +47,15 @@ def test_a_worker_has_the_time_for_each_part_of_a_job(tmp_path):
     assert not worker.is_free
 
 
-class Answers(Worker):
-    """A worker that can be kept."""
-
-    def __init__(self, place):
-        super().__init__(place, {})
-
-
 def test_a_worker_has_a_job_at_a_time_and_others_work_meanwhile(tmp_path):
     place = str(written(tmp_path, ANSWERS))
-    worker, other = Answers.kept(place), Answers(place)
+    worker, other = Worker.kept(place, None), Worker(place, {})
     with ThreadPoolExecutor() as threads:
         job = {"parts": [], "number": 3, "until": str(tmp_path / "go on")}
         first = threads.submit(worker.ask, job, 60)
         assert until(lambda: worker.busy)
         assert other.ask({"parts": [], "number": 4}, seconds=60) == {"twice": 8}
-        kept = threads.submit(Answers.kept, place)  # asked for in the middle of a job
+        kept = threads.submit(Worker.kept, place, None)  # asked for in the middle of a job
         assert not first.done() and not kept.done()
         (tmp_path / "go on").touch()
         assert kept.result() is worker

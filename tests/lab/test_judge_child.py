@@ -180,7 +180,7 @@ import functools
 import sys
 from test_judge_child import holds_the_interpreter
 from rope_lab.grading import exercises, judge
-child = judge._Judge.kept("interpreted")
+child = judge.Worker.kept(judge.CHILD, "1")
 print(child.process.pid, child.folder.name, flush=True)
 candidate = functools.partial(holds_the_interpreter, begun=sys.argv[1])
 judge.check_exercise(candidate, exercises.rotate_half)

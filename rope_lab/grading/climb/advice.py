@@ -4,12 +4,12 @@ from .launch import Launch
 from .readings import Readings
 
 
-def advice(instrument: str, readings: Readings, counted: dict, launch: Launch | None) -> str:
+def advice(instrument: str, readings: Readings, counted: dict, launch: Launch) -> str:
     """The mistake that explains a missed target, as a question or a cause; '' if none is known."""
     return _ADVICE[instrument](readings, counted, launch)
 
 
-def _about_bytes(readings: Readings, counted: dict, launch: Launch | None) -> str:
+def _about_bytes(readings: Readings, counted: dict, launch: Launch) -> str:
     size = counted["elements"] * counted["element_bytes"]
     loaded = counted["loaded"]
     of_t, of_angles = loaded.get("t", 0) / size, loaded.get("freqs", 0) / size
@@ -25,7 +25,7 @@ def _about_bytes(readings: Readings, counted: dict, launch: Launch | None) -> st
     return ""
 
 
-def _about_evaluations(readings: Readings, counted: dict, launch: Launch | None) -> str:
+def _about_evaluations(readings: Readings, counted: dict, launch: Launch) -> str:
     blocks = [event for event in counted["events"] if event["kind"] == "E"]
     for block in blocks:
         shape = [int(size) for size in block["of"].strip("()").split(",") if size.strip()]
@@ -36,19 +36,19 @@ def _about_evaluations(readings: Readings, counted: dict, launch: Launch | None)
     return "a program has too few rows of its position: BLOCK_R"
 
 
-def _about_programs(readings: Readings, counted: dict, launch: Launch | None) -> str:
+def _about_programs(readings: Readings, counted: dict, launch: Launch) -> str:
     if readings.programs < 32_768:
         return "more than 8 rows a program: stay at 8"
-    if launch and readings.programs > 32_768:
+    if readings.programs > 32_768:
         starts = readings.programs / 1600
         return f"at 1600 a microsecond, they take {starts:.0f} us to start: more rows a program"
     return ""
 
 
-def _about_width(readings: Readings, counted: dict, launch: Launch | None) -> str:
+def _about_width(readings: Readings, counted: dict, launch: Launch) -> str:
     if not readings.narrowest_load:
         return "the machine code has no load: does anything but atomics read t?"
-    if launch and launch.num_warps > 1:
+    if launch.num_warps > 1:
         lanes = 32 * launch.num_warps
         return f"{lanes} lanes share the angles of a row: how many has each? See num_warps"
     return (
@@ -57,23 +57,23 @@ def _about_width(readings: Readings, counted: dict, launch: Launch | None) -> st
     )
 
 
-def _about_instructions(readings: Readings, counted: dict, launch: Launch | None) -> str:
+def _about_instructions(readings: Readings, counted: dict, launch: Launch) -> str:
     for event in counted["events"]:
         if event["kind"] == "E" and "," in event["of"].strip("(),"):
             return f"is the sine taken after the broadcast ({event['line']})?"
-    if launch and launch.num_warps > 1:
+    if launch.num_warps > 1:
         return f"each of {launch.num_warps} warps evaluates the same angles again: see num_warps"
     return "what else does every lane compute that a row of angles has only once?"
 
 
-def _about_order(readings: Readings, counted: dict, launch: Launch | None) -> str:
+def _about_order(readings: Readings, counted: dict, launch: Launch) -> str:
     events, seen = counted["events"], ""
     for event in events:
         if event["kind"] == "E":
             seen = seen or event["line"]
         elif event["kind"] == "L" and seen:
             return f"{event['of']} is loaded after a sine: move ({event['line']}) before ({seen})"
-    if launch and launch.num_warps > 1:
+    if launch.num_warps > 1:
         return f"{launch.num_warps} warps share the loads: see num_warps"
     return "the loads come first in your lines; does a branch or a loop keep them back?"
 

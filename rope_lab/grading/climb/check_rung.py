@@ -12,7 +12,7 @@ from ...shipment import CannotPassOn
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
-from .readings import Readings, code_of, counts_of, refusal
+from .readings import Readings, readings_of, refusal
 from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, row
 from .values import another_kernel_backward, judged_values
 
@@ -42,7 +42,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         launch, refused = _only_launch(rung, candidate)
         if refused:
             return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
-        readings = Readings(**counts_of(verdict.counted), **code_of(launch))
+        readings = readings_of(verdict.counted, launch)
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -38,13 +38,6 @@ class Launch:
         return compile_for(gpu, self.kernel, *self.arguments, **self.options)
 
 
-def launches_of(call: Callable[[], object]) -> list[Launch]:
-    """The launches that `call()` makes, none of which is executed."""
-    with _caught() as launches:
-        call()
-    return launches
-
-
 def rotation(candidate: Callable) -> Callable[[], object]:
     """The call `candidate(t, freqs)` at the headline shape, in bf16 and without memory."""
     s, _, _, d = SHAPE
@@ -52,9 +45,8 @@ def rotation(candidate: Callable) -> Callable[[], object]:
     return partial(candidate, t, torch.empty((s, 1, 1, d), dtype=torch.float32, device="meta"))
 
 
-@contextmanager
-def _caught():
-    """Kernels note their launches, of a tuner with its first configuration, and do not run."""
+def launches_of(call: Callable[[], object]) -> list[Launch]:
+    """The launches that `call()` makes, of a tuner with its first configuration; none runs."""
     found = []
 
     def note(kernel, /, *arguments, grid, warmup, **options):
@@ -79,4 +71,5 @@ def _caught():
     with ExitStack() as stack:
         for kind, run in kinds.items():
             stack.enter_context(patch.object(kind, "run", run))
-        yield found
+        call()
+    return found

@@ -5,7 +5,6 @@ import inspect
 import textwrap
 from dataclasses import dataclass
 
-from ...compiler.compile import Compiled
 from ...compiler.instructions import (
     instruction_time,
     loads_before_first_branch,
@@ -24,11 +23,11 @@ class Readings:
     requested: float  # bytes that programs load and store, in multiples of the bytes of t
     evaluations: float  # of sin and cos together, for each pair
     order: str  # what the first program does: L a load, E an evaluation, S a store
-    programs: int = 0  # of the launch
-    instructions: int = 0  # that a warp executes, slow branches left out
-    instruction_us: float = 0.0  # what an H200 needs for all of them, if no lane ever waits
-    narrowest_load: int = 0  # bytes; 0 if nothing but atomics loads
-    loads_first: int = 0  # loads before the first branch of the machine code
+    programs: int  # of the launch
+    instructions: int  # that a warp executes, slow branches left out
+    instruction_us: float  # what an H200 needs for all of them, if no lane ever waits
+    narrowest_load: int  # bytes; 0 if nothing but atomics loads
+    loads_first: int  # loads before the first branch of the machine code
 
     @property
     def loads_after_a_sine(self) -> int:
@@ -37,32 +36,21 @@ class Readings:
         return self.order[first:].count("L") if first >= 0 else 0
 
 
-def counts_of(counted: dict) -> dict:
-    """The first three of `Readings`, from `Verdict.counted`."""
-    size = counted["elements"] * counted["element_bytes"]
-    return {
-        "requested": (sum(counted["loaded"].values()) + counted["stored"]) / size,
-        "evaluations": counted["evaluations"] / (counted["elements"] / 2),
-        "order": "".join(event["kind"] for event in counted["events"]),
-    }
-
-
-def code_of(launch: Launch) -> dict:
-    """The others, from what the launch compiles to; raises as `compile_for`."""
-    code = launch.compiled()
-    return {
-        "programs": launch.programs,
-        "instructions": warp_instructions(code),
-        "instruction_us": instruction_time(code, launch.programs),
-        "narrowest_load": narrowest_load(code),
-        "loads_first": loads_before_first_branch(code)[0],
-    }
-
-
-def narrowest_load(code: Compiled) -> int:
-    """Bytes. A descriptor's boxes are copied by TMA, whose rows have no less than 16 bytes."""
+def readings_of(counted: dict, launch: Launch) -> Readings:
+    """From `Verdict.counted`, and what the launch compiles to; raises as `compile_for`."""
+    size, code = counted["elements"] * counted["element_bytes"], launch.compiled()
+    # a descriptor's boxes are copied by TMA, whose rows have no less than 16 bytes
     by_tma = [TMA_BYTES] if "cp.async.bulk" in code.stages["ptx"] else []
-    return min([*code.loads, *by_tma], default=0)
+    return Readings(
+        requested=(sum(counted["loaded"].values()) + counted["stored"]) / size,
+        evaluations=counted["evaluations"] / (counted["elements"] / 2),
+        order="".join(event["kind"] for event in counted["events"]),
+        programs=launch.programs,
+        instructions=warp_instructions(code),
+        instruction_us=instruction_time(code, launch.programs),
+        narrowest_load=min([*code.loads, *by_tma], default=0),
+        loads_first=loads_before_first_branch(code)[0],
+    )
 
 
 def loop_in(source: str) -> str:

@@ -112,11 +112,4 @@ def zero(e: Evidence) -> Iterator[Guess]:
     yield place("zero: what is wrong is zero; is a part never computed?")
 
 
-RULES = (
-    stored_by_programs,
-    unchanged,
-    unwritten,
-    masked_off,
-    tail,
-    zero,
-)
+RULES = stored_by_programs, unchanged, unwritten, masked_off, tail, zero

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from ...child import Ended, Worker
-from ...compiler.compile import Compiled
+from ...compiler.compile import SM_OF
 from ...profiling.traffic import count_eager_traffic
 from ...shipment import CannotPassOn
 from ...timing import measure
@@ -18,7 +17,7 @@ from ..verdict import raised
 from .code import code_of
 from .inspection import Inspected, Inspection
 from .limits import Work, gpu_of
-from .watch import Access
+from .watch import ACCESSES
 
 _OFF = 0.01  # of what a straight line says: more is not linear
 
@@ -102,15 +101,11 @@ def _check(small: object, large: object, gpu: object, tolerance: object) -> None
             raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
 
 
-class _Interpreter(Worker):
-    def __init__(self) -> None:
-        super().__init__("rope_lab.grading.inspect.inspect_process", {"TRITON_INTERPRET": "1"})
-
-
 def _runs(job: dict) -> tuple[list[dict], str]:
     """What the child found at each size, or why it found nothing."""
     try:
-        answer = _Interpreter.kept().ask(job, SECONDS)
+        worker = Worker.kept("rope_lab.grading.inspect.inspect_process", "1")
+        answer = worker.ask(job, SECONDS)
         return answer["runs"], answer["refused"]
     except Ended as ended:
         at = ended.at or "it"
@@ -144,7 +139,7 @@ def _inspected(
     names = dict.fromkeys(name for one in counts for name in one["tensors"])
     for name in names:
         scaled = {}
-        for field in vars(Access()):
+        for field in ACCESSES:
             values = [one["tensors"].get(name, {}).get(field, 0) for one in counts]
             scaled[field], straight = _scaled(sizes, values, large)
             bent += [] if straight else [name]
@@ -167,7 +162,7 @@ def _inspected(
         warps=code.num_warps,
         instructions=read.instructions,
         in_flight=min(read.in_flight, loaded),  # lanes may hold the same element
-        resident=_resident(code),
+        resident=code.programs_at_a_time if code.gpu in SM_OF else 0,
     )
     return Inspected(
         kernel=code.kernel,
@@ -179,13 +174,6 @@ def _inspected(
         code=read,
         work=work,
     )
-
-
-def _resident(code: Compiled) -> int:
-    try:
-        return code.programs_at_a_time
-    except KeyError:  # no GPU that is known
-        return 0
 
 
 def _by_program(
@@ -219,10 +207,6 @@ def _measured(function: Callable, make: Callable, large: int) -> float | None:
         return None
     try:
         inputs = _seeded(make, large, "cuda")
-        return measure({"yours": lambda: _own(function(*inputs), inputs)})["yours"].median_us
+        return measure({"yours": partial(function, *inputs)})["yours"].median_us
     except RuntimeError:
         return None
-
-
-def _own(result: object, inputs: Sequence) -> object:
-    return result if result is not None else [x for x in inputs if isinstance(x, Tensor)]

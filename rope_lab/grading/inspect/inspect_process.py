@@ -107,7 +107,7 @@ class _Run:
         return _STOPPED | {
             "wrong": wrong,
             "owner": owner,
-            "counts": [counts.shipped() for counts in watch.counts],
+            "counts": [vars(counts) for counts in watch.counts],
             "atomics": watch.added,
         }
 

@@ -24,7 +24,7 @@ class Inspected:
 
     kernel: str  # its name
     programs: int  # of its grid
-    tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `Access` of watch.py
+    tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `ACCESSES` of watch.py
     bent: tuple[str, ...]  # arguments whose bytes don't grow along a straight line
     functions: dict[str, float]  # evaluations of sine, exponential, ...
     flops: float  # of `tl.dot`
@@ -194,14 +194,9 @@ class Inspection:
         if any(launch.scattered for launch in self.launches):
             shows = "first let neighboring lanes load neighbors"
         found.append(f"  predicted {least}{self.predicted_us:.1f} us; {shows}")
-        if self._shown_us is not None:
-            found.append(f"  measured here {self._shown_us:.1f} us")
+        if self.measured_us is not None and QUIET not in os.environ:
+            found.append(f"  measured here {self.measured_us:.1f} us")
         return found
-
-    @property
-    def _shown_us(self) -> float | None:
-        """The measured time; None where outputs are stored or compared."""
-        return None if QUIET in os.environ else self.measured_us
 
     def _repr_html_(self) -> str:
         state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
