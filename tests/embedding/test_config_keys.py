@@ -196,7 +196,10 @@ OF_A_ROTATION = [
     (YARN | {"truncate": "no"}, "truncate is 'no'; accepted: False, True"),
     (YARN | {"attention_factor": 0}, f"attention_factor is 0; accepted: {NUMBER}"),
     (YARN | {"mscale": "1", "mscale_all_dim": 1}, f"mscale is '1'; accepted: {NUMBER}"),
-    (YARN | {"rope_theta": 1.0}, "yarn divides by 0 with rope_theta = 1.0 and d2 = 128; accepted: "),
+    (
+        YARN | {"rope_theta": 1.0},
+        "yarn divides by 0 with rope_theta = 1.0 and d2 = 128; accepted: ",
+    ),
     (YARN | {ORIGINAL: 2.5}, f"{ORIGINAL} is 2.5; accepted: {INTEGER}"),
     (LLAMA3 | {"low_freq_factor": None}, f"low_freq_factor is missing; accepted: {NUMBER}"),
     (LONG | {"long_factor": 2.0}, f"long_factor is 2.0; accepted: {OF_PAIRS}"),
