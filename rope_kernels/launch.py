@@ -113,8 +113,7 @@ def rotate_rows(
             arguments[f"{name}_strides"] = _strides(cache)
             arguments |= {"page": cache.shape[1], "cache_slots": cache.shape[0] * cache.shape[1]}
             arguments |= {"listed": len(slots)}
-        given = *given, *as_read(rotation), listed
-        return "rope_kernel", given, programs, arguments, compiler
+        return "rope_kernel", (*given, *as_read(rotation), listed), programs, arguments, compiler
 
     run(known, (*rows, *rotation.tensors, slots), prepare)
 

@@ -141,8 +141,8 @@ def _missing(patched: Patched, norms: bool) -> str:
     """What `strict` asks for, and was not replaced; "": nothing."""
     advice = "; norms=False patches the rotation alone"
     asked = (False, "function that rotates", ""), (True, "forward that normalizes q and k", advice)
-    for is_forward, what, advice in asked[: 1 + norms]:
-        if is_forward not in [x.is_forward for x in patched.replaced]:
+    for is_forward, what, advice in asked:
+        if (norms or not is_forward) and is_forward not in [x.is_forward for x in patched.replaced]:
             found = "; ".join([str(x) for x in patched.left if x.is_forward == is_forward])
             told = f"is known, but found: {found}" if found else "was found"
             return f"no {what} {told}{advice}"
