@@ -1,6 +1,6 @@
 """Triton's interpreter without the work that has no effect, and mended where it isn't like a GPU.
 
-docs/upstream.md says what each part of `speed_up` saves: of 1247 ms, 166 are left. Compiled kernels
+docs/upstream.md says what each part of `speed_up` saves: of 1235 ms, 171 are left. Compiled kernels
 drop a check of overflow as dead code: https://github.com/facebookexperimental/triton/pull/769
 """
 
