@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 from IPython import get_ipython
 from IPython.display import display
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
@@ -32,6 +33,7 @@ DIVERGING = "PuOr"
 SMALL = 9  # points; the smallest text
 WIDTH = 8.4  # inches of 100 pixels; a laptop shows a figure of this width as it is
 LEFT = 0.012  # where a figure's title and its source begin
+MOST_WORDS = 60  # drawn in axes, that a description lists
 
 
 def style() -> None:
@@ -63,13 +65,27 @@ def drawn(drawing: Callable, **values) -> tuple[Figure, str]:
 
 
 def description(figure: Figure) -> str:
-    """What a figure's titles, axes and legends say, for readers who do not see it."""
+    """A figure's titles, axes, numbers and words, for readers who do not see it."""
     said = [figure.get_suptitle()]
     for ax in figure.axes:
         over = " over ".join(filter(None, (ax.get_ylabel(), ax.get_xlabel())))
-        said += [ax.get_title("left"), over]
+        drawn = [text.get_text() for text in ax.texts]
+        names = _names(ax.yaxis)
+        if len(names) == len(drawn):  # bars
+            drawn = [f"{name} {number}" for name, number in zip(names, drawn, strict=True)]
+        else:
+            beside = [name for child in ax.child_axes for name in _names(child.yaxis)]
+            drawn = [*names, *_names(ax.xaxis), *beside, *drawn]
+        few = drawn if len(drawn) <= MOST_WORDS else []  # not each box of a grid
+        said += [ax.get_title("left"), over, ", ".join(filter(None, few))]
     said += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     return ". ".join(" ".join(text.split()).rstrip(".") for text in said if text) + "."
+
+
+def _names(axis: Axis) -> list[str]:
+    """The labels of ticks that are words, not numbers."""
+    labels = [label.get_text() for label in axis.get_ticklabels()]
+    return [x for x in labels if any(map(str.isalpha, x)) and "$" not in x]
 
 
 def _cite(figure: Figure, source: str) -> None:

@@ -86,6 +86,18 @@ def test_a_slider_sets_the_sentence_and_the_picture(shown):
     assert shown == [] and plt.get_fignums() == []  # else the picture appears twice
 
 
+def test_a_description_has_the_numbers_and_words_of_a_figure(shown):
+    figure, (bars, grid) = plt.subplots(1, 2)
+    style.numbered_bars(bars, ["copy", "ours"], [62.0, 63.0], ["red", "blue"], "{:.0f}")
+    grid.set_yticks([0], ["host"])
+    grid.set_xticks([0, 1], ["graph", "dtype"])
+    for column, ratio in enumerate(("0.11", "1.03")):
+        style.write(grid, column, 0, ratio)
+    style.finish(figure, "As fast as a copy")
+    ((_, alt),) = shown
+    assert alt == "As fast as a copy. copy 62, ours 63. host, graph, dtype, 0.11, 1.03."
+
+
 def test_a_page_without_widgets_shows_the_picture():
     data, about = explored()._repr_mimebundle_()
     assert data.pop("application/vnd.jupyter.widget-view+json")
