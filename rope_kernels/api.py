@@ -152,10 +152,7 @@ def rope_qk(
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
-    All keywords are those of `apply_rotary_pos_emb`, which explains them. Positions come from
-    `start_positions`, `position_ids`, `cu_seqlens`, or `cp_size`, `cp_rank` and `cp_order`. What
-    turns is said by `interleaved`, `rotary_dim`, `rotary_start`, `inverse` and `output_pairing`,
-    and how by `inplace`, `fused` and `rounding`.
+    All keywords are those of `apply_rotary_pos_emb`, which explains them.
 
     Args:
         q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
@@ -347,7 +344,7 @@ def _complete(rotation: Rotation, freqs: Freqs, fused: bool, t: Tensor) -> None:
 def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
     """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
     if isinstance(freqs, RotaryPositionEmbedding):
-        return freqs.inv_freq, None
+        return freqs.frequencies(), None
     return tuple(freqs) if isinstance(freqs, (tuple, list)) and len(freqs) == 2 else (freqs, None)
 
 

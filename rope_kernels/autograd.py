@@ -36,7 +36,7 @@ def rotate(
     ===================================================================  ==========================
     """
     recorded = wants_grad(tensors)
-    plain = is_plain(fused, (*tensors, *rotation.tensors), rotation, known)
+    plain = is_plain(fused, tensors, rotation, known)
     if plain or known is None or known.launch is None:
         if inplace and (plain or (recorded and is_traced())):  # no operator in place has a backward
             where = -1, rotation.rotary_start, rotation.rotary_dim
@@ -51,7 +51,7 @@ def rotate(
             _rotate_inplace_op(list(tensors), *values_of(rotation))
             return tensors
     if recorded:
-        outs = RotationFunction.apply(*launch.pair(tensors), rotation, inplace, known)
+        outs = _record(*launch.pair(tensors), rotation, inplace, known)
         return tensors if inplace else outs
     outs = launch.rotate(tensors, rotation, inplace, known)
     if inplace:
@@ -62,14 +62,14 @@ def rotate(
 def is_plain(
     fused: bool, tensors: Sequence[Tensor | None], rotation: Rotation, known: Known | None
 ) -> bool:
-    """Whether PyTorch's operators take a call. `tensors` are all it has, what turns first."""
+    """Whether PyTorch's operators take a call. `tensors` are all but the rotation's."""
     if wants_grad((rotation.table, rotation.sin)):
         return True  # the kernels have no gradient of a table
     if known is not None and known.launch is not None:
         return False
     if not fused or is_transformed() or not runs_in_triton(tensors[0]):
         return True
-    return not (is_traced() or have_memory(tensors))
+    return not (is_traced() or have_memory((*tensors, *rotation.tensors)))
 
 
 def count_as_written(tensors: Sequence[Tensor]) -> None:
@@ -93,6 +93,10 @@ class RotationFunction(torch.autograd.Function):
     def backward(ctx, *grads):
         found = _gradients(ctx, grads, ctx.needs_input_grad)
         return *(*found, None)[:2], None, None, None
+
+
+# `apply` without its search for wrappers of torch.func, which no call brings here
+_record = super(torch.autograd.Function, RotationFunction).apply
 
 
 def keep(ctx, rotation: Rotation, beside: Sequence = (), frozen: Sequence[Tensor] = ()) -> None:

@@ -7,9 +7,10 @@ only shapes, dtypes and devices are checked.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain, combinations
 
 import torch
 from torch import Tensor
@@ -34,12 +35,13 @@ _OF_A_RANK = """\
 torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
     from torch.distributed.tensor.experimental import local_map
     q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs)"""
+_OF_16_BITS = ". Make angles in float32: a cast does not bring back what they lost"
 _OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
 MOST_START = 2**62  # larger ones could overflow 64 bits
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
 Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
-Named = Sequence[tuple[str, Tensor | None]]  # tensors by the names of their arguments
+Named = Iterable[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 
 
 # One argument by itself
@@ -210,22 +212,14 @@ def _check_tables(freqs: object, rotation: Rotation, beside: Beside, batch: int)
     """Check angles, or cosines and sines."""
     if isinstance(freqs, Tensor):
         dtypes = EXACT if beside.t.dtype == torch.float64 else EXACT[:1]
-        when, note = f" with {beside.name} of {short(beside.t.dtype)}", ""
-        if freqs.dtype in (torch.bfloat16, torch.float16):
-            note = (
-                ". TransformerEngine casts such angles to float32, which does not bring back what "
-                f"they lost to {short(freqs.dtype)}: make them in float32"
-            )
+        when = f" with {beside.name} of {short(beside.t.dtype)}"
+        note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
         beside.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when, note)
         return
     if not isinstance(freqs, (tuple, list)):
         raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
     if len(freqs) != 2:
         raise bad(f"freqs has {len(freqs)} entries", _FREQS)
-    for i, x in enumerate(freqs):
-        if not isinstance(x, Tensor):
-            came = f"freqs[{i}] is of type {type(x).__name__}"
-            raise TypeError(f"{came}; accepted as freqs: {_FREQS}")
     cos, sin = freqs
     beside.check("freqs[0]", cos, FLOATS, [("s2", "d2"), (batch, "s2", "d2"), (1, "s2", "d2")])
     beside.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
@@ -350,13 +344,12 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named
         if recorded:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
         if not transformed:
-            check_overwritten(name, t, _cloned(name))
+            check_overwritten(name, t)
     if transformed:
         return
     try:
         accepted = "with inplace=True separate elements, e.g. {other}.clone()"
-        written = tuple(zip(names, tensors, strict=True))
-        check_apart(written, (*named_tensors(rotation), *beside), accepted)
+        check_apart(zip(names, tensors, strict=True), named_tensors(rotation, beside), accepted)
     except RuntimeError:
         return  # no address: a batch of vmap, or a class without memory of its own
 
@@ -378,20 +371,22 @@ def _cloned(name: str) -> str:
     return f"with inplace=True e.g. {name}.clone()"
 
 
-def named_tensors(rotation: Rotation) -> list[tuple[str, Tensor | None]]:
-    """The tensors of a rotation, by the names of the arguments that they came as."""
+def named_tensors(rotation: Rotation, beside: Named = ()) -> Named:
+    """The tensors of a rotation, by the names of the arguments that they came as, and others."""
     table = "freqs" if rotation.sin is None else "freqs[0]"
     names = table, "freqs[1]", "cu_seqlens", "start_positions", "position_ids"
-    return list(zip(names, rotation.tensors, strict=True))
+    return chain(zip(names, rotation.tensors, strict=True), beside)
 
 
-def check_overwritten(name: str, x: Tensor, accepted: str) -> None:
+def check_overwritten(name: str, x: Tensor, accepted: str = "") -> None:
     """Raise `ValueError` where nobody may overwrite `x`, whatever else the call has."""
     if x.is_inference() and not torch.is_inference_mode_enabled():
-        raise bad(f"{name} is an inference tensor outside inference mode", accepted)
-    if layout_of(x.shape, x.stride())[0]:
+        came = f"{name} is an inference tensor outside inference mode"
+    elif x.is_contiguous() or not layout_of(x.shape, x.stride())[0]:
+        return
+    else:
         came = f"{name} has elements in one place, or may have, by its strides {x.stride()}"
-        raise bad(came, accepted)
+    raise bad(came, accepted or _cloned(name))
 
 
 def check_apart(
@@ -399,15 +394,14 @@ def check_apart(
 ) -> None:
     """Raise `ValueError` where what is written has an element in the memory of anything else."""
     places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
-    for i, (name, x, start, end) in enumerate(places):
-        for other, y, low, high in places[:i]:
-            if 0 < start < high and 0 < low < end and not _are_neighbors(x, y):
-                raise bad(f"{name} shares memory with {other}", accepted.format(other=name))
-        for other, y in read:  # in every call: few steps
-            if y is None or not 0 < (low := y.data_ptr()) < end or not start:
-                continue
-            if start < _memory_of(y)[1] and not _are_neighbors(x, y):
+    for other, y in read:  # in every call: few steps
+        low = 0 if y is None else y.data_ptr()
+        for name, x, start, end in places:
+            if start and 0 < low < end and start < _memory_of(y)[1] and not _are_neighbors(x, y):
                 raise bad(f"{other} shares memory with {name}", accepted.format(other=other))
+    for (other, y, low, high), (name, x, start, end) in combinations(places, 2):
+        if 0 < start < high and 0 < low < end and not _are_neighbors(x, y):
+            raise bad(f"{name} shares memory with {other}", accepted.format(other=name))
 
 
 def _memory_of(x: Tensor) -> tuple[int, int]:

@@ -292,6 +292,11 @@ class RotaryPositionEmbedding(nn.Module):
 
     # What calls read
 
+    def frequencies(self) -> Tensor:
+        """`inv_freq`, a buffer or a parameter; quicker than an attribute of an nn.Module."""
+        buffer = self._buffers.get("inv_freq")
+        return self.inv_freq if buffer is None else buffer
+
     def turns(self) -> Tensor:
         """`in_turns` of `inv_freq`, (d2 / 2,); not of a module with a `forward` of its own."""
         if type(self).forward is not RotaryPositionEmbedding.forward or "forward" in self.__dict__:
@@ -310,9 +315,7 @@ class RotaryPositionEmbedding(nn.Module):
         """
         if is_traced() or is_transformed():
             return False
-        inv_freq = self._buffers.get("inv_freq")  # quicker than an attribute of an nn.Module
-        if inv_freq is None:
-            inv_freq = self.inv_freq  # a parameter
+        inv_freq = self.frequencies()
         source, looks = self._filled
         if inv_freq is source and looks == (inv_freq.data_ptr(), inv_freq._version):
             return True

@@ -142,12 +142,8 @@ def rope_kernel(
     x_ptr = row_pointers(x_ptr, x_strides, first_s, later, x_row, b, ALIGNED)
     if slots_ptr is None:
         y_ptr = row_pointers(y_ptr, y_strides, first_s, later, y_row, b, OUT_ALIGNED)
-        written = exists
-    else:
-        y_ptr, has_slot = cache_pointers(
-            y_ptr, y_strides, s, y_row, is_kv, slots_ptr, listed, cache_slots, page, OVER_POSITIONS
-        )
-        written = exists & has_slot[:, None, :]
+    else:  # used last of all, or other loads would wait for this one
+        slot = tl.load(slots_ptr + s, s < listed, other=-1)
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
     d, out_d = x_strides[3], y_strides[3]
@@ -164,18 +160,22 @@ def rope_kernel(
         pair_exists = exists & in_block[None, None, :]
         x1 = tl.load(x_ptr + (first * d)[None, None, :], pair_exists)
         x2 = tl.load(x_ptr + (second * d)[None, None, :], pair_exists)
+    tail = None
     if TAIL > 0 and not WHOLE_ROWS:
         element, is_tail = tail_elements(START, HALF, TAIL)
         tail = tl.load(x_ptr + (element * d)[None, None, :], exists & is_tail[None, None, :])
-        tail_ptr, tail_exists = y_ptr + (element * out_d)[None, None, :], is_tail[None, None, :]
     if v_ptr is not None:
         if is_v:
+            v_row, written = y_ptr, exists
+            if slots_ptr is not None:
+                v_row, written = cache_pointers(
+                    v_row, y_strides, s, y_row, exists, is_kv, slot, cache_slots, page,
+                    OVER_POSITIONS,
+                )  # fmt: skip
             store_pairs(
-                y_ptr, out_d, first, second, x1, x2, written, in_block,
-                READS_INTERLEAVED, HALF, COLUMNS, WHOLE_ROWS,
+                v_row, out_d, first, second, x1, x2, tail, written, in_block,
+                READS_INTERLEAVED, HALF, START, TAIL, COLUMNS, WHOLE_ROWS,
             )  # fmt: skip
-            if TAIL > 0 and not WHOLE_ROWS:
-                tl.store(tail_ptr, tail, written & tail_exists)
             return
 
     # The search for sequences is a loop. ptxas would move the loads above down to their uses, after
@@ -215,14 +215,16 @@ def rope_kernel(
         y1 = tl.where(has_pair[None, None, :], y1, x1)
 
     # Store every element once.
+    if slots_ptr is not None:
+        y_ptr, exists = cache_pointers(
+            y_ptr, y_strides, s, y_row, exists, is_kv, slot, cache_slots, page, OVER_POSITIONS
+        )
     if WHOLE_ROWS and IN_PLACE:
         tl.debug_barrier()  # another thread may still need the old value
     store_pairs(
-        y_ptr, out_d, first, second, y1, y2, written, in_block,
-        WRITES_INTERLEAVED, HALF, COLUMNS, WHOLE_ROWS,
+        y_ptr, out_d, first, second, y1, y2, tail, exists, in_block,
+        WRITES_INTERLEAVED, HALF, START, TAIL, COLUMNS, WHOLE_ROWS,
     )  # fmt: skip
-    if TAIL > 0 and not WHOLE_ROWS:
-        tl.store(tail_ptr, tail, written & tail_exists)
 
 
 @triton.jit
@@ -314,10 +316,11 @@ def load_interleaved(x_ptr, d, exists, HALF: tl.constexpr, COLUMNS: tl.constexpr
 
 @triton.jit
 def store_pairs(
-    y_ptr, d, first, second, y1, y2, exists, in_block,
-    INTERLEAVED: tl.constexpr, HALF: tl.constexpr, COLUMNS: tl.constexpr, WHOLE_ROWS: tl.constexpr,
+    y_ptr, d, first, second, y1, y2, tail, exists, in_block,
+    INTERLEAVED: tl.constexpr, HALF: tl.constexpr, START: tl.constexpr, TAIL: tl.constexpr,
+    COLUMNS: tl.constexpr, WHOLE_ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Write the members of pairs to their elements; of whole rows each column is one element."""
+    """Write pairs and tails to their elements; of whole rows each column is one element."""
     if INTERLEAVED:  # to where `load_interleaved` would read them
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
         members = tl.reshape(tl.join(y1, y2), (y1.shape[0], y1.shape[1], 2 * COLUMNS))
@@ -327,6 +330,9 @@ def store_pairs(
         tl.store(y_ptr + (first * d)[None, None, :], y1, pair_exists)
         if not WHOLE_ROWS:
             tl.store(y_ptr + (second * d)[None, None, :], y2, pair_exists)
+    if TAIL > 0 and not WHOLE_ROWS:
+        element, is_tail = tail_elements(START, HALF, TAIL)
+        tl.store(y_ptr + (element * d)[None, None, :], tail, exists & is_tail[None, None, :])
 
 
 @triton.jit
@@ -342,14 +348,14 @@ def tail_elements(START: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
 
 @triton.jit
 def cache_pointers(
-    ptr, strides, s, row, is_kv, slots_ptr, listed, cache_slots, page, OVER_POSITIONS: tl.constexpr
+    ptr, strides, s, row, exists, is_kv, slot, cache_slots, page, OVER_POSITIONS: tl.constexpr
 ):  # fmt: skip
-    """Pointers to element 0 of each row, at its token's slot, and which tokens are written.
+    """Pointers to element 0 of each row, at its token's slot, and which rows are written.
 
     Rows of q are at their tokens. Numbers are chosen, not offsets, of which Triton 3.9 would no
     longer see that 16 divides them.
     """
-    slot = tl.load(slots_ptr + s, s < listed, other=-1).to(tl.int64)
+    slot = slot.to(tl.int64)
     has_slot = (slot >= 0) & (slot < cache_slots)
     # in 32 bits, if all slots fit: a division in 64 takes longer than the rest of a short call
     slot = tl.where(has_slot, slot, 0).to(cache_slots.dtype)
@@ -359,7 +365,8 @@ def cache_pointers(
     token += place * tl.where(is_kv, strides[1], 0)
     offset = per_token(token, OVER_POSITIONS)[:, None, :]
     offset += (row.to(tl.int64) * strides[2])[None, :, :]
-    return ptr + offset, per_token(has_slot | (is_kv == 0), OVER_POSITIONS)
+    has_place = per_token(has_slot | (is_kv == 0), OVER_POSITIONS)
+    return ptr + offset, exists & has_place[:, None, :]
 
 
 @triton.jit

@@ -1,7 +1,8 @@
 """Normalize and rotate in one kernel: public functions, checks, launches and gradients."""
 
+import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -21,14 +22,10 @@ NORM_ROUNDINGS = (None, *get_args(NormRounding))
 Tensors = tuple[Tensor, ...]
 Weights = tuple[Tensor | None, ...]  # as many
 
-# The backward's programs on an SM, one warp each, and their registers. With a tail or in fp64 they
-# take up to 255, and a limit would make them spill. Sixteen gain up to 4 points where each has some
-# ten tiles, but lose 9 where packed sequences read a table.
-REGISTERS = {8: None, 12: 168, 16: 128}
 BYTES_FOR_MANY = 2**25
 HEADS_APART_REGISTERS = 112  # of a forward
 SMS_ELSEWHERE = 4  # where there is no GPU
-TILE_BYTES = 2048  # fewer programs have a tile each
+TILE_BYTES = 2048  # of a backward; fewer programs have a tile each
 PARTIALS_AT_ONCE, PARTIALS, SUM_WARPS = 512, 2048, 8  # rows and elements that are added at a time
 
 
@@ -214,7 +211,7 @@ def normalize_by(
     elif rotation.rounding != "promoted":
         rotation.rounding = "model"
     # a norm has no operator, for compilers fuse PyTorch's
-    if is_traced() or is_plain(fused, (*rows, *rotation.tensors), rotation, known):
+    if is_traced() or is_plain(fused, rows, rotation, known):
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
         if not inplace:
             return outs
@@ -444,11 +441,12 @@ def _backward(
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
         names = "q", "k", "q_grad", "k_grad", "q_out", "k_out"
         named = dict(zip(names, rows, strict=True))
-        _, arguments, options = plan(named, rotation, choose=choose_norm_backward_tile)
+        _, tile_bytes, registers = _share_of_an_sm(tensors, rotation)
+        tile = partial(choose_norm_backward_tile, tile_bytes=tile_bytes)
+        _, arguments, options = plan(named, rotation, choose=tile)
         arguments |= _arguments(tensors[0], weights[0], rotation, norm) | {"q_programs": q_programs}
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and arguments["ROUNDING"] == "model"
         options["enable_fp_fusion"] = True
-        registers = REGISTERS[_programs_per_sm(tensors, rotation)]
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
             options["maxnreg"] = registers
         given = *rows, *own, partials, *as_read(rotation)
@@ -499,7 +497,7 @@ def _arguments(
 def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
     """How many programs a backward has, those for q first, and those of both."""
     sizes = [t.numel() for t in tensors]
-    most = count_sms(tensors[0].device) * _programs_per_sm(tensors, rotation)
+    most = count_sms(tensors[0].device) * _share_of_an_sm(tensors, rotation)[0]
     if 0 in (sizes[0], sizes[-1]):
         return most if sizes[0] else 0, most if any(sizes) else 0
     programs = min(most, sum(sizes) * tensors[0].element_size() // TILE_BYTES + 2)
@@ -508,12 +506,18 @@ def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
     return max(1, min(programs - 1, round(programs * sizes[0] / sum(sizes)))), programs
 
 
-def _programs_per_sm(tensors: Tensors, rotation: Rotation) -> int:
-    if rotation.rotary_dim < tensors[0].shape[-1] or tensors[0].dtype == torch.float64:
-        return 8
+def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> tuple[int, int, int | None]:
+    """A backward's programs on an SM, one warp each, bytes of a tile, and registers of a thread."""
+    t = tensors[0]
+    if rotation.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
+        return 8, TILE_BYTES, None  # they take up to 255, and a limit would make them spill
     if rotation.cu_seqlens is not None and not rotation.on_the_fly:
-        return 12
-    return 16 if sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY else 12
+        # two tokens share a search, where the heads of one fill a tile: 32 and 8 gain 6 points
+        fill_it = math.gcd(*[t.shape[1] for t in tensors]) * t.shape[-1] * t.element_size()
+        return (8, 2 * TILE_BYTES, None) if fill_it >= TILE_BYTES else (12, TILE_BYTES, 168)
+    # sixteen gain up to 4 points where each has some ten tiles
+    many = sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY
+    return (16, TILE_BYTES, 128) if many else (12, TILE_BYTES, 168)
 
 
 @lru_cache

@@ -407,13 +407,9 @@ def store_rows(
     ptr += tl.cast(START, tl.int64) * d
     pair = tl.arange(0, COLUMNS).to(tl.int64)
     store_pairs(
-        ptr, d, pair, pair + HALF, x1.to(STORED), x2.to(STORED), exists, pair < HALF,
-        INTERLEAVED, HALF, COLUMNS, False,
+        ptr, d, pair, pair + HALF, x1.to(STORED), x2.to(STORED), tail.to(STORED), exists,
+        pair < HALF, INTERLEAVED, HALF, START, TAIL, COLUMNS, False,
     )  # fmt: skip
-    if TAIL > 0:
-        element, is_tail = tail_elements(START, HALF, TAIL)
-        mask = exists & is_tail[None, None, :]
-        tl.store(ptr + (element * d)[None, None, :], tail.to(STORED), mask)
 
 
 @triton.jit

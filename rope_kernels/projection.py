@@ -159,7 +159,7 @@ def split_qkv_rope(
     rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
     key = "split", *packed
     known = prepare((q, k), freqs, rotation, fused, beside=(v,), key=key)
-    if is_plain(fused, (qkv, *rotation.tensors), rotation, known):
+    if is_plain(fused, (qkv,), rotation, known):
         return _split_by_pytorch(qkv, packed, rotation)
     if is_traced():
         return tuple(_split_op(qkv, *packed, *values_of(rotation)))
@@ -388,9 +388,9 @@ def rope_to_cache(
 
     key = "to cache", inplace
     known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
-    given = q, k, *beside, *rotation.tensors
-    _check_no_gradient(given)
-    if not is_traced() and have_memory(given):
+    given = q, k, *beside
+    _check_no_gradient(given, rotation)
+    if not is_traced() and have_memory((*given, *rotation.tensors)):
         _check_written((q, k), inplace, beside, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     # the kernel can't do without rows and slots
@@ -422,13 +422,13 @@ def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: 
         raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
 
 
-def _check_no_gradient(given: tuple[object, ...]) -> None:
+def _check_no_gradient(given: tuple[object, ...], rotation: Rotation) -> None:
     """Raise `ValueError` where a gradient is wanted of anything that came."""
     transformed = is_transformed()
-    if not (transformed or wants_grad(given)):
+    if not (transformed or wants_grad((*given, *rotation.tensors))):
         return
-    tables_and_where = "freqs", "freqs[1]", "cu_seqlens", "start_positions", "position_ids"
-    for name, x in zip(("q", "k", *_OF_A_CACHE, *tables_and_where), given, strict=True):
+    named = zip(("q", "k", *_OF_A_CACHE), given, strict=True)
+    for name, x in checks.named_tensors(rotation, named):
         if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
             accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
@@ -445,7 +445,7 @@ def _check_written(
         checks.check_overwritten(name, x, "memory of your own for each element")
         if x.is_neg():
             raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
-    checks.check_apart(written, (*named.items(), *checks.named_tensors(rotation)))
+    checks.check_apart(written, checks.named_tensors(rotation, named.items()))
     cache, slots = beside[1], beside[3]
     count = cache.shape[0] * cache.shape[1]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:

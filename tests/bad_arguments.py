@@ -161,9 +161,8 @@ TYPE_ERRORS = {
     "freqs is of type ModuleOfAnotherLibrary; accepted: {FREQS}": {
         "freqs": lambda good: ModuleOfAnotherLibrary()
     },
-    "freqs has dtype bfloat16; accepted with {t} of float32: float32. TransformerEngine casts such "
-    "angles to float32, which does not bring back what they lost to bfloat16: make them in "
-    "float32": {"freqs": BF16},
+    "freqs has dtype bfloat16; accepted with {t} of float32: float32. Make angles in float32: a "
+    "cast does not bring back what they lost": {"freqs": BF16},
     "freqs has dtype float64; accepted with {t} of float32: float32": {"freqs": FP64},
     "freqs has dtype int64; accepted with {t} of float64: float32, float64": {
         "dtype": FP64,
@@ -175,10 +174,10 @@ TYPE_ERRORS = {
     },
     "freqs is a RotaryPositionEmbedding that overrides forward; accepted: its table, "
     "freqs(max_seq_len)": {"freqs": with_own_forward},
-    "freqs[0] is of type NoneType; accepted as freqs: {FREQS}": {"freqs": (None, cos(12, D2))},
-    "freqs[0] is of type float; accepted as freqs: {FREQS}": {"freqs": [0.5, 0.25]},
+    "freqs[0] is of type NoneType; accepted: torch.Tensor": {"freqs": (None, cos(12, D2))},
+    "freqs[0] is of type float; accepted: torch.Tensor": {"freqs": [0.5, 0.25]},
     "freqs[0] has dtype int64; accepted: {FLOATS}": {"freqs": [cos(12, D2).long()] * 2},
-    "freqs[1] is of type float; accepted as freqs: {FREQS}": {"freqs": (cos(12, D2), 0.5)},
+    "freqs[1] is of type float; accepted: torch.Tensor": {"freqs": (cos(12, D2), 0.5)},
     "freqs[1] has dtype float32; accepted beside freqs[0]: bfloat16": {
         "freqs": (cos(12, D2, dtype=BF16), cos(12, D2))
     },

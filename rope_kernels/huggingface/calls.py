@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from .. import api
+from ..embedding import FLOATS, short
 from ..modes import is_dtensor
 from ..norm import Tensors
 from ..rotation import OutputPairing, Rotation, Rounding
 
-_NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 _DIMENSIONS = (4, 3), (4, 2), (3, 2)  # of q and of a table
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
 
@@ -52,7 +52,7 @@ class Rule:
         for x in (*tensors, cos, sin):  # no generators here: this is in every call
             if not isinstance(x, Tensor) or is_dtensor(x):
                 return False
-            if x.dtype not in _NAMES or x.device != q.device:
+            if x.dtype not in FLOATS[:3] or x.device != q.device:
                 return False
         if sin.dtype != cos.dtype or sin.shape != cos.shape:
             return False
@@ -102,7 +102,7 @@ class Rule:
             output_pairing=self.output_pairing,
             inverse=self.inverse,
             rounding=self.rounding,
-            promoted_from=_NAMES[q.dtype] if promotes and by is None else "",
+            promoted_from=short(q.dtype) if promotes and by is None else "",
             keeps_strides=keeps_strides and by is None,
         )
         outs = (by or api.rotate)(tensors=tensors, freqs=(cos, sin), rotation=rotation)

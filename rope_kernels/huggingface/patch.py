@@ -89,17 +89,13 @@ def patch(
     nor the values of tables count. So copies in code that came with a model are replaced too, and a
     function with other code is left. docs/hugging_face.md lists the families.
 
-    Where torch.compile, torch.export, make_fx or torch.jit.trace records a model, it is the model
-    as it was: compilers fuse the function's own operators with those around them. Other calls that
-    the kernel can't take go to the function that was replaced, too; the page has a list.
+    What torch.compile, torch.export, make_fx or torch.jit.trace records is the model as it was.
+    Other calls that the kernel can't take go to the function that was replaced; the page has them.
 
     With `norms` an attention that normalizes queries and keys beside their rotation does both in
     one launch, forward and backward. Its class gets a forward that is compiled from its own code,
     with the norms and the rotation as one call. The bits of a row may differ in the last place,
-    because squares are added in another order: `norm_rope` says how often. Where a norm has a hook,
-    a `forward` of its own, another class or a weight that is a shard, the forward runs as it was.
-    In autocast with weights in fp32 the results are in fp32, as before, but have the values that
-    autocast rounds them to before the attention; so do the keys in a cache.
+    because squares are added in another order. The page tells when the forward runs as it was.
 
     Args:
         target: a model, whose classes say which modules; a modeling module; or the name of a
@@ -113,8 +109,8 @@ def patch(
 
     Raises:
         TypeError: `target` is none of these, or a flag is no bool.
-        ValueError: no module of that name can be imported; with `strict`, nothing was replaced. The
-            message says whether nothing was found, or nothing that is known. Nothing is changed.
+        ValueError: no module of that name can be imported; with `strict`, nothing was replaced, and
+            the message says why. Nothing is changed.
     """
     check_flag("norms", norms)
     check_flag("strict", strict)

@@ -303,7 +303,7 @@ ELSEWHERE = {
     ("80", "sm_120"): (74, 1024),
     ("on the fly", "gfx942"): (43, 256),
     ("norm, heads apart", "gfx942"): (72, 4096),
-    ("into a cache", "sm_100"): (62, 512),
+    ("into a cache", "sm_100"): (63, 512),
     ("out of a projection", "gfx942"): (72, 512),
 }
 
