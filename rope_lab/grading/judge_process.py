@@ -157,7 +157,7 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
             outcome = attempt.outcome()
         if said.getvalue() and not printed:
             printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
-        launches += attempt.launches
+        launches += attempt.trace.launches if attempt.trace else 0
         if outcome is None:
             right.append(case.name)
             if not remark and (found := attempt.remark()):
@@ -184,7 +184,6 @@ class Attempt:
     """One run of a candidate on one case, and what is wrong with it.
 
     Attributes:
-        launches: how many kernels the run launched, where the interpreter counts them.
         missed: the number of the first result with a wrong element; None before one is found.
         copied: which copy of PyTorch's a kernel loaded; '' if none.
     """
@@ -200,10 +199,6 @@ class Attempt:
         self.missed: int | None = None
         self.trace = None
         self.copied = ""
-
-    @property
-    def launches(self) -> int:
-        return self.trace.launches if self.trace else 0
 
     def outcome(self) -> dict | None:
         """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
@@ -297,9 +292,9 @@ class Attempt:
             trace=self.trace,
             **{name: getattr(self.trace, name, []) for name in ("races", "stored_twice", "reread")},
             overwritten=list(self._overwritten()),
-            number=number,
             mistakes={
-                words: results(wrong, self.inputs) for words, wrong in wanted.mistakes.items()
+                words: results(mistaken, self.inputs)[number]
+                for words, mistaken in wanted.mistakes.items()
             },
         )
 

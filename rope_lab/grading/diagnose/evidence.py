@@ -35,8 +35,7 @@ class Evidence:
     stored_twice: list[str]
     reread: list[str]
     overwritten: list[str]  # inputs that should have kept their memory and did not
-    number: int  # of this result
-    mistakes: dict[str, list[Tensor]]  # words -> results of one that the specification knows
+    mistakes: dict[str, Tensor]  # words -> the result of one that the specification knows
 
     # comparisons
 
