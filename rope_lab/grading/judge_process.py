@@ -7,6 +7,7 @@ import ast
 import contextlib
 import io
 import itertools
+import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -76,12 +77,13 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         words: load(shipped, folder / f"mistake_{job_number}_{k}.py")
         for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
     }
-    wanted = spec(function, mistakes=mistakes, **as_asked(job["spec"]["asked"]))
+    asked, probe = pickle.loads(bytes.fromhex(job["asked"]))
+    wanted = spec(function, mistakes=mistakes, **asked)
     if wanted.without and (used := names_used_beside(candidate) & set(wanted.without)):
         return broken(f"it uses {used.pop()}, which you are asked to do without")
     fields = judge(candidate, wanted, tell)
-    if job["probe"] and fields["state"] == RIGHT:
-        fields |= probed(candidate, wanted, as_case(job["probe"]), fields["right_cases"])
+    if probe and fields["state"] == RIGHT:
+        fields |= probed(candidate, wanted, probe, fields["right_cases"])
     return fields
 
 
@@ -92,17 +94,6 @@ def names_used_beside(candidate: Callable) -> set[str]:
     nodes = [*ast.walk(ast.parse(source))]
     names = {getattr(node, kind, "") for node in nodes for kind in ("id", "attr", "name")}
     return names - {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
-
-
-def as_asked(options: dict) -> dict:
-    """The options of a `Spec` from what JSON made of them."""
-    tuples = {name: tuple(value) for name, value in options.items() if isinstance(value, list)}
-    return options | tuples | {"extra": tuple(map(as_case, options["extra"]))}
-
-
-def as_case(fields: dict) -> Case:
-    """A case from what JSON made of it."""
-    return Case(**fields | {"dtype": getattr(torch, fields["dtype"].split(".")[-1])})
 
 
 def in_place(candidate: Callable, out: str) -> Callable:
