@@ -16,7 +16,7 @@ import rope_lab as lab
 import wrong_kernels
 from rope_lab.grading import diagnose, exercises, judge_process
 from rope_lab.grading import judge as judge_module
-from rope_lab.grading.diagnose.guess import place, whole
+from rope_lab.grading.diagnose.evidence import place, whole
 from rope_lab.grading.spec import STRIDED, Case, Spec, spec
 
 judge = judge_module.check_exercise

@@ -11,8 +11,7 @@ come out. Where a rule is in its list does not matter. A wrong answer proves it.
 from collections.abc import Iterable
 
 from . import angles, exercise, order, places, seen
-from .evidence import Evidence
-from .guess import Says
+from .evidence import Evidence, Says
 
 RULES = tuple(rule for kind in (seen, exercise, order, angles, places) for rule in kind.RULES)
 UNKNOWN = "no mistake that this check knows: compare the first wrong index by hand"

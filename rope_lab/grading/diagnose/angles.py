@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from .evidence import Evidence
-from .guess import Guess, part, whole
+from .evidence import Evidence, Guess, part, whole
 
 
 def minus(e: Evidence) -> Iterator[Guess]:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from .evidence import Evidence
-from .guess import Guess, own, seen
+from .evidence import Evidence, Guess, own, seen
 
 
 def known_mistake(e: Evidence) -> Iterator[Guess]:

@@ -6,8 +6,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from .evidence import Evidence
-from .guess import Guess, fitted, part, whole
+from .evidence import Evidence, Guess, fitted, part, whole
 
 
 def sign(e: Evidence) -> Iterator[Guess]:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from ..spec import STRIDED, TAIL_AND_STRIDE
-from .evidence import Evidence
-from .guess import Guess, part, place, whole
+from .evidence import Evidence, Guess, part, place, whole
 
 
 def position(e: Evidence) -> Iterator[Guess]:
