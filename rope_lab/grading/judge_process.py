@@ -7,6 +7,7 @@ import ast
 import contextlib
 import io
 import itertools
+import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -76,12 +77,13 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         words: load(shipped, folder / f"mistake_{job_number}_{k}.py")
         for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
     }
-    wanted = spec(function, mistakes=mistakes, **as_asked(job["spec"]["asked"]))
+    asked, probe = pickle.loads(bytes.fromhex(job["asked"]))
+    wanted = spec(function, mistakes=mistakes, **asked)
     if wanted.without and (used := names_used_beside(candidate) & set(wanted.without)):
         return broken(f"it uses {used.pop()}, which you are asked to do without")
     fields = judge(candidate, wanted, tell)
-    if job["probe"] and fields["state"] == RIGHT:
-        fields |= probed(candidate, wanted, as_case(job["probe"]), fields["right_cases"])
+    if probe and fields["state"] == RIGHT:
+        fields |= probed(candidate, wanted, probe, fields["right_cases"])
     return fields
 
 
@@ -92,17 +94,6 @@ def names_used_beside(candidate: Callable) -> set[str]:
     nodes = [*ast.walk(ast.parse(source))]
     names = {getattr(node, kind, "") for node in nodes for kind in ("id", "attr", "name")}
     return names - {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
-
-
-def as_asked(options: dict) -> dict:
-    """The options of a `Spec` from what JSON made of them."""
-    tuples = {name: tuple(value) for name, value in options.items() if isinstance(value, list)}
-    return options | tuples | {"extra": tuple(map(as_case, options["extra"]))}
-
-
-def as_case(fields: dict) -> Case:
-    """A case from what JSON made of it."""
-    return Case(**fields | {"dtype": getattr(torch, fields["dtype"].split(".")[-1])})
 
 
 def in_place(candidate: Callable, out: str) -> Callable:
@@ -157,7 +148,7 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
             outcome = attempt.outcome()
         if said.getvalue() and not printed:
             printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
-        launches += attempt.launches
+        launches += attempt.trace.launches if attempt.trace else 0
         if outcome is None:
             right.append(case.name)
             if not remark and (found := attempt.remark()):
@@ -184,7 +175,6 @@ class Attempt:
     """One run of a candidate on one case, and what is wrong with it.
 
     Attributes:
-        launches: how many kernels the run launched, where the interpreter counts them.
         missed: the number of the first result with a wrong element; None before one is found.
         copied: which copy of PyTorch's a kernel loaded; '' if none.
     """
@@ -200,10 +190,6 @@ class Attempt:
         self.missed: int | None = None
         self.trace = None
         self.copied = ""
-
-    @property
-    def launches(self) -> int:
-        return self.trace.launches if self.trace else 0
 
     def outcome(self) -> dict | None:
         """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
@@ -297,9 +283,9 @@ class Attempt:
             trace=self.trace,
             **{name: getattr(self.trace, name, []) for name in ("races", "stored_twice", "reread")},
             overwritten=list(self._overwritten()),
-            number=number,
             mistakes={
-                words: results(wrong, self.inputs) for words, wrong in wanted.mistakes.items()
+                words: results(mistaken, self.inputs)[number]
+                for words, mistaken in wanted.mistakes.items()
             },
         )
 

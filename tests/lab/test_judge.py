@@ -14,9 +14,9 @@ import torch
 
 import rope_lab as lab
 import wrong_kernels
-from rope_lab.grading import exercises, judge_process
+from rope_lab.grading import diagnose, exercises, judge_process
 from rope_lab.grading import judge as judge_module
-from rope_lab.grading.diagnose.guess import UNKNOWN, place, told_of, whole
+from rope_lab.grading.diagnose.evidence import place, whole
 from rope_lab.grading.spec import STRIDED, Case, Spec, spec
 
 judge = judge_module.check_exercise
@@ -263,10 +263,14 @@ def of_the_place(case):
 @pytest.mark.parametrize(
     "rules", [*itertools.permutations((in_every_case, in_case_1, of_the_place))]
 )
-def test_the_cases_choose_between_guesses_and_not_their_order(rules):
+def test_the_cases_choose_between_guesses_and_not_their_order(rules, monkeypatch):
+    def told_of(rules, cases):
+        monkeypatch.setattr(diagnose, "RULES", rules)
+        return diagnose.kind_of_mistake(cases)
+
     assert told_of(rules, [1, 2]).startswith("z")
     assert told_of(rules, [2]).startswith("z") and told_of([of_the_place], [1]).startswith("b")
-    assert told_of([in_case_1], [2]) == UNKNOWN
+    assert told_of([in_case_1], [2]) == diagnose.UNKNOWN
 
 
 @pytest.mark.parametrize("known", SPECS, ids=lambda known: known.__name__)

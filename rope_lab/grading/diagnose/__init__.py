@@ -2,8 +2,7 @@
 
 Each guess is tested on the numbers: a wrong result with every sign turned is right, or it is what
 the specification makes of inputs that were read in the wrong order. A guess that the numbers do not
-bear out is not made. `evidence.py` has what guesses are made from, and `guess.py` says which of
-several is told.
+bear out is not made. `evidence.py` has what guesses are made from.
 
 To add one, yield it from a rule in the file of its kind: its words, and the result that would have
 come out. Where a rule is in its list does not matter. A wrong answer proves it.
@@ -12,12 +11,32 @@ come out. Where a rule is in its list does not matter. A wrong answer proves it.
 from collections.abc import Iterable
 
 from . import angles, exercise, order, places, seen
-from .evidence import Evidence
-from .guess import told_of
+from .evidence import Evidence, Says
 
 RULES = tuple(rule for kind in (seen, exercise, order, angles, places) for rule in kind.RULES)
+UNKNOWN = "no mistake that this check knows: compare the first wrong index by hand"
 
 
 def kind_of_mistake(cases: Iterable[Evidence]) -> str:
-    """One line on the wrong cases, the plainest first: what it looks like, or that it does not."""
-    return told_of(RULES, cases)
+    """One line: what it looks like, or that it looks like nothing we know.
+
+    Several guesses may hold in a case, because two mistakes have the same result there: of one
+    sequence, a position is also the number of its token. So those of the first wrong case are tried
+    on the next one, until one is left. Of those that are the same mistake in every case, the one
+    that says most is told. What holds in a later case alone is not: the verdict shows the first.
+    """
+    found: dict[str, Says] = {}
+    told: list[str] = []
+    for number, evidence in enumerate(cases):
+        guesses = (guess for rule in RULES for guess in rule(evidence))
+        held = {guess.words: guess.says for guess in guesses if guess.holds(evidence)}
+        if number:  # the place is that of another case
+            held = {words: says for words, says in held.items() if says < Says.PLACE}
+            found = {words: found[words] for words in found if words in held} or found
+        else:
+            found = held
+        most = min(found.values(), default=None)
+        told = sorted(words for words, says in found.items() if says == most)
+        if len(told) < 2:
+            break
+    return told[0] if told else UNKNOWN

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from .evidence import Evidence
-from .guess import Guess, part, whole
+from .evidence import Evidence, Guess, part, whole
 
 
 def minus(e: Evidence) -> Iterator[Guess]:
@@ -27,8 +26,6 @@ def of_the_table(e: Evidence) -> Iterator[Guess]:
     by_first, by_second = (e.expected_with_angles(_of_half(number)) for number in (0, -1))
     yield whole("the wrong angle: the second half takes the first half's angle", by_first)
     yield whole("the wrong angle: the first half takes the second half's angle", by_second)
-    exchanged = e.expected_with_angles(lambda x: torch.cat(x.chunk(2, -1)[::-1], -1))
-    yield part("the wrong angle: each half takes the other's angle", exchanged)
     own = torch.where(e.places["the first half"], by_first, by_second)
     yield part("the wrong angle: each half takes its own, where one is asked for both", own)
 

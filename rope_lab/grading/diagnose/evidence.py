@@ -1,8 +1,9 @@
-"""A wrong result, and what every guess is compared with."""
+"""A wrong result, and a guess at what a reader did, which it bears out or not."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from enum import IntEnum
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,8 +36,7 @@ class Evidence:
     stored_twice: list[str]
     reread: list[str]
     overwritten: list[str]  # inputs that should have kept their memory and did not
-    number: int  # of this result
-    mistakes: dict[str, list[Tensor]]  # words -> results of one that the specification knows
+    mistakes: dict[str, Tensor]  # words -> the result of one that the specification knows
 
     # comparisons
 
@@ -126,3 +126,37 @@ class Evidence:
             "the first of each two neighbors": place % 2 == 0,
             "the second of each two neighbors": place % 2 == 1,
         }
+
+
+class Says(IntEnum):
+    """How much a guess says, from most to least."""
+
+    SEEN = 0  # what was watched while the kernel ran
+    OWN = 1  # a mistake that only this exercise knows
+    WHOLE = 2  # one thing is done wrongly everywhere
+    PART = 3  # in a part of each row
+    FITTED = 4  # with a number that was worked out from the result: much else is a factor, too
+    PLACE = 5  # no guess at a cause: where it is wrong, or in which case
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Words of the verdict, and what bears them out."""
+
+    words: str  # what it looks like
+    result: Tensor | None = None  # what would have come out; None: tested already
+    says: Says = Says.WHOLE  # which of several guesses that hold is told
+
+    def holds(self, e: Evidence) -> bool:
+        """Did just this come out? What is right but for its rounding bears out no guess."""
+        if self.result is None:
+            return True
+        return e.got_is(self.result) and not e.close(self.result, e.expected)
+
+
+seen = partial(Guess, says=Says.SEEN)
+own = partial(Guess, says=Says.OWN)
+whole = partial(Guess, says=Says.WHOLE)
+part = partial(Guess, says=Says.PART)
+fitted = partial(Guess, says=Says.FITTED)
+place = partial(Guess, says=Says.PLACE)

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 import torch
 
-from .evidence import Evidence
-from .guess import Guess, own, seen
+from .evidence import Evidence, Guess, own, seen
 
 
 def known_mistake(e: Evidence) -> Iterator[Guess]:
     """Those that begin with "rounding" are for `rounding`."""
     for words, made in e.mistakes.items():
         if not words.startswith("rounding"):
-            yield own(words, made[e.number])
+            yield own(words, made)
 
 
 def rounding(e: Evidence) -> Iterator[Guess]:
@@ -25,7 +24,7 @@ def rounding(e: Evidence) -> Iterator[Guess]:
         return
     told = "rounding: compute in fp32, and round once, at the end"
     for words, made in e.mistakes.items():  # bit for bit, but for a few
-        if words.startswith("rounding") and (made[e.number] == e.got).double().mean() > 0.9:
+        if words.startswith("rounding") and (made == e.got).double().mean() > 0.9:
             told = words
     yield seen(told)
 

@@ -6,8 +6,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from .evidence import Evidence
-from .guess import Guess, fitted, part, place, whole
+from .evidence import Evidence, Guess, fitted, part, whole
 
 
 def sign(e: Evidence) -> Iterator[Guess]:
@@ -15,11 +14,9 @@ def sign(e: Evidence) -> Iterator[Guess]:
     yield whole("a sign: every element has the opposite sign", -e.expected)
     if e.close(e.got[e.wrong], -e.expected[e.wrong]):
         has_sign = e.expected != 0
-        where = [name for name, here in e.places.items() if torch.equal(e.wrong, has_sign & here)]
-        for name in where:
-            yield part(f"a sign: what is wrong has the opposite sign, in {name}")
-        if not where:
-            yield place("a sign: what is wrong has the opposite sign")
+        for name, here in e.places.items():
+            if torch.equal(e.wrong, has_sign & here):
+                yield part(f"a sign: what is wrong has the opposite sign, in {name}")
 
 
 def factor(e: Evidence) -> Iterator[Guess]:

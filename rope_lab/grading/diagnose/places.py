@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from ..spec import STRIDED, TAIL_AND_STRIDE
-from .evidence import Evidence
-from .guess import Guess, part, place, whole
+from .evidence import Evidence, Guess, part, place, whole
 
 
 def position(e: Evidence) -> Iterator[Guess]:
@@ -23,15 +22,11 @@ def position(e: Evidence) -> Iterator[Guess]:
     turned = [e.expected_with_angles(lambda x, p=p: x[p : p + 1].expand_as(x)) for p in rows]
     s, b, h, _ = e.expected.shape
     row = torch.arange(s * b * h).view(s, b, h)
-    at = row // (b * h)
     for words, others in {
         "the row's number": row,
         "the row's number divided by h alone": row // h,
         "the row's number divided by b alone": row // b,
         "the head's number": row % h,
-        "the sequence's number": row // h % b,
-        "the position plus 1": at + 1,
-        "the position counted from the end of the table": at + len(table) - s,
     }.items():
         # beyond the table may be anything
         result = e.got.to(turned[0].dtype)

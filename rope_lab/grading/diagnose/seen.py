@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from ..spec import TAIL_AND_STRIDE
-from .evidence import Evidence
-from .guess import Guess, fitted, part, place, seen, whole
+from .evidence import Evidence, Guess, fitted, part, place, seen, whole
 
 
 def stored_by_programs(e: Evidence) -> Iterator[Guess]:
