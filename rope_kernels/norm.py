@@ -446,7 +446,8 @@ def _backward(
         _, arguments, options = plan(named, rotation, choose=tile)
         arguments |= _arguments(tensors[0], weights[0], rotation, norm) | {"q_programs": q_programs}
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and arguments["ROUNDING"] == "model"
-        options["enable_fp_fusion"] = True
+        # fused, the squares of a norm after a rotation would be of rows that were not rounded
+        options["enable_fp_fusion"] = not (norm.norm_after and arguments["ROUNDING"] == "model")
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
             options["maxnreg"] = registers
         given = *rows, *own, partials, *as_read(rotation)

@@ -20,8 +20,7 @@ def test_a_slot_that_occurs_twice_harms_no_other(device):
     _, k = rope_qk(sample.given["q"], sample.given["k"], sample.freqs, **options)
     for rows, got, want in zip((k, sample.given["v"]), caches, sample.defined()[1:], strict=True):
         here = got[block, place]
-        same = [(here[h] == rows[t, h]).all() for h in range(len(here)) for t in (2, 7)]
-        assert sum(same) == len(here)  # of each head one of the two
+        assert ((here == rows[2]) | (here == rows[7])).all()  # each element is one of the two
         want[block, place] = here.double()
         assert_near(got, want)
 
