@@ -54,10 +54,9 @@ class Memory:
         size = tensor.untyped_storage().nbytes()
         self.begin = tensor.untyped_storage().data_ptr()
         self.end = self.begin + size
-        # of each byte: number of the program that stored there last, or that loaded it last
-        self.writer, self.reader = (np.full(size, NOBODY, dtype=np.int64) for _ in range(2))
-        # whether several programs of one launch have loaded it, or an atomic operation changed it
-        self.shared, self.summed = (np.zeros(size, dtype=bool) for _ in range(2))
+        # of each byte: number of the program that was the last to store, load, or add atomically
+        self.writer, self.reader, self.adder = np.full((3, size), NOBODY, dtype=np.int64)
+        self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         self.before = self.content.copy()  # that a launch found and no program had stored
@@ -69,7 +68,7 @@ class Memory:
     @property
     def changed(self) -> np.ndarray:
         """Which bytes hold something else than a launch found and programs stored there."""
-        return (self.stored != self.content) & ~self.summed
+        return (self.stored != self.content) & (self.adder == NOBODY)
 
     @property
     def first(self) -> Tensor:
@@ -128,13 +127,13 @@ class Trace:
         if (found := self._bytes_of(tensor)) is None:
             return None
         memory, at = found
-        stored = (memory.writer[at] != NOBODY) | memory.summed[at]
+        stored = (memory.writer[at] != NOBODY) | (memory.adder[at] != NOBODY)
         return torch.from_numpy(stored).view(*tensor.shape, -1).all(-1)
 
     def sums_in(self, tensor: Tensor) -> bool:
         """Did atomic operations change any of its elements?"""
         found = self._bytes_of(tensor)
-        return found is not None and bool(found[0].summed[found[1]].any())
+        return found is not None and bool((found[0].adder[found[1]] != NOBODY).any())
 
     def was_changed_since(self, tensor: Tensor) -> bool:
         """Does it hold something else now than a launch found and programs stored?"""
@@ -196,7 +195,7 @@ class Trace:
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
-            self._count("loaded", memory, at, size)
+            self._count("loaded", memory, at, size, memory.reader)
             self._note("L", memory.name)
             others = memory.writer[at]
             memory.foreign = memory.foreign or bool((others == NOBODY).any())
@@ -224,7 +223,7 @@ class Trace:
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
             self._note_a_store_where_others_load(memory, at, size)
-            self._count("stored", memory, at, size)
+            self._count("stored", memory, at, size, memory.writer)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
@@ -233,7 +232,8 @@ class Trace:
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest, **named)
 
-    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int) -> None:
+    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
+        """`by`: of each byte of the memory, which program was the last to do the same."""
         memory.moved[kind] += at.size * size
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
@@ -267,22 +267,19 @@ class Trace:
         return original(builder, x)
 
     def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        self._at_atomic(pointers, mask, sums_floats=value.dtype.scalar.is_floating())
+        self._note_an_atomic(pointers, mask)
         return original(builder, op, pointers, value, mask, *rest)
 
     def _at_cas(self, original: Callable, builder, pointers, *rest):
         everywhere = TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1)
-        self._at_atomic(pointers, everywhere, sums_floats=False)
+        self._note_an_atomic(pointers, everywhere)
         return original(builder, pointers, *rest)
 
-    def _at_atomic(self, pointers, mask, sums_floats: bool) -> None:
+    def _note_an_atomic(self, pointers, mask) -> None:
         for memory, at, size, _ in self._touched(pointers, mask, "writes"):
             memory.foreign |= bool((memory.writer[at] == NOBODY).any())
-            memory.summed[at[:, None] + np.arange(size)] = True
-            self._count_atomic(memory, at, size, sums_floats)
-
-    def _count_atomic(self, memory: Memory, at: np.ndarray, size: int, sums_floats: bool) -> None:
-        """Of the judge's exercises none counts them."""
+            self._count("stored", memory, at, size, memory.adder)
+            memory.adder[at[:, None] + np.arange(size)] = len(self.programs) - 1
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool

@@ -1,6 +1,7 @@
 """Which limit binds, by the law and a GPU's own numbers."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -8,6 +9,9 @@ import torch
 from ...profiling import machines
 from ...profiling.roofline import Machine
 from ...records import Observation, records_folder
+
+if TYPE_CHECKING:
+    from .inspection import Inspected
 
 SECTOR = 32  # bytes: the least that a GPU fetches
 # of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
@@ -50,26 +54,14 @@ class Gpu:
         return float(np.interp(in_flight, (0.0, *points), (0.0, *shares)))
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a launch has to do."""
-
-    moved: float  # bytes that must move once
-    programs: int  # of the grid
-    warps: int  # of a program
-    instructions: float | None  # of a warp; None if not known
-    in_flight: float  # bytes that a program requests before it needs one
-    resident: int  # programs on an SM at a time; 0 if its SMs are not known
-
-
-def times_of(work: Work, gpu: Gpu) -> dict[str, float]:
+def times_of(launch: "Inspected", gpu: Gpu) -> dict[str, float]:
     """Microseconds of a launch by each limit alone; what isn't known is missing."""
-    times = {"bytes": gpu.copy_us(work.moved), "starts": work.programs / gpu.starts_a_us}
-    if work.instructions is not None:
-        lanes = 32 * work.warps * work.programs
-        times["instructions"] = work.instructions * lanes / gpu.machine.instructions_a_us
-    if work.in_flight and work.resident:
-        on_an_sm = work.in_flight * min(work.resident, work.programs / gpu.multiprocessors)
+    times = {"bytes": gpu.copy_us(launch.moved), "starts": launch.programs / gpu.starts_a_us}
+    if launch.instructions is not None:
+        lanes = 32 * launch.compiled.num_warps * launch.programs
+        times["instructions"] = launch.instructions * lanes / gpu.machine.instructions_a_us
+    if launch.in_flight and launch.resident:
+        on_an_sm = launch.in_flight * min(launch.resident, launch.programs / gpu.multiprocessors)
         times["latency"] = times["bytes"] / max(gpu.share(on_an_sm), 1e-3)
     return times
 
