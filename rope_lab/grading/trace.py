@@ -289,47 +289,30 @@ class Trace:
         Programs run in any order, and within a program the threads of two stores may be different
         ones, of warps that do not wait for each other. Only the same value does no harm.
         """
-        # NumPy has no bf16, so the interpreter keeps its bits
-        mine, new = self.programs[-1], as_fp32(values) if is_bf16 else values
+        # of each lane: who has stored there, and what; a lane of this store, or an earlier store
+        writers = memory.writer[at]
+        old = memory.content[at[:, None] + np.arange(values.itemsize)].view(values.dtype)[:, 0]
         order = np.argsort(at, kind="stable")
         repeats = at[order[1:]] == at[order[:-1]]
         lane, next_lane = order[:-1][repeats], order[1:][repeats]
-        if lane.size:
-            differs = _differ(new[lane], new[next_lane])
-            one, other = lane[differs.argmax()], next_lane[differs.argmax()]
-            place = f"element {at[one] // values.itemsize} of {memory.name}"
-            words = f"{name_of(mine)} stores two values in {place}"
-            self.stored_twice.append(words)
-            if differs.any():
-                self._note_a_collision(words, new[one], new[other])
-                return
-        earlier = memory.writer[at] >= self._first_of_launch
-        if earlier.any():
-            self._note_an_earlier_store(memory, at[earlier], values[earlier], is_bf16)
-
-    def _note_an_earlier_store(
-        self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
-    ) -> None:
-        """The launch has stored in all of these elements before."""
-        size, mine = values.itemsize, self.programs[-1]
-        writers = memory.writer[at]
-        who = self.programs[writers[0]]
-        place = f"element {at[0] // size} of {memory.name}"
-        before = f"where {'it' if who == mine else name_of(who)} has stored before"
-        self.stored_twice.append(f"{name_of(mine)} stores in {place}, {before}")
-        there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
-        old, new = map(as_fp32, (there, values)) if is_bf16 else (there, values)
-        differs = _differ(old, new)
+        writers[next_lane], old[next_lane] = len(self.programs) - 1, values[lane]
+        twice = writers >= self._first_of_launch
+        if not twice.any():
+            return
+        # NumPy has no bf16, so the interpreter keeps its bits
+        old, new = map(as_fp32, (old, values)) if is_bf16 else (old, values)
+        # NaN is the same as NaN
+        differs = twice & (old != new) & ~((old != old) & (new != new))
+        one = (differs if differs.any() else twice).argmax()
+        who, mine = self.programs[writers[one]], self.programs[-1]
+        place = f"element {at[one] // values.itemsize} of {memory.name}"
+        words = f"{name_of(mine)} stores {place} twice"
+        if who != mine:
+            words = f"programs {_number(who)} and {_number(mine)} store {place}"
+        self.stored_twice.append(words)
         if differs.any():
-            who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
-            words = f"{name_of(mine)} stores {place} twice"
-            if self.programs[who] != mine:
-                words = f"programs {_number(self.programs[who])} and {_number(mine)} store {place}"
-            self._note_a_collision(words, old[differs][0], new[differs][0])
-
-    def _note_a_collision(self, words: str, first: np.number, second: np.number) -> None:
-        values = f"{float(first):.3g} and then {float(second):.3g}"
-        self.collisions.append(f"{words}, {values}: which one stays is undefined on a GPU")
+            both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
+            self.collisions.append(f"{words}, {both}: which one stays is undefined on a GPU")
 
     def _touched(self, pointers, mask, does: str):
         """For each memory that an access touches: it, offsets in bytes, bytes an element, and
@@ -377,11 +360,6 @@ def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
     while len(program) > 1 and program[-1] == 0:
         program = program[:-1]
     return program[0] if len(program) == 1 else program
-
-
-def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Where two values are not the same; NaN is the same as NaN."""
-    return (one != other) & ~((one != one) & (other != other))
 
 
 def _anything(pointers) -> TensorHandle:
