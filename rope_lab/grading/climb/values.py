@@ -12,10 +12,9 @@ from ..exercises import climb as specs
 from ..judge import judged
 from ..spec import Case
 from ..verdict import NOT_YET, Verdict
-from .launch import launches_of, rotation
 
 PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
-_BACKWARD_FROM = 4
+BACKWARD_FROM = 4
 
 
 # Ways to call `my_rope`: from which rung on, words before the name of a case that fails, what it
@@ -23,8 +22,8 @@ _BACKWARD_FROM = 4
 _USES = (
     (2, "", specs.rope_of_whole_rows, False, ""),
     (2, "in place, ", specs.rope_of_whole_rows_in_place, False, "out"),
-    (_BACKWARD_FROM, "backward, ", specs.rope_of_whole_rows_gradient, True, ""),
-    (_BACKWARD_FROM, "backward in place, ", specs.rope_of_gradient_in_place, True, "out"),
+    (BACKWARD_FROM, "backward, ", specs.rope_of_whole_rows_gradient, True, ""),
+    (BACKWARD_FROM, "backward in place, ", specs.rope_of_gradient_in_place, True, "out"),
 )
 
 
@@ -63,12 +62,3 @@ def _missing_keyword(candidate: Callable, transpose: bool, out: str) -> str:
     if transpose and "transpose" not in known:
         return "transpose=False"
     return "out=None" if out and out not in known else ""
-
-
-def another_kernel_backward(rung: int, candidate: Callable) -> bool:
-    """Does the backward launch something else than the forward's kernel, once?"""
-    if rung < _BACKWARD_FROM:
-        return False
-    forward = launches_of(rotation(candidate))
-    backward = launches_of(rotation(partial(candidate, transpose=True)))
-    return [launch.kernel for launch in forward] != [launch.kernel for launch in backward]
