@@ -13,7 +13,6 @@ import numpy as np
 
 from rope_kernels.modes import triton_is_installed
 
-from .interpreted_bf16 import let_bf16_round
 from .interpreted_functions import let_libdevice_run
 
 
@@ -38,6 +37,8 @@ def speed_up() -> None:
 
 def run_as_compiled() -> None:
     """Let this process interpret kernels as a GPU runs them, and faster; loads Triton."""
+    from .interpreted_bf16 import let_bf16_round
+
     speed_up()
     let_floats_be_numbers()
     let_libdevice_run()
