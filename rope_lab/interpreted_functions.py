@@ -13,14 +13,13 @@ from types import FunctionType
 import numpy as np
 import torch
 
-_EVERYTHING_ELSE = "write it with functions of triton.language"
-
 
 class CannotBeInterpreted(NotImplementedError):
     """A kernel uses what Triton's interpreter can't run; the message says what to do instead."""
 
-    def __init__(self, what: str, instead: str = _EVERYTHING_ELSE) -> None:
-        super().__init__(f"{what} does not run in Triton's interpreter, which judges: {instead}")
+    def __init__(self, what: str) -> None:
+        where = "does not run in Triton's interpreter, which judges"
+        super().__init__(f"{what} {where}: write it with functions of triton.language")
 
 
 def cannot_be_interpreted(error: BaseException) -> str:
@@ -43,9 +42,6 @@ def let_libdevice_run() -> None:
         setattr(builder, f"create_{name}", evaluate)
     builder.create_extern_elementwise = _extern
     builder.create_inline_asm = _refused("tl.inline_asm_elementwise")
-    builder.create_dot_scaled = _refused("tl.dot_scaled", "scale the blocks, then tl.dot")
-    builder.new_block = _refused("tl.map_elementwise", "tl.where chooses element by element")
-    builder.create_descriptor_reduce = _refused("a descriptor's atomic", "tl.atomic_add")
     for name, original in [*vars(libdevice).items()]:
         if isinstance(original, FunctionType):
             function = vars(cuda.libdevice).get(name)
@@ -55,9 +51,6 @@ def let_libdevice_run() -> None:
     for name, function in [*vars(cuda.libdevice).items()]:
         if core.is_builtin(function):
             setattr(cuda.libdevice, name, _interpreted(name, function, function))
-    for name in ("smid", "globaltimer", "num_threads", "num_warps"):
-        what = f"tl.extra.cuda.{name}"
-        setattr(cuda, name, _refused(what, "a result may not depend on it, so leave it out"))
     for name in ("gdc_wait", "gdc_launch_dependents"):  # one launch is over before the next begins
         setattr(cuda, name, lambda: None)
 
@@ -79,9 +72,9 @@ def _interpreted(name: str, function: Callable, original: Callable) -> Callable:
     return call
 
 
-def _refused(what: str, instead: str = _EVERYTHING_ELSE) -> Callable:
+def _refused(what: str) -> Callable:
     def refuse(*_, **__):
-        raise CannotBeInterpreted(what, instead)
+        raise CannotBeInterpreted(what)
 
     return refuse
 

@@ -125,10 +125,15 @@ def asked(**work):
 
 
 def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
-    from rope_lab.grading.inspect.limits import gpu_of, times_of
+    from rope_lab.grading.inspect.inspection import Inspected
+    from rope_lab.grading.inspect.limits import gpu_of
 
     launch = asked(programs=2**14, instructions=1000, in_flight=4096, resident=0)
-    assert set(times_of(launch, gpu_of("NVIDIA H200"))) == {"bytes", "starts", "instructions"}
+    assert set(Inspected.times(launch, gpu_of("NVIDIA H200"))) == {
+        "bytes",
+        "starts",
+        "instructions",
+    }
 
 
 def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
@@ -178,7 +183,8 @@ def test_what_cannot_be_known_is_a_sentence(kernels):
 
 
 def test_the_limits_of_a_recorded_gpu():
-    from rope_lab.grading.inspect.limits import binding, gpu_of, times_of
+    from rope_lab.grading.inspect.inspection import Inspected
+    from rope_lab.grading.inspect.limits import binding, gpu_of
 
     gpu = gpu_of("NVIDIA H200")
     assert gpu_of("sm_90").name == gpu.name and not gpu_of("sm_86").machine
@@ -189,7 +195,7 @@ def test_the_limits_of_a_recorded_gpu():
         "latency": asked(programs=264, instructions=None, in_flight=1024, resident=16),
     }
     for limit, launch in launches.items():
-        assert binding(times_of(launch, gpu)) == limit
+        assert binding(Inspected.times(launch, gpu)) == limit
     assert gpu.copy_us(2**29) == pytest.approx(2**29 / gpu.machine.bytes_a_us, rel=0.05)
 
 

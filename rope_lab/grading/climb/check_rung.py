@@ -49,15 +49,12 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
-    return _kept(rung, candidate, measured) if measured and QUIET not in os.environ else measured
-
-
-def _kept(rung: int, candidate: Callable, verdict: Verdict) -> Verdict:
-    try:
-        kept.keep(rung, candidate)
-    except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
-        return replace(verdict, remark=f"it is not kept for the next notebook: {error}")
-    return verdict
+    if measured and QUIET not in os.environ:
+        try:
+            kept.keep(rung, candidate)
+        except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
+            return replace(measured, remark=f"it is not kept for the next notebook: {error}")
+    return measured
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:

@@ -35,13 +35,18 @@ def judged_values(rung: int, candidate: Callable) -> Verdict:
     if rung == 1:
         return judged(candidate, specs.rope_of_any_strides, probe=PROBE)
     first, right = None, ()
+    try:
+        known = inspect.signature(candidate).parameters
+    except (TypeError, ValueError):  # of a partial with a name that its function lacks, too
+        known = ("transpose", "out")  # the call will say it
     for begins, words, wanted, transpose, out in _USES:
         if rung < begins:
             continue
-        if missing := _missing_keyword(candidate, transpose, out):
-            name = getattr(candidate, "__name__", "the function")
-            reason = f"{name} takes no `{missing.partition('=')[0]}`"
-            hint = f"add {missing} to its arguments, and use it"
+        keywords = {"transpose": "False"} if transpose else {}
+        keywords |= {out: "None"} if out else {}
+        if missing := next((name for name in keywords if name not in known), ""):
+            reason = f"{getattr(candidate, '__name__', 'the function')} takes no `{missing}`"
+            hint = f"add {missing}={keywords[missing]} to its arguments, and use it"
             return Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True)
         call = partial(candidate, transpose=True) if transpose else candidate
         verdict = judged(call, wanted, out=out, probe=None if first else PROBE)
@@ -51,14 +56,3 @@ def judged_values(rung: int, candidate: Callable) -> Verdict:
             return replace(verdict, case=case, right_cases=right)
         first = first or verdict
     return replace(first, right_cases=right)
-
-
-def _missing_keyword(candidate: Callable, transpose: bool, out: str) -> str:
-    """'out=None', if the candidate can't be called this way; else ''."""
-    try:
-        known = inspect.signature(candidate).parameters
-    except (TypeError, ValueError):  # of a partial with a name that its function lacks, too
-        return ""  # the call will say it
-    if transpose and "transpose" not in known:
-        return "transpose=False"
-    return "out=None" if out and out not in known else ""

@@ -11,7 +11,7 @@ from ...records import QUIET
 from ..climb.targets import number
 from ..verdict import NOT_YET, RIGHT, WRONG, box
 from .code import requested_before_needed, why_not_counted
-from .limits import CHANGES, NEXT_LAUNCH_US, SECTOR, Gpu, binding, times_of
+from .limits import CHANGES, NEXT_LAUNCH_US, SECTOR, Gpu, binding
 
 _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
@@ -101,6 +101,17 @@ class Inspected:
                 found[name] = SECTOR * asked / one["sectors"]
         return found
 
+    def times(self, gpu: Gpu) -> dict[str, float]:
+        """Microseconds by each limit alone; what isn't known is missing."""
+        times = {"bytes": gpu.copy_us(self.moved), "starts": self.programs / gpu.starts_a_us}
+        if self.instructions is not None:
+            lanes = 32 * self.compiled.num_warps * self.programs
+            times["instructions"] = self.instructions * lanes / gpu.machine.instructions_a_us
+        if self.in_flight and self.resident:
+            on_an_sm = self.in_flight * min(self.resident, self.programs / gpu.multiprocessors)
+            times["latency"] = times["bytes"] / max(gpu.share(on_an_sm), 1e-3)
+        return times
+
     def lines(self) -> list[str]:
         """What the page says of it."""
         compiled = self.compiled
@@ -165,7 +176,7 @@ class Inspection:
         """Of each launch: limit -> microseconds; empty where the GPU's numbers are unknown."""
         if not (self.gpu and self.gpu.machine):
             return []
-        return [times_of(launch, self.gpu) for launch in self.launches]
+        return [launch.times(self.gpu) for launch in self.launches]
 
     @property
     def binding(self) -> str:

@@ -1,7 +1,6 @@
 """Which limit binds, by the law and a GPU's own numbers."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -9,9 +8,6 @@ import torch
 from ...profiling import machines
 from ...profiling.roofline import Machine
 from ...records import Observation, records_folder
-
-if TYPE_CHECKING:
-    from .inspection import Inspected
 
 SECTOR = 32  # bytes: the least that a GPU fetches
 # of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
@@ -52,18 +48,6 @@ class Gpu:
         """Share of the best rate that so many bytes in flight on an SM reach."""
         points, shares = zip(*self.in_flight, strict=True)
         return float(np.interp(in_flight, (0.0, *points), (0.0, *shares)))
-
-
-def times_of(launch: "Inspected", gpu: Gpu) -> dict[str, float]:
-    """Microseconds of a launch by each limit alone; what isn't known is missing."""
-    times = {"bytes": gpu.copy_us(launch.moved), "starts": launch.programs / gpu.starts_a_us}
-    if launch.instructions is not None:
-        lanes = 32 * launch.compiled.num_warps * launch.programs
-        times["instructions"] = launch.instructions * lanes / gpu.machine.instructions_a_us
-    if launch.in_flight and launch.resident:
-        on_an_sm = launch.in_flight * min(launch.resident, launch.programs / gpu.multiprocessors)
-        times["latency"] = times["bytes"] / max(gpu.share(on_an_sm), 1e-3)
-    return times
 
 
 def binding(times: dict[str, float]) -> str:
