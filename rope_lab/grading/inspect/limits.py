@@ -62,17 +62,13 @@ def gpu_of(name: str) -> Gpu:
     Of several with one architecture it is the one that is here, else the one with the most
     bandwidth.
     """
-    path = records_folder() / "machines.json"
-    recorded = machines.read(path) if path.exists() else {}
-    whole = {gpu: taken for gpu, taken in recorded.items() if "limits" in taken.values}
-    known = {gpu: gpu_from(taken) for gpu, taken in whole.items()}
-    if name in known:
-        return known[name]
-    fitting = {gpu: found for gpu, found in known.items() if found.arch == name}
+    recorded = machines.read(records_folder() / "machines.json").values()
+    known = [gpu_from(taken) for taken in recorded if "limits" in taken.values]
     here = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    if here in fitting:
-        return fitting[here]
-    return max(fitting.values(), key=lambda gpu: gpu.machine.bytes_a_us, default=Gpu(name))
+    fitting = [gpu for gpu in known if name in (gpu.arch, gpu.name)]
+    return max(
+        fitting, key=lambda gpu: (gpu.name == here, gpu.machine.bytes_a_us), default=Gpu(name)
+    )
 
 
 def gpu_from(taken: Observation) -> Gpu:
