@@ -7,14 +7,18 @@ one on fp32, rounded once. fp32 has more than twice the bits of bf16, so for a s
 product or a quotient that is the result of a GPU, which computes it in one step.
 
 Casts to and from fp8 are wrong there, too: 1.99 becomes 1.0. They are refused.
+
+Importing this loads Triton.
 """
 
 from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-
-from rope_kernels.modes import triton_is_installed
+import triton.language as tl
+from triton._C.libtriton import ir
+from triton.runtime import interpreter
+from triton.runtime.interpreter import TensorHandle
 
 _FP8 = "Triton's interpreter casts to and from fp8 wrongly; run this kernel on a GPU"
 _ATOMIC = "Triton's interpreter adds the bits of bf16 atomically, not its numbers; add in fp32"
@@ -22,14 +26,7 @@ _ATOMIC = "Triton's interpreter adds the bits of bf16 atomically, not its number
 
 @cache
 def let_bf16_round() -> None:
-    """Let kernels that this process interprets have a GPU's bf16, from now on.
-
-    Loads Triton, if there is one; harmless if called again.
-    """
-    if not triton_is_installed():
-        return
-    from triton.runtime import interpreter
-
+    """Let kernels that this process interprets have a GPU's bf16; harmless if called again."""
     builder = interpreter.InterpreterBuilder
     builder.cast_impl = _cast(builder.cast_impl)
     builder.create_fp_to_fp = _cast(builder.create_fp_to_fp)
@@ -70,10 +67,6 @@ def rounded_to_odd(values: np.ndarray) -> np.ndarray:
 
 
 def _cast(original: Callable) -> Callable:
-    from triton import language as tl
-    from triton._C.libtriton import ir
-    from triton.runtime.interpreter import TensorHandle
-
     def cast(self, source, to, rounding=None):
         from_type, to_type = source.dtype.scalar, to.scalar
         if "fp8" in (from_type.name[:3], to_type.name[:3]):
@@ -92,16 +85,11 @@ def _cast(original: Callable) -> Callable:
 
 
 def _constant(self, value: float):
-    from triton import language as tl
-    from triton.runtime.interpreter import TensorHandle
-
     return TensorHandle(rounded_to_bf16(np.array([value], np.float32)), tl.bfloat16)
 
 
 def _on_numbers(original: Callable) -> Callable:
     """The operation on the numbers of bf16 operands, its result rounded if it is a number."""
-    from triton import language as tl
-    from triton.runtime.interpreter import TensorHandle
 
     def number(operand):
         if isinstance(operand, TensorHandle) and operand.dtype.name == "bf16":
@@ -124,8 +112,6 @@ def _on_numbers(original: Callable) -> Callable:
 
 def _reduced_in_fp32(original: Callable) -> Callable:
     """A sum of bf16, or a scan: in fp32, and rounded at the end. A GPU rounds each partial sum."""
-    from triton import language as tl
-    from triton.runtime.interpreter import TensorHandle
 
     def of_fp32(x):
         if x.dtype != tl.bfloat16:
@@ -153,8 +139,6 @@ def _reduced_in_fp32(original: Callable) -> Callable:
 
 
 def _refused_for_bf16(original: Callable) -> Callable:
-    from triton import language as tl
-
     def atomic(self, kind, pointer, value, *rest):
         if value.dtype.scalar == tl.bfloat16:
             raise NotImplementedError(_ATOMIC)

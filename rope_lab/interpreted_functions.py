@@ -1,27 +1,25 @@
 """libdevice and inline assembly in Triton's interpreter: by NumPy, or a sentence that names them.
 
 Triton's interpreter has no function of libdevice: a call gives None, and an error in a later line.
-Here those that kernels use are computed by NumPy or PyTorch, in the dtype of their arguments. An
-approximation of the hardware, as `fast_sinf`, is the exact function. What is left raises
-`CannotBeInterpreted`.
+Here those that kernels use are computed by NumPy or PyTorch, in the dtype of their arguments: by
+NumPy's function of that name, if it has one and none is given here. An approximation of the
+hardware, as `fast_sinf`, is the exact function. What is left raises `CannotBeInterpreted`.
 """
 
 import functools
-import re
 from collections.abc import Callable
 from types import FunctionType
 
 import numpy as np
 import torch
 
-_EVERYTHING_ELSE = "write it with functions of triton.language"
-
 
 class CannotBeInterpreted(NotImplementedError):
     """A kernel uses what Triton's interpreter can't run; the message says what to do instead."""
 
-    def __init__(self, what: str, instead: str = _EVERYTHING_ELSE) -> None:
-        super().__init__(f"{what} does not run in Triton's interpreter, which judges: {instead}")
+    def __init__(self, what: str) -> None:
+        where = "does not run in Triton's interpreter, which judges"
+        super().__init__(f"{what} {where}: write it with functions of triton.language")
 
 
 def cannot_be_interpreted(error: BaseException) -> str:
@@ -43,10 +41,7 @@ def let_libdevice_run() -> None:
         evaluate = functools.partialmethod(builder.unary_op, op=getattr(np, name))
         setattr(builder, f"create_{name}", evaluate)
     builder.create_extern_elementwise = _extern
-    builder.create_inline_asm = _assembly
-    builder.create_dot_scaled = _refused("tl.dot_scaled", "scale the blocks, then tl.dot")
-    builder.new_block = _refused("tl.map_elementwise", "tl.where chooses element by element")
-    builder.create_descriptor_reduce = _refused("a descriptor's atomic", "tl.atomic_add")
+    builder.create_inline_asm = _refused("tl.inline_asm_elementwise")
     for name, original in [*vars(libdevice).items()]:
         if isinstance(original, FunctionType):
             function = vars(cuda.libdevice).get(name)
@@ -56,9 +51,6 @@ def let_libdevice_run() -> None:
     for name, function in [*vars(cuda.libdevice).items()]:
         if core.is_builtin(function):
             setattr(cuda.libdevice, name, _interpreted(name, function, function))
-    for name in ("smid", "globaltimer", "num_threads", "num_warps"):
-        what = f"tl.extra.cuda.{name}"
-        setattr(cuda, name, _refused(what, "a result may not depend on it, so leave it out"))
     for name in ("gdc_wait", "gdc_launch_dependents"):  # one launch is over before the next begins
         setattr(cuda, name, lambda: None)
 
@@ -80,9 +72,9 @@ def _interpreted(name: str, function: Callable, original: Callable) -> Callable:
     return call
 
 
-def _refused(what: str, instead: str = _EVERYTHING_ELSE) -> Callable:
+def _refused(what: str) -> Callable:
     def refuse(*_, **__):
-        raise CannotBeInterpreted(what, instead)
+        raise CannotBeInterpreted(what)
 
     return refuse
 
@@ -91,38 +83,19 @@ def _extern(self, library, path, symbol, arguments, kind, is_pure):
     from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
     name = symbol.removeprefix("__nv_")
-    name = _SHORT.get(name, name)
-    if made := _BY_THE_BUILDER.get(name):
+    short = name.removesuffix("f")  # the same of fp32
+    if made := _BY_THE_BUILDER.get(name) or _BY_THE_BUILDER.get(short):
         (x,) = arguments
         if made.endswith("pi"):
             turned = x.data.astype(np.float64) * np.pi
             x, made = TensorHandle(turned, x.dtype), made.removesuffix("pi")
         result = getattr(self, f"create_{made}")(x).data
-    elif function := _FUNCTIONS.get(name):
+    elif function := _FUNCTIONS.get(name) or _FUNCTIONS.get(short):
         with np.errstate(all="ignore"):
             result = function(*(x.data for x in arguments))
     else:
         raise CannotBeInterpreted(f"libdevice's {name}")
     return TensorHandle(np.asarray(result).astype(_get_np_dtype(kind)), kind.scalar)
-
-
-def _assembly(self, assembly, constraints, arguments, kinds, is_pure, pack):
-    what = f"tl.inline_asm_elementwise ({' '.join(assembly.split())[:40]})"
-    found = re.search(r"\b(sin|cos|tanh|ex2|lg2|rsqrt|sqrt|rcp)\.", assembly)
-    instead = f"{_INSTEAD_OF[found[1]]} computes the same" if found else _EVERYTHING_ELSE
-    raise CannotBeInterpreted(what, instead)
-
-
-_INSTEAD_OF = {
-    "sin": "libdevice.fast_sinf",
-    "cos": "libdevice.fast_cosf",
-    "tanh": "libdevice.tanh",
-    "ex2": "tl.exp2",
-    "lg2": "tl.log2",
-    "rsqrt": "tl.rsqrt",
-    "sqrt": "tl.sqrt",
-    "rcp": "1 / x",
-}
 
 
 def _by_torch(function: Callable) -> Callable:
@@ -140,15 +113,9 @@ _BY_THE_BUILDER = {  # so that who counts evaluations sees them
     **{"fast_sinf": "sin", "fast_cosf": "cos", "fast_expf": "exp", "fast_logf": "log"},
     **{"fast_log2f": "log2", "frsqrt_rn": "rsqrt"},
 }
-_FUNCTIONS = {
-    **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},
-    **{name: getattr(np, f"arc{name[1:]}") for name in ("acosh", "asinh", "atanh")},
-    **{name: getattr(np, name) for name in ("cbrt", "ceil", "copysign", "expm1", "floor", "fmod")},
-    **{name: getattr(np, name) for name in ("hypot", "log10", "log1p", "rint", "tan", "trunc")},
-    **{name: np.abs for name in ("abs", "fabs")},
-    **{name: np.power for name in ("pow", "powi", "fast_powf")},
-    **{name: np.isnan for name in ("isnanf", "isnand")},
-    **{name: np.isinf for name in ("isinff", "isinfd")},
+_FUNCTIONS = {name: one for name, one in vars(np).items() if isinstance(one, np.ufunc)}
+_FUNCTIONS |= {  # what NumPy lacks, or calls otherwise
+    **{"isnand": np.isnan, "isinfd": np.isinf, "powi": np.power, "fast_powf": np.power},
     "round": _half_away_from_zero,
     "exp10": lambda x: np.power(x.dtype.type(10), x),
     "remainder": lambda x, y: x - y * np.rint(x / y),
@@ -156,5 +123,3 @@ _FUNCTIONS = {
     "erfc": _by_torch(torch.special.erfc),
     "erfinv": _by_torch(torch.special.erfinv),
 }
-# the same of fp32
-_SHORT = {f"{name}f": name for name in (*_BY_THE_BUILDER, *_FUNCTIONS)}

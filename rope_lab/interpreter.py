@@ -13,7 +13,6 @@ import numpy as np
 
 from rope_kernels.modes import triton_is_installed
 
-from .interpreted_bf16 import let_bf16_round
 from .interpreted_functions import let_libdevice_run
 
 
@@ -38,6 +37,8 @@ def speed_up() -> None:
 
 def run_as_compiled() -> None:
     """Let this process interpret kernels as a GPU runs them, and faster; loads Triton."""
+    from .interpreted_bf16 import let_bf16_round
+
     speed_up()
     let_floats_be_numbers()
     let_libdevice_run()
@@ -209,7 +210,7 @@ def _meet_in_known_types(interpreter) -> None:
     original = TritonSemantic.binary_op_type_checking_impl
     integers = {*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES}
     numbers = integers | {*tl.dtype.STANDARD_FP_TYPES}
-    constants, meets = {}, {}  # a number and a type: the number as one; two dtypes: the common one
+    constants = {}  # a number and a type: the number as one
 
     def check(self, lhs, rhs, *rules, **more):
         """Two operands, in one dtype and shape. Rules: may the left be a pointer, the right, ..."""
@@ -224,18 +225,10 @@ def _meet_in_known_types(interpreter) -> None:
             if left is lhs and rhs == rhs and len(constants) < 512:
                 constants[key] = right
             return left, right
-        one, other = pair = lhs.dtype.name, rhs.dtype.name
-        if one != other and numbers.issuperset(pair):
-            if len(rules) > 2:
-                return original(self, lhs, rhs, *rules)
-            if pair not in meets:
-                rule = lhs.dtype, False, rhs.dtype, False, False
-                meets[pair] = self.computation_type_impl(*rule)
-            lhs, rhs = self.cast(lhs, meets[pair]), self.cast(rhs, meets[pair])
-        to_pointer = rules[:1] == (True,) and lhs.dtype.is_ptr() and other in integers
-        if not to_pointer and not numbers.issuperset(pair):
-            return original(self, lhs, rhs, *rules)
-        return self.broadcast_impl_value(lhs, rhs)
+        to_pointer = rules[:1] == (True,) and lhs.dtype.is_ptr() and rhs.dtype.name in integers
+        if to_pointer or lhs.dtype.name == rhs.dtype.name in numbers:
+            return self.broadcast_impl_value(lhs, rhs)
+        return original(self, lhs, rhs, *rules)
 
     TritonSemantic.binary_op_type_checking_impl = check
 

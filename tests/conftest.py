@@ -12,13 +12,16 @@ if not HAS_GPU:  # what asks where a launch goes, gets an answer here too: see `
     torch._C._cuda_getDevice = lambda: 0
 
 import pairwise  # noqa: E402
-from rope_lab.interpreted_bf16 import let_bf16_round  # noqa: E402
+from rope_kernels.modes import triton_is_installed  # noqa: E402
 from rope_lab.interpreter import speed_up  # noqa: E402
 
 if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
     speed_up()
-    let_bf16_round()
+    if triton_is_installed():
+        from rope_lab.interpreted_bf16 import let_bf16_round
+
+        let_bf16_round()
 
 # Files whose tests are all slow: they start tools, Sphinx or mypy in processes of their own.
 SLOW = (

@@ -25,9 +25,10 @@ from calls.call import Call
 from calls.draw import draw
 from calls.plans import plans_of
 from calls.sample import sample_calls
-from rope_lab.compiler.compile import compile_plan
+from rope_kernels.launch import kernel_of
+from rope_kernels.modes import Engine
+from rope_lab.compiler.compile import compile_for
 from rope_lab.compiler.stages import operations
-from rope_lab.compiler.targets import target_of
 
 LAYER = {"s": 4096, "h": 32}  # positions and heads
 
@@ -46,7 +47,7 @@ def calls(drawn: int) -> Iterator[tuple[str, Call]]:
 def lines_of(call: Call, target: str) -> Iterator[str]:
     """What is compared of each launch."""
     try:
-        plans = plans_of(call, target_of(target).engine)
+        plans = plans_of(call, Engine.AMD if target.startswith("gfx") else Engine.NVIDIA)
     except (TypeError, ValueError) as refused:  # a drawn one, or one of plain PyTorch
         yield type(refused).__name__
         return
@@ -55,7 +56,9 @@ def lines_of(call: Call, target: str) -> Iterator[str]:
 
 
 def _line(plan, tensors, target: str) -> str:
-    code = compile_plan(target, plan, tensors)
+    kernel = kernel_of(plan.kernel)
+    arguments = {name: plan.arguments.get(name) for name in kernel.arg_names[len(tensors) :]}
+    code = compile_for(target, kernel, *tensors, **arguments, **plan.options)
     found = operations(code, "sass")
     facts = {
         "programs": plan.programs,

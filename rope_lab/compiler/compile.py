@@ -1,12 +1,13 @@
 """Compile a kernel for a named GPU, with no GPU: what Triton and the assembler make of it.
 
 The work is done in a child process: where Triton's interpreter is on, it has taken the compiler's
-place. The child gets the kernel's source and what the JIT would look at in the arguments of a call:
-dtypes, alignment of pointers, integers divisible by 16 or equal to 1. It stays until this process
-ends, for it takes longer to start than to compile.
+place. The child gets the kernel's source and a call, both as Python. Of a tensor the call has what
+the JIT would look at: dtype, alignment, size. The child stays until this process ends, for it takes
+longer to start than to compile.
 """
 
 import base64
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,16 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-
-from rope_kernels.launch import kernel_of
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
 from .assembly import needs_of_amd, widths_of
-from .plans import Plan, Tensors
-from .targets import target_of
 
 SECONDS = 60.0  # that a kernel may take to compile
 HEADER = """\
@@ -44,29 +42,28 @@ def nvdisasm() -> str:
     return found
 
 
-@dataclass(frozen=True)
-class SM:
-    """What the programs on one streaming multiprocessor share, and how it is dealt out."""
+class SM(NamedTuple):
+    """What the programs on one streaming multiprocessor share."""
 
     warps: int  # at a time, at most
     programs: int  # at a time, at most
     shared: int  # bytes
-    registers: int = 65_536
-    parts: int = 4  # a warp lives in one of them, with a part of the registers
-    register_unit: int = 256  # a warp gets multiples of so many registers
-    shared_unit: int = 128  # a program gets multiples of so many bytes of shared memory,
-    shared_reserved: int = 1024  # and so many bytes besides
 
 
 # CUDA C++ Programming Guide, technical specifications by compute capability
 SM_OF = {
-    "sm_80": SM(warps=64, programs=32, shared=164 * 1024),
-    "sm_86": SM(warps=48, programs=16, shared=100 * 1024),
-    "sm_89": SM(warps=48, programs=24, shared=100 * 1024),
-    "sm_90": SM(warps=64, programs=32, shared=228 * 1024),
-    "sm_100": SM(warps=64, programs=32, shared=228 * 1024),
-    "sm_120": SM(warps=48, programs=24, shared=100 * 1024),
+    "sm_80": SM(64, 32, 164 * 1024),
+    "sm_86": SM(48, 16, 100 * 1024),
+    "sm_89": SM(48, 24, 100 * 1024),
+    "sm_90": SM(64, 32, 228 * 1024),
+    "sm_100": SM(64, 32, 228 * 1024),
+    "sm_120": SM(48, 24, 100 * 1024),
 }
+# of all of them
+_REGISTERS = 65_536 // 4  # of each of an SM's four parts; a warp lives in one part
+_REGISTER_UNIT = 256  # a warp gets multiples of so many registers
+_SHARED_UNIT = 128  # a program gets multiples of so many bytes of shared memory,
+_SHARED_RESERVED = 1024  # and so many bytes besides
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,11 +102,10 @@ class Compiled:
         Raises:
             FileNotFoundError: neither Triton nor the CUDA toolkit on PATH has nvdisasm.
         """
-        tool = nvdisasm()
-        with tempfile.TemporaryDirectory() as folder:
-            cubin = Path(folder, "kernel.cubin")
-            cubin.write_bytes(self.binary)
-            command = [tool, "--print-line-info", "--print-code", cubin]
+        with tempfile.NamedTemporaryFile() as cubin:
+            cubin.write(self.binary)
+            cubin.flush()
+            command = [nvdisasm(), "--print-line-info", "--print-code", cubin.name]
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     @property
@@ -120,9 +116,9 @@ class Compiled:
             KeyError: a GPU that is not in `SM_OF`.
         """
         sm = SM_OF[self.gpu]
-        registers_a_warp = _up_to_multiple(32 * self.registers, sm.register_unit)
-        warps = min(sm.warps, sm.parts * (sm.registers // sm.parts // registers_a_warp))
-        shared = _up_to_multiple(self.shared + sm.shared_reserved, sm.shared_unit)
+        registers_a_warp = _up_to_multiple(32 * self.registers, _REGISTER_UNIT)
+        warps = min(sm.warps, 4 * (_REGISTERS // registers_a_warp))
+        shared = _up_to_multiple(self.shared + _SHARED_RESERVED, _SHARED_UNIT)
         return min(sm.programs, warps // self.num_warps, sm.shared // shared)
 
     @property
@@ -164,55 +160,40 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     """
     name, target = kernel.fn.__name__, target_of(gpu)
     program = _program(kernel)
-    job = {
-        "target": [target.backend, target.arch, target.warp_size],
-        "program": program,
-        "kernel": name,
-        "arguments": [_describe(argument) for argument in arguments],
-        "constants": {name: _describe(value) for name, value in constants.items()},
-        "num_warps": num_warps,
-    }
+    # `enable_fp_fusion` as `rope_kernels/launch.py` asks for it: Triton 3.10 changes the default.
+    options = {"enable_fp_fusion": True, "num_warps": num_warps} | constants
+    call = [_written(argument) for argument in arguments]
+    call += [f"{name}={_written(value)}" for name, value in options.items()]
+    job = {"target": target, "program": program, "kernel": name, "call": ", ".join(call)}
+    # by its path: as a module it would import `rope_lab`, which picks an engine
+    worker = Worker.kept(str(Path(__file__).with_name("compile_process.py")), None)
     try:
-        result = _compiled(job)
-    except RuntimeError as refused:
-        raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
+        result, reason = worker.ask(job, SECONDS), worker.words
+    except Ended as ended:
+        result, reason = {}, ended.words or f"the compiler ended with {ended.code}"
+        if ended.late:
+            reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
+    if not result:
+        raise RuntimeError(f"{name} does not compile for {gpu}:\n{reason}")
     binary = base64.b64decode(result.pop("binary"))
-    if target.backend == "hip":
+    if "amdgcn" in result["stages"]:
         result |= needs_of_amd(result["stages"]["amdgcn"])
     return Compiled(name, gpu, num_warps, program, binary=binary, **result)
 
 
-def compile_plan(gpu: str, plan: Plan, tensors: Tensors) -> Compiled:
-    """Compile what a plan would launch; raises as `compile_for`.
+def target_of(gpu: str) -> tuple[str, int | str, int]:
+    """What Triton's `GPUTarget` is made of: backend, architecture, threads of a warp.
 
-    Args:
-        gpu: 'sm_90', 'gfx942', ...
-        plan: from `plan_of`; an experiment may change it.
-        tensors: of that plan; on any device.
-    """
-    kernel = kernel_of(plan.kernel)
-    own = kernel.arg_names[len(tensors) :]
-    arguments = {name: plan.arguments.get(name) for name in own}
-    return compile_for(gpu, kernel, *tensors, **arguments, **plan.options)
-
-
-def _compiled(job: dict) -> dict:
-    """The answer of the process that compiles.
+    AMD's CDNA (gfx9) runs 64 threads a warp. Triton runs RDNA (gfx10 and later) with 32.
 
     Raises:
-        RuntimeError: there is none; the message says why.
+        ValueError: neither 'sm_' and a number, nor 'gfx' and a number.
     """
-    # by its path: as a module it would import `rope_lab`, which picks an engine
-    worker = Worker.kept(str(Path(__file__).with_name("compile_process.py")), None)
-    try:
-        if answer := worker.ask(job, SECONDS):
-            return answer
-        raise RuntimeError(worker.words)
-    except Ended as ended:
-        reason = ended.words or f"the compiler ended with {ended.code}"
-        if ended.late:
-            reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
-        raise RuntimeError(reason) from None
+    if found := re.fullmatch(r"sm_(\d+)", gpu):
+        return "cuda", int(found[1]), 32
+    if found := re.fullmatch(r"gfx(\d+)[0-9a-f]{2}", gpu):
+        return "hip", gpu, 64 if int(found[1]) == 9 else 32
+    raise ValueError(f"gpu is {gpu!r}; accepted: names like 'sm_90' and 'gfx942'")
 
 
 class _Kernels(Shipment):
@@ -242,29 +223,32 @@ def _program(kernel) -> str:
     return HEADER + shipment.program
 
 
-def _describe(argument):
-    """What the JIT looks at in an argument, in terms of JSON."""
+def _written(argument) -> str:
+    """An argument in Python, for the child; of a tensor, what the JIT looks at."""
+    kind = type(argument).__name__
     if isinstance(argument, torch.Tensor):
         # a tensor without memory, on 'meta', is at 0 wherever it begins
         begin = argument.data_ptr() or argument.storage_offset() * argument.element_size()
-        about = {"dtype": str(argument.dtype), "aligned": begin % 16 == 0}
-        return about | {"nbytes": argument.untyped_storage().nbytes()}
-    if type(argument).__name__ == "TensorDescriptor":
-        fields = ("shape", "strides", "block_shape")
-        sizes = {name: [int(size) for size in getattr(argument, name)] for name in fields}
-        return {"base": _describe(argument.base), **sizes, "padding": argument.padding}
+        nbytes = argument.untyped_storage().nbytes()
+        return f"Memory({str(argument.dtype)!r}, {begin % 16 == 0}, {nbytes})"
+    if kind == "TensorDescriptor":
+        sizes = ([*map(int, x)] for x in (argument.shape, argument.strides, argument.block_shape))
+        listed = ", ".join(map(str, sizes))
+        return f"TensorDescriptor({_written(argument.base)}, {listed}, {argument.padding!r})"
     if isinstance(argument, tuple | list):
-        return [_describe(item) for item in argument]
-    if type(argument).__name__ == "constexpr":
-        return {"constexpr": _describe(argument.value)}
-    if type(argument).__name__ == "dtype":
-        return {"triton_dtype": argument.name}
-    if not isinstance(argument, int | float | str | None):
+        return f"({''.join(f'{_written(item)}, ' for item in argument)})"
+    if kind == "constexpr":
+        return f"tl.constexpr({_written(argument.value)})"
+    if kind == "dtype":
+        return f"tl.dtype({argument.name!r})"
+    if isinstance(argument, float):
+        return f"float('{argument}')"  # infinity, too
+    if not isinstance(argument, int | str | None):
         raise TypeError(
             f"an argument is {kind_of(argument)}; accepted: tensors, numbers, strings, None, "
             "dtypes of triton.language, tuples of them"
         )
-    return argument
+    return repr(argument)
 
 
 def _up_to_multiple(number: int, unit: int) -> int:

@@ -54,10 +54,9 @@ class Memory:
         size = tensor.untyped_storage().nbytes()
         self.begin = tensor.untyped_storage().data_ptr()
         self.end = self.begin + size
-        # of each byte: number of the program that stored there last, or that loaded it last
-        self.writer, self.reader = (np.full(size, NOBODY, dtype=np.int64) for _ in range(2))
-        # whether several programs of one launch have loaded it, or an atomic operation changed it
-        self.shared, self.summed = (np.zeros(size, dtype=bool) for _ in range(2))
+        # of each byte: number of the program that was the last to store, load, or add atomically
+        self.writer, self.reader, self.adder = np.full((3, size), NOBODY, dtype=np.int64)
+        self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         self.before = self.content.copy()  # that a launch found and no program had stored
@@ -69,7 +68,7 @@ class Memory:
     @property
     def changed(self) -> np.ndarray:
         """Which bytes hold something else than a launch found and programs stored there."""
-        return (self.stored != self.content) & ~self.summed
+        return (self.stored != self.content) & (self.adder == NOBODY)
 
     @property
     def first(self) -> Tensor:
@@ -128,13 +127,13 @@ class Trace:
         if (found := self._bytes_of(tensor)) is None:
             return None
         memory, at = found
-        stored = (memory.writer[at] != NOBODY) | memory.summed[at]
+        stored = (memory.writer[at] != NOBODY) | (memory.adder[at] != NOBODY)
         return torch.from_numpy(stored).view(*tensor.shape, -1).all(-1)
 
     def sums_in(self, tensor: Tensor) -> bool:
         """Did atomic operations change any of its elements?"""
         found = self._bytes_of(tensor)
-        return found is not None and bool(found[0].summed[found[1]].any())
+        return found is not None and bool((found[0].adder[found[1]] != NOBODY).any())
 
     def was_changed_since(self, tensor: Tensor) -> bool:
         """Does it hold something else now than a launch found and programs stored?"""
@@ -196,7 +195,7 @@ class Trace:
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
-            self._count("loaded", memory, at, size)
+            self._count("loaded", memory, at, size, memory.reader)
             self._note("L", memory.name)
             others = memory.writer[at]
             memory.foreign = memory.foreign or bool((others == NOBODY).any())
@@ -224,7 +223,7 @@ class Trace:
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
             self._note_a_store_where_others_load(memory, at, size)
-            self._count("stored", memory, at, size)
+            self._count("stored", memory, at, size, memory.writer)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
             in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
@@ -233,7 +232,8 @@ class Trace:
                 memory.stored[at + byte] = in_bytes[:, byte]
         return original(builder, pointers, value, mask, *rest, **named)
 
-    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int) -> None:
+    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
+        """`by`: of each byte of the memory, which program was the last to do the same."""
         memory.moved[kind] += at.size * size
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
@@ -267,22 +267,19 @@ class Trace:
         return original(builder, x)
 
     def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        self._at_atomic(pointers, mask, sums_floats=value.dtype.scalar.is_floating())
+        self._note_an_atomic(pointers, mask)
         return original(builder, op, pointers, value, mask, *rest)
 
     def _at_cas(self, original: Callable, builder, pointers, *rest):
         everywhere = TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1)
-        self._at_atomic(pointers, everywhere, sums_floats=False)
+        self._note_an_atomic(pointers, everywhere)
         return original(builder, pointers, *rest)
 
-    def _at_atomic(self, pointers, mask, sums_floats: bool) -> None:
+    def _note_an_atomic(self, pointers, mask) -> None:
         for memory, at, size, _ in self._touched(pointers, mask, "writes"):
             memory.foreign |= bool((memory.writer[at] == NOBODY).any())
-            memory.summed[at[:, None] + np.arange(size)] = True
-            self._count_atomic(memory, at, size, sums_floats)
-
-    def _count_atomic(self, memory: Memory, at: np.ndarray, size: int, sums_floats: bool) -> None:
-        """Of the judge's exercises none counts them."""
+            self._count("stored", memory, at, size, memory.adder)
+            memory.adder[at[:, None] + np.arange(size)] = len(self.programs) - 1
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
@@ -292,47 +289,30 @@ class Trace:
         Programs run in any order, and within a program the threads of two stores may be different
         ones, of warps that do not wait for each other. Only the same value does no harm.
         """
-        # NumPy has no bf16, so the interpreter keeps its bits
-        mine, new = self.programs[-1], as_fp32(values) if is_bf16 else values
+        # of each lane: who has stored there, and what; a lane of this store, or an earlier store
+        writers = memory.writer[at]
+        old = memory.content[at[:, None] + np.arange(values.itemsize)].view(values.dtype)[:, 0]
         order = np.argsort(at, kind="stable")
         repeats = at[order[1:]] == at[order[:-1]]
         lane, next_lane = order[:-1][repeats], order[1:][repeats]
-        if lane.size:
-            differs = _differ(new[lane], new[next_lane])
-            one, other = lane[differs.argmax()], next_lane[differs.argmax()]
-            place = f"element {at[one] // values.itemsize} of {memory.name}"
-            words = f"{name_of(mine)} stores two values in {place}"
-            self.stored_twice.append(words)
-            if differs.any():
-                self._note_a_collision(words, new[one], new[other])
-                return
-        earlier = memory.writer[at] >= self._first_of_launch
-        if earlier.any():
-            self._note_an_earlier_store(memory, at[earlier], values[earlier], is_bf16)
-
-    def _note_an_earlier_store(
-        self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
-    ) -> None:
-        """The launch has stored in all of these elements before."""
-        size, mine = values.itemsize, self.programs[-1]
-        writers = memory.writer[at]
-        who = self.programs[writers[0]]
-        place = f"element {at[0] // size} of {memory.name}"
-        before = f"where {'it' if who == mine else name_of(who)} has stored before"
-        self.stored_twice.append(f"{name_of(mine)} stores in {place}, {before}")
-        there = memory.content[at[:, None] + np.arange(size)].view(values.dtype)[:, 0]
-        old, new = map(as_fp32, (there, values)) if is_bf16 else (there, values)
-        differs = _differ(old, new)
+        writers[next_lane], old[next_lane] = len(self.programs) - 1, values[lane]
+        twice = writers >= self._first_of_launch
+        if not twice.any():
+            return
+        # NumPy has no bf16, so the interpreter keeps its bits
+        old, new = map(as_fp32, (old, values)) if is_bf16 else (old, values)
+        # NaN is the same as NaN
+        differs = twice & (old != new) & ~((old != old) & (new != new))
+        one = (differs if differs.any() else twice).argmax()
+        who, mine = self.programs[writers[one]], self.programs[-1]
+        place = f"element {at[one] // values.itemsize} of {memory.name}"
+        words = f"{name_of(mine)} stores {place} twice"
+        if who != mine:
+            words = f"programs {_number(who)} and {_number(mine)} store {place}"
+        self.stored_twice.append(words)
         if differs.any():
-            who, place = writers[differs][0], f"element {at[differs][0] // size} of {memory.name}"
-            words = f"{name_of(mine)} stores {place} twice"
-            if self.programs[who] != mine:
-                words = f"programs {_number(self.programs[who])} and {_number(mine)} store {place}"
-            self._note_a_collision(words, old[differs][0], new[differs][0])
-
-    def _note_a_collision(self, words: str, first: np.number, second: np.number) -> None:
-        values = f"{float(first):.3g} and then {float(second):.3g}"
-        self.collisions.append(f"{words}, {values}: which one stays is undefined on a GPU")
+            both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
+            self.collisions.append(f"{words}, {both}: which one stays is undefined on a GPU")
 
     def _touched(self, pointers, mask, does: str):
         """For each memory that an access touches: it, offsets in bytes, bytes an element, and
@@ -380,11 +360,6 @@ def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
     while len(program) > 1 and program[-1] == 0:
         program = program[:-1]
     return program[0] if len(program) == 1 else program
-
-
-def _differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Where two values are not the same; NaN is the same as NaN."""
-    return (one != other) & ~((one != one) & (other != other))
 
 
 def _anything(pointers) -> TensorHandle:

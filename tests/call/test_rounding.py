@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from inputs import shape_of
+from launches import launches_of
 from pairwise import cover
 from rope_kernels import (
     RotaryPositionEmbedding,
@@ -20,8 +21,6 @@ from rope_kernels import (
     rope_qk,
     rotate_half,
 )
-from rope_lab.compiler.compile import compile_plan
-from rope_lab.compiler.plans import plan_of
 
 S, B, H, K = 7, 2, 3, 1
 BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
@@ -218,7 +217,8 @@ def test_no_multiply_add_is_fused_but_by_default(function, dtype, d, needs_trito
     t, cos = torch.randn(64, 2, 8, d).to(dtype), torch.randn(64, d)
     for rounding in ("once", "model", "upcast", "promoted"):
         table = (cos, cos) if rounding == "promoted" else (cos.to(dtype), cos.to(dtype))
-        code = compile_plan("sm_90", *plan_of(function, t, table, rounding=rounding))
+        (launch,) = launches_of(function, t, table, rounding=rounding)
+        code = launch.compiled()
         fused = re.findall(r"\bfma\.\S+", code.stages["ptx"])
         assert bool(fused) is (rounding == "once"), (rounding, set(fused))
         assert not code.spilled

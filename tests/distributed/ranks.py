@@ -33,13 +33,16 @@ def load(device):
     import torch
 
     from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
-    from rope_lab.interpreted_bf16 import let_bf16_round
+    from rope_kernels.modes import triton_is_installed
     from rope_lab.interpreter import speed_up
 
     torch.set_num_threads(1)
     if device == "cpu":
         speed_up()
-        let_bf16_round()
+        if triton_is_installed():
+            from rope_lab.interpreted_bf16 import let_bf16_round
+
+            let_bf16_round()
         apply_rotary_pos_emb(torch.zeros(1, 1, 1, 2), RotaryPositionEmbedding(2))
     return cases()
 

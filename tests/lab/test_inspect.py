@@ -1,6 +1,7 @@
 """`lab.inspect`: what it finds of kernels that are right, wrong, or can't be known."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -32,10 +33,10 @@ def test_a_kernel_that_is_right(kernels):
     (launch,) = found.launches
     size = 4 * 6000 * kernels.WIDTH
     assert launch.programs == -(-6000 * kernels.WIDTH // 128)
-    assert launch.requested == launch.work.moved == pytest.approx(3 * size)
+    assert launch.requested == launch.moved == pytest.approx(3 * size)
     assert not (launch.again or launch.bent or launch.scattered or found.eager)
     assert launch.functions == {"exp": 128 * launch.programs}
-    assert launch.code.compiled.loads and launch.code.instructions
+    assert launch.compiled.loads and launch.instructions
     (times,) = found.times
     assert set(times) == {"bytes", "instructions", "starts", "latency"}
     assert found.predicted_us > max(times.values())
@@ -48,9 +49,9 @@ def test_instructions_are_not_counted_through_a_loop(kernels):
     found = inspected(kernels.norm, kernels.norm_in_pytorch, kernels.rows, tolerance=SUM)
     (launch,) = found.launches
     assert launch.again == {"x_ptr": 2.0}  # 300 columns take three turns, each element two loads
-    assert launch.code.instructions is None and "instructions" not in found.times[0]
+    assert launch.instructions is None and "instructions" not in found.times[0]
     assert "instructions  not counted: loop" in repr(found) and "at least" in repr(found)
-    assert "f16" not in launch.code.compiled.stages["ttir"]  # its DTYPE has arrived
+    assert "f16" not in launch.compiled.stages["ttir"]  # its DTYPE has arrived
 
 
 def test_atomics(kernels):
@@ -118,11 +119,21 @@ def test_libdevice_and_a_float_argument(kernels):
     assert found.launches[0].functions == {"tanh": 128 * found.launches[0].programs}
 
 
-def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
-    from rope_lab.grading.inspect.limits import Work, gpu_of, times_of
+def asked(**work):
+    """A launch of programs of one warp, as far as the law looks at it."""
+    return SimpleNamespace(moved=2**28, compiled=SimpleNamespace(num_warps=1), **work)
 
-    work = Work(2**28, programs=2**14, warps=1, instructions=1000, in_flight=4096, resident=0)
-    assert set(times_of(work, gpu_of("NVIDIA H200"))) == {"bytes", "starts", "instructions"}
+
+def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
+    from rope_lab.grading.inspect.inspection import Inspected
+    from rope_lab.grading.inspect.limits import gpu_of
+
+    launch = asked(programs=2**14, instructions=1000, in_flight=4096, resident=0)
+    assert set(Inspected.times(launch, gpu_of("NVIDIA H200"))) == {
+        "bytes",
+        "starts",
+        "instructions",
+    }
 
 
 def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
@@ -153,7 +164,7 @@ def test_a_dot_is_not_in_the_law(kernels):
     (launch,) = found.launches
     assert launch.flops == 2 * 32 * 6000 * 64 * 32
     assert "tensor cores are not in the law" in repr(found)
-    assert launch.code.compiled.loads  # into shared memory
+    assert launch.compiled.loads  # into shared memory
 
 
 def test_what_cannot_be_known_is_a_sentence(kernels):
@@ -172,20 +183,19 @@ def test_what_cannot_be_known_is_a_sentence(kernels):
 
 
 def test_the_limits_of_a_recorded_gpu():
-    from rope_lab.grading.inspect.limits import Work, binding, gpu_of, times_of
+    from rope_lab.grading.inspect.inspection import Inspected
+    from rope_lab.grading.inspect.limits import binding, gpu_of
 
     gpu = gpu_of("NVIDIA H200")
     assert gpu_of("sm_90").name == gpu.name and not gpu_of("sm_86").machine
-    size = dict(moved=2**28, warps=1, resident=16)
-    asked = {
-        "bytes": Work(**size, programs=2**14, instructions=1000, in_flight=4096),
-        "starts": Work(**size, programs=2**21, instructions=10, in_flight=4096),
-        "instructions": Work(**size, programs=2**16, instructions=10_000, in_flight=4096),
-        "latency": Work(**size, programs=264, instructions=None, in_flight=1024),
+    launches = {
+        "bytes": asked(programs=2**14, instructions=1000, in_flight=4096, resident=16),
+        "starts": asked(programs=2**21, instructions=10, in_flight=4096, resident=16),
+        "instructions": asked(programs=2**16, instructions=10_000, in_flight=4096, resident=16),
+        "latency": asked(programs=264, instructions=None, in_flight=1024, resident=16),
     }
-    assert {name: binding(times_of(work, gpu)) for name, work in asked.items()} == {
-        name: name for name in asked
-    }
+    for limit, launch in launches.items():
+        assert binding(Inspected.times(launch, gpu)) == limit
     assert gpu.copy_us(2**29) == pytest.approx(2**29 / gpu.machine.bytes_a_us, rel=0.05)
 
 

@@ -12,8 +12,7 @@ import torch
 import rope_lab as lab
 from rope_lab.compiler import compile as compile_module
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
-from rope_lab.compiler.compile import Compiled, compile_for, nvdisasm
-from rope_lab.compiler.targets import target_of
+from rope_lab.compiler.compile import Compiled, compile_for, nvdisasm, target_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -250,7 +249,7 @@ def test_widths_and_needs_are_read_from_amds_assembly():
 
 def test_a_target_is_found_by_its_name():
     for names, threads in ((("sm_80", "sm_103", "gfx1100"), 32), (("gfx942", "gfx950"), 64)):
-        assert {target_of(name).warp_size for name in names} == {threads}
+        assert {target_of(name)[2] for name in names} == {threads}
     for name in ("sm90", "h100", "gfx9", "gfx", "sm_90a"):
         with pytest.raises(ValueError, match=f"gpu is '{name}'; accepted: "):
             target_of(name)

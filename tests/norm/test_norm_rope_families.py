@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from inputs import FORMATS, shape_of
+from launches import launches_of
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
-from rope_lab.compiler.compile import compile_plan
-from rope_lab.compiler.plans import plan_of
 
 pytest.importorskip("transformers")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -204,6 +203,6 @@ def test_a_kernel_rounds_where_pytorch_does(
 def test_no_multiply_add_is_fused_but_by_default(rounding, table_dtype, needs_triton):
     t, weight = torch.randn(64, 2, 8, 128).to(BF16), torch.ones(128, dtype=BF16)
     cos = torch.randn(64, 128).to(table_dtype)
-    plan = plan_of(norm_rope, t, weight, (cos, cos), rounding=rounding)
-    code = compile_plan("sm_90", *plan)
+    (launch,) = launches_of(norm_rope, t, weight, (cos, cos), rounding=rounding)
+    code = launch.compiled()
     assert ("fma." in code.stages["ptx"]) is (rounding == "once")

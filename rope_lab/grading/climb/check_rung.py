@@ -1,8 +1,11 @@
 """Is a reader's kernel on the rung? First its values, then the instruments of the rung."""
 
+import inspect
 import os
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
@@ -12,9 +15,9 @@ from ...shipment import CannotPassOn
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
-from .readings import Readings, readings_of, refusal
-from .targets import EIGHT_ROWS, IN_ORDER, NAMES, TARGETS, WIDE, Target, row
-from .values import another_kernel_backward, judged_values
+from .readings import loop_in, readings_of
+from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, row
+from .values import BACKWARD_FROM, judged_values
 
 
 def check_rung(rung: int, candidate: Callable) -> Verdict:
@@ -46,15 +49,12 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
-    return _kept(rung, candidate, measured) if measured and QUIET not in os.environ else measured
-
-
-def _kept(rung: int, candidate: Callable, verdict: Verdict) -> Verdict:
-    try:
-        kept.keep(rung, candidate)
-    except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
-        return replace(verdict, remark=f"it is not kept for the next notebook: {error}")
-    return verdict
+    if measured and QUIET not in os.environ:
+        try:
+            kept.keep(rung, candidate)
+        except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
+            return replace(measured, remark=f"it is not kept for the next notebook: {error}")
+    return measured
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
@@ -63,15 +63,22 @@ def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     eager = count_eager_traffic(lambda: launches.extend(launches_of(rotation(candidate))))
     if names := ", ".join(kernel.name for kernel in eager.kernels if kernel.bytes_read):
         return None, f"for {SHAPE} PyTorch runs {names}, where the kernel should"
-    if refused := refusal(launches):
-        return None, refused
-    if another_kernel_backward(rung, candidate):
-        return None, "the backward launches another kernel, where a flag of this one would do"
-    return launches[0], ""
+    if len(launches) != 1:
+        return None, f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
+    (launch,) = launches
+    if loop := loop_in(textwrap.dedent(inspect.getsource(launch.kernel.fn))):
+        words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
+        return None, f"{words}: {loop}"
+    if rung >= BACKWARD_FROM:
+        backward = launches_of(rotation(partial(candidate, transpose=True)))
+        if [other.kernel for other in backward] != [launch.kernel]:
+            words = "the backward launches another kernel, where a flag of this one would do"
+            return None, words
+    return launch, ""
 
 
 def _with_instruments(
-    rung: int, candidate: Callable, verdict: Verdict, readings: Readings, launch: Launch
+    rung: int, candidate: Callable, verdict: Verdict, readings: dict[str, float], launch: Launch
 ) -> Verdict:
     """The verdict of the instruments on a kernel whose values are right."""
     missed = [target for target in TARGETS[rung] if not target.met(readings)]
@@ -81,19 +88,19 @@ def _with_instruments(
         speed = "\n         ".join(filter(None, (speed_of_ours(rung), speed_here(candidate))))
         return replace(verdict, state=RIGHT, reason=reason, speed=speed)
     first = _explains(missed, readings)
-    reason = f"the values are right; rung {rung} wants {NAMES[first.instrument]} {first.words}"
+    reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
     return replace(
         verdict,
         state=NOT_YET,
         reason=f"{reason}\n{table}",
         looks_like=advice(first.instrument, readings, verdict.counted, launch),
-        speed=speed_here(candidate, explained_by=NAMES[first.instrument]),
+        speed=speed_here(candidate, explained_by=first.instrument),
     )
 
 
-def _explains(missed: list[Target], readings: Readings) -> Target:
+def _explains(missed: list[Target], readings: dict[str, float]) -> Target:
     """The missed target that explains the others: rows, then a wrong order, then the rung's."""
-    if EIGHT_ROWS in missed and (readings.programs < EIGHT_ROWS.limit or WIDE in missed):
+    if EIGHT_ROWS in missed and (readings["programs"] < EIGHT_ROWS.limit or WIDE in missed):
         return EIGHT_ROWS
     return IN_ORDER if IN_ORDER in missed else missed[0]
 

@@ -3,7 +3,6 @@
 import html
 import os
 from dataclasses import dataclass
-from functools import cache
 
 from ...profiling.roofline import headline
 from ...records import QUIET, Measurement, recorded
@@ -59,7 +58,8 @@ def ladder(upto: int | None = None) -> Ladder:
     last = len(RUNGS) if upto is None else rung_of(upto).number
     times = recorded(KEY)
     rows = [{"what changed": "eager PyTorch: ten kernels"} | _time(EAGER, times)]
-    rows += [_row(rung, times) for rung in RUNGS if rung <= last]
+    of_bytes = headline(0, "bf16")[0] / machine().bytes_a_us  # at a copy's bandwidth
+    rows += [_row(rung, of_bytes, times) for rung in RUNGS if rung <= last]
     if last == len(RUNGS):
         rows.append({"what changed": "the package's kernel, with a table"} | _time(PACKAGE, times))
     rows.append({"what changed": "a copy of t", "bytes": "2 N"} | _time(COPY, times))
@@ -69,13 +69,7 @@ def ladder(upto: int | None = None) -> Ladder:
     return Ladder(head, cells, f"Times: {times.origin}")
 
 
-@cache
-def time_of_bytes() -> float:
-    """Microseconds for each byte of t, the result and the table once, at a copy's bandwidth."""
-    return headline(0, "bf16")[0] / machine().bytes_a_us
-
-
-def _row(number_of_rung: int, times: Measurement) -> dict[str, str]:
+def _row(number_of_rung: int, of_bytes: float, times: Measurement) -> dict[str, str]:
     """What a rung changed, what the instruments show of it, and its time."""
     rung = RUNGS[number_of_rung]
     mark = " ✓" if QUIET not in os.environ and rung.number in kept.climbed() else ""
@@ -86,7 +80,7 @@ def _row(number_of_rung: int, times: Measurement) -> dict[str, str]:
         "bytes": f"{number(rung.requested)} N",
         "sin/cos": number(rung.evaluations),
         "I/P": f"{rung.instruction_us:.0f} us",
-        "B/W": f"{time_of_bytes():.0f} us",
+        "B/W": f"{of_bytes:.0f} us",
     } | _time(f"rung {rung.number}", times)
 
 

@@ -12,10 +12,9 @@ from ..exercises import climb as specs
 from ..judge import judged
 from ..spec import Case
 from ..verdict import NOT_YET, Verdict
-from .launch import launches_of, rotation
 
 PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
-_BACKWARD_FROM = 4
+BACKWARD_FROM = 4
 
 
 # Ways to call `my_rope`: from which rung on, words before the name of a case that fails, what it
@@ -23,8 +22,8 @@ _BACKWARD_FROM = 4
 _USES = (
     (2, "", specs.rope_of_whole_rows, False, ""),
     (2, "in place, ", specs.rope_of_whole_rows_in_place, False, "out"),
-    (_BACKWARD_FROM, "backward, ", specs.rope_of_whole_rows_gradient, True, ""),
-    (_BACKWARD_FROM, "backward in place, ", specs.rope_of_gradient_in_place, True, "out"),
+    (BACKWARD_FROM, "backward, ", specs.rope_of_whole_rows_gradient, True, ""),
+    (BACKWARD_FROM, "backward in place, ", specs.rope_of_gradient_in_place, True, "out"),
 )
 
 
@@ -36,13 +35,18 @@ def judged_values(rung: int, candidate: Callable) -> Verdict:
     if rung == 1:
         return judged(candidate, specs.rope_of_any_strides, probe=PROBE)
     first, right = None, ()
+    try:
+        known = inspect.signature(candidate).parameters
+    except (TypeError, ValueError):  # of a partial with a name that its function lacks, too
+        known = ("transpose", "out")  # the call will say it
     for begins, words, wanted, transpose, out in _USES:
         if rung < begins:
             continue
-        if missing := _missing_keyword(candidate, transpose, out):
-            name = getattr(candidate, "__name__", "the function")
-            reason = f"{name} takes no `{missing.partition('=')[0]}`"
-            hint = f"add {missing} to its arguments, and use it"
+        keywords = {"transpose": "False"} if transpose else {}
+        keywords |= {out: "None"} if out else {}
+        if missing := next((name for name in keywords if name not in known), ""):
+            reason = f"{getattr(candidate, '__name__', 'the function')} takes no `{missing}`"
+            hint = f"add {missing}={keywords[missing]} to its arguments, and use it"
             return Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True)
         call = partial(candidate, transpose=True) if transpose else candidate
         verdict = judged(call, wanted, out=out, probe=None if first else PROBE)
@@ -52,23 +56,3 @@ def judged_values(rung: int, candidate: Callable) -> Verdict:
             return replace(verdict, case=case, right_cases=right)
         first = first or verdict
     return replace(first, right_cases=right)
-
-
-def _missing_keyword(candidate: Callable, transpose: bool, out: str) -> str:
-    """'out=None', if the candidate can't be called this way; else ''."""
-    try:
-        known = inspect.signature(candidate).parameters
-    except (TypeError, ValueError):  # of a partial with a name that its function lacks, too
-        return ""  # the call will say it
-    if transpose and "transpose" not in known:
-        return "transpose=False"
-    return "out=None" if out and out not in known else ""
-
-
-def another_kernel_backward(rung: int, candidate: Callable) -> bool:
-    """Does the backward launch something else than the forward's kernel, once?"""
-    if rung < _BACKWARD_FROM:
-        return False
-    forward = launches_of(rotation(candidate))
-    backward = launches_of(rotation(partial(candidate, transpose=True)))
-    return [launch.kernel for launch in forward] != [launch.kernel for launch in backward]

@@ -6,7 +6,6 @@ from functools import partial
 import torch
 
 from ...child import Ended, Worker
-from ...compiler.compile import SM_OF
 from ...profiling.traffic import count_eager_traffic
 from ...shipment import CannotPassOn
 from ...timing import measure
@@ -14,9 +13,8 @@ from ..climb.check_rung import last_line
 from ..climb.launch import Launch, launches_of
 from ..judge import SECONDS, shipped_call
 from ..verdict import raised
-from .code import code_of
 from .inspection import Inspected, Inspection
-from .limits import Work, gpu_of
+from .limits import gpu_of
 from .watch import ACCESSES
 
 _OFF = 0.01  # of what a straight line says: more is not linear
@@ -40,7 +38,7 @@ def inspect(
 
     Args:
         function: launches the kernels. It returns tensors, or overwrites inputs and returns none.
-        reference: the same in plain PyTorch: it returns the results, or overwrites these inputs.
+        reference: the same in plain PyTorch, and in the same way.
         make: make(size, device) gives the inputs of both. The device is 'cpu', 'meta' or 'cuda'.
         small: such a size for the interpreter: some programs, more than one, and a tail.
         large: the size whose time matters.
@@ -53,41 +51,43 @@ def inspect(
     """
     _check(small, large, gpu, tolerance)
     sizes = [small, 2 * small, 3 * small]
-    job = {"sizes": sizes, "tolerance": tolerance}
+    job: dict = {"sizes": sizes, "tolerance": tolerance}
     try:
         for name, shipped in (("function", function), ("reference", reference), ("make", make)):
             job[name] = shipped_call(shipped)
     except CannotPassOn as refused:
         return Inspection(refused=str(refused))
-    runs, refused = _runs(job)
-    if refused:
-        return Inspection(refused=refused)
-    if run := next((run for run in runs if run["refused"]), None):
-        where = f"at size {run['size']} " * (not run["unwritten"])
-        return Inspection(refused=where + run["refused"])
-    if wrong := next((run for run in runs if run["wrong"]), None):
-        where = f"at size {wrong['size']}: {wrong['wrong']}"
-        return Inspection(wrong=where, owner=wrong["owner"])
-    about = {"sizes": sizes, "large": large, "atomics": runs[0]["atomics"]}
+    found = _found_by_the_child(job)
+    if "counts" not in found:
+        return Inspection(**found)
+    counts = found["counts"]  # of each size, those of each launch
+    about = {"sizes": sizes, "large": large, "atomics": found["atomics"]}
     try:
         call = partial(function, *_seeded(make, large, "meta"))
-        launches: list = []
+        launches: list[Launch] = []
         eager = count_eager_traffic(lambda: launches.extend(launches_of(call)))
     except Exception as error:  # whatever a function does with a tensor that has no memory
         return Inspection(**about, refused=f"on tensors without memory it {raised(error)}")
     about |= {"eager": tuple(eager.kernels)}
-    if refused := _unlike(runs, launches):
-        return Inspection(**about, refused=refused)
+    at_large = [launch.kernel.fn.__name__ for launch in launches]
+    if not launches:
+        return Inspection(**about, refused="no kernel is launched")
+    for size, of_size in zip(sizes, counts, strict=True):
+        kernels = [one["kernel"] for one in of_size]
+        if kernels != at_large:
+            words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
+            words += f" {', '.join(at_large)}: what can't be told from small sizes"
+            return Inspection(**about, refused=words)
     where = gpu_of(gpu)
     try:
-        found = tuple(
-            _inspected([run["counts"][k] for run in runs], launch, sizes, large, where.arch)
-            for k, launch in enumerate(launches)
+        inspected = tuple(
+            _inspected([*of_launch], launch, small, large, where.arch)
+            for *of_launch, launch in zip(*counts, launches, strict=True)
         )
     except (RuntimeError, TypeError, ValueError) as error:
         return Inspection(**about, refused=f"compiled for {where.arch}: {last_line(error)}")
     measured = _measured(function, make, large)
-    return Inspection(**about, launches=found, gpu=where, measured_us=measured)
+    return Inspection(**about, launches=inspected, gpu=where, measured_us=measured)
 
 
 def _check(small: object, large: object, gpu: object, tolerance: object) -> None:
@@ -101,99 +101,55 @@ def _check(small: object, large: object, gpu: object, tolerance: object) -> None
             raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
 
 
-def _runs(job: dict) -> tuple[list[dict], str]:
-    """What the child found at each size, or why it found nothing."""
+def _found_by_the_child(job: dict) -> dict:
     try:
-        worker = Worker.kept("rope_lab.grading.inspect.inspect_process", "1")
-        answer = worker.ask(job, SECONDS)
-        return answer["runs"], answer["refused"]
+        return Worker.kept("rope_lab.grading.inspect.inspect_process", "1").ask(job, SECONDS)
     except Ended as ended:
         at = ended.at or "it"
         if ended.late:
-            return [], f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes"
+            words = f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes"
+            return {"refused": words}
         last = ended.words.splitlines()[-1] if ended.words else ""
-        return [], f"{at} ended the interpreter's process (exit {ended.code}) {last}".strip()
+        words = f"{at} ended the interpreter's process (exit {ended.code}) {last}"
+        return {"refused": words.strip()}
 
 
-def _unlike(runs: list[dict], launches: list[Launch]) -> str:
-    """Why the launches on the GPU can't be told from those in the interpreter; '' if they can."""
-    if not launches:
-        return "no kernel is launched"
-    large = [launch.kernel.fn.__name__ for launch in launches]
-    for run in runs:
-        small = [counts["kernel"] for counts in run["counts"]]
-        if empty := [one["kernel"] for one in run["counts"] if not one["programs"]]:
-            return f"size {run['size']} launches {empty[0]} without programs"
-        if small != large:
-            words = f"size {run['size']} launches {', '.join(small) or 'no kernel'}; the large one"
-            return f"{words} {', '.join(large)}: what can't be told from small sizes"
-    return ""
+def _inspected(counts: list[dict], launch: Launch, small: int, large: int, arch: str) -> Inspected:
+    """One launch: its counts at the sizes small, 2 small, 3 small, scaled; and its code."""
+    bent = []
 
+    def at_large(name: str, values: list[float], by_program: bool = True) -> float:
+        """A count at the large size: as many a program as at each small one, or along a line."""
+        programs = [one["programs"] or 1 for one in counts]
+        each = {value / count for value, count in zip(values, programs, strict=True)}
+        if by_program and len(each) == 1:
+            return each.pop() * launch.programs
+        first, middle, last = values
+        found = first + (last - first) / 2 * (large - small) / small
+        if found < 0 or abs(middle - (first + last) / 2) > _OFF * max(last, 1):
+            bent.append(name)
+        return max(found, 0.0)
 
-def _inspected(
-    counts: list[dict], launch: Launch, sizes: list[int], large: int, arch: str
-) -> Inspected:
-    """One launch: its counts at the small sizes, scaled, and its compiled code."""
-    code = launch.compiled(arch)
-    tensors, bent = {}, []
-    names = dict.fromkeys(name for one in counts for name in one["tensors"])
-    for name in names:
-        scaled = {}
-        for field in ACCESSES:
-            values = [one["tensors"].get(name, {}).get(field, 0) for one in counts]
-            scaled[field], straight = _scaled(sizes, values, large)
-            bent += [] if straight else [name]
-        tensors[name] = scaled
-    evaluated = dict.fromkeys(name for one in counts for name in one["functions"])
-    evaluations = {
-        name: _by_program(
-            [one["functions"].get(name, 0) for one in counts], counts, launch, sizes, large
-        )
-        for name in evaluated
+    def named(field: str) -> list[str]:
+        return [*dict.fromkeys(name for one in counts for name in one[field])]
+
+    tensors = {
+        name: {
+            access: at_large(
+                name, [one["tensors"].get(name, {}).get(access, 0) for one in counts], False
+            )
+            for access in ACCESSES
+        }
+        for name in named("tensors")
     }
-    flops = _by_program([one["flops"] for one in counts], counts, launch, sizes, large)
-    bent += [name for name, (_, straight) in evaluations.items() if not straight]
-    read = code_of(code)
-    moved = sum(one["loaded_once"] + one["stored_once"] for one in tensors.values())
-    loaded = sum(one["loaded"] for one in tensors.values()) / launch.programs
-    work = Work(
-        moved=moved,
-        programs=launch.programs,
-        warps=code.num_warps,
-        instructions=read.instructions,
-        in_flight=min(read.in_flight, loaded),  # lanes may hold the same element
-        resident=code.programs_at_a_time if code.gpu in SM_OF else 0,
-    )
-    return Inspected(
-        kernel=code.kernel,
-        programs=launch.programs,
-        tensors=tensors,
-        bent=tuple(dict.fromkeys(bent)),
-        functions={name: count for name, (count, _) in evaluations.items()},
-        flops=flops[0],
-        code=read,
-        work=work,
-    )
-
-
-def _by_program(
-    values: list[float], counts: list[dict], launch: Launch, sizes: list[int], large: int
-) -> tuple[float, bool]:
-    """A count at the large size: as many a program as at small ones, or along a straight line."""
-    each = [value / one["programs"] for value, one in zip(values, counts, strict=True)]
-    if len(set(each)) == 1:
-        return each[0] * launch.programs, True
-    return _scaled(sizes, values, large)
-
-
-def _scaled(sizes: list[int], values: list[float], large: int) -> tuple[float, bool]:
-    """A count at the large size, by the line through the first and the last; is it straight?"""
-    (first, middle, last), (low, mid, high) = sizes, values
-    slope = (high - low) / (last - first)
-    expected = low + slope * (middle - first)
-    straight = abs(mid - expected) <= _OFF * max(abs(high), 1)
-    at_large = low + slope * (large - first)
-    return max(at_large, 0.0), straight and at_large >= 0
+    functions = {
+        name: at_large(name, [one["functions"].get(name, 0) for one in counts])
+        for name in named("functions")
+    }
+    flops = at_large("tl.dot", [one["flops"] for one in counts])
+    compiled = launch.compiled(arch)
+    found = tuple(dict.fromkeys(bent))
+    return Inspected(compiled, launch.programs, tensors, functions, flops, found)
 
 
 def _seeded(make: Callable, size: int, device: str) -> Sequence:

@@ -3,7 +3,6 @@
 It is the judge's kind of child: a kernel may end it, or not come back.
 """
 
-import inspect
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -19,39 +18,46 @@ from .watch import Watch
 
 __all__ = ["answer", "start"]  # what `worker.py` calls
 _NUMBERS = itertools.count()  # of jobs: each has files of its own
-_STOPPED = {
-    "wrong": "",
-    "refused": "",
-    "unwritten": False,
-    "owner": "",
-    "counts": [],
-    "atomics": {},
-}
+Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
 
 def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
-    """What a function does at each of the sizes; after a wrong one nothing follows.
+    """What a function does at each of the sizes, up to the first at which something is wrong.
 
     Of a job: `function`, `reference` and `make` as shipped, `sizes`, `tolerance`.
+
+    Returns:
+        `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`,
+        and `counts`: those of each launch for each size.
     """
     number = next(_NUMBERS)
     function, reference, make = (
         load(job[name], folder / f"candidate_{number}_{name}.py")
         for name in ("function", "reference", "make")
     )
-    tolerance = tuple(job["tolerance"]) if job["tolerance"] else None
-    runs = []
+    tolerance, counts = tuple(job["tolerance"] or ()) or None, []
     for size in job["sizes"]:
         tell({"begins": f"size {size}"})
         try:
-            run = _Run(function, reference, _made(make, size), tolerance)
+            inputs = _named(reference, _made(make, size))
+            expected = _expected(reference, inputs)
         except Exception as error:  # whatever they may raise
-            words = f"at size {size} the reference or make {raised(error)}"
-            return {"runs": [], "refused": words}
-        runs.append(run.found() | {"size": size})
-        if runs[-1]["wrong"] or runs[-1]["refused"]:
-            break
-    return {"runs": runs, "refused": ""}
+            return {"refused": f"at size {size} the reference or make {raised(error)}"}
+        try:
+            with Watch() as watch:
+                found = _called(function, inputs)
+        except NotImplementedError as error:
+            return {"refused": str(error) or HOW_TO_BEGIN}
+        except Exception as error:  # whatever a function may raise
+            reason, owner = in_words(error)
+            if reason.startswith("out of bounds"):
+                return {"wrong": f"at size {size}: {reason}", "owner": owner}
+            return {"refused": f"at size {size} {reason}"}
+        wrong, owner = _wrong(found, expected, inputs, tolerance, watch)
+        if wrong:
+            return {"wrong": f"at size {size}: {wrong}", "owner": owner}
+        counts.append([vars(launch) for launch in watch.counts])
+    return {"counts": counts, "atomics": watch.added}
 
 
 def _made(make: Callable, size: int) -> list:
@@ -65,107 +71,70 @@ def _made(make: Callable, size: int) -> list:
     return list(inputs)
 
 
-class _Run:
-    """One call of a function beside its reference."""
-
-    def __init__(
-        self,
-        function: Callable,
-        reference: Callable,
-        inputs: list,
-        tolerance: tuple[float, float] | None,
-    ) -> None:
-        self.function, self.tolerance = function, tolerance
-        self.inputs, self.given = inputs, [clone(x) for x in inputs]
-        self.names = _names_of(reference, len(inputs))
-        self.wanted, self.after = _called(reference, inputs)
-        if not self.wanted and all(map(_same, inputs, self.after)):
-            raise TypeError("the reference returns no tensor and overwrites none")
-        is_float = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]
-        doubles = [x.double() if yes else x for x, yes in zip(inputs, is_float, strict=True)]
-        try:
-            self.exact = _called(reference, doubles)
-        except (RuntimeError, TypeError, ValueError):  # it asks for a dtype
-            self.exact = self.wanted, self.after
-        if len(self.exact[0]) != len(self.wanted):
-            self.exact = self.wanted, self.after
-
-    def found(self) -> dict:
-        """What is wrong, '' if nothing is; and what was counted."""
-        watch = Watch()
-        torch.manual_seed(1)
-        try:
-            with watch:
-                returned = self.function(*self.given)
-        except NotImplementedError as error:
-            return _STOPPED | {"refused": str(error) or HOW_TO_BEGIN, "unwritten": True}
-        except Exception as error:  # whatever a function may raise
-            reason, owner = in_words(error)
-            left = reason.startswith("out of bounds")
-            return _STOPPED | {"wrong" if left else "refused": reason, "owner": owner}
-        wrong, owner = self._wrong(returned, watch)
-        return _STOPPED | {
-            "wrong": wrong,
-            "owner": owner,
-            "counts": [vars(counts) for counts in watch.counts],
-            "atomics": watch.added,
-        }
-
-    def _wrong(self, returned: object, watch: Watch) -> tuple[str, str]:
-        """The first thing that is wrong, and which program stored it."""
-        got, own = _tensors_in(returned) if self.wanted else [], []
-        labels = [f"result {k}" for k in range(len(got))]
-        if self.wanted and not got:  # it overwrites what the reference returns
-            own = [k for k, x in enumerate(self.given) if not _same(x, self.inputs[k])]
-            got, labels = [self.given[k] for k in own], [self.names[k] for k in own]
-        if len(got) != len(self.wanted):
-            return f"{len(got)} results came back, {len(self.wanted)} are expected", ""
-        results, after = self.exact
-        for label, x, want, exact in zip(labels, got, self.wanted, results, strict=True):
-            if found := self._unlike(label, x, want, exact, watch):
-                return found
-        for k, name in enumerate(self.names):
-            if k in own or _same(self.given[k], self.after[k]):
-                continue
-            if _same(self.inputs[k], self.after[k]):
-                return f"an input is overwritten: {name}", ""
-            if found := self._unlike(name, self.given[k], self.after[k], after[k], watch):
-                return found
-        return next(iter(watch.races + watch.collisions), ""), ""
-
-    def _unlike(
-        self, label: str, got: Tensor, want: Tensor, exact: Tensor, watch: Watch
-    ) -> tuple[str, str] | None:
-        """What is wrong with a tensor, and which program stored it."""
-        rounded = exact.to(want.dtype) if exact.shape == want.shape else want
-        verdict = compare(got, rounded, self.tolerance)
-        if verdict:
-            return None
-        at = verdict.first_wrong_index
-        owner = (watch.owner_of(got, at) or "no program") if at is not None else ""
-        also = "".join(f"; {words}" for words in (watch.races + watch.collisions)[:1])
-        return f"{label}: {verdict.reason}{also}", owner
+def _named(function: Callable, inputs: list) -> dict[str, object]:
+    """By the names of the function's arguments, where it has as many."""
+    code, count = getattr(function, "__code__", None), len(inputs)
+    has_names = code is not None and code.co_argcount == count
+    names = code.co_varnames if has_names else [f"input {k}" for k in range(count)]
+    return dict(zip(names, inputs, strict=False))
 
 
-def _called(reference: Callable, inputs: list) -> tuple[list[Tensor], list]:
-    """Its results, and its inputs after the call."""
-    own = [clone(x) for x in inputs]
+def _called(function: Callable, inputs: dict[str, object]) -> Called:
+    own = [clone(x) for x in inputs.values()]
     torch.manual_seed(1)
-    return _tensors_in(reference(*own)), own
+    return [x for x in tree_leaves(function(*own)) if isinstance(x, Tensor)], own
 
 
-def _tensors_in(returned: object) -> list[Tensor]:
-    return [x for x in tree_leaves(returned) if isinstance(x, Tensor)]
+def _expected(reference: Callable, inputs: dict[str, object]) -> Called:
+    """Computed in fp64 and rounded once, unless the reference asks for a dtype."""
+    results, after = _called(reference, inputs)
+    if not results and all(map(_same, inputs.values(), after)):
+        raise TypeError("the reference returns no tensor and overwrites none")
+    floats = {
+        name: x.double()
+        for name, x in inputs.items()
+        if isinstance(x, Tensor) and x.is_floating_point()
+    }
+    try:
+        exact, exact_after = _called(reference, inputs | floats)
+    except (RuntimeError, TypeError, ValueError):
+        return results, after
+    if len(exact) != len(results):
+        return results, after
+    return [*map(_rounded, exact, results)], [*map(_rounded, exact_after, after)]
+
+
+def _rounded(exact: object, want: object) -> object:
+    """What is no tensor, or of another shape, stays what was computed in its own dtype."""
+    if not isinstance(want, Tensor) or exact.shape != want.shape:
+        return want
+    return exact.to(want.dtype)
+
+
+def _wrong(
+    found: Called, expected: Called, inputs: dict, tolerance: tuple | None, watch: Watch
+) -> tuple[str, str]:
+    """The first thing that is wrong, '' if nothing is; and which program stored it."""
+    (got, given), (wanted, after) = found, expected
+    if wanted and len(got) != len(wanted):
+        return f"{len(got)} results came back, {len(wanted)} are expected", ""
+    results = zip(got, wanted, strict=False)  # of none that is wanted, none counts
+    compared = [(f"result {k}", *pair, False) for k, pair in enumerate(results)]
+    for (name, before), x, want in zip(inputs.items(), given, after, strict=True):
+        if not _same(x, want):
+            compared.append((name, x, want, _same(before, want)))
+    said = watch.races + watch.collisions
+    for label, x, want, has_to_stay in compared:
+        if has_to_stay:
+            return f"an input is overwritten: {label}", ""
+        verdict = compare(x, want, tolerance)
+        if not verdict:
+            at = verdict.first_wrong_index
+            owner = (watch.owner_of(x, at) or "no program") if at is not None else ""
+            return "; ".join([f"{label}: {verdict.reason}", *said[:1]]), owner
+    return "".join(said[:1]), ""
 
 
 def _same(x: object, y: object) -> bool:
     """Also of what is no tensor."""
     return not isinstance(x, Tensor) or same_bits(x.reshape(-1), y.reshape(-1))
-
-
-def _names_of(function: Callable, count: int) -> list[str]:
-    try:
-        names = list(inspect.signature(function).parameters)
-    except ValueError:
-        names = []
-    return names if len(names) == count else [f"input {k}" for k in range(count)]

@@ -4,12 +4,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...compiler.compile import SM_OF, Compiled
+from ...compiler.instructions import loads_before_first_branch, warp_instructions
 from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
 from ..verdict import NOT_YET, RIGHT, WRONG, box
-from .code import Code
-from .limits import CHANGES, NEXT_LAUNCH_US, SECTOR, Gpu, Work, binding, times_of
+from .code import requested_before_needed, why_not_counted
+from .limits import CHANGES, NEXT_LAUNCH_US, SECTOR, Gpu, binding
 
 _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
@@ -22,20 +24,45 @@ UNKNOWN_HELP = "`python -m rope_lab.profiling.record_machine` on such a GPU reco
 class Inspected:
     """One launch at the large size."""
 
-    kernel: str  # its name
+    compiled: Compiled  # its kernel, in all stages
     programs: int  # of its grid
     tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `ACCESSES` of watch.py
-    bent: tuple[str, ...]  # arguments whose bytes don't grow along a straight line
     functions: dict[str, float]  # evaluations of sine, exponential, ...
     flops: float  # of `tl.dot`
-    code: Code  # what the compiler made of it
-    work: Work  # what the law needs
+    bent: tuple[str, ...]  # what doesn't grow along a straight line
+
+    @property
+    def kernel(self) -> str:
+        """Its name."""
+        return self.compiled.kernel
+
+    @property
+    def uncounted(self) -> str:
+        """Why `instructions` aren't known; '' if they are."""
+        return why_not_counted(self.compiled.program)
+
+    @property
+    def instructions(self) -> float | None:
+        """That a warp executes, slow branches left out; None if not known."""
+        return None if self.uncounted else warp_instructions(self.compiled)
+
+    @property
+    def in_flight(self) -> float:
+        """Bytes that a program requests before it needs one."""
+        loaded = sum(one["loaded"] for one in self.tensors.values())
+        # lanes may hold the same element
+        return min(requested_before_needed(self.compiled), loaded / self.programs)
+
+    @property
+    def resident(self) -> int:
+        """Programs on an SM at a time; 0 if its SMs are not known."""
+        return self.compiled.programs_at_a_time if self.compiled.gpu in SM_OF else 0
 
     @property
     def unknown(self) -> str:
         """What the law leaves out here, so that its time is only the least; '' if nothing."""
         found = []
-        if spilled := self.code.compiled.spilled:
+        if spilled := self.compiled.spilled:
             found.append(f"{spilled} bytes a thread are spilled, which moves bytes too")
         if self.scattered:
             each = (f"{name} {used:.3g}" for name, used in self.scattered.items())
@@ -44,9 +71,14 @@ class Inspected:
         if self.bent:
             words = "not linear in the size, so only roughly known"
             found.append(f"{words}: {', '.join(self.bent)}")
-        if self.code.why_not:
-            found.append(f"instructions: {self.code.why_not}")
+        if self.uncounted:
+            found.append(f"instructions: {self.uncounted}")
         return "; ".join(found)
+
+    @property
+    def moved(self) -> float:
+        """Bytes that must move once."""
+        return sum(one["loaded_once"] + one["stored_once"] for one in self.tensors.values())
 
     @property
     def requested(self) -> float:
@@ -69,12 +101,23 @@ class Inspected:
                 found[name] = SECTOR * asked / one["sectors"]
         return found
 
+    def times(self, gpu: Gpu) -> dict[str, float]:
+        """Microseconds by each limit alone; what isn't known is missing."""
+        times = {"bytes": gpu.copy_us(self.moved), "starts": self.programs / gpu.starts_a_us}
+        if self.instructions is not None:
+            lanes = 32 * self.compiled.num_warps * self.programs
+            times["instructions"] = self.instructions * lanes / gpu.machine.instructions_a_us
+        if self.in_flight and self.resident:
+            on_an_sm = self.in_flight * min(self.resident, self.programs / gpu.multiprocessors)
+            times["latency"] = times["bytes"] / max(gpu.share(on_an_sm), 1e-3)
+        return times
+
     def lines(self) -> list[str]:
         """What the page says of it."""
-        compiled, code = self.code.compiled, self.code
+        compiled = self.compiled
         warps = f"{compiled.num_warps} warp{'s' * (compiled.num_warps > 1)}"
         found = [f"{self.kernel}: {number(self.programs)} programs of {warps}"]
-        asked = f"{_bytes(self.requested)} requested, {_bytes(self.work.moved)} needed"
+        asked = f"{_bytes(self.requested)} requested, {_bytes(self.moved)} needed"
         if again := [f"{name} {_times(count)} times" for name, count in self.again.items()]:
             asked += f"; loaded again, from a cache at best: {', '.join(again)}"
         found.append(f"  bytes         {asked}")
@@ -90,16 +133,17 @@ class Inspected:
             found.append(f"  {name:14}{each + ' bytes' if each else 'none'}")
         if QUIET in os.environ:  # another compiler counts a little differently
             return found
-        each = code.why_not or f"{number(round(code.instructions))} a warp"
+        each = self.uncounted or f"{number(round(self.instructions))} a warp"
         found.append(f"  instructions  {each}")
         found.append(
             f"  registers     {compiled.registers} a thread, {compiled.spilled} bytes spilled; "
-            f"{self.work.resident} programs on an SM"
+            f"{self.resident} programs on an SM"
         )
+        first, loads = loads_before_first_branch(compiled)
         found.append(
-            f"  order         {code.loads_first} of {code.loads} loads before the first branch; "
-            f"{number(round(self.work.in_flight))} bytes requested before the first is needed, "
-            f"{self.work.resident * self.work.in_flight / 1024:.3g} KiB on an SM"
+            f"  order         {first} of {loads} loads before the first branch; "
+            f"{number(round(self.in_flight))} bytes requested before the first is needed, "
+            f"{self.resident * self.in_flight / 1024:.3g} KiB on an SM"
         )
         return found
 
@@ -132,7 +176,7 @@ class Inspection:
         """Of each launch: limit -> microseconds; empty where the GPU's numbers are unknown."""
         if not (self.gpu and self.gpu.machine):
             return []
-        return [times_of(launch.work, self.gpu) for launch in self.launches]
+        return [launch.times(self.gpu) for launch in self.launches]
 
     @property
     def binding(self) -> str:

@@ -50,30 +50,6 @@ class Gpu:
         return float(np.interp(in_flight, (0.0, *points), (0.0, *shares)))
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a launch has to do."""
-
-    moved: float  # bytes that must move once
-    programs: int  # of the grid
-    warps: int  # of a program
-    instructions: float | None  # of a warp; None if not known
-    in_flight: float  # bytes that a program requests before it needs one
-    resident: int  # programs on an SM at a time; 0 if its SMs are not known
-
-
-def times_of(work: Work, gpu: Gpu) -> dict[str, float]:
-    """Microseconds of a launch by each limit alone; what isn't known is missing."""
-    times = {"bytes": gpu.copy_us(work.moved), "starts": work.programs / gpu.starts_a_us}
-    if work.instructions is not None:
-        lanes = 32 * work.warps * work.programs
-        times["instructions"] = work.instructions * lanes / gpu.machine.instructions_a_us
-    if work.in_flight and work.resident:
-        on_an_sm = work.in_flight * min(work.resident, work.programs / gpu.multiprocessors)
-        times["latency"] = times["bytes"] / max(gpu.share(on_an_sm), 1e-3)
-    return times
-
-
 def binding(times: dict[str, float]) -> str:
     """The limit that takes longest; of two that are nearly as long, bytes."""
     longest = max(times, key=times.get)
@@ -86,17 +62,13 @@ def gpu_of(name: str) -> Gpu:
     Of several with one architecture it is the one that is here, else the one with the most
     bandwidth.
     """
-    path = records_folder() / "machines.json"
-    recorded = machines.read(path) if path.exists() else {}
-    whole = {gpu: taken for gpu, taken in recorded.items() if "limits" in taken.values}
-    known = {gpu: gpu_from(taken) for gpu, taken in whole.items()}
-    if name in known:
-        return known[name]
-    fitting = {gpu: found for gpu, found in known.items() if found.arch == name}
+    recorded = machines.read(records_folder() / "machines.json").values()
+    known = [gpu_from(taken) for taken in recorded if "limits" in taken.values]
     here = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    if here in fitting:
-        return fitting[here]
-    return max(fitting.values(), key=lambda gpu: gpu.machine.bytes_a_us, default=Gpu(name))
+    fitting = [gpu for gpu in known if name in (gpu.arch, gpu.name)]
+    return max(
+        fitting, key=lambda gpu: (gpu.name == here, gpu.machine.bytes_a_us), default=Gpu(name)
+    )
 
 
 def gpu_from(taken: Observation) -> Gpu:

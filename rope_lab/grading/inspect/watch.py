@@ -43,7 +43,6 @@ class Watch(Trace):
         self.counts: list[Counts] = []
         self.added: dict[str, bool] = {}  # tensors of atomics; are there sums of floats?
         self._names: dict[int, str] = {}  # of the arguments of this launch, by their memory
-        self._seen: dict[tuple[int, str], np.ndarray] = {}  # bytes of this launch, by memory
 
     def __enter__(self) -> "Watch":
         super().__enter__()
@@ -52,7 +51,6 @@ class Watch(Trace):
 
     def _at_launch(self, original: Callable, executor, args, kwargs):
         self.counts.append(Counts(executor.fn.__name__))
-        self._seen.clear()
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         self._names = {x.untyped_storage().data_ptr(): name for name, x in tensors_in(named)}
         return super()._at_launch(original, executor, args, kwargs)
@@ -61,31 +59,15 @@ class Watch(Trace):
         self.counts[-1].programs += 1
         return super()._at_program(original, builder, x, y, z)
 
-    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int) -> None:
-        super()._count(kind, memory, at, size)
-        counts = self.counts[-1].tensors.setdefault(self._name(memory), Counter())
+    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
+        super()._count(kind, memory, at, size, by)
+        name = self._names.get(memory.begin, memory.name)
+        counts = self.counts[-1].tensors.setdefault(name, Counter())
         counts[kind] += at.size * size
-        counts[f"{kind}_once"] += self._new_bytes(memory, kind, at, size)
+        counts[f"{kind}_once"] += int((by[np.unique(at)] < self._first_of_launch).sum()) * size
         counts["sectors"] += SECTOR * np.unique(at // SECTOR).size
-
-    def _count_atomic(self, memory: Memory, at: np.ndarray, size: int, sums_floats: bool) -> None:
-        self._count("stored", memory, at, size)
-        name = self._name(memory)
-        self.added[name] = self.added.get(name, False) or sums_floats
-
-    def _new_bytes(self, memory: Memory, kind: str, at: np.ndarray, size: int) -> int:
-        """How many of these bytes the launch has not loaded, or stored, before."""
-        key = memory.begin, kind
-        if key not in self._seen:
-            self._seen[key] = np.zeros(memory.end - memory.begin, dtype=bool)
-        seen, places = self._seen[key], np.unique(at)
-        new = int((~seen[places]).sum())
-        for byte in range(size):
-            seen[places + byte] = True
-        return new * size
-
-    def _name(self, memory: Memory) -> str:
-        return self._names.get(memory.begin, memory.name)
+        if by is memory.adder:
+            self.added[name] = memory.tensor.is_floating_point()
 
     def _at_function(self, name: str, original: Callable, builder, x):
         self.counts[-1].functions[name.removeprefix("precise_")] += x.data.size

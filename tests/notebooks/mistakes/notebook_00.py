@@ -17,7 +17,7 @@ ANSWERS = [
     Wrong(
         *(1, "the number of a program as an offset"),
         {"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
-        "from number 259 on; program 1 stores in element 1 of out_ptr, where program 0 has stored",
+        "from number 259 on; programs 0 and 1 store element 1 of out_ptr",
     ),
     Wrong(*(1, "another factor"), {"2 * x,": "3 * x,"}, "a factor: everything is 1.5 times"),
     # right, but more than it takes, which no task forbids
