@@ -22,7 +22,7 @@ NORM_ROUNDINGS = (None, *get_args(NormRounding))
 Tensors = tuple[Tensor, ...]
 Weights = tuple[Tensor | None, ...]  # as many
 
-BYTES_FOR_MANY = 2**25
+BYTES_FOR_MANY = 2**25  # some ten tiles for each of sixteen programs on an SM: gains 4 points
 HEADS_APART_REGISTERS = 112  # of a forward
 SMS_ELSEWHERE = 4  # where there is no GPU
 TILE_BYTES = 2048  # of a backward; fewer programs have a tile each
@@ -516,7 +516,6 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> tuple[int, int, int
         # two tokens share a search, where the heads of one fill a tile: 32 and 8 gain 6 points
         fill_it = math.gcd(*[t.shape[1] for t in tensors]) * t.shape[-1] * t.element_size()
         return (8, 2 * TILE_BYTES, None) if fill_it >= TILE_BYTES else (12, TILE_BYTES, 168)
-    # sixteen gain up to 4 points where each has some ten tiles
     many = sum([t.nbytes for t in tensors]) >= BYTES_FOR_MANY
     return (16, TILE_BYTES, 128) if many else (12, TILE_BYTES, 168)
 

@@ -6,6 +6,7 @@ import torch
 from inputs import FORMATS
 from ops import BF16, FP32, OPS
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope, rope_bw
+from yardstick import assert_near
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
 
@@ -26,6 +27,19 @@ def test_the_same_weight_for_q_and_k(device):
 def test_a_row_that_no_head_has_adds_nothing(device):
     """Most tiles of a backward are full: they have 16 rows only if at most one in 20 is empty."""
     QK_NORM_ROPE.sample(device, heads=(15, 16), s=2).check()
+
+
+def test_a_norm_after_a_rotation_of_one_pair(device):
+    """One column: Triton 3.6 did not compile the backward."""
+    t, grad = (torch.randn(4, 2, 3, 34, device=device) for _ in range(2))
+    freqs = RotaryPositionEmbedding(2).to(device)(4)
+    outs, grads = [], []
+    for x, fused in ((t, True), (t.double(), False)):
+        x.requires_grad_()
+        outs.append(norm_rope(x, None, freqs, norm_after=True, fused=fused))
+        grads += torch.autograd.grad(outs[-1], x, grad.to(x.dtype))
+    for got, want in (outs, grads):
+        assert_near(got.detach(), want.detach())
 
 
 def test_a_norm_after_a_rotation_is_taken_back_by_the_root_of_what_the_model_rounded(device):
