@@ -3,6 +3,7 @@
 import pytest
 
 import rope_lab as lab
+from rope_lab.grading.climb.advice import advice
 from rope_lab.grading.climb.launch import launches_of, rotation
 from rope_lab.grading.climb.readings import readings_of
 from rope_lab.grading.climb.targets import Target
@@ -52,6 +53,15 @@ def test_every_case_rotates_alike(monkeypatch):
         assert name == COPY or lab.compare(case(), expected, (0.02, 0.02)), (
             name
         )  # eager rounds thrice
+
+
+@pytest.mark.parametrize(
+    ("angles", "words"), ((2, "each row loads angles of its own"), (1, "too few rows"))
+)
+def test_bytes_too_many_are_explained_by_what_is_loaded_too_often(angles, words):
+    """Angles of each row are twice the bytes of t in bf16; those of a few rows are fewer."""
+    counted = {"elements": 64, "element_bytes": 2, "loaded": {"t": 128, "freqs": 128 * angles}}
+    assert words in advice("bytes requested", {}, counted, launch=None)
 
 
 def test_a_target_is_met_at_its_limit():

@@ -14,9 +14,15 @@ def advice(instrument: str, readings: dict[str, float], counted: dict, launch: L
 
 
 def _about_bytes(readings: dict[str, float], counted: dict, launch: Launch) -> str:
-    times = counted["loaded"].get("t", 0) / (counted["elements"] * counted["element_bytes"])
+    size, loaded = counted["elements"] * counted["element_bytes"], counted["loaded"]
+    times = loaded.get("t", 0) / size
     if times > 1:
         return f"each element of t is loaded {times:.3g} times: once for itself, once as a partner?"
+    if loaded.get("freqs", 0) >= 2 * size:
+        return (
+            "each row loads angles of its own: load them once a program, "
+            "and let [None, :] give them to all rows"
+        )
     return _FEW_ROWS
 
 
