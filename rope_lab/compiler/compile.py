@@ -52,12 +52,12 @@ class SM(NamedTuple):
 
 # CUDA C++ Programming Guide, technical specifications by compute capability
 SM_OF = {
-    "sm_80": SM(64, 32, 164 * 1024),
-    "sm_86": SM(48, 16, 100 * 1024),
-    "sm_89": SM(48, 24, 100 * 1024),
-    "sm_90": SM(64, 32, 228 * 1024),
-    "sm_100": SM(64, 32, 228 * 1024),
-    "sm_120": SM(48, 24, 100 * 1024),
+    "sm_80": SM(warps=64, programs=32, shared=164 * 1024),
+    "sm_86": SM(warps=48, programs=16, shared=100 * 1024),
+    "sm_89": SM(warps=48, programs=24, shared=100 * 1024),
+    "sm_90": SM(warps=64, programs=32, shared=228 * 1024),
+    "sm_100": SM(warps=64, programs=32, shared=228 * 1024),
+    "sm_120": SM(warps=48, programs=24, shared=100 * 1024),
 }
 # of all of them
 _REGISTERS = 65_536 // 4  # of each of an SM's four parts; a warp lives in one part
@@ -236,7 +236,8 @@ def _written(argument) -> str:
         listed = ", ".join(map(str, sizes))
         return f"TensorDescriptor({_written(argument.base)}, {listed}, {argument.padding!r})"
     if isinstance(argument, tuple | list):
-        return f"({''.join(f'{_written(item)}, ' for item in argument)})"
+        items = [f"{_written(item)}, " for item in argument]
+        return f"({''.join(items)})"
     if kind == "constexpr":
         return f"tl.constexpr({_written(argument.value)})"
     if kind == "dtype":
