@@ -11,6 +11,7 @@ from rope_kernels import RotaryPositionEmbedding
 
 D = 8
 POSITIVE = "accepted: a positive number below infinity"
+NO_SHARES = 0.0, -0.5, 1.5, math.nan, None, "1", True
 SHARE = "accepted: a number above 0, up to 1"
 NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf)
 OF_THE_CONSTRUCTOR = [
@@ -20,8 +21,7 @@ OF_THE_CONSTRUCTOR = [
     *[({"dim": x}, f"dim = {x} and rotary_percent = 1.0 give {x} rotary") for x in (0, -8, 7, 1)],
     ({"dim": 10, "rotary_percent": 0.5}, "dim = 10 and rotary_percent = 0.5 give 5 rotary"),
     ({"rotary_percent": 0.2}, "dim = 8 and rotary_percent = 0.2 give 1 rotary dimensions; acc"),
-    *[({"rotary_percent": x}, f"rotary_percent is {x!r}; {SHARE}") for x in (0.0, -0.5, 1.5)],
-    *[({"rotary_percent": x}, f"rotary_percent is {x!r}; {SHARE}") for x in (math.nan, None, "1")],
+    *[({"rotary_percent": x}, f"rotary_percent is {x!r}; {SHARE}") for x in NO_SHARES],
     *[({"rotary_base": x}, f"rotary_base is {x!r}; {POSITIVE}") for x in NOT_POSITIVE],
     ({"rotary_base": 1e-300}, "inv_freq has the value inf; accepted: finite numbers"),
     ({"attention_factor": True}, f"attention_factor is True; {POSITIVE}"),
