@@ -74,11 +74,14 @@ class Packed(NamedTuple):
             return x[..., :h, :], x[..., group::step, :], x[..., group + 1 :: step, :]
         return x.split_with_sizes((h, kv, kv), -2)
 
-    def memory_for(self, qkv: Tensor, tensor_format: str) -> Rows:
-        """Empty tensors for q, k and v."""
-        rows = [view_as_sbhd(x, tensor_format) for x in self.slices(qkv)]
-        seen = [view_from_sbhd(x, self.output_format) for x in rows]
-        return tuple([torch.empty_like(x, memory_format=torch.contiguous_format) for x in seen])
+    def memory_for(self, rows: Rows, tensor_format: str) -> Rows:
+        """Empty tensors for these views of q, k and v."""
+        shape, outs = rows[0].shape, []
+        sizes = {"s": shape[0], "b": 1} | dict(zip(tensor_format, shape, strict=True))
+        for x in rows:
+            sizes["h"] = x.shape[-2]
+            outs.append(x.new_empty([sizes[dim] for dim in self.output_format]))
+        return tuple(outs)
 
     def gradient_for(self, grads: Sequence[Tensor], tensor_format: str) -> Tensor:
         """Empty memory for that of a projection, from those of q, k and v."""
@@ -152,20 +155,20 @@ def split_qkv_rope(
     out = tensor_format if output_format is None else output_format
     packed = Packed(num_heads, num_kv_heads, packing, out)
     _check_projection(qkv, packed, tensor_format)
-    q, k, v = packed.slices(qkv)
+    rows = packed.slices(qkv.resolve_neg())  # whole: rows of q may lie between others
     where = cu_seqlens, start_positions, position_ids
     pairs = rotary_dim, rotary_start, interleaved, output_pairing
     rank = cp_size, cp_rank, cp_order
     rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
-    key = "split", *packed
-    known = prepare((q, k), freqs, rotation, fused, beside=(v,), key=key)
+    known = prepare(rows[:2], freqs, rotation, fused, beside=rows[2:], key=("split", *packed))
     if is_plain(fused, (qkv,), rotation, known):
         return _split_by_pytorch(qkv, packed, rotation)
     if is_traced():
         return tuple(_split_op(qkv, *packed, *values_of(rotation)))
     if wants_grad((qkv,)):
-        return SplitFunction.apply(qkv, packed, rotation, known)
-    return _split(qkv, packed, rotation, known)
+        apply = super(torch.autograd.Function, SplitFunction).apply  # as `_record` of autograd.py
+        return apply(qkv, rows, packed, rotation, known)
+    return _split(rows, packed, rotation, known)
 
 
 def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
@@ -196,17 +199,16 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> Rows:
     if packed.group:
         x = qkv.unflatten(-1, (packed.num_kv_heads, packed.group + 2, -1))
         q = x[..., : packed.group, :].flatten(-3, -2)
-    rows = *reference.rotate((q, k), rotation), v
-    rows = [view_as_sbhd(x, rotation.tensor_format) for x in rows]
+    rotated = reference.rotate((q, k), rotation)
+    rows = [view_as_sbhd(x, rotation.tensor_format) for x in (*rotated, v)]
     q, k, v = [view_from_sbhd(x, packed.output_format) for x in rows]
     return q.contiguous(), k.contiguous(), v.clone(memory_format=torch.contiguous_format)
 
 
-def _split(qkv: Tensor, packed: Packed, rotation: Rotation, known: Known | None = None) -> Rows:
-    outs = packed.memory_for(qkv, rotation.tensor_format)
-    qkv = qkv.resolve_neg()  # whole: rows of q may lie between others
+def _split(rows: Rows, packed: Packed, rotation: Rotation, known: Known | None) -> Rows:
+    outs = packed.memory_for(rows, rotation.tensor_format)
     options = {"out_format": packed.output_format, "groups": (packed.group, 0)}
-    rotate_rows((*packed.slices(qkv), *outs), rotation, known=known, **options)
+    rotate_rows((*rows, *outs), rotation, known=known, **options)
     return outs
 
 
@@ -224,13 +226,13 @@ class SplitFunction(torch.autograd.Function):
     """A linear map, so nothing of the projection is kept but its shape. For eager calls."""
 
     @staticmethod
-    def forward(ctx, qkv, packed, rotation, known):
+    def forward(ctx, qkv, rows, packed, rotation, known):
         _keep_split(ctx, qkv, packed, rotation)
-        return _split(qkv, packed, rotation, known)
+        return _split(rows, packed, rotation, known)
 
     @staticmethod
     def backward(ctx, *grads):
-        return _gradient_of_split(ctx, grads), None, None, None
+        return _gradient_of_split(ctx, grads), None, None, None, None
 
 
 def _keep_split(ctx, qkv: Tensor, packed: Packed, rotation: Rotation) -> None:
@@ -265,10 +267,10 @@ _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format
 @operator("split_qkv_rope", f"Tensor qkv, {_PACKED}, {ROTATION}")
 def _split_op(qkv, *values):
     packed, rotation = _of_values(values)
-    rows = packed.slices(qkv)
+    rows = packed.slices(qkv.resolve_neg())
     checks.check_values(rotation, view_as_sbhd(rows[0], rotation.tensor_format).shape[0])
     known = known_of(rows, rotation, "split", *packed)
-    return list(_split(qkv, packed, rotation, known))
+    return list(_split(rows, packed, rotation, known))
 
 
 @operator("split_qkv_rope_backward", f"Tensor[] grads, {_PACKED}, {ROTATION}")
@@ -284,7 +286,7 @@ def _of_values(values: Sequence) -> tuple[Packed, Rotation]:
 @_split_op.register_fake
 def _(qkv, *values):
     packed, rotation = _of_values(values)
-    return list(packed.memory_for(qkv, rotation.tensor_format))
+    return list(packed.memory_for(packed.slices(qkv), rotation.tensor_format))
 
 
 @_join_op.register_fake
@@ -375,11 +377,9 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    where = cu_seqlens, start_positions, position_ids
+    where = cu_seqlens, start_positions, position_ids, "thd"
     pairs = rotary_dim, rotary_start, interleaved
-    rotation = Rotation(
-        *tables_of(freqs), *where, "thd", *pairs, inverse=inverse, rounding=rounding
-    )
+    rotation = Rotation(*tables_of(freqs), *where, *pairs, inverse=inverse, rounding=rounding)
     caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
 
     def check() -> None:
