@@ -7,7 +7,6 @@ import ast
 import contextlib
 import io
 import itertools
-import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -66,7 +65,7 @@ def start(folder: Path) -> None:
         run_as_compiled()
 
 
-def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
+def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """The fields of the verdict on a candidate; `tell` says when a case begins."""
     job_number = next(_NUMBERS)
     candidate = load(job["candidate"], folder / f"candidate_{job_number}.py")
@@ -77,13 +76,12 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         words: load(shipped, folder / f"mistake_{job_number}_{k}.py")
         for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
     }
-    asked, probe = pickle.loads(bytes.fromhex(job["asked"]))
-    wanted = spec(function, mistakes=mistakes, **asked)
+    wanted = spec(function, mistakes=mistakes, **job["asked"])
     if wanted.without and (used := names_used_beside(candidate) & set(wanted.without)):
         return broken(f"it uses {used.pop()}, which you are asked to do without")
     fields = judge(candidate, wanted, tell)
-    if probe and fields["state"] == RIGHT:
-        fields |= probed(candidate, wanted, probe, fields["right_cases"])
+    if job["probe"] and fields["state"] == RIGHT:
+        fields |= probed(candidate, wanted, job["probe"], fields["right_cases"])
     return fields
 
 
@@ -138,11 +136,11 @@ def load(shipped: dict, path: Path) -> Callable:
     return (lambda *x, **more: function(*x, **options, **more)) if options else function
 
 
-def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> dict:
+def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
     right, wrong, misses, launches, printed, remark = [], [], [], 0, "", ""
     for case in wanted.cases:
-        tell({"begins": case.name})
+        tell(case.name)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome()
@@ -162,13 +160,11 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
         if misses[0].missed is not None:  # wrong elements, and no reason yet
             of_one_result = (one for one in misses if one.missed == misses[0].missed)
             wrong[0]["reason"] = kind_of_mistake(one.evidence() for one in of_one_result)
-        others = [other["case"] for other in wrong[1:]]
-        fields = wrong[0] | {"right_cases": right, "wrong_cases": others}
+        fields = wrong[0] | {"wrong_cases": tuple(other["case"] for other in wrong[1:])}
     else:
         reason = f"{len(right)} cases: " + ", ".join(right)
-        fields = {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
-        fields["remark"] = remark
-    return fields | {"printed": printed}
+        fields = {"state": RIGHT, "reason": reason, "remark": remark, "launches": launches}
+    return fields | {"right_cases": tuple(right), "printed": printed}
 
 
 class Attempt:
@@ -251,10 +247,10 @@ class Attempt:
         owner = self.trace.owner_of(out, at) if self.trace else ""
         return broken("", owner) | {
             "result": label,
-            "shape": list(want.shape),
+            "shape": tuple(want.shape),
             "dtype": verdict.dtype,
             "wrong": verdict.wrong,
-            "first_wrong_index": list(at),
+            "first_wrong_index": at,
             "got": float(out[at]),
             "expected": float(want[at]),
             "largest_error": verdict.largest_error,

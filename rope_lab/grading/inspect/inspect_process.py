@@ -21,7 +21,7 @@ _NUMBERS = itertools.count()  # of jobs: each has files of its own
 Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
 
-def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
+def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """What a function does at each of the sizes, up to the first at which something is wrong.
 
     Of a job: `function`, `reference` and `make` as shipped, `sizes`, `tolerance`.
@@ -35,9 +35,9 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         load(job[name], folder / f"candidate_{number}_{name}.py")
         for name in ("function", "reference", "make")
     )
-    tolerance, counts = tuple(job["tolerance"] or ()) or None, []
+    tolerance, counts = job["tolerance"], []
     for size in job["sizes"]:
-        tell({"begins": f"size {size}"})
+        tell(f"size {size}")
         try:
             inputs = _named(reference, _made(make, size))
             expected = _expected(reference, inputs)
@@ -56,7 +56,7 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         wrong, owner = _wrong(found, expected, inputs, tolerance, watch)
         if wrong:
             return {"wrong": f"at size {size}: {wrong}", "owner": owner}
-        counts.append([vars(launch) for launch in watch.counts])
+        counts.append(watch.counts)
     return {"counts": counts, "atomics": watch.added}
 
 
