@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +20,7 @@ from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
+from ..profiling.traffic import Traffic
 from ..worker import module_at
 from .check import compare, is_right
 from .counts import more_than_half_the_table, wasted
@@ -30,7 +30,7 @@ from .spec import Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
-    from .trace import Memory, Trace
+    from .trace import Trace
 
 WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
@@ -48,9 +48,7 @@ NOT_BY_THE_KERNEL = (
     "or a view of that (tl.store converts to the dtype of its pointer)"
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
-CHANGED_AFTERWARDS = "PyTorch changed the result after the kernel had stored it"
-OTHER_VALUES = 20261121  # a seed
-KEPT = "what does the function keep from one call to the next?"
+COPIES = ("clone", "copy_", "_to_copy")  # what PyTorch may do beside a kernel; it is said
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of jobs: each has files of its own
@@ -122,7 +120,6 @@ def counted(attempt: "Attempt") -> dict:
         "stored": sum(x.moved["stored"] for x in memories),
         "evaluations": sum(trace.evaluations.values()),
         "events": [vars(event) for event in trace.events],
-        "copied": attempt.copied,
     }
 
 
@@ -172,7 +169,7 @@ class Attempt:
 
     Attributes:
         missed: the number of the first result with a wrong element; None before one is found.
-        copied: which copy of PyTorch's a kernel loaded; '' if none.
+        eager: what PyTorch ran beside the kernels.
     """
 
     def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
@@ -184,8 +181,7 @@ class Attempt:
         self.expected = results(wanted, self.inputs)
         self.returned: object = None
         self.missed: int | None = None
-        self.trace = None
-        self.copied = ""
+        self.trace, self.eager = None, Traffic()
 
     def outcome(self) -> dict | None:
         """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
@@ -196,11 +192,6 @@ class Attempt:
         if len(outs) != len(self.expected):
             return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
-            # a sparse tensor has several memories
-            if isinstance(out, Tensor) and (
-                out.is_meta or out.is_nested or out.layout is not torch.strided
-            ):
-                return broken("the result is no tensor with all its elements in memory")
             verdict = self._compared(out, want)
             if not verdict:
                 return self._wrong_result(number, out, verdict)
@@ -215,7 +206,7 @@ class Attempt:
 
     def _run(self) -> dict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
-        with watch() as self.trace:
+        with watch() as self.trace, self.eager:
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
@@ -303,8 +294,6 @@ class Attempt:
             yield from self._done_by_programs(self.trace)
             if self.wanted.half_the_table:
                 yield from filter(None, [more_than_half_the_table(self.trace, *self.given)])
-        if not self.earlier or self._taken_from_pytorch(self.trace):
-            yield from self._wrong_in_a_second_call()
 
     def _done_by_programs(self, trace: "Trace") -> Iterator[str]:
         """What a kernel does that the results do not show."""
@@ -319,89 +308,30 @@ class Attempt:
             yield f"too many launches: {trace.launches}, where {allowed} would do"
 
     def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
-        """What PyTorch did that the kernel should have done, as far as one call shows it."""
+        """What PyTorch did that the kernel should have done."""
         if not trace.launches:
             yield NO_KERNEL
             return
-        given = dict(zip(self._given_memories(), self.before, strict=True))
-        for memory in trace.memories:
-            then = given.get(memory.begin)
-            if then is not None and not same_bits(then.cpu(), torch.from_numpy(memory.before)):
-                yield outside(memory.name)
-            for name in self.wanted.overwrites if then is None else ():
-                yield f"a second tensor: {memory.name} is not {name}, which is enough"
+        for one in self.eager.kernels:
+            if one.bytes_read and one.name not in COPIES:
+                words = f"PyTorch runs {one.name}; let the kernel do it"
+                yield f"a part of the work is done outside the kernel: {words}"
         for out in self._results():
             stored = trace.stored_in(out)
             if stored is None or not stored.any():
                 yield NOT_BY_THE_KERNEL
             elif not (stored.all() or self.wanted.overwrites or trace.sums_in(out)):
                 yield PARTLY  # sums begin with zeros
-            elif trace.was_changed_since(out):
-                yield CHANGED_AFTERWARDS
-
-    def _given_memories(self) -> list[int]:
-        return [x.untyped_storage().data_ptr() for x in self.given]
-
-    def _taken_from_pytorch(self, trace: "Trace | None") -> list["Memory"]:
-        """What kernels took that is no input, and that no kernel had stored."""
-        if trace is None or not self.wanted.kernel:
-            return []
-        given = self._given_memories()
-        return [one for one in trace.memories if one.foreign and one.begin not in given]
-
-    def _wrong_in_a_second_call(self) -> Iterator[str]:
-        """A call with other values in the same tensors shows what is kept, and what is computed."""
-        first = [(out, out.clone()) for out in self._results()]
-        others = self.wanted.inputs(self.case, seed=OTHER_VALUES)
-        for x, other in zip(self.given, others, strict=True):
-            memory_of(x).copy_(memory_of(other))
-        with watch() as trace, contextlib.redirect_stdout(io.StringIO()):  # the first has printed
-            try:
-                self.returned = self.candidate(*self.given)
-            except Exception as error:  # whatever a reader's function may raise
-                yield f"a second call fails: {in_words(error)[0]}"
-                return
-        outs, wants = self._results(), results(self.wanted, others)
-        if len(outs) != len(wants) or not all(map(self._compared, outs, wants)):
-            yield f"a second call, with other values in the same tensors, goes wrong: {KEPT}"
-        for out, then in first:
-            is_given = out.untyped_storage().data_ptr() in self._given_memories()
-            if not is_given and not torch.equal(out, then):
-                yield f"a second call writes over the result of the first: {KEPT}"
-        if self.trace and self.wanted.kernel:
-            yield from self._made_by_pytorch(trace)
-
-    def _made_by_pytorch(self, second: "Trace") -> Iterator[str]:
-        """What kernels took that is another one for other values, so PyTorch made it of them.
-
-        What has no other elements than an input is a copy, which is noted.
-        """
-        taken = itertools.zip_longest(*map(self._taken_from_pytorch, (self.trace, second)))
-        for one, other in taken:
-            if one is None or other is None:
-                yield outside((one or other).name)
-            elif not np.array_equal(one.before, other.before):
-                elements = set(one.first.flatten().tolist())
-                named = zip(self.wanted.names, self.inputs, strict=True)
-                if copied := [name for name, x in named if elements <= {*x.flatten().tolist()}]:
-                    moved = f"which moves {2 * one.first.nbytes} bytes more"
-                    self.copied = self.copied or f"it copies {copied[0]} before the launch, {moved}"
-                else:
-                    yield outside(one.name)
-        for (name, one), (_, other) in zip(self.trace.numbers, second.numbers, strict=False):
-            if one != other:
-                yield outside(name)
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""
-        copied = "" if self.wanted.copies else self.copied
-        return copied or (wasted(self.trace, self.wanted) if self.trace else "")
-
-
-def outside(name: str) -> str:
-    """Of a kernel's argument that PyTorch has computed."""
-    what = f"PyTorch computed {name}, which your kernel takes"
-    return f"a part of the work is done outside the kernel: {what}; let the kernel do it"
+        if self.trace is None:
+            return ""
+        copies = [one for one in self.eager.kernels if one.name in COPIES]
+        if copies and self.wanted.kernel and not self.wanted.copies:
+            moved = sum(one.bytes_read + one.bytes_written for one in copies)
+            return f"it copies by PyTorch's {copies[0].name}, which moves {moved} bytes more"
+        return wasted(self.trace, self.wanted)
 
 
 def results(function: Callable, inputs: list) -> list[Tensor]:

@@ -38,13 +38,11 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     verdict = judged_values(rung, candidate)
     if not verdict:
         return verdict
-    if copies := verdict.counted.get("copied"):
-        reason = f"the values are right, but {copies}: no kernel of a rung needs that"
-        return replace(verdict, state=NOT_YET, reason=reason, remark="")
     try:
         launch, refused = _only_launch(rung, candidate)
         if refused:
-            return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
+            reason = f"the values are right, but {refused}"
+            return replace(verdict, state=NOT_YET, reason=reason, remark="")
         readings = readings_of(verdict.counted, launch)
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise

@@ -50,11 +50,11 @@ class Watch(Trace):
         self._undo.append(wrap(InterpreterBuilder, "create_dot", self._at_dot))
         return self
 
-    def _at_launch(self, original: Callable, executor, args, kwargs):
+    def _at_launch(self, original: Callable, executor, *args, **kwargs):
         self.counts.append(Counts(executor.fn.__name__))
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         self._names = {x.untyped_storage().data_ptr(): name for name, x in tensors_in(named)}
-        return super()._at_launch(original, executor, args, kwargs)
+        return super()._at_launch(original, executor, *args, **kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
         self.counts[-1].programs += 1
