@@ -3,7 +3,6 @@
 It tells when a case begins, so that each case has the time for itself.
 """
 
-import ast
 import contextlib
 import io
 import itertools
@@ -75,21 +74,10 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
         for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
     }
     wanted = spec(function, mistakes=mistakes, **job["asked"])
-    if wanted.without and (used := names_used_beside(candidate) & set(wanted.without)):
-        return broken(f"it uses {used.pop()}, which you are asked to do without")
     fields = judge(candidate, wanted, tell)
     if job["probe"] and fields["state"] == RIGHT:
         fields |= probed(candidate, wanted, job["probe"], fields["right_cases"])
     return fields
-
-
-def names_used_beside(candidate: Callable) -> set[str]:
-    """Names that its file uses and doesn't define; attributes and imports count."""
-    code = getattr(candidate, "__code__", None)
-    source = Path(code.co_filename).read_text() if code else ""  # of a class, or of C
-    nodes = [*ast.walk(ast.parse(source))]
-    names = {getattr(node, kind, "") for node in nodes for kind in ("id", "attr", "name")}
-    return names - {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def in_place(candidate: Callable, out: str) -> Callable:

@@ -57,7 +57,6 @@ class Spec:
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
-    without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     half_the_table: bool = False  # is all that a candidate may load of its angles
     copies: bool = False  # of PyTorch's are no waste; else they are said, not forbidden
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
