@@ -9,12 +9,13 @@ that launches kernels and is right there is run once more, by a second child, co
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
-from .spec import OPTIONS, Case, Spec, spec
+from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
 CHILD = "rope_lab.grading.judge_process"
@@ -48,20 +49,19 @@ def judged(
         probe: a case with which the work of a right candidate is counted: `Verdict.counted`.
     """
     try:
-        job = {"candidate": shipped_call(candidate), "spec": _shipped_spec(wanted), "out": out}
+        job = {
+            "candidate": shipped_call(candidate),
+            "function": shipped_call(wanted.function),
+            "mistakes": {words: shipped_call(wrong) for words, wrong in wanted.mistakes.items()},
+        }
     except CannotPassOn as refused:
         return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
-    job |= {"asked": {name: getattr(wanted, name) for name in OPTIONS}, "probe": probe}
+    job |= {"wanted": replace(wanted, function=None, mistakes={}), "out": out, "probe": probe}
     verdict = _verdict_of("interpreted", job)
     if verdict and verdict.launches and torch.cuda.is_available():
         compiled = _verdict_of("compiled", job)
         return verdict if compiled else compiled
     return verdict
-
-
-def _shipped_spec(wanted: Spec) -> dict:
-    mistakes = {words: shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
-    return shipped_call(wanted.function) | {"mistakes": mistakes}
 
 
 def shipped_call(function: Callable) -> dict:

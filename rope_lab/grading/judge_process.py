@@ -9,6 +9,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from .check import compare, is_right
 from .counts import more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
-from .spec import Case, Spec, spec
+from .spec import Case, Spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -50,7 +51,7 @@ PARTLY = "PyTorch computed a part of the result: your kernel stored only the res
 COPIES = ("clone", "copy_", "_to_copy")  # what PyTorch may do beside a kernel; it is said
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
-_NUMBERS = itertools.count()  # of jobs: each has files of its own
+_NUMBERS = itertools.count()  # of files
 
 
 def start(folder: Path) -> None:
@@ -64,16 +65,14 @@ def start(folder: Path) -> None:
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """The fields of the verdict on a candidate; `tell` says when a case begins."""
-    job_number = next(_NUMBERS)
-    candidate = load(job["candidate"], folder / f"candidate_{job_number}.py")
+    candidate = load(job["candidate"], folder, "candidate")
     if job["out"]:
         candidate = in_place(candidate, job["out"])
-    function = load(job["spec"], folder / f"spec_{job_number}.py")
-    mistakes = {
-        words: load(shipped, folder / f"mistake_{job_number}_{k}.py")
-        for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
-    }
-    wanted = spec(function, mistakes=mistakes, **job["asked"])
+    wanted = replace(
+        job["wanted"],
+        function=load(job["function"], folder, "spec"),
+        mistakes={words: load(made, folder, "mistake") for words, made in job["mistakes"].items()},
+    )
     fields = judge(candidate, wanted, tell)
     if job["probe"] and fields["state"] == RIGHT:
         fields |= probed(candidate, wanted, job["probe"], fields["right_cases"])
@@ -111,14 +110,17 @@ def counted(attempt: "Attempt") -> dict:
     }
 
 
-def load(shipped: dict, path: Path) -> Callable:
-    """The function from its source, which is also a file: Triton reads kernels from there."""
+def load(shipped: dict, folder: Path, kind: str) -> Callable:
+    """The function from its source, which is also a file: Triton reads kernels from there.
+
+    `kind`: how the file's name begins. A line of a "candidate" is told where it goes wrong.
+    """
+    path = folder / f"{kind}_{next(_NUMBERS)}.py"
     path.write_text(shipped["program"])
     function = getattr(module_at(str(path)), shipped["name"])
     if isinstance(function, Spec):
         function = function.function
-    options = shipped["options"]
-    return (lambda *x, **more: function(*x, **options, **more)) if options else function
+    return partial(function, **shipped["options"]) if shipped["options"] else function
 
 
 def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> dict:

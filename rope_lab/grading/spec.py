@@ -13,7 +13,7 @@ holds random numbers in the case's dtype; "angles (s2, 1, 1, d2)" holds angles.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -125,11 +125,6 @@ class Spec:
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
         return made if device == "cpu" else [_to(value, device) for value in made]
-
-
-OPTIONS = [  # what `spec` takes and a child process gets, apart from the `mistakes`
-    one.name for one in fields(Spec) if one.name not in ("function", "arguments", "mistakes")
-]
 
 
 def spec(function: Callable | None = None, **asked) -> Spec:

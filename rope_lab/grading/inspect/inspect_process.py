@@ -3,7 +3,6 @@
 It is the judge's kind of child: a kernel may end it, or not come back.
 """
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from ..verdict import raised
 from .watch import Watch
 
 __all__ = ["answer", "start"]  # what `worker.py` calls
-_NUMBERS = itertools.count()  # of jobs: each has files of its own
 Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
 
@@ -30,10 +28,8 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
         `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`,
         and `counts`: those of each launch for each size.
     """
-    number = next(_NUMBERS)
     function, reference, make = (
-        load(job[name], folder / f"candidate_{number}_{name}.py")
-        for name in ("function", "reference", "make")
+        load(job[name], folder, "candidate") for name in ("function", "reference", "make")
     )
     tolerance, counts = job["tolerance"], []
     for size in job["sizes"]:
