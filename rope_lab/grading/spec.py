@@ -69,10 +69,6 @@ class Spec:
         return self.function(*inputs)
 
     @property
-    def __name__(self) -> str:
-        return self.function.__name__
-
-    @property
     def names(self) -> list[str]:
         return [argument.name for argument in self.arguments]
 

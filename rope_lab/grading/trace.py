@@ -19,7 +19,6 @@ from typing import ClassVar
 import numpy as np
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from triton.runtime import interpreter
@@ -109,11 +108,6 @@ class Trace:
         stored = (memory.writer[at] != NOBODY) | (memory.adder[at] != NOBODY)
         return torch.from_numpy(stored).view(*tensor.shape, -1).all(-1)
 
-    def sums_in(self, tensor: Tensor) -> bool:
-        """Did atomic operations change any of its elements?"""
-        found = self._bytes_of(tensor)
-        return found is not None and bool((found[0].adder[found[1]] != NOBODY).any())
-
     def _bytes_of(self, tensor: Tensor) -> tuple[Memory, np.ndarray] | None:
         """The memory that a kernel got, and which of its bytes are the tensor's."""
         begin = tensor.untyped_storage().data_ptr()
@@ -131,8 +125,7 @@ class Trace:
             wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             wrap(InterpreterBuilder, "create_masked_store", self._at_store),
-            wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
-            wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
+            wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
             wrap(interpreter, "_patch_lang_tensor", _convert_as_compiled),
         ]
         for name in self.functions:
@@ -233,19 +226,11 @@ class Trace:
             self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
         return original(builder, x)
 
-    def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        self._note_an_atomic(pointers, mask)
-        return original(builder, op, pointers, value, mask, *rest)
-
-    def _at_cas(self, original: Callable, builder, pointers, *rest):
-        everywhere = TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1)
-        self._note_an_atomic(pointers, everywhere)
-        return original(builder, pointers, *rest)
-
-    def _note_an_atomic(self, pointers, mask) -> None:
+    def _at_atomic(self, original: Callable, builder, op, pointers, value, mask, *rest):
         for memory, at, size, _ in self._touched(pointers, mask, "writes"):
             self._count("stored", memory, at, size, memory.adder)
             memory.adder[at[:, None] + np.arange(size)] = len(self.programs) - 1
+        return original(builder, op, pointers, value, mask, *rest)
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool

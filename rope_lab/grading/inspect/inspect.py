@@ -95,10 +95,8 @@ def _check(small: object, large: object, gpu: object, tolerance: object) -> None
         raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
     if not (isinstance(gpu, str) and not gpu.startswith("gfx")):
         raise ValueError(f"gpu={gpu!r}; accepted: an NVIDIA GPU's, as 'sm_90', or a recorded name")
-    if tolerance is not None:
-        pair = isinstance(tolerance, tuple | list) and len(tolerance) == 2
-        if not (pair and all(isinstance(x, int | float) for x in tolerance)):
-            raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
+    if isinstance(tolerance, int | float):
+        raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
 
 
 def _found_by_the_child(job: dict) -> dict:

@@ -61,9 +61,6 @@ def _made(make: Callable, size: int) -> list:
     inputs = make(size, "cpu")
     if not isinstance(inputs, tuple | list):
         raise TypeError(f"make returns a {type(inputs).__name__}; accepted: a tuple or a list")
-    nested = [x for x in inputs if isinstance(x, tuple | list | dict)]
-    if any(isinstance(x, Tensor) for x in tree_leaves(nested)):
-        raise TypeError("make returns tensors within a tuple, list or dict; accepted: one by one")
     return list(inputs)
 
 
