@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import ClassVar
@@ -20,11 +21,11 @@ FAREWELL = 2.0  # seconds from a process's last word to its end
 
 
 class Ended(RuntimeError):
-    """A child has ended in the middle of its work, or took too long and was ended.
+    """A child has ended in the middle of its work, or took too long and is ended.
 
     Attributes:
         late: it took too long.
-        code: its exit status.
+        code: its exit status; None if it took too long.
         words: what it wrote to standard output and error meanwhile.
         at: what it said last that it begins; '' if nothing.
     """
@@ -67,7 +68,7 @@ class Worker:
             environment: variables beside this process's; None takes one out.
         """
         self.folder, self.at, self._written_before = tempfile.TemporaryDirectory(), "", 0
-        self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (until this object is gone)
+        self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (`end` closes it)
         self._pipe, its_end = Pipe()
         changed = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment
         with its_end:
@@ -90,7 +91,8 @@ class Worker:
         )
         atexit.register(self.end)
         try:
-            self._said(math.inf)
+            with self._ended_if_it_fails():
+                self._said(math.inf)
         except Ended as ended:
             raise RuntimeError(f"{place} did not start: {ended.words}") from None
 
@@ -116,37 +118,37 @@ class Worker:
             Ended: it has died of the job, or was silent for too long.
         """
         self.at, self._written_before = "", os.fstat(self._errors.fileno()).st_size
-        with contextlib.suppress(BrokenPipeError):  # it is dead, which `_said` finds out
-            self._pipe.send(job)
-        while isinstance(said := self._said(seconds), str):
-            self.at = said
-        return said
+        with self._ended_if_it_fails():
+            with contextlib.suppress(BrokenPipeError):  # it is dead, which `_said` finds out
+                self._pipe.send(job)
+            while isinstance(said := self._said(seconds), str):
+                self.at = said
+            return said
+
+    @contextlib.contextmanager
+    def _ended_if_it_fails(self) -> Iterator[None]:
+        """End the process where waiting for it took too long or was interrupted: it would go on."""
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
 
     def _said(self, seconds: float) -> str | dict:
-        """What it says next: which part of a job it begins, or the answer.
-
-        Where waiting for it took too long or was interrupted it is ended, or it would go on.
-        """
+        """What it says next: which part of a job it begins, or the answer."""
         late = time.monotonic() + seconds
         try:
             while not self._pipe.poll(LOOK_AGAIN):
                 if time.monotonic() > late:
-                    raise TimeoutError
+                    raise Ended(self, late=True)
                 # it may have left an answer, and a process that it started may hold the pipe
                 if not self.is_alive and not self._pipe.poll():
                     raise EOFError
             return self._pipe.recv()
-        except TimeoutError:
-            self.end()
-            raise Ended(self, late=True) from None
         except (EOFError, ConnectionError):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(FAREWELL)  # its exit status is its own
-            self.end()
             raise Ended(self) from None
-        except BaseException:
-            self.end()
-            raise
 
     def end(self) -> None:
         """End it, and all that it started, whatever they are at."""
@@ -157,4 +159,5 @@ class Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._pipe.close()
+        self._errors.close()
         self.folder.cleanup()

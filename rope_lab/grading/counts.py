@@ -13,6 +13,9 @@ from .spec import Spec
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
 
+# What PyTorch may do beside a kernel, but it is said: its own name -> what a reader writes.
+COPIES = {"clone": "clone or contiguous", "copy_": "copy_", "_to_copy": "to or float"}
+
 
 def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:
     """Each row of t loads the first half of a row of angles, and evaluates each angle once.

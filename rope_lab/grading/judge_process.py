@@ -23,7 +23,7 @@ from ..interpreter import run_as_compiled
 from ..profiling.traffic import Traffic
 from ..worker import module_at
 from .check import compare, is_right
-from .counts import more_than_half_the_table, wasted
+from .counts import COPIES, more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec
@@ -48,7 +48,6 @@ NOT_BY_THE_KERNEL = (
     "or a view of that (tl.store converts to the dtype of its pointer)"
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
-COPIES = ("clone", "copy_", "_to_copy")  # what PyTorch may do beside a kernel; it is said
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of files
@@ -314,7 +313,7 @@ class Attempt:
         copies = [one for one in self.eager.kernels if one.name in COPIES]
         if copies and self.wanted.kernel and not self.wanted.copies:
             moved = sum(one.bytes_read + one.bytes_written for one in copies)
-            return f"it copies by PyTorch's {copies[0].name}, which moves {moved} bytes more"
+            return f"it copies by {COPIES[copies[0].name]}, which moves {moved} bytes more"
         return wasted(self.trace, self.wanted)
 
 

@@ -72,8 +72,8 @@ def test_memory_around_what_is_overwritten_has_to_stay():
 
 
 TOLD = {
-    beside.of_a_copy: "it copies by PyTorch's clone, which moves 512 bytes more",
-    beside.of_wide_elements: "it copies by PyTorch's _to_copy, which moves",
+    beside.of_a_copy: "it copies by clone or contiguous, which moves 512 bytes more",
+    beside.of_wide_elements: "it copies by to or float, which moves",
 }
 
 
