@@ -13,8 +13,9 @@ from .spec import Spec
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
 
+_MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
 # What PyTorch may do beside a kernel, but it is said: its own name -> what a reader writes.
-COPIES = {"clone": "clone or contiguous", "copy_": "copy_", "_to_copy": "to or float"}
+COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
 
 
 def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:

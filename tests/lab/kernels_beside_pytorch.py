@@ -134,6 +134,11 @@ def of_a_copy(x, w):
     return right(x.clone(), w)
 
 
+def reversed_by_pytorch(x, w):
+    places = torch.arange(len(x) - 1, -1, -1, device=x.device)
+    return by(picking_kernel, x.flip(0), w.flip(0), places, out=torch.empty_like(x))
+
+
 def of_wide_elements(x, w):
     return by(wave_kernel, x.to(torch.float32), w, out=torch.empty_like(x))
 

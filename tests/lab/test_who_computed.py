@@ -73,6 +73,7 @@ def test_memory_around_what_is_overwritten_has_to_stay():
 
 TOLD = {
     beside.of_a_copy: "it copies by clone or contiguous, which moves 512 bytes more",
+    beside.reversed_by_pytorch: "it copies by flip, which moves 1024 bytes more",
     beside.of_wide_elements: "it copies by to or float, which moves",
 }
 
