@@ -15,6 +15,7 @@ import types
 import torch
 
 _PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
+_HOLDERS = (tuple, list, dict)
 _WRAPPERS = ("builtins", "functools", "triton")  # where classes are that hold a function
 _HOMES = ("torch", "torch.nn.functional", "triton.language")  # of what names no home, or another
 
@@ -24,7 +25,7 @@ class CannotPassOn(TypeError):
 
     def __init__(self, name: str, what: str, advice: str = "make it inside the function") -> None:
         super().__init__(f"{name} is {what}, which the check cannot pass on: {advice}")
-        self.name, self.what, self.advice = name, what, advice
+        self.name, self.what = name, what
 
 
 def globals_in(source: str) -> list[str]:
@@ -105,8 +106,8 @@ class Shipment:
         function = function_of(value)
         if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
             return f"import {value.__name__} as {name}"
-        if type(value) in (*_PLAIN, tuple, list, dict):
-            return self._plain(name, value)
+        if type(value) in (*_PLAIN, *_HOLDERS):
+            return f"{name} = {self._expression(name, value)}"
         if place := self.place_of(value):
             module, there = place
             return f"from {module} import {there} as {name}"
@@ -141,13 +142,6 @@ class Shipment:
                     return module, name
         return None
 
-    def _plain(self, name: str, value: object) -> str:
-        try:
-            return f"{name} = {self._expression(name, value)}"
-        except CannotPassOn as refused:
-            what = f"{kind_of(value)} with {refused.what} in it"
-            raise CannotPassOn(name, what, refused.advice) from None
-
     def _expression(self, name: str, value: object) -> str:
         """An expression for a value; what is not plain in it gets a name of its own."""
         if isinstance(value, float) and not math.isfinite(value):
@@ -156,7 +150,7 @@ class Shipment:
             return repr(value)
         if type(value) is dict:
             return f"dict({self._expression(name, list(value.items()))})"
-        if type(value) in (tuple, list):
+        if type(value) in _HOLDERS:
             items = [self._expression(f"_{name}_{i}", item) for i, item in enumerate(value)]
             items = "".join(f"{item}, " for item in items)  # a comma after one makes a tuple
             return f"[{items}]" if type(value) is list else f"({items})"
@@ -189,30 +183,20 @@ def _same(one: object, other: object) -> bool:
 def _named(name: str, source: str, function: types.FunctionType, decorated: bool) -> str:
     """The lines that make a function by this name; of its decorators only a kernel's count."""
     if function.__code__.co_name == "<lambda>":
-        return f"{name} = {_lambda_in(source, function)}"
+        return f"{name} = {_lambda_in(source)}"
     head = re.search(r"^def \w+", source, re.MULTILINE)
     if head is None:
         raise SyntaxError("no def")
     return source[: head.start() if decorated else 0] + f"def {name}" + source[head.end() :]
 
 
-def _lambda_in(source: str, function: types.FunctionType) -> str:
-    """The text of a lambda among the lines where it is.
+def _lambda_in(source: str) -> str:
+    """The text of the lambda among the lines where it is.
 
     Raises:
-        SyntaxError: these lines are no whole statement, or more than one lambda fits.
+        SyntaxError: these lines are no whole statement, or have several lambdas.
     """
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda)]
-    texts = {ast.get_source_segment(source, node) for node in nodes}
-    if len(texts) > 1:
-        wanted = _shape_of(function.__code__)
-        codes = {text: compile(text, "a lambda", "eval").co_consts[0] for text in texts}
-        texts = {text for text, code in codes.items() if _shape_of(code) == wanted}
-    if len(texts) != 1:
-        raise SyntaxError(f"{len(texts)} lambdas fit")
-    return texts.pop()
-
-
-def _shape_of(code: types.CodeType) -> tuple:
-    """What a lambda's text decides; its instructions also depend on the text around it."""
-    return code.co_names, code.co_varnames, code.co_consts
+    if len(nodes) != 1:
+        raise SyntaxError(f"{len(nodes)} lambdas")
+    return ast.get_source_segment(source, nodes[0])

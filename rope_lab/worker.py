@@ -1,40 +1,30 @@
-"""The side of a worker that works: `child.py` runs this file, `python worker.py PLACE FOLDER`.
+"""The side of a worker that works: `python worker.py PLACE FOLDER PIPE`, as `child.py` starts it.
 
-It answers a job a line on standard input by lines of JSON. Each begins with the mark of its job,
-because what a job runs may write to the same pipe. Nothing of `rope_lab` is imported here: that
-picks an engine.
+Nothing of `rope_lab` is imported here: that picks an engine.
 """
 
+import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 
 
-def main(place: str, folder: Path) -> None:
-    """Answer jobs by a module or a file until the input ends.
+def main(place: str, folder: Path, pipe: Connection) -> None:
+    """Answer jobs by a module or a file until there are no more.
 
-    Its `start(folder)` is called once, and `answer(job, folder, tell)` for each job; `tell` writes
-    a line before the last one.
+    Its `start(folder)` is called once, and `answer(job, folder, tell)` for each job; `tell` says
+    which part of the job begins.
     """
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a job prints is no answer
-    jobs = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a job reads is no job
     module = module_at(place)
     module.start(folder)
-    print("ready", file=answers, flush=True)
-    for line in jobs:
-        mark, job = json.loads(line)
-
-        def tell(fields: dict, mark: str = mark) -> None:
-            # on a line of its own, whatever the job has written
-            print(f"\n{mark}{json.dumps(fields)}", file=answers, flush=True)
-
-        tell(module.answer(job, folder, tell))
+    pipe.send("ready")
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(module.answer(pipe.recv(), folder, pipe.send))
 
 
 def module_at(place: str) -> ModuleType:
@@ -50,4 +40,4 @@ def module_at(place: str) -> ModuleType:
 if __name__ == "__main__":
     # as in the notebook, which may import what is beside it, and not the folder of this file
     sys.path[0] = os.getcwd()
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), Connection(int(sys.argv[3])))

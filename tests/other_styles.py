@@ -127,7 +127,7 @@ def by_gather(t, freqs, out=None):
 
 
 def by_what_the_host_reads(t, freqs, out=None):
-    return by_gather(t, freqs, out) if freqs.abs().max().item() > 0 else t
+    return by_gather(t, freqs, out) if freqs[-1, 0, 0, 0].item() < 1e6 else t
 
 
 @triton.jit

@@ -55,7 +55,7 @@ def start(folder: Path) -> None:
     os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"  # which has registers, spills and the stack
 
 
-def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
+def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """The compiled kernel; nothing for a job that fails, whose reasons are on standard error."""
     try:
         return work_on(job, folder)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
@@ -32,11 +33,7 @@ def check_answer(
     if not isinstance(right, list):
         answer, right = [answer], [right]
         mistakes = {words: [wrong] for words, wrong in mistakes.items()}
-
-    def wrong_number(one: object, wanted: float, of_this: Mapping) -> dict[str, str]:
-        return _wrong_number(one, wanted, tolerance, of_this)
-
-    verdict = _judged(answer, right, wrong_number, mistakes, hint)
+    verdict = _judged(answer, right, partial(_wrong_number, tolerance), mistakes, hint)
     if not verdict:
         return verdict
     return replace(verdict, reason=", ".join(map(_said, answer)) + f" {unit}" * bool(unit))
@@ -65,13 +62,12 @@ def check_choices(
         return f"{choice} ({choices[choice]})" if isinstance(choices, Mapping) else str(choice)
 
     def wrong_choice(one: object, wanted: object, of_this: Mapping) -> dict[str, str]:
-        known = next((choice for choice in choices if _plain(choice) == _plain(one)), None)
-        if known == wanted:
+        if one == wanted:
             return {}
-        if known is None:
+        if one not in choices:
             return {"reason": f"{one!r} is none of {', '.join(map(str, choices))}"}
-        because = next((words for words, wrong in of_this.items() if wrong == known), "")
-        return {"reason": f"it is not {said(known)}", "because": because}
+        because = next((words for words, wrong in of_this.items() if wrong == one), "")
+        return {"reason": f"it is not {said(one)}", "because": because}
 
     verdict = _judged(answers, right, wrong_choice, mistakes or {}, hint)
     return replace(verdict, reason=", ".join(map(said, right))) if verdict else verdict
@@ -81,27 +77,23 @@ def _judged(
     answers: object, right: Sequence, wrong: Callable, mistakes: Mapping, hint: str
 ) -> Verdict:
     """A verdict on the first answer that is missing or wrong, in the words of `wrong`, if any."""
-    count = len(right)
-    if answers is None or (_is_list(answers) and any(one is None for one in answers)):
+    given, count = answers if isinstance(answers, list | tuple) else [answers], len(right)
+    if any(one is None for one in given):
         reason = f"put your answer in place of{' each' * (count > 1)} None"
         return Verdict(state=NOT_YET, reason=reason, boxed=True)
-    fields = {}
-    if not _is_list(answers):
-        fields = {"reason": f"{count} answers are wanted, in a list"}
-    elif len(answers) != count:
-        fields = {"reason": f"{count} answers are wanted, {len(answers)} came"}
-    for number, wanted in enumerate(right if not fields else ()):
+    if len(given) != count:
+        reason = f"{count} answers are wanted, in a list; {len(given)} came"
+        return Verdict(state=WRONG, reason=reason, hint=hint, boxed=True)
+    for number, (one, wanted) in enumerate(zip(given, right, strict=True)):
         of_this = {words: of_each[number] for words, of_each in mistakes.items()}
-        if fields := wrong(answers[number], wanted, of_this):
-            fields["place"] = f"answer {number + 1} of {count}" if count > 1 else ""
-            break
-    if fields:
-        return Verdict(state=WRONG, hint=hint, boxed=True, **fields)
+        if fields := wrong(one, wanted, of_this):
+            place = f"answer {number + 1} of {count}" if count > 1 else ""
+            return Verdict(state=WRONG, place=place, hint=hint, boxed=True, **fields)
     return Verdict(state=RIGHT, boxed=True)
 
 
 def _wrong_number(
-    answer: object, right: float, tolerance: float, mistakes: Mapping
+    tolerance: float, answer: object, right: float, mistakes: Mapping
 ) -> dict[str, str]:
     if math.prod(getattr(answer, "shape", (0,))) == 1:  # a tensor of one number, or NumPy's
         answer = answer.item()
@@ -122,15 +114,6 @@ def _wrong_number(
     }
     looks_like = min(near, key=near.get, default="")
     return {"reason": f"{_said(answer)} is {size}", "looks_like": looks_like}
-
-
-def _plain(choice: object) -> object:
-    """A text without case, brackets and quotes; anything else as it is."""
-    return choice.strip(" ()'\"").casefold() if isinstance(choice, str) else choice
-
-
-def _is_list(answers: object) -> bool:
-    return isinstance(answers, list | tuple)
 
 
 def _said(number: object) -> str:

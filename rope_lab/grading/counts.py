@@ -13,6 +13,10 @@ from .spec import Spec
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
 
+_MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
+# What PyTorch may do beside a kernel, but it is said: its own name -> what a reader writes.
+COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
+
 
 def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:
     """Each row of t loads the first half of a row of angles, and evaluates each angle once.
@@ -38,9 +42,7 @@ def wasted(trace: "Trace", wanted: Spec) -> str:
         return f"{trace.stored_twice[0]}, the same value each time"
     if wanted.kernel and wanted.launches is None and trace.launches > 1:
         return f"it launches {trace.launches} kernels, where 1 would do"
-    if (
-        wanted.blocks and trace.stores
-    ):  # each program should have one; what atomics do isn't counted
+    if wanted.blocks and trace.stores:  # each program should have one block
         programs, busy, most = len(trace.programs), len(trace.stores), max(trace.stores.values())
         if busy < programs:
             return f"it starts {programs} programs, where {busy} would do: the others store nothing"

@@ -8,19 +8,19 @@ that launches kernels and is right there is run once more, by a second child, co
 """
 
 import functools
-import pickle
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
-from .spec import OPTIONS, Case, Spec, spec
+from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
 CHILD = "rope_lab.grading.judge_process"
 SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
-_JSON = (int, float, str, bool, type(None))  # what a partial may hold
+_PLAIN = (int, float, str, bool, type(None))  # what a partial may hold
 
 
 def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdict:
@@ -49,11 +49,14 @@ def judged(
         probe: a case with which the work of a right candidate is counted: `Verdict.counted`.
     """
     try:
-        job = {"candidate": shipped_call(candidate), "spec": _shipped_spec(wanted), "out": out}
+        job = {
+            "candidate": shipped_call(candidate),
+            "function": shipped_call(wanted.function),
+            "mistakes": {words: shipped_call(wrong) for words, wrong in wanted.mistakes.items()},
+        }
     except CannotPassOn as refused:
         return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
-    asked = {name: getattr(wanted, name) for name in OPTIONS}
-    job["asked"] = pickle.dumps((asked, probe)).hex()  # JSON knows no tuples, cases and dtypes
+    job |= {"wanted": replace(wanted, function=None, mistakes={}), "out": out, "probe": probe}
     verdict = _verdict_of("interpreted", job)
     if verdict and verdict.launches and torch.cuda.is_available():
         compiled = _verdict_of("compiled", job)
@@ -61,16 +64,11 @@ def judged(
     return verdict
 
 
-def _shipped_spec(wanted: Spec) -> dict:
-    mistakes = {words: shipped_call(wrong) for words, wrong in wanted.mistakes.items()}
-    return shipped_call(wanted.function) | {"mistakes": mistakes}
-
-
 def shipped_call(function: Callable) -> dict:
     """What the child needs to call `function`."""
     options = {}
     if isinstance(function, functools.partial):
-        if function.args or not all(isinstance(v, _JSON) for v in function.keywords.values()):
+        if function.args or not all(isinstance(v, _PLAIN) for v in function.keywords.values()):
             raise CannotPassOn("the candidate", "a partial", "give it plain keyword arguments")
         function, options = function.func, dict(function.keywords)
     if not callable(function):
@@ -96,5 +94,4 @@ def _verdict_of(engine: str, job: dict) -> Verdict:
         fields = {"state": WRONG, "reason": reason}
     if printed := fields.pop("printed", ""):
         print(printed, end="" if printed.endswith("\n") else "\n")
-    tuples = {name: tuple(value) for name, value in fields.items() if type(value) is list}
-    return Verdict(**fields | tuples, boxed=True, engine=engine)
+    return Verdict(**fields, boxed=True, engine=engine)

@@ -3,18 +3,16 @@
 It tells when a case begins, so that each case has the time for itself.
 """
 
-import ast
 import contextlib
 import io
 import itertools
-import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,16 +20,17 @@ from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
+from ..profiling.traffic import Traffic
 from ..worker import module_at
 from .check import compare, is_right
-from .counts import more_than_half_the_table, wasted
+from .counts import COPIES, more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
-from .spec import Case, Spec, spec
+from .spec import Case, Spec
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
-    from .trace import Memory, Trace
+    from .trace import Trace
 
 WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
@@ -49,12 +48,9 @@ NOT_BY_THE_KERNEL = (
     "or a view of that (tl.store converts to the dtype of its pointer)"
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
-CHANGED_AFTERWARDS = "PyTorch changed the result after the kernel had stored it"
-OTHER_VALUES = 20261121  # a seed
-KEPT = "what does the function keep from one call to the next?"
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
-_NUMBERS = itertools.count()  # of jobs: each has files of its own
+_NUMBERS = itertools.count()  # of files
 
 
 def start(folder: Path) -> None:
@@ -66,34 +62,20 @@ def start(folder: Path) -> None:
         run_as_compiled()
 
 
-def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
+def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """The fields of the verdict on a candidate; `tell` says when a case begins."""
-    job_number = next(_NUMBERS)
-    candidate = load(job["candidate"], folder / f"candidate_{job_number}.py")
+    candidate = load(job["candidate"], folder, "candidate")
     if job["out"]:
         candidate = in_place(candidate, job["out"])
-    function = load(job["spec"], folder / f"spec_{job_number}.py")
-    mistakes = {
-        words: load(shipped, folder / f"mistake_{job_number}_{k}.py")
-        for k, (words, shipped) in enumerate(job["spec"]["mistakes"].items())
-    }
-    asked, probe = pickle.loads(bytes.fromhex(job["asked"]))
-    wanted = spec(function, mistakes=mistakes, **asked)
-    if wanted.without and (used := names_used_beside(candidate) & set(wanted.without)):
-        return broken(f"it uses {used.pop()}, which you are asked to do without")
+    wanted = replace(
+        job["wanted"],
+        function=load(job["function"], folder, "spec"),
+        mistakes={words: load(made, folder, "mistake") for words, made in job["mistakes"].items()},
+    )
     fields = judge(candidate, wanted, tell)
-    if probe and fields["state"] == RIGHT:
-        fields |= probed(candidate, wanted, probe, fields["right_cases"])
+    if job["probe"] and fields["state"] == RIGHT:
+        fields |= probed(candidate, wanted, job["probe"], fields["right_cases"])
     return fields
-
-
-def names_used_beside(candidate: Callable) -> set[str]:
-    """Names that its file uses and doesn't define; attributes and imports count."""
-    code = getattr(candidate, "__code__", None)
-    source = Path(code.co_filename).read_text() if code else ""  # of a class, or of C
-    nodes = [*ast.walk(ast.parse(source))]
-    names = {getattr(node, kind, "") for node in nodes for kind in ("id", "attr", "name")}
-    return names - {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def in_place(candidate: Callable, out: str) -> Callable:
@@ -124,25 +106,27 @@ def counted(attempt: "Attempt") -> dict:
         "stored": sum(x.moved["stored"] for x in memories),
         "evaluations": sum(trace.evaluations.values()),
         "events": [vars(event) for event in trace.events],
-        "copied": attempt.copied,
     }
 
 
-def load(shipped: dict, path: Path) -> Callable:
-    """The function from its source, which is also a file: Triton reads kernels from there."""
+def load(shipped: dict, folder: Path, kind: str) -> Callable:
+    """The function from its source, which is also a file: Triton reads kernels from there.
+
+    `kind`: how the file's name begins. A line of a "candidate" is told where it goes wrong.
+    """
+    path = folder / f"{kind}_{next(_NUMBERS)}.py"
     path.write_text(shipped["program"])
     function = getattr(module_at(str(path)), shipped["name"])
     if isinstance(function, Spec):
         function = function.function
-    options = shipped["options"]
-    return (lambda *x, **more: function(*x, **options, **more)) if options else function
+    return partial(function, **shipped["options"]) if shipped["options"] else function
 
 
-def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> dict:
+def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> dict:
     """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
     right, wrong, misses, launches, printed, remark = [], [], [], 0, "", ""
     for case in wanted.cases:
-        tell({"begins": case.name})
+        tell(case.name)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome()
@@ -162,13 +146,11 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[dict], None]) -> di
         if misses[0].missed is not None:  # wrong elements, and no reason yet
             of_one_result = (one for one in misses if one.missed == misses[0].missed)
             wrong[0]["reason"] = kind_of_mistake(one.evidence() for one in of_one_result)
-        others = [other["case"] for other in wrong[1:]]
-        fields = wrong[0] | {"right_cases": right, "wrong_cases": others}
+        fields = wrong[0] | {"wrong_cases": tuple(other["case"] for other in wrong[1:])}
     else:
         reason = f"{len(right)} cases: " + ", ".join(right)
-        fields = {"state": RIGHT, "reason": reason, "right_cases": right, "launches": launches}
-        fields["remark"] = remark
-    return fields | {"printed": printed}
+        fields = {"state": RIGHT, "reason": reason, "remark": remark, "launches": launches}
+    return fields | {"right_cases": tuple(right), "printed": printed}
 
 
 class Attempt:
@@ -176,7 +158,7 @@ class Attempt:
 
     Attributes:
         missed: the number of the first result with a wrong element; None before one is found.
-        copied: which copy of PyTorch's a kernel loaded; '' if none.
+        eager: what PyTorch ran beside the kernels.
     """
 
     def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
@@ -188,8 +170,7 @@ class Attempt:
         self.expected = results(wanted, self.inputs)
         self.returned: object = None
         self.missed: int | None = None
-        self.trace = None
-        self.copied = ""
+        self.trace, self.eager = None, Traffic()
 
     def outcome(self) -> dict | None:
         """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
@@ -200,12 +181,7 @@ class Attempt:
         if len(outs) != len(self.expected):
             return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
-            # a sparse tensor has several memories
-            if isinstance(out, Tensor) and (
-                out.is_meta or out.is_nested or out.layout is not torch.strided
-            ):
-                return broken("the result is no tensor with all its elements in memory")
-            verdict = self._compared(out, want)
+            verdict = compare(out, want, self._tolerance(want))
             if not verdict:
                 return self._wrong_result(number, out, verdict)
         reason = next(self._wrong_beside_the_results(), "")
@@ -214,12 +190,9 @@ class Attempt:
     def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
         return self.wanted.tolerance if want.dtype == torch.float32 else None
 
-    def _compared(self, out: object, want: Tensor) -> Verdict:
-        return compare(out, want, self._tolerance(want))
-
     def _run(self) -> dict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
-        with watch() as self.trace:
+        with watch() as self.trace, self.eager:
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
@@ -251,10 +224,10 @@ class Attempt:
         owner = self.trace.owner_of(out, at) if self.trace else ""
         return broken("", owner) | {
             "result": label,
-            "shape": list(want.shape),
+            "shape": tuple(want.shape),
             "dtype": verdict.dtype,
             "wrong": verdict.wrong,
-            "first_wrong_index": list(at),
+            "first_wrong_index": at,
             "got": float(out[at]),
             "expected": float(want[at]),
             "largest_error": verdict.largest_error,
@@ -303,118 +276,51 @@ class Attempt:
         """What else is wrong where the results are right."""
         for what in self._overwritten():
             yield f"an input is overwritten: {what}"
-        if self.trace is not None:
-            yield from self._done_by_programs(self.trace)
-            if self.wanted.half_the_table:
-                yield from filter(None, [more_than_half_the_table(self.trace, *self.given)])
-        if not self.earlier or self._taken_from_pytorch(self.trace):
-            yield from self._wrong_in_a_second_call()
-
-    def _done_by_programs(self, trace: "Trace") -> Iterator[str]:
-        """What a kernel does that the results do not show."""
+        trace, allowed = self.trace, self.wanted.launches
+        if trace is None:
+            return
         for race in trace.races:
             yield f"a race between programs: {race}"
         for collision in trace.collisions:
             yield f"write collision: {collision}"
         if self.wanted.kernel:
             yield from self._without_the_kernel(trace)
-        allowed = self.wanted.launches
         if allowed is not None and trace.launches > allowed:
             yield f"too many launches: {trace.launches}, where {allowed} would do"
+        if self.wanted.half_the_table and (more := more_than_half_the_table(trace, *self.given)):
+            yield more
 
     def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
-        """What PyTorch did that the kernel should have done, as far as one call shows it."""
+        """What PyTorch did that the kernel should have done."""
         if not trace.launches:
             yield NO_KERNEL
             return
-        given = dict(zip(self._given_memories(), self.before, strict=True))
-        for memory in trace.memories:
-            then = given.get(memory.begin)
-            if then is not None and not same_bits(then.cpu(), torch.from_numpy(memory.before)):
-                yield outside(memory.name)
-            for name in self.wanted.overwrites if then is None else ():
-                yield f"a second tensor: {memory.name} is not {name}, which is enough"
+        for one in self.eager.kernels:
+            if one.bytes_read and one.name not in COPIES:
+                words = f"PyTorch runs {one.name}; let the kernel do it"
+                yield f"a part of the work is done outside the kernel: {words}"
         for out in self._results():
             stored = trace.stored_in(out)
             if stored is None or not stored.any():
                 yield NOT_BY_THE_KERNEL
-            elif not (stored.all() or self.wanted.overwrites or trace.sums_in(out)):
-                yield PARTLY  # sums begin with zeros
-            elif trace.was_changed_since(out):
-                yield CHANGED_AFTERWARDS
-
-    def _given_memories(self) -> list[int]:
-        return [x.untyped_storage().data_ptr() for x in self.given]
-
-    def _taken_from_pytorch(self, trace: "Trace | None") -> list["Memory"]:
-        """What kernels took that is no input, and that no kernel had stored."""
-        if trace is None or not self.wanted.kernel:
-            return []
-        given = self._given_memories()
-        return [one for one in trace.memories if one.foreign and one.begin not in given]
-
-    def _wrong_in_a_second_call(self) -> Iterator[str]:
-        """A call with other values in the same tensors shows what is kept, and what is computed."""
-        first = [(out, out.clone()) for out in self._results()]
-        others = self.wanted.inputs(self.case, seed=OTHER_VALUES)
-        for x, other in zip(self.given, others, strict=True):
-            memory_of(x).copy_(memory_of(other))
-        with watch() as trace, contextlib.redirect_stdout(io.StringIO()):  # the first has printed
-            try:
-                self.returned = self.candidate(*self.given)
-            except Exception as error:  # whatever a reader's function may raise
-                yield f"a second call fails: {in_words(error)[0]}"
-                return
-        outs, wants = self._results(), results(self.wanted, others)
-        if len(outs) != len(wants) or not all(map(self._compared, outs, wants)):
-            yield f"a second call, with other values in the same tensors, goes wrong: {KEPT}"
-        for out, then in first:
-            is_given = out.untyped_storage().data_ptr() in self._given_memories()
-            if not is_given and not torch.equal(out, then):
-                yield f"a second call writes over the result of the first: {KEPT}"
-        if self.trace and self.wanted.kernel:
-            yield from self._made_by_pytorch(trace)
-
-    def _made_by_pytorch(self, second: "Trace") -> Iterator[str]:
-        """What kernels took that is another one for other values, so PyTorch made it of them.
-
-        What has no other elements than an input is a copy, which is noted.
-        """
-        taken = itertools.zip_longest(*map(self._taken_from_pytorch, (self.trace, second)))
-        for one, other in taken:
-            if one is None or other is None:
-                yield outside((one or other).name)
-            elif not np.array_equal(one.before, other.before):
-                elements = set(one.first.flatten().tolist())
-                named = zip(self.wanted.names, self.inputs, strict=True)
-                if copied := [name for name, x in named if elements <= {*x.flatten().tolist()}]:
-                    moved = f"which moves {2 * one.first.nbytes} bytes more"
-                    self.copied = self.copied or f"it copies {copied[0]} before the launch, {moved}"
-                else:
-                    yield outside(one.name)
-        for (name, one), (_, other) in zip(self.trace.numbers, second.numbers, strict=False):
-            if one != other:
-                yield outside(name)
+            elif not (stored.all() or self.wanted.overwrites):
+                yield PARTLY
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""
-        copied = "" if self.wanted.copies else self.copied
-        return copied or (wasted(self.trace, self.wanted) if self.trace else "")
-
-
-def outside(name: str) -> str:
-    """Of a kernel's argument that PyTorch has computed."""
-    what = f"PyTorch computed {name}, which your kernel takes"
-    return f"a part of the work is done outside the kernel: {what}; let the kernel do it"
+        if self.trace is None:
+            return ""
+        copies = [one for one in self.eager.kernels if one.name in COPIES]
+        if copies and self.wanted.kernel and not self.wanted.copies:
+            moved = sum(one.bytes_read + one.bytes_written for one in copies)
+            return f"it copies by {COPIES[copies[0].name]}, which moves {moved} bytes more"
+        return wasted(self.trace, self.wanted)
 
 
 def results(function: Callable, inputs: list) -> list[Tensor]:
-    """The specification's results, computed in fp64 and rounded once to the case's dtype.
-
-    Integers stay what they are.
-    """
+    """The specification's results, computed in fp64 and rounded once to the case's dtype."""
     outs = as_tuple(function(*[x.double() for x in inputs]))
-    return [out.to(inputs[0].dtype) if out.is_floating_point() else out for out in outs]
+    return [out.to(inputs[0].dtype) for out in outs]
 
 
 def as_tuple(returned: object) -> tuple:

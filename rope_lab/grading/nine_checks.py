@@ -35,23 +35,20 @@ def nine_checks(rope: Callable) -> str:
 
     plain, strided = cases(*_PLAIN), cases(*STRIDED)
 
-    def then(question: Callable, needed: str) -> str:
-        return question(rope) if needed == RIGHT else "not tried: the plain cases come first"
+    def then(question: Callable) -> str:
+        return question(rope) if plain == RIGHT else "not tried: the plain cases come first"
 
-    beyond = "not tried: strides first"
-    if strided == RIGHT:
-        beyond = then(_counts_beyond_32_bits, plain)
-
+    far = then(_counts_beyond_32_bits) if strided == RIGHT else "not tried: strides first"
     answers = {
         "the formula, in plain cases": plain,
-        "its input afterwards": then(_leaves_its_input_alone, plain),
+        "its input afterwards": then(_leaves_its_input_alone),
         "sizes that no block divides": cases("sizes that no block divides", "one head"),
         "strides": strided,
-        "past the end of the table": then(_says_where_the_table_ends, plain),
-        "far positions, in bf16": then(_tells_far_positions_apart, plain),
-        "offsets beyond 32 bits": beyond,
-        "its gradient, with checkpointing": then(_is_run_twice, plain),
-        "twenty runs, the same bits": then(_repeats_itself, plain),
+        "past the end of the table": then(_says_where_the_table_ends),
+        "far positions, in bf16": then(_tells_far_positions_apart),
+        "offsets beyond 32 bits": far,
+        "its gradient, with checkpointing": then(_is_run_twice),
+        "twenty runs, the same bits": then(_repeats_itself),
     }
     rows = [f"{i}  {ask:34}{answer}" for i, (ask, answer) in enumerate(answers.items(), 1)]
     count = sum(answer.startswith(RIGHT) for answer in answers.values())

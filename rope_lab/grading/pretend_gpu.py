@@ -6,6 +6,7 @@ the truth, on any machine.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from .verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 
@@ -135,26 +136,20 @@ def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Ver
     """
     for number, (hint, model, moved_bytes, compiled) in enumerate(_CASES, 1):
         gpu = replace(model)  # a fresh one: its clocks start at zero
-        place = f"GPU {number} of {len(_CASES)}"
+        wrong = partial(Verdict, state=WRONG, place=f"GPU {number} of {len(_CASES)}", boxed=True)
         try:
-            fields = _judged(timer(gpu, gpu.kernel(moved_bytes, compiled)), moved_bytes, gpu, hint)
+            us = timer(gpu, gpu.kernel(moved_bytes, compiled))
         except NotImplementedError as error:
             return Verdict(state=NOT_YET, reason=str(error), boxed=True)
         except RuntimeError as error:  # a mark that was read too early, or encloses too much
-            fields = {"reason": str(error)}
+            return wrong(reason=str(error))
         except Exception as error:  # whatever a reader's function may raise
-            fields = {"reason": f"it {raised(error)}"}
-        if fields:
-            return Verdict(state=WRONG, place=place, boxed=True, **fields)
+            return wrong(reason=f"it {raised(error)}")
+        if not isinstance(us, int | float):
+            return wrong(reason=f"a number of microseconds is wanted, {us!r} came")
+        truth = gpu.truth(moved_bytes)
+        if not abs(us - truth) <= 0.05 * truth:
+            reason = f"your timer says {us:.1f} us, the device needs {truth:.1f}"
+            return wrong(reason=reason, hint=hint)
     reason = f"{len(_CASES)} GPUs, and every time within 5 %"
     return Verdict(state=RIGHT, reason=reason, boxed=True)
-
-
-def _judged(said: object, moved_bytes: float, gpu: PretendGPU, hint: str) -> dict[str, str]:
-    """A verdict's fields about a time that is wrong; empty if it is right."""
-    truth = gpu.truth(moved_bytes)
-    if isinstance(said, bool) or not isinstance(said, int | float):
-        return {"reason": f"a number of microseconds is wanted, {said!r} came"}
-    if abs(said - truth) <= 0.05 * truth:
-        return {}
-    return {"reason": f"your timer says {said:.1f} us, the device needs {truth:.1f}", "hint": hint}

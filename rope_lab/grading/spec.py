@@ -13,7 +13,7 @@ holds random numbers in the case's dtype; "angles (s2, 1, 1, d2)" holds angles.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -57,7 +57,6 @@ class Spec:
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # a candidate that launches none is wrong
-    without: tuple[str, ...] = ()  # names of functions that a candidate may not use
     half_the_table: bool = False  # is all that a candidate may load of its angles
     copies: bool = False  # of PyTorch's are no waste; else they are said, not forbidden
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
@@ -68,10 +67,6 @@ class Spec:
 
     def __call__(self, *inputs):
         return self.function(*inputs)
-
-    @property
-    def __name__(self) -> str:
-        return self.function.__name__
 
     @property
     def names(self) -> list[str]:
@@ -110,9 +105,9 @@ class Spec:
             without.add("a table longer than the sequence")
         return [case for case in cases if case.name not in without]
 
-    def inputs(self, case: Case, device: str = "cpu", seed: int = 20261120) -> list[Tensor]:
-        """The tensors of a case; of a seed the same every time."""
-        generator = torch.Generator().manual_seed(seed)
+    def inputs(self, case: Case, device: str = "cpu") -> list[Tensor]:
+        """The tensors of a case, the same every time."""
+        generator = torch.Generator().manual_seed(20261120)
         sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
         sizes["p"] = sizes["d2"] // 2
         made = []
@@ -126,11 +121,6 @@ class Spec:
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
         return made if device == "cpu" else [_to(value, device) for value in made]
-
-
-OPTIONS = [  # what `spec` takes and a child process gets, apart from the `mistakes`
-    one.name for one in fields(Spec) if one.name not in ("function", "arguments", "mistakes")
-]
 
 
 def spec(function: Callable | None = None, **asked) -> Spec:

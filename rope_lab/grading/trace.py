@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 from triton.runtime import interpreter
 from triton.runtime.interpreter import (
     GridExecutor,
@@ -59,29 +59,8 @@ class Memory:
         self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
-        self.before = self.content.copy()  # that a launch found and no program had stored
-        self.stored = self.content.copy()  # these, and what programs stored over them
-        self.foreign = False  # whether a program took an element that no program had stored
         # "loaded" and "stored" -> bytes; what is masked off moves none
         self.moved: Counter[str] = Counter()
-
-    @property
-    def changed(self) -> np.ndarray:
-        """Which bytes hold something else than a launch found and programs stored there."""
-        return (self.stored != self.content) & (self.adder == NOBODY)
-
-    @property
-    def first(self) -> Tensor:
-        """The tensor as a launch got it."""
-        x, before = self.tensor, torch.from_numpy(self.before).view(self.tensor.dtype)
-        return before.as_strided(x.shape, x.stride(), x.storage_offset())
-
-    def note_changes(self) -> None:
-        """Between two launches: what PyTorch has changed is no program's any more."""
-        size = self.tensor.element_size()
-        changed = np.repeat(self.changed.reshape(-1, size).any(1), size)
-        self.writer[changed] = NOBODY
-        self.before[changed] = self.stored[changed] = self.content[changed]
 
 
 @dataclass(frozen=True)
@@ -107,7 +86,6 @@ class Trace:
     # another value where the launch has stored one: right only in the order of here
     collisions: list[str] = field(default_factory=list)
     stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
-    numbers: list[tuple[str, float]] = field(default_factory=list)  # that launches got
     evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
@@ -130,16 +108,6 @@ class Trace:
         stored = (memory.writer[at] != NOBODY) | (memory.adder[at] != NOBODY)
         return torch.from_numpy(stored).view(*tensor.shape, -1).all(-1)
 
-    def sums_in(self, tensor: Tensor) -> bool:
-        """Did atomic operations change any of its elements?"""
-        found = self._bytes_of(tensor)
-        return found is not None and bool((found[0].adder[found[1]] != NOBODY).any())
-
-    def was_changed_since(self, tensor: Tensor) -> bool:
-        """Does it hold something else now than a launch found and programs stored?"""
-        memory, at = self._bytes_of(tensor)
-        return bool(memory.changed[at].any())
-
     def _bytes_of(self, tensor: Tensor) -> tuple[Memory, np.ndarray] | None:
         """The memory that a kernel got, and which of its bytes are the tensor's."""
         begin = tensor.untyped_storage().data_ptr()
@@ -153,12 +121,11 @@ class Trace:
 
     def __enter__(self) -> "Trace":
         self._undo = [
-            wrap(GridExecutor, "_init_args_hst", self._at_launch),
+            wrap(GridExecutor, "__call__", self._at_launch),
             wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
             wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             wrap(InterpreterBuilder, "create_masked_store", self._at_store),
-            wrap(InterpreterBuilder, "create_atomic_rmw", self._at_rmw),
-            wrap(InterpreterBuilder, "create_atomic_cas", self._at_cas),
+            wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
             wrap(interpreter, "_patch_lang_tensor", _convert_as_compiled),
         ]
         for name in self.functions:
@@ -170,23 +137,20 @@ class Trace:
         for undo in self._undo:
             undo()
 
-    def _at_launch(self, original: Callable, executor, args, kwargs):
+    def _at_launch(self, original: Callable, executor, *args, **kwargs):
         self.launches += 1
         self._first_of_launch = len(self.programs)
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
-            memory.note_changes()
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
-        for name, value in named.items():
-            several = value if isinstance(value, tuple) else (value,)
-            self.numbers += [(name, number) for number in several if isinstance(number, float)]
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
             begin = value.untyped_storage().data_ptr()
             if begin not in known and value.untyped_storage().nbytes():
                 known.add(begin)
                 self.memories.append(Memory(name, value))
-        return original(executor, args, kwargs)
+        with _disable_current_modes():  # what Triton copies is no work of PyTorch's
+            return original(executor, *args, **kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
         self.programs.append((x, y, z))
@@ -198,7 +162,6 @@ class Trace:
             self._count("loaded", memory, at, size, memory.reader)
             self._note("L", memory.name)
             others = memory.writer[at]
-            memory.foreign = memory.foreign or bool((others == NOBODY).any())
             mine = len(self.programs) - 1
             memory.shared[at] |= self._by_others(memory.reader[at])
             memory.reader[at] = mine
@@ -226,10 +189,7 @@ class Trace:
             self._count("stored", memory, at, size, memory.writer)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
-            in_bytes = np.ascontiguousarray(stored).view(np.uint8).reshape(-1, size)
-            for byte in range(size):
-                memory.writer[at + byte] = len(self.programs) - 1
-                memory.stored[at + byte] = in_bytes[:, byte]
+            memory.writer[at[:, None] + np.arange(size)] = len(self.programs) - 1
         return original(builder, pointers, value, mask, *rest, **named)
 
     def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
@@ -266,20 +226,11 @@ class Trace:
             self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
         return original(builder, x)
 
-    def _at_rmw(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        self._note_an_atomic(pointers, mask)
-        return original(builder, op, pointers, value, mask, *rest)
-
-    def _at_cas(self, original: Callable, builder, pointers, *rest):
-        everywhere = TensorHandle(np.ones_like(pointers.data, dtype=bool), tl.int1)
-        self._note_an_atomic(pointers, everywhere)
-        return original(builder, pointers, *rest)
-
-    def _note_an_atomic(self, pointers, mask) -> None:
+    def _at_atomic(self, original: Callable, builder, op, pointers, value, mask, *rest):
         for memory, at, size, _ in self._touched(pointers, mask, "writes"):
-            memory.foreign |= bool((memory.writer[at] == NOBODY).any())
             self._count("stored", memory, at, size, memory.adder)
             memory.adder[at[:, None] + np.arange(size)] = len(self.programs) - 1
+        return original(builder, op, pointers, value, mask, *rest)
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool

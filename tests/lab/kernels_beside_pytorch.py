@@ -1,11 +1,8 @@
-"""Functions whose result is right and that leave work to PyTorch, or keep something between calls.
+"""Functions whose result is right and that leave work to PyTorch.
 
 All compute `w * sin(x)`, element by element. `test_who_computed.py` has them judged.
 """
 
-import math
-
-import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -39,11 +36,6 @@ def picking_kernel(x_ptr, w_ptr, place_ptr, out_ptr, n, ADDS: tl.constexpr, BLOC
 
 
 @triton.jit
-def of_a_number_kernel(w_ptr, out_ptr, i, sine):
-    tl.store(out_ptr + i, tl.load(w_ptr + i) * sine)
-
-
-@triton.jit
 def copying_kernel(x_ptr, out_ptr, n, ADDS: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + i, i < n), i < n)
@@ -60,12 +52,6 @@ def doubling_kernel(x_ptr, stride, n, NEIGHBOR: tl.constexpr, BLOCK: tl.constexp
 @triton.jit
 def counting_kernel(count_ptr):
     tl.atomic_add(count_ptr, 1)
-
-
-@triton.jit
-def adding_zero_kernel(x_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.atomic_add(x_ptr + i, tl.zeros((BLOCK,), tl.float32).to(x_ptr.dtype.element_ty), i < n)
 
 
 def by(kernel, *tensors, out=None, adds=False):
@@ -92,12 +78,6 @@ def all_in_pytorch(x, w):
     return by(copying_kernel, waved(x, w))
 
 
-def zeros_added_to_pytorchs(x, w):
-    y = waved(x, w)
-    adding_zero_kernel[(triton.cdiv(y.numel(), 1024),)](y, y.numel(), BLOCK=1024)
-    return y
-
-
 def a_count_beside_pytorchs(x, w):
     counting_kernel[(1,)](torch.zeros(1, dtype=torch.int32, device=x.device))
     return waved(x, w)
@@ -107,26 +87,10 @@ def sines_of_many_in_pytorch(x, w):
     return right(x, w) if len(x) <= 64 else sines_in_pytorch(x, w)
 
 
-def reversed_by_pytorch(x, w):
-    places = torch.arange(len(x) - 1, -1, -1, device=x.device)
-    return by(picking_kernel, x.flip(0), w.flip(0), places, out=torch.empty_like(x))
-
-
 def put_into_a_buffer(x, w):
     sine = torch.zeros_like(x)
     sine[:] = torch.sin(x)
     return by(product_kernel, sine, w)
-
-
-def by_numpy(x, w):
-    return by(product_kernel, torch.from_numpy(np.sin(x.numpy())), w)
-
-
-def by_numbers(x, w):
-    out = torch.empty_like(x)
-    for i, one in enumerate(x.tolist()[:64]):
-        of_a_number_kernel[(1,)](w, out, i, math.sin(one))
-    return out if len(x) <= 64 else right(x, w)
 
 
 # after the launch
@@ -163,31 +127,20 @@ def put_elsewhere(x, w):
     return torch.empty_like(x).copy_(right(x, w))
 
 
-# results that nothing can be compared with
-
-
-def in_a_sparse_tensor(x, w):
-    return right(x, w).to_sparse()
-
-
-def on_no_device(x, w):
-    return right(x, w).to("meta")
-
-
-# copies, and what nothing takes
+# copies
 
 
 def of_a_copy(x, w):
     return right(x.clone(), w)
 
 
+def reversed_by_pytorch(x, w):
+    places = torch.arange(len(x) - 1, -1, -1, device=x.device)
+    return by(picking_kernel, x.flip(0), w.flip(0), places, out=torch.empty_like(x))
+
+
 def of_wide_elements(x, w):
     return by(wave_kernel, x.to(torch.float32), w, out=torch.empty_like(x))
-
-
-def asks_first(x, w):
-    assert w.abs().max().item() < 1e6
-    return right(x, w)
 
 
 # nothing is to be said about these
@@ -208,44 +161,3 @@ def by_atomics(x, w):
 
 def by_a_table_of_places(x, w):
     return by(picking_kernel, x, w, torch.arange(len(x), device=x.device), out=torch.ones_like(x))
-
-
-# kept from one call to the next
-
-TABLES, RESULTS, SUMS, BUFFERS, CALLS, PLACES = {}, {}, {}, {}, set(), {}
-
-
-def call_of(x):
-    return x.shape, x.dtype
-
-
-def keeps_its_table(x, w):
-    return right(x, TABLES.setdefault(call_of(x), w.clone()))
-
-
-def keeps_its_result(x, w):
-    key = id(x), id(w)
-    if key not in RESULTS:
-        RESULTS[key] = right(x, w), x, w
-    return RESULTS[key][0]
-
-
-def adds_to_what_it_kept(x, w):
-    out = SUMS.setdefault(call_of(x), torch.zeros_like(x))
-    return by(wave_kernel, x, w, out=out, adds=True)
-
-
-def stores_in_what_it_kept(x, w):
-    return by(wave_kernel, x, w, out=BUFFERS.setdefault(call_of(x), torch.empty_like(x)))
-
-
-def fails_the_second_time(x, w):
-    assert call_of(x) not in CALLS, "once"
-    CALLS.add(call_of(x))
-    return right(x, w)
-
-
-def keeps_places(x, w):
-    """Right: what it keeps doesn't depend on values."""
-    place = PLACES.setdefault(len(x), torch.arange(len(x), device=x.device))
-    return by(picking_kernel, x, w, place, out=torch.empty_like(x))

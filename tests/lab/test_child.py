@@ -1,27 +1,22 @@
 """A process that this one starts, and that answers jobs."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from processes import until
 from rope_lab.child import Ended, Worker
 
 ANSWERS = """
 import sys, time
-from pathlib import Path
 
 def start(folder):
     print("started in", folder.name, file=sys.stderr)
 
 def answer(job, folder, tell):
     for part in job["parts"]:
-        tell({"begins": part})
+        tell(part)
         time.sleep(job.get("each", 0))
-    while "until" in job and not Path(job["until"]).exists():
-        time.sleep(0.05)
-    print("no answer")
+    print("no answer", flush=True)
     if job["parts"] == ["last"]:
         sys.exit(3)
     return {"twice": 2 * job["number"]}
@@ -40,26 +35,11 @@ def test_a_worker_has_the_time_for_each_part_of_a_job(tmp_path):
     job = {"parts": ["a", "b", "c"], "each": 1.1, "number": 3}
     assert worker.ask(job, seconds) == {"twice": 6}
     assert time.monotonic() - begin > seconds
-    assert worker.is_free and worker.words == "no answer"
+    assert worker.is_alive and worker.words == "no answer"
     with pytest.raises(Ended) as ended:
         worker.ask({"parts": ["last"]}, seconds=60)
     assert (ended.value.late, ended.value.code, ended.value.at) == (False, 3, "last")
-    assert not worker.is_free
-
-
-def test_a_worker_has_a_job_at_a_time_and_others_work_meanwhile(tmp_path):
-    place = str(written(tmp_path, ANSWERS))
-    worker, other = Worker.kept(place, None), Worker(place, {})
-    with ThreadPoolExecutor() as threads:
-        job = {"parts": [], "number": 3, "until": str(tmp_path / "go on")}
-        first = threads.submit(worker.ask, job, 60)
-        assert until(lambda: worker.busy)
-        assert other.ask({"parts": [], "number": 4}, seconds=60) == {"twice": 8}
-        kept = threads.submit(Worker.kept, place, None)  # asked for in the middle of a job
-        assert not first.done() and not kept.done()
-        (tmp_path / "go on").touch()
-        assert kept.result() is worker
-        assert first.result() == {"twice": 6}
+    assert not worker.is_alive
 
 
 def test_a_worker_imports_what_is_beside_the_notebook(tmp_path, monkeypatch):

@@ -265,7 +265,7 @@ def test_the_cases_choose_between_guesses_and_not_their_order(rules, monkeypatch
     assert told_of([in_case_1], [2]) == diagnose.UNKNOWN
 
 
-@pytest.mark.parametrize("known", SPECS, ids=lambda known: known.__name__)
+@pytest.mark.parametrize("known", SPECS, ids=lambda known: known.function.__name__)
 def test_no_rule_stumbles_over_a_wrong_result(known):
     """An error of a rule would be the verdict on a reader's kernel."""
 

@@ -74,22 +74,6 @@ def leaves_a_fork_and_ends(x, pids):
     os._exit(3)
 
 
-def write_everywhere(text):
-    for number in range(3, 12):
-        with contextlib.suppress(OSError):
-            os.write(number, text)
-
-
-def says_right_everywhere(x):
-    write_everywhere(b'{"state": "right", "reason": "believe me"}\n' * 3)
-    return x
-
-
-def writes_no_text_everywhere(x):
-    write_everywhere(b"\xff\xfe\n")
-    return x
-
-
 def reads_its_input(x):
     return x * float(input("a factor? "))
 
@@ -206,18 +190,7 @@ def test_where_the_notebook_is_killed_nothing_stays(tmp_path):
             os.kill(int(pid), signal.SIGKILL)
 
 
-# what is no answer
-
-
-@pytest.mark.parametrize(
-    "candidate",
-    (says_right_everywhere, writes_no_text_everywhere),
-)
-def test_only_the_judge_says_what_is_right(candidate):
-    for _ in range(2):
-        verdict = judge(candidate, exercises.rotate_half)
-        assert verdict.state == "wrong" and verdict.shape, verdict
-    assert judge(rotate_half, exercises.rotate_half)
+# what is no job
 
 
 def test_a_candidate_reads_no_jobs():

@@ -28,9 +28,6 @@ def cell(tmp_path):
     return run
 
 
-# which names a function takes from outside
-
-
 # candidates in a cell
 
 USED = {
@@ -65,7 +62,8 @@ USED = {
         "    return torch.cat((-b, linear(a, torch.eye(a.shape[-1], dtype=x.dtype))), -1)",
     ),
     "lambdas": (
-        "halves, join = lambda x: x.chunk(2, -1), lambda a, b: torch.cat((-b, a), -1)",
+        "halves = lambda x: x.chunk(2, -1)",
+        "join = lambda a, b: torch.cat((-b, a), -1)",
         "rotated = lambda x: join(*halves(x))",
     ),
 }
@@ -82,7 +80,7 @@ def test_what_a_candidate_may_use(lines, cell):
 
 REFUSED = {
     "factors is a Tensor": "factors = torch.ones(3)",
-    "factors is a list with a Tensor in it": "factors = [1, torch.ones(3)]",
+    "_factors_1 is a Tensor": "factors = [1, torch.ones(3)]",
     "factors is a class": "class factors:\n    pass",
     "factors is a partial": "import functools\nfactors = functools.partial(max, 1)",
     "factors is a function without a source": "exec('def factors(x):\\n    return x')",

@@ -87,8 +87,8 @@ def test_a_solution_has_the_check_of_its_stub(key):
         (990, 1000, "WRONG: 990 is too small, but not far off"),
         (4000, 1000, "WRONG: 4 000 is too large, by far"),
         ([8, 4], [8, 2], "WRONG in answer 2 of 2: 4 is too large"),
-        ([8], [8, 2], "WRONG: 2 answers are wanted, 1 came"),
-        (8, [8, 2], "WRONG: 2 answers are wanted, in a list"),
+        ([8], [8, 2], "WRONG: 2 answers are wanted, in a list; 1 came"),
+        (8, [8, 2], "WRONG: 2 answers are wanted, in a list; 1 came"),
         (True, 1, "WRONG: a number is wanted, True came"),
     ],
 )

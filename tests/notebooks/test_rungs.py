@@ -1,7 +1,6 @@
 """The climb: what happens at the headline shape alone."""
 
 import importlib.util
-import operator
 
 import pytest
 
@@ -34,9 +33,9 @@ UNREAD = "the values are right, but what it does on an H200 can't be read: raise
 MISHAPS = {  # a line before our launch, and words of the verdict
     "fp32": (
         "    t = t.float()\n",
-        "NOT YET: the values are right, but it copies t before",
+        "NOT YET: the values are right, but for (2048, 16, 8, 256) PyTorch runs to or float, where",
     ),
-    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone, where the kernel"),
+    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone or contiguous, where"),
     "an error": (f"{AT_2048}raise ValueError('no')\n", f"{UNREAD} ValueError: no"),
     "an exit": (f"{AT_2048}raise SystemExit\n", f"{UNREAD} SystemExit"),
     "an item": (
@@ -63,11 +62,6 @@ def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp
     verdict = lab.check_rung(1, written(text, tmp_path))
     assert not verdict and told in repr(verdict), verdict
     assert "194 us" not in repr(verdict)
-
-
-def test_what_has_no_signature_is_told():
-    verdict = lab.check_rung(2, operator.itemgetter(1))
-    assert verdict.state == "not yet" and "the check cannot pass on" in verdict.reason
 
 
 @pytest.mark.parametrize(

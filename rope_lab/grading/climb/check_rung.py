@@ -12,6 +12,7 @@ from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
+from ..counts import COPIES
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
@@ -38,13 +39,11 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     verdict = judged_values(rung, candidate)
     if not verdict:
         return verdict
-    if copies := verdict.counted.get("copied"):
-        reason = f"the values are right, but {copies}: no kernel of a rung needs that"
-        return replace(verdict, state=NOT_YET, reason=reason, remark="")
     try:
         launch, refused = _only_launch(rung, candidate)
         if refused:
-            return replace(verdict, state=NOT_YET, reason=f"the values are right, but {refused}")
+            reason = f"the values are right, but {refused}"
+            return replace(verdict, state=NOT_YET, reason=reason, remark="")
         readings = readings_of(verdict.counted, launch)
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
@@ -61,8 +60,9 @@ def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted."""
     launches: list[Launch] = []
     eager = count_eager_traffic(lambda: launches.extend(launches_of(rotation(candidate))))
-    if names := ", ".join(kernel.name for kernel in eager.kernels if kernel.bytes_read):
-        return None, f"for {SHAPE} PyTorch runs {names}, where the kernel should"
+    names = [COPIES.get(one.name, one.name) for one in eager.kernels if one.bytes_read]
+    if names:
+        return None, f"for {SHAPE} PyTorch runs {', '.join(names)}, where the kernel should"
     if len(launches) != 1:
         return None, f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
     (launch,) = launches

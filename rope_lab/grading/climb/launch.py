@@ -62,10 +62,7 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
         found.append(Launch(kernel, programs, arguments, options))
 
     def take_the_first(tuner, *arguments, **options):
-        tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
-        configs = tuner.configs if tuner.perf_model else tuner.prune_configs(options)
-        options |= configs[0].all_kwargs()
-        tuner.fn.run(*arguments, **options)
+        tuner.fn.run(*arguments, **options, **tuner.configs[0].all_kwargs())
 
     kinds = {InterpretedFunction: note, JITFunction: note, Autotuner: take_the_first}
     with ExitStack() as stack:

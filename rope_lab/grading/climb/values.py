@@ -35,10 +35,7 @@ def judged_values(rung: int, candidate: Callable) -> Verdict:
     if rung == 1:
         return judged(candidate, specs.rope_of_any_strides, probe=PROBE)
     first, right = None, ()
-    try:
-        known = inspect.signature(candidate).parameters
-    except (TypeError, ValueError):  # of a partial with a name that its function lacks, too
-        known = ("transpose", "out")  # the call will say it
+    known = inspect.signature(candidate).parameters
     for begins, words, wanted, transpose, out in _USES:
         if rung < begins:
             continue

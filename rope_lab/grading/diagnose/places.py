@@ -48,8 +48,8 @@ def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
     """The last one forgotten, or all of them."""
     if all(x.is_contiguous() for x in e.inputs):
         return
-    if _mostly(e.spec(*map(_as_if_contiguous, e.inputs)), e):
-        yield whole("a wrong stride: it reads the memory as if the tensor were contiguous")
+    words = "a wrong stride: it reads the memory as if the tensor were contiguous"
+    yield whole(words, e.spec(*map(_as_if_contiguous, e.inputs)))
     neighbors = [
         x.as_strided(x.shape, (*x.stride()[:-1], 1)) if a.holds == "floats" and x.stride(-1) else x
         for x, a in e.arguments
@@ -62,17 +62,7 @@ def strides_of_the_input(e: Evidence) -> Iterator[Guess]:
 
 
 def _as_if_contiguous(x: Tensor) -> Tensor:
-    memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())[x.storage_offset() :]
-    missing = max(0, x.numel() - memory.numel())
-    return torch.cat((memory, memory.new_zeros(missing)))[: x.numel()].view(x.shape)
-
-
-def _mostly(guess: Tensor, e: Evidence) -> bool:
-    """For memory that ends before the wrongly read tensor does."""
-    if guess.shape != e.got.shape:
-        return False
-    close = torch.isclose(e.got.double(), guess.double(), rtol=1e-2, atol=1e-4)
-    return bool(close.double().mean() > 0.5)
+    return x.new_empty(0).set_(x.untyped_storage(), x.storage_offset(), x.shape)
 
 
 def case_alone(e: Evidence) -> Iterator[Guess]:

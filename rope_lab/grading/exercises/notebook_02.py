@@ -16,7 +16,6 @@ def _halves_of_the_whole_head(t, freqs):
 
 rope_in_pytorch = spec(
     rope.function,
-    without=("apply_rotary_pos_emb", "rope_fw"),
     **_PYTORCH,
     mistakes={
         "the halves of the whole head: rotate_half gets all d elements of t, not the first d2": (

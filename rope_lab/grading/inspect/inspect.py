@@ -1,6 +1,6 @@
 """`lab.inspect`: what a kernel of your own does, on a GPU that you may not have."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
@@ -15,7 +15,7 @@ from ..judge import SECONDS, shipped_call
 from ..verdict import raised
 from .inspection import Inspected, Inspection
 from .limits import gpu_of
-from .watch import ACCESSES
+from .watch import ACCESSES, Counts
 
 _OFF = 0.01  # of what a straight line says: more is not linear
 
@@ -73,7 +73,7 @@ def inspect(
     if not launches:
         return Inspection(**about, refused="no kernel is launched")
     for size, of_size in zip(sizes, counts, strict=True):
-        kernels = [one["kernel"] for one in of_size]
+        kernels = [one.kernel for one in of_size]
         if kernels != at_large:
             words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
             words += f" {', '.join(at_large)}: what can't be told from small sizes"
@@ -95,10 +95,8 @@ def _check(small: object, large: object, gpu: object, tolerance: object) -> None
         raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
     if not (isinstance(gpu, str) and not gpu.startswith("gfx")):
         raise ValueError(f"gpu={gpu!r}; accepted: an NVIDIA GPU's, as 'sm_90', or a recorded name")
-    if tolerance is not None:
-        pair = isinstance(tolerance, tuple | list) and len(tolerance) == 2
-        if not (pair and all(isinstance(x, int | float) for x in tolerance)):
-            raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
+    if isinstance(tolerance, int | float):
+        raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
 
 
 def _found_by_the_child(job: dict) -> dict:
@@ -114,13 +112,15 @@ def _found_by_the_child(job: dict) -> dict:
         return {"refused": words.strip()}
 
 
-def _inspected(counts: list[dict], launch: Launch, small: int, large: int, arch: str) -> Inspected:
+def _inspected(
+    counts: list[Counts], launch: Launch, small: int, large: int, arch: str
+) -> Inspected:
     """One launch: its counts at the sizes small, 2 small, 3 small, scaled; and its code."""
     bent = []
 
     def at_large(name: str, values: list[float], by_program: bool = True) -> float:
         """A count at the large size: as many a program as at each small one, or along a line."""
-        programs = [one["programs"] or 1 for one in counts]
+        programs = [one.programs or 1 for one in counts]
         each = {value / count for value, count in zip(values, programs, strict=True)}
         if by_program and len(each) == 1:
             return each.pop() * launch.programs
@@ -130,23 +130,21 @@ def _inspected(counts: list[dict], launch: Launch, small: int, large: int, arch:
             bent.append(name)
         return max(found, 0.0)
 
-    def named(field: str) -> list[str]:
-        return [*dict.fromkeys(name for one in counts for name in one[field])]
+    def named(found: Iterable[Iterable[str]]) -> list[str]:
+        return [*dict.fromkeys(name for names in found for name in names)]
 
     tensors = {
         name: {
-            access: at_large(
-                name, [one["tensors"].get(name, {}).get(access, 0) for one in counts], False
-            )
+            access: at_large(name, [one.tensors[name][access] for one in counts], False)
             for access in ACCESSES
         }
-        for name in named("tensors")
+        for name in named(one.tensors for one in counts)
     }
     functions = {
-        name: at_large(name, [one["functions"].get(name, 0) for one in counts])
-        for name in named("functions")
+        name: at_large(name, [one.functions[name] for one in counts])
+        for name in named(one.functions for one in counts)
     }
-    flops = at_large("tl.dot", [one["flops"] for one in counts])
+    flops = at_large("tl.dot", [one.flops for one in counts])
     compiled = launch.compiled(arch)
     found = tuple(dict.fromkeys(bent))
     return Inspected(compiled, launch.programs, tensors, functions, flops, found)

@@ -3,7 +3,6 @@
 It is the judge's kind of child: a kernel may end it, or not come back.
 """
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,11 +16,10 @@ from ..verdict import raised
 from .watch import Watch
 
 __all__ = ["answer", "start"]  # what `worker.py` calls
-_NUMBERS = itertools.count()  # of jobs: each has files of its own
 Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
 
-def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
+def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """What a function does at each of the sizes, up to the first at which something is wrong.
 
     Of a job: `function`, `reference` and `make` as shipped, `sizes`, `tolerance`.
@@ -30,14 +28,12 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`,
         and `counts`: those of each launch for each size.
     """
-    number = next(_NUMBERS)
     function, reference, make = (
-        load(job[name], folder / f"candidate_{number}_{name}.py")
-        for name in ("function", "reference", "make")
+        load(job[name], folder, "candidate") for name in ("function", "reference", "make")
     )
-    tolerance, counts = tuple(job["tolerance"] or ()) or None, []
+    tolerance, counts = job["tolerance"], []
     for size in job["sizes"]:
-        tell({"begins": f"size {size}"})
+        tell(f"size {size}")
         try:
             inputs = _named(reference, _made(make, size))
             expected = _expected(reference, inputs)
@@ -56,7 +52,7 @@ def answer(job: dict, folder: Path, tell: Callable[[dict], None]) -> dict:
         wrong, owner = _wrong(found, expected, inputs, tolerance, watch)
         if wrong:
             return {"wrong": f"at size {size}: {wrong}", "owner": owner}
-        counts.append([vars(launch) for launch in watch.counts])
+        counts.append(watch.counts)
     return {"counts": counts, "atomics": watch.added}
 
 
@@ -65,9 +61,6 @@ def _made(make: Callable, size: int) -> list:
     inputs = make(size, "cpu")
     if not isinstance(inputs, tuple | list):
         raise TypeError(f"make returns a {type(inputs).__name__}; accepted: a tuple or a list")
-    nested = [x for x in inputs if isinstance(x, tuple | list | dict)]
-    if any(isinstance(x, Tensor) for x in tree_leaves(nested)):
-        raise TypeError("make returns tensors within a tuple, list or dict; accepted: one by one")
     return list(inputs)
 
 

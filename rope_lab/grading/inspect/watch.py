@@ -4,7 +4,7 @@ A `Trace` says who stored what, and which programs race. This one also counts ea
 itself, because the time law is about launches.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,11 +21,12 @@ ACCESSES = ("loaded", "loaded_once", "stored", "stored_once", "sectors")
 
 @dataclass
 class Counts:
-    """What one launch did, in what JSON can write."""
+    """What one launch did."""
 
     kernel: str  # its name
     programs: int = 0  # how many ran
-    tensors: dict[str, Counter] = field(default_factory=dict)  # argument -> its `ACCESSES`
+    # argument -> its `ACCESSES`
+    tensors: dict[str, Counter] = field(default_factory=lambda: defaultdict(Counter))
     functions: Counter = field(default_factory=Counter)  # evaluations of sine, ..., by element
     flops: int = 0  # of `tl.dot`
 
@@ -49,11 +50,11 @@ class Watch(Trace):
         self._undo.append(wrap(InterpreterBuilder, "create_dot", self._at_dot))
         return self
 
-    def _at_launch(self, original: Callable, executor, args, kwargs):
+    def _at_launch(self, original: Callable, executor, *args, **kwargs):
         self.counts.append(Counts(executor.fn.__name__))
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
         self._names = {x.untyped_storage().data_ptr(): name for name, x in tensors_in(named)}
-        return super()._at_launch(original, executor, args, kwargs)
+        return super()._at_launch(original, executor, *args, **kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
         self.counts[-1].programs += 1
@@ -62,7 +63,7 @@ class Watch(Trace):
     def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
         super()._count(kind, memory, at, size, by)
         name = self._names.get(memory.begin, memory.name)
-        counts = self.counts[-1].tensors.setdefault(name, Counter())
+        counts = self.counts[-1].tensors[name]
         counts[kind] += at.size * size
         counts[f"{kind}_once"] += int((by[np.unique(at)] < self._first_of_launch).sum()) * size
         counts["sectors"] += SECTOR * np.unique(at // SECTOR).size
