@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..timing import in_a_graph, require_compiled_kernels
+from ..timing import in_a_graph, in_turns, require_compiled_kernels
 
 CALLS = 32  # in a row: you wait for the host or for the device, whichever is slower
 CHANGES = (  # in the order in which notebook 08 asks
@@ -53,14 +53,12 @@ def row_of(calls: Sequence[Call]) -> Call:
 
 def waits(rows: dict[str, Call]) -> dict[str, float]:
     """Microseconds a call until the device is done with its row; the rows take turns."""
-    for row in rows.values():
+
+    def wait(row: Call) -> float:
+        begin = time.perf_counter()
         row()
-    torch.cuda.synchronize()
-    samples = {name: [] for name in rows}
-    for _ in range(_SAMPLES):
-        for name, row in rows.items():
-            begin = time.perf_counter()
-            row()
-            torch.cuda.synchronize()
-            samples[name].append(1e6 * (time.perf_counter() - begin) / CALLS)
+        torch.cuda.synchronize()
+        return 1e6 * (time.perf_counter() - begin) / CALLS
+
+    samples = in_turns(rows, wait, _SAMPLES)
     return {name: statistics.median(times) for name, times in samples.items()}
