@@ -344,15 +344,12 @@ def test_without_a_gpu_the_record_is_replayed_and_says_so(records, without_gpu):
     ]
 
 
-def test_what_is_asked_for_wrongly_is_named(records, without_gpu):
+def test_a_record_that_is_not_there_is_named(records, without_gpu):
     record(records)
     assert lab.bench("03/launch-curve", never).cases == TIMES
     for key in ("03/another", "04/launch-curve"):
         missing = rf"no record '{key}' in {key[:2]}\.json; `make notebooks"
         with pytest.raises(LookupError, match=missing):
-            lab.bench(key, never)
-    for key in ("", "3/copy", "03-copy", "03/", "03/Copy", "03/a b", "003/copy", "../03/copy"):
-        with pytest.raises(ValueError, match=r"^key is .*; accepted: two digits, '/', then"):
             lab.bench(key, never)
 
 
