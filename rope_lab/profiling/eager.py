@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, reference
+from rope_kernels import apply_rotary_pos_emb, reference
+
+from ..rungs.measured import headline
 
 
 def four_ways() -> dict[str, Callable]:
@@ -13,8 +15,7 @@ def four_ways() -> dict[str, Callable]:
     def plain_pytorch(t, freqs):
         return apply_rotary_pos_emb(t, freqs, fused=False)
 
-    freqs = torch.rand(2048, 1, 1, 256, device="cuda")  # unpaired: only the time counts
-    t = torch.randn(2048, 16, 8, 256, device="cuda", dtype=torch.bfloat16)
+    t, freqs = headline()
     out, compiled = torch.empty_like(t), torch.compile(plain_pytorch)
     return {
         "copy": lambda: out.copy_(t),
@@ -26,8 +27,7 @@ def four_ways() -> dict[str, Callable]:
 
 def parts_of_eager() -> dict[str, Callable]:
     """Cases for notebook 02: a copy, eager PyTorch, our kernel, and the last of eager's kernels."""
-    t = torch.randn(2048, 16, 8, 256, device="cuda", dtype=torch.bfloat16)
-    freqs = RotaryPositionEmbedding(256).cuda()(2048)
+    t, freqs = headline()
     out = torch.empty_like(t)
     return {
         "copy": lambda: out.copy_(t),

@@ -22,8 +22,8 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from ..rungs import rung_7_loads_first
-from ..steps.models import SHAPE_8B, SMALL, WAYS, loss_of, new_llama, new_qwen3, patched
-from ..steps.rotations import by_package, by_rung, nothing, rotated_by
+from ..steps import models
+from ..steps.models import SHAPE_8B, SMALL, WAYS, loss_of, rotated_by
 from ..timing import in_turns
 
 ROUNDINGS = ("once", "upcast", "promoted", "model")
@@ -40,9 +40,9 @@ def rotations(shape: dict, positions: int, device: str) -> dict[str, Callable]:
     """Every rotation that is compared: PyTorch's own, our rung 7, the package's, and none."""
     return {
         "PyTorch": apply_rotary_pos_emb,
-        "rung 7": by_rung(rung_7_loads_first.my_rope, positions, shape["head_dim"], device),
-        "package": by_package(),
-        "none": nothing,
+        "rung 7": models.by_rung(rung_7_loads_first.my_rope, positions, shape["head_dim"], device),
+        "package": models.by_package(),
+        "none": models.nothing,
     }
 
 
@@ -83,7 +83,7 @@ def results(
     rotation: Callable, device: str = "cpu", dtype: torch.dtype = torch.float32, positions: int = 16
 ) -> tuple[Tensor, Tensor]:
     """Logits of two sequences, and the gradients of all parameters in one tensor."""
-    model = new_llama(device, dtype)
+    model = models.new_llama(device, dtype)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(256, (2, positions + 1), generator=generator).to(device)
     with rotated_by(rotation):
@@ -127,9 +127,9 @@ def qwen3(
     Returns:
         For eager and compiled steps, way -> 'launches' and 'step_ms' of a step.
     """
-    model = new_qwen3(device, shape, torch.bfloat16)
+    model = models.new_qwen3(device, shape, torch.bfloat16)
     tokens = torch.randint(shape["vocab_size"], (1, length + 1), device=device)
-    ways = {way: partial(patched, model, options) for way, options in WAYS.items()}
+    ways = {way: partial(models.patched, model, options) for way, options in WAYS.items()}
     found = {}
 
     def train_once() -> None:
