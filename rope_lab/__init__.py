@@ -13,7 +13,7 @@ from .grading.check import check, compare
 from .grading.judge import check_exercise
 from .grading.spec import spec
 from .profiling.traffic import count_eager_traffic
-from .records import bench, observe, recorded, records_folder
+from .records import bench, observe, recorded
 from .source import show_source
 
 _LOADED_LATER = {  # the first three load no Triton
