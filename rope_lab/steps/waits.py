@@ -1,4 +1,4 @@
-"""How long you wait for a call of a row: by itself, in a graph, and when one thing changes."""
+"""How long you wait for a call of a row, one by one and in a CUDA graph."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ import torch
 
 from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
 
-from ..timing import in_a_graph, in_turns, require_compiled_kernels
+from ..timing import in_a_graph, in_turns
 
 CALLS = 32  # in a row: you wait for the host or for the device, whichever is slower
 CHANGES = (  # in the order in which notebook 08 asks
@@ -22,31 +22,6 @@ CHANGES = (  # in the order in which notebook 08 asks
 _SAMPLES = 30
 
 Call = Callable[[], object]
-
-
-def fingerprint(calls: dict[str, Call], eighths: Sequence[Call]) -> dict[str, float]:
-    """Microseconds a call ("us"), and how many times as long it takes after each of `CHANGES`.
-
-    Times are what you wait for a call in a row of `CALLS`. For "warm L2" both rows are graphs: of
-    one eighth again and again, over those of all eighths in turn, which L2 cannot hold together.
-
-    Args:
-        calls: one "as it is", and the same after each change that is neither a graph nor L2's.
-        eighths: eight calls for an eighth of the positions each.
-
-    Raises:
-        RuntimeError: there is no GPU, or Triton's interpreter is on.
-    """
-    require_compiled_kernels()
-    rows = {name: row_of([call]) for name, call in calls.items()}
-    rows["in a graph"] = in_a_graph(rows["as it is"])
-    rows |= {"cold L2": in_a_graph(row_of(eighths)), "warm L2": in_a_graph(row_of(eighths[:1]))}
-    us = waits(rows)
-    found = {"us": round(us["as it is"], 2)}
-    for name in CHANGES:
-        before = us["cold L2" if name == "warm L2" else "as it is"]
-        found[name] = round(us[name] / before, 3)
-    return found
 
 
 def row_of(calls: Sequence[Call]) -> Call:
