@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -23,8 +22,6 @@ from rope_kernels.modes import interpreter_is_on
 
 _FLUSH_BYTES = 256 * 2**20  # or four times the L2 cache, if that is more (it is 60 MB on an H200)
 _ROUND_SECONDS = 0.02
-
-Case, Sample = TypeVar("Case"), TypeVar("Sample")
 
 
 @dataclass(frozen=True)
@@ -80,10 +77,8 @@ def measure_host(
     return {name: _summary(samples) for name, samples in found.items()}
 
 
-def in_turns(
-    cases: dict[str, Case], take: Callable[[Case], Sample], rounds: int
-) -> dict[str, list[Sample]]:
-    """`take` of each case, round after round; a first round does not count."""
+def in_turns(cases: dict, take: Callable, rounds: int) -> dict[str, list]:
+    """What `take` takes of each case, round after round; a first round does not count."""
     taken = [{name: take(case) for name, case in cases.items()} for _ in range(1 + rounds)]
     return {name: [found[name] for found in taken[1:]] for name in cases}
 

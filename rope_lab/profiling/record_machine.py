@@ -23,9 +23,7 @@ STARTED = 2**17, 2**19  # programs
 
 def take(passes: int = PASSES) -> dict:
     """All times of this GPU, in microseconds: `us` has a list for each pass."""
-    from ..steps.copies import SIZES, copy_of
-    from ..steps.fused_multiply_adds import multiply_adds
-    from ..steps.in_flight import copies_in_flight, one_store_kernel
+    from ..steps.machine import SIZES, copies_in_flight, copy_of, multiply_adds, one_store_kernel
 
     t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
     out, started = torch.empty_like(t), torch.empty(STARTED[-1], dtype=torch.int32, device="cuda")

@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="needs Triton")
 
 from rope_lab.rungs.rows import launch
 from rope_lab.steps.five_limits import Setting
-from rope_lab.steps.fused_multiply_adds import multiply_adds
+from rope_lab.steps.machine import multiply_adds
 from rope_lab.steps.two_bounds import part_of_row
 
 SHAPE = (5, 2, 3, 24)
