@@ -3,12 +3,18 @@
 Importing this loads Triton.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from rope_kernels import reference, rope_fw
+
 from ..rungs import rung_1_naive, rung_2_row
+from ..rungs.measured import headline
 from ..rungs.rows import launch
 from .fixed import changed
 
@@ -60,6 +66,14 @@ def naive_rope(t: Tensor, freqs: Tensor, block: int = 1024) -> Tensor:
         t, freqs, out, t.numel(), b, h, *t.stride()[:3], D=d, D2=freqs.shape[-1], BLOCK=block
     )
     return out
+
+
+def headline_cases(dtype: torch.dtype) -> dict[str, Callable[[], object]]:
+    """Notebook 08: calls on the main example in this dtype; "ours" is the package's kernel."""
+    t, freqs = headline(dtype=dtype)
+    rotations = {"eager": reference.apply_rotary_pos_emb, "naive": naive_rope, "ours": rope_fw}
+    rotating = {name: partial(rotate, t, freqs) for name, rotate in rotations.items()}
+    return {"copy": partial(torch.empty_like(t).copy_, t), **rotating}
 
 
 # Notebook 10: rung 2, and without the mask of its first store

@@ -18,14 +18,14 @@ from rope_lab.profiling.ncu import IN_SHORT
 from rope_lab.records import RECORD_SWITCH, observe
 
 WARM_UP = 3  # launches of each call before the one that is reported
-CALLS = {"naive": "naive_rope_kernel", "ours": "rope_kernel"}  # of `headline.cases`: its kernel
+CALLS = {"naive": "naive_rope_kernel", "ours": "rope_kernel"}  # of `headline_cases`: its kernel
 
 
 def launch() -> None:
     """In the process that ncu watches: launch every call."""
-    from rope_lab.steps import headline
+    from rope_lab.steps.journey import headline_cases
 
-    rotations = headline.cases(torch.bfloat16)
+    rotations = headline_cases(torch.bfloat16)
     calls = [rotations[name] for name in CALLS]
     for call in calls * WARM_UP:
         call()
