@@ -4,7 +4,6 @@ Importing this loads Triton.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 import triton
@@ -14,7 +13,7 @@ from torch import Tensor
 from rope_kernels import reference, rope_fw
 
 from ..rungs import rung_1_naive, rung_2_row
-from ..rungs.measured import headline
+from ..rungs.measured import beside_a_copy
 from ..rungs.rows import launch
 from .fixed import changed
 
@@ -70,10 +69,8 @@ def naive_rope(t: Tensor, freqs: Tensor, block: int = 1024) -> Tensor:
 
 def headline_cases(dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     """Notebook 08: calls on the main example in this dtype; "ours" is the package's kernel."""
-    t, freqs = headline(dtype=dtype)
     rotations = {"eager": reference.apply_rotary_pos_emb, "naive": naive_rope, "ours": rope_fw}
-    rotating = {name: partial(rotate, t, freqs) for name, rotate in rotations.items()}
-    return {"copy": partial(torch.empty_like(t).copy_, t), **rotating}
+    return beside_a_copy(rotations, dtype=dtype)
 
 
 # Notebook 10: rung 2, and without the mask of its first store
