@@ -119,8 +119,10 @@ def _replace_functions_once_a_launch(interpreter) -> None:
 
     original = getattr(interpreter, "_patch_lang", None)
     scope_of = getattr(interpreter, "_LangPatchScope", None)
-    if None in (original, scope_of):
+    original_attr = getattr(interpreter, "_patch_attr", None)
+    if None in (original, scope_of, original_attr):
         return
+    checked = getattr(tl.load, "__code__", None)  # of every function of the language
     modules_of, changes_of = {}, {}  # what a kernel sees, and what is replaced there
     parts = [
         name for name in vars(interpreter) if name.startswith("_patch_") and name != "_patch_lang"
@@ -147,14 +149,19 @@ def _replace_functions_once_a_launch(interpreter) -> None:
         return scope
 
     def patch_attr(obj, name, member, builder, scope) -> None:
-        """Without looking for the argument that is then overwritten."""
+        """Without looking for the argument that is then overwritten, twice a call."""
+        function = getattr(member, "__wrapped__", None)
+        if function is None or getattr(member, "__code__", None) is not checked:
+            original_attr(obj, name, member, builder, scope)
+            return
 
         def call(*given, **options):
-            options["_semantic"] = interpreter.interpreter_semantic
-            return member(*given, **options)
+            options["_semantic"] = semantic
+            return function(*given, **options)
 
         scope.set_attr(obj, name, call)
 
+    semantic = interpreter.interpreter_semantic
     interpreter._patch_lang, interpreter._patch_attr = patch, patch_attr
 
 
