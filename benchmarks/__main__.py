@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.gpu import GPU, can_measure
+from benchmarks.gpu import GPU
 from benchmarks.pages import report_command
 from benchmarks.peers import sources
 from benchmarks.record import record
 from benchmarks.sets import BENCHMARKS, Benchmark
+from rope_lab.timing import require_compiled_kernels
 
 ROUNDS, QUICK_ROUNDS = 5, 2
 COMMANDS = {"report": report_command, "sources": sources.main}
@@ -33,7 +34,6 @@ def main(
     parser.add_argument(
         "what", nargs="*", metavar="WHAT", help=f"{', '.join(names)} (default: {names[0]})"
     )
-    parser.add_argument("--list", action="store_true", help="say what would be measured")
     parser.add_argument(
         "--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds, not {ROUNDS}; never a record"
     )
@@ -44,19 +44,14 @@ def main(
     wanted = options.what or names[:1]
     if unknown := [name for name in wanted if name not in names]:  # nargs="*" spoils `choices`
         parser.error(f"WHAT is {unknown[0]!r}; accepted: {', '.join(names)}")
-    chosen = [benchmark for benchmark in benchmarks if benchmark.name in wanted]
-    if options.list:
-        for benchmark in chosen:
-            for case in (case for group in benchmark.groups for case in group.cases):
-                print(f"{benchmark.name}: {case.label}")
-            for provider in benchmark.providers:
-                missing = f" ({provider.missing()})" if provider.missing() else ""
-                print(f"    {provider.name}: {provider.origin or 'part of this run'}{missing}")
-        return 0
     if gpu is None:
-        if not can_measure():
+        try:
+            require_compiled_kernels()
+        except RuntimeError as why:
+            print(f"Nothing is measured: {why}", file=sys.stderr)
             return 1
         gpu = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
+    chosen = [benchmark for benchmark in benchmarks if benchmark.name in wanted]
     return max([record(benchmark, gpu, options.quick, options.out) for benchmark in chosen])
 
 

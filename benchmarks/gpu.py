@@ -1,24 +1,13 @@
 """What a GPU is measured with: the lab's timer."""
 
 import gc
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from rope_lab.records import circumstances
-from rope_lab.timing import Timing, measure, measure_host, require_compiled_kernels
-
-
-def can_measure() -> bool:
-    """Is there a GPU, and are kernels compiled? If not, say so."""
-    try:
-        require_compiled_kernels()
-    except RuntimeError as why:
-        print(f"Nothing is measured: {why}", file=sys.stderr)
-        return False
-    return True
+from rope_lab.timing import Timing, measure, measure_host
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 import transformers
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.profiler import ProfilerActivity, profile
-from torch.utils.benchmark import Timer
 
 from benchmarks.gpu import GPU
 from rope_kernels.huggingface import patch
+from rope_lab.profiling.model_runs import kernels_of, step_us
 
 LAYERS, TOKENS = 4, 4096
 SHAPE = {
@@ -54,23 +54,16 @@ def steps(gpu: GPU) -> Iterator[dict]:
     call = inputs("Qwen3", torch.bfloat16, SMALL)
     ways = ways_of("Qwen3", call[0])
     row = {"model": "Qwen3, width 512", "precision": "bf16"}
-    yield row | {"ms": in_turns(ways, lambda: train(*call, False), turns)}
+    yield row | {"ms": ms_of(ways, partial(train, *call, False), turns)}
     call[0].compile()  # patched it is the code that it was
-    compiled = in_turns(ways, lambda: train(*call, False), turns)
+    compiled = ms_of(ways, partial(train, *call, False), turns)
     yield row | {"precision": "bf16, compiled", "ms": compiled}
 
 
-def in_turns(ways: dict, call: Callable[[], object], turns: int) -> dict[str, list[float]]:
-    """Milliseconds of a call in each way, one after the other, because clocks drift.
-
-    The timer makes two calls before: a compiled model that was patched looks at its guards again.
-    """
-    timer, times = Timer("call()", globals={"call": call}), {way: [] for way in ways}
-    for _ in range(turns):
-        for way, entered in ways.items():
-            with entered():
-                times[way].append(round(1e3 * timer.timeit(1).mean, 3))
-    return times
+def ms_of(ways: dict, step: Callable[[], object], turns: int) -> dict[str, list[float]]:
+    """Milliseconds of a step in each way, for each turn."""
+    times = step_us(ways, step, turns)
+    return {way: [round(us / 1e3, 3) for us in taken] for way, taken in times.items()}
 
 
 def row_of(name: str, autocast: bool, turns: int) -> dict:
@@ -92,7 +85,7 @@ def row_of(name: str, autocast: bool, turns: int) -> dict:
             row["launches"][way] = {"before": before, "after": ours / LAYERS}
     del wanted
     turns = turns if "norms" in ways else min(turns, 8)
-    return row | {"ms": in_turns(ways, lambda: train(*call), turns)}
+    return row | {"ms": ms_of(ways, partial(train, *call), turns)}
 
 
 def inputs(name: str, dtype: torch.dtype, shape: dict) -> tuple[nn.Module, Tensor]:
@@ -143,10 +136,5 @@ def count_different(one: list[Tensor], other: list[Tensor]) -> int:
 def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int]:
     """Kernels of a step: all, and ours."""
     train(model, tokens, autocast)
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        train(model, tokens, autocast)
-        torch.cuda.synchronize()
-    on_gpu = [e.name for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    kernels = [name for name in on_gpu if not re.match("Mem(cpy|set)", name)]
-    return len(kernels), sum(bool(OURS.search(name)) for name in kernels)
+    kernels = kernels_of(partial(train, model, tokens, autocast))
+    return len(kernels), sum(bool(OURS.search(kernel.name)) for kernel in kernels)

@@ -81,10 +81,6 @@ class Provider:
         """How many of the limit's copies move as many bytes."""
         return 1
 
-    def missing(self) -> str:
-        """What it cannot do without; '': all is there."""
-        return ""
-
     def absent(self) -> str:
         """Why it cannot take part; '': it can."""
         return ""
@@ -154,14 +150,10 @@ class FromSources(Provider):
     def origin(self) -> str:
         return f"[{self.source.revision}]({self.source.repository})"
 
-    def missing(self) -> str:
-        files = self.source.missing()
-        return f"not unpacked: {', '.join(files)}" if files else ""
-
     def absent(self) -> str:
-        """As others; or why it is neither compiled nor imported now."""
-        if missing := self.missing():
-            return missing
+        """As others: files are missing, or are neither compiled nor imported now."""
+        if missing := self.source.missing():
+            return f"not unpacked: {', '.join(missing)}"
         try:
             self.code  # noqa: B018
         except Exception as failure:  # of whatever kind: the others are measured all the same

@@ -13,24 +13,21 @@ from .grading.check import check, compare
 from .grading.judge import check_exercise
 from .grading.spec import spec
 from .profiling.traffic import count_eager_traffic
-from .records import bench, observe, recorded, records_folder
+from .records import bench, observe, recorded
 from .source import show_source
 
-_LOADED_LATER = {
+_LOADED_LATER = {  # the first three load no Triton
     "draw": ".figures.style",
     "exercises": ".grading.exercises",
-}
-_FUNCTIONS_OF = {  # all but `explore` load Triton
-    "check_rung": ".grading.climb.check_rung",
     "explore": ".figures.sliders",
+    "check_rung": ".grading.climb.check_rung",
     "inspect": ".grading.inspect.inspect",
     "ladder": ".grading.climb.ladder",
 }
 
 
 def __getattr__(name: str):
-    if name in _LOADED_LATER:
-        return import_module(_LOADED_LATER[name], __name__)
-    if name in _FUNCTIONS_OF:
-        return getattr(import_module(_FUNCTIONS_OF[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_LOADED_LATER[name], __name__)
+    return getattr(module, name, module)  # the function, or the module by another name

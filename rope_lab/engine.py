@@ -30,12 +30,11 @@ class Engine:
 
     system: str  # 'Linux', 'Darwin', 'Windows'
     triton_installed: bool
-    cuda_available: bool  # torch can use a CUDA GPU
     torch_built_for_cuda: bool
-    nvidia_driver: str | None  # its version; None if absent, or if the GPU can be used anyway
+    gpu: str = ""  # the name of the CUDA GPU that torch can use
+    nvidia_driver: str | None = None  # its version; None if absent, or if torch can use the GPU
     lacks: tuple[str, ...] = ()  # of what Triton needs for a launch on a GPU
     triton_loaded_for_gpu: bool = False  # before us, without the interpreter
-    gpu: str = ""  # the GPU's name, where torch can use it
     interpreter_asked_for: bool = False  # the reader set TRITON_INTERPRET
 
     @property
@@ -43,9 +42,7 @@ class Engine:
         """One of the three names above."""
         if not self.triton_installed:
             return PYTORCH
-        if self.cuda_available and not self.interpreter_asked_for:
-            return COMPILED
-        return INTERPRETED
+        return COMPILED if self.gpu and not self.interpreter_asked_for else INTERPRETED
 
     @property
     def device(self) -> str:
@@ -55,28 +52,20 @@ class Engine:
     @property
     def problems(self) -> list[str]:
         """What is in the way of the best engine here, one sentence each: cause, then cure."""
-        found = []
-        if self.nvidia_driver and not self.torch_built_for_cuda:
-            found += [
-                "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, "
-                "then `make lab` without `CPU=1`."
-            ]
-        elif self.nvidia_driver and not self.cuda_available:
-            found += [
-                f"There is an NVIDIA driver, {self.nvidia_driver}, but torch cannot use a GPU: "
-                "update the driver if it is too old, and see whether `nvidia-smi` lists a GPU."
-            ]
-        if not self.triton_installed:
-            found += [self.how_to_get_triton]
-        elif self.cuda_available and self.lacks:
-            lacks = " and ".join(self.lacks)
-            found += [f"Triton needs {lacks} to launch on a GPU: install gcc and python3-dev."]
-        if self.triton_loaded_for_gpu and not self.cuda_available:
-            found += [
-                "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the "
-                "kernel and import `rope_lab` first."
-            ]
-        return found
+        unused = self.nvidia_driver and not self.gpu
+        sentences = {
+            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
+            "`make lab` without `CPU=1`.": unused and not self.torch_built_for_cuda,
+            f"There is an NVIDIA driver, {self.nvidia_driver}, but torch cannot use a GPU: update "
+            "the driver if it is too old, and see whether `nvidia-smi` lists "
+            "a GPU.": unused and self.torch_built_for_cuda,
+            self.how_to_get_triton: not self.triton_installed,
+            f"Triton needs {' and '.join(self.lacks)} to launch on a GPU: install gcc and "
+            "python3-dev.": self.triton_installed and self.gpu and self.lacks,
+            "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the kernel "
+            "and import `rope_lab` first.": self.triton_loaded_for_gpu and not self.gpu,
+        }
+        return [sentence for sentence, is_so in sentences.items() if is_so]
 
     @property
     def how_to_get_triton(self) -> str:
@@ -95,7 +84,7 @@ class Engine:
         name, reason = f"{self.kind} on the CPU", ""
         if self.kind == COMPILED:
             name = f"compiled for cuda ({self.gpu})"
-        elif self.kind == INTERPRETED and self.cuda_available:
+        elif self.kind == INTERPRETED and self.gpu:
             reason = ", because TRITON_INTERPRET is set"
         elif self.kind == INTERPRETED and not self.nvidia_driver:
             reason = ", because this machine has no NVIDIA GPU"
@@ -120,15 +109,20 @@ def need_triton() -> None:
 def look() -> Engine:
     """Find out about this machine; loads no Triton. torch warns of a driver that is too old."""
     available = torch.cuda.is_available()
+    needed = {
+        "a C compiler": os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
+        "the header Python.h": Path(sysconfig.get_path("include"), "Python.h").exists(),
+    }
+    language = sys.modules.get("triton.language")
     return Engine(
         system=platform.system(),
         triton_installed=triton_is_installed(),
-        cuda_available=available,
         torch_built_for_cuda=torch.version.cuda is not None,
-        nvidia_driver=None if available else nvidia_driver(),
-        lacks=_lacks(),
-        triton_loaded_for_gpu=_triton_is_loaded_for_a_gpu(),
         gpu=torch.cuda.get_device_name() if available else "",
+        nvidia_driver=None if available else nvidia_driver(),
+        lacks=tuple(name for name, there in needed.items() if not there),
+        # Triton's own helpers are compiled or interpreted, as was asked for when it was loaded
+        triton_loaded_for_gpu=type(getattr(language, "cdiv", None)).__name__ == "JITFunction",
         interpreter_asked_for=interpreter_is_on(),
     )
 
@@ -141,20 +135,6 @@ def start() -> Engine:
     # Say how products and sums are fused, for a future Triton changes what it does unasked
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     return engine
-
-
-def _lacks() -> tuple[str, ...]:
-    needed = {
-        "a C compiler": os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
-        "the header Python.h": Path(sysconfig.get_path("include"), "Python.h").exists(),
-    }
-    return tuple(name for name, there in needed.items() if not there)
-
-
-def _triton_is_loaded_for_a_gpu() -> bool:
-    """Triton's own helpers are compiled or interpreted, as was asked for when it was loaded."""
-    language = sys.modules.get("triton.language")
-    return type(getattr(language, "cdiv", None)).__name__ == "JITFunction"
 
 
 @cache

@@ -113,27 +113,24 @@ def _on_numbers(original: Callable) -> Callable:
 def _reduced_in_fp32(original: Callable) -> Callable:
     """A sum of bf16, or a scan: in fp32, and rounded at the end. A GPU rounds each partial sum."""
 
-    def of_fp32(x):
-        if x.dtype != tl.bfloat16:
-            return x
-        shape = [getattr(size, "value", size) for size in x.shape]
-        return tl.tensor(
-            TensorHandle(as_fp32(x.handle.data), tl.float32), tl.block_type(tl.float32, shape)
-        )
+    def retyped(x, data, dtype):  # a number stays one, of which the interpreter has an array, too
+        kind = x.type.with_element_ty(dtype) if x.type.is_block() else dtype
+        return tl.tensor(TensorHandle(data, dtype), kind)
 
-    def of_bf16(x):  # a number stays a number, of which the interpreter has an array, too
-        kind = x.type.with_element_ty(tl.bfloat16) if x.type.is_block() else tl.bfloat16
-        return tl.tensor(TensorHandle(rounded_to_bf16(x.handle.data), tl.bfloat16), kind)
+    def of_fp32(x):
+        is_bf16 = x.dtype == tl.bfloat16
+        return retyped(x, as_fp32(x.handle.data), tl.float32) if is_bf16 else x
+
+    def of_bf16(x):
+        is_fp32 = x.dtype == tl.float32
+        return retyped(x, rounded_to_bf16(x.handle.data), tl.bfloat16) if is_fp32 else x
 
     def apply(self, inputs):
         found = original(self, tuple(map(of_fp32, inputs)))
         if all(x.dtype != tl.bfloat16 for x in inputs):
             return found
         several = isinstance(found, (list, tuple))
-        rounded = [
-            of_bf16(x) if x.dtype == tl.float32 else x for x in (found if several else (found,))
-        ]
-        return rounded if several else rounded[0]
+        return [*map(of_bf16, found)] if several else of_bf16(found)
 
     return apply
 

@@ -8,7 +8,6 @@ import datetime
 import json
 import os
 import platform
-import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from .timing import Timing, measure, require_compiled_kernels
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
 QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
 _RECORDS_OF_THE_SERIES = Path(__file__).resolve().parents[1] / "notebooks" / "records"
-_KEY = re.compile(r"[0-9]{2}/[a-z0-9-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +87,6 @@ def bench(key: str, make_cases: Callable[[], dict[str, Callable[[], object]]]) -
         A `Measurement`; its `source` says whether it was measured or replayed.
 
     Raises:
-        ValueError: the key is not of that form.
         LookupError: there is no GPU and no record of this key.
         RuntimeError: the kernels are interpreted although there is a GPU (see `measure`).
     """
@@ -104,7 +101,7 @@ def observe(key: str, experiment: Callable[[], dict]) -> Observation:
         experiment: called only where there is a GPU; returns a dict of what JSON can hold.
 
     Raises:
-        ValueError, LookupError, RuntimeError: as in `bench`.
+        LookupError, RuntimeError: as in `bench`.
     """
 
     def take(here: dict) -> Observation:
@@ -164,8 +161,6 @@ def origin(gpu: str, versions: dict[str, str], date: str) -> str:
 
 
 def _record_of(key: str) -> Path:
-    if not _KEY.fullmatch(key):
-        raise ValueError(f"key is {key!r}; accepted: two digits, '/', then a-z, 0-9 and '-'")
     return records_folder() / f"{key[:2]}.json"
 
 
@@ -192,8 +187,6 @@ def write(path: Path, taken: Taken) -> None:
     """Put a record into its file, in place of what that has by its key."""
     path.parent.mkdir(exist_ok=True)
     recorded = all_of(path)
-    fields = asdict(taken)
-    for name in ("key", "replayed"):
-        fields.pop(name, None)
+    fields = {x: value for x, value in asdict(taken).items() if x not in ("key", "replayed")}
     recorded[taken.key] = fields
     path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")

@@ -46,12 +46,9 @@ def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str
     require_compiled_kernels()
     cache_bytes = torch.cuda.get_device_properties().L2_cache_size
     flush = torch.zeros(max(_FLUSH_BYTES, 4 * cache_bytes) // 4, device="cuda")
-    plans = {name: _plan(function) for name, function in cases.items()}
-    by_round = {name: [] for name in cases}
-    for _ in range(1 + rounds):
-        for name, function in cases.items():
-            by_round[name].append(_one_round(function, flush, *plans[name]))
-    return {name: _summary(samples[1:]) for name, samples in by_round.items()}
+    planned = {name: (function, flush, *_plan(function)) for name, function in cases.items()}
+    found = in_turns(planned, lambda plan: _one_round(*plan), rounds)
+    return {name: _summary(samples) for name, samples in found.items()}
 
 
 def measure_host(
@@ -65,17 +62,25 @@ def measure_host(
         RuntimeError: as `measure`.
     """
     require_compiled_kernels()
-    by_round = {name: [] for name in cases}
-    for _ in range(1 + rounds):
-        for name, function in cases.items():
+
+    def one_round(function: Callable[[], object]) -> list[float]:
+        function()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
             function()
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(calls):
-                function()
-            by_round[name].append([(time.perf_counter() - begin) / calls * 1e6])
-            torch.cuda.synchronize()
-    return {name: _summary(samples[1:]) for name, samples in by_round.items()}
+        queued = time.perf_counter() - begin
+        torch.cuda.synchronize()
+        return [queued / calls * 1e6]
+
+    found = in_turns(cases, one_round, rounds)
+    return {name: _summary(samples) for name, samples in found.items()}
+
+
+def in_turns(cases: dict, take: Callable, rounds: int) -> dict[str, list]:
+    """What `take` takes of each case, round after round; a first round does not count."""
+    taken = [{name: take(case) for name, case in cases.items()} for _ in range(1 + rounds)]
+    return {name: [found[name] for found in taken[1:]] for name in cases}
 
 
 def in_a_graph(call: Callable[[], object], times: int = 1) -> Callable[[], object]:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, reference
+from rope_kernels import apply_rotary_pos_emb, reference
+
+from ..rungs.measured import beside_a_copy
 
 
 def four_ways() -> dict[str, Callable]:
@@ -13,25 +15,19 @@ def four_ways() -> dict[str, Callable]:
     def plain_pytorch(t, freqs):
         return apply_rotary_pos_emb(t, freqs, fused=False)
 
-    freqs = torch.rand(2048, 1, 1, 256, device="cuda")  # unpaired: only the time counts
-    t = torch.randn(2048, 16, 8, 256, device="cuda", dtype=torch.bfloat16)
-    out, compiled = torch.empty_like(t), torch.compile(plain_pytorch)
-    return {
-        "copy": lambda: out.copy_(t),
-        "PyTorch": lambda: plain_pytorch(t, freqs),
-        "PyTorch, compiled": lambda: compiled(t, freqs),
-        "our kernel": lambda: apply_rotary_pos_emb(t, freqs),
+    ways = {
+        "PyTorch": plain_pytorch,
+        "PyTorch, compiled": torch.compile(plain_pytorch),
+        "our kernel": apply_rotary_pos_emb,
     }
+    return beside_a_copy(ways)
 
 
 def parts_of_eager() -> dict[str, Callable]:
     """Cases for notebook 02: a copy, eager PyTorch, our kernel, and the last of eager's kernels."""
-    t = torch.randn(2048, 16, 8, 256, device="cuda", dtype=torch.bfloat16)
-    freqs = RotaryPositionEmbedding(256).cuda()(2048)
-    out = torch.empty_like(t)
-    return {
-        "copy": lambda: out.copy_(t),
-        "eager": lambda: reference.apply_rotary_pos_emb(t, freqs),
-        "fused": lambda: apply_rotary_pos_emb(t, freqs),
-        "cat with nothing": lambda: torch.cat([t, t[..., 256:]], dim=-1),
+    parts = {
+        "eager": reference.apply_rotary_pos_emb,
+        "fused": apply_rotary_pos_emb,
+        "cat with nothing": lambda t, freqs: torch.cat([t, t[..., 256:]], dim=-1),
     }
+    return beside_a_copy(parts)

@@ -12,6 +12,7 @@ from statistics import median
 import torch
 from torch import Tensor
 from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import profile
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import (
@@ -21,8 +22,9 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from ..rungs import rung_7_loads_first
-from ..steps.models import SHAPE_8B, SMALL, WAYS, loss_of, new_llama, new_qwen3, patched
-from ..steps.rotations import by_package, by_rung, nothing, rotated_by
+from ..steps import models
+from ..steps.models import SHAPE_8B, SMALL, WAYS, loss_of, rotated_by
+from ..timing import in_turns
 
 ROUNDINGS = ("once", "upcast", "promoted", "model")
 LLAMA_8B = SHAPE_8B | {"intermediate_size": 14336}
@@ -38,9 +40,9 @@ def rotations(shape: dict, positions: int, device: str) -> dict[str, Callable]:
     """Every rotation that is compared: PyTorch's own, our rung 7, the package's, and none."""
     return {
         "PyTorch": apply_rotary_pos_emb,
-        "rung 7": by_rung(rung_7_loads_first.my_rope, positions, shape["head_dim"], device),
-        "package": by_package(),
-        "none": nothing,
+        "rung 7": models.by_rung(rung_7_loads_first.my_rope, positions, shape["head_dim"], device),
+        "package": models.by_package(),
+        "none": models.nothing,
     }
 
 
@@ -81,7 +83,7 @@ def results(
     rotation: Callable, device: str = "cpu", dtype: torch.dtype = torch.float32, positions: int = 16
 ) -> tuple[Tensor, Tensor]:
     """Logits of two sequences, and the gradients of all parameters in one tensor."""
-    model = new_llama(device, dtype)
+    model = models.new_llama(device, dtype)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(256, (2, positions + 1), generator=generator).to(device)
     with rotated_by(rotation):
@@ -125,9 +127,9 @@ def qwen3(
     Returns:
         For eager and compiled steps, way -> 'launches' and 'step_ms' of a step.
     """
-    model = new_qwen3(device, shape, torch.bfloat16)
+    model = models.new_qwen3(device, shape, torch.bfloat16)
     tokens = torch.randint(shape["vocab_size"], (1, length + 1), device=device)
-    ways = {way: partial(patched, model, options) for way, options in WAYS.items()}
+    ways = {way: partial(models.patched, model, options) for way, options in WAYS.items()}
     found = {}
 
     def train_once() -> None:
@@ -149,43 +151,53 @@ def qwen3(
 def steps_of(
     ways: Ways, step: Callable[[], object], turns: int, runs: int
 ) -> dict[str, dict[str, float]]:
-    """Way -> 'launches' and 'kernel_us' of a step by the profiler, and its 'step_us'.
-
-    That is the median of the turns, of one of `runs` steps in a row. Where the host is slower than
-    the GPU, it is the host's time. The ways take turns because clocks drift; two turns more are not
-    timed. Nor are the first steps of each turn: a class that was patched costs a compiled model a
-    longer look at its guards.
-    """
-    found, times = {}, {way: [] for way in ways}
+    """Way -> 'launches' and 'kernel_us' of a step by the profiler, and the median 'step_us'."""
+    found = {}
     for way, entered in ways.items():
         with entered():
             found[way] = launches_of(step)
-    for _ in range(2 + turns):
-        for way, entered in ways.items():
-            with entered():
-                _in_a_row(step, runs)
-                begin = time.perf_counter()
-                _in_a_row(step, runs)
-                times[way].append(1e6 * (time.perf_counter() - begin) / runs)
-    return {way: found[way] | {"step_us": round(median(us[2:]), 2)} for way, us in times.items()}
+    times = step_us(ways, step, turns, runs)
+    return {way: found[way] | {"step_us": round(median(us), 2)} for way, us in times.items()}
+
+
+def step_us(
+    ways: Ways, step: Callable[[], object], turns: int, runs: int = 1
+) -> dict[str, list[float]]:
+    """Way -> microseconds of one of `runs` steps in a row, for each turn.
+
+    Where the host is slower than the GPU, it is the host's time. The ways take turns because clocks
+    drift. The first steps of a turn are not timed: a class that was patched costs a compiled model
+    a longer look at its guards.
+    """
+
+    def turn(entered: Callable[[], AbstractContextManager]) -> float:
+        with entered():
+            _in_a_row(step, runs)
+            begin = time.perf_counter()
+            _in_a_row(step, runs)
+            return 1e6 * (time.perf_counter() - begin) / runs
+
+    return in_turns(ways, turn, turns)
 
 
 def launches_of(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dict[str, float]:
     """Mean of some runs after the warm-up: 'launches', and the 'kernel_us' of all of them together.
 
     Microseconds of a kernel are those between its begin and its end on the GPU. What the GPU waits
-    between two kernels is not in them. Copies and fills by the driver are no kernels.
+    between two kernels is not in them.
     """
     _in_a_row(call, warm_up)
-    with profile() as profiler:
-        _in_a_row(call, runs)
-    kernels = [
-        event
-        for event in profiler.events()
-        if event.device_type == DeviceType.CUDA and not event.name.startswith(("Memcpy", "Memset"))
-    ]
+    kernels = kernels_of(call, runs)
     us = sum(kernel.time_range.elapsed_us() for kernel in kernels)
     return {"launches": len(kernels) / runs, "kernel_us": round(us / runs, 2)}
+
+
+def kernels_of(call: Callable[[], object], runs: int = 1) -> list[FunctionEvent]:
+    """The kernels of some runs, by the profiler. Copies and fills by the driver are none."""
+    with profile() as profiler:
+        _in_a_row(call, runs)
+    on_gpu = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
+    return [event for event in on_gpu if not event.name.startswith(("Memcpy", "Memset"))]
 
 
 def _in_a_row(call: Callable[[], object], times: int) -> None:

@@ -1,12 +1,9 @@
-"""Reports of Nsight Compute (ncu) about one launch.
+"""What Nsight Compute (ncu) said of two launches.
 
-`tools/recording/ncu_reports.py` writes them on a GPU; notebook 08 reads them anywhere.
+`tools/recording/ncu_reports.py` records it on a GPU; notebook 08 shows it anywhere.
 """
 
-import csv
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from ..records import Observation
 
 IN_SHORT = (  # bytes, sectors, instructions, and how busy each side is: notebook 08's table
     "dram__bytes_read.sum",
@@ -20,36 +17,14 @@ IN_SHORT = (  # bytes, sectors, instructions, and how busy each side is: noteboo
 )
 
 
-@dataclass(frozen=True)
-class Report:
-    """Metrics of one launch."""
-
-    about: dict[str, str]  # kernel, shape, gpu, versions, date, command
-    values: dict[str, float]
-    units: dict[str, str] = field(default_factory=dict)
-
-    def __getitem__(self, metric: str) -> float:
-        return self.values[metric]
-
-
-def read(path: Path | str) -> Report:
-    """Comment lines about the launch, then metric, value and unit, a line each."""
-    lines = Path(path).read_text().splitlines()
-    about = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
-    rows = list(csv.DictReader(line for line in lines if not line.startswith("# ")))
-    values = {row["metric"]: float(row["value"]) for row in rows}
-    return Report(about, values, {row["metric"]: row["unit"] for row in rows})
-
-
-def table(metrics: Sequence[str], **reports: Report) -> str:
-    """Metrics of several reports side by side; not a number where ncu had none."""
-    width = max(len(metric) for metric in metrics)
-    lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in reports)]
-    for metric in metrics:
-        unit = next(iter(reports.values())).units.get(metric, "")
-        numbers = (report.values.get(metric, float("nan")) for report in reports.values())
+def table(report: Observation, calls: tuple[str, ...] = ("naive", "ours")) -> str:
+    """The metrics of the calls side by side; not a number where ncu had none."""
+    width = max(map(len, IN_SHORT))
+    lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in calls)]
+    for metric in IN_SHORT:
+        numbers = (report[name].get(metric, float("nan")) for name in calls)
         cells = "".join(f"{_shown(number):>12}" for number in numbers)
-        lines.append(f"{metric:{width}}{cells}  {unit}".rstrip())
+        lines.append(f"{metric:{width}}{cells}  {report['units'][metric]}")
     return "\n".join(lines)
 
 

@@ -5,7 +5,6 @@ start, and how fast a copy is by what it has in flight. All times are kept. The 
 for each GPU; this one's is replaced.
 """
 
-import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -13,7 +12,7 @@ import torch
 
 from ..records import records_folder
 from ..rungs import SHAPE
-from ..timing import measure
+from ..timing import measure, require_compiled_kernels
 from . import machines
 
 COUNTS = (128, 512)  # FMAs an element
@@ -23,10 +22,9 @@ STARTED = 2**17, 2**19  # programs
 
 def take(passes: int = PASSES) -> dict:
     """All times of this GPU, in microseconds: `us` has a list for each pass."""
-    from ..steps.copies import SIZES, copy_of
-    from ..steps.fused_multiply_adds import multiply_adds
-    from ..steps.in_flight import copies_in_flight, one_store_kernel
+    from ..steps.machine import SIZES, copies_in_flight, copy_of, multiply_adds, one_store_kernel
 
+    require_compiled_kernels()
     t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)
     out, started = torch.empty_like(t), torch.empty(STARTED[-1], dtype=torch.int32, device="cuda")
     fmas = {str(K): multiply_adds(t, out, K) for K in COUNTS}
@@ -51,18 +49,10 @@ def _times(calls: dict[str, Callable[[], object]]) -> list[float]:
     return [timing.median_us for timing in measure(calls).values()]
 
 
-def main() -> int:
-    if not torch.cuda.is_available():
-        print("There is no GPU here to measure.")
-        return 1
+if __name__ == "__main__":
     path = records_folder() / "machines.json"
     machines.merge(path, take())
     for taken in machines.read(path).values():
         gpu = machines.machine_of(taken)
         W, P = gpu.bytes_a_us / 1e6, gpu.instructions_a_us / 1e6
         print(f"{taken.origin}\n    T0 {gpu.start_us:.2f} us, W {W:.3f} TB/s, P {P:.2f} million/us")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -34,21 +34,19 @@ class Traffic(TorchDispatchMode):
         self.kernels: list[Kernel] = []
 
     @property
-    def bytes_read(self) -> int:
-        return sum(kernel.bytes_read for kernel in self.kernels)
-
-    @property
-    def bytes_written(self) -> int:
-        return sum(kernel.bytes_written for kernel in self.kernels)
+    def total(self) -> Kernel:
+        """All of them as one."""
+        read = sum(kernel.bytes_read for kernel in self.kernels)
+        written = sum(kernel.bytes_written for kernel in self.kernels)
+        return Kernel(f"{len(self.kernels)} kernels", read, written)
 
     @property
     def bytes_moved(self) -> int:
-        return self.bytes_read + self.bytes_written
+        return self.total.bytes_read + self.total.bytes_written
 
     def __repr__(self) -> str:
-        total = Kernel(f"{len(self.kernels)} kernels", self.bytes_read, self.bytes_written)
         lines = [f"{'kernel':<12}{'bytes read':>16}{'bytes written':>16}"]
-        for kernel in (*self.kernels, total):
+        for kernel in (*self.kernels, self.total):
             lines.append(f"{kernel.name:<12}{kernel.bytes_read:>16,}{kernel.bytes_written:>16,}")
         return "\n".join(lines)
 

@@ -8,13 +8,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from ..records import records_folder
 from ..shipment import Shipment
 from ..worker import module_at
 from . import RUNGS
 
 FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead, for tests
-_COPIES = "my_notebooks"  # as tools/readers_copies.py calls it
-_ROOT = Path(__file__).resolve().parents[2]
 _WITH_A_BACKWARD = 4  # the first such rung
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
 _KNOWN = ("", "import torch as torch", "import triton as triton", "import triton.language as tl")
@@ -24,13 +23,8 @@ def folder() -> Path:
     """Where the kernels are kept: with the reader's copies, wherever a notebook runs."""
     if FOLDER in os.environ:
         return Path(os.environ[FOLDER])
-    here = Path.cwd()
-    for place in (here, *here.parents):
-        if place.name == _COPIES:
-            return place / "rungs"
-        if (place / "notebooks" / "00_start_here.ipynb").exists():
-            return place / _COPIES / "rungs"
-    return (_ROOT if (_ROOT / "notebooks").is_dir() else here) / _COPIES / "rungs"
+    notebooks = records_folder().resolve().parent  # the copies have a link to their records
+    return notebooks.with_name("my_notebooks") / "rungs"  # as tools/readers_copies.py calls it
 
 
 def keep(rung: int, candidate: Callable) -> None:

@@ -24,17 +24,20 @@ def headline(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> tuple
     return t, RotaryPositionEmbedding(d).to(device)(s)
 
 
-def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
-    """The cases for `lab.bench`: a copy, eager PyTorch, rungs 1 to 7, and the package's kernel.
+def beside_a_copy(
+    rotations: dict[str, Callable], device: str = "cuda", dtype: torch.dtype = torch.bfloat16
+) -> dict[str, Callable[[], object]]:
+    """Cases for `lab.bench`: a copy, and functions of the same elements and angles."""
+    t, freqs = headline(device, dtype)
+    cases = {COPY: partial(torch.empty_like(t).copy_, t)}
+    return cases | {name: partial(rotate, t, freqs) for name, rotate in rotations.items()}
 
-    All of them rotate the same bf16 tensor by the same table of fp32 angles.
-    """
-    t, freqs = headline(device)
-    out = torch.empty_like(t)
-    cases = {COPY: partial(out.copy_, t), EAGER: partial(reference.apply_rotary_pos_emb, t, freqs)}
-    for number, rung in RUNGS.items():
-        cases[f"rung {number}"] = partial(rung.module.my_rope, t, freqs)
-    return cases | {PACKAGE: partial(rope_fw, t, freqs)}
+
+def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
+    """A copy, eager PyTorch, rungs 1 to 7, and the package's kernel."""
+    rungs = {f"rung {number}": rung.module.my_rope for number, rung in RUNGS.items()}
+    rotations = {EAGER: reference.apply_rotary_pos_emb} | rungs | {PACKAGE: rope_fw}
+    return beside_a_copy(rotations, device)
 
 
 def speed_of_ours(rung: int) -> str:
@@ -53,9 +56,7 @@ def speed_here(candidate: Callable, explained_by: str = "") -> str:
     """
     if QUIET in os.environ or not torch.cuda.is_available():
         return ""
-    t, freqs = headline()
-    out = torch.empty_like(t)
-    times = measure({COPY: partial(out.copy_, t), "yours": partial(candidate, t, freqs)})
+    times = measure(beside_a_copy({"yours": candidate}))
     us, copy = times["yours"].median_us, times[COPY].median_us
     words = f"yours takes {us:.0f} us here, {copy / us:.0%} of a copy"
     return words + (f"; what explains it: {explained_by}" if explained_by else "")

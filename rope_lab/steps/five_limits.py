@@ -1,5 +1,7 @@
 """One RoPE kernel with knobs, and five settings of them that run into five limits. Notebook 08.
 
+A setting's fingerprint is what becomes of its time if one thing about it changes.
+
 Importing this loads Triton.
 """
 
@@ -13,7 +15,8 @@ from torch import Tensor
 
 from rope_kernels import RotaryPositionEmbedding
 
-from .fingerprint import fingerprint
+from ..timing import in_a_graph
+from .waits import CHANGES, row_of, waits
 
 
 @triton.jit
@@ -72,19 +75,29 @@ class Setting:
 
         return run
 
-    def fingerprint(self, device: str = "cuda") -> dict[str, float]:
-        """What becomes of its time if one thing changes."""
+    def fingerprint(self) -> dict[str, float]:
+        """Microseconds a call ("us"), and how many times as long it takes after each of `CHANGES`.
+
+        For "warm L2" both rows are graphs: of one eighth of the positions again and again, over
+        those of all eighths in turn, which L2 cannot hold together.
+        """
         s, b, h, _ = self.shape
         programs = self.programs or s * b * h // self.rows
-        settings = {
+        changed = {
             "as it is": self,
             "half the programs": replace(self, programs=programs // 2),
             "twice the arithmetic": replace(self, turns=2 * self.turns),
             "twice the dtype": replace(self, dtype=torch.float32),
         }
-        fewer = replace(self, shape=(s // 8, *self.shape[1:]))
-        calls = {name: setting.call(device) for name, setting in settings.items()}
-        return fingerprint(calls, [fewer.call(device) for _ in range(8)])
+        rows = {name: row_of([setting.call()]) for name, setting in changed.items()}
+        rows["in a graph"] = in_a_graph(rows["as it is"])
+        eighth = replace(self, shape=(s // 8, *self.shape[1:]))
+        eighths = [eighth.call() for _ in range(8)]
+        rows |= {"cold L2": in_a_graph(row_of(eighths)), "warm L2": in_a_graph(row_of(eighths[:1]))}
+        us = waits(rows)
+        before = dict.fromkeys(CHANGES, us["as it is"]) | {"warm L2": us["cold L2"]}
+        ratios = {name: round(us[name] / before[name], 3) for name in CHANGES}
+        return {"us": round(us["as it is"], 2)} | ratios
 
 
 SETTINGS = {  # the limit that each runs into

@@ -1,14 +1,19 @@
-"""The kernels on the way, as notebooks 04 and 05 build them, kept to be compared with.
+"""Kernels on the way that later notebooks look back at.
 
 Importing this loads Triton.
 """
+
+from collections.abc import Callable
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..rungs import rung_1_naive, rung_2_row, rung_3_tile
+from rope_kernels import reference, rope_fw
+
+from ..rungs import rung_1_naive, rung_2_row
+from ..rungs.measured import beside_a_copy
 from ..rungs.rows import launch
 from .fixed import changed
 
@@ -62,15 +67,26 @@ def naive_rope(t: Tensor, freqs: Tensor, block: int = 1024) -> Tensor:
     return out
 
 
-# Notebook 05: rungs 2 and 3. Notebooks 05 and 10 call them by these names.
+def headline_cases(dtype: torch.dtype) -> dict[str, Callable[[], object]]:
+    """Notebook 08: calls on the main example in this dtype; "ours" is the package's kernel."""
+    rotations = {"eager": reference.apply_rotary_pos_emb, "naive": naive_rope, "ours": rope_fw}
+    return beside_a_copy(rotations, dtype=dtype)
 
-half_split_row_kernel = rung_2_row.my_rope_kernel
-half_split_tile_kernel = rung_3_tile.my_rope_kernel
+
+# Notebook 10: rung 2, and without the mask of its first store
 
 
 def half_split_row(t: Tensor, freqs: Tensor, out: Tensor | None = None) -> Tensor:
     return rung_2_row.my_rope(t, freqs, out)
 
 
-def half_split_tile(t: Tensor, freqs: Tensor, block_r: int = 8, num_warps: int = 1) -> Tensor:
-    return launch(half_split_tile_kernel, t, freqs, block_r=block_r, num_warps=num_warps)
+_FIRST_STORE = "tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1)"
+unmasked_row_kernel = changed(
+    rung_2_row.my_rope_kernel,
+    "unmasked_row_kernel",
+    (f"{_FIRST_STORE}, mask=exists)", f"{_FIRST_STORE})"),
+)
+
+
+def unmasked_row(t: Tensor, freqs: Tensor, num_warps: int = 4) -> Tensor:
+    return launch(unmasked_row_kernel, t, freqs, num_warps=num_warps)

@@ -4,12 +4,12 @@ Importing this loads Triton.
 """
 
 from collections.abc import Callable
+from functools import partial
 
-import torch
 from torch import Tensor
 
 from ..rungs import rung_1_naive, rung_2_row, rung_3_tile
-from ..rungs.measured import headline
+from ..rungs.measured import beside_a_copy
 from ..rungs.rows import launch
 from .fixed import changed
 
@@ -42,12 +42,10 @@ def part_of_row(t: Tensor, freqs: Tensor, trig: bool = True) -> Tensor:
 
 def make_cases() -> dict[str, Callable[[], Tensor]]:
     """Those of the record "05/two-bounds", at the headline shape."""
-    t, freqs = headline()
-    out = torch.empty_like(t)
-    return {
-        "copy": lambda: out.copy_(t),
-        "naive": lambda: rung_1_naive.my_rope(t, freqs),
-        "row": lambda: part_of_row(t, freqs),
-        "row, no sin and cos": lambda: part_of_row(t, freqs, trig=False),
-        "tile": lambda: rung_3_tile.my_rope(t, freqs),
+    rotations = {
+        "naive": rung_1_naive.my_rope,
+        "row": part_of_row,
+        "row, no sin and cos": partial(part_of_row, trig=False),
+        "tile": rung_3_tile.my_rope,
     }
+    return beside_a_copy(rotations)

@@ -123,9 +123,9 @@ def test_results_of_another_shape_or_dtype_are_refused(spoil):
 
 def test_what_is_not_unpacked_is_missing_and_the_others_are_here(monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.peers.sources.PEERS", tmp_path)
-    missing = {name for name, provider in PROVIDERS.items() if provider.missing()}
-    assert missing == {n for n, p in PROVIDERS.items() if isinstance(p, FromSources)}
-    assert OURS not in missing and PROVIDERS["TransformerEngine"].absent().startswith("not unpack")
+    absent = {name: why for name, provider in PROVIDERS.items() if (why := provider.absent())}
+    assert {*absent} == {n for n, p in PROVIDERS.items() if isinstance(p, FromSources)}
+    assert all(why.startswith("not unpacked: ") for why in absent.values())
 
 
 @pytest.mark.parametrize("d2", (16, 8), ids=("all of d", "half of d"))

@@ -158,16 +158,6 @@ def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, mo
     assert said in capsys.readouterr().err
 
 
-def test_cases_and_origins_are_listed_without_a_gpu(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main(["peers", "norm", "--list"]) == 0
-    said = capsys.readouterr().out
-    assert "peers: sbhd (2048, 16, 8, 256) fp32\n" in said
-    assert "norm: thd (8192, 32/8, 128) bf16, q + k, 50 sequences, on the fly\n" in said
-    assert "    Unsloth: [release " in said and "unslothai/unsloth)" in said
-    assert "    copy_: part of this run" in said
-
-
 @pytest.mark.gpu
 def test_a_run_on_a_gpu(tmp_path):
     status, results, _ = run(tmp_path, gpu=GPU(rounds=1))

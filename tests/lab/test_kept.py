@@ -48,10 +48,10 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
 def test_copies_originals_and_lone_notebooks_keep_in_one_folder(monkeypatch, tmp_path):
     monkeypatch.delenv(kept.FOLDER)
     root = tmp_path / "clone"
-    for place in ("notebooks/deeper", "my_notebooks/deeper"):
+    for place in ("notebooks/deeper", "notebooks/records", "my_notebooks/deeper"):
         (root / place).mkdir(parents=True)
-    (root / "notebooks" / "00_start_here.ipynb").touch()
-    for place in ("notebooks", "notebooks/deeper", "my_notebooks", "my_notebooks/deeper", "."):
+    (root / "my_notebooks" / "records").symlink_to("../notebooks/records")
+    for place in ("notebooks", "notebooks/deeper", "my_notebooks", "my_notebooks/deeper"):
         monkeypatch.chdir(root / place)
         assert kept.folder() == root / "my_notebooks" / "rungs"
     monkeypatch.chdir(tmp_path)  # a copy of a notebook alone: with the lab's own clone

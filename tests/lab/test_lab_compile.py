@@ -25,7 +25,7 @@ from rope_lab.compiler.stages import (  # noqa: E402
     operations,
     signature,
 )
-from rope_lab.steps.journey import half_split_tile_kernel  # noqa: E402
+from rope_lab.rungs import rung_3_tile  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -69,7 +69,7 @@ def copied(tensor=MEMORY, stride=256, **options):
 def compiled_tile(rows=8, num_warps=1, **options):
     sizes = {"HALF": 128, "BLOCK_R": rows, "BLOCK_HALF": 128, "num_warps": num_warps}
     arguments = MEMORY, FP32, MEMORY, 128
-    return compile_for("sm_90", half_split_tile_kernel, *arguments, **sizes, **options)
+    return compile_for("sm_90", rung_3_tile.my_rope_kernel, *arguments, **sizes, **options)
 
 
 @pytest.fixture(scope="module")

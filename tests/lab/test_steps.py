@@ -6,22 +6,24 @@ import torch
 import rope_lab as lab
 from inputs import angles, contiguous
 from rope_kernels import RotaryPositionEmbedding, reference, rotate_half
-from rope_lab.rungs import rung_2_row
+from rope_lab.rungs import rung_2_row, rung_3_tile
 from yardstick import assert_rounded_once, rotate_fp64
 
 pytest.importorskip("triton", reason="needs Triton")
 
+from rope_lab.rungs.rows import launch
 from rope_lab.steps.five_limits import Setting
-from rope_lab.steps.fused_multiply_adds import multiply_adds
-from rope_lab.steps.journey import half_split_tile
+from rope_lab.steps.machine import multiply_adds
 from rope_lab.steps.two_bounds import part_of_row
 
 SHAPE = (5, 2, 3, 24)
 
 
-def test_half_split_tile(device):
+@pytest.mark.parametrize("block_r", (1, 4, 8))
+def test_a_rung_with_another_tile(block_r, device):
     t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
-    assert_rounded_once(half_split_tile(t, freqs), rotate_fp64(t, freqs, "sbhd"))
+    got = launch(rung_3_tile.my_rope_kernel, t, freqs, block_r=block_r, num_warps=1)
+    assert_rounded_once(got, rotate_fp64(t, freqs, "sbhd"))
 
 
 def test_the_row_kernel_with_a_part_left_out(device):

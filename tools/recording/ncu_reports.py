@@ -1,41 +1,32 @@
 """Record Nsight Compute's reports of notebook 08: `python tools/recording/ncu_reports.py`.
 
 Needs a GPU and ncu. One process launches all calls under ncu, with the clocks as they are and empty
-caches. The reports of `REPORTS` go to `notebooks/records/NAME.csv`.
+caches.
 """
 
 import csv
-import io
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from rope_lab.profiling.ncu import IN_SHORT, Report
-from rope_lab.records import circumstances
-from rope_lab.rungs import SHAPE
+from rope_lab.profiling.ncu import IN_SHORT
+from rope_lab.records import RECORD_SWITCH, observe
 
-RECORDS = Path(__file__).resolve().parents[2] / "notebooks" / "records"
-COMMAND = "python tools/recording/ncu_reports.py"
 WARM_UP = 3  # launches of each call before the one that is reported
-# name of the file -> the call of `headline.cases`, and its kernel
-REPORTS = {
-    "08_ncu_naive": ("naive", "naive_rope_kernel"),
-    "08_ncu_final": ("ours", "rope_kernel"),
-}
+CALLS = {"naive": "naive_rope_kernel", "ours": "rope_kernel"}  # of `headline_cases`: its kernel
 
 
 def launch() -> None:
     """In the process that ncu watches: launch every call."""
-    from rope_lab.steps import headline
+    from rope_lab.steps.journey import headline_cases
 
-    rotations = headline.cases(torch.bfloat16)
-    calls = [rotations[call] for call, _ in REPORTS.values()]
+    rotations = headline_cases(torch.bfloat16)
+    calls = [rotations[name] for name in CALLS]
     for call in calls * WARM_UP:
         call()
     torch.cuda.synchronize()
@@ -68,8 +59,8 @@ def measured() -> str:
     return said
 
 
-def launches(output: str) -> dict[str, Report]:
-    """By its kernel's name, a report of each launch that is still about nothing.
+def reports_of(output: str) -> dict[str, dict]:
+    """Call -> metric -> number; and the metrics' units.
 
     ncu's page has a column for each metric, and units in the line below the header. Lines before
     the header are ncu's and the program's own.
@@ -77,13 +68,12 @@ def launches(output: str) -> dict[str, Report]:
     lines = output.splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith('"ID"'))
     header, units, *rows = csv.reader(line for line in lines[begin:] if not line.startswith("=="))
-    found = {}
-    for row in rows:
-        values, units_of = {}, {}
-        for metric, text, unit in zip(header, row, units, strict=True):
-            if metric in IN_SHORT and (value := number(text)) is not None:
-                values[metric], units_of[metric] = value, unit
-        found[row[header.index("Kernel Name")]] = Report({}, values, units_of)
+    metrics = {place: name for place, name in enumerate(header) if name in IN_SHORT}
+    of_kernel = {row[header.index("Kernel Name")]: row for row in rows}
+    found = {"units": {metric: units[place] for place, metric in metrics.items()}}
+    for name, kernel in CALLS.items():
+        numbers = {metric: number(of_kernel[kernel][place]) for place, metric in metrics.items()}
+        found[name] = {metric: value for metric, value in numbers.items() if value is not None}
     return found
 
 
@@ -94,35 +84,14 @@ def number(text: str) -> float | None:
         return None
 
 
-def reports_of(output: str, where: dict[str, str]) -> Iterator[tuple[str, Report]]:
-    """Each report that is wanted, by its name."""
-    found = launches(output)
-    for name, (_, kernel) in REPORTS.items():
-        about = {"kernel": kernel, "shape": f"{SHAPE}, bf16"} | where
-        yield name, replace(found[kernel], about=about)
-
-
-def text_of(report: Report) -> str:
-    """Comment lines of what is known, then metric, value and unit, a line each."""
-    text = io.StringIO()
-    text.writelines(f"# {name}: {said}\n" for name, said in report.about.items())
-    rows = [["metric", "value", "unit"]]
-    for metric in filter(report.values.__contains__, IN_SHORT):
-        value = f"{report[metric]:.6g}" if report[metric] < 1e6 else f"{report[metric]:.0f}"
-        rows.append([metric, value, report.units.get(metric, "")])
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def main() -> None:
-    found, said = circumstances(), subprocess.check_output(["ncu", "--version"], text=True)
-    of_ncu = re.search(r"Version (\d+\.\d+\.\d+)", said)
-    all_of_them = found["versions"] | {"ncu": of_ncu[1] if of_ncu else "unknown"}
-    versions = ", ".join(f"{name} {number}" for name, number in all_of_them.items())
-    where = {"gpu": found["gpu"], "versions": versions, "date": found["date"], "command": COMMAND}
-    for name, report in reports_of(measured(), where):
-        (RECORDS / f"{name}.csv").write_text(text_of(report))
+def take() -> dict:
+    said = subprocess.check_output(["ncu", "--version"], text=True)
+    return reports_of(measured()) | {"ncu": re.search(r"Version (\d+\.\d+\.\d+)", said)[1]}
 
 
 if __name__ == "__main__":
-    launch() if sys.argv[1:] == ["--launch"] else main()
+    if sys.argv[1:] == ["--launch"]:
+        launch()
+    else:
+        os.environ[RECORD_SWITCH] = "1"
+        print(observe("08/ncu", take).source)

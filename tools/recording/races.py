@@ -1,7 +1,7 @@
 """Count the launches that a collision of two stores made wrong: `python tools/recording/races.py`.
 
 This writes a record of notebook 10, on a GPU; without one it is replayed. What compute-sanitizer
-said beside it is what `rope_lab/steps/collision.py` prints under its tools.
+ran on, for the record beside it, is `rope_lab/steps/collision.py` in git at 0e1faedd.
 """
 
 import os
@@ -21,7 +21,7 @@ def count_wrong_launches() -> dict:
 
     And of heads of 96 and four warps: barriers and stores in the PTX.
     """
-    from rope_lab.steps.collision import unmasked_row, unmasked_row_kernel
+    from rope_lab.steps.journey import unmasked_row, unmasked_row_kernel
 
     found = {}
     for d in HEAD_DIMS:

@@ -10,7 +10,7 @@ from rope_kernels import RotaryPositionEmbedding, rope_fw
 from ...compiler.instructions import LANE_INSTRUCTIONS_PER_US
 from ...profiling.roofline import Machine, straight_line
 from ...records import Measurement, recorded
-from ...steps.fingerprint import CHANGES
+from ...steps.waits import CHANGES
 
 
 def machine() -> Machine:

@@ -1,23 +1,64 @@
-"""How many bytes have to be in flight on an SM? A copy that changes nothing else.
+"""What a GPU can do, to be measured: copies, multiply-adds, programs, bytes in flight.
 
-Each program loads a block, stores it, and goes on to its next one, so between a load and its store
-a program has one block in flight. All instructions and all bytes are the same with few programs and
-with many. Importing this loads Triton.
+Importing this loads Triton.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from ..records import Observation
 from ..timing import measure
-from .copies import copy_of
 
-BYTES = 2**28  # of the input
+SIZES = tuple(2**e for e in range(14, 31, 2))  # bytes of a copied tensor: 16 KiB to 1 GiB
+BYTES = 2**28  # of the input of a copy in flight
 BLOCKS = 512, 1024, 2048  # elements of bf16, so 1, 2 and 4 KiB in flight a program
 PROGRAMS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32  # on each SM, each of one warp
+
+
+# copies of every size
+
+
+def copy_of(size: int) -> Callable[[], Tensor]:
+    """A call that copies so many bytes."""
+    x = torch.zeros(size, dtype=torch.uint8, device="cuda")
+    return partial(torch.empty_like(x).copy_, x)
+
+
+def cold_and_warm() -> dict[str, list]:
+    """Microseconds of copies of `SIZES`: with an empty L2, and over the same buffers."""
+    found = {"bytes": list(SIZES), "cold": [], "warm": []}
+    for copy in map(copy_of, SIZES):
+        found["cold"].append(measure({"copy": copy})["copy"].median_us)
+        found["warm"].append(1e3 * triton.testing.do_bench_cudagraph(copy, return_mode="median"))
+    return found
+
+
+# fused multiply-adds, more and more of them, to measure P
+
+
+@triton.jit
+def fma_kernel(x_ptr, out_ptr, a, b, K: tl.constexpr, BLOCK: tl.constexpr):
+    """K fused multiply-adds for each element that is read and written."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i).to(tl.float32)
+    for _ in range(K // 8):
+        for _ in tl.static_range(8):  # eight in a row, so that the loop itself costs little
+            x = x * a + b
+    tl.store(out_ptr + i, x)
+
+
+def multiply_adds(x: Tensor, out: Tensor, K: int, block: int = 1024) -> Callable[[], object]:
+    """A call that applies K of them to `x`, a multiple of 8; `block` divides its elements."""
+    return partial(fma_kernel[(x.numel() // block,)], x, out, 0.999, 0.001, K=K, BLOCK=block)
+
+
+# How many bytes have to be in flight on an SM? Between a load and its store a program has one block
+# in flight. All instructions and all bytes are the same with few programs and with many.
 
 
 @triton.jit

@@ -1,0 +1,53 @@
+"""How long you wait for a call of a row, one by one and in a CUDA graph."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
+
+from ..timing import in_a_graph, in_turns
+
+CALLS = 32  # in a row: you wait for the host or for the device, whichever is slower
+CHANGES = (  # in the order in which notebook 08 asks
+    "in a graph",
+    "half the programs",
+    "twice the arithmetic",
+    "twice the dtype",
+    "warm L2",
+)
+_SAMPLES = 30
+
+Call = Callable[[], object]
+
+
+def row_of(calls: Sequence[Call]) -> Call:
+    """`CALLS` calls, these in turn."""
+    return lambda: [calls[place % len(calls)]() for place in range(CALLS)]
+
+
+def waits(rows: dict[str, Call]) -> dict[str, float]:
+    """Microseconds a call until the device is done with its row; the rows take turns."""
+
+    def wait(row: Call) -> float:
+        begin = time.perf_counter()
+        row()
+        torch.cuda.synchronize()
+        return 1e6 * (time.perf_counter() - begin) / CALLS
+
+    samples = in_turns(rows, wait, _SAMPLES)
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def rows_of_calls() -> dict[str, dict[str, float]]:
+    """Microseconds that you wait for one of 32 small calls, eager and ours."""
+    t = torch.randn(64, 1, 16, 64, device="cuda", dtype=torch.bfloat16)
+    freqs = RotaryPositionEmbedding(64).cuda()(64)
+    rotations = {"eager": reference.apply_rotary_pos_emb, "ours": rope_fw}
+    rows = {name: row_of([partial(rotate, t, freqs)]) for name, rotate in rotations.items()}
+    graphs = {name: in_a_graph(row) for name, row in rows.items()}
+    found = {"one by one": waits(rows), "as a graph": waits(graphs)}
+    return {way: {name: round(us, 2) for name, us in of.items()} for way, of in found.items()}
