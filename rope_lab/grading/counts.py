@@ -7,7 +7,9 @@ exercise doesn't forbid is a remark in the verdict.
 from typing import TYPE_CHECKING
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
+from ..profiling.traffic import Traffic
 from .spec import Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -16,6 +18,36 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
 _MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
 # What PyTorch may do beside a kernel, but it is said: its own name -> what a reader writes.
 COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
+
+
+class BesideKernels(Traffic):
+    """What PyTorch runs beside a kernel.
+
+    Attributes:
+        computed: floats that operations made of tensors, with the name of the first one, and copies
+            of them. An assertion makes some, too: whether they get into the work isn't known here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed: list[tuple[str, Tensor]] = []  # kept alive: an address is not used twice
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        count = len(self.kernels)
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if len(self.kernels) > count and self.kernels[-1].bytes_read:
+            name = self.kernels[-1].name
+            before = filter(None, map(self.maker_of, tree_leaves((args, kwargs))))
+            name = next(before, "" if name in COPIES else name)
+            made = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.is_floating_point()]
+            self.computed += [(name, x) for x in made if name]
+        return out
+
+    def maker_of(self, x: object) -> str:
+        """The operation that computed what is in a tensor's memory; '' if none did."""
+        begin = x.untyped_storage().data_ptr() if isinstance(x, Tensor) else 0
+        made = (name for name, y in self.computed if y.untyped_storage().data_ptr() == begin)
+        return next(made, "") if begin else ""
 
 
 def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:

@@ -20,10 +20,9 @@ from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from ..interpreted_functions import cannot_be_interpreted
 from ..interpreter import run_as_compiled
-from ..profiling.traffic import Traffic
 from ..worker import module_at
 from .check import compare, is_right
-from .counts import COPIES, more_than_half_the_table, wasted
+from .counts import COPIES, BesideKernels, more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec
@@ -170,7 +169,7 @@ class Attempt:
         self.expected = results(wanted, self.inputs)
         self.returned: object = None
         self.missed: int | None = None
-        self.trace, self.eager = None, Traffic()
+        self.trace, self.eager = None, BesideKernels()
 
     def outcome(self) -> dict | None:
         """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
@@ -295,9 +294,9 @@ class Attempt:
         if not trace.launches:
             yield NO_KERNEL
             return
-        for one in self.eager.kernels:
-            if one.bytes_read and one.name not in COPIES:
-                words = f"PyTorch runs {one.name}; let the kernel do it"
+        for x in (*[memory.tensor for memory in trace.memories], *self._results()):
+            if name := self.eager.maker_of(x):
+                words = f"PyTorch runs {name}; let the kernel do it"
                 yield f"a part of the work is done outside the kernel: {words}"
         for out in self._results():
             stored = trace.stored_in(out)

@@ -159,5 +159,22 @@ def by_atomics(x, w):
     return by(wave_kernel, x, w, out=torch.zeros_like(x), adds=True)
 
 
+def with_an_assertion(x, w):
+    assert torch.isfinite(x).all() and x.abs().max() < 1e4 and (w * w).sum() >= 0
+    return right(x, w)
+
+
+def with_a_computed_grid(x, w):
+    places = torch.arange(len(x), device=x.device)
+    out, n = torch.empty_like(x), int((places[1:] - places[:-1]).sum()) + 1
+    wave_kernel[(triton.cdiv(n, 1024),)](x, w, out, len(x), ADDS=False, BLOCK=1024)
+    return out
+
+
+def with_places_computed_in_pytorch(x, w):
+    places = len(x) - 1 - torch.arange(len(x), device=x.device).flip(0)
+    return by(picking_kernel, x, w, 1 * places, out=torch.empty_like(x))
+
+
 def by_a_table_of_places(x, w):
     return by(picking_kernel, x, w, torch.arange(len(x), device=x.device), out=torch.ones_like(x))

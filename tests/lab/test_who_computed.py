@@ -75,6 +75,7 @@ TOLD = {
     beside.of_a_copy: "it copies by clone or contiguous, which moves 512 bytes more",
     beside.reversed_by_pytorch: "it copies by flip, which moves 1024 bytes more",
     beside.of_wide_elements: "it copies by to or float, which moves",
+    beside.with_places_computed_in_pytorch: "it copies by flip, which moves",
 }
 
 
@@ -84,7 +85,10 @@ def test_a_copy_is_said(candidate):
     assert verdict and verdict.remark.startswith(TOLD[candidate]), verdict
 
 
-FREE = beside.right, beside.of_views, beside.by_atomics, beside.by_a_table_of_places
+FREE = (
+    *(beside.right, beside.of_views, beside.by_atomics, beside.by_a_table_of_places),
+    *(beside.with_an_assertion, beside.with_a_computed_grid),
+)
 
 
 @pytest.mark.parametrize("candidate", FREE, ids=lambda candidate: candidate.__name__)
