@@ -25,7 +25,6 @@ if not HAS_GPU:
 
 # Files whose tests are all slow: they start tools, Sphinx or mypy in processes of their own.
 SLOW = (
-    "test_comparison_tools.py",
     "test_environment.py",
     "test_readers_copies.py",
     "test_site.py",
