@@ -39,7 +39,7 @@ def printed(page):
 class Operators(TorchDispatchMode):
     """Counts what PyTorch launches on a GPU. Whether a slot is in a cache only a CPU looks up."""
 
-    NONE = re.compile(r"aten\.(_unsafe_view|empty|empty_like|max|_local_scalar_dense)\.")
+    NONE = re.compile(r"aten\.(_unsafe_view|(new_)?empty|empty_like|max|_local_scalar_dense)\.")
     count = 0
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
