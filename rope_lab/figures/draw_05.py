@@ -86,7 +86,7 @@ def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> Non
     left.set(xlabel="rows per tile, BLOCK_R", title=f"Best: {best}")
     left.set(ylabel="% of copy bandwidth", ylim=(0, 105))
     right.set(xlabel="evaluations per pair (points moved apart)")
-    right.set(title="Slow: many evaluations, or spills (left end)")
+    right.set(title="Slow: many evaluations")
     figure.legend(loc="outside lower center", ncols=len(warps))
     draw.finish(figure, "", measurement.source)
 
