@@ -3,6 +3,7 @@
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.gpu import GPU
@@ -29,6 +30,8 @@ def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None
     results = gpu.circumstances() | {"benchmark": benchmark.name, "record": not quick}
     if any(provider.built_with for provider in here):
         results["versions"] = results["versions"] | {"nvcc": nvcc_version()}
+    if benchmark.name == "models":
+        results["versions"] = results["versions"] | {"transformers": version("transformers")}
     results["what"] = (
         f"Time in microseconds: on the GPU, L2 flushed, median of {gpu.rounds} interleaved rounds"
     )

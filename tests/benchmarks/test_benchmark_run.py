@@ -1,6 +1,7 @@
 """The benchmark's command, run from end to end without a GPU: tiny shapes, and times made up."""
 
 from dataclasses import replace
+from importlib.metadata import version
 
 import pytest
 import torch
@@ -98,6 +99,7 @@ def test_models_fill_in_the_table_between_the_marks_of_their_page(tmp_path, monk
     assert text.startswith(f"before\n{begin}\n|") and text.endswith(f"\n{end}\nafter\n")
     assert "| Made | 0/7 | 28→2 | 1,024,000→2,048,000 | – |" in text and "Small" not in text
     assert "old" not in text.split() and "Made Up, torch 2.11.0" in text
+    assert f"transformers {version('transformers')}" in text
 
 
 def test_where_nobody_can_be_timed_the_command_fails(tmp_path):
