@@ -75,7 +75,6 @@ def gpu_from(taken: Observation) -> Gpu:
     """A GPU, from its record."""
     limits = taken["limits"]
     flight, starts = limits["in_flight"], limits["starts"]
-    dates = dict.fromkeys((taken.date, limits.get("date", taken.date)))  # once taken apart
     best = max(max(rates) for rates in flight["rates"])
     shares: dict[int, list[float]] = {}  # bytes on an SM: what a copy reached, with other programs
     for size, rates in zip(flight["bytes"], flight["rates"], strict=True):
@@ -85,7 +84,7 @@ def gpu_from(taken: Observation) -> Gpu:
     fast, slow = starts["us"]
     return Gpu(
         arch=limits["arch"],
-        origin=f"{taken.gpu} (recorded {' and '.join(dates)})",
+        origin=f"{taken.gpu} (recorded {taken.date})",
         name=taken.gpu,
         machine=machines.machine_of(taken),
         multiprocessors=taken["multiprocessors"],
