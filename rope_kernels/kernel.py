@@ -24,11 +24,11 @@ def rope_kernel(
     k_ptr,  # a second tensor with other heads, or None
     v_ptr,  # a third one, like k, that is only copied; or None
     q_out_ptr,  # results; they may be the inputs
-    k_out_ptr,  # with slots a cache, (blocks, page, h, d), as `v_out_ptr`
+    k_out_ptr,  # with slots a cache, (blocks, page, h, d); so is `v_out_ptr`
     v_out_ptr,
-    table_ptr,  # angles or cosines, (b, s2, columns); or int64 turns, (d2 / 2,): on the fly
+    table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, (d2 / 2,): on the fly
     sin_ptr,  # sines, beside cosines; or None
-    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, and the last ends; or None
+    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, on all ranks; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
     slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
@@ -46,44 +46,44 @@ def rope_kernel(
     k_heads,
     table_len,  # s2
     sequences,  # number of packed sequences
-    cp_size,  # ranks that share every sequence
+    cp_size,  # ranks that share every sequence: context parallelism
     cp_rank,
     listed,  # tokens that have an entry among the slots
     cache_slots,  # blocks * page
-    page,
+    page,  # positions of a block of a cache
     # which elements of a row turn: HALF pairs from START on; TAIL others are passed through
     HALF: tl.constexpr,
     START: tl.constexpr,
-    TAIL: tl.constexpr,  # 0 in place: the others are not touched
+    TAIL: tl.constexpr,  # of both sides of the pairs; 0 in place: they are not touched
     READS_INTERLEAVED: tl.constexpr,  # a pair of the input is elements 2i and 2i + 1
     WRITES_INTERLEAVED: tl.constexpr,
-    # which tile a program takes, and in which order
-    POSITIONS: tl.constexpr,  # blocks of a row, a power of two
-    ROWS: tl.constexpr,  # blocks of a position, a power of two
-    COLUMNS: tl.constexpr,  # of a block, a power of two: pairs, or elements of WHOLE_ROWS
-    SIDE_BY_SIDE: tl.constexpr,  # short rows in a block: | row 0 | row 1 | row 2 | left empty |
+    # which tile a program takes, (POSITIONS, ROWS, COLUMNS), and in which order
+    POSITIONS: tl.constexpr,  # a power of two; 1 if OVER_POSITIONS
+    ROWS: tl.constexpr,  # a power of two: lines of a position, each of SIDE_BY_SIDE rows
+    COLUMNS: tl.constexpr,  # of a line, a power of two: pairs, or elements of WHOLE_ROWS
+    SIDE_BY_SIDE: tl.constexpr,  # short rows in a line: | row 0 | row 1 | row 2 | left empty |
     OVER_POSITIONS: tl.constexpr,  # those are one head at neighboring positions, not heads
-    WHOLE_ROWS: tl.constexpr,  # a block has elements, see `whole_rows`, instead of pairs
+    WHOLE_ROWS: tl.constexpr,  # a column is an element, see `whole_rows`, and not a pair
     ROWS_OUTER: tl.constexpr,  # programs go through positions before rows
-    STRETCH: tl.constexpr,  # blocks of positions that all rows finish before the next ones begin
+    STRETCH: tl.constexpr,  # blocks of positions: all rows and entries of these, then the next ones
     ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: as Triton sees by itself
     OUT_ALIGNED: tl.constexpr,  # the same of results
-    TABLE_UNIT: tl.constexpr,
-    READ_GROUP: tl.constexpr,  # heads of q between which a head of k and one of v lie; 0: none do
+    TABLE_UNIT: tl.constexpr,  # elements that divide these strides, so that loads are wide
+    READ_GROUP: tl.constexpr,  # packed qkv: so many heads of q, then one of k and one of v; else 0
     WRITE_GROUP: tl.constexpr,
     # how pairs turn
     ONE_PER_PAIR: tl.constexpr,  # the table has a column for each pair, not for each element
     ATTENTION_FACTOR: tl.constexpr,  # of cos and sin on the fly; None: 1
-    CP_ORDER: tl.constexpr,  # None if `cp_size` is 1
+    CP_ORDER: tl.constexpr,  # "zigzag", "contiguous" or "round_robin"; None if `cp_size` is 1
     INVERSE: tl.constexpr,  # by minus the angle
     TRANSPOSE: tl.constexpr,  # the transposed map, for gradients
-    ROUNDING: tl.constexpr,
-    FAST_SINE: tl.constexpr,  # the hardware's, which the interpreter and fp64 have not
+    ROUNDING: tl.constexpr,  # "once", or as PyTorch's operators round: `api.py` lists the kinds
+    FAST_SINE: tl.constexpr,  # fewer instructions, see `cos_sin`; on NVIDIA's GPUs, not for fp64
     IN_PLACE: tl.constexpr,
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty  # another one where a table promotes
-    WIDTH: tl.constexpr = 2 * HALF + TAIL if WHOLE_ROWS else HALF
+    WIDTH: tl.constexpr = 2 * HALF + TAIL if WHOLE_ROWS else HALF  # columns of one row
     POSITIONS_BESIDE: tl.constexpr = SIDE_BY_SIDE if OVER_POSITIONS else 1
     ROWS_BESIDE: tl.constexpr = 1 if OVER_POSITIONS else SIDE_BY_SIDE
 
@@ -118,7 +118,7 @@ def rope_kernel(
 
     # My rows and tokens. 64-bit from here on: an offset may pass 2^31 elements.
     column = tl.arange(0, COLUMNS)
-    place, beside = column, column * 0
+    place, beside = column, column * 0  # each column's place in its row, and which row that is
     if SIDE_BY_SIDE > 1:
         place, beside = column % WIDTH + unseen_zero(), column // WIDTH
     b = b.to(tl.int64)
@@ -130,7 +130,7 @@ def rope_kernel(
         later = tl.arange(0, POSITIONS).to(tl.int64)
         if SIDE_BY_SIDE > 1:
             row += beside[None, :]
-    s, s_exists = first_s + later, first_s + later < seq_len
+    s, s_exists = first_s + later, first_s + later < seq_len  # (positions,) or (columns,)
     later = per_token(later, OVER_POSITIONS)
     token_exists = per_token(s_exists, OVER_POSITIONS)
     exists = token_exists[:, None, :] & (row < heads)[None, :, :]
@@ -146,13 +146,13 @@ def rope_kernel(
         slot = tl.load(slots_ptr + s, s < listed, other=-1)
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
-    d, out_d = x_strides[3], y_strides[3]
+    d, out_d = x_strides[3], y_strides[3]  # strides, as s_stride; not the head dimension
     start = tl.cast(START, tl.int64)
     x_ptr, y_ptr = x_ptr + start * d, y_ptr + start * out_d
-    in_block = column < SIDE_BY_SIDE * WIDTH
-    first, has_pair = place.to(tl.int64), in_block  # of each column: first members, here pairs
+    in_block = column < SIDE_BY_SIDE * WIDTH  # not in what is left empty
+    first, has_pair = place.to(tl.int64), in_block  # first members have the numbers of pairs
     second = first + HALF
-    if WHOLE_ROWS:
+    if WHOLE_ROWS:  # then `first` is the column's own element, and `second` its partner
         first, second, has_pair = whole_rows(place, in_block, HALF, START, TAIL)
     if READS_INTERLEAVED:
         x1, x2 = load_interleaved(x_ptr, d, exists, HALF, COLUMNS)
@@ -165,7 +165,7 @@ def rope_kernel(
         element, is_tail = tail_elements(START, HALF, TAIL)
         tail = tl.load(x_ptr + (element * d)[None, None, :], exists & is_tail[None, None, :])
     if v_ptr is not None:
-        if is_v:
+        if is_v:  # it does not turn, and stays in the order that it was read in
             v_row, written = y_ptr, exists
             if slots_ptr is not None:
                 v_row, written = cache_pointers(
@@ -178,8 +178,8 @@ def rope_kernel(
             )  # fmt: skip
             return
 
-    # The search for sequences is a loop. ptxas would move the loads above down to their uses, after
-    # the loop, and a program would wait for memory twice. It moves no load across a barrier.
+    # The search for sequences is a loop. ptxas moves no load up across one, but would move those
+    # above down, and a program would wait for memory twice. It moves no load across a barrier.
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()
 
@@ -203,7 +203,7 @@ def rope_kernel(
     )  # fmt: skip
 
     # Turn in fp32 (fp64 for fp64), and round.
-    if WHOLE_ROWS:  # a second member sees its pair the other way round
+    if WHOLE_ROWS:  # x1 is the column's own element, x2 its partner; only y1 will be stored
         is_first = (first < HALF)[None, None, :]
         sin1, sin2 = tl.where(is_first, sin1, -sin1), tl.where(is_first, sin2, -sin2)
     ARE_ANGLES: tl.constexpr = sin_ptr is None
@@ -352,8 +352,8 @@ def cache_pointers(
 ):  # fmt: skip
     """Pointers to element 0 of each row, at its token's slot, and which rows are written.
 
-    Rows of q are at their tokens. Numbers are chosen, not offsets, of which Triton 3.9 would no
-    longer see that 16 divides them.
+    Rows of q are at their tokens, and b is 0: tokens of a cache have one dimension. Numbers are
+    chosen before they meet strides, or Triton 3.9 would no longer see that 16 divides offsets.
     """
     slot = slot.to(tl.int64)
     has_slot = (slot >= 0) & (slot < cache_slots)
@@ -391,7 +391,7 @@ def find_positions(
         sequence, position, length, in_sequence = find_sequences(
             s, cu_seqlens_ptr, sequences, ranks
         )
-    if CP_ORDER == "zigzag":  # chunk `cp_rank` of the sequence's 2 * cp_size, and from the end
+    if CP_ORDER == "zigzag":  # chunk `cp_rank` of 2 * cp_size, then the `cp_rank`-th from the end
         chunk, from_the_end = length // 2, 2 * cp_size.to(tl.int64) - 2 - cp_rank
         position += tl.where(position < chunk, cp_rank, from_the_end) * chunk
     elif CP_ORDER == "contiguous":
@@ -424,7 +424,7 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
         low += apart * tl.sum(before.to(tl.int64), 1)
         span = apart - 1
     in_sequence = token * ranks < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
-    in_sequence &= low < sequences  # if the first start is not 0
+    in_sequence &= low < sequences  # with no sequence at all, the only start may be past the token
     start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
     end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
     return low, token - start // ranks, (end - start) // ranks, in_sequence
