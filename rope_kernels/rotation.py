@@ -76,7 +76,7 @@ class Rotation:
     cp_order: str = "zigzag"
     inverse: bool = False  # by minus the angle: every sine is negated
     rounding: str | None = "once"  # where values are rounded to the dtype of what turns
-    attention_factor: float = 1.0  # of cos and sin that are computed from turns
+    attention_factor: float = 1.0  # of cos and sin from turns; from here on by name alone
     transpose: bool = False  # the transposed map, which takes gradients back
     promoted_from: str = ""  # a dtype: forward reads it and returns that of the table, back reverts
     keeps_strides: bool = False  # of what turns, as operators do; not of gradients

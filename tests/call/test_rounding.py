@@ -21,6 +21,7 @@ from rope_kernels import (
     rope_qk,
     rotate_half,
 )
+from rope_kernels.rotation import ROUNDINGS
 
 S, B, H, K = 7, 2, 3, 1
 BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
@@ -57,6 +58,7 @@ FAMILIES = {  # the function, its rounding, and whether its table stays in fp32
     "modernbert": (as_modern_bert, "promoted", False),
     "olmo": (as_olmo, "promoted", True),
 }
+assert {"once", *(rounding for _, rounding, _ in FAMILIES.values())} == {*ROUNDINGS}
 SHAPES = {  # format, d, d2, the first element that turns, and whether neighbors are a pair
     "sbhd": ("sbhd", 16, 16, 0, False),
     "bhsd, interleaved": ("bhsd", 12, 12, 0, True),
@@ -215,7 +217,7 @@ def test_a_model_rounds_the_cosines_of_angles_too(fused, device):
 )
 def test_no_multiply_add_is_fused_but_by_default(function, dtype, d, needs_triton):
     t, cos = torch.randn(64, 2, 8, d).to(dtype), torch.randn(64, d)
-    for rounding in ("once", "model", "upcast", "promoted"):
+    for rounding in ROUNDINGS:
         table = (cos, cos) if rounding == "promoted" else (cos.to(dtype), cos.to(dtype))
         (launch,) = launches_of(function, t, table, rounding=rounding)
         code = launch.compiled()
