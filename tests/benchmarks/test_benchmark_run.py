@@ -10,6 +10,7 @@ from benchmarks import __main__ as command
 from benchmarks import pages, record
 from benchmarks.case import ON_THE_FLY, OURS, Case, Group
 from benchmarks.gpu import GPU
+from benchmarks.peers import sources
 from benchmarks.peers.sources import Source
 from benchmarks.providers import PROVIDERS
 from benchmarks.sets import Benchmark
@@ -30,6 +31,11 @@ CALLS = Benchmark(
     ),
     tuple(PROVIDERS[name] for name in NAMES),
 )
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_unpacked(monkeypatch, tmp_path):
+    monkeypatch.setattr(sources, "PEERS", tmp_path / "peers")
 
 
 def run(tmp_path, *options, gpu=None, benchmark=CALLS):
