@@ -6,6 +6,7 @@
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   SEED=...        other random numbers in the tests:            make test SEED=1
+#   AT_MOST=...     seconds, after which a test is red:           make test AT_MOST=5
 #   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
 
 VENV ?= .venv
@@ -23,7 +24,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # answers' tests judge, and the detours.
 LINT = $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/lint-imports
 TESTS = $(VENV)/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
-	$(if $(SEED),--seed $(SEED))
+	$(if $(SEED),--seed $(SEED)) $(if $(AT_MOST),--at-most $(AT_MOST))
 NBVAL = $(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 

@@ -104,6 +104,7 @@ lab.check_exercise(functools.partial(never_ends, begun={!r}), lab.exercises.rota
 RIGHT = "print(lab.check_exercise(rotate_half, lab.exercises.rotate_half))"
 
 
+@pytest.mark.takes(30)
 def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", PLACES)
     manager, client = start_new_kernel()

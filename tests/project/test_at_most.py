@@ -1,0 +1,40 @@
+"""`--at-most`: what takes long has to say so, or `make test` grows again without a word."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+SLEEPERS = """
+import time, pytest
+
+def test_short(): pass
+def test_long(): time.sleep(0.3)
+@pytest.mark.slow
+def test_slow(): time.sleep(0.3)
+@pytest.mark.takes(60)
+def test_that_says_so(): time.sleep(0.3)
+@pytest.mark.takes(0.2)
+def test_that_says_too_little(): time.sleep(0.3)
+def test_wrong(): assert False
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_takes_too_long_is_red_and_says_what_to_do(tmp_path):
+    (tmp_path / "test_sleepers.py").write_text(SLEEPERS)
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-rf", "--tb=short"]
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    run = subprocess.run(
+        [*command, "--at-most=0.1", "test_sleepers.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    red = {line.split()[1].split("::")[1] for line in run.stdout.splitlines() if "FAILED" in line}
+    assert red == {"test_long", "test_that_says_too_little", "test_wrong"}, run.stdout
+    assert "accepted: 0.1 s, or the marker `slow`, or `takes(seconds)`" in run.stdout
