@@ -1,4 +1,4 @@
-"""`--at-most`: what takes long has to say so, or `make test` grows again without a word."""
+"""`--at-most`: what takes long has to say so, or `make test` grows again unseen."""
 
 import os
 import subprocess
