@@ -32,23 +32,23 @@ def rope_kernel(
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
     slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
+    seq_len,  # s, or the number of packed tokens
+    batch,  # b; or None: 1, or its entries count as heads
+    q_heads,
+    k_heads,
+    listed,  # tokens that have an entry among the slots
+    ids_strides,  # of b and s
+    table_strides,  # of b, s and columns; the first two in units of TABLE_UNIT
     q_strides,  # of s, b, h and d, as those of the next five; of a cache as it has them
     k_strides,
     v_strides,
     q_out_strides,
     k_out_strides,
     v_out_strides,
-    table_strides,  # of b, s and columns; the first two in units of TABLE_UNIT
-    ids_strides,  # of b and s
-    seq_len,  # s, or the number of packed tokens
-    batch,  # b; 1 if its entries count as heads
-    q_heads,
-    k_heads,
     table_len,  # s2
     sequences,  # number of packed sequences
     cp_size,  # ranks that share every sequence: context parallelism
     cp_rank,
-    listed,  # tokens that have an entry among the slots
     cache_slots,  # blocks * page
     page,  # positions of a block of a cache
     # which elements of a row turn: HALF pairs from START on; TAIL others are passed through
@@ -235,8 +235,10 @@ def tile_of_program(
 
     Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
     """
-    first_block = program // (row_blocks * batch) // STRETCH * STRETCH
-    program -= first_block * row_blocks * batch
+    all_rows = row_blocks if batch is None else row_blocks * batch
+    block = program // all_rows
+    first_block = block // STRETCH * STRETCH
+    program = program % all_rows + (block - first_block) * all_rows  # of a stretch
     blocks = 1
     if STRETCH > 1:
         blocks = min(s_blocks - first_block, STRETCH)

@@ -216,8 +216,10 @@ def plan(
     views = {name: view_as_sbhd(x, written if "out" in name else read) for name, x in rows.items()}
     has_table, (table, sin, *_) = not rotation.on_the_fly, as_read(rotation)
     rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
-    if not rotation.per_batch:
-        views = _with_batch_as_heads(views, rows_outer, stretch)
+    has_entries = tensor_format != "thd"
+    if not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch):
+        views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
+        has_entries = False
     seq_len, batch, q_heads, head_dim = views["q"].shape
     k_heads = views["k"].shape[2] if "k" in views else 0
     half = rotation.rotary_dim // 2
@@ -252,13 +254,13 @@ def plan(
         "table_strides": table_strides,
         "ids_strides": None if ids is None else _strides(ids if ids.dim() == 2 else ids[None]),
         "seq_len": seq_len,
-        "batch": batch,
+        "batch": batch if has_entries else None,
         "q_heads": q_heads,
         "k_heads": k_heads,
-        "table_len": rotation.table_len if has_table else 0,
-        "sequences": 0 if sequences is None else len(sequences) - 1,
-        "cp_size": rotation.cp_size,
-        "cp_rank": rotation.cp_rank,
+        "table_len": rotation.table_len if has_table else None,
+        "sequences": None if sequences is None else len(sequences) - 1,
+        "cp_size": rotation.cp_size if case.shared else None,
+        "cp_rank": rotation.cp_rank if case.shared else None,
         "HALF": half,
         "START": rotation.rotary_start,
         "TAIL": tail,
@@ -287,15 +289,13 @@ def plan(
     return batch * row_blocks * -(-seq_len // tile.positions), arguments, options
 
 
-def _with_batch_as_heads(views: Views, rows_outer: bool, stretch: int) -> Views:
-    """Views (s, b, h, d) as (s, 1, b * h, d), if memory is in that order and evenly spaced.
+def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int) -> bool:
+    """Whether views (s, b, h, d) may be (s, 1, b * h, d): so is memory, and evenly spaced.
 
     Then rows of all batch entries, which turn by the same angles, share a tile.
     """
     in_order = stretch == 1 or (rows_outer and views["q"].stride(2) > views["q"].stride(1))
-    if not in_order or any(x.stride(1) != x.shape[2] * x.stride(2) for x in views.values()):
-        return views
-    return {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
+    return in_order and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
 def _strides(x: Tensor) -> tuple[int, ...]:

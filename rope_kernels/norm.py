@@ -22,7 +22,6 @@ NORM_ROUNDINGS = (None, *get_args(NormRounding))
 Tensors = tuple[Tensor, ...]
 Weights = tuple[Tensor | None, ...]  # as many
 
-BYTES_FOR_MANY = 2**25  # some ten tiles for each of sixteen programs on an SM: gains 4 points
 HEADS_APART_REGISTERS = 112  # of a forward
 SMS_ELSEWHERE = 4  # where there is no GPU
 TILE_BYTES = 2048  # of a backward; fewer programs have a tile each
@@ -515,9 +514,9 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> tuple[int, int, int
     if rotation.cu_seqlens is not None and not rotation.on_the_fly:
         # two tokens share a search, where the heads of one fill a tile: 32 and 8 gain 6 points
         fill_it = math.gcd(*[x.shape[1] for x in tensors]) * t.shape[-1] * t.element_size()
-        return (8, 2 * TILE_BYTES, None) if fill_it >= TILE_BYTES else (12, TILE_BYTES, 168)
-    many = sum([x.nbytes for x in tensors]) >= BYTES_FOR_MANY
-    return (16, TILE_BYTES, 128) if many else (12, TILE_BYTES, 168)
+        if fill_it >= TILE_BYTES:
+            return 8, 2 * TILE_BYTES, None
+    return 12, TILE_BYTES, 168  # 16 with 128 registers spill: 0 to 13 points less
 
 
 @lru_cache

@@ -37,16 +37,16 @@ def norm_rope_kernel(
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
-    q_strides,
-    k_strides,
-    q_out_strides,
-    k_out_strides,
-    table_strides,
-    ids_strides,
     seq_len,
     batch,
     q_heads,
     k_heads,
+    ids_strides,
+    table_strides,
+    q_strides,
+    k_strides,
+    q_out_strides,
+    k_out_strides,
     table_len,
     sequences,
     cp_size,
@@ -173,23 +173,23 @@ def norm_rope_backward_kernel(
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
+    seq_len,
+    batch,
+    q_heads,
+    k_heads,
+    q_programs,  # the first ones share the tiles of q, the others those of k
+    ids_strides,
+    table_strides,
     q_strides,
     k_strides,
     q_grad_strides,
     k_grad_strides,
     q_out_strides,
     k_out_strides,
-    table_strides,
-    ids_strides,
-    seq_len,
-    batch,
-    q_heads,
-    k_heads,
     table_len,
     sequences,
     cp_size,
     cp_rank,
-    q_programs,  # the first ones share the tiles of q, the others those of k
     HALF: tl.constexpr,
     START: tl.constexpr,
     TAIL: tl.constexpr,
@@ -251,7 +251,8 @@ def norm_rope_backward_kernel(
     sum_tail = tl.zeros((POSITIONS, ROWS, TAIL_COLUMNS), COMPUTED)
 
     s_blocks, row_blocks = tl.cdiv(seq_len, POSITIONS), tl.cdiv(heads, ROWS)
-    for tile in range(number, s_blocks * row_blocks * batch, programs):
+    tiles = s_blocks * row_blocks if batch is None else s_blocks * row_blocks * batch
+    for tile in range(number, tiles, programs):
         s_block, row_block, b = tile_of_program(
             tile, s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
         )
