@@ -236,9 +236,8 @@ def tile_of_program(
     Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
     """
     all_rows = row_blocks if batch is None else row_blocks * batch
-    block = program // all_rows
-    first_block = block // STRETCH * STRETCH
-    program = program % all_rows + (block - first_block) * all_rows  # of a stretch
+    first_block = program // all_rows // STRETCH * STRETCH
+    program = program % all_rows + program // all_rows % STRETCH * all_rows  # of a stretch
     blocks = 1
     if STRETCH > 1:
         blocks = min(s_blocks - first_block, STRETCH)

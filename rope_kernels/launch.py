@@ -216,10 +216,9 @@ def plan(
     views = {name: view_as_sbhd(x, written if "out" in name else read) for name, x in rows.items()}
     has_table, (table, sin, *_) = not rotation.on_the_fly, as_read(rotation)
     rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
-    has_entries = tensor_format != "thd"
-    if not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch):
+    merged = not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch)
+    if merged:
         views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
-        has_entries = False
     seq_len, batch, q_heads, head_dim = views["q"].shape
     k_heads = views["k"].shape[2] if "k" in views else 0
     half = rotation.rotary_dim // 2
@@ -254,7 +253,7 @@ def plan(
         "table_strides": table_strides,
         "ids_strides": None if ids is None else _strides(ids if ids.dim() == 2 else ids[None]),
         "seq_len": seq_len,
-        "batch": batch if has_entries else None,
+        "batch": None if merged or tensor_format == "thd" else batch,
         "q_heads": q_heads,
         "k_heads": k_heads,
         "table_len": rotation.table_len if has_table else None,

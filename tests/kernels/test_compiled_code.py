@@ -331,6 +331,14 @@ def test_a_norms_backward_compiles_well(d, programs):
         assert rows.programs_at_a_time >= programs and shares.programs_at_a_time >= 8
 
 
+def test_a_token_that_is_decoded_waits_for_one_division():
+    """Of its program's number; another one costs some 0.1 µs of 2.3."""
+    t, ids = bf16(S, H, D), torch.zeros(S, dtype=torch.int64)
+    (launch,) = launches_of(rope_qk, t, t[:, :2], on_the_fly(D), "thd", position_ids=ids)
+    code = launch.compiled()
+    assert [operation.opcode for operation in operations(code, "sass")].count("I2F.RP") == 1, code
+
+
 def test_the_other_way_out_of_a_projection_compiles_well():
     function, arguments, options = out_of_a_projection()
     code = launches_of(function, *arguments, **options)[1].compiled()
