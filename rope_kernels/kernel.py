@@ -237,7 +237,7 @@ def tile_of_program(
     """
     all_rows = row_blocks if batch is None else row_blocks * batch
     first_block = program // all_rows // STRETCH * STRETCH
-    program = program % all_rows + program // all_rows % STRETCH * all_rows  # of a stretch
+    program = program % all_rows + program // all_rows % STRETCH * all_rows  # within its stretch
     blocks = 1
     if STRETCH > 1:
         blocks = min(s_blocks - first_block, STRETCH)

@@ -332,7 +332,7 @@ def test_a_norms_backward_compiles_well(d, programs):
 
 
 def test_a_token_that_is_decoded_waits_for_one_division():
-    """Of its program's number; another one costs some 0.1 µs of 2.3."""
+    """Of its program's number. `benchmarks/NOTES.md` has what another one cost."""
     t, ids = bf16(S, H, D), torch.zeros(S, dtype=torch.int64)
     (launch,) = launches_of(rope_qk, t, t[:, :2], on_the_fly(D), "thd", position_ids=ids)
     code = launch.compiled()
