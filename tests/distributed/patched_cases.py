@@ -9,7 +9,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -71,6 +71,15 @@ def compare(model, tokens, fused, alone=0):
     return got
 
 
+def attention_of_own_heads(module, q, k, v, mask, **options):
+    """PyTorch's attention takes no DTensor on a CPU, and torch 2.11 multiplies none by heads."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    own = [x.to_local() for x in (q, k, v)]
+    out, weights = sdpa_attention_forward(module, *own, mask, **options)
+    return DTensor.from_local(out, q.device_mesh, [Shard(2)]), weights  # (b, s, h, d)
+
+
 def tokens_of(rank, device):
     torch.manual_seed(5 + rank)
     return torch.randint(0, 64, (2, 6), device=device)
@@ -93,21 +102,24 @@ def a_patched_model_with_fsdp(each_norm, device):
 @CASES.for_each([False, True])
 def a_patched_model_with_fsdp_and_tensor_parallelism(dtensors, device):
     """Plain heads of a rank take the kernel; DTensors take the model's own function."""
+    from transformers import AttentionInterface
+
     mesh = mesh_of(device, 1, 2)
     model = new_model().to(device)
-    model.set_attn_implementation("eager")  # PyTorch's own attention takes no DTensor on a CPU
     columns = ColwiseParallel(use_local_output=not dtensors)
     plan = {f"self_attn.{name}_proj": columns for name in "qkv"}
     plan |= {f"mlp.{name}_proj": ColwiseParallel() for name in ("gate", "up")}
     plan |= {"self_attn.o_proj": RowwiseParallel(), "mlp.down_proj": RowwiseParallel()}
     if dtensors:  # as torchtitan: the gradients of norms come from all heads
+        AttentionInterface.register("of_own_heads", attention_of_own_heads)
+        model.set_attn_implementation("of_own_heads")
         by_heads = SequenceParallel(sequence_dim=2)
         plan |= {f"self_attn.{name}_norm": by_heads for name in "qk"}
     for layer in model.model.layers:
         parallelize_module(layer, mesh["tp"], plan)
         fully_shard(layer, mesh=mesh["dp"])
     fully_shard(model, mesh=mesh["dp"])
-    with implicit_replication() if dtensors else nullcontext():  # of cos, sin and the mask
+    with implicit_replication() if dtensors else nullcontext():  # of cos and sin
         compare(model, tokens_of(0, device), 0 if dtensors else LAYERS)
 
 
