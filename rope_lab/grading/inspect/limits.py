@@ -11,7 +11,7 @@ from ...records import Observation, records_folder
 
 SECTOR = 32  # bytes: the least that a GPU fetches
 # of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
-NEXT_LAUNCH_US = 1.4
+NEXT_LAUNCH_US = 1.8
 CHANGES = {  # limit -> the change of notebook 08 that shows it
     "bytes": "twice the dtype doubles the time",
     "instructions": "twice the arithmetic takes longer",
