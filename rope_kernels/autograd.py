@@ -27,9 +27,9 @@ def rotate(
     """Rotate the tensors of a checked call. The first line that is true decides how:
 
     ===================================================================  ==========================
+    a table is trained                                                   plain PyTorch
     its launch is known                                                  the kernel
-    `fused` is False, a table is trained, torch.func, forward mode, or   plain PyTorch, which has
-    no engine: a CPU without the interpreter, a meta tensor              all derivatives
+    `fused` is False, torch.func, forward mode; no engine, as on a CPU   plain PyTorch
     torch.compile, make_fx or FakeTensorMode                             the kernel, as an operator
     a class that overrides operators, a wrapper of torch.func            plain PyTorch
     else                                                                 the kernel
