@@ -11,7 +11,7 @@ from ...records import QUIET
 from ..climb.targets import number
 from ..verdict import NOT_YET, RIGHT, WRONG, box
 from .code import requested_before_needed, why_not_counted
-from .limits import CHANGES, NEXT_LAUNCH_US, SECTOR, Gpu, binding
+from .limits import CHANGES, SECTOR, Gpu, binding, next_launch_us
 
 _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
@@ -191,7 +191,7 @@ class Inspection:
             return None
         alone = [times[binding(times)] for times in self.times]
         alone += [self.gpu.copy_us(k.bytes_read + k.bytes_written) for k in self.eager]
-        return self.gpu.machine.start_us + NEXT_LAUNCH_US * (len(alone) - 1) + sum(alone)
+        return self.gpu.machine.start_us + next_launch_us() * (len(alone) - 1) + sum(alone)
 
     def __repr__(self) -> str:
         return "\n".join([self._first_line(), *self._rest()])

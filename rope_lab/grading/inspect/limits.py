@@ -7,11 +7,9 @@ import torch
 
 from ...profiling import machines
 from ...profiling.roofline import Machine
-from ...records import Observation, records_folder
+from ...records import Observation, recorded, records_folder
 
 SECTOR = 32  # bytes: the least that a GPU fetches
-# of a further launch: a small call in a graph, notebook 08, "08/rows-of-calls"
-NEXT_LAUNCH_US = 1.8
 CHANGES = {  # limit -> the change of notebook 08 that shows it
     "bytes": "twice the dtype doubles the time",
     "instructions": "twice the arithmetic takes longer",
@@ -50,6 +48,11 @@ class Gpu:
         return float(np.interp(in_flight, (0.0, *points), (0.0, *shares)))
 
 
+def next_launch_us() -> float:
+    """What a further launch takes: one of notebook 08's ten small kernels in a graph."""
+    return recorded("08/rows-of-calls")["as a graph"]["eager"] / 10
+
+
 def binding(times: dict[str, float]) -> str:
     """The limit that takes longest; of two that are nearly as long, bytes."""
     longest = max(times, key=times.get)
@@ -62,8 +65,8 @@ def gpu_of(name: str) -> Gpu:
     Of several with one architecture it is the one that is here, else the one with the most
     bandwidth.
     """
-    recorded = machines.read(records_folder() / "machines.json").values()
-    known = [gpu_from(taken) for taken in recorded if "limits" in taken.values]
+    records = machines.read(records_folder() / "machines.json").values()
+    known = [gpu_from(taken) for taken in records if "limits" in taken.values]
     here = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     fitting = [gpu for gpu in known if name in (gpu.arch, gpu.name)]
     return max(
