@@ -32,7 +32,7 @@ def rope_kernel(
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
     slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
-    seq_len,  # s, or the number of packed tokens; first comes what rows' loads wait for
+    seq_len,  # s, or the number of packed tokens; what rows' loads wait for comes first
     batch,  # b; or None: 1, or its entries count as heads
     q_heads,
     k_heads,

@@ -9,6 +9,7 @@ from benchmarks.sets import BENCHMARKS
 from benchmarks.workload import Workload
 
 
+# not `benchmark`: where pytest-benchmark is installed, that is a fixture of its own
 @pytest.mark.parametrize("measured", BENCHMARKS, ids=lambda measured: measured.name)
 def test_somebody_of_ours_and_a_limit_can_do_each_case(measured):
     for group in measured.groups:
