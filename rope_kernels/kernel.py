@@ -65,7 +65,7 @@ def rope_kernel(
     OVER_POSITIONS: tl.constexpr,  # those are one head at neighboring positions, not heads
     WHOLE_ROWS: tl.constexpr,  # a column is an element, see `whole_rows`, and not a pair
     ROWS_OUTER: tl.constexpr,  # programs go through positions before rows
-    STRETCH: tl.constexpr,  # blocks of positions: all rows and entries of these, then the next ones
+    STRETCH: tl.constexpr,  # None, or so many blocks of positions: all their rows, then the next
     ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: as Triton sees by itself
     OUT_ALIGNED: tl.constexpr,  # the same of results
     TABLE_UNIT: tl.constexpr,  # elements that divide these strides, so that loads are wide
@@ -235,18 +235,20 @@ def tile_of_program(
 
     Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
     """
-    all_rows = row_blocks if batch is None else row_blocks * batch
-    first_block = program // all_rows // STRETCH * STRETCH
-    program = program % all_rows + program // all_rows % STRETCH * all_rows  # within its stretch
-    blocks = 1
-    if STRETCH > 1:
-        blocks = min(s_blocks - first_block, STRETCH)
+    first_block, blocks, b = 0, s_blocks, s_blocks * 0
+    if STRETCH is not None:
+        all_rows = row_blocks if batch is None else row_blocks * batch
+        first_block = program // all_rows // STRETCH * STRETCH
+        program = program % all_rows + program // all_rows % STRETCH * all_rows  # in its stretch
+        blocks = min(s_blocks - first_block, STRETCH) if STRETCH > 1 else 1
     if ROWS_OUTER:
-        s_block, program = program % blocks, program // blocks
-        row_block, b = program % row_blocks, program // row_blocks
+        s_block, row_block = program % blocks, program // blocks
+        if batch is not None:
+            row_block, b = row_block % row_blocks, row_block // row_blocks
     else:
-        row_block, program = program % row_blocks, program // row_blocks
-        s_block, b = program % blocks, program // blocks
+        row_block, s_block = program % row_blocks, program // row_blocks
+        if batch is not None:
+            s_block, b = s_block % blocks, s_block // blocks
     return first_block + s_block, row_block, b
 
 
@@ -469,22 +471,24 @@ def find_cos_sin(
             column1, column2 = pair, pair
         elif INTERLEAVED:
             column1, column2 = 2 * pair, 2 * pair + 1
-        # a position past the table gives NaN
-        in_table = token_exists & (position >= 0) & (position < table_len) & has_pair[None, :]
+        # A position past the table gives NaN. What isn't there gives 0: a norm adds its squares.
+        exists = token_exists & has_pair[None, :]
+        in_table = exists & (position >= 0) & (position < table_len)
+        other = tl.where(exists, float("nan"), 0.0)
         row_of_table = (b * table_strides[0] + position * table_strides[1]) * TABLE_UNIT
         offset1 = row_of_table + (column1 * table_strides[2])[None, :]
         offset2 = row_of_table + (column2 * table_strides[2])[None, :]
         # all loads come before the first sine, or a program would wait for memory twice
-        angle1 = tl.load(table_ptr + offset1, in_table, other=float("nan")).to(COMPUTED)
+        angle1 = tl.load(table_ptr + offset1, in_table, other).to(COMPUTED)
         angle2 = angle1
         if not ONE_PER_PAIR:
-            angle2 = tl.load(table_ptr + offset2, in_table, other=float("nan")).to(COMPUTED)
+            angle2 = tl.load(table_ptr + offset2, in_table, other).to(COMPUTED)
         if sin_ptr is not None:
             cos1, cos2 = angle1, angle2
-            sin1 = tl.load(sin_ptr + offset1, in_table, other=float("nan")).to(COMPUTED)
+            sin1 = tl.load(sin_ptr + offset1, in_table, other).to(COMPUTED)
             sin2 = sin1
             if not ONE_PER_PAIR:
-                sin2 = tl.load(sin_ptr + offset2, in_table, other=float("nan")).to(COMPUTED)
+                sin2 = tl.load(sin_ptr + offset2, in_table, other).to(COMPUTED)
         else:
             cos1, sin1 = cos_sin(angle1, True, FAST_SINE, BITS)
             cos2, sin2 = cos1, sin1

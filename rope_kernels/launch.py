@@ -217,6 +217,7 @@ def plan(
     has_table, (table, sin, *_) = not rotation.on_the_fly, as_read(rotation)
     rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
     merged = not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch)
+    merged = merged or views["q"].shape[1] == 1
     if merged:
         views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
     seq_len, batch, q_heads, head_dim = views["q"].shape
@@ -243,6 +244,9 @@ def plan(
         table_bytes=table.shape[-1] * table.element_size() * (1 + (sin is not None)) * has_table,
     )
     tile = choose(case)
+    # programs with less to do than others would follow each other, and wait for their start
+    rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
+    in_stretches = stretch is not None and (rows_outer or not merged)
     sizes = tile._asdict()
     options = {"num_warps": sizes.pop("num_warps")}
     row_blocks = -(-q_heads // tile.rows) + -(-k_heads // tile.rows) * (2 if "v" in rows else 1)
@@ -253,7 +257,7 @@ def plan(
         "table_strides": table_strides,
         "ids_strides": None if ids is None else _strides(ids if ids.dim() == 2 else ids[None]),
         "seq_len": seq_len,
-        "batch": None if merged or tensor_format == "thd" else batch,
+        "batch": None if merged else batch,
         "q_heads": q_heads,
         "k_heads": k_heads,
         "table_len": rotation.table_len if has_table else None,
@@ -266,9 +270,8 @@ def plan(
         "READS_INTERLEAVED": reads_interleaved,
         "WRITES_INTERLEAVED": writes_interleaved,
         **sizes,
-        # programs with less to do than others would follow each other, and wait for their start
-        "ROWS_OUTER": rows_outer and case.empty(tile.rows) <= MOST_EMPTY,
-        "STRETCH": max(1, stretch // tile.positions),
+        "ROWS_OUTER": rows_outer,
+        "STRETCH": max(1, stretch // tile.positions) if in_stretches else None,
         "ALIGNED": _alignment([x for name, x in rows.items() if "out" not in name]),
         "OUT_ALIGNED": _alignment([x for name, x in rows.items() if "out" in name]),
         "TABLE_UNIT": unit,

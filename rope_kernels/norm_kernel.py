@@ -138,8 +138,9 @@ def norm_rope_kernel(
     ARE_ANGLES: tl.constexpr = sin_ptr is None
     if NORM_AFTER:
         x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, ARE_ANGLES, ROUNDED)
-        x1, x2 = zero_pairs(x1.to(COMPUTED), x2.to(COMPUTED), exists, HALF, COLUMNS)
-    rstd = one_over_rms(x1, x2, tail, EPS, HALF, TAIL)
+        x1, x2 = x1.to(COMPUTED), x2.to(COMPUTED)
+    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF, TAIL, ROUNDING == "once")
+    rstd = tl.rsqrt(squares + EPS)
     x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
     if ROUNDS_NORMAL:
         x1, x2 = x1.to(STORED).to(COMPUTED), x2.to(STORED).to(COMPUTED)
@@ -223,6 +224,7 @@ def norm_rope_backward_kernel(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED
     PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    FUSED: tl.constexpr = not (NORM_AFTER and ROUNDING == "model")  # as in `norm.py`
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tensor, and my tiles of it.
@@ -291,20 +293,18 @@ def norm_rope_backward_kernel(
             seen1, seen2 = turn(
                 x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, False, ROUNDED
             )
-            seen1, seen2 = zero_pairs(seen1.to(COMPUTED), seen2.to(COMPUTED), exists, HALF, COLUMNS)
+            seen1, seen2 = seen1.to(COMPUTED), seen2.to(COMPUTED)
             x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, "once", False, COMPUTED)
-            x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
         else:
             g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, turns, True, "once", False, COMPUTED)
-            g1, g2 = zero_pairs(g1, g2, exists, HALF, COLUMNS)
-        rstd = one_over_rms(seen1, seen2, x_tail, EPS, HALF, TAIL)
-        rstd = tl.where(exists, rstd, 0)  # or 0 * infinity, of a row that isn't there
+        squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, HALF, TAIL, FUSED)
+        rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)  # or 0 * infinity, of a missing row
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
         if partial_ptr is not None:
             sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
         g1, g2, g_tail = g1 * w1, g2 * w2, g_tail * w_tail
         # a row that grows is scaled down: no gradient along the row is left
-        mean = mean_of_row(g1 * x1 + g2 * x2, g_tail * x_tail, HALF, TAIL)
+        mean = mean_of_products(g1, x1, g2, x2, g_tail * x_tail, HALF, TAIL, FUSED)
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
         if NORM_AFTER:
@@ -375,7 +375,8 @@ def load_rows(
     ptr += tl.cast(START, tl.int64) * d
     if INTERLEAVED:
         x1, x2 = load_interleaved(ptr, d, exists, HALF, COLUMNS)
-        x1, x2 = zero_pairs(x1, x2, exists, HALF, COLUMNS)
+        is_pair = exists & (tl.arange(0, COLUMNS) < HALF)[None, None, :]
+        x1, x2 = tl.where(is_pair, x1, 0), tl.where(is_pair, x2, 0)
     else:
         pair = tl.arange(0, COLUMNS).to(tl.int64)
         mask = exists & (pair < HALF)[None, None, :]
@@ -437,21 +438,11 @@ def load_weight(
 
 
 @triton.jit
-def zero_pairs(x1, x2, exists, HALF: tl.constexpr, COLUMNS: tl.constexpr):
-    """0 where there is no pair, for sums: what isn't there may have met a NaN."""
-    is_pair = exists & (tl.arange(0, COLUMNS) < HALF)[None, None, :]
-    return tl.where(is_pair, x1, 0), tl.where(is_pair, x2, 0)
-
-
-@triton.jit
-def one_over_rms(x1, x2, tail, EPS: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
-    """1 / rms of each row, (positions, rows, 1)."""
-    return tl.rsqrt(mean_of_row(x1 * x1 + x2 * x2, tail * tail, HALF, TAIL) + EPS)
-
-
-@triton.jit
-def mean_of_row(pairs, tail, HALF: tl.constexpr, TAIL: tl.constexpr):
-    total = tl.sum(pairs, 2)
+def mean_of_products(
+    x1, y1, x2, y2, tail, HALF: tl.constexpr, TAIL: tl.constexpr, FUSED: tl.constexpr
+):  # fmt: skip
+    """Of each row, (positions, rows, 1). No compiler decides which of two products is rounded."""
+    total = tl.sum(tl.fma(x1, y1, x2 * y2) if FUSED else x1 * y1 + x2 * y2, 2)
     if TAIL > 0:
         total += tl.sum(tail, 2)
     return total[:, :, None] * (1 / (2 * HALF + TAIL))
