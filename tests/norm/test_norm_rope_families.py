@@ -208,7 +208,8 @@ def test_a_kernel_rounds_where_pytorch_does(
         norm_rope(t, weight, freqs, tensor_format, fused=fused, **options)
         for fused in (True, False)
     )
-    assert (got != want).sum() <= 2  # of 2160
+    own_cosines = of_table is None and torch.cuda.is_available()  # they differ by 5e-7
+    assert (got != want).sum() <= (10 if own_cosines else 2)  # of 2160
     few = 2 * torch.finfo(dtype).eps
     torch.testing.assert_close(got, want, rtol=few, atol=few)
 
