@@ -217,7 +217,7 @@ def plan(
     has_table, (table, sin, *_) = not rotation.on_the_fly, as_read(rotation)
     rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
     merged = not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch)
-    merged = merged or views["q"].shape[1] == 1
+    merged |= views["q"].shape[1] == 1  # a single entry is merged as it is
     if merged:
         views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
     seq_len, batch, q_heads, head_dim = views["q"].shape
@@ -246,6 +246,7 @@ def plan(
     tile = choose(case)
     # programs with less to do than others would follow each other, and wait for their start
     rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
+    # of merged entries positions follow each other as they are
     in_stretches = stretch is not None and (rows_outer or not merged)
     sizes = tile._asdict()
     options = {"num_warps": sizes.pop("num_warps")}
@@ -291,7 +292,7 @@ def plan(
     return batch * row_blocks * -(-seq_len // tile.positions), arguments, options
 
 
-def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int) -> bool:
+def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int | None) -> bool:
     """Whether views (s, b, h, d) may be (s, 1, b * h, d): so is memory, and evenly spaced.
 
     Then rows of all batch entries, which turn by the same angles, share a tile.

@@ -669,7 +669,7 @@ def test_where_strides_hang_on_the_length_it_compiles_three_at_most(op, interpre
 def test_a_new_batch_compiles_until_its_rows_fill_a_tile(heads, interpreter, device, monkeypatch):
     """A tile has the next power of 2 of the rows there are, or 16: as many as fit 4096 bytes.
 
-    Where entries lie outside of positions, no tile has rows of two; one alone is not looked for.
+    In bshd and bhsd no tile has rows of two entries, and a call of one entry looks for none.
     """
     (op,) = [op for op in OPS if op.name == "rope_fw"]
     for tensor_format in FORMATS:

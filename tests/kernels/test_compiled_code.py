@@ -339,6 +339,15 @@ def test_a_token_that_is_decoded_waits_for_one_division():
     assert [operation.opcode for operation in operations(code, "sass")].count("I2F.RP") == 1, code
 
 
+@pytest.mark.parametrize("tensor_format", ("bhsd", "bshd", "sbhd", "thd"))
+def test_a_norms_backward_finds_its_next_tile_by_one_division(tensor_format):
+    """Where no table asks for stretches, and there is one batch entry."""
+    function, (t, weight, *rest), options = normalized(D, on_the_fly(D), tensor_format, b=1)
+    _, backward, _ = launches_of(function, *trained(t, weight), *rest, **options)
+    code = backward.compiled()
+    assert [operation.opcode for operation in operations(code, "sass")].count("I2F.RP") == 1, code
+
+
 def test_the_other_way_out_of_a_projection_compiles_well():
     function, arguments, options = out_of_a_projection()
     code = launches_of(function, *arguments, **options)[1].compiled()
