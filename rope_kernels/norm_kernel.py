@@ -69,6 +69,7 @@ def norm_rope_kernel(
     CP_ORDER: tl.constexpr,
     INVERSE: tl.constexpr,
     ROUNDING: tl.constexpr,  # of the rotation
+    FUSED: tl.constexpr,  # whether the compiler may fuse a product with a sum
     FAST_SINE: tl.constexpr,
     EPS: tl.constexpr,  # is added to the mean of squares
     OFFSET: tl.constexpr,  # is added to the weight
@@ -139,7 +140,7 @@ def norm_rope_kernel(
     if NORM_AFTER:
         x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, ARE_ANGLES, ROUNDED)
         x1, x2 = x1.to(COMPUTED), x2.to(COMPUTED)
-    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF, TAIL, ROUNDING == "once")
+    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF, TAIL, FUSED)
     rstd = tl.rsqrt(squares + EPS)
     x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
     if ROUNDS_NORMAL:
@@ -214,6 +215,7 @@ def norm_rope_backward_kernel(
     NORM_AFTER: tl.constexpr,
     ROUNDING: tl.constexpr,  # as the forward did; the gradient is computed in fp32
     ROUNDS_COS_SIN: tl.constexpr,
+    FUSED: tl.constexpr,
 ):
     """A program takes every so-manieth tile of q or of k, in the order of the forward's programs.
 
@@ -224,7 +226,6 @@ def norm_rope_backward_kernel(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED
     PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
-    FUSED: tl.constexpr = not (NORM_AFTER and ROUNDING == "model")  # as in `norm.py`
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tensor, and my tiles of it.
@@ -373,13 +374,12 @@ def load_rows(
 ):
     """Whole rows in three pieces, in fp32 or fp64; 0 where there is nothing."""
     ptr += tl.cast(START, tl.int64) * d
+    pair = tl.arange(0, COLUMNS).to(tl.int64)
+    mask = exists & (pair < HALF)[None, None, :]
     if INTERLEAVED:
         x1, x2 = load_interleaved(ptr, d, exists, HALF, COLUMNS)
-        is_pair = exists & (tl.arange(0, COLUMNS) < HALF)[None, None, :]
-        x1, x2 = tl.where(is_pair, x1, 0), tl.where(is_pair, x2, 0)
+        x1, x2 = tl.where(mask, x1, 0), tl.where(mask, x2, 0)
     else:
-        pair = tl.arange(0, COLUMNS).to(tl.int64)
-        mask = exists & (pair < HALF)[None, None, :]
         x1 = tl.load(ptr + (pair * d)[None, None, :], mask, other=0)
         x2 = tl.load(ptr + ((pair + HALF) * d)[None, None, :], mask, other=0)
     tail = tl.zeros((1, 1, 1), x1.dtype)
