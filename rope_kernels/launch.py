@@ -288,7 +288,7 @@ def plan(
         "IN_PLACE": "q_out" in rows and rows["q"] is rows["q_out"],
     }
     # fusion, which decides last bits, is never left to the compiler's default
-    options["enable_fp_fusion"] = arguments["FUSED"] = rotation.rounding == "once"
+    options["enable_fp_fusion"] = rotation.rounding == "once"
     return batch * row_blocks * -(-seq_len // tile.positions), arguments, options
 
 

@@ -316,9 +316,8 @@ class NormFunction(torch.autograd.Function):
     def backward(ctx, *grads):
         rotation, saved = kept(ctx)
         n, needs = len(grads), ctx.needs_input_grad
-        tensors, weights = saved[:n], saved[n:]
         wanted = [(needs[i], needs[2 + i]) for i in range(n)]
-        found = _gradients(grads, tensors, weights, wanted, rotation, ctx.norm)
+        found = _gradients(grads, saved[:n], saved[n:], wanted, rotation, ctx.norm)
         return *pair(tuple(found[:n])), *pair(tuple(found[n:])), None, None, None
 
 
@@ -400,6 +399,7 @@ def _forward(
         # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
         apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
+        arguments["FUSED"] = options["enable_fp_fusion"]
         if apart and arguments["FAST_SINE"] and tensors[0].element_size() == 2:
             options["maxnreg"] = HEADS_APART_REGISTERS
         given = *read, *pair(outs), *own, *as_read(rotation)
