@@ -141,16 +141,17 @@ def calls_within(package, call):
 
 
 class Operators(TorchDispatchMode):
-    """Notes operators that write to memory, and new tensors.
+    """Notes the names of operators, those that write to memory, and new tensors.
 
     Integers are passed over: on a CPU the values of positions are looked at.
     """
 
     def __init__(self):
         super().__init__()
-        self.new, self.writers = [], []
+        self.names, self.new, self.writers = [], [], []
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.names.append(operator.overloadpacket.__name__)
         result = operator(*args, **(kwargs or {}))
         if operator.overloadpacket in NEW:
             self.new.append(result)
@@ -163,30 +164,14 @@ class Operators(TorchDispatchMode):
         return sum(x.nbytes for x in self.new)
 
 
-class Names(TorchDispatchMode):
-    """The names of PyTorch's operators that are called."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        self.names.append(operator.overloadpacket.__name__)
-        return operator(*args, **(kwargs or {}))
-
-
 def operators_of(call):
     """The names of all operators of a call."""
-    with Names() as called:
+    with Operators() as called:
         call()
     return called.names
 
 
 NEW = (torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.new_empty)
-
-
-OURS = "rope_kernel", "whole_rows_kernel", "norm_rope_kernel"
-OURS += "rope_to_cache_kernel", "split_qkv_rope_kernel"
 
 
 def kernels_of(call):

@@ -1,8 +1,27 @@
-"""Other processes, as tests watch them."""
+"""Other processes, as tests start and watch them."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
+
+ROOT = Path(__file__).resolve().parents[1]
+PLACES = [str(ROOT / name) for name in ("tests", "tests/norm", "")]
+
+
+def run_python(code: str, **variables: str) -> str:
+    """Run code in a fresh process, as a reader who has set nothing; what it printed."""
+    environment = {name: value for name, value in os.environ.items() if "TRITON" not in name}
+    path = os.pathsep.join([*PLACES, os.environ.get("PYTHONPATH", "")])
+    environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **variables}
+    result = subprocess.run(
+        [sys.executable, "-c", dedent(code)], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def is_running(pid: int | str) -> bool:

@@ -53,5 +53,4 @@ def test_a_layer_of_a_patched_model_has_one_launch(name, device):
     with patch(model):
         logits_and_gradients(model, inputs, autocast=False)  # compiled, and tuned
         kernels = kernels_of(lambda: logits_and_gradients(model, inputs, autocast=False))
-    ours = [name for name in kernels if name in ("rope_kernel", "whole_rows_kernel")]
-    assert len(ours) == 2 * layers
+    assert kernels.count("rope_kernel") == 2 * layers

@@ -2,26 +2,22 @@
 
 import dataclasses
 import json
-import os
-import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 import rope_lab as lab
+from processes import run_python
 from rope_kernels import reference, rope_bw, rope_fw
 from rope_lab import records as records_module
 from rope_lab import timing
 from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, look
 from rope_lab.records import Measurement
 from rope_lab.timing import Timing, measure, measure_host
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # lab.engine
 
@@ -93,35 +89,25 @@ def test_the_engine_of_this_machine(device):
     assert repr(lab.ENGINE).startswith(f"Engine: {compiled or 'interpreted on the CPU'}")
 
 
-def lines_printed_by(code):
-    environment = {name: value for name, value in os.environ.items() if "TRITON" not in name}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout.splitlines()
-
-
 @pytest.mark.skipif("torch.cuda.is_available()", reason="there Triton may be loaded first")
 def test_triton_before_the_lab_is_reported_even_if_the_variable_was_set_later():
-    (line,) = lines_printed_by(
+    (line,) = run_python(
         "import triton, os; os.environ['TRITON_INTERPRET'] = '1'\n"
         "import rope_lab as lab; print(lab.ENGINE)"
-    )
+    ).splitlines()
     assert "Triton was loaded before `rope_lab`" in line
 
 
 @pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled there")
 def test_the_lab_turns_the_interpreter_on_for_a_reader_who_set_nothing():
-    kernel_ran = lines_printed_by(
+    kernel_ran = run_python(
         "import rope_lab as lab\n"
         "from rope_kernels import rope_fw\n"
         "import sys, torch\n"
         "t, freqs = torch.ones(2, 1, 1, 4), torch.zeros(2, 1, 1, 4)\n"
         "print(torch.equal(rope_fw(t, freqs), t), 'triton' in sys.modules)"
     )
-    assert kernel_ran == ["True True"]
+    assert kernel_ran == "True True\n"
 
 
 # lab.compare

@@ -1,14 +1,11 @@
 """`lab.plan_of` says what a call would launch, before it does, and without Triton."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 import rope_lab as lab
 from launches import launches_of
+from processes import run_python
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
 
 T, FREQS = torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8)
@@ -25,16 +22,13 @@ def test_a_plan_is_what_a_call_launches():
 
 
 def test_planning_loads_no_triton():
-    code = """if True:
+    run_python("""
         import sys, torch
         from rope_kernels import rope_fw
         from rope_lab.compiler.plans import plan_of
         plan_of(rope_fw, torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8))
         assert "triton" not in sys.modules
-    """
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    """)
 
 
 NORM = {"function": qk_norm_rope, "q": T, "k": T, "q_weight": T[0, 0, 0], "k_weight": T[0, 0, 0]}

@@ -14,12 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import rope_kernels
+from processes import PLACES
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 HERE = Path(__file__).parent / "recording_driver"
-ROOT = Path(rope_kernels.__file__).parent.parent
-OF_TESTS = Path(__file__).parents[1], Path(__file__).parents[1] / "norm"
 recorded = pytest.mark.skipif(
     torch.cuda.is_available() or shutil.which("gcc") is None,
     reason="needs gcc, and no real driver",
@@ -43,7 +41,7 @@ def noted(tmp_path_factory):
         "LD_LIBRARY_PATH": before("LD_LIBRARY_PATH", folder),
         "TRITON_LIBCUDA_PATH": str(folder),
         "TRITON_CACHE_DIR": str(folder / "cache"),
-        "PYTHONPATH": before("PYTHONPATH", os.pathsep.join(map(str, (ROOT, *OF_TESTS)))),
+        "PYTHONPATH": before("PYTHONPATH", os.pathsep.join(PLACES)),
     }
     child = [sys.executable, HERE / "child.py"]
     done = subprocess.run(child, env=environment, capture_output=True, text=True)

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
+from processes import PLACES
+
 SLEEPERS = """
 import time, pytest
 
@@ -27,11 +27,10 @@ def test_wrong(): assert False
 def test_a_test_that_takes_too_long_is_red_and_says_what_to_do(tmp_path):
     (tmp_path / "test_sleepers.py").write_text(SLEEPERS)
     command = [sys.executable, "-m", "pytest", "-p", "conftest", "-rf", "--tb=short"]
-    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
     run = subprocess.run(
         [*command, "--at-most=0.1", "test_sleepers.py"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": paths},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(PLACES)},
         capture_output=True,
         text=True,
     )

@@ -4,32 +4,17 @@ Each case runs in a process of its own: here Triton is loaded long since.
 """
 
 import os
-import subprocess
 import sys
 import tomllib
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import torch
 
+from processes import ROOT, run_python
 from rope_kernels import rope_fw
 
-ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "rope_lab"
-OF_TESTS = [str(ROOT / name) for name in ("tests", "tests/norm")]
-
-
-def run_python(code, **variables):
-    """Run code in a fresh process, as a reader who has set nothing; what it printed."""
-    environment = {name: value for name, value in os.environ.items() if "TRITON" not in name}
-    path = os.pathsep.join([str(ROOT), *OF_TESTS, os.environ.get("PYTHONPATH", "")])
-    environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **variables}
-    result = subprocess.run(
-        [sys.executable, "-c", dedent(code)], env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 @pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled here")

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import rope_kernels
+from processes import run_python
 from rope_kernels import rope_qk
 from rope_kernels.huggingface import unpatch
 
@@ -116,12 +117,7 @@ def test_a_block_shows_tritons_own_interpreter(name, tmp_path, needs_triton):
     assert "assert" in ALL[name]
     path = tmp_path / f"{name}.py"  # Triton reads a kernel's source
     path.write_text(ALL[name])
-    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, path]
-    run = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True
-    )
-    assert run.returncode == 0, run.stderr
+    run_python(f"import runpy; runpy.run_path({str(path)!r})")
 
 
 # blocks for several ranks
