@@ -385,8 +385,7 @@ def load_rows(
     tail = tl.zeros((1, 1, 1), x1.dtype)
     if TAIL > 0:
         element, is_tail = tail_elements(START, HALF, TAIL)
-        mask = exists & is_tail[None, None, :]
-        tail = tl.load(ptr + (element * d)[None, None, :], mask, other=0)
+        tail = tl.load(ptr + (element * d)[None, None, :], exists & is_tail[None, None, :], other=0)
     return x1.to(COMPUTED), x2.to(COMPUTED), tail.to(COMPUTED)
 
 

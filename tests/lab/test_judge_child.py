@@ -14,15 +14,12 @@ import pytest
 import torch
 from jupyter_client.manager import start_new_kernel
 
-from processes import is_running, until
+from processes import PLACES, is_running, until
 from rope_lab.grading import exercises
 from rope_lab.grading import judge as judge_module
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).parent
-PLACES = os.pathsep.join(
-    [str(ROOT), str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-)
+HERE = str(Path(__file__).parent)
+PATHS = os.pathsep.join([HERE, *PLACES, os.environ.get("PYTHONPATH", "")])
 judge = judge_module.check_exercise
 
 
@@ -106,7 +103,7 @@ RIGHT = "print(lab.check_exercise(rotate_half, lab.exercises.rotate_half))"
 
 @pytest.mark.takes(30)
 def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYTHONPATH", PLACES)
+    monkeypatch.setenv("PYTHONPATH", PATHS)
     manager, client = start_new_kernel()
 
     def run(source, hook=lambda message: None):
@@ -175,7 +172,7 @@ judge.check_exercise(candidate, exercises.rotate_half)
 def test_where_the_notebook_is_killed_nothing_stays(tmp_path):
     notebook = subprocess.Popen(
         [sys.executable, "-c", NOTEBOOK, str(tmp_path / "begun")],
-        env=os.environ | {"PYTHONPATH": PLACES},
+        env=os.environ | {"PYTHONPATH": PATHS},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -218,9 +218,13 @@ def test_a_kernel_rounds_where_pytorch_does(
     "rounding, table_dtype",
     (("once", BF16), ("model", BF16), ("model", FP32), ("model_cast_last", FP32)),
 )
-def test_no_multiply_add_is_fused_but_by_default(rounding, table_dtype, needs_triton):
-    t, weight = torch.randn(64, 2, 8, 128).to(BF16), torch.ones(128, dtype=BF16)
-    cos = torch.randn(64, 128).to(table_dtype)
-    (launch,) = launches_of(norm_rope, t, weight, (cos, cos), rounding=rounding)
-    code = launch.compiled()
-    assert ("fma." in code.stages["ptx"]) is (rounding == "once")
+@pytest.mark.parametrize("norm_after", (False, True))
+def test_no_multiply_add_is_fused_but_by_default(rounding, table_dtype, norm_after, needs_triton):
+    """Nor by a backward that squares rows again which the forward had rounded."""
+    t, weight = (torch.empty(x, dtype=BF16, requires_grad=True) for x in ((64, 2, 8, 128), 128))
+    options = {"rounding": rounding, "norm_after": norm_after}
+    table = [torch.empty(64, 128, dtype=table_dtype)] * 2
+    forward, backward, _ = launches_of(norm_rope, t, weight, tuple(table), **options)
+    assert ("fma." in forward.compiled().stages["ptx"]) is (rounding == "once")
+    rounded = norm_after and (rounding, table_dtype) == ("model", BF16)
+    assert backward.options["enable_fp_fusion"] is not rounded
