@@ -444,10 +444,10 @@ def _backward(
         tile = partial(choose_norm_backward_tile, tile_bytes=tile_bytes)
         _, arguments, options = plan(named, rotation, choose=tile)
         arguments |= _arguments(tensors[0], weights[0], rotation, norm) | {"q_programs": q_programs}
-        like_model = arguments["ROUNDING"] == "model"
-        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and like_model
+        turn_rounds = arguments["ROUNDING"] == "model"
+        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
         # fused, the rows squared here are not the forward's: 5 to 9 % of gradients had other bits
-        options["enable_fp_fusion"] = arguments["FUSED"] = not (norm.norm_after and like_model)
+        options["enable_fp_fusion"] = arguments["FUSED"] = not (norm.norm_after and turn_rounds)
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
             options["maxnreg"] = registers
         given = *rows, *own, partials, *as_read(rotation)

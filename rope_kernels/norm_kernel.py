@@ -215,7 +215,7 @@ def norm_rope_backward_kernel(
     NORM_AFTER: tl.constexpr,
     ROUNDING: tl.constexpr,  # as the forward did; the gradient is computed in fp32
     ROUNDS_COS_SIN: tl.constexpr,
-    FUSED: tl.constexpr,
+    FUSED: tl.constexpr,  # in this kernel, which may fuse where the forward may not
 ):
     """A program takes every so-manieth tile of q or of k, in the order of the forward's programs.
 

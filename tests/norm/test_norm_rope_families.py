@@ -223,8 +223,8 @@ def test_no_multiply_add_is_fused_but_by_default(rounding, table_dtype, norm_aft
     """Nor by a backward that squares rows again which the forward had rounded."""
     t, weight = (torch.empty(x, dtype=BF16, requires_grad=True) for x in ((64, 2, 8, 128), 128))
     options = {"rounding": rounding, "norm_after": norm_after}
-    table = [torch.empty(64, 128, dtype=table_dtype)] * 2
-    forward, backward, _ = launches_of(norm_rope, t, weight, tuple(table), **options)
+    cos = torch.empty(64, 128, dtype=table_dtype)
+    forward, backward, _ = launches_of(norm_rope, t, weight, (cos, cos), **options)
     assert ("fma." in forward.compiled().stages["ptx"]) is (rounding == "once")
     rounded = norm_after and (rounding, table_dtype) == ("model", BF16)
     assert backward.options["enable_fp_fusion"] is not rounded
