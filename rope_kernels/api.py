@@ -33,7 +33,7 @@ def apply_rotary_pos_emb(
     cu_seqlens: Tensor | None = None,
     start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
-    interleaved: bool = False,
+    interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
@@ -58,7 +58,8 @@ def apply_rotary_pos_emb(
             - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
             - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
             s2 >= s * cp_size. Column i belongs to element i of the rotary slice, so a pair's
-            members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`.
+            members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`,
+            which (cos, sin) need where they are narrower than d.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
         fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
             up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
@@ -66,16 +67,18 @@ def apply_rotary_pos_emb(
             False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
             unfused function; unless `rounding` says otherwise.
         cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
-            then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1: of the
-            whole, padded sequences.
+            then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1 they
+            are those of all ranks together, of whole, padded sequences; not a rank's own.
         start_positions: (b,), or (sequences,) with `cu_seqlens`, int8 to int64 or uint8: the
             position of the first token of each sequence, if it is not 0. An int, () or (1,): that
             of all sequences.
-        position_ids: (b, s) or (1, s), or (t,) with 'thd', int8 to int64 or uint8: the position of
-            every token. Overrides `cp_rank`, and the starts in `cu_seqlens`. Positions on several
-            axes, as M-RoPE has them, make a table instead: docs/kernels.md shows it.
+        position_ids: (b, s), (1, s) or (s,), or (t,) with 'thd', int8 to int64 or uint8: the
+            position of every token. Overrides the starts in `cu_seqlens`; not with `cp_size`.
+            Positions on several axes, as M-RoPE has them, make a table instead: docs/kernels.md
+            shows it.
         interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
             Hugging Face models (GLM, Ernie 4.5, Helium) hand over 0, 1, ..., 0, 1, ... instead.
+            None: what a module says; of a table False.
         inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
             qkv too, unless autograd forbids it: then an error says so.
         cp_size: number of ranks that share each sequence (context parallelism).
@@ -85,13 +88,14 @@ def apply_rotary_pos_emb(
             cp_size. 'round_robin': tokens cp_rank, cp_rank + cp_size, ... See `cp_positions`.
         rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
             wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
-            vLLM, GPT-J and gpt_oss store such tables. Of cos and sin side by side in one tensor, as
+            vLLM, GPT-J and gpt_oss store such tables. Of (cos, sin) that are narrower than d no
+            shape tells which of both they are, so they need it. Of cos and sin side by side in one tensor, as
             vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module knows its own.
         rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
             in place they are not touched.
         inverse: negate the sine and nothing else: turn by minus the angle. That undoes a rotation
-            only where the members of each pair have the same angle. The transpose of this map is
-            `rope_bw(..., inverse=True)`.
+            only where the members of each pair have the same angle, and `attention_factor` is 1.
+            The transpose of this map is `rope_bw(..., inverse=True)`.
         output_pairing: 'same', or 'half': write half-split pairs, whatever is read, as DeepSeek V3
             does with interleaved ones. Gradients are permuted back. Not with `inplace`.
         rounding: where values are rounded to `t.dtype`. 'once', which None means to a kernel: fp32
@@ -133,13 +137,13 @@ def rope_qk(
     q: Tensor,
     k: Tensor,
     freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
+    tensor_format: TensorFormat | None = None,
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
     start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
-    interleaved: bool = False,
+    interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
@@ -158,8 +162,8 @@ def rope_qk(
         q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
         k: keys, like `q` but for the number of heads and the strides.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. The default reads the first dimension as
-            positions, silently where that is the batch.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said: no shape tells a batch
+            from positions.
 
     Returns:
         (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit for bit.
@@ -191,7 +195,7 @@ def rope_fw(
     cu_seqlens: Tensor | None = None,
     start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
-    interleaved: bool = False,
+    interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
@@ -211,7 +215,7 @@ def rope_fw(
         >>> rope_fw(t, rope).requires_grad
         False
 
-    Source: the study's `rope_fw`; TransformerEngine's `fused_rope_forward`.
+    Source: TransformerEngine's `fused_rope_forward`.
     """
     where = cu_seqlens, start_positions, position_ids
     pairs = rotary_dim, rotary_start, interleaved, output_pairing
@@ -230,7 +234,7 @@ def rope_bw(
     cu_seqlens: Tensor | None = None,
     start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
-    interleaved: bool = False,
+    interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
     cp_rank: int = 0,
@@ -255,7 +259,7 @@ def rope_bw(
         >>> torch.allclose(rope_bw(grad, rope), t.grad)
         True
 
-    Source: the study's `rope_bw`; TransformerEngine's `fused_rope_backward`.
+    Source: TransformerEngine's `fused_rope_backward`.
     """
     where = cu_seqlens, start_positions, position_ids
     pairs = rotary_dim, rotary_start, interleaved, output_pairing
@@ -301,6 +305,8 @@ def prepare(
         named: what a call in place reads beside its rotation.
     """
     t, module = tensors[0], freqs if isinstance(freqs, RotaryPositionEmbedding) else None
+    if rotation.interleaved is None:
+        rotation.interleaved = module is not None and module.interleaved
     if rotation.start_positions is not None:
         rotation.start_positions = _starts(rotation, t)
     known, of_module = None, ()

@@ -47,9 +47,32 @@ Named = Iterable[tuple[str, Tensor | None]]  # tensors by the names of their arg
 # One argument by itself
 
 
+def shown(value: object) -> str:
+    """`value` in an error: a tensor by its shape, for its elements may fill a page."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return repr(value)
+
+
 def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> None:
     if not ((value is None or isinstance(value, str)) and value in accepted):
-        raise bad(f"{name} is {value!r}", ", ".join(map(str, accepted)))
+        raise bad(f"{name} is {shown(value)}", ", ".join(map(str, accepted)))
+
+
+def check_format(tensor_format: object, accepted: tuple[str, ...] = FORMATS) -> None:
+    """Check `tensor_format`, of which a first call knows least.
+
+    Those of other libraries pass cos and sin as arguments of their own, so that one of the two
+    arrives here.
+    """
+    if isinstance(tensor_format, Tensor):
+        came = f"tensor_format is {shown(tensor_format)}"
+        one = "cos and sin are one argument, freqs=(cos, sin)"
+        raise bad(came, f"{', '.join(accepted)}; {one}", TypeError)
+    if tensor_format is None:
+        orders = ", ".join(accepted)
+        raise bad("tensor_format is missing", f"the order of the dimensions, {orders}", TypeError)
+    check_choice("tensor_format", tensor_format, accepted)
 
 
 def check_integer(
@@ -63,7 +86,8 @@ def check_integer(
     is_bool = isinstance(value, bool)  # an int to Python, so True would pass for 1
     if is_bool or not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
         error = TypeError if is_bool else ValueError
-        raise bad(f"{name} is {value!r}", accepted.format(least=least, most=most, **sizes), error)
+        came = f"{name} is {shown(value)}"
+        raise bad(came, accepted.format(least=least, most=most, **sizes), error)
 
 
 def check_rank(size: object, rank: object, order: object) -> None:
@@ -156,7 +180,7 @@ def check_call(
     `freqs` holds. `roundings` are those that the function has.
     """
     tensor_format, names = rotation.tensor_format, names_of(tensors, rotation.transpose)
-    check_choice("tensor_format", tensor_format, FORMATS)
+    check_format(tensor_format)
     flags = {"interleaved": rotation.interleaved, "inverse": rotation.inverse}
     for name, flag in (flags | {"fused": fused, "inplace": inplace}).items():
         check_flag(name, flag)
@@ -232,6 +256,8 @@ def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
     named = {"t": beside.name, "d": head_dim}
     rotary_dim, came = width, "freqs has last dimension d2 ="
     accepted = "an even number from 2 to {t}'s head dimension d = {d}"
+    if rotation.rotary_dim is None and rotation.sin is not None and width < head_dim:
+        raise _of_two_meanings(width, beside.name, head_dim)
     if rotation.rotary_dim is not None:
         rotary_dim, came = rotation.rotary_dim, "rotary_dim is"
         check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
@@ -247,6 +273,24 @@ def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
 
 
+def _of_two_meanings(width: int, name: str, head_dim: int) -> Exception:
+    """The error for (cos, sin) that are narrower than a head, where `rotary_dim` doesn't say why.
+
+    Part of a head may turn, with a column for each of its elements; or twice as many elements, with
+    a column for each pair.
+    """
+    came = f"rotary_dim is missing, freqs has {width} columns, and {name} has d = {head_dim}"
+    meanings = []
+    if width % 2 == 0:
+        meanings.append(f"rotary_dim={width} if a column belongs to an element")
+    if 2 * width <= head_dim:
+        of_a_pair = f"rotary_dim={2 * width} if a column belongs to a pair, as FlashAttention, "
+        meanings.append(f"{of_a_pair}flashinfer, vLLM and GPT-J store them")
+    if not meanings:
+        meanings.append(f"tables of {head_dim} columns")
+    return bad(came, ", or ".join(meanings))
+
+
 def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -> None:
     """Check the arguments that say where a token is."""
     packed = rotation.tensor_format == "thd"
@@ -260,6 +304,9 @@ def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
     if starts is not None and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
+    if ids is not None and rotation.cp_size > 1:
+        came = f"position_ids came with cp_size = {rotation.cp_size}"
+        raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
     if cu_seqlens is not None:
         beside.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
     if starts is not None:
@@ -273,7 +320,7 @@ def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -
         when = " beside cu_seqlens" if packed else ""
         beside.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
     if ids is not None:
-        shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len)]
+        shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
         beside.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
 
 
@@ -314,6 +361,15 @@ def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) 
         accepted = "values that start at 0 and never fall"
     elif cu_seqlens[-1] > tokens:
         accepted = f"values up to {tokens}, the number of tokens on all ranks"
+    elif cp_size > 1 and tokens and cu_seqlens[-1] * cp_size == tokens:
+        own = tokens // cp_size
+        came = f"cu_seqlens ends at {own}, the number of tokens of this rank, of {cp_size}"
+        accepted = (
+            "the sequences of all ranks, which are cu_seqlens * cp_size, if these are the rank's "
+            f"part of each; or, if {tokens - own} of the {tokens} tokens of all ranks are padding, "
+            "tensors without it"
+        )
+        raise bad(came, accepted)
     elif (lengths % chunks).any():
         name = "2 * cp_size" if chunks > cp_size else "cp_size"
         accepted = f"lengths that {name} = {chunks} divides"

@@ -98,14 +98,14 @@ def split_qkv_rope(
     num_kv_heads: int,
     *,
     packing: Packing = "qkv",
-    tensor_format: TensorFormat = "sbhd",
+    tensor_format: TensorFormat | None = None,
     output_format: TensorFormat | None = None,
     rounding: Rounding | None = None,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
     start_positions: int | Tensor | None = None,
     position_ids: Tensor | None = None,
-    interleaved: bool = False,
+    interleaved: bool | None = None,
     cp_size: int = 1,
     cp_rank: int = 0,
     cp_order: CpOrder = "zigzag",
@@ -174,7 +174,7 @@ def split_qkv_rope(
 def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
     """Check that a projection can be split."""
     checks.check_tensor("qkv", qkv, FLOATS)
-    checks.check_choice("tensor_format", tensor_format, ("sbhd", "bshd", "thd"))
+    checks.check_format(tensor_format, ("sbhd", "bshd", "thd"))
     checks.check_choice("packing", packed.packing, PACKINGS)
     outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if tensor_format == "thd" else []))
     checks.check_choice("output_format", packed.output_format, outputs)
@@ -324,7 +324,7 @@ def rope_to_cache(
     start_positions: int | Tensor | None = None,
     inplace: bool = False,
     rounding: Rounding | None = None,
-    interleaved: bool = False,
+    interleaved: bool | None = None,
     rotary_dim: int | None = None,
     rotary_start: int = 0,
     inverse: bool = False,
