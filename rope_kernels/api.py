@@ -88,8 +88,8 @@ def apply_rotary_pos_emb(
             cp_size. 'round_robin': tokens cp_rank, cp_rank + cp_size, ... See `cp_positions`.
         rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
             wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
-            vLLM, GPT-J and gpt_oss store such tables. Of (cos, sin) that are narrower than d no
-            shape tells which of both they are, so they need it. Of cos and sin side by side in one tensor, as
+            vLLM, GPT-J and gpt_oss store such tables. (cos, sin) that are narrower than d need it:
+            no shape tells which of the two they are. Of cos and sin side by side in one tensor, as
             vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module knows its own.
         rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
             in place they are not touched.

@@ -256,7 +256,7 @@ def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
     named = {"t": beside.name, "d": head_dim}
     rotary_dim, came = width, "freqs has last dimension d2 ="
     accepted = "an even number from 2 to {t}'s head dimension d = {d}"
-    if rotation.rotary_dim is None and rotation.sin is not None and width < head_dim:
+    if rotation.rotary_dim is None and rotation.sin is not None and 0 < width < head_dim:
         raise _of_two_meanings(width, beside.name, head_dim)
     if rotation.rotary_dim is not None:
         rotary_dim, came = rotation.rotary_dim, "rotary_dim is"

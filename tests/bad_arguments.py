@@ -19,6 +19,7 @@ from torch import nn
 from inputs import FORMATS
 from ops import AXES, BF16, FP16, FP32, FP64, Op
 from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.rotation import CP_ORDERS
 
 INT64, SPARSE, META = torch.int64, torch.sparse_coo, torch.device("meta")
 S, B, D, D2 = 4, 3, 10, 8  # of the good call; packed, it has S * B tokens
@@ -108,14 +109,17 @@ WORDS = {
     "TABLE_OF_4": "freqs has angles for s2 = 4 positions; the last position in use",
     "A_TABLE": "accepted: 8, or one column per pair, 4",
     "START": "an int from -2^62 to 2^62, or a torch.Tensor",
+    "OF_AN_ELEMENT": "if a column belongs to an element",
+    "OF_A_PAIR": "if a column belongs to a pair, as FlashAttention, flashinfer, vLLM and GPT-J "
+    "store them",
     "BESIDE_Q": "accepted beside q: ",
     "NUMBER": "a finite number of fp32",
 }
 
 # (names, what is accepted, values of a wrong type, other wrong values, what else is in the call)
 OPTIONS = (
-    ("tensor_format", "{formats}", (), ("shbd", "SBHD", None, ["sbhd"]), {}),
-    ("interleaved", "False, True", ("no", 0, None), (), {}),
+    ("tensor_format", "{formats}", (), ("shbd", "SBHD", ["sbhd"]), {}),
+    ("interleaved", "False, True", ("no", 0), (), {}),
     ("fused inplace inverse norm_after", "False, True", (1, None, np.True_), (), {}),
     ("cp_size", "an integer from 1, below 2^31", (True,), (0, -2, 1.5, "2", None, 2**31), {}),
     ("cp_rank", "{RANKS} = 1", (True,), (-1, 2, 0.5, None), {"cp_size": 2}),
@@ -144,6 +148,11 @@ OPTIONS = (
     ("num_heads num_kv_heads", "an integer from 1, below 2^31", (True,), (0, 1.5), {}),
 )
 TYPE_ERRORS = {
+    "tensor_format is missing; accepted: the order of the dimensions, {formats}": {
+        "tensor_format": None
+    },
+    "tensor_format is a tensor of shape (12, 8); accepted: {formats}; cos and sin are one "
+    "argument, freqs=(cos, sin)": {"tensor_format": cos(12, D2)},
     # what turns
     "{t} is of type list; {TENSOR}": {"t": [1.0]},
     "{t} has dtype int64; accepted: {FLOATS}": {"t": INT64},
@@ -234,8 +243,10 @@ VALUE_ERRORS = {
     "freqs has shape (4, 3, 1, 8); {ANGLES}": {"freqs": cos(S, B, 1, D2)},
     "freqs has last dimension d2 = 5; accepted: {EVEN}; {READ}": {"freqs": table(12, 5)},
     "freqs has last dimension d2 = 12; accepted: {EVEN}; {READ}": {"freqs": table(12, 12)},
-    "freqs has last dimension d2 = 0; accepted: {EVEN}; {READ}": {"freqs": table(12, 0)},
-    "freqs has last dimension d2 = 7; accepted: {EVEN}; {READ}": {"freqs": (cos(12, 7),) * 2},
+    "freqs has last dimension d2 = 0; accepted: {EVEN}; {READ}": [
+        {"freqs": table(12, 0)},
+        {"freqs": (cos(12, 0),) * 2},
+    ],
     "freqs has last dimension d2 = 14; accepted: {EVEN}; {READ}": {"freqs": module(14)},
     **{
         f"freqs has last dimension {n} with rotary_dim = 8; {{A_TABLE}}": {
@@ -244,13 +255,24 @@ VALUE_ERRORS = {
         }
         for n, freqs in ((2, table(12, 2)), (16, table(12, 16)), (6, (cos(12, 6), cos(12, 6))))
     },
+    # cosines of elements, or of pairs
+    **{
+        f"rotary_dim is missing, freqs has {n} columns, and {{t}} has d = 10; "
+        f"accepted: {meanings}": {"freqs": (cos(12, n), cos(12, n))}
+        for n, meanings in (
+            (4, "rotary_dim=4 {OF_AN_ELEMENT}, or rotary_dim=8 {OF_A_PAIR}"),
+            (5, "rotary_dim=10 {OF_A_PAIR}"),
+            (7, "tables of 10 columns"),
+            (8, "rotary_dim=8 {OF_AN_ELEMENT}"),
+        )
+    },
     **{
         f"freqs has angles for s2 = {s2} positions; {{t}} of shape {{shape}} in format {form!r} "
         f"needs at least s = {s}": {"tensor_format": form, "freqs": freqs, **ranks}
         for s2, form, s, freqs, ranks in (
             (3, "sbhd", 4, table(3), {}),
             (2, "bhsd", 4, table(2), {}),
-            (1, "bshd", 4, (cos(B, 1, D2), cos(B, 1, D2)), {}),
+            (1, "bshd", 4, (cos(B, 1, D2), cos(B, 1, D2)), {"rotary_dim": D2}),
             (4, "sbhd", 12, table(4), {"cp_size": 3, "cp_rank": 1}),
         )
     },
@@ -307,7 +329,7 @@ VALUE_ERRORS = {
     "start_positions has shape (3,); accepted: (1,) or (); {READ}": dense(
         start_positions=ints(0, 0, 0), t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
-    "position_ids has shape (1, 3); accepted: (1, 4); {READ}{AXES}": dense(
+    "position_ids has shape (1, 3); accepted: (1, 4) or (4,); {READ}{AXES}": dense(
         position_ids=ints(0, 1, 2)[None], t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
     "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (1, s2, d2); {READ}": dense(
@@ -318,10 +340,16 @@ VALUE_ERRORS = {
         "position_ids": ints(0),
         "start_positions": 0,
     },
+    "position_ids came with cp_size = 2; accepted: one of the two; cp_positions makes position_ids "
+    "of a rank": [
+        dense(position_ids=ints(0, 1, 2, 3), cp_size=2, freqs=table(8)),
+        packed(position_ids=ints(*range(12)), cp_size=2),
+        packed(position_ids=ints(*range(12)), cp_size=2, cu_seqlens=ints(0, 24)),
+    ],
     **{
-        f"position_ids has shape {tuple(ids.shape)}; accepted: (3, 4) or (1, 4); {{READ}}"
+        f"position_ids has shape {tuple(ids.shape)}; accepted: (3, 4) or (1, 4) or (4,); {{READ}}"
         "{AXES}": dense(position_ids=ids)
-        for ids in (ints(0, 1, 2, 3), ints(0, 1, 2, 3).expand(4, 4), ints(0, 1, 2)[None])
+        for ids in (ints(0, 1, 2), ints(0, 1, 2, 3).expand(4, 4), ints(0, 1, 2)[None])
     },
     **{
         f"position_ids has shape {tuple(ids.shape)}; accepted: (12,); {{READ}}{{AXES}}": packed(
@@ -355,6 +383,9 @@ VALUE_ERRORS = {
         "qkv": lambda good: torch.nested.nested_tensor([*good]),
         "start_positions": 1,
     },
+    "num_heads is a tensor of shape (12, 8); accepted: an integer from 1, below 2^31": {
+        "num_heads": cos(12, D2)
+    },
     "num_heads is 4, and num_kv_heads 3; accepted: with packing='grouped' as many heads of q for "
     "each head of k": {"packing": "grouped", "num_heads": 4, "num_kv_heads": 3},
     # a cache
@@ -382,7 +413,7 @@ VALUES = {
         packed(freqs=table(4), cu_seqlens=ints(0, 1, 4), start_positions=ints(3, 2)),
         packed(freqs=table(4), position_ids=ints(4, *range(4), *range(7)) % 5),
     ],
-    "{TABLE_OF_4} needs 8": packed(cp_size=2, freqs=table(4), cu_seqlens=ints(0, 4, 12)),
+    "{TABLE_OF_4} needs 8": packed(cp_size=2, freqs=table(4), cu_seqlens=ints(0, 4, 12, 16)),
     "{TABLE_OF_4} needs 6": [
         packed(cp_size=2, cp_order=order, freqs=table(4), cu_seqlens=ints(0, 4, 10))
         for order in ("contiguous", "round_robin")
@@ -407,6 +438,16 @@ VALUES = {
     "cu_seqlens is [0, 4, 28]; accepted: values up to 24, {TOKENS}": of_a_rank(
         cu_seqlens=ints(0, 4, 28)
     ),
+    **{
+        f"cu_seqlens ends at 12, the number of tokens of this rank, of {n}; accepted: the "
+        "sequences of all ranks, which are cu_seqlens * cp_size, if these are the rank's part of "
+        f"each; or, if {12 * n - 12} of the {12 * n} tokens of all ranks are padding, tensors "
+        "without it": [
+            of_a_rank(cu_seqlens=ints(0, 4, 12), cp_order=order) | {"cp_size": n}
+            for order in CP_ORDERS
+        ]
+        for n in (2, 3)
+    },
     "cu_seqlens is [0, 4, 6]; accepted: lengths that 2 * cp_size = 4 divides": of_a_rank(
         cu_seqlens=ints(0, 4, 6)
     ),

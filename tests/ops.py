@@ -42,10 +42,10 @@ AXES = {
     "gradient": ("contiguous", "transposed", "expanded_scalar", "negative_view"),
     "freqs": ("angles", "cos and sin", "cos and sin of each entry", "on the fly"),
     "positions": (
-        *("in order", "one start", "starts", "ids", "shared ids"),
+        *("in order", "one start", "starts", "ids", "shared ids", "a row of ids"),
         *("zigzag", "contiguous", "round_robin"),  # of a rank
     ),
-    "interleaved": (False, True),
+    "interleaved": (False, True, None),  # None: a module says it
     "d": (20, 32, 64, 80, 92, 120, 256, 30, 100),
     "rotary": (1.0, 0.5, 0.25, 0.75, 8),  # a share of d, or elements
     "start": ("at 0", "at 1", "at the end"),  # of the elements that turn; as far as there is room
@@ -110,7 +110,7 @@ class Op:
     def sample(self, device, **case):
         """What is not said, or not a value of this function, is the first value of its axis."""
         axes = AXES | self.axes
-        chosen = {x: case[x] if case.get(x) in xs else xs[0] for x, xs in axes.items()}
+        chosen = {x: case[x] if x in case and case[x] in xs else xs[0] for x, xs in axes.items()}
         any_value = "d", "s", "heads", "layout", "gradient"
         chosen |= {x: value for x, value in case.items() if x in any_value}
         return self.kind[0](self, chosen, device)
@@ -156,6 +156,8 @@ def is_legal(case):
         return False
     if case.get("tensor_format") == "thd" and case.get("output_format") == "thd":
         return False  # said by "same"
+    if case.get("tensor_format") == "thd" and case.get("positions") == "a row of ids":
+        return False  # as all ids of packed tokens are
     if case.get("size") in ("mixed", "zeros") and case.get("eps") == 0:
         return False
     if case.get("trained") and case.get("freqs") == "on the fly":
@@ -192,7 +194,7 @@ class Sample:
         self.b, self.heads = self.batch_and_heads()
         self.given = self.make_tensors()
         self.where, self.positions = self.place_tokens()
-        self.how = {"interleaved": case["interleaved"]} | self.which_elements_turn()
+        self.how = self.which_elements_turn()
         self.freqs = self.make_freqs()
         self.tables = self.trained_tables()
         self.more = {}  # options that the definition doesn't know
@@ -236,7 +238,8 @@ class Sample:
         if kind.endswith("ids"):
             entries = self.b if kind == "ids" else 1
             dtype = torch.int64 if kind == "ids" else torch.int32
-            shape = (tokens,) if packed else (entries, tokens)
+            in_a_row = packed or kind == "a row of ids"
+            shape = (tokens,) if in_a_row else (entries, tokens)
             ids = torch.randint(positions, shape, dtype=dtype, device=device)
             return {"position_ids": ids}, positions
         if packed:
@@ -258,7 +261,10 @@ class Sample:
     def which_elements_turn(self):
         """And how; but for the defaults."""
         case, options = self.case, {}
-        if case["columns"] != "as many as turn":
+        if case["interleaved"] is not None:
+            options["interleaved"] = case["interleaved"]
+        needed = self.d2 < self.d and case["freqs"].startswith("cos and sin")
+        if needed or case["columns"] != "as many as turn":
             options["rotary_dim"] = self.d2
         if self.start:
             options["rotary_start"] = self.start
@@ -269,8 +275,9 @@ class Sample:
         return options
 
     def make_freqs(self):
-        kind, interleaved = self.case["freqs"], self.case["interleaved"]
+        kind = self.case["freqs"]
         if kind == "on the fly":
+            interleaved = self.case["interleaved"] is not False
             options = {"interleaved": interleaved, "attention_factor": 1.25}
             return RotaryPositionEmbedding(self.d2, **options).to(self.device)
         rows = self.positions + 3 * (self.case["rows"] == "more")
@@ -681,7 +688,7 @@ FEW = (
     },
     {
         **{"tensor_format": "bhsd", "dtype": FP64, "freqs": "on the fly", "positions": "starts"},
-        **{"norm_after": True, "layout": "transposed", "weight_offset": 1.0},
+        **{"norm_after": True, "layout": "transposed", "weight_offset": 1.0, "interleaved": None},
     },
     {
         **{"tensor_format": "thd", "dtype": FP16, "positions": "round_robin", "inverse": True},

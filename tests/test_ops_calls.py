@@ -210,8 +210,11 @@ CHANGES = {  # the sizes stay, so that a call may be taken for another one
     "gradient": ("transposed", "negative_view", "one_element_in"),
     "dtype": (BF16,),
     "freqs": ("cos and sin", "on the fly"),
-    "positions": ("ids", "shared ids", "starts", "zigzag", "contiguous", "round_robin"),
-    "interleaved": (True,),
+    "positions": (
+        *("ids", "shared ids", "a row of ids", "starts"),
+        *("zigzag", "contiguous", "round_robin"),
+    ),
+    "interleaved": (True, None),
     "columns": ("one per pair",),
     "rotary": (0.25,),  # as many columns as one per pair has
     "start": ("at the end",),

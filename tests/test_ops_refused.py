@@ -109,11 +109,45 @@ def test_every_function_shows_the_options_of_the_first(op):
     of_first, here = (signature(x.function).parameters for x in (FIRST, op))
     shared = [name for name in keywords_of(FIRST) if name in keywords_of(op)]
     assert {*keywords_of(FIRST)} - {*shared} == NOT_SHOWN.get(op.name, set())
-    for name in (*shared, "freqs", "tensor_format"):
+    for name in (*shared, "freqs"):
         if name in here and name != "rounding":
             assert str(here[name]) == str(of_first[name])
     assert here["rounding"].default is None
     assert ("upcast" in str(here["rounding"])) == (not op.weights)
+
+
+HAS_A_FORMAT = [op for op in OPS if "tensor_format" in signature(op.function).parameters]
+OF_TRANSFORMER_ENGINE = ("apply_rotary_pos_emb", "rope_fw", "rope_bw")
+
+
+@pytest.mark.parametrize("op", HAS_A_FORMAT, ids=str)
+def test_only_functions_of_transformer_engine_have_a_format_that_is_not_said(op, device):
+    """No shape tells a batch from positions."""
+    sample = op.sample(device, tensor_format="sbhd")
+    options = sample.options()
+    del options["tensor_format"]
+    for way in ways_of(op):
+        given = {n: x.clone() for n, x in sample.given.items()}
+        if op.name in OF_TRANSFORMER_ENGINE:
+            want = sample.call(**way) if way["fused"] is False else sample.call()
+            out = op.function(**given, freqs=sample.freqs, **{**options, **way})
+            assert torch.equal(out, *want)
+            continue
+        with pytest.raises(TypeError, match=r"^tensor_format is missing; accepted: .*sbhd, bshd"):
+            op.function(**given, freqs=sample.freqs, **{**options, **way})
+
+
+@pytest.mark.parametrize(
+    "op", [op for op in HAS_A_FORMAT if "tensor_format" not in keywords_of(op)], ids=str
+)
+def test_cos_and_sin_as_two_arguments_are_told_to_be_one(op, device):
+    """FlashAttention's and Hugging Face's functions take two."""
+    sample = op.sample(device, tensor_format="bshd")
+    cos, sin = torch.randn(2, 5, sample.d // 2, device=device)
+    message = r"^tensor_format is a tensor of shape \(5, 10\); .*one argument, freqs=\(cos, sin\)$"
+    for way in ways_of(op):
+        with pytest.raises(TypeError, match=message):
+            op.function(*sample.given.values(), cos, sin, **way)
 
 
 @each_op

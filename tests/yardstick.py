@@ -22,7 +22,7 @@ def rotate_fp64(
     *,
     start_positions=None,
     position_ids=None,
-    interleaved=False,
+    interleaved=None,
     cp_size=1,
     cp_rank=0,
     cp_order="zigzag",
@@ -34,6 +34,8 @@ def rotate_fp64(
     """RoPE by its definition, in fp64, differentiable in `t` and in `freqs`."""
     x = in_format(t.double(), tensor_format, "bshd")
     b, s, _, _ = x.shape
+    if interleaved is None:
+        interleaved = isinstance(freqs, RotaryPositionEmbedding) and freqs.interleaved
     if position_ids is not None:
         positions = position_ids.long().reshape(-1, s).expand(b, s)
     elif tensor_format == "thd":
