@@ -34,7 +34,7 @@ _FREQS = (
 _OF_A_RANK = """\
 torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
     from torch.distributed.tensor.experimental import local_map
-    q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs)"""
+    q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs, tensor_format)"""
 _OF_16_BITS = ". Make angles in float32: a cast does not bring back what they lost"
 _OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 

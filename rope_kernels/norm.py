@@ -109,7 +109,7 @@ def norm_rope(
 
     Example:
         >>> t, weight = 100 * torch.randn(2, 1, 1, 8), torch.ones(8)
-        >>> y = norm_rope(t, weight, RotaryPositionEmbedding(8))
+        >>> y = norm_rope(t, weight, RotaryPositionEmbedding(8), "sbhd")
         >>> torch.allclose(y.square().mean(-1), torch.ones(2, 1, 1))
         True
 
@@ -169,7 +169,7 @@ def qk_norm_rope(
 
     Example:
         >>> q, k, weight = torch.randn(3, 1, 8, 64), torch.randn(3, 1, 2, 64), torch.ones(64)
-        >>> q1, k1 = qk_norm_rope(q, k, weight, weight, RotaryPositionEmbedding(64))
+        >>> q1, k1 = qk_norm_rope(q, k, weight, weight, RotaryPositionEmbedding(64), "sbhd")
         >>> q1.shape, k1.shape
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """

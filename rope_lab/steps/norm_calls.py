@@ -48,10 +48,11 @@ norms = of_both(lambda x, weight: rms_norm(x, (D,), weight, 1e-6))
 
 def two_kernels(norms, q, k, q_weight, k_weight, cos, sin) -> tuple[Tensor, Tensor]:
     """Normalized by `norms`, then rotated by a kernel of its own."""
-    return rope_qk(*norms(q, k, q_weight, k_weight), (cos[:, 0, 0], sin[:, 0, 0]), rotary_dim=D)
+    q, k = norms(q, k, q_weight, k_weight)
+    return rope_qk(q, k, (cos[:, 0, 0], sin[:, 0, 0]), "sbhd", rotary_dim=D)
 
 
 def one_kernel(q, k, q_weight, k_weight, cos, sin) -> tuple[Tensor, Tensor]:
     """The package's kernel for both."""
     table = cos[:, 0, 0], sin[:, 0, 0]
-    return qk_norm_rope(q, k, q_weight, k_weight, table, rotary_dim=D)
+    return qk_norm_rope(q, k, q_weight, k_weight, table, "sbhd", rotary_dim=D)

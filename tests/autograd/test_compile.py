@@ -97,7 +97,7 @@ NOT_TO_OVERWRITE = {  # a function in place, and the shape that it takes
         (S, 1, H, D),
     ),
     "overlapping q and k": (
-        lambda t, freqs: rope_qk(t[:, :, :2], t[:, :, 1:], freqs, inplace=True),
+        lambda t, freqs: rope_qk(t[:, :, :2], t[:, :, 1:], freqs, "sbhd", inplace=True),
         (S, B, 3, D),
     ),
 }

@@ -68,7 +68,7 @@ def test_tokens_of_no_sequence_give_nothing_even_if_not_finite(device):
 def test_tokens_past_the_table_give_nothing(values_are_not_read, device):  # noqa: F811
     t, leaves = tensor("bshd", device), tables("entries", device)
     ids = torch.tensor([[0, S2, 3, -1, 3]], device=device).expand(B, S)
-    out = apply_rotary_pos_emb(t, as_freqs(leaves), "bshd", position_ids=ids)
+    out = apply_rotary_pos_emb(t, as_freqs(leaves), "bshd", position_ids=ids, rotary_dim=D2)
     grad = torch.randn_like(out)
     inside = [0, 2, 4]
     want = expected(t[:, inside], leaves, "bshd", grad[:, inside], position_ids=ids[:, inside])
@@ -83,7 +83,7 @@ def test_its_dtype_is_the_tables(dtype, of_table, device):
     """And it is summed in fp32, or fp64, and rounded once, whatever the dtype of t."""
     t, leaves = tensor("sbhd", device, dtype), tables("cos, sin", device, of_table)
     grad = transposed(t.shape, dtype, device)
-    out = apply_rotary_pos_emb(t, as_freqs(leaves))
+    out = apply_rotary_pos_emb(t, as_freqs(leaves), rotary_dim=D2)
     _, *want = expected(t, leaves, "sbhd", grad)
     for got, exact in zip(torch.autograd.grad(out, leaves, grad), want, strict=True):
         assert got.dtype == of_table

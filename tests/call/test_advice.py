@@ -57,7 +57,7 @@ def test_of_a_module_that_is_trained(where, device):
     pair = tuple(x.detach() for x in table)
     assert_rounded_once(out.detach(), rotate_fp64(t, pair, "sbhd", **options))
     assert_gradient_of_inv_freq(out, freqs)
-    assert norm_rope(t, None, table, **options).requires_grad
+    assert norm_rope(t, None, table, "sbhd", **options).requires_grad
 
 
 def test_of_a_table_of_angles(device):

@@ -56,7 +56,8 @@ def test_megatron_lm_7103_heads_that_no_block_divides(heads, each_its_own, devic
     q, k = (torch.randn(2, B, h, 64, device=device) for h in (heads, heads // 4))
     want = [rotate_fp64(x, freqs, "sbhd", **starts) for x in (q, k)]
     (q_memory, q), (k_memory, k) = (nan_is_all_there_is_beside(x, (0, 2, 16, 0)) for x in (q, k))
-    for outs in (rope_qk(q, k, freqs, **starts), rope_qk(q, k, freqs, **starts, inplace=True)):
+    for inplace in (False, True):
+        outs = rope_qk(q, k, freqs, "sbhd", **starts, inplace=inplace)
         for out, wanted in zip(outs, want, strict=True):
             assert_rounded_once(out, wanted)
     assert (~q_memory.isnan()).sum() == q.numel()

@@ -91,12 +91,12 @@ def test_what_the_message_shows_works(mesh):
     whole = [torch.randn(4, 2, heads, D, requires_grad=True) for heads in (4, 2)]
     q, k = (shard_of(x, mesh, 2) for x in whole)
     with pytest.raises(TypeError) as refused:
-        rope_qk(q, k, freqs)
+        rope_qk(q, k, freqs, "sbhd")
     _, *lines = str(refused.value).splitlines()
     assert len(lines) == 2
-    found = {"rope_qk": rope_qk, "q": q, "k": k, "freqs": freqs}
+    found = {"rope_qk": rope_qk, "q": q, "k": k, "freqs": freqs, "tensor_format": "sbhd"}
     exec(dedent("\n".join(lines)), found)
-    rotated, want = (found["q"], found["k"]), rope_qk(*whole, freqs)
+    rotated, want = (found["q"], found["k"]), rope_qk(*whole, freqs, "sbhd")
     assert [x.placements for x in rotated] == [x.placements for x in (q, k)]
     outs, ones = [x.full_tensor() for x in rotated], [torch.ones_like(x) for x in want]
     grads = torch.autograd.grad(outs, whole, ones), torch.autograd.grad(want, whole, ones)

@@ -36,7 +36,7 @@ def cos_sin(shape, device, dtype=torch.float32):
 def test_cos_and_sin_of_another_dtype(dtype, of_table, device):
     """A table of fp32 or fp64 is not rounded to the dtype of t before it is used."""
     t = contiguous((B, H, S, D), dtype, device)
-    check(t, cos_sin((B, S, D2), device, of_table), "bhsd")
+    check(t, cos_sin((B, S, D2), device, of_table), "bhsd", rotary_dim=D2)
 
 
 def tables(device):
@@ -68,12 +68,13 @@ def tables(device):
 @pytest.mark.parametrize("which", tables("cpu"))
 def test_cos_and_sin_with_any_strides(which, device):
     freqs = tables(device)[which]
-    check(torch.randn(B, H, S, D, device=device), tuple(freqs), "bhsd")
+    check(torch.randn(B, H, S, D, device=device), tuple(freqs), "bhsd", rotary_dim=D2)
 
 
 def test_a_list_is_as_good_as_a_tuple(device):
     t, (cos, sin) = sbhd(device), cos_sin((S, D2), device)
     for call in (apply_rotary_pos_emb, rope_bw):
         for fused in (True, False):
-            want = call(t, (cos, sin), fused=fused)
-            assert torch.equal(call(t, [cos, sin], fused=fused), want)
+            options = {"rotary_dim": D2, "fused": fused}
+            want = call(t, (cos, sin), **options)
+            assert torch.equal(call(t, [cos, sin], **options), want)

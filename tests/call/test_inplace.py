@@ -113,7 +113,7 @@ def test_gradients_of_rope_qk(wants, device):
     sample = Sample(device)
     leaves = {name: sample.leaf.detach().clone().requires_grad_(name in wants) for name in "qk"}
     q, k = leaves["q"] * 1, leaves["k"].sin()
-    q_out, k_out = rope_qk(q, k, sample.freqs, inplace=True)
+    q_out, k_out = rope_qk(q, k, sample.freqs, "sbhd", inplace=True)
     assert q_out is q and k_out is k
     assert [q.requires_grad, k.requires_grad] == [name in wants for name in "qk"]
     want = [sample.expected(x) for x in (leaves["q"], leaves["k"].sin())]
@@ -165,7 +165,7 @@ REFUSED_BY_AUTOGRAD = {
 @pytest.mark.parametrize("make", REFUSED_BY_AUTOGRAD.values(), ids=REFUSED_BY_AUTOGRAD.keys())
 def test_what_autograd_forbids_is_refused(make, fused, device):
     x, other, freqs = make(device), with_gradient(device), angles(S, D2, device)
-    options = {"inplace": True, "fused": fused}
+    options = {"tensor_format": "sbhd", "inplace": True, "fused": fused}
     for name, call in {
         "t": lambda: apply_rotary_pos_emb(x, freqs, **options),
         "q": lambda: rope_qk(x, other, freqs, **options),
@@ -183,7 +183,7 @@ def test_a_sliced_view_is_refused_where_two_tensors_are_rotated(bad, device):
     q, k = (view, plain(device)) if bad == "q" else (plain(device), view)
     advice = rf"^{bad} is a view .*; accepted: .*{bad}\.clone\(\)"
     with nothing_touched(q, k), pytest.raises(ValueError, match=advice):
-        rope_qk(q, k, angles(S, D2, device), inplace=True)
+        rope_qk(q, k, angles(S, D2, device), "sbhd", inplace=True)
 
 
 OVERLAPPING = {
@@ -208,8 +208,8 @@ def test_elements_in_one_place_are_refused(make, name, device):
     call = {
         "t": lambda: apply_rotary_pos_emb(t, freqs, inplace=True),
         "grad": lambda: rope_bw(t, freqs, inplace=True),
-        "q": lambda: rope_qk(t, other, freqs, inplace=True),
-        "k": lambda: rope_qk(other, t, freqs, inplace=True),
+        "q": lambda: rope_qk(t, other, freqs, "sbhd", inplace=True),
+        "k": lambda: rope_qk(other, t, freqs, "sbhd", inplace=True),
     }[name]
     advice = rf"^{name} has .*; accepted: .*{name}\.(contiguous|clone)\(\)"
     with nothing_touched(t, other), pytest.raises(ValueError, match=advice):
@@ -231,7 +231,7 @@ SHARING = {
 def test_q_and_k_that_share_elements_are_refused(split, device):
     q, k = split(torch.randn(B, B, 7, 2 * D, device=device))
     with nothing_touched(q, k), pytest.raises(ValueError, match=r"^k .*\bq\b.*; accepted: "):
-        rope_qk(q, k, angles(S, D2, device), inplace=True)
+        rope_qk(q, k, angles(S, D2, device), "sbhd", inplace=True)
 
 
 def random_pair(draw, memory):
@@ -253,9 +253,9 @@ def test_random_neighbors_in_one_memory_are_rotated_rightly_or_refused():
     for _ in range(400):
         memory.normal_()
         q, k = random_pair(draw, memory)
-        want, before = rope_qk(q, k, freqs, fused=False), memory.clone()
+        want, before = rope_qk(q, k, freqs, "sbhd", fused=False), memory.clone()
         try:
-            rope_qk(q, k, freqs, inplace=True, fused=False)
+            rope_qk(q, k, freqs, "sbhd", inplace=True, fused=False)
         except ValueError as error:
             refused += 1
             assert str(error).startswith("k shares memory with q")
@@ -307,9 +307,9 @@ def test_freqs_that_require_a_gradient_are_refused(which, device):
     with nothing_touched(t, k):
         for fused in (True, False):
             with refused:
-                apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused)
+                apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused, rotary_dim=D2)
         with refused:
-            rope_qk(t, k, freqs, inplace=True)
+            rope_qk(t, k, freqs, "sbhd", inplace=True, rotary_dim=D2)
 
 
 # what is read and written at once
@@ -356,7 +356,8 @@ READS = [(x, name) for x in TURNS for name in READ if name != "weight" or x is n
 def test_what_is_read_must_not_be_overwritten(function, name, where, device):
     """Another program may read it before or after. Parts of one memory side by side are fine."""
     (make, shape, dtype), turned = READ[name], TURNS[function]
-    options = {"freqs": angles(S, D2, device), "inplace": True}
+    options = {"freqs": angles(S, D2, device), "tensor_format": "sbhd", "inplace": True}
+    options["rotary_dim"] = D2
     if function is norm_rope:
         options["weight"] = None
     for fused in (True, True, False):  # the second time by what is remembered
@@ -377,15 +378,16 @@ def test_k_must_not_share_memory_with_what_is_read_either(device):
     case = OneMemory(device)
     weights = case.at(AT + ROTATED, 2, D)
     freqs, ids = angles(S, D2, device), case.at(AT + ROTATED + 1, S, 1, 1, D2)
+    options = {"tensor_format": "sbhd", "inplace": True}
     for message, call in (
-        (r"^freqs shares memory with k; ", lambda: rope_qk(case.t, case.k, ids, inplace=True)),
+        (r"^freqs shares memory with k; ", lambda: rope_qk(case.t, case.k, ids, **options)),
         (
             r"^k_weight shares memory with k; .* k_weight\.clone\(\)$",
-            lambda: qk_norm_rope(case.t, case.k, None, weights[0], freqs, inplace=True),
+            lambda: qk_norm_rope(case.t, case.k, None, weights[0], freqs, **options),
         ),
         (
             r"^q_weight shares memory with k; ",
-            lambda: qk_norm_rope(case.t, case.k, *weights, freqs, inplace=True),
+            lambda: qk_norm_rope(case.t, case.k, *weights, freqs, **options),
         ),
     ):
         for _ in range(2):
@@ -397,10 +399,11 @@ def test_a_norm_writes_what_does_not_turn_too(device):
     memory, freqs = torch.randn(S, B, H, D + 8, device=device), angles(S, 2, device)
     with nothing_touched(memory):
         with pytest.raises(ValueError, match=r"^k shares memory with q; accepted: .*k\.clone\(\)"):
-            qk_norm_rope(memory[..., :D], memory[..., 8:], None, None, freqs, inplace=True)
+            q, k = memory[..., :D], memory[..., 8:]
+            qk_norm_rope(q, k, None, None, freqs, "sbhd", inplace=True)
         rows = memory.as_strided((S, B, H, D), (B * H * 9, H * 9, 9, 1))  # each shares an element
         with pytest.raises(ValueError, match=r"^t has elements in one place"):
-            norm_rope(rows, None, freqs, inplace=True)
+            norm_rope(rows, None, freqs, "sbhd", inplace=True)
 
 
 def test_packed_sequences_must_not_be_overwritten(device):
@@ -468,7 +471,8 @@ def test_under_inference_mode(made_in_it, device):
 @each_way
 def test_an_inference_tensor_is_refused_outside_inference_mode(fused, device):
     """Autograd would never know that it was overwritten: it has no version."""
-    freqs, options = angles(S, D2, device), {"inplace": True, "fused": fused}
+    freqs = angles(S, D2, device)
+    options = {"tensor_format": "sbhd", "inplace": True, "fused": fused}
     with torch.inference_mode():
         t = torch.randn(S, B, H, D, device=device)
     before = t.clone()
@@ -488,7 +492,7 @@ def test_a_minus_sign_that_is_noted_and_not_stored(device):
     assert t.is_neg()
     k = negative_view((S, B, 1, D), torch.float32, device)
     before, freqs = (t.clone(), k.clone()), angles(S, D2, device)
-    rope_qk(t, k, freqs, inplace=True)
+    rope_qk(t, k, freqs, "sbhd", inplace=True)
     for got, x in zip((t, k), before, strict=True):
         assert_rounded_once(got, rotate_fp64(x, freqs, "sbhd"))
 
@@ -513,7 +517,7 @@ def test_q_and_k_that_share_memory_through_two_storages(device):
     q, k = torch.from_numpy(numbers[:, :, :2]), torch.from_numpy(numbers[:, :, 1:])
     before, freqs = memory.clone(), angles(5, 8, "cpu")
     with pytest.raises(ValueError, match=r"^k shares memory with q"):
-        rope_qk(q, k, freqs, inplace=True)
+        rope_qk(q, k, freqs, "sbhd", inplace=True)
     assert torch.equal(memory, before)
 
 
@@ -525,7 +529,7 @@ def test_what_is_remembered_of_strides_says_nothing_of_other_places(device):
     for distance, fits in ((S * B * H * D, True), (1, False), (S * B * H * D, True), (D, False)):
         k = memory[distance : distance + q.numel()].view(S, B, H, D)
         if fits:
-            rope_qk(q, k, freqs, inplace=True)
+            rope_qk(q, k, freqs, "sbhd", inplace=True)
         else:
             with pytest.raises(ValueError, match=r"^k shares memory with q"):
-                rope_qk(q, k, freqs, inplace=True)
+                rope_qk(q, k, freqs, "sbhd", inplace=True)

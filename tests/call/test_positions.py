@@ -244,7 +244,7 @@ def tokens_of_rank(lengths, cp_size, cp_rank, cp_order="zigzag"):
     ranks=((2, "nothing"), (3, "nothing"), (3, "starts"), (2, "ids")),
 )
 def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, ranks, cp_order, device):
-    """Starts are added to a rank's positions; ids say all, and the rank nothing more."""
+    """Starts are added to a rank's positions; ids of its tokens say all of it."""
     (cp_size, added), freqs, packs = ranks, angles(S2, D2, device), tensor_format == "thd"
     lengths = [2 * cp_size, 0, 4 * cp_size] if packs else [12 if cp_size == 3 else 8]
     whole = tensor(tensor_format, device, s=sum(lengths), b=1 if packs else B)
@@ -261,7 +261,7 @@ def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, ranks, cp_
         tokens = tokens_of_rank(lengths, cp_size, cp_rank, cp_order).to(device)
         rank = {"cp_size": cp_size, "cp_rank": cp_rank, "cp_order": cp_order}
         if added == "ids":
-            rank["position_ids"] = ids[..., tokens]
+            rank = {"position_ids": ids[..., tokens]}
         mine = whole.index_select(s_dim, tokens)
         out = apply_rotary_pos_emb(mine, freqs, tensor_format, **options, **rank)
         together.index_copy_(s_dim, tokens, out)
@@ -340,8 +340,9 @@ def test_a_position_past_the_table_gives_nan_where_values_are_not_read(
 ):
     """In what turns alone. A table that starts past 0 here has one column a pair."""
     tensor_format, options, freqs = past_the_table(which, device)
+    options |= {"rotary_dim": D2, "rotary_start": start}
     if start:
-        freqs, options = freqs[..., : D2 // 2], options | {"rotary_dim": D2, "rotary_start": start}
+        freqs = freqs[..., : D2 // 2]
     if kind != "angles":
         freqs = freqs[:, 0, 0], freqs[:, 0, 0]
     t = tensor(tensor_format, device)

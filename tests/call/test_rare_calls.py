@@ -46,8 +46,8 @@ def test_a_derivative_in_inv_freq_is_refused_and_not_lost(mode, device):
 def test_q_and_k_without_memory_share_none():
     q, k = (torch.empty(S, B, heads, D, device="meta") for heads in (H, 1))
     table = torch.empty(S, 1, 1, D, device="meta")
-    assert rope_qk(q, k, table, inplace=True) == (q, k)
-    assert rope_qk(q, k, table)[1].shape == k.shape
+    assert rope_qk(q, k, table, "sbhd", inplace=True) == (q, k)
+    assert rope_qk(q, k, table, "sbhd")[1].shape == k.shape
 
 
 def test_positions_in_fake_tensors_are_not_read():
@@ -60,9 +60,13 @@ def test_positions_in_fake_tensors_are_not_read():
 def test_one_tensor_as_q_and_k_under_compile(device):
     t = torch.randn(S, B, H, D, device=device, requires_grad=True)
     table, grad = angles(S, D, device), torch.randn(S, B, H, D, device=device)
-    both = torch.compile(lambda t: rope_qk(t, t, table), backend="aot_eager", fullgraph=True)(t)
-    (got,) = torch.autograd.grad(both, t, [grad, grad])
-    (want,) = torch.autograd.grad(rope_qk(t, t, table), t, [grad, grad])
+
+    def both(t):
+        return rope_qk(t, t, table, "sbhd")
+
+    compiled = torch.compile(both, backend="aot_eager", fullgraph=True)
+    (got,) = torch.autograd.grad(compiled(t), t, [grad, grad])
+    (want,) = torch.autograd.grad(both(t), t, [grad, grad])
     assert torch.equal(got, want)
 
 
@@ -120,8 +124,8 @@ def test_q_that_is_k_in_place_is_refused_there_too(within, device):
     before = t.clone()
     with pytest.raises(ValueError, match=r"^k shares memory with q"):
         if within == "a subclass":
-            rope_qk(t.as_subclass(Mine), t.as_subclass(Mine), table, inplace=True)
+            rope_qk(t.as_subclass(Mine), t.as_subclass(Mine), table, "sbhd", inplace=True)
         else:
             with forward_ad.dual_level():
-                rope_qk(t, t, table, inplace=True)
+                rope_qk(t, t, table, "sbhd", inplace=True)
     assert torch.equal(t, before)

@@ -86,7 +86,7 @@ class Problem:
         self.tensors = [random(x).to(dtype).requires_grad_() for x in shapes]
         self.grads = [random(x).to(dtype) for x in shapes]
         self.options = {"rounding": self.rounding, "interleaved": self.interleaved}
-        self.options |= {"rotary_start": self.start}
+        self.options |= {"rotary_dim": self.d2, "rotary_start": self.start}
         if self.format == "thd":
             self.options["cu_seqlens"] = torch.tensor([0, tokens], device=device)
 

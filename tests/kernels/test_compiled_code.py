@@ -84,7 +84,7 @@ def q_and_k(heads, freqs, tensor_format="sbhd", **options):
 
 def norm_with_backward(d):
     q, k, *weights = trained(bf16(S, B, H, d), bf16(S, B, 2, d), bf16(d), bf16(d))
-    return qk_norm_rope, (q, k, *weights, on_the_fly(d)), {}
+    return qk_norm_rope, (q, k, *weights, on_the_fly(d), "sbhd"), {}
 
 
 def of_a_packed_qkv(d, tensor_format, freqs, heads=11, **options):
@@ -106,7 +106,8 @@ def into_a_cache():
 
 def out_of_a_projection():
     (qkv,) = trained(bf16(S, B, (H + 4) * D))
-    return split_qkv_rope, (qkv, on_the_fly(D), H, 2), {"output_format": "bhsd"}
+    formats = {"tensor_format": "sbhd", "output_format": "bhsd"}
+    return split_qkv_rope, (qkv, on_the_fly(D), H, 2), formats
 
 
 class Code(NamedTuple):

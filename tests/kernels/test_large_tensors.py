@@ -72,7 +72,8 @@ def test_all_is_what_its_parts_are(case, edge, device):
 
 
 @pytest.mark.parametrize(
-    "rotate,inplace", [(rope_fw, True), (lambda t, f, **o: norm_rope(t, None, f, **o), False)]
+    "rotate,inplace",
+    [(rope_fw, True), (lambda t, f, **o: norm_rope(t, None, f, "sbhd", **o), False)],
 )
 def test_a_slice_that_starts_past_2_to_31_elements(rotate, inplace):
     """d is the outermost dimension in memory. Only the pages that are touched take memory."""

@@ -11,7 +11,7 @@ def norm_rope_fp64(
     t,
     weight,
     freqs,
-    tensor_format="sbhd",
+    tensor_format,
     *,
     eps=1e-6,
     weight_offset=0.0,

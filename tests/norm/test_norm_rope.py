@@ -36,7 +36,7 @@ def test_a_norm_after_a_rotation_of_one_pair(device):
     outs, grads = [], []
     for x, fused in ((t, True), (t.double(), False)):
         x.requires_grad_()
-        outs.append(norm_rope(x, None, freqs, norm_after=True, fused=fused))
+        outs.append(norm_rope(x, None, freqs, "sbhd", norm_after=True, fused=fused))
         grads += torch.autograd.grad(outs[-1], x, grad.to(x.dtype))
     for got, want in (outs, grads):
         assert_near(got.detach(), want.detach())
@@ -47,7 +47,8 @@ def test_a_norm_after_a_rotation_is_taken_back_by_the_root_of_what_the_model_rou
     t, grad = (torch.randn(5, 2, 3, 64, device=device).bfloat16() for _ in range(2))
     angles = RotaryPositionEmbedding(64).to(device)(5)[:, 0, 0]
     table = angles.cos().bfloat16(), angles.sin().bfloat16()
-    out = norm_rope(t.requires_grad_(), None, table, norm_after=True, rounding="model")
+    options = {"norm_after": True, "rounding": "model"}
+    out = norm_rope(t.requires_grad_(), None, table, "sbhd", **options)
     (got,) = torch.autograd.grad(out, t, grad)
     seen = apply_rotary_pos_emb(t.detach(), table, rounding="model").double()
     root = (seen.square().mean(-1, keepdim=True) + 1e-6).rsqrt()

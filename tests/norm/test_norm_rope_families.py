@@ -201,7 +201,8 @@ def test_a_kernel_rounds_where_pytorch_does(
     if of_table is not None:
         freqs = tuple(torch.randn(2, 12, 52, device=device).to(of_table))
     options = {"rounding": rounding, "norm_after": norm_after, "weight_offset": weight_offset}
-    options |= {"interleaved": interleaved, "inverse": inverse, "rotary_start": 4}
+    options |= {"interleaved": interleaved, "inverse": inverse}
+    options |= {"rotary_dim": 52, "rotary_start": 4}
     if tensor_format == "thd":
         options["cu_seqlens"] = torch.tensor([0, 5, 5, 10], device=device)
     got, want = (
@@ -224,7 +225,7 @@ def test_no_multiply_add_is_fused_but_by_default(rounding, table_dtype, norm_aft
     t, weight = (torch.empty(x, dtype=BF16, requires_grad=True) for x in ((64, 2, 8, 128), 128))
     options = {"rounding": rounding, "norm_after": norm_after}
     cos = torch.empty(64, 128, dtype=table_dtype)
-    forward, backward, _ = launches_of(norm_rope, t, weight, (cos, cos), **options)
+    forward, backward, _ = launches_of(norm_rope, t, weight, (cos, cos), "sbhd", **options)
     assert ("fma." in forward.compiled().stages["ptx"]) is (rounding == "once")
     rounded = norm_after and (rounding, table_dtype) == ("model", BF16)
     assert backward.options["enable_fp_fusion"] is not rounded
