@@ -52,7 +52,7 @@ class Ours(Provider):
     def _arguments(self, workload: Workload) -> tuple[tuple, dict]:
         case = workload.case
         kind = self.freqs or case.freqs
-        options = {"interleaved": case.interleaved}
+        options = {"interleaved": case.interleaved, "rotary_dim": case.d2}
         if kind == "cos and sin":  # of each token: no positions beside them
             return (workload.cos_sin(workload.x.dtype), case.tensor_format), options
         options |= {
