@@ -4,12 +4,15 @@
 angles of the module are in `tests/embedding/test_accuracy.py`.
 """
 
+import re
+
 import pytest
 import torch
 
 from inputs import contiguous
 from rope_kernels import apply_rotary_pos_emb, rope_bw
 from test_positions import check
+from yardstick import assert_rounded_once, members
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels
@@ -69,6 +72,38 @@ def tables(device):
 def test_cos_and_sin_with_any_strides(which, device):
     freqs = tables(device)[which]
     check(torch.randn(B, H, S, D, device=device), tuple(freqs), "bhsd", rotary_dim=D2)
+
+
+STORED = {  # d, columns, whether neighbors are a pair; cosines and sines as a library stores them
+    "FlashAttention": (128, 64, False, lambda cos, sin: (cos, sin)),
+    "vLLM": (128, 64, False, lambda cos, sin: torch.cat((cos, sin), -1).chunk(2, -1)),
+    "GPT-J": (256, 32, True, lambda cos, sin: torch.cat((sin, cos), -1).chunk(2, -1)[::-1]),
+}
+
+
+@pytest.mark.parametrize("library", STORED)
+def test_narrow_cosines_have_two_meanings_and_both_that_the_error_shows_are_right(library, device):
+    """A column of each element, where a part of the head turns, or of each pair."""
+    d, columns, interleaved, store = STORED[library]
+    t, (cos, sin) = torch.randn(B, S, H, d, device=device), cos_sin((S, columns), device)
+    freqs, before = store(cos, sin), t.clone()
+    came = f"^rotary_dim is missing, freqs has {columns} columns, and t has d = {d}; accepted: "
+    for options in ({}, {"fused": False}, {"inplace": True}, {"rotary_start": 2}):
+        with pytest.raises(ValueError, match=came) as refused:
+            apply_rotary_pos_emb(t, freqs, "bshd", interleaved=interleaved, **options)
+    assert torch.equal(t, before)
+    of_elements, of_pairs = map(int, re.findall(r"rotary_dim=(\d+)", str(refused.value)))
+    assert (of_elements, of_pairs) == (columns, 2 * columns)
+    check(t, freqs, "bshd", interleaved=interleaved, rotary_dim=of_elements)
+    out = check(t, freqs, "bshd", interleaved=interleaved, rotary_dim=of_pairs)
+
+    # as these libraries define it
+    exact, want = t.double(), t.double()
+    cos, sin = (table.double()[:, None] for table in (cos, sin))
+    first, second = members(2 * columns, interleaved)
+    want[..., first] = exact[..., first] * cos - exact[..., second] * sin
+    want[..., second] = exact[..., first] * sin + exact[..., second] * cos
+    assert_rounded_once(out, want)
 
 
 def test_a_list_is_as_good_as_a_tuple(device):

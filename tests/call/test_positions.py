@@ -269,8 +269,32 @@ def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, ranks, cp_
 
 
 @pytest.mark.parametrize("cp_order", CP_ORDERS)
+def test_sequences_of_all_ranks_are_right_and_a_ranks_own_refused(cp_order, device):
+    """Attention takes the rank's own. Where padding fills half of the ranks, both look the same."""
+    t, freqs = tensor("thd", device, s=16, b=1), angles(S2, D2, device)
+    lengths_8_16_8 = torch.tensor([0, 8, 24, 32], device=device)
+    for cp_rank in range(2):
+        rank = {"cp_size": 2, "cp_rank": cp_rank, "cp_order": cp_order}
+        check(t, freqs, "thd", cu_seqlens=lengths_8_16_8, **rank)
+        check(t, freqs, "thd", cu_seqlens=lengths_8_16_8[:3], **rank)  # and four of padding
+        check(t[:8], freqs, "thd", cu_seqlens=lengths_8_16_8 // 2, **rank)
+        if device != "cpu":
+            continue  # there values are not read
+        rank["cu_seqlens"] = lengths_8_16_8 // 2
+        message = (
+            "^cu_seqlens ends at 16, the number of tokens of this rank, of 2; accepted: the "
+            r"sequences of all ranks, which are cu_seqlens \* cp_size, .* 16 of the 32 tokens .*"
+        )
+        for angle in (freqs, RotaryPositionEmbedding(D2)):
+            for fused in (True, False):
+                with pytest.raises(ValueError, match=message):
+                    apply_rotary_pos_emb(t, angle, "thd", fused=fused, **rank)
+
+
+@pytest.mark.parametrize("cp_order", CP_ORDERS)
 @pytest.mark.parametrize("cp_size", (1, 3))
 def test_the_positions_of_a_rank_as_a_tensor(cp_order, cp_size):
+    """With the start of each token's sequence its index, as docs/several_gpus.md has it."""
     lengths = [24, 0, 12]
     for cp_rank in range(cp_size):
         rank = {"cp_size": cp_size, "cp_rank": cp_rank, "cp_order": cp_order}
@@ -281,6 +305,9 @@ def test_the_positions_of_a_rank_as_a_tensor(cp_order, cp_size):
             cu_seqlens = torch.tensor([0, 24, 24, 36], dtype=dtype)
             packed = cp_positions(cu_seqlens=cu_seqlens, **rank)
             assert packed.dtype == torch.int64 and torch.equal(packed, torch.cat(want))
+            starts = cu_seqlens[:-1].repeat_interleave(cu_seqlens.diff() // cp_size)
+            tokens = tokens_of_rank(lengths, cp_size, cp_rank, cp_order)
+            assert torch.equal(starts + packed, tokens)
 
 
 @pytest.mark.parametrize(
