@@ -5,6 +5,7 @@ from .embedding import RotaryPositionEmbedding
 from .norm import NormRounding, norm_rope, qk_norm_rope
 from .projection import Packing, rope_to_cache, split_qkv_rope
 from .rotation import CpOrder, Freqs, OutputPairing, Rounding, TensorFormat
+from .ways import Way, which_way
 
 __version__ = "0.1.0"
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "RotaryPositionEmbedding",
     "Rounding",
     "TensorFormat",
+    "Way",
     "apply_rotary_pos_emb",
     "cp_positions",
     "norm_rope",
@@ -26,4 +28,5 @@ __all__ = [
     "rope_to_cache",
     "rotate_half",
     "split_qkv_rope",
+    "which_way",
 ]

@@ -9,7 +9,7 @@ from . import autograd, checks, reference
 from .checks import bad
 from .embedding import RotaryPositionEmbedding
 from .launch import Known, known_of
-from .modes import is_traced
+from .modes import is_traced, is_watched, unwatched
 from .rotation import (
     CpOrder,
     Freqs,
@@ -304,28 +304,45 @@ def prepare(
         check: checks all of these, in place of `check_call`.
         named: what a call in place reads beside its rotation.
     """
+    if is_watched():  # by a mode, which should see the same in a first call and in later ones
+        with unwatched():
+            return prepare(
+                tensors=tensors,
+                freqs=freqs,
+                rotation=rotation,
+                fused=fused,
+                inplace=inplace,
+                beside=beside,
+                key=key,
+                check=check,
+                named=named,
+            )
     t, module = tensors[0], freqs if isinstance(freqs, RotaryPositionEmbedding) else None
     if rotation.interleaved is None:
         rotation.interleaved = module is not None and module.interleaved
     if rotation.start_positions is not None:
-        rotation.start_positions = _starts(rotation, t)
-    known, of_module = None, ()
+        _place_starts(rotation, t)
+    of_module = ()
     if module is not None:
         rotation.attention_factor = module.attention_factor
         of_module = module.rotary_dim, module.interleaved, rotation.table.requires_grad
-    if fused is True:
-        known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
+    looks = (*tensors, *beside)
+    options = *key, inplace, type(freqs), *of_module
+    known = known_of(looks, rotation, *options) if fused is True else None
     if known is None or not known.accepted:
         if check is None:
             checks.check_call(tensors, freqs, rotation, fused, inplace)
         else:
             check()
+        if checks.has_made_integers(rotation) and known is not None:
+            known = known_of(looks, rotation, *options)
         if known is not None:
             known.accepted = True
     _complete(rotation, freqs, fused, t)
     if known is not None and module is not None and rotation.table.data_ptr() % 16:
         known = None  # its signature has the address of the frequencies, not of their turns
-    if rotation.looks_up_positions and rotation.table.is_cpu and not is_traced():
+    has_first = rotation.first_position is not None
+    if (has_first or (rotation.looks_up_positions and rotation.table.is_cpu)) and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
         checks.check_values(rotation, view_as_sbhd(t, rotation.tensor_format).shape[0])
     if inplace:
@@ -354,24 +371,26 @@ def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
     return tuple(freqs) if isinstance(freqs, (tuple, list)) and len(freqs) == 2 else (freqs, None)
 
 
-def _starts(rotation: Rotation, t: Tensor) -> int | Tensor:
-    """A start for each sequence; what is not accepted comes back as it is."""
+def _place_starts(rotation: Rotation, t: Tensor) -> None:
+    """Make starts of one start for each sequence, or of a number the first position of all.
+
+    What is not accepted stays as it is, for the checks.
+    """
     given, tensor_format = rotation.start_positions, rotation.tensor_format
+    if not isinstance(given, Tensor):
+        if checks.is_integer(given):
+            rotation.start_positions, rotation.first_position = None, checks.as_integer(given)
+        return
     if isinstance(rotation.cu_seqlens, Tensor):
         count = max(0, rotation.cu_seqlens.numel() - 1)
     else:
         has_batch = isinstance(tensor_format, str) and "b" in tensor_format
         if not (has_batch and isinstance(t, Tensor)) or t.is_nested or t.dim() != 4:
-            return given
+            return
         count = t.shape[tensor_format.index("b")]
-    if isinstance(given, Tensor):
-        alone = given.dim() == 1 and given.shape[0] != count and given.shape[0] == 1
-        return given.expand(count).contiguous() if alone or given.dim() == 0 else given
-    number = isinstance(given, (int, torch.SymInt)) and not isinstance(given, bool)
-    # within torch.compile a comparison would make a new graph for each sign
-    if number and (torch.compiler.is_compiling() or abs(given) <= checks.MOST_START):
-        return torch.full((count,), given, dtype=torch.int64, device=t.device)
-    return given
+    alone = given.dim() == 1 and given.shape[0] != count and given.shape[0] == 1
+    if alone or given.dim() == 0:
+        rotation.start_positions = given.expand(count).contiguous()
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:

@@ -13,8 +13,9 @@ from torch import Tensor
 from . import launch, reference
 from .checks import check_inplace, check_values
 from .launch import Known, known_of
-from .modes import have_memory, is_traced, is_transformed, runs_in_triton, wants_grad
+from .modes import is_watched, wants_grad
 from .rotation import NAMES, TENSORS, Rotation, view_as_sbhd
+from .ways import way_of
 
 
 def rotate(
@@ -24,52 +25,34 @@ def rotate(
     inplace: bool = False,
     known: Known | None = None,
 ) -> tuple[Tensor, ...]:
-    """Rotate the tensors of a checked call. The first line that is true decides how:
-
-    ===================================================================  ==========================
-    a table is trained                                                   plain PyTorch
-    its launch is known                                                  the kernel
-    `fused` is False, torch.func, forward mode; no engine, as on a CPU   plain PyTorch
-    torch.compile, make_fx or FakeTensorMode                             the kernel, as an operator
-    a class that overrides operators, a wrapper of torch.func            plain PyTorch
-    else                                                                 the kernel
-    ===================================================================  ==========================
-    """
-    recorded = wants_grad(tensors)
-    plain = is_plain(fused, tensors, rotation, known)
-    if plain or known is None or known.launch is None:
-        if inplace and (plain or (recorded and is_traced())):  # no operator in place has a backward
-            where = -1, rotation.rotary_start, rotation.rotary_dim
-            for t, out in zip(tensors, rotate(tensors, rotation, not plain), strict=True):
-                t.narrow(*where).copy_(out.narrow(*where))
-            return tensors
-        if plain:
-            return reference.rotate(tensors, rotation)
-        if is_traced():
-            if not inplace:
-                return tuple(_rotate_op(list(tensors), *values_of(rotation)))
-            _rotate_inplace_op(list(tensors), *values_of(rotation))
-            return tensors
-    if recorded:
-        outs = _record(*launch.pair(tensors), rotation, inplace, known)
-        return tensors if inplace else outs
-    outs = launch.rotate(tensors, rotation, inplace, known)
-    if inplace:
-        count_as_written(outs)
-    return outs
-
-
-def is_plain(
-    fused: bool, tensors: Sequence[Tensor | None], rotation: Rotation, known: Known | None
-) -> bool:
-    """Whether PyTorch's operators take a call. `tensors` are all but the rotation's."""
-    if wants_grad((rotation.table, rotation.sin)):
-        return True  # the kernels have no gradient of a table
-    if known is not None and known.launch is not None:
-        return False
-    if not fused or is_transformed() or not runs_in_triton(tensors[0]):
-        return True
-    return not (is_traced() or have_memory((*tensors, *rotation.tensors)))
+    """Rotate the tensors of a checked call, in the way that `way_of` finds."""
+    path, recorded = way_of(fused, tensors, rotation, known).path, wants_grad(tensors)
+    if path == "kernel":
+        if recorded:
+            outs = _record(*launch.pair(tensors), rotation, inplace, known)
+            return tensors if inplace else outs
+        outs = launch.rotate(tensors, rotation, inplace, known)
+        if inplace:
+            count_as_written(outs)
+        return outs
+    # PyTorch counts what an operator of ours overwrites before a mode sees it, which then takes the
+    # tensor for another one than the one that was saved. So modes see a copy of PyTorch's.
+    if path == "operator" and inplace and not recorded and not is_watched():
+        _rotate_inplace_op(list(tensors), *values_of(rotation))
+        return tensors
+    if path == "operator":
+        outs = tuple(_rotate_op(list(tensors), *values_of(rotation)))
+    else:
+        outs = reference.rotate(tensors, rotation)
+    if not inplace:
+        return outs
+    where = -1, rotation.rotary_start, rotation.rotary_dim
+    for t, out in zip(tensors, outs, strict=True):  # no operator in place has a backward
+        if is_watched():
+            t.copy_(out)  # a mode may know what was saved by the address of its first element
+        else:
+            t.narrow(*where).copy_(out.narrow(*where))
+    return tensors
 
 
 def count_as_written(tensors: Sequence[Tensor]) -> None:
@@ -102,7 +85,7 @@ _record = super(torch.autograd.Function, RotationFunction).apply
 def keep(ctx, rotation: Rotation, beside: Sequence = (), frozen: Sequence[Tensor] = ()) -> None:
     """Save a rotation and what a backward reads beside it. `frozen` outputs have no gradient."""
     ctx.save_for_backward(*rotation.tensors, *beside)
-    ctx.options = rotation.options
+    ctx.options = *rotation.options, rotation.first_position
     ctx.set_materialize_grads(False)
     if frozen:
         ctx.mark_non_differentiable(*frozen)
@@ -144,7 +127,7 @@ def gradients_by_pytorch(
     Args:
         function: of the inputs.
         inputs: None comes back for those that require no gradient.
-        grads: of its outputs; None of what nobody used.
+        grads: of its outputs; None of those that are None, and of what nobody used.
     """
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
@@ -154,7 +137,7 @@ def gradients_by_pytorch(
     asked = [x is not None and x.requires_grad for x in given]
     wanted = [x for x, is_asked in zip(given, asked, strict=True) if is_asked]
     pairs = zip(outs, grads, strict=True)
-    pairs = [(out, grad) for out, grad in pairs if out.requires_grad and grad is not None]
+    pairs = [(out, grad) for out, grad in pairs if grad is not None and out.requires_grad]
     outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
     options = {"create_graph": create_graph, "allow_unused": True}
     found = iter(torch.autograd.grad(outs, wanted, grads, **options))

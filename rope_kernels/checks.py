@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ _OF_16_BITS = ". Make angles in float32: a cast does not bring back what they lo
 _OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
 MOST_START = 2**62  # larger ones could overflow 64 bits
+_STARTS = "an int from -2^62 to 2^62, or a torch.Tensor"
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
 Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
 Named = Iterable[tuple[str, Tensor | None]]  # tensors by the names of their arguments
@@ -75,6 +77,30 @@ def check_format(tensor_format: object, accepted: tuple[str, ...] = FORMATS) -> 
     check_choice("tensor_format", tensor_format, accepted)
 
 
+def is_integer(value: object) -> bool:
+    """Whether this is an integer, of NumPy too; no bool, which is an int to Python: True is 1."""
+    return isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
+
+
+def as_integer(value: object) -> object:
+    """An integer of NumPy as Python's; all else, one of a trace too, as it is."""
+    if type(value) is int or isinstance(value, torch.SymInt) or not is_integer(value):
+        return value
+    return int(value)
+
+
+def has_made_integers(rotation: Rotation) -> bool:
+    """Make Python's integers of NumPy's, among the numbers of a checked rotation."""
+    made = False
+    for name in ("rotary_dim", "rotary_start", "cp_size", "cp_rank"):
+        given = getattr(rotation, name)
+        number = as_integer(given)
+        if number is not given:
+            setattr(rotation, name, number)
+            made = True
+    return made
+
+
 def check_integer(
     name: str, value: object, least: float, most: float, accepted: str, **sizes: object
 ) -> None:
@@ -83,9 +109,8 @@ def check_integer(
     `accepted` may name {least}, {most} and `sizes`. They are written into it only for an error: a
     size in a string is a constant to torch.compile, which would compile again for every other one.
     """
-    is_bool = isinstance(value, bool)  # an int to Python, so True would pass for 1
-    if is_bool or not (isinstance(value, (int, torch.SymInt)) and least <= value <= most):
-        error = TypeError if is_bool else ValueError
+    if not (is_integer(value) and least <= value <= most):
+        error = TypeError if isinstance(value, bool) else ValueError
         came = f"{name} is {shown(value)}"
         raise bad(came, accepted.format(least=least, most=most, **sizes), error)
 
@@ -302,7 +327,8 @@ def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -
     if packed and cu_seqlens is None and ids is None:
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
-    if starts is not None and ids is not None:
+    has_starts = starts is not None or rotation.first_position is not None
+    if has_starts and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
     if ids is not None and rotation.cp_size > 1:
         came = f"position_ids came with cp_size = {rotation.cp_size}"
@@ -310,12 +336,9 @@ def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -
     if cu_seqlens is not None:
         beside.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
     if starts is not None:
-        if not isinstance(starts, Tensor):  # nor a number that `api` makes one of
-            is_int, is_bool = isinstance(starts, int), isinstance(starts, bool)
-            came = starts if is_int else f"of type {type(starts).__name__}"
-            accepted = "an int from -2^62 to 2^62, or a torch.Tensor"
-            error = ValueError if is_int and not is_bool else TypeError
-            raise bad(f"start_positions is {came}", accepted, error)
+        if not isinstance(starts, Tensor):  # nor a number, which is no longer here
+            came = starts if isinstance(starts, bool) else f"of type {type(starts).__name__}"
+            raise bad(f"start_positions is {came}", _STARTS, TypeError)
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
         when = " beside cu_seqlens" if packed else ""
         beside.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
@@ -328,13 +351,15 @@ def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -
 
 
 def check_values(rotation: Rotation, seq_len: int) -> None:
-    """Check the values of tensors on the CPU."""
+    """Check a first position, and the values of tensors on the CPU."""
+    if rotation.first_position is not None:
+        _check_first_position(rotation, seq_len)
     if not (rotation.table.is_cpu and all([x is None or has_values(x) for x in rotation.where])):
         return
     if rotation.cu_seqlens is not None:
         tokens = seq_len * rotation.cp_size
         check_lengths(rotation.cu_seqlens, tokens, rotation.cp_size, rotation.cp_order)
-    if rotation.on_the_fly:
+    if rotation.on_the_fly or not rotation.looks_up_positions:
         return
     # of the ranks that hold the first and the last, so every rank comes to the same answer
     ends = {0, 0 if rotation.cp_order == "zigzag" else rotation.cp_size - 1}
@@ -347,10 +372,34 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         came, starts = f"position_ids has {first}", rotation.start_positions
         if starts is not None:
             came = f"start_positions is {_head(starts)}"
-        raise bad(came, "values from 0 with a table")
+        raise bad(came, _FROM_0)
     if last >= rotation.table_len:
-        came = f"freqs has angles for s2 = {rotation.table_len} positions"
-        raise ValueError(f"{came}; the last position in use needs {last + 1}")
+        raise _too_short(rotation, last)
+
+
+_FROM_0 = "values from 0 with a table"
+
+
+def _too_short(rotation: Rotation, last: int) -> Exception:
+    """The error for a table that ends before the last position."""
+    came = f"freqs has angles for s2 = {rotation.table_len} positions"
+    return ValueError(f"{came}; the last position in use needs {last + 1}")
+
+
+def _check_first_position(rotation: Rotation, seq_len: int) -> None:
+    """Check the number that all sequences start at: in every call, for it is in no signature."""
+    first = rotation.first_position
+    if not -MOST_START <= first <= MOST_START:
+        raise bad(f"start_positions is {first}", _STARTS)
+    if rotation.on_the_fly or not seq_len:
+        return
+    if first < 0:
+        raise bad(f"start_positions is {first}", _FROM_0)
+    # of packed sequences only their lengths say more, which are read on a CPU alone
+    packed = rotation.cu_seqlens is not None
+    last = first if packed else first + seq_len * rotation.cp_size - 1
+    if last >= rotation.table_len and not (packed and rotation.table.is_cpu):
+        raise _too_short(rotation, last)
 
 
 def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) -> None:

@@ -14,8 +14,9 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-# No value of these is compiled in: a new length, table or rank compiles no new kernel.
-SIZES = ["seq_len", "batch", "q_heads", "k_heads", "table_len", "sequences", "cp_size", "cp_rank"]
+# No value of these is compiled in: a new position, length, table or rank compiles no new kernel.
+SIZES = ["first_position", "seq_len", "batch", "q_heads", "k_heads", "table_len", "sequences"]
+SIZES += ["cp_size", "cp_rank"]
 
 
 @triton.jit(do_not_specialize=[*SIZES, "listed", "cache_slots"])
@@ -32,6 +33,7 @@ def rope_kernel(
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
     slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
+    first_position,  # of all sequences; or None: 0. Each launch may have another one
     seq_len,  # s, or the number of packed tokens; what rows' loads wait for comes first
     batch,  # b; or None: 1, or its entries count as heads
     q_heads,
@@ -185,8 +187,8 @@ def rope_kernel(
 
     # Cosines and sines of the angles of my tokens.
     position, in_sequence = find_positions(
-        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
-        cp_size, cp_rank, CP_ORDER,
+        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
+        sequences, cp_size, cp_rank, CP_ORDER,
     )  # fmt: skip
     ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
     if WHOLE_ROWS and ON_THE_FLY and POSITIONS == 1 and not OVER_POSITIONS:
@@ -380,6 +382,7 @@ def find_positions(
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
+    first_position,
     ids_strides,
     seq_len,
     sequences,
@@ -401,6 +404,8 @@ def find_positions(
         position += length * cp_rank
     elif CP_ORDER == "round_robin":
         position = position * cp_size + cp_rank
+    if first_position is not None:
+        position += first_position
     if starts_ptr is not None:
         position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
     if ids_ptr is not None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .modes import Engine, engine_of, is_traced, is_transformed
+from .modes import Engine, engine_of, is_traced, is_transformed, is_watched, unwatched
 from .rotation import Rotation, view_as_sbhd
 from .tiles import MOST_EMPTY, Case, Tile, choose_tile, order_of_programs
 
@@ -32,7 +32,7 @@ class Known:
 
     accepted: bool = False  # all checks have passed, but for values and memory
     launch: Callable | None = None  # the compiled kernel, with its grid
-    arguments: tuple = ()  # that follow the tensors
+    arguments: tuple = ()  # that follow the tensors and the first position
     then: "Known | None" = None  # of a launch that always follows
 
 
@@ -50,7 +50,7 @@ def known_of(
     """
     if is_traced() or is_transformed():
         return None
-    signature = [len(tensors), *options, *rotation.options]
+    signature = [len(tensors), *options, *rotation.options, _width_of(rotation.first_position)]
     try:
         for x in (*tensors, *rotation.tensors):  # no function and no generator: in every call
             if type(x) in PLAIN:
@@ -61,6 +61,13 @@ def known_of(
         return _known(*signature)
     except (RuntimeError, TypeError):  # no strides or memory, or not hashable
         return None
+
+
+def _width_of(number: int | None) -> int:
+    """Bits of the integer that Triton compiles a kernel for; 0: of none."""
+    if number is None:
+        return 0
+    return 32 if -(2**31) <= number < 2**31 else 64
 
 
 def forget() -> None:
@@ -90,11 +97,18 @@ def rotate_rows(
     inplace: bool = False,
     known: Known | None = None,
     slots: Tensor | None = None,
-    **options: object,
+    out_format: str | None = None,
+    read_group: int = 0,
+    write_group: int = 0,
 ) -> None:
-    """Rotate q and k, and copy v, in one launch; `options` are those of `plan`.
+    """Rotate q and k, and copy v, in one launch.
 
-    `slots`, (tokens,), are where k and v go in their outputs, which then are caches.
+    Args:
+        rows, rotation, inplace, known: as in `rotate`.
+        slots: (tokens,), where k and v go in their outputs, which then are caches.
+        out_format: as in `plan`.
+        read_group, write_group: heads of q between which heads of k and v lie, in what is read and
+            in what is written; 0: none do.
     """
 
     def prepare():
@@ -107,7 +121,20 @@ def rotate_rows(
         named = dict(zip(ROWS, given, strict=True))
         listed = None if slots is None else slots.contiguous()
         caches = {} if slots is None else {name: named.pop(name) for name in ("k_out", "v_out")}
-        programs, arguments, compiler = plan(named, rotation, inplace, **options)
+        programs, planned, compiler = plan(named, rotation, inplace, out_format=out_format)
+        arguments = {
+            "listed": None,
+            "cache_slots": None,
+            "page": None,
+            "SIDE_BY_SIDE": 1,
+            "OVER_POSITIONS": False,
+            "WHOLE_ROWS": False,
+            "READ_GROUP": read_group,
+            "WRITE_GROUP": write_group,
+            "TRANSPOSE": rotation.transpose,
+            "IN_PLACE": named["q"] is named["q_out"],
+            **planned,
+        }
         for name, cache in caches.items():
             arguments[f"{name}_strides"] = _strides(cache)
             arguments |= {"page": cache.shape[1], "cache_slots": cache.shape[0] * cache.shape[1]}
@@ -116,7 +143,8 @@ def rotate_rows(
             compiler["num_warps"] *= 2  # they wait for ids, slots and a table: gains 3 to 7 points
         return "rope_kernel", (*given, *as_read(rotation), listed), programs, arguments, compiler
 
-    run(known, (*rows, *rotation.tensors, slots), prepare)
+    tensors = *rows, *rotation.tensors, slots
+    run(known, tensors, prepare, numbers=(rotation.first_position,))
 
 
 def pair(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
@@ -134,7 +162,12 @@ def resolved(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.resolve_neg()
 
 
-def run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable) -> None:
+def run(
+    known: Known | None,
+    given: tuple[Tensor | None, ...],
+    prepare: Callable,
+    numbers: tuple[int | None, ...] = (),
+) -> None:
     """Launch what is remembered of a call, or what `prepare` finds.
 
     Args:
@@ -142,30 +175,64 @@ def run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable
         given: the kernel's tensors as they came, the first one on the device of all.
         prepare: returns the kernel's name, its tensors as it reads them, and a plan; or None: no
             elements.
+        numbers: the kernel's arguments after its tensors that are not remembered.
     """
     device = given[0].get_device()
     if given[0].is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current one
-            _run(known, given, prepare)
+            _run(known, given, prepare, numbers)
     else:
-        _run(known, given, prepare)
+        _run(known, given, prepare, numbers)
 
 
-def _run(known: Known | None, given: tuple[Tensor | None, ...], prepare: Callable) -> None:
+def _run(
+    known: Known | None,
+    given: tuple[Tensor | None, ...],
+    prepare: Callable,
+    numbers: tuple[int | None, ...],
+) -> None:
     addresses = [None if x is None else x.data_ptr() for x in given]
     if known is not None and known.launch is not None:
-        known.launch(*addresses, *known.arguments)
-        return
+        known.launch(*addresses, *numbers, *known.arguments)
+    elif is_watched():
+        with unwatched():  # a later call neither plans nor compiles
+            _run_first(known, addresses, prepare, numbers)
+    else:
+        _run_first(known, addresses, prepare, numbers)
+
+
+def _run_first(
+    known: Known | None,
+    addresses: list[int | None],
+    prepare: Callable,
+    numbers: tuple[int | None, ...],
+) -> None:
+    """Launch through Triton's JIT, and remember the compiled kernel."""
     found = prepare()
     if found is None:
         return
     name, read, programs, arguments, options = found
     kernel = kernel_of(name)
-    arguments = tuple([arguments.get(name) for name in kernel.arg_names[len(read) :]])
-    compiled = kernel[(programs,)](*read, *arguments, **options)
+    values = in_order(arguments, kernel.arg_names[len(read) :], name)
+    compiled = kernel[(programs,)](*read, *values, **options)
     copied = addresses != [None if x is None else x.data_ptr() for x in read]
     if known is not None and compiled is not None and not copied:  # a copy is new in each call
-        known.launch, known.arguments = compiled[(programs, 1, 1)], arguments
+        # another thread may launch as soon as it sees `launch`, so the arguments are there first
+        known.arguments = values[len(numbers) :]
+        known.launch = compiled[(programs, 1, 1)]
+
+
+def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) -> tuple:
+    """The arguments of a kernel by position.
+
+    None is a kernel's word for what is not there. So a name that is misspelt or forgotten would
+    launch another map, silently: it raises `TypeError`.
+    """
+    unknown, missing = arguments.keys() - set(names), set(names) - arguments.keys()
+    if unknown or missing:
+        faults = f"it has no {sorted(unknown)}, and {sorted(missing)} were not planned"
+        raise TypeError(f"{kernel} is planned with other arguments than it takes: {faults}")
+    return tuple([arguments[name] for name in names])
 
 
 def kernel_of(name: str):
@@ -193,21 +260,22 @@ def plan(
     inplace: bool = False,
     choose: Callable[[Case], Tile] = choose_tile,
     out_format: str | None = None,
-    groups: tuple[int, int] = (0, 0),
 ) -> tuple[int, dict[str, object], dict[str, object]]:
-    """The grid, the kernel's arguments but for tensors, and the compiler's options.
+    """The grid, the arguments that all kernels have but for tensors, and the compiler's options.
 
+    Of a tile, only what differs from a block of pairs is an argument: not all kernels have it.
     Needs no GPU, reads no value, and takes tensors on the meta device too.
 
     Args:
-        rows: what is read and written, by the names of the kernel's arguments, q first.
+        rows: what is read and written, by the names of the kernel's arguments, q first; None: not
+            there.
         rotation: by which angles.
         inplace: leave elements beyond the rotary slice alone.
         choose: the rule that finds the tile.
         out_format: of what is written, if it is not that of the rotation, which what is read has
             unless gradients go back.
-        groups: READ_GROUP and WRITE_GROUP.
     """
+    absent = [name for name, x in rows.items() if x is None]
     rows = {name: x for name, x in rows.items() if x is not None}
     first, tensor_format = rows["q"], rotation.tensor_format
     read, written = tensor_format, out_format or tensor_format
@@ -248,13 +316,16 @@ def plan(
     rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
     # of merged entries positions follow each other as they are
     in_stretches = stretch is not None and (rows_outer or not merged)
-    sizes = tile._asdict()
+    usual = Tile._field_defaults
+    sizes = {name: n for name, n in tile._asdict().items() if n != usual.get(name)}
     options = {"num_warps": sizes.pop("num_warps")}
     row_blocks = -(-q_heads // tile.rows) + -(-k_heads // tile.rows) * (2 if "v" in rows else 1)
     table_strides, unit = _strides_of_table(table) if has_table else (None, 1)
     ids, sequences = rotation.position_ids, rotation.cu_seqlens
     arguments = {
+        "first_position": rotation.first_position,
         **{f"{name}_strides": _strides(view) for name, view in views.items()},
+        **{f"{name}_strides": None for name in absent},
         "table_strides": table_strides,
         "ids_strides": None if ids is None else _strides(ids if ids.dim() == 2 else ids[None]),
         "seq_len": seq_len,
@@ -276,16 +347,12 @@ def plan(
         "ALIGNED": _alignment([x for name, x in rows.items() if "out" not in name]),
         "OUT_ALIGNED": _alignment([x for name, x in rows.items() if "out" in name]),
         "TABLE_UNIT": unit,
-        "READ_GROUP": groups[0],
-        "WRITE_GROUP": groups[1],
         "ONE_PER_PAIR": rotation.one_per_pair,
         "ATTENTION_FACTOR": None if rotation.attention_factor == 1 else rotation.attention_factor,
         "CP_ORDER": None if rotation.cp_size == 1 else rotation.cp_order,
         "INVERSE": rotation.inverse,
-        "TRANSPOSE": rotation.transpose,
         "ROUNDING": rotation.rounding,
         "FAST_SINE": engine_of(first) is Engine.NVIDIA and first.dtype != torch.float64,
-        "IN_PLACE": "q_out" in rows and rows["q"] is rows["q_out"],
     }
     # fusion, which decides last bits, is never left to the compiler's default
     options["enable_fp_fusion"] = rotation.rounding == "once"

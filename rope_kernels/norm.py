@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from numbers import Real
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -10,12 +11,13 @@ from torch import Tensor
 
 from . import reference
 from .api import prepare, tables_of
-from .autograd import count_as_written, gradients_by_pytorch, is_plain, keep, kept
+from .autograd import count_as_written, gradients_by_pytorch, keep, kept
 from .checks import Beside, Named, bad, check_call, check_flag, names_of
 from .launch import Known, as_read, has_elements, known_of, pair, plan, resolved, run
-from .modes import have_memory, is_traced, is_transformed, wants_grad
+from .modes import have_memory, is_traced, is_transformed, is_watched, wants_grad
 from .rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
 from .tiles import choose_norm_backward_tile, choose_norm_tile, next_power_of_2
+from .ways import way_of
 
 NormRounding = Literal["once", "model", "model_cast_last"]
 NORM_ROUNDINGS = (None, *get_args(NormRounding))
@@ -46,6 +48,15 @@ class Norm(NamedTuple):
         """Whether a model rounds the product with the weight alone, as all with an offset do."""
         with_offset = self.rounding == "model" and self.weight_offset != 0
         return with_offset or self.rounding == "model_cast_last"
+
+
+def norm_of(eps: object, weight_offset: object, norm_after: bool, rounding: str | None) -> Norm:
+    """The arguments as they came, but real numbers of any kind, NumPy's too, as floats."""
+    numbers = []
+    for number in (eps, weight_offset):
+        is_real = isinstance(number, Real) and not isinstance(number, (bool, float))
+        numbers.append(float(number) if is_real else number)
+    return Norm(numbers[0], numbers[1], norm_after, rounding)
 
 
 def norm_rope(
@@ -120,7 +131,7 @@ def norm_rope(
     pairs = rotary_dim, rotary_start, interleaved, output_pairing
     rank = cp_size, cp_rank, cp_order
     rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
-    norm = Norm(eps, weight_offset, norm_after, rounding)
+    norm = norm_of(eps, weight_offset, norm_after, rounding)
     return normalize_by(norm, (t,), (weight,), freqs, rotation, fused, inplace)[0]
 
 
@@ -177,7 +188,7 @@ def qk_norm_rope(
     pairs = rotary_dim, rotary_start, interleaved, output_pairing
     rank = cp_size, cp_rank, cp_order
     rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
-    norm, weights = Norm(eps, weight_offset, norm_after, rounding), (q_weight, k_weight)
+    norm, weights = norm_of(eps, weight_offset, norm_after, rounding), (q_weight, k_weight)
     q, k = normalize_by(norm, (q, k), weights, freqs, rotation, fused, inplace)
     return q, k
 
@@ -210,13 +221,29 @@ def normalize_by(
     elif rotation.rounding != "promoted":
         rotation.rounding = "model"
     # a norm has no operator, for compilers fuse PyTorch's
-    if is_traced() or is_plain(fused, rows, rotation, known):
+    path = way_of(fused, rows, rotation, known, has_operator=False).path
+    if path == "kernel" and not (inplace and is_watched()):
+        return _by_kernels(tensors, weights, rotation, norm, inplace, known)
+    if path == "kernel":  # a mode that watches operators has to see what is overwritten
+        outs = _by_kernels(tensors, weights, rotation, norm, inplace=False, known=None)
+    else:
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
-        if not inplace:
-            return outs
-        for t, out in zip(tensors, outs, strict=True):
-            t.copy_(out)
-        return tensors
+    if not inplace:
+        return outs
+    for t, out in zip(tensors, outs, strict=True):
+        t.copy_(out)
+    return tensors
+
+
+def _by_kernels(
+    tensors: Tensors,
+    weights: Weights,
+    rotation: Rotation,
+    norm: Norm,
+    inplace: bool,
+    known: Known | None,
+) -> Tensors:
+    """One launch for q and k; a launch each where their weights differ in dtype."""
     if len({None if w is None else w.dtype for w in weights}) == 1:
         return _by_kernel(tensors, weights, rotation, norm, inplace, known)
     outs = ()
@@ -231,7 +258,7 @@ def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) 
     check_flag("norm_after", norm.norm_after)
     for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
         accepted = "a finite number of fp32" + (" from 0" if name == "eps" else "")
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
+        if isinstance(number, bool) or not isinstance(number, Real):
             raise bad(f"{name} is {number!r}", accepted, TypeError)
         if not abs(number) <= torch.finfo(torch.float32).max or (name == "eps" and number < 0):
             raise bad(f"{name} is {number!r}", accepted)
@@ -395,7 +422,7 @@ def _forward(
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
         named = dict(zip(("q", "k", "q_out", "k_out"), (*read, *pair(outs)), strict=True))
         programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
-        arguments |= _arguments(tensors[0], weights[0], rotation, norm)
+        arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
         # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
         apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
@@ -405,7 +432,8 @@ def _forward(
         given = *read, *pair(outs), *own, *as_read(rotation)
         return "norm_rope_kernel", given, programs, arguments, options
 
-    run(known, (*pair(tensors), *pair(outs), *pair(weights), *rotation.tensors), prepare_launch)
+    given = *pair(tensors), *pair(outs), *pair(weights), *rotation.tensors
+    run(known, given, prepare_launch, numbers=(rotation.first_position,))
     return outs
 
 
@@ -443,7 +471,10 @@ def _backward(
         _, tile_bytes, registers = _share_of_an_sm(tensors, rotation)
         tile = partial(choose_norm_backward_tile, tile_bytes=tile_bytes)
         _, arguments, options = plan(named, rotation, choose=tile)
-        arguments |= _arguments(tensors[0], weights[0], rotation, norm) | {"q_programs": q_programs}
+        arguments |= _numbers_of(norm)
+        arguments["q_programs"] = q_programs
+        of_forward = _roundings(tensors[0], weights[0], rotation, norm)
+        arguments["ROUNDING"] = of_forward["ROUNDING"]
         turn_rounds = arguments["ROUNDING"] == "model"
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
         # fused, the rows squared here are not the forward's: 5 to 9 % of gradients had other bits
@@ -454,7 +485,8 @@ def _backward(
         return "norm_rope_backward_kernel", given, programs, arguments, options
 
     given = *pair(tensors), *pair(grads), *pair(outs), *pair(weights), partials
-    run(known, (*given, *rotation.tensors), prepare_launch)
+    tensors_read = *given, *rotation.tensors
+    run(known, tensors_read, prepare_launch, numbers=(rotation.first_position,))
     if partials is not None:
         _add_up(partials, of_weights, q_programs, known)
     return outs, of_weights
@@ -477,18 +509,21 @@ def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known
     run(known, (partials, *pair(of_weights)), prepare_launch)
 
 
-def _arguments(
+def _numbers_of(norm: Norm) -> dict[str, object]:
+    """Arguments of both kernels."""
+    return {"EPS": norm.eps, "OFFSET": norm.weight_offset, "NORM_AFTER": norm.norm_after}
+
+
+def _roundings(
     t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm
 ) -> dict[str, object]:
-    """A norm's numbers, and what is rounded besides the result; PyTorch's operators promote."""
-    numbers = {"EPS": float(norm.eps), "OFFSET": float(norm.weight_offset)}
-    numbers["NORM_AFTER"] = norm.norm_after
+    """What a forward rounds besides its result, as arguments; PyTorch's operators promote."""
     if not norm.like_model:
-        return numbers | {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
+        return {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
     promotes = weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
     turns_fp32 = promotes and not norm.casts_last and not norm.norm_after
     promoted = rotation.rounding == "promoted"
-    return numbers | {
+    return {
         "ROUNDS_NORMAL": not norm.casts_last and not (norm.norm_after and promoted),
         "ROUNDS_PRODUCT": not turns_fp32,
         "ROUNDING": "upcast" if turns_fp32 else rotation.rounding,

@@ -37,6 +37,7 @@ def norm_rope_kernel(
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
+    first_position,
     seq_len,
     batch,
     q_heads,
@@ -123,8 +124,8 @@ def norm_rope_kernel(
     if cu_seqlens_ptr is not None:  # the barrier is explained in `rope_kernel`
         tl.debug_barrier()
     position, in_sequence = find_positions(
-        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
-        cp_size, cp_rank, CP_ORDER,
+        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
+        sequences, cp_size, cp_rank, CP_ORDER,
     )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,
@@ -175,6 +176,7 @@ def norm_rope_backward_kernel(
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
+    first_position,
     seq_len,
     batch,
     q_heads,
@@ -273,8 +275,8 @@ def norm_rope_backward_kernel(
         if cu_seqlens_ptr is not None:
             tl.debug_barrier()
         position, in_sequence = find_positions(
-            s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, ids_strides, seq_len, sequences,
-            cp_size, cp_rank, CP_ORDER,
+            s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides,
+            seq_len, sequences, cp_size, cp_rank, CP_ORDER,
         )  # fmt: skip
         cos1, sin1, cos2, sin2 = find_cos_sin(
             position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,

@@ -9,13 +9,12 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from . import checks, reference
+from . import autograd, checks, reference
 from .api import prepare, tables_of
 from .autograd import (
     ROTATION,
     count_as_written,
     gradients_by_pytorch,
-    is_plain,
     keep,
     kept,
     operator,
@@ -24,7 +23,14 @@ from .autograd import (
 from .checks import bad
 from .embedding import FLOATS, INTEGERS
 from .launch import Known, known_of, rotate_rows
-from .modes import have_memory, is_differentiated, is_traced, is_transformed, wants_grad
+from .modes import (
+    have_memory,
+    is_differentiated,
+    is_traced,
+    is_transformed,
+    is_watched,
+    wants_grad,
+)
 from .rotation import (
     CpOrder,
     Freqs,
@@ -35,6 +41,7 @@ from .rotation import (
     view_as_sbhd,
     view_from_sbhd,
 )
+from .ways import way_of
 
 Packing = Literal["qkv", "grouped"]
 PACKINGS = get_args(Packing)
@@ -153,7 +160,8 @@ def split_qkv_rope(
     Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
     """
     out = tensor_format if output_format is None else output_format
-    packed = Packed(num_heads, num_kv_heads, packing, out)
+    heads, kv_heads = checks.as_integer(num_heads), checks.as_integer(num_kv_heads)
+    packed = Packed(heads, kv_heads, packing, out)
     _check_projection(qkv, packed, tensor_format)
     rows = packed.slices(qkv.resolve_neg())  # whole: rows of q may lie between others
     where = cu_seqlens, start_positions, position_ids
@@ -161,9 +169,10 @@ def split_qkv_rope(
     rank = cp_size, cp_rank, cp_order
     rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
     known = prepare(rows[:2], freqs, rotation, fused, beside=rows[2:], key=("split", *packed))
-    if is_plain(fused, (qkv,), rotation, known):
+    path = way_of(fused, (qkv,), rotation, known).path
+    if path == "pytorch":
         return _split_by_pytorch(qkv, packed, rotation)
-    if is_traced():
+    if path == "operator":
         return tuple(_split_op(qkv, *packed, *values_of(rotation)))
     if wants_grad((qkv,)):
         apply = super(torch.autograd.Function, SplitFunction).apply  # as `_record` of autograd.py
@@ -207,8 +216,13 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> Rows:
 
 def _split(rows: Rows, packed: Packed, rotation: Rotation, known: Known | None) -> Rows:
     outs = packed.memory_for(rows, rotation.tensor_format)
-    options = {"out_format": packed.output_format, "groups": (packed.group, 0)}
-    rotate_rows((*rows, *outs), rotation, known=known, **options)
+    rotate_rows(
+        (*rows, *outs),
+        rotation,
+        known=known,
+        out_format=packed.output_format,
+        read_group=packed.group,
+    )
     return outs
 
 
@@ -217,8 +231,13 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
     rotation.transpose = not rotation.transpose  # each backward has one of its own
     out = packed.gradient_for(grads, rotation.tensor_format)
     known = known_of(grads, rotation, "join", *packed)
-    options = {"out_format": packed.output_format, "groups": (0, packed.group)}
-    rotate_rows((*grads, *packed.slices(out)), rotation, known=known, **options)
+    rotate_rows(
+        (*grads, *packed.slices(out)),
+        rotation,
+        known=known,
+        out_format=packed.output_format,
+        write_group=packed.group,
+    )
     return out
 
 
@@ -254,6 +273,8 @@ def _gradient_of_split(ctx, grads: Sequence[Tensor | None]) -> Tensor | None:
         if is_traced():
             return _join_op(list(grads), *packed, *values_of(rotation))[0]
         if not is_transformed() and have_memory(came):
+            if is_watched():
+                return _join_op(list(grads), *packed, *values_of(rotation))[0]
             return _join(grads, packed, rotation)
     # A linear map has the same derivative everywhere. These zeros are no batch, as `grads` may be.
     like = {"dtype": came[0].dtype, "device": came[0].device, "requires_grad": True}
@@ -393,13 +414,15 @@ def rope_to_cache(
     if not is_traced() and have_memory((*given, *rotation.tensors)):
         _check_written((q, k), inplace, beside, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
-    # the kernel can't do without rows and slots
-    if is_plain(fused, given, rotation, known) or not all([x.numel() for x in (q, k, k_cache)]):
-        rotated_q, rotated_k = reference.rotate((q, k), rotation)
+    is_empty = not all([x.numel() for x in (q, k, k_cache)])  # the kernel needs rows and slots
+    path = way_of(fused, given, rotation, known, is_empty=is_empty).path
+    if path == "pytorch" or is_watched():  # modes see operators of PyTorch that overwrite, not ours
+        by = reference.rotate if path == "pytorch" else autograd.rotate
+        rotated_q, rotated_k = by((q, k), rotation)
         _write(k_cache, rotated_k, slot_mapping)
         _write(v_cache, v, slot_mapping)
         q_out.copy_(rotated_q)
-    elif is_traced():
+    elif path == "operator":
         _cache_op(q, k, q_out, *beside, *values_of(rotation))
     else:
         rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slot_mapping)

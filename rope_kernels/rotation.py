@@ -64,7 +64,8 @@ class Rotation:
     table: Tensor
     sin: Tensor | None = None  # sines, if the table holds cosines
     cu_seqlens: Tensor | None = None  # (sequences + 1,)
-    start_positions: Tensor | None = None  # (b,) or (sequences,)
+    # (b,) or (sequences,); a number, which all sequences share, becomes `first_position`
+    start_positions: Tensor | None = None
     position_ids: Tensor | None = None  # (b or 1, s) or (tokens,)
     tensor_format: str = "sbhd"
     rotary_dim: int | None = None  # d2
@@ -80,6 +81,9 @@ class Rotation:
     transpose: bool = False  # the transposed map, which takes gradients back
     promoted_from: str = ""  # a dtype: forward reads it and returns that of the table, back reverts
     keeps_strides: bool = False  # of what turns, as operators do; not of gradients
+    # Of all sequences; None: 0. It comes last, for it is the only field that a kernel takes anew in
+    # each call: every other one is part of what is remembered of a call.
+    first_position: int | None = None
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -88,7 +92,7 @@ class Rotation:
 
     @property
     def options(self) -> tuple[str | bool | int | float | None, ...]:
-        """The fields that are not, in their order."""
+        """The fields that are not, in their order, but for `first_position`."""
         return _options_of(self)
 
     @property
@@ -98,7 +102,10 @@ class Rotation:
 
     @property
     def looks_up_positions(self) -> bool:
-        """Whether a token's position is known only after loading its sequence, start or id."""
+        """Whether a token's position is known only after loading its sequence, start or id.
+
+        A first position is no load: it is an argument of the kernel.
+        """
         has_ids = self.position_ids is not None
         return has_ids or self.cu_seqlens is not None or self.start_positions is not None
 
@@ -154,7 +161,8 @@ class Rotation:
 
     def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
         """cos and sin, (b or 1, s, d2), NaN past the table; and whether tokens are in sequences."""
-        if not (self.on_the_fly or self.looks_up_positions or self.cp_size > 1):
+        in_order = not self.looks_up_positions and self.first_position is None
+        if in_order and not self.on_the_fly and self.cp_size == 1:
             tables, in_sequence = [x[:, :seq_len] for x in self.tables], None
         else:
             position, in_sequence = self.positions(seq_len)
@@ -184,6 +192,8 @@ class Rotation:
         elif starts is not None:
             starts = starts[:, None]
         position = positions_of_rank(position, length, self.cp_size, self.cp_rank, self.cp_order)
+        if self.first_position is not None:
+            position = position + self.first_position
         if starts is not None:
             position = position + starts
         if self.position_ids is not None:
@@ -192,7 +202,7 @@ class Rotation:
 
 
 TENSORS, NAMES = 5, tuple([field.name for field in fields(Rotation)])  # those come first
-_options_of = attrgetter(*NAMES[TENSORS:])
+_options_of = attrgetter(*NAMES[TENSORS:-1])
 
 
 def _rows_at(table: Tensor, position: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from torch import Tensor
 
-from rope_kernels import autograd, launch, modes, projection
+from rope_kernels import launch, modes, projection, ways
 from rope_kernels.modes import Engine
 
 
@@ -59,7 +59,7 @@ def _caught() -> Iterator[list[Launch]]:
     """
     found: list[Launch] = []
 
-    def catch(known, given, prepare) -> None:
+    def catch(known, given, prepare, numbers) -> None:
         prepared = prepare()
         if prepared is not None:
             name, tensors, *plan = prepared
@@ -68,7 +68,7 @@ def _caught() -> Iterator[list[Launch]]:
     with ExitStack() as patches:
         for module, name, instead in (
             (modes, "has_values", lambda x: True),  # no kernel will ask for them
-            (autograd, "runs_in_triton", lambda t: True),
+            (ways, "runs_in_triton", lambda t: True),
             (projection, "_check_written", lambda *_: None),  # tensors without memory share it
             (launch, "engine_of", lambda t: Engine.NVIDIA),
             (launch, "_run", catch),

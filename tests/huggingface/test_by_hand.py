@@ -10,9 +10,8 @@ from functools import partial
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from counted import kernels_of
+from counted import Unseen, kernels_of
 from rope_kernels import rope_to_cache
 from rope_kernels.huggingface import patch
 from test_readme import ROOT, blocks_of
@@ -36,7 +35,7 @@ def printed(page):
     return [tuple(map(int, re.findall(r"\| (\d+)(?= )", row))) for row in rows.splitlines()]
 
 
-class Operators(TorchDispatchMode):
+class Operators(Unseen):
     """Counts what PyTorch launches on a GPU. Whether a slot is in a cache only a CPU looks up."""
 
     NONE = re.compile(r"aten\.(_unsafe_view|(new_)?empty|empty_like|max|_local_scalar_dense)\.")

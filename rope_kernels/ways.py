@@ -1,0 +1,161 @@
+"""How a call is computed: by a kernel, by an operator that launches it, or by plain PyTorch."""
+
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .launch import Known
+from .modes import (
+    Engine,
+    engine_of,
+    have_memory,
+    is_traced,
+    is_transformed,
+    is_watched,
+    runs_in_triton,
+    triton_is_installed,
+    wants_grad,
+)
+from .rotation import Rotation
+
+
+class Way(NamedTuple):
+    """How a call is computed, and why.
+
+    Attributes:
+        path: 'kernel'; 'operator', which launches the same kernel and is seen by what records
+            operators; or 'pytorch', which is slower.
+        reason: a sentence's worth of words.
+    """
+
+    path: Literal["kernel", "operator", "pytorch"]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+# A launch is remembered of compiled kernels alone, so a call that has one needs no look at engines.
+_COMPILED = Engine.NVIDIA if torch.version.hip is None else Engine.AMD
+_BY_KERNEL = {engine: Way("kernel", engine.value) for engine in Engine}
+_RECORDED = Way("operator", "torch.compile, make_fx or FakeTensorMode records operators")
+_WATCHED = Way("operator", "a TorchDispatchMode watches operators")
+_TRAINED = Way("pytorch", "freqs requires a gradient, and a kernel has none of it")
+_UNFUSED = Way("pytorch", "fused is False")
+_TRANSFORMED = Way("pytorch", "torch.func, forward mode or torch.jit.trace transforms the call")
+_NO_OPERATOR = Way("pytorch", "torch.compile or make_fx records it, and a norm has no operator")
+_NO_MEMORY = Way("pytorch", "a tensor overrides operators, or torch.func wraps it")
+_EMPTY = Way("pytorch", "there are no tokens, or no slots")
+
+
+def way_of(
+    fused: bool,
+    tensors: Sequence[Tensor | None],
+    rotation: Rotation,
+    known: Known | None,
+    has_operator: bool = True,
+    is_empty: bool = False,
+) -> Way:
+    """The way of a checked call. All functions that rotate ask this, and take it.
+
+    Args:
+        fused, known: as in `api.prepare`.
+        tensors: all but the rotation's.
+        rotation: as it is completed.
+        has_operator: whether the function has an operator; norms have none.
+        is_empty: whether the call has nothing that a kernel could do.
+    """
+    way = _way_of(fused, tensors, rotation, known, has_operator, is_empty)
+    if not torch.compiler.is_compiling() and _asking and get_ident() in _asking:
+        raise _Answer(way)
+    return way
+
+
+def _way_of(
+    fused: bool,
+    tensors: Sequence[Tensor | None],
+    rotation: Rotation,
+    known: Known | None,
+    has_operator: bool,
+    is_empty: bool,
+) -> Way:
+    """The first line that is true decides."""
+    if wants_grad((rotation.table, rotation.sin)):
+        return _TRAINED
+    watched = has_operator and is_watched()
+    if known is not None and known.launch is not None and not watched:
+        return _BY_KERNEL[_COMPILED]
+    if not fused:
+        return _UNFUSED
+    if is_transformed():
+        return _TRANSFORMED
+    if not runs_in_triton(tensors[0]):
+        return Way("pytorch", _why_no_engine(tensors[0]))
+    if is_empty:
+        return _EMPTY
+    if is_traced():
+        return _RECORDED if has_operator else _NO_OPERATOR
+    if not have_memory((*tensors, *rotation.tensors)):
+        return _NO_MEMORY
+    return _WATCHED if watched else _BY_KERNEL[engine_of(tensors[0])]
+
+
+def _why_no_engine(t: Tensor) -> str:
+    if not triton_is_installed():
+        return "Triton is not installed"
+    if t.is_cpu:
+        return "the tensors are on a CPU, and TRITON_INTERPRET=1 is not set"
+    return f"Triton does not run on {t.device.type}"
+
+
+# Threads that ask. What a call would do is found by making it, up to where its way is known.
+_asking: set[int] = set()
+
+
+class _Answer(BaseException):
+    """Ends a call that only asks. No `except Exception` on the way may catch it."""
+
+    def __init__(self, way: Way) -> None:
+        super().__init__(way)
+        self.way = way
+
+
+def which_way(function: Callable[..., object], /, *arguments: object, **options: object) -> Way:
+    """Say whether a call would run our kernel, and why, without computing anything.
+
+    The call is checked and raises what it would raise. Then nothing is launched, and nothing is
+    written. The answer is that of the code which decides: modes that are active here, gradients
+    that are wanted and the devices of tensors count. It speaks of the call itself. Its backward is
+    a call of its own, with the same answer unless it runs under other modes.
+
+    Args:
+        function: a function of this package that rotates, such as `rope_qk`; or one that calls it,
+            such as a model's layer: then its first call counts.
+        arguments, options: what it would be called with.
+
+    Returns:
+        A named tuple (path, reason), with path 'kernel', 'operator' or 'pytorch'. 'operator' is the
+        kernel, too. PyTorch sees it as an operator where something records or watches operators.
+
+    Raises:
+        ValueError: `function` returned without a call that rotates.
+        Exception: what the call raises.
+
+    Example:
+        >>> t, rope = torch.randn(3, 1, 2, 8), RotaryPositionEmbedding(8)
+        >>> which_way(apply_rotary_pos_emb, t, rope, fused=False)
+        Way(path='pytorch', reason='fused is False')
+    """
+    thread = get_ident()
+    _asking.add(thread)
+    try:
+        function(*arguments, **options)
+    except _Answer as answer:
+        return answer.way
+    finally:
+        _asking.discard(thread)
+    name = getattr(function, "__name__", repr(function))
+    raise ValueError(f"function is {name}, which rotated nothing; accepted: one that rotates")

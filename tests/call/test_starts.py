@@ -1,0 +1,187 @@
+"""A number as `start_positions`: an argument of the kernel, which costs nothing and is checked.
+
+A decoder passes another one for every token.
+"""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from counted import Interpreter, queued_by
+from inputs import angles
+from ops import BF16, OPS, all_equal
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    launch,
+    qk_norm_rope,
+    rope_fw,
+    rope_qk,
+)
+
+TOKENS = 100
+each_op = pytest.mark.parametrize("op", OPS, ids=str)
+each_kind = pytest.mark.parametrize("freqs", ("angles", "cos and sin", "on the fly"))
+
+
+@pytest.fixture
+def interpreter(monkeypatch, device):
+    pytest.importorskip("triton", reason="needs Triton")
+    return Interpreter(monkeypatch) if device == "cpu" else None
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Grows by one with every launch that is planned."""
+    made, plan = [], launch.plan
+
+    def counted(*arguments, **options):
+        made.append(options)
+        return plan(*arguments, **options)
+
+    monkeypatch.setattr(launch, "plan", counted)
+    monkeypatch.setattr("rope_kernels.norm.plan", counted)
+    return made
+
+
+def decoded(op, freqs, device):
+    """A call of one new token for each entry, and a table for all of them."""
+    sample = op.sample(device, s=1, freqs=freqs, positions="one start", d=64)
+    if freqs == "angles":
+        sample.freqs = angles(TOKENS, sample.d2, device)
+    elif freqs == "cos and sin":
+        sample.freqs = tuple(torch.randn(2, TOKENS, sample.d2, device=device))
+    return sample
+
+
+@each_kind
+@each_op
+def test_tokens_that_are_decoded_are_planned_and_compiled_once(
+    op, freqs, interpreter, plans, device
+):
+    """The first position is another one in every call, and nothing else is."""
+    sample = decoded(op, freqs, device)
+    launch.forget()
+    if interpreter is not None:
+        interpreter.runs = False
+    for start in range(TOKENS):
+        sample.call(start_positions=start)
+    assert len(plans) == 1
+    if interpreter is not None:
+        assert len(interpreter.by_jit) == 1 and len(interpreter.compiled) == 1
+        assert len(interpreter.by_handle) == TOKENS - 1
+    else:
+        launched, copies, fills = queued_by(lambda: sample.call(start_positions=7))
+        own = len(copies) == len(fills) == 0 and len(launched) == 1
+        assert own or op.name == "rope_to_cache"  # whose caches the sample copies
+
+
+@each_kind
+@each_op
+def test_each_of_them_turns_by_its_own_position(op, freqs, interpreter, device):
+    """Gradients, too, whose launches are remembered as well."""
+    sample = decoded(op, freqs, device)
+    for start in (0, 1, 57, TOKENS - 1):
+        sample.where["start_positions"] = start
+        sample.check()
+
+
+def test_positions_beyond_32_bits_are_another_kernel(interpreter, device):
+    """Which takes a number of 64 bits."""
+    rope = RotaryPositionEmbedding(64).to(device)
+    t = torch.randn(3, 1, 2, 64, dtype=torch.float64, device=device)
+    for start in (2**31 - 1, 2**31, -(2**31) - 1, 2**40, 5):
+        want = rope_fw(t, rope, fused=False, start_positions=start)
+        torch.testing.assert_close(rope_fw(t, rope, start_positions=start), want)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@each_op
+def test_compiled_they_are_one_graph(op, device):
+    """Where the number is dynamic; a norm's operators, of which there are many, take seconds."""
+    torch._dynamo.reset()
+    sample = decoded(op, "angles", device)  # a module's float may take Dynamo two attempts
+    graphs = CompileCounterWithBackend("aot_eager" if op.is_operator else "eager")
+
+    def step(start):
+        return sample.call(None, sample.written, start_positions=start)
+
+    compiled = torch.compile(step, backend=graphs, fullgraph=True, dynamic=True)
+    for start in range(2, TOKENS, 5 if op.is_operator else 20):
+        got = [x.clone() for x in compiled(start)]
+        if op.is_operator:
+            assert all_equal(got, step(start))
+    assert graphs.frame_count == 1
+
+
+def test_the_plan_is_that_of_a_call_without_starts():
+    """At shapes where a start of its own for each entry has another tile, or no stretches."""
+    pytest.importorskip("triton", reason="needs Triton")
+    import rope_lab as lab
+
+    rope, table = RotaryPositionEmbedding(128), torch.randn(9000, 1, 1, 128)
+    q = torch.empty(8, 1024, 32, 128, dtype=BF16)
+    k = torch.empty(8, 1024, 8, 128, dtype=BF16)
+    weight = torch.empty(128, dtype=BF16)
+    for freqs in (rope, table):
+        for call in (
+            partial(lab.plan_of, rope_fw, q, freqs, "bshd"),
+            partial(lab.plan_of, rope_qk, q, k, freqs, "bshd"),
+            partial(lab.plan_of, qk_norm_rope, q, k, weight, weight, freqs, "bshd"),
+        ):
+            (without, tensors), (plan, same) = call(), call(start_positions=512)
+            changed = {n for n, x in plan.arguments.items() if without.arguments[n] != x}
+            assert changed == {"first_position"} and plan.arguments["first_position"] == 512
+            assert (plan.programs, plan.options) == (without.programs, without.options)
+            assert [x is None for x in tensors] == [x is None for x in same]
+
+
+# what is refused, in calls that look like accepted ones, too
+
+
+@each_op
+def test_a_position_past_the_table_is_refused_in_every_call(op, device):
+    """On a GPU, too: the number is known without reading anything there."""
+    sample = decoded(op, "angles", device)
+    if sample.packed:
+        sample.where["cu_seqlens"] = torch.tensor([0, len(sample.given["q"])], device=device)
+        tokens = 1 if device == "cuda" else len(sample.given["q"])  # lengths are not read there
+    else:
+        tokens = 1
+    for _ in range(2):
+        sample.call(start_positions=0)
+        needed = TOKENS + tokens
+        with pytest.raises(ValueError, match=rf"^freqs has .* s2 = {TOKENS} .* needs {needed}$"):
+            sample.call(start_positions=TOKENS)
+        with pytest.raises(ValueError, match=r"^start_positions is -1; accepted: values from 0"):
+            sample.call(start_positions=-1)
+
+
+@each_op
+def test_numbers_that_overflow_are_refused_in_every_call(op, device):
+    sample = decoded(op, "on the fly", device)
+    for _ in range(2):
+        sample.call(start_positions=-7)
+        for number in (2**62 + 1, -(2**62) - 1, 2**70):
+            with pytest.raises(ValueError, match=rf"^start_positions is {number}; accepted: an in"):
+                sample.call(start_positions=number)
+
+
+@pytest.mark.parametrize("of", (np.int64, np.uint8, np.int16))
+def test_numpys_integers_are_numbers(of, device):
+    t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
+    want = apply_rotary_pos_emb(t, rope, start_positions=9)
+    for _ in range(2):
+        assert torch.equal(apply_rotary_pos_emb(t, rope, start_positions=of(9)), want)
+
+
+@pytest.mark.parametrize("given", (True, np.True_, 1.0, "1", [1]))
+def test_what_is_no_integer_is_refused_in_every_call(given, device):
+    t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
+    for _ in range(2):
+        apply_rotary_pos_emb(t, rope, start_positions=1)
+        with pytest.raises(TypeError, match=r"^start_positions is .*; accepted: an int from -2\^6"):
+            apply_rotary_pos_emb(t, rope, start_positions=given)

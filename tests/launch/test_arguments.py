@@ -1,0 +1,105 @@
+"""A kernel is launched with the arguments that it has, all of them, or not at all."""
+
+from functools import partial
+from unittest.mock import PropertyMock, patch
+
+import pytest
+import torch
+
+from counted import Interpreter
+from launches import launched_by
+from ops import DIFFERENTIABLE, FEW, OPS, by_turns
+from rope_kernels import RotaryPositionEmbedding, launch, modes, norm, norm_rope
+from rope_kernels.tiles import choose_norm_tile
+
+pytest.importorskip("triton", reason="needs Triton")
+each_op = pytest.mark.parametrize("op", OPS, ids=str)
+FAULTS = {
+    "misspelt": lambda planned: {"INVERS" if n == "INVERSE" else n: x for n, x in planned.items()},
+    "forgotten": lambda planned: {n: x for n, x in planned.items() if n != "table_len"},
+    "of another kernel": lambda planned: planned | {"NOBODY_HAS": 3},
+}
+
+
+@pytest.fixture
+def planned_wrongly(monkeypatch):
+    """Makes every later plan wrong in one way."""
+    plan, faults = launch.plan, []
+
+    def wrong(*arguments, **options):
+        programs, planned, compiler = plan(*arguments, **options)
+        for fault in faults:
+            planned = FAULTS[fault](planned)
+        return programs, planned, compiler
+
+    for module in (launch, norm):
+        monkeypatch.setattr(module, "plan", wrong)
+    return faults
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@by_turns(OPS, FEW)
+def test_a_plan_with_other_names_than_the_kernels_launches_nothing(
+    op, case, fault, device, whole_way, planned_wrongly
+):
+    """None is a kernel's word for what is not there, so a name that is lost was silently None."""
+    sample, launched = op.sample(device, **case), []
+    leaves = sample.leaves() if op in DIFFERENTIABLE else {}
+    outs = sample.call(leaves)
+    planned_wrongly.append(fault)
+    with (
+        launched_by(lambda *launch: launched.append(launch)),
+        pytest.raises(TypeError, match=r"kernel is planned with other arguments than it takes"),
+    ):
+        sample.call()
+    if leaves:
+        grads = sample.gradients_like(outs)
+        with pytest.raises(TypeError, match=r"kernel is planned with other arguments than it"):
+            torch.autograd.grad(outs, [*leaves.values()], grads)
+    assert not launched
+
+
+def test_a_tile_that_a_norm_has_no_argument_for_is_refused(device, whole_way, monkeypatch):
+    """Rows side by side would be other rows to a kernel that knows nothing of them."""
+    tile = partial(_side_by_side, choose_norm_tile)
+    monkeypatch.setattr(norm, "choose_norm_tile", tile)
+    t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
+    with pytest.raises(TypeError, match=r"it has no \['SIDE_BY_SIDE'\]"):
+        norm_rope(t, None, rope, "sbhd")
+
+
+def _side_by_side(choose, case):
+    return choose(case)._replace(SIDE_BY_SIDE=3)
+
+
+@each_op
+def test_a_launch_is_remembered_with_its_arguments(op, device, monkeypatch):
+    """Another thread launches what it finds, as soon as it finds it: as without a global lock."""
+    if device == "cpu":
+        Interpreter(monkeypatch)
+    found = []
+
+    class Watched(launch.Known):
+        def __setattr__(self, name, value):
+            if name == "launch" and value is not None:
+                found.append(self.arguments)
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(launch, "Known", Watched)
+    launch.forget()
+    sample = op.sample(device)
+    sample.call()
+    launch.forget()
+    assert found and all(len(arguments) > 10 for arguments in found)
+
+
+def test_the_warning_without_triton_points_at_the_callers_line(monkeypatch):
+    monkeypatch.setattr(modes, "_HAS_TRITON", False)
+    for op in OPS:
+        sample = op.sample("cpu")
+        with (
+            patch.object(torch.Tensor, "is_cuda", PropertyMock(return_value=True)),
+            pytest.warns(UserWarning, match="Triton is not installed") as noted,
+        ):
+            op.function(**sample.given, **sample.written, freqs=sample.freqs, **sample.options())
+        assert {x.filename for x in noted} == {__file__}, op
