@@ -87,9 +87,9 @@ def norm_rope(
 
     y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
     y is written once. The mean is over the whole head dimension, elements that do not turn too.
-    Differentiable once in `t`, `weight` and `freqs`; with `fused=False` as often as you
-    like. Gradients of weights are summed in fp32 in a fixed order: the bits are the same in every
-    run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
+    Differentiable in `t`, `weight` and `freqs`, as often as you like: from the second derivative on
+    in plain PyTorch. Gradients of weights are summed in fp32 in a fixed order: the bits are the
+    same in every run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
 
     Args:
         t: as in `apply_rotary_pos_emb`; what is not named here is as there.
@@ -348,20 +348,19 @@ class NormFunction(torch.autograd.Function):
         return *pair(tuple(found[:n])), *pair(tuple(found[n:])), None, None, None
 
 
-class OnceDifferentiable(torch.autograd.Function):
-    """Gradients as they are, with an error if they are differentiated.
-
-    PyTorch's `once_differentiable` cuts them off from the inputs: `torch.autograd.grad` of a loss
-    with a penalty on them then lacks the penalty's gradient, silently.
-    """
+class KernelGradients(torch.autograd.Function):
+    """Gradients by the kernel as they are, whose derivatives PyTorch computes."""
 
     @staticmethod
-    def forward(ctx, found, *given):
+    def forward(ctx, found, differentiate, *given):
+        ctx.save_for_backward(*given)
+        ctx.set_materialize_grads(False)
+        ctx.differentiate = differentiate
         return found
 
     @staticmethod
     def backward(ctx, *grads):
-        raise RuntimeError("a norm's gradient has no derivative here; fused=False has them all")
+        return None, None, *gradients_by_pytorch(ctx.differentiate, ctx.saved_tensors, grads)
 
 
 def _gradients(
@@ -385,19 +384,22 @@ def _gradients(
     if not asked:
         return found
     rows = *tensors, *weights
+
+    def normalized(*given: Tensor) -> Tensors:
+        return normalize_and_rotate(given[:n], given[n:], rotation, norm)
+
+    def differentiated(*given: Tensor | None) -> list[Tensor | None]:
+        return gradients_by_pytorch(normalized, given[: 2 * n], given[2 * n :])
+
     if is_traced() or is_transformed() or not have_memory(grads):
-
-        def normalized(*given: Tensor) -> Tensors:
-            return normalize_and_rotate(given[:n], given[n:], rotation, norm)
-
-        return gradients_by_pytorch(normalized, rows, grads)
+        return differentiated(*rows, *grads)
     for (inputs, of_weights), which in asked.items():
         chosen = [tuple([row[i] for i in which]) for row in (tensors, grads, weights)]
         outs, shares = _backward(*chosen, rotation, norm, inputs, of_weights)
         for place, i in enumerate(which):
             found[i], found[n + i] = outs[place], shares[place]
     if torch.is_grad_enabled():
-        found = list(OnceDifferentiable.apply(tuple(found), *rows, *grads))
+        found = list(KernelGradients.apply(tuple(found), differentiated, *rows, *grads))
     return found
 
 
