@@ -86,14 +86,24 @@ PEERS = (
 )
 
 
-def _norm(tensor_format: str) -> Case:
+def _norm(tensor_format: str, **options) -> Case:
     cuts = tuple(8192 * i // 50 for i in range(51)) if tensor_format == "thd" else ()
-    options = {"tensor_format": tensor_format, "freqs": "module", "cu_seqlens": cuts}
+    options |= {"tensor_format": tensor_format, "freqs": "module", "cu_seqlens": cuts}
     return Case(8192, 1, 32, 128, k_heads=8, **options)
 
 
 # Normalize and rotate q and k.
-NORM = (Group((_norm("sbhd"), _norm("bhsd"), _norm("thd")), BOTH_WAYS),)
+NORM = (
+    Group(
+        (
+            _norm("sbhd"),
+            _norm("bhsd"),
+            _norm("bhsd", stored="bshd"),  # as projections leave them: transposed views
+            _norm("thd"),
+        ),
+        BOTH_WAYS,
+    ),
+)
 
 
 def _models(gpu: GPU) -> Iterator[dict]:

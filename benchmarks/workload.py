@@ -41,6 +41,11 @@ class Layout:
         return f"{self.tensor_format} view of {self.memory} memory"
 
 
+def own_layout(case: Case, pair: bool = False) -> Layout:
+    """The case's format and memory, for who takes any."""
+    return Layout(case.tensor_format, case.stored, pair)
+
+
 def rounded_error(case: Case, roundings: int, exact_angles: bool = False) -> float:
     """How far from fp64 results are that round so many times.
 
@@ -121,7 +126,7 @@ class Workload:
 
     def leaves(self) -> tuple[Tensor, ...]:
         """Fresh q, k and their weights, in the case's layout; their gradients are wanted."""
-        tensors = self.take(self.x, Layout(self.case.tensor_format, pair=True))
+        tensors = self.take(self.x, own_layout(self.case, pair=True))
         weights = (weight.clone() for weight in self.weights)
         return tuple(t.requires_grad_() for t in (*tensors, *weights))
 
@@ -160,7 +165,7 @@ class Workload:
         packed = {} if self.cu_seqlens is None else {"cu_seqlens": self.cu_seqlens}
         arguments = *leaves, self.module, self.case.tensor_format
         outs = qk_norm_rope(*arguments, eps=EPS, fused=False, **packed)
-        grads = self.take(self.grad, Layout(self.case.tensor_format, pair=True))
+        grads = self.take(self.grad, own_layout(self.case, pair=True))
         grads = torch.autograd.grad(outs, leaves, [grad.double() for grad in grads])
         return {"forward": tuple(out.detach() for out in outs), "backward": grads}
 

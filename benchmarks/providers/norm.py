@@ -9,7 +9,8 @@ from torch._functorch import config as functorch_config
 
 from benchmarks.case import Case
 from benchmarks.provider import Provider, Run
-from benchmarks.workload import EPS, Layout, Workload
+from benchmarks.providers.pytorch import COMPILED, MODE, along_tokens, compiled, rotate_by
+from benchmarks.workload import EPS, Layout, Workload, own_layout
 from rope_kernels import qk_norm_rope, rope_qk
 
 
@@ -28,7 +29,7 @@ class NormProvider(Provider):
         return 1.5 if direction == "backward" else 1  # q, k and gradients read, gradients written
 
     def layout(self, case: Case) -> Layout:
-        return Layout(case.tensor_format, pair=True)
+        return own_layout(case, pair=True)
 
     def run(self, workload: Workload, function: Callable, direction: str) -> Run:
         layout, leaves = self.layout(workload.case), workload.leaves()
@@ -56,45 +57,71 @@ class Ours(NormProvider):
 
 
 class TwoKernels(NormProvider):
-    """PyTorch's `rms_norm` of q and of k, then `rope_qk`: three launches."""
+    """PyTorch's `rms_norm` of q and of k, eager or compiled, then `rope_qk`: three launches."""
 
-    name = "rms_norm of PyTorch, then rope_qk"
+    def __init__(self, name: str, compiles: bool = False) -> None:
+        self.name, self.compiles = name, compiles
+        if compiles:
+            self.measures = f"the whole call, its norms by torch.compile with mode {MODE}"
 
-    def function(self, workload: Workload):
+    def function(self, workload: Workload) -> Callable:
         case, norm = workload.case, torch.nn.functional.rms_norm
 
-        def call(q: Tensor, k: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        def both(q: Tensor, k: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
             pairs = zip((q, k), weights, strict=True)
-            rows = (norm(t, (case.d,), weight, EPS) for t, weight in pairs)
+            return tuple(norm(t, (case.d,), weight, EPS) for t, weight in pairs)
+
+        normalize = _compiled(both) if self.compiles else both
+
+        def call(*leaves: Tensor) -> tuple[Tensor, ...]:
+            rows = normalize(*leaves)
             return rope_qk(*rows, workload.module, case.tensor_format, **_packed(workload))
 
         return call
 
 
 class InPyTorch(NormProvider):
-    """sbhd, eager or compiled, in fp32 until the result."""
+    """Eager or compiled, by one of the drafts below. It takes the case's own layout and memory."""
 
-    def __init__(self, name: str, compiled: bool = False) -> None:
-        self.name, self.compiled = name, compiled
+    def __init__(self, name: str, draft: Callable, compiles: bool = False) -> None:
+        self.name, self.draft, self.compiles = name, draft, compiles
+        if compiles:
+            self.measures = COMPILED
 
-    def cannot(self, case: Case, direction: str) -> str | None:
-        return None if case.tensor_format == "sbhd" else "written for sbhd"
-
-    def function(self, workload: Workload):
-        cos, sin = (table[:, None, None] for table in workload.module.cos_sin(workload.case.s))
-
-        def one(x: Tensor, weight: Tensor) -> Tensor:
-            exact = x.float()
-            row = weight * exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + EPS)
-            first, second = row.chunk(2, -1)
-            turned = first * cos - second * sin, second * cos + first * sin
-            return torch.cat(turned, -1).to(x.dtype)
+    def function(self, workload: Workload) -> Callable:
+        case, draft = workload.case, self.draft
+        dtype, columns = workload.x.dtype, case.d
+        if draft is rounded_once:
+            dtype, columns = torch.float32, case.d // 2  # a column for each pair
+        tables = (table[..., :columns].contiguous() for table in workload.cos_sin(dtype))
+        cos, sin = (table.view(*along_tokens(case), columns) for table in tables)
 
         def both(q: Tensor, k: Tensor, q_weight: Tensor, k_weight: Tensor) -> tuple[Tensor, ...]:
-            return one(q, q_weight), one(k, k_weight)
+            return draft(q, q_weight, cos, sin), draft(k, k_weight, cos, sin)
 
-        functorch_config.donated_buffer = False  # its backward runs again, and keeps its buffers
-        return torch.compile(both, dynamic=False) if self.compiled else both
+        return _compiled(both) if self.compiles else both
+
+
+def rounded_once(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """In fp32 until the result, by fp32 tables."""
+    exact = x.float()
+    row = weight * exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + EPS)
+    first, second = row.chunk(2, -1)
+    turned = first * cos - second * sin, second * cos + first * sin
+    return torch.cat(turned, -1).to(x.dtype)
+
+
+def rounded_often(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """As Hugging Face's Qwen 3 rounds, by tables in the dtype of `x`."""
+    exact = x.float()
+    row = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + EPS)
+    return rotate_by(weight * row.to(x.dtype), cos, sin)
+
+
+def _compiled(function: Callable) -> Callable:
+    """By torch.compile; its backward runs again, and keeps its buffers."""
+    functorch_config.donated_buffer = False
+    return compiled(function)
 
 
 def _packed(workload: Workload) -> dict[str, Tensor]:
@@ -103,4 +130,10 @@ def _packed(workload: Workload) -> dict[str, Tensor]:
 
 
 OURS = Ours("qk_norm_rope, on the fly"), Ours("qk_norm_rope, cos and sin", table=True)
-OTHERS = TwoKernels(), InPyTorch("eager, fp32"), InPyTorch("torch.compile, fp32", compiled=True)
+OTHERS = (
+    TwoKernels("rms_norm of PyTorch, then rope_qk"),
+    TwoKernels("rms_norm, compiled, then rope_qk", compiles=True),
+    InPyTorch("eager, fp32", rounded_once),
+    InPyTorch("torch.compile, fp32", rounded_once, compiles=True),
+    InPyTorch("torch.compile, rounded often", rounded_often, compiles=True),
+)

@@ -2,7 +2,7 @@
 
 from benchmarks.case import COS_AND_SIN, ON_THE_FLY, OURS, Case
 from benchmarks.provider import Provider
-from benchmarks.workload import Layout, Workload, rounded_error
+from benchmarks.workload import Layout, Workload, own_layout, rounded_error
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
 
 
@@ -30,7 +30,7 @@ class Ours(Provider):
         return rounded_error(case, self.roundings, exact_angles=on_the_fly)
 
     def layout(self, case: Case) -> Layout:
-        return Layout(case.tensor_format, case.stored, pair=case.k_heads > 0)
+        return own_layout(case, pair=case.k_heads > 0)
 
     def overwrites(self, case: Case, direction: str) -> bool:
         return case.inplace and (direction == "forward" or not case.k_heads)

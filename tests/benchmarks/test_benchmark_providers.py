@@ -12,9 +12,11 @@ import torch
 
 import rope_lab as lab
 from benchmarks.case import LIMITS, OURS, Case
+from benchmarks.pages import IN_BRIEF, in_brief
 from benchmarks.provider import FromSources
-from benchmarks.providers import PROVIDERS, pytorch
+from benchmarks.providers import NORMS, PROVIDERS, pytorch
 from benchmarks.workload import Workload
+from made_up_benchmark import compiling_without_a_compiler
 from pairwise import all_pairs
 from rope_kernels import RotaryPositionEmbedding, reference
 
@@ -39,14 +41,13 @@ CASES = {
     "on the fly": replace(DENSE, freqs="module"),
 }
 DIRECTIONS = ("forward", "backward", "both")
+GPU_AND_DATE = {"gpu": "Made Up", "versions": {"torch": "2.11.0"}, "date": "2026-11-20"}
 
 
 @pytest.fixture(autouse=True)
 def compiled_without_a_compiler(monkeypatch):
-    """torch.compile's front half: what it would compile is run as it is."""
-    torch._dynamo.reset()
-    compile_ = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda f, **_: compile_(f, backend="eager"))
+    with compiling_without_a_compiler(monkeypatch):
+        yield
 
 
 def run_of(provider, case, direction):
@@ -89,6 +90,51 @@ def test_a_provider_rotates_as_fp64_does(name, label, direction):
     assert all(changed), "does not overwrite what it says it overwrites"
     assert ("in place" in run.how) == bool(run.overwrites)
     assert torch.equal(workload.x, x), "overwrites what the others start from"
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("way", ("Hugging Face", "Hugging Face, compiled"))
+def test_the_function_of_models_is_timed_in_both_orders_of_their_memory(way, direction):
+    """A compiled backward copies what is not contiguous: one order alone is no fair figure."""
+    providers = [provider for name, provider in PROVIDERS.items() if name.startswith(way)]
+    timed = {}
+    for provider in providers:
+        workload, run = run_of(provider, DENSE, direction)
+        timed[run.how] = [grad.is_contiguous() for grad in workload.take(workload.grad, run.layout)]
+    assert timed.pop("bhsd") == [True, True]
+    assert timed.pop("bhsd view of bshd memory") == [False, False]
+    bhsd = [p.name for p in providers if not p.cannot(CASES["q and k as views"], direction)]
+    assert len(bhsd) == len({name.partition(", contiguous")[0] for name in bhsd})  # once is enough
+
+
+def test_what_is_compiled_has_its_longest_search_and_says_so(monkeypatch):
+    modes, compile_ = [], torch.compile
+
+    def noted(function, **options):
+        modes.append(options.get("mode"))
+        return compile_(function)
+
+    monkeypatch.setattr(torch, "compile", noted)
+    for provider in (*PROVIDERS.values(), *NORMS.values()):
+        compiles = "compile" in provider.name
+        del modes[:]
+        if not isinstance(provider, FromSources):
+            provider.function(Workload(PAIR, "cpu"))
+        assert modes == ["max-autotune-no-cudagraphs"] * compiles
+        assert ("with mode max-autotune-no-cudagraphs" in provider.about()["measures"]) == compiles
+
+
+def test_readme_has_a_line_for_each_layout_of_a_model():
+    times = {"Hugging Face, compiled": 0.25, "Hugging Face, compiled, contiguous": 0.9}
+    rows = [
+        {"shape": shape, "direction": direction, "provider": name, "of_limit": share}
+        for shape, direction in IN_BRIEF
+        for name, share in times.items()
+    ]
+    made_up = GPU_AND_DATE | {"rows": rows, "providers": times}
+    lines = [line.split(" | ") for line in in_brief(made_up).splitlines() if "%" in line]
+    assert [line[1] for line in lines] == ["25%", "90%"]
+    assert "transposed" in lines[0][0] and "contiguous" in lines[1][0]
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
