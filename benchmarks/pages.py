@@ -15,17 +15,20 @@ from benchmarks.tables import NOTHING, RESULTS, ROOT, Cells, Table, cells, load,
 from rope_lab.records import origin
 
 README, HUGGING_FACE = ROOT / "README.md", ROOT / "docs/hugging_face.md"
+OF_THE_BENCHMARK = ROOT / "benchmarks/README.md"
 PAGES = {  # title, and what per cent are of
     "calls": (
         "Every kind of call",
         "Per cent of the speed of a copy, and the time; host time is what the CPU needs to queue a "
-        "call, and is compared with that of `x * 2`.",
+        "call, and is compared with that of `x * 2`. The peers' record is the source where it has "
+        "other times of their functions ([why](../README.md#the-record)).",
     ),
     "peers": ("Other projects' kernels", "Per cent of the speed of a copy, and the time."),
     "norm": (
         "Normalize and rotate q and k",
         "Per cent of the speed of a copy of q and k, backward of one and a half, and the time. "
-        "The backward has the gradients of both weights.",
+        "The backward has the gradients of both weights. Notebook 11 is the source where it has "
+        "other times of `torch.compile` ([why](../README.md#the-record)).",
     ),
 }
 
@@ -60,8 +63,10 @@ def report_command(arguments: Sequence[str]) -> int:
 
 
 def tables(results: dict) -> list[Table]:
-    """Tables in other pages; README has the peers on an H200 alone."""
+    """Tables in other pages; README and the benchmark's page have those of an H200 alone."""
     name = results["benchmark"]
+    if name == "calls" and results["gpu"] == "NVIDIA H200":
+        return [Table(OF_THE_BENCHMARK, "host times", host_times(results))]
     if name == "models":
         return [Table(HUGGING_FACE, name, models(results))]
     if name == "peers" and results["gpu"] == "NVIDIA H200":
@@ -128,6 +133,32 @@ def _left_out(results: dict) -> str:
 
 def _source(results: dict) -> str:
     return origin(results["gpu"], results["versions"], results["date"])
+
+
+# The benchmark's page: host times
+
+_DIRECTIONS = {"forward": "forward", "forward, grad": "forward, recorded", "both": "both ways"}
+
+
+def host_times(results: dict) -> str:
+    """Multiples of the host time of `x * 2`, from the least of all shapes to the most; its own
+    times come first. q and k in one call are compared with `x * 2` of both."""
+    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in results["rows"]:
+        if "host time" in row["shape"]:
+            limit = row["provider"] in LIMITS
+            place = f"{row['provider']}, q and k" if "q + k" in row["shape"] else row["provider"]
+            line = found.setdefault((place,), {})
+            value = row["median_us"] if limit else 1 / row["of_limit"]
+            line.setdefault(_DIRECTIONS[row["direction"]], []).append(value)
+    texts: Cells = {}
+    for (name,) in sorted(found, key=lambda place: place[0].partition(",")[0] not in LIMITS):
+        digits, unit = (0, " µs") if name.partition(",")[0] in LIMITS else (1, "")
+        texts[name,] = {
+            direction: f"{min(values):.{digits}f} to {max(values):.{digits}f}{unit}"
+            for direction, values in found[name,].items()
+        }
+    return f"{table([''], texts, list(_DIRECTIONS.values()))}\n\n{_source(results)}"
 
 
 # README's rows of the peers

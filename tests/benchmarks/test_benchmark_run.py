@@ -69,6 +69,15 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
     assert f"| {HOST.label} | – | 99% (6.7 µs) |" in page and "6.6 µs |" in page
 
 
+def test_host_times_are_multiples_of_those_of_x_times_2(tmp_path):
+    _, results, _ = run(tmp_path)
+    lines = pages.host_times(results).splitlines()
+    assert lines[0] == "| | forward | forward, recorded | both ways |"
+    assert "| x * 2 | 7 to 7 µs | 7 to 7 µs | 7 to 7 µs |" in lines
+    assert f"| {OURS} | 1.0 to 1.0 | 1.0 to 1.0 | 1.0 to 1.0 |" in lines
+    assert "| PyTorch eager | 2.0 to 2.0 | 2.0 to 2.0 | 2.0 to 2.0 |" in lines
+
+
 class Broken(type(PROVIDERS["TransformerEngine"])):
     """Its files are there, and no compiler takes them."""
 
