@@ -109,7 +109,7 @@ def owners(layouts: dict[int, Layout], rows: int = 8, pairs: int = 128) -> None:
 
 
 def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -> None:
-    """Speed of a copy over what it has in flight on an SM; `need` of these KiB are enough.
+    """Speed of a copy over what it has in flight on an SM; equation (1) asks for `need` KiB.
 
     `shares`: bytes in flight of a program -> KiB in flight on an SM -> share of PyTorch's copy.
     """

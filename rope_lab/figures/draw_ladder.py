@@ -38,7 +38,7 @@ def climb(record) -> None:
     ax.set(xlabel="device time in microseconds", xlim=(0, end), ylim=(len(us) - 0.5, -1.4))
     ax.tick_params(axis="y", length=0)
     right = ax.secondary_yaxis("right")
-    table = [f"{time:4.0f} µs  {copy / time:4.0%} of a copy" for time in us]
+    table = [f"{time:5.1f} µs  {copy / time:6.1%} of a copy" for time in us]
     right.set_yticks(range(len(us)), table, family="monospace")
     right.tick_params(length=0)
     right.spines[:].set_visible(False)

@@ -14,6 +14,7 @@ pytest.importorskip("triton", reason="needs Triton")
 from rope_lab.rungs.rows import launch
 from rope_lab.steps.five_limits import Setting
 from rope_lab.steps.machine import multiply_adds
+from rope_lab.steps.tunings import TILES
 from rope_lab.steps.two_bounds import part_of_row
 
 SHAPE = (5, 2, 3, 24)
@@ -24,6 +25,14 @@ def test_a_rung_with_another_tile(block_r, device):
     t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
     got = launch(rung_3_tile.my_rope_kernel, t, freqs, block_r=block_r, num_warps=1)
     assert_rounded_once(got, rotate_fp64(t, freqs, "sbhd"))
+
+
+def test_autotune_may_choose_the_best_tiles_of_the_sweep():
+    """What is not in the list can't win: 16 rows with one warp were left out."""
+    sweep = lab.recorded("05/tile-sweep")
+    times = {name: timing.median_us for name, timing in sweep.cases.items() if name != "copy"}
+    offered = {f"{t.kwargs['BLOCK_R']} rows, {t.num_warps} warps" for t in TILES.values()}
+    assert offered >= {name for name, us in times.items() if us < 1.1 * min(times.values())}
 
 
 def test_the_row_kernel_with_a_part_left_out(device):

@@ -86,4 +86,4 @@ def _row(number_of_rung: int, of_bytes: float, times: Measurement) -> dict[str, 
 
 def _time(case: str, times: Measurement) -> dict[str, str]:
     us, copy = times[case].median_us, times[COPY].median_us
-    return {"time": f"{us:.0f} us", "of a copy": f"{copy / us:.0%}"}
+    return {"time": f"{us:.1f} us", "of a copy": f"{copy / us:.1%}"}

@@ -24,7 +24,7 @@ def rotate_half(x: "(s, b, h, d2)"):
 
 @spec(kernel=True)
 def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """The study's function: the first d2 elements rotated, the rest as it came."""
+    """TransformerEngine's function: the first d2 elements rotated, the rest as it came."""
     return rotated(t, freqs[: t.shape[0]], rotate_half.function)
 
 
