@@ -119,7 +119,7 @@ def link_to_the_repository(app, doctree):
         if path.startswith("..") or not (ROOT / path).exists():
             continue
         page, kind = os.path.splitext(PLACES.get(path, ""))
-        if kind in (".md", ".rst", ".ipynb"):
+        if kind in (".md", ".ipynb"):
             link.attributes |= {"refdomain": "doc", "reftarget": page, "reftargetid": anchor}
         elif REPOSITORY:
             address = f"{ADDRESS}/blob/main/{path}" + (f"#{anchor}" if anchor else "")

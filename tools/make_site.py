@@ -7,6 +7,7 @@ the repository. Any warning is an error, a link that leads nowhere is one.
 import base64
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,8 +36,7 @@ def stop(sentence: str) -> None:
 
 def places() -> dict[str, str]:
     """What Sphinx reads: each file of the repository, and the place of its copy."""
-    pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.rst")]
-    found = {path: path.name for path in pages}
+    found = {path: path.name for path in ROOT.glob("docs/*.md")}
     found |= {path: f"images/{path.name}" for path in ROOT.glob("docs/images/*.png")}  # of pages
     found[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
     notebooks = "notebooks/*.ipynb", "notebooks/deeper/*.ipynb", "notebooks/solutions/*.ipynb"
@@ -50,10 +50,24 @@ def anchor(heading: str) -> str:
     return heading.strip().replace(" ", "-")
 
 
+def for_the_site(page: str) -> str:
+    """A page's text as Sphinx reads it.
+
+    Directives say nothing on the forge, so pages hide them there: what is between
+    `<!-- site: begin` and `site: end -->` is a comment on the forge. What is between
+    `<!-- forge: begin -->` and `<!-- forge: end -->` is for the forge alone.
+    """
+    page = re.sub(r"<!-- forge: begin -->.*?<!-- forge: end -->\n", "", page, flags=re.DOTALL)
+    return re.sub(r"<!-- site: begin\n(.*?)site: end -->\n", r"\1", page, flags=re.DOTALL)
+
+
 def copy_source(source: Path) -> None:
     for path, place in places().items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, source / place)
+        if place.endswith(".md"):
+            text = (ROOT / path).read_text(encoding="utf-8")
+            (source / place).write_text(for_the_site(text), encoding="utf-8")
 
 
 def has_the_hash(archive: Path) -> bool:

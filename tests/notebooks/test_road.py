@@ -43,6 +43,19 @@ def test_a_detour_leads_back(name):
     assert last.endswith(f"\n**Back to** {back}.\n")
 
 
+def test_the_page_of_detours_has_each_with_its_question_and_minutes():
+    page, whole = (ROOT / "docs/detours.md").read_text(encoding="utf-8"), 0
+    for name in names_of_detours():
+        first, _ = ends(name)
+        number, title, question = re.match(r"# (\d\d\+) · (.+)\n\n\*\*(.+\?)\*\*\n", first).groups()
+        minutes, _ = stated_time(first)
+        (back,) = (link(other, "../notebooks/") for other in ROAD if other[:2] == number[:2])
+        cells = f"[{number} {title}](../notebooks/{name})", question, back, f"{minutes} min"
+        assert f"\n| {' | '.join(cells)} |\n" in page
+        whole += minutes
+    assert f"\n| | | all of them | {whole} min |\n" in page
+
+
 @pytest.mark.parametrize("name", ROAD)
 def test_solutions_lead_back(name):
     solutions = f"solutions/{Path(name).stem}_solutions.ipynb"

@@ -62,6 +62,40 @@ def without_blocks(page):
     return re.sub(r"(?m)^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL)
 
 
+def on_the_forge(page):
+    """What a reader sees there, where comments are hidden and no directive is run."""
+    return re.sub(r"<!--.*?-->", "", read(f"docs/{page}"), flags=re.DOTALL)
+
+
+def links_on_the_forge(page):
+    """The files that a page of docs/ links to there."""
+    folder, found = ROOT / "docs", re.findall(r"\]\((?!https?:|#)([^)\s#]+)", on_the_forge(page))
+    return {os.path.relpath(os.path.normpath(folder / link), ROOT) for link in found}
+
+
+@pytest.mark.parametrize(
+    "page", sorted(path.name for path in ROOT.glob("docs/*.*") if path.suffix in (".md", ".rst"))
+)
+def test_a_page_shows_no_directive_on_the_forge(page):
+    assert not re.search(r"^```\{|^\.\. \w+::", on_the_forge(page), re.MULTILINE)
+    text = make_site.for_the_site(read(f"docs/{page}"))
+    assert "<!-- site:" not in text and "<!-- forge:" not in text
+
+
+def test_what_a_directive_brings_on_the_site_is_linked_on_the_forge():
+    """The first page includes README; others list files, or show docstrings."""
+    assert links_on_the_forge("index.md") >= {"README.md", "docs/detours.md", "docs/solutions.md"}
+    assert "README.md" in links_on_the_forge("kernels.md")
+    for page, folder in (("detours.md", "deeper"), ("solutions.md", "solutions")):
+        assert links_on_the_forge(page) >= {n for n in NOTEBOOKS if n.split("/")[1] == folder}
+    for page, module, names in (
+        ("api.md", "rope_kernels", rope_kernels.__all__),
+        ("lab.md", "rope_lab", ["bench", "observe", "check_exercise", "inspect", "ladder"]),
+    ):
+        assert [name for name in names if name not in on_the_forge(page)] == []
+        assert any(link.startswith(f"{module}/") for link in links_on_the_forge(page))
+
+
 # tools/make_site.py: MathJax
 
 
