@@ -1,5 +1,7 @@
 """Random tensors in every memory layout that a caller may hand over."""
 
+from contextlib import contextmanager
+
 import torch
 
 SHAPES = {  # (s, b, h, d) in each format: nothing here is divided by a block
@@ -92,3 +94,18 @@ LAYOUTS = {
         negative_view,
     )
 }
+
+# What new tensors are where a program doesn't say it: dtype, device
+OTHER_DEFAULTS = ((torch.float64, "cpu"), (torch.bfloat16, "cpu"), (torch.float32, "meta"))
+
+
+@contextmanager
+def other_defaults(dtype, device):
+    """As within `torch.set_default_dtype` and `torch.set_default_device`."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(before)

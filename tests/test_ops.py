@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from inputs import OTHER_DEFAULTS, other_defaults
 from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
 from ops import DIFFERENTIABLE, FEW, OPS, all_equal, bits_of, by_turns, copies_of, name_of
 from pairwise import cover
@@ -144,6 +145,18 @@ def test_each_function_has_the_bits_of_simpler_ones(op, case, fused, rounding, d
 
 
 # who wants a gradient
+
+
+@by_turns(OPS, FEW)
+def test_defaults_of_pytorch_change_no_bit(op, case, device):
+    """The dtype and the device of new tensors: nothing within a call depends on them."""
+    for fused in WAYS.values():
+        sample = op.sample(device, **case | {"fused": fused})
+        wanted = bits_of(sample.call())
+        for dtype, of_new_tensors in OTHER_DEFAULTS:
+            with other_defaults(dtype, of_new_tensors):
+                outs = sample.call()
+            assert all_equal(bits_of(outs), wanted)
 
 
 @by_turns(DIFFERENTIABLE, FEW)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 from test_from_config import random_config
 
@@ -44,6 +45,21 @@ def test_bit_equal_to_transformer_engines_arithmetic(arguments):
         for offset in (0, 1000):
             want = table_of_transformer_engine(module, base, length, offset)
             assert torch.equal(module(length, offset), want), length
+
+
+@pytest.mark.parametrize("dtype, device", OTHER_DEFAULTS)
+def test_defaults_of_pytorch_change_no_angle(dtype, device):
+    module = RotaryPositionEmbedding(36, rotary_base=500.0)
+    ids = torch.tensor([3, 10**9])
+    want = module(9), *module.cos_sin(9), *module.cos_sin(ids), *module.cos_sin(ids.double())
+    with other_defaults(dtype, device):
+        made = RotaryPositionEmbedding(36, rotary_base=500.0)
+        got = module(9), *module.cos_sin(9), *module.cos_sin(ids), *module.cos_sin(ids.double())
+    for x, y in zip(got, want, strict=True):
+        assert x.dtype == torch.float32 and torch.equal(x, y)
+    made = made.to_empty(device="cpu") if device == "meta" else made
+    assert torch.equal(made.inv_freq, module.inv_freq)
+    assert torch.equal(made.turns(), module.turns())
 
 
 # what happens to a module

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding
 
 from_config = RotaryPositionEmbedding.from_config
@@ -115,6 +116,23 @@ def test_transformers_bits(rope_type, transformers):
             assert again.attention_factor == module.attention_factor
         seen.add(tuple(module.inv_freq.tolist()))
     assert len(seen) > 15 and depends == (rope_type in ("dynamic", "longrope"))
+
+
+@pytest.mark.parametrize("rope_type", SCALED)
+@pytest.mark.parametrize("dtype, device", OTHER_DEFAULTS)
+def test_defaults_of_pytorch_change_nothing(dtype, device, rope_type):
+    """transformers sets the dtype while it loads a model. On the meta device nothing has a value
+    until `to_empty`."""
+    rng = random.Random(rope_type)
+    for config in [random_config(rope_type, rng) for _ in range(20)]:
+        for length in (None, 2**30):
+            want = from_config(config, seq_len=length)
+            with other_defaults(dtype, device):
+                got = from_config(config, seq_len=length)
+            assert got.inv_freq.device.type == device and got.inv_freq.dtype == torch.float32
+            assert got.attention_factor == want.attention_factor
+            got = got.to_empty(device="cpu") if device == "meta" else got
+            assert torch.equal(got.inv_freq, want.inv_freq)
 
 
 @pytest.mark.parametrize("length", (0, -1, True, "4096", 2**63, torch.tensor(3)), ids=str)
