@@ -112,11 +112,12 @@ def test_frequencies_in_turns_against_integers(base, device):
     assert worst_units(module.inv_freq) <= 2
 
 
-def test_frequencies_above_1_and_of_fp64_in_turns():
-    """Whole turns are dropped. From 10 000 on, 72 bits of 1 / 2 pi do not last to the last unit."""
-    for most, units in ((2, 4), (100, 4), (10_000, 4), (1_000_000, 200)):
-        uniform = most * torch.rand(500, dtype=torch.float64)
-        assert worst_units(uniform.float()) <= units and worst_units(uniform) <= units
+@pytest.mark.parametrize("most", (2, 100, 10_000, 1e6, 1e12, 1e25, torch.finfo(torch.float32).max))
+def test_frequencies_above_1_and_of_fp64_in_turns(most):
+    """Whole turns are dropped exactly, of all that fp32 can hold."""
+    uniform = most * torch.rand(500, dtype=torch.float64)
+    uniform[0] = most
+    assert worst_units(uniform.float()) <= 4 and worst_units(-uniform) <= 4
 
 
 def worst_units(inv_freq):

@@ -141,6 +141,10 @@ BAD = {  # frequencies, and what the message says
         number: (torch.tensor([1, 1, float(number), 1]), f"inv_freq has the value {number}; ac")
         for number in ("nan", "inf", "-inf")
     },
+    "beyond fp32": (
+        torch.tensor([1, 1, -1e39, 1], dtype=torch.float64),
+        r"inv_freq has the value -1e\+39; accepted: finite numbers that fp32 can hold",
+    ),
 }
 
 
@@ -155,13 +159,14 @@ def test_frequencies_that_are_refused_change_nothing(change, bad, device):
     assert module.inv_freq is inv_freq and torch.equal(rope_fw(t, module), want)
 
 
-def test_a_number_that_is_not_finite_written_in_place_is_refused(device):
-    module = RotaryPositionEmbedding(D).to(device)
+@pytest.mark.parametrize("number", (math.inf, 3.5e38))
+def test_a_number_that_is_refused_written_in_place(number, device):
+    module = module_of(other_frequencies(device).double())
     t, before = tokens(device), module.inv_freq.clone()
     want = rope_fw(t, module)
-    module.inv_freq[1] = math.inf
+    module.inv_freq[1] = number
     for _ in range(2):
-        with pytest.raises(ValueError, match="value inf; accepted: finite numbers"):
+        with pytest.raises(ValueError, match=r"^inv_freq has the value .*; accepted: finite n"):
             rope_fw(t, module)
     module.inv_freq.copy_(before)
     assert torch.equal(rope_fw(t, module), want)
