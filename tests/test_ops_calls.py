@@ -328,16 +328,16 @@ def test_a_module_may_change_between_calls(op, interpreter, device):
     """All that it is, but whether it is trained: its inv_freq has no gradient here."""
     module = RotaryPositionEmbedding(8).to(device)
     sample = op.sample(device, **SIZES | {"rotary": 1.0, "freqs": "on the fly"})
-    for name, value in {"rotary_dim": 8, "attention_factor": 1.5, "interleaved": True}.items():
+    for name, value in {"attention_factor": 1.5, "interleaved": True}.items():
         setattr(module, name, value)
         sample.how["interleaved"] = module.interleaved
         wants = sample.call(freqs=module, fused=False)
         for got, want in zip(sample.call(freqs=module), wants, strict=True):
             torch.testing.assert_close(got, want)
-    module.rotary_dim = 6
+    narrower = RotaryPositionEmbedding(6, interleaved=True, attention_factor=1.5).to(device)
+    narrower.inv_freq = module.inv_freq
     with pytest.raises(ValueError, match=r"^freqs has shape \(4,\)"):
-        sample.call(freqs=module)
-    module.rotary_dim = 8
+        sample.call(freqs=narrower)
     module.forward = lambda max_seq_len: angles(5, 8, device)
     with pytest.raises(TypeError, match=r"^freqs .*forward.*freqs\(max_seq_len\)$"):
         sample.call(freqs=module)

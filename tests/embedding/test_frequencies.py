@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding, rope_fw
@@ -199,6 +200,65 @@ def test_a_cast_leaves_a_parameter_in_its_place_exact(learnt, device):
     assert isinstance(module.inv_freq, nn.Parameter) and module.inv_freq.requires_grad is learnt
     assert module.inv_freq.dtype == torch.float32 and module.inv_freq.device.type == device
     torch.testing.assert_close(module(1000).detach().cpu(), before, rtol=1e-6, atol=1e-6)
+
+
+# what a module prints
+
+
+def assigned(module, new):
+    module.inv_freq = new
+
+
+def loaded_from(module, new):
+    module.load_state_dict({"inv_freq": new})
+
+
+def written(module, new):
+    module.inv_freq.copy_(new)
+
+
+def one_written(module, new):
+    module.inv_freq[-1] = new[-1]
+
+
+def written_uncounted(module, new):
+    module.inv_freq.data = new
+
+
+CHANGES = assigned, loaded_from, written, one_written, written_uncounted
+CHANGED = "RotaryPositionEmbedding(rotary_dim=16, inv_freq changed)"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_module_prints_its_base_while_its_frequencies_are_those(change, device):
+    module = RotaryPositionEmbedding(16, rotary_base=500.0).to(device)
+    before, text = module.inv_freq.clone(), repr(module)
+    assert text == "RotaryPositionEmbedding(rotary_dim=16, rotary_base=500.0)"
+    change(module, torch.rand(8, device=device))
+    for now in (module, copy.copy(module), copy.deepcopy(module), through_a_file(module)):
+        assert repr(now) == CHANGED
+    change(module, before.clone())
+    assert repr(module) == text
+    change(module, torch.rand(8, device=device))
+    module.reset_parameters()
+    assert repr(module) == text
+    module.inv_freq = before[:4]
+    assert repr(module) == CHANGED
+    module.inv_freq = nn.Parameter(before.double())
+    assert repr(module) == text
+
+
+def test_what_a_module_without_values_prints():
+    """What it was made with, which its next values may not be."""
+    with torch.device("meta"):
+        module = RotaryPositionEmbedding(16, rotary_base=500.0)
+    text = "RotaryPositionEmbedding(rotary_dim=16, made with rotary_base=500.0)"
+    assert repr(module) == text
+    module.load_state_dict({"inv_freq": torch.rand(8)}, assign=True)
+    assert repr(module) == CHANGED and repr(module.to("meta")) == text
+    assert repr(module.to_empty(device="cpu")) == text.replace("made with ", "")
+    with FakeTensorMode():
+        assert repr(module) == repr(RotaryPositionEmbedding(16, rotary_base=500.0)) == text
 
 
 # not in the state

@@ -1,5 +1,6 @@
 """What the module refuses: the message names the argument, what came and what is accepted."""
 
+import inspect
 import math
 import re
 
@@ -59,6 +60,63 @@ def test_an_assignment_that_is_refused_changes_nothing():
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             module.attention_factor = value
     assert module.attention_factor == 1.5 and torch.equal(module.inv_freq, before)
+
+
+CHOSEN_ONCE = {
+    "dim": 16,
+    "rotary_percent": 0.5,
+    "rotary_dim": 4,
+    "rotary_base": 5e5,
+    "persistent": False,
+    "config": {},
+    "layer_type": "full_attention",
+    "seq_len": 2**17,
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN_ONCE)
+def test_what_an_assignment_would_not_change_is_refused(name):
+    """Whatever the constructor and `from_config` take is here, or has a meaning when assigned."""
+    module = RotaryPositionEmbedding(D, rotary_base=500.0)
+    message = f"^{name} was assigned, which would change nothing; accepted: a new module"
+    for value in (CHOSEN_ONCE[name], None):
+        with pytest.raises(AttributeError, match=message):
+            setattr(module, name, value)
+    assert not hasattr(module, name) or name == "rotary_dim"
+    assert module.rotary_dim == D and "rotary_base=500.0" in repr(module)
+
+
+def test_every_argument_is_read_only_or_has_a_meaning_when_assigned():
+    made_by = RotaryPositionEmbedding, RotaryPositionEmbedding.from_config
+    arguments = {name for function in made_by for name in inspect.signature(function).parameters}
+    module = RotaryPositionEmbedding(D)
+    meant = {name for name in arguments if hasattr(module, name)}
+    assert meant == {"interleaved", "attention_factor", "inv_freq"}
+    assert arguments - meant == CHOSEN_ONCE.keys() - {"rotary_dim"}
+
+
+def test_interleaved_may_be_assigned():
+    module, other = RotaryPositionEmbedding(D), RotaryPositionEmbedding(D, interleaved=True)
+    with pytest.raises(TypeError, match=r"^interleaved is 'yes'; accepted: False, True$"):
+        module.interleaved = "yes"
+    module.interleaved = True
+    assert torch.equal(module(5), other(5)) and repr(module) == repr(other)
+
+
+def test_a_subclass_may_keep_what_its_own_constructor_is_given():
+    """As modules of models do; what this package reads stays read-only."""
+
+    class Rotary(RotaryPositionEmbedding):
+        def __init__(self, config):
+            self.config, self.dim = config, config["head_dim"]
+            super().__init__(self.dim, rotary_base=config["rope_theta"])
+            self.rotary_base = config["rope_theta"]
+
+    module = Rotary({"head_dim": D, "rope_theta": 500.0})
+    assert (module.dim, module.rotary_base) == (D, 500.0)
+    assert torch.equal(module(5), RotaryPositionEmbedding(D, rotary_base=500.0)(5))
+    with pytest.raises(AttributeError, match=r"^rotary_dim was assigned"):
+        module.rotary_dim = 4
 
 
 @pytest.mark.parametrize("dim", (8.0, np.int64(8), torch.tensor(8).item()))

@@ -318,6 +318,19 @@ def test_a_change_that_a_capture_would_have_to_follow_raises():
     assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(inv_freq)))
 
 
+@pytest.mark.gpu
+def test_a_module_can_be_printed_while_a_graph_is_captured():
+    t, module = tokens("cuda"), RotaryPositionEmbedding(D).cuda()
+    want, printed = rope_fw(t, module), repr(module)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = rope_fw(t, module)
+        assert "made with rotary_base=10000.0" in repr(module)
+    graph.replay()
+    assert torch.equal(out, want) and repr(module) == printed
+
+
 # in other processes
 
 
