@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..norm import Norm, NormRounding, Tensors, normalize_by
 from .calls import Rule, exchanged, one_tensor, q_and_k
 from .digest import UnknownCode, code_digest, definition_of, digest_of_parts, original_of
-from .known import UNKNOWN, function_of, is_hooked, known_by_code, replacement
+from .known import UNKNOWN, function_of, has_code, is_hooked, known_by_code, replacement
 
 # Digests of forwards, of transformers 5.17, 5.23 or both: the norms are given what is rotated, or
 # that with heads and positions exchanged.
@@ -57,13 +57,18 @@ NORMS = {  # by the digest of `forward`, and of `_norm` if there is one
 
 
 @cache
-def _known_norm(*methods: Any) -> KnownNorm | None:
-    """What is known of a class by the code that its methods have; None: nothing."""
+def _known_norm(*methods: Any) -> tuple[KnownNorm | None, tuple[CodeType | None, ...]]:
+    """What is known of a class by the code that its methods have, and this code."""
+    codes = _codes_of(methods)
     try:
         digests = [code_digest(original_of(x)) for x in methods if x is not None]
     except UnknownCode:
-        return None
-    return NORMS.get(" ".join(digests))
+        return None, codes
+    return NORMS.get(" ".join(digests)), codes
+
+
+def _codes_of(methods: Sequence[Any]) -> tuple[CodeType | None, ...]:
+    return tuple([getattr(x, "__code__", None) for x in methods])
 
 
 def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, float] | None:
@@ -81,7 +86,11 @@ def known_norms(module: nn.Module, names: Sequence[str]) -> tuple[KnownNorm, flo
         if norm is None:  # as where a flag says that there are none
             return None
         kind, own = type(norm), norm.__dict__
-        known = _known_norm(getattr(kind, "forward", None), getattr(kind, "_norm", None))
+        methods = getattr(kind, "forward", None), getattr(kind, "_norm", None)
+        known, codes = _known_norm(*methods)
+        if codes != _codes_of(methods):  # a method was given other code, as by autoreload
+            _known_norm.cache_clear()
+            known, _ = _known_norm(*methods)
         is_changed = "forward" in own or "_norm" in own
         if known is None or is_hooked(norm) or is_changed:
             return None
@@ -175,11 +184,14 @@ def normed_forward(cls: type) -> Callable | None:
     is_fused = normed.known.form in (q_and_k, one_tensor) and normed.known.rounding == "model"
     if not is_fused or normed.digest not in AS_ROTATED + TRANSPOSED:
         raise UnknownCode(UNKNOWN)
-    return _made_for(original, original_of(original.__globals__[normed.rotation]))
+    rotation = original_of(original.__globals__[normed.rotation])
+    return _made_for(original, original.__code__, rotation, function_of(rotation).__code__)
 
 
-@cache  # patched again, a class has the same one
-def _made_for(original: FunctionType, rotation: Any) -> Callable:
+@cache  # patched again, a class has the same one, unless code was replaced
+def _made_for(
+    original: FunctionType, code: CodeType, rotation: Any, code_of_rotation: CodeType
+) -> Callable:
     normed, variables = find_normed(original), original.__globals__
     assert normed is not None
     names, transposed = {*normed.norms.values()}, normed.digest in TRANSPOSED
@@ -190,7 +202,8 @@ def _made_for(original: FunctionType, rotation: Any) -> Callable:
 
     def suits(module, *args):
         return (
-            original_of(variables.get(normed.rotation)) is rotation
+            has_code(original, code)
+            and original_of(variables.get(normed.rotation)) is rotation
             and known_norms(module, names) is not None
         )
 

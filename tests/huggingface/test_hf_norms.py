@@ -327,6 +327,31 @@ def test_a_forward_of_a_class_that_is_replaced_later(qwen3, fused, monkeypatch):
         assert not fused and torch.equal(model(**inputs).logits, got)
 
 
+@pytest.mark.parametrize("part", ("norm", "attention"))
+def test_a_forward_that_is_given_other_code_later(part, qwen3, fused, monkeypatch):
+    """As IPython's autoreload does: it keeps the functions, and replaces their code."""
+    model, inputs = qwen3
+    with torch.no_grad():
+        before = model(**inputs).logits
+        attention = first_attention(model)
+        forward = type(attention.q_norm if part == "norm" else attention).forward
+        others = {
+            "norm": lambda self, hidden_states: 3 * hidden_states,
+            "attention": lambda self, hidden_states, *args, **kwargs: (hidden_states, None),
+        }
+        patch(model, norms=True)
+        model(**inputs)
+        fused.clear()
+        monkeypatch.setattr(forward, "__code__", others[part].__code__)
+        got = model(**inputs).logits
+        assert not fused and not torch.equal(got, before)
+        unpatch()
+        assert torch.equal(model(**inputs).logits, got)
+        monkeypatch.undo()
+        patch(model, norms=True)
+        torch.testing.assert_close(model(**inputs).logits, before)
+
+
 def test_a_rotation_that_is_replaced_later(qwen3, fused, monkeypatch):
     model, inputs = qwen3
     with torch.no_grad():

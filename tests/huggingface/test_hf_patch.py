@@ -3,8 +3,11 @@
 import functools
 import importlib
 import inspect
+import os
 import re
 import sys
+import time
+from pathlib import Path
 from textwrap import indent
 from types import ModuleType
 
@@ -263,6 +266,112 @@ def test_what_has_no_source_or_wraps_is_left(llama, made):
     assert left.reason == "<module 'torch'> is no Python function"
     with pytest.raises(UnknownCode):
         code_digest(torch.cat)
+
+
+# A function is known by the code that runs
+
+EDITED = "the source of {} is not the code that runs: was its file edited later?"
+REASONS = {  # for what runs, by what was changed
+    "the sign of the helper": EDITED.format("rotate_half"),
+    "the sign of the sum": EDITED.format("apply_rotary_pos_emb"),
+    "a default": "the defaults of apply_rotary_pos_emb are not those of its definition",
+}
+
+
+def edit(module, text):
+    """Its file, as an editor or a notebook does; nothing is imported again."""
+    Path(module.__file__).write_text(text, encoding="utf-8")
+    later = time.time() + 60  # two writes within a tick of the clock look alike
+    os.utime(module.__file__, (later, later))
+
+
+@pytest.mark.parametrize("runs", ("the known code", "the changed code"))
+@pytest.mark.parametrize("change", REASONS)
+def test_a_file_that_was_edited_after_its_import(change, runs, llama, made):
+    """What the file says now is not what runs, whichever of the two is known."""
+    texts = [text_of_llama(llama)]
+    texts.append(texts[0].replace(*CHANGES[change], 1))
+    if runs == "the changed code":
+        texts.reverse()
+    module = made("edited_rotation", texts[0])
+    original = module.apply_rotary_pos_emb
+    edit(module, texts[1])
+    left = (Left("edited_rotation", "apply_rotary_pos_emb", REASONS[change]),)
+    assert patch(module).left == left and module.apply_rotary_pos_emb is original
+    edit(module, texts[0])
+    known = runs == "the known code" or change == "the sign of the helper"  # then it is nanochat's
+    assert bool(patch(module).replaced) == known
+
+
+EDITS = {  # after which the functions are what they were
+    "nothing": lambda text: text,
+    "lines before": lambda text: "# a comment\n\n" + text.replace("import torch", "import torch\n"),
+    "comments within": lambda text: text.replace("    q_embed =", "    # a comment\n    q_embed ="),
+    "another function before": lambda text: "def other(x):\n    return x\n\n\n" + text,
+    "one of its name before": lambda text: (
+        "def apply_rotary_pos_emb(q, k):\n    return k, q\n\n\n" + text
+    ),
+    "future annotations": lambda text: "from __future__ import annotations\n" + text,
+}
+
+
+@pytest.mark.parametrize("change", EDITS)
+def test_a_file_whose_functions_are_as_they_were(change, llama, made):
+    text = text_of_llama(llama)
+    module = made("touched_rotation", text)
+    edited = EDITS[change](text)
+    assert (edited == text) == (change == "nothing")
+    edit(module, edited)
+    original = module.apply_rotary_pos_emb
+    with patch(module) as patched:
+        assert [one.function for one in patched.replaced] == ["apply_rotary_pos_emb"]
+        call = CASE.call_of(original, "cpu")
+        got = outcome(module.apply_rotary_pos_emb, call)
+        assert differs(got, outcome(original, call), strides=True) is None
+
+
+def test_a_file_that_is_gone_or_no_longer_python(llama, made):
+    module = made("lost_rotation", text_of_llama(llama))
+    edit(module, "def apply_rotary_pos_emb(q, k")
+    (left,) = patch(module).left
+    assert left.reason == EDITED.format("apply_rotary_pos_emb")
+    Path(module.__file__).unlink()
+    (left,) = patch(module).left
+    assert left.reason == "the source of apply_rotary_pos_emb is not available"
+
+
+@pytest.mark.parametrize("part", ("rotate_half", "apply_rotary_pos_emb"))
+def test_a_function_that_is_given_other_code_while_it_is_patched(part, llama, made):
+    """As IPython's autoreload does: it keeps the functions, and replaces their code."""
+    text = text_of_llama(llama)
+    change = CHANGES["the sign of the helper" if part == "rotate_half" else "the sign of the sum"]
+    module = made("reloaded_rotation", text)
+    rotation = module.apply_rotary_pos_emb
+    function = getattr(module, part)
+    call, before = CASE.call_of(rotation, "cpu"), function.__code__
+    first = patch(module)
+    ours = module.apply_rotary_pos_emb
+
+    def reload(text):
+        edit(module, text)
+        again = ModuleType("again")
+        exec(compile(text, module.__file__, "exec"), vars(again))
+        function.__code__ = getattr(again, part).__code__
+
+    reload(text.replace(*change, 1))
+    changed = outcome(rotation, call)
+    assert differs(outcome(ours, call), changed, strides=True) is None
+    with patch(module) as patched:  # with the changed helper it is nanochat's
+        assert bool(patched.replaced) == (part == "rotate_half")
+        got = outcome(module.apply_rotary_pos_emb, call)
+        assert differs(got, changed, strides=True) is None
+    reload("# a comment\n" + text)
+    wanted = outcome(rotation, call)
+    assert differs(wanted, changed, strides=False) is not None
+    assert patch(module).replaced == first.replaced and function.__code__ is not before
+    assert differs(outcome(module.apply_rotary_pos_emb, call), wanted, strides=True) is None
+    unpatch(module)
+    assert module.apply_rotary_pos_emb is rotation
 
 
 # Calls that go to the function itself
