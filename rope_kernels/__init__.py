@@ -1,5 +1,7 @@
 """Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
 
+from typing import TYPE_CHECKING
+
 from .api import apply_rotary_pos_emb, cp_positions, rope_bw, rope_fw, rope_qk, rotate_half
 from .embedding import RotaryPositionEmbedding
 from .norm import NormRounding, norm_rope, qk_norm_rope
@@ -30,3 +32,18 @@ __all__ = [
     "split_qkv_rope",
     "which_way",
 ]
+
+if TYPE_CHECKING:  # a checker that saw `__getattr__` would accept any name
+    from . import huggingface as huggingface
+else:
+
+    def __getattr__(name):
+        """`rope_kernels.huggingface`, loaded when it is first asked for."""
+        if name == "huggingface":
+            from importlib import import_module
+
+            return import_module(".huggingface", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+    def __dir__():
+        return sorted({*globals(), "huggingface"})

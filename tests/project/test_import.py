@@ -61,6 +61,29 @@ def test_importing_needs_torch_alone_and_changes_nothing():
     """)
 
 
+def test_the_room_for_hugging_face_is_loaded_when_it_is_asked_for():
+    """As README spells it; an editor finds its name, and no other."""
+    run_python("""
+        import sys
+        import types
+        import rope_kernels
+        assert "rope_kernels.huggingface" not in sys.modules
+        assert "huggingface" in dir(rope_kernels) and "rope_qk" in dir(rope_kernels)
+        assert "rope_kernels.huggingface" not in sys.modules
+        try:
+            rope_kernels.hugging_face
+        except AttributeError as error:
+            said = str(error)
+        assert said == "module 'rope_kernels' has no attribute 'hugging_face'", said
+        assert not hasattr(rope_kernels, "hugging_face")
+        found = rope_kernels.huggingface.patch(types.ModuleType("empty"))
+        assert isinstance(found, rope_kernels.huggingface.Patched)
+        assert rope_kernels.huggingface is sys.modules["rope_kernels.huggingface"]
+        from rope_kernels import huggingface
+        assert huggingface is rope_kernels.huggingface and "transformers" not in sys.modules
+    """)
+
+
 def test_only_a_launch_loads_triton():
     """Not the module's table, errors, vmap, the unfused function, or its backward."""
     run_python(

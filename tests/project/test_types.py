@@ -32,6 +32,8 @@ WRONG = {  # each is one line that mypy has to refuse, with a word of its compla
     "qk_norm_rope(t, t, rope, weight_ofset=1)": '"weight_ofset"',
     "rope_to_cache(t, t, t, rope, t, t, ids, cp_size=2)": '"cp_size"',
     "split_qkv_rope(t, rope, 8, 2, inplace=True)": '"inplace"',
+    "rope_kernels.huggingface.patch('llama', norm=True)": '"norm"',
+    "rope_kernels.hugging_face": '"hugging_face"',
 }
 
 
@@ -62,7 +64,8 @@ def complaints(tmp_path_factory):
         pytest.skip("needs mypy")
     folder = tmp_path_factory.mktemp("mypy")
     wrong = folder / "wrong_calls.py"
-    start = f"import torch\nfrom rope_kernels import {', '.join(rope_kernels.__all__)}\n\n"
+    start = "import torch\nimport rope_kernels\n"
+    start += f"from rope_kernels import {', '.join(rope_kernels.__all__)}\n\n"
     start += "t, ids, rope = torch.ones(1), torch.ones(1), RotaryPositionEmbedding(8)\n"
     wrong.write_text(start + "\n".join(WRONG) + "\n")
     right = folder / "right_calls.py"

@@ -6,6 +6,7 @@ from typing import assert_type
 import torch
 from torch import Tensor
 
+import rope_kernels
 from rope_kernels import (
     CpOrder,
     Freqs,
@@ -70,3 +71,6 @@ assert_type(split[2], Tensor)
 assert_type(rope_to_cache(t, t, t, rope, t, t, ids, position_ids=ids), Tensor)
 assert_type(cp_positions(8, cp_size=2, cp_rank=1, cp_order=order, device=None), Tensor)
 assert_type(cp_positions(seq_len=None, cu_seqlens=ids, cp_size=2, cp_rank=1), Tensor)
+
+patched = rope_kernels.huggingface.patch(torch.nn.Linear(2, 2), norms=True)
+assert_type(patched, rope_kernels.huggingface.Patched)
