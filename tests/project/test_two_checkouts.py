@@ -1,0 +1,108 @@
+"""The tools that compare two checkouts: calls are drawn of every function, and a bit is seen."""
+
+import inspect
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import drawn_calls
+import rope_kernels
+from drawn import TURNS, draw
+from processes import ROOT
+
+FUNCTIONS = {x for x in rope_kernels.__all__ if inspect.isfunction(getattr(rope_kernels, x))}
+TABLES = {"RotaryPositionEmbedding", "RotaryPositionEmbedding.cos_sin"}
+PLANTED = ["rope_bw", "norm_rope", "split_qkv_rope", "rope_to_cache"]
+BUG = """
+def _off_by_a_bit(function):
+    def call(*given, **options):
+        outs = function(*given, **options)
+        first = (outs[0] if isinstance(outs, tuple) else outs).detach()
+        first.mul_(1 + api.torch.finfo(first.dtype).eps)
+        return outs
+
+    return call
+"""
+
+
+def test_every_function_is_drawn():
+    assert {draw(1, i).function for i in range(len(TURNS))} == FUNCTIONS | TABLES
+
+
+def test_a_call_is_the_same_each_time_whatever_comes_before_it():
+    first, _, again = draw(7, 4), draw(7, 3), draw(7, 4)
+    other_seed = draw(8, 4)
+    assert first.arguments == again.arguments != other_seed.arguments
+    results = [call.run(rope_kernels) for call in (first, again)]
+    for name, x in results[0].items():
+        assert torch.equal(drawn_calls.bits_of(x), drawn_calls.bits_of(results[1][name]))
+
+
+@pytest.fixture
+def rotate_half_call():
+    calls = (draw(1, i) for i in range(len(TURNS)))
+    return next(call for call in calls if call.function == "rotate_half")
+
+
+def package_with(change):
+    """A package whose `rotate_half` is another one."""
+
+    def rotate_half(x, interleaved):
+        return change(rope_kernels.rotate_half(x, interleaved))
+
+    return SimpleNamespace(__name__="another", rotate_half=rotate_half)
+
+
+def by_a_bit(y):
+    return y * (1 + torch.finfo(y.dtype).eps)
+
+
+def test_a_bit_is_a_difference(rotate_half_call):
+    assert drawn_calls.compare(rotate_half_call, (rope_kernels, package_with(lambda y: y))) == []
+    lines = drawn_calls.compare(rotate_half_call, (rope_kernels, package_with(by_a_bit)))
+    assert [line.split(":")[0] for line in lines[:2]] == ["result 0", "gradient of x"]
+    assert "elements differ" in lines[0] and "off from fp64 by 0 before" in lines[2]
+
+
+def test_so_are_a_stride_an_error_and_a_gradient_that_is_not_there(rotate_half_call):
+    def refuse(y):
+        raise ValueError("another accepts nothing")
+
+    for change, words in {
+        lambda y: y.transpose(1, 2).contiguous().transpose(1, 2): "strides",
+        refuse: "after: ValueError: rope_kernels accepts nothing",
+        lambda y: y.detach(): "after: result 0",
+    }.items():
+        lines = drawn_calls.compare(rotate_half_call, (rope_kernels, package_with(change)))
+        assert any(words in line for line in lines), words
+
+
+def test_what_both_have_wrong_is_seen(rotate_half_call):
+    wrong = package_with(lambda y: 2 * y)
+    lines = drawn_calls.compare(rotate_half_call, (wrong, wrong))
+    assert "result 0: off from fp64 by 1 before, 1 after" in lines
+
+
+def run(tool, *arguments):
+    command = [sys.executable, f"tools/{tool}", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_triton")
+def test_planted_bugs_are_found_and_nothing_else(tmp_path):
+    shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels")
+    with (tmp_path / "rope_kernels/__init__.py").open("a") as file:
+        print(BUG, *[f"{x} = _off_by_a_bit({x})" for x in PLANTED], sep="\n", file=file)
+    said = run("drawn_calls.py", ".", tmp_path, "--calls", len(TURNS), "--processes", 2)
+    assert said.returncode == 1, said.stderr
+    *_, table = said.stdout.partition(" calls in ")
+    rows = [row.split() for row in table.splitlines()[1:]]
+    assert {row[0] for row in rows} == FUNCTIONS | TABLES | {"all"}
+    different = [function for function, equal, _, _, _ in rows if equal == "0"]
+    assert sorted(different) == sorted(PLANTED)
+    assert all(row[3] == "0" for row in rows if row[0] not in [*PLANTED, "all"])

@@ -1,0 +1,49 @@
+"""The `rope_kernels` of two checkouts in one process, for the tools that compare them."""
+
+import importlib
+import os
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+HAS_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if HAS_GPU else "cpu"
+BEFORE, AFTER = "rope_kernels_before", "rope_kernels_after"
+
+
+def copy_packages(before: Path, after: Path, folder: Path) -> None:
+    """Copy both packages to `folder`, each under a name of its own.
+
+    PyTorch knows operators by the package's name, and Triton reads the sources of kernels: so each
+    needs another name, and files.
+    """
+    for name, checkout in ((BEFORE, before), (AFTER, after)):
+        package = checkout / "rope_kernels"
+        if not (package / "__init__.py").is_file():
+            raise SystemExit(f"{package} is no package; accepted: a checkout's folder")
+        shutil.copytree(package, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def load_packages(folder: Path) -> tuple[ModuleType, ModuleType]:
+    """Import what `copy_packages` has copied: before and after."""
+    sys.path.insert(0, str(folder))
+    return importlib.import_module(BEFORE), importlib.import_module(AFTER)
+
+
+def choose_engine() -> None:
+    """Run kernels on the GPU, or without one in Triton's interpreter, made fast and exact.
+
+    To be called before anything loads Triton.
+    """
+    if HAS_GPU:
+        return
+    os.environ["TRITON_INTERPRET"] = "1"
+    from rope_lab.interpreted_bf16 import let_bf16_round
+    from rope_lab.interpreter import speed_up
+
+    speed_up()
+    let_bf16_round()
