@@ -1,6 +1,7 @@
 """The tools that compare two checkouts: calls are drawn of every function, and a bit is seen."""
 
 import inspect
+import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from drawn import TURNS, draw
 from processes import ROOT
 
 FUNCTIONS = {x for x in rope_kernels.__all__ if inspect.isfunction(getattr(rope_kernels, x))}
+NOT_TIMED = "rope_fw", "rope_bw", "rotate_half", "cp_positions"
 TABLES = {"RotaryPositionEmbedding", "RotaryPositionEmbedding.cos_sin"}
 PLANTED = ["rope_bw", "norm_rope", "split_qkv_rope", "rope_to_cache"]
 BUG = """
@@ -106,3 +108,19 @@ def test_planted_bugs_are_found_and_nothing_else(tmp_path):
     different = [function for function, equal, _, _, _ in rows if equal == "0"]
     assert sorted(different) == sorted(PLANTED)
     assert all(row[3] == "0" for row in rows if row[0] not in [*PLANTED, "all"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_triton")
+def test_host_times_of_both_checkouts_in_every_way(tmp_path):
+    file = tmp_path / "times.json"
+    few = "--turns", 1, "--calls", 2, "--json", file
+    said = run("host_times.py", ".", ".", *few)
+    assert said.returncode == 0, said.stderr
+    rows, ways = json.loads(file.read_text())["rows"], {}
+    for row in rows:
+        ways.setdefault(row["call"].split(",")[0], set()).add(row["way"])
+    assert ways.pop("rope_to_cache") == {"forward"}
+    assert ways.keys() == FUNCTIONS - {"rope_to_cache", *NOT_TIMED}
+    assert all(found == {"forward", "recorded", "both"} for found in ways.values())
+    assert all(row[name] > 0 for row in rows for name in ("before", "after", "x * 2"))
