@@ -1,5 +1,6 @@
 """The public functions that only rotate, and what all calls that rotate go through."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -22,6 +23,7 @@ from .rotation import (
     positions_of_rank,
     view_as_sbhd,
 )
+from .ways import Way
 
 
 def apply_rotary_pos_emb(
@@ -276,10 +278,11 @@ def rotate(
     rotation: Rotation,
     fused: bool = True,
     inplace: bool = False,
+    ways: Counter[Way] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Rotate one or two tensors, by a rotation as `prepare` takes it."""
+    """Rotate one or two tensors, by a rotation as `prepare` takes it; `ways` counts the way."""
     known = prepare(tensors, freqs, rotation, fused, inplace)
-    return autograd.rotate(tensors, rotation, fused, inplace, known)
+    return autograd.rotate(tensors, rotation, fused, inplace, known, ways)
 
 
 def prepare(

@@ -4,6 +4,7 @@ A rotation is a linear map y = A t, where A depends on the angles only. So the g
 the gradient's gradient is A again, and nothing of `t` is saved: one kernel, with a flag.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 
@@ -15,7 +16,7 @@ from .checks import check_inplace, check_values
 from .launch import Known, known_of
 from .modes import is_watched, wants_grad
 from .rotation import NAMES, TENSORS, Rotation, view_as_sbhd
-from .ways import way_of
+from .ways import Way, way_of
 
 
 def rotate(
@@ -24,9 +25,10 @@ def rotate(
     fused: bool = True,
     inplace: bool = False,
     known: Known | None = None,
+    ways: Counter[Way] | None = None,
 ) -> tuple[Tensor, ...]:
     """Rotate the tensors of a checked call, in the way that `way_of` finds."""
-    path, recorded = way_of(fused, tensors, rotation, known).path, wants_grad(tensors)
+    path, recorded = way_of(fused, tensors, rotation, known, ways=ways).path, wants_grad(tensors)
     if path == "kernel":
         if recorded:
             outs = _record(*launch.pair(tensors), rotation, inplace, known)

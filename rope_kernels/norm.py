@@ -1,6 +1,7 @@
 """Normalize and rotate in one kernel: public functions, checks, launches and gradients."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from numbers import Real
@@ -17,7 +18,7 @@ from .launch import Known, as_read, has_elements, known_of, pair, plan, resolved
 from .modes import have_memory, is_traced, is_transformed, is_watched, wants_grad
 from .rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
 from .tiles import choose_norm_backward_tile, choose_norm_tile, next_power_of_2
-from .ways import way_of
+from .ways import Way, way_of
 
 NormRounding = Literal["once", "model", "model_cast_last"]
 NORM_ROUNDINGS = (None, *get_args(NormRounding))
@@ -201,8 +202,12 @@ def normalize_by(
     rotation: Rotation,
     fused: bool = True,
     inplace: bool = False,
+    ways: Counter[Way] | None = None,
 ) -> Tensors:
-    """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch."""
+    """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch.
+
+    `ways` counts which of both.
+    """
 
     def check() -> None:
         check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
@@ -221,7 +226,7 @@ def normalize_by(
     elif rotation.rounding != "promoted":
         rotation.rounding = "model"
     # a norm has no operator, for compilers fuse PyTorch's
-    path = way_of(fused, rows, rotation, known, has_operator=False).path
+    path = way_of(fused, rows, rotation, known, has_operator=False, ways=ways).path
     if path == "kernel" and not (inplace and is_watched()):
         return _by_kernels(tensors, weights, rotation, norm, inplace, known)
     if path == "kernel":  # a mode that watches operators has to see what is overwritten

@@ -1,5 +1,6 @@
 """How a call is computed: by a kernel, by an operator that launches it, or by plain PyTorch."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Literal, NamedTuple
@@ -27,11 +28,12 @@ class Way(NamedTuple):
 
     Attributes:
         path: 'kernel'; 'operator', which launches the same kernel and is seen by what records
-            operators; or 'pytorch', which is slower.
+            operators; 'pytorch', which is slower. Of a function that `huggingface.patch` has
+            replaced also 'original': that function took the call.
         reason: a sentence's worth of words.
     """
 
-    path: Literal["kernel", "operator", "pytorch"]
+    path: Literal["kernel", "operator", "pytorch", "original"]
     reason: str
 
     def __str__(self) -> str:
@@ -58,6 +60,7 @@ def way_of(
     known: Known | None,
     has_operator: bool = True,
     is_empty: bool = False,
+    ways: Counter[Way] | None = None,
 ) -> Way:
     """The way of a checked call. All functions that rotate ask this, and take it.
 
@@ -67,8 +70,11 @@ def way_of(
         rotation: as it is completed.
         has_operator: whether the function has an operator; norms have none.
         is_empty: whether the call has nothing that a kernel could do.
+        ways: counts it, where somebody wants to know.
     """
     way = _way_of(fused, tensors, rotation, known, has_operator, is_empty)
+    if ways is not None:
+        ways[way] += 1
     if not torch.compiler.is_compiling() and _asking and get_ident() in _asking:
         raise _Answer(way)
     return way

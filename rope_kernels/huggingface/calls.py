@@ -1,5 +1,6 @@
 """How models' functions rotate, which of their calls a kernel takes, and what replaces them."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from ..embedding import FLOATS, short
 from ..modes import is_dtensor
 from ..norm import Tensors
 from ..rotation import OutputPairing, Rotation, Rounding
+from ..ways import Way
 
 _DIMENSIONS = (4, 3), (4, 2), (3, 2)  # of q and of a table
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
@@ -46,42 +48,57 @@ class Rule:
         """Whether the result has another dtype than q, as in autocast, where tables are in fp32."""
         return not self.casts_back and q.dtype != cos.dtype and q.dtype != torch.float32
 
-    def takes(self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> bool:
-        """Whether a kernel gives what the function gives; docs/hugging_face.md has the others."""
+    def why_not(self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> Way | None:
+        """Why the function itself takes a call; None: a kernel gives what it gives.
+
+        docs/hugging_face.md has these calls.
+        """
         q = tensors[0]
         for x in (*tensors, cos, sin):  # no generators here: this is in every call
             if not isinstance(x, Tensor) or is_dtensor(x):
-                return False
+                return _NO_TENSOR
             if x.dtype not in FLOATS[:3] or x.device != q.device:
-                return False
-        if sin.dtype != cos.dtype or sin.shape != cos.shape:
-            return False
+                return _OTHER_DTYPE
+        if sin.dtype != cos.dtype:
+            return _OTHER_DTYPE
+        if sin.shape != cos.shape:
+            return _OTHER_SHAPE
         if (cos.requires_grad or sin.requires_grad) and torch.is_grad_enabled():
-            return False
+            return _TRAINED
         if self.promotes(q, cos) and cos.dtype != torch.float32:
-            return False  # bf16 and fp16, of which PyTorch makes fp32
+            return _OTHER_DTYPE  # bf16 and fp16, of which PyTorch makes fp32
         heads, shape, table = heads_of(cos, unsqueeze_dim), q.shape, cos.shape
         if heads not in (HEADS_FIRST, HEADS_LAST) or (len(shape), len(table)) not in _DIMENSIONS:
-            return False
+            return _OTHER_SHAPE
         for x in tensors[1:]:  # they may differ in the number of heads
             same = x.shape[:heads] == shape[:heads] and x.shape[heads + 1 :] == shape[heads + 1 :]
             if x.dtype != q.dtype or not same:
-                return False
+                return _OTHER_SHAPE if x.dtype == q.dtype else _OTHER_DTYPE
         positions = HEADS_LAST if heads == HEADS_FIRST else HEADS_FIRST
         if table[-2] != shape[positions] or (len(table) == 3 and table[0] not in (1, shape[0])):
-            return False
+            return _OTHER_SHAPE
         width, d = self.rotary_dim(cos), shape[-1]
-        return 2 <= width <= d and width % 2 == 0 and (width == d or self.rest != "none")
+        turns = 2 <= width <= d and width % 2 == 0 and (width == d or self.rest != "none")
+        return None if turns else _OTHER_SHAPE
 
     def rotate(
-        self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int, by: Any = None
+        self,
+        tensors: Tensors,
+        cos: Tensor,
+        sin: Tensor,
+        unsqueeze_dim: int,
+        ways: Counter[Way],
+        by: Any = None,
     ) -> Tensors | None:
         """Rotate one or two tensors in one launch: bits, dtype and strides of the function.
 
-        None: the call is one for the function itself. What is given as `by` takes the place of
-        `api.rotate` and also normalizes; then the results have the dtype of q.
+        None: the call is one for the function itself. `ways` counts calls by their way. What is
+        given as `by` takes the place of `api.rotate` and also normalizes; then the results have the
+        dtype of q.
         """
-        if not self.takes(tensors, cos, sin, unsqueeze_dim):
+        not_ours = self.why_not(tensors, cos, sin, unsqueeze_dim)
+        if not_ours is not None:
+            ways[not_ours] += 1
             return None
         q, width, promotes = tensors[0], self.rotary_dim(cos), self.promotes(tensors[0], cos)
         has_batch, heads = q.dim() == 4, heads_of(cos, unsqueeze_dim)
@@ -105,10 +122,31 @@ class Rule:
             promoted_from=short(q.dtype) if promotes and by is None else "",
             keeps_strides=keeps_strides and by is None,
         )
-        outs = (by or api.rotate)(tensors=tensors, freqs=(cos, sin), rotation=rotation)
+        outs = (by or api.rotate)(tensors=tensors, freqs=(cos, sin), rotation=rotation, ways=ways)
         if by_rows:
             return exchanged(outs)
         return outs if has_batch else tuple([x[0] for x in outs])
+
+
+# Ways of calls that the function itself takes
+_NO_TENSOR = Way("original", "an argument is no tensor, or a DTensor")
+_OTHER_DTYPE = Way("original", "the dtypes or the devices are not those that a kernel takes")
+_OTHER_SHAPE = Way("original", "the shapes are not those that a kernel takes")
+_TRAINED = Way("original", "cos or sin requires a gradient")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A rule at work for one function, whose calls are counted."""
+
+    rule: Rule
+    ways: Counter[Way]
+
+    def rotate(
+        self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int
+    ) -> Tensors | None:
+        """As the rule does."""
+        return self.rule.rotate(tensors, cos, sin, unsqueeze_dim, self.ways)
 
 
 def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:
@@ -122,7 +160,7 @@ def exchanged(tensors: Sequence[Tensor]) -> Tensors:
 
 
 # Forms: what takes the place of a function, with the same arguments. Each hands to this `original`
-# what `Rule.rotate`, or it itself, doesn't take. `patch` binds the first two arguments.
+# what `Counted.rotate`, or it itself, doesn't take. `patch` binds the first two arguments.
 
 
 def q_and_k(rule, original, q, k, cos, sin, unsqueeze_dim=1):

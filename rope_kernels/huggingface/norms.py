@@ -8,6 +8,7 @@ for, the digests say: of arguments and of all statements up to the last norm or 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,9 +20,18 @@ import torch
 from torch import Tensor, nn
 
 from ..norm import Norm, NormRounding, Tensors, normalize_by
+from ..ways import Way
 from .calls import Rule, exchanged, one_tensor, q_and_k
 from .digest import UnknownCode, code_digest, definition_of, digest_of_parts, original_of
-from .known import UNKNOWN, function_of, has_code, is_hooked, known_by_code, replacement
+from .known import (
+    NORMS_APART,
+    UNKNOWN,
+    function_of,
+    has_code,
+    is_hooked,
+    known_by_code,
+    replacement,
+)
 
 # Digests of forwards, of transformers 5.17, 5.23 or both: the norms are given what is rotated, or
 # that with heads and positions exchanged.
@@ -195,10 +205,18 @@ def _made_for(
     normed, variables = find_normed(original), original.__globals__
     assert normed is not None
     names, transposed = {*normed.norms.values()}, normed.digest in TRANSPOSED
+    ways: Counter[Way] = Counter()
 
     def of_module(module, *names):
         norms, known = [getattr(module, x) for x in names], known_norms(module, names)
-        return NormedRotation(normed, transposed, variables[normed.rotation], norms, known)
+        return NormedRotation(
+            normed=normed,
+            transposed=transposed,
+            rotation=variables[normed.rotation],
+            norms=norms,
+            known=known,
+            ways=ways,
+        )
 
     def suits(module, *args):
         return (
@@ -207,7 +225,8 @@ def _made_for(
             and known_norms(module, names) is not None
         )
 
-    return replacement(original, _compiled_again(normed, original)(of_module), rotation, suits)
+    ours = _compiled_again(normed, original)(of_module)
+    return replacement(original, ours, rotation, ways, suits)
 
 
 def _compiled_again(normed: Normed, original: FunctionType) -> Callable:
@@ -247,6 +266,7 @@ class NormedRotation:
     rotation: Callable[..., Any]
     norms: list[nn.Module]  # of each tensor
     known: tuple[KnownNorm, float] | None  # None: they have to run themselves
+    ways: Counter[Way]  # of calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.normed.known.form(self, self.apart, *args, **kwargs)
@@ -259,11 +279,25 @@ class NormedRotation:
         In autocast, where a weight in fp32 promotes, the result is promoted, too. Its values are
         rounded to the dtype of q, as autocast does before an attention.
         """
+        weights = tuple([norm._parameters.get("weight") for norm in self.norms])
+        in_fp32 = self._promoted(tensors, weights, cos)
+        if self.known is None or in_fp32 is None:
+            self.ways[NORMS_APART] += 1
+            return None
+        known, eps = self.known
+        norm = Norm(eps, known.weight_offset, self.normed.after, known.rounding)
+        by = partial(normalize_by, norm, weights=weights)
+        outs = self.normed.known.rotate(tensors, cos, sin, unsqueeze_dim, self.ways, by)
+        return outs and tuple([x.float() if y else x for x, y in zip(outs, in_fp32, strict=True)])
+
+    def _promoted(
+        self, tensors: Tensors, weights: Sequence[Tensor | None], cos: Tensor
+    ) -> list[bool] | None:
+        """Whether the model has each result in fp32; None: norms and rotation have to run apart."""
         if self.known is None or (self.transposed and tensors[0].dim() != 4):
             return None
-        q, rule, (known, eps) = tensors[0], self.normed.known, self.known
-        weights = tuple([norm._parameters.get("weight") for norm in self.norms])
-        in_fp32 = [rule.promotes(q, cos)] * len(tensors)
+        q, (known, _) = tensors[0], self.known
+        in_fp32 = [self.normed.known.promotes(q, cos)] * len(tensors)
         for i, weight in enumerate(weights):
             if weight is None:
                 continue
@@ -273,10 +307,7 @@ class NormedRotation:
                 in_fp32[i] |= known.rounding == "model" and not known.weight_offset
         if any(in_fp32) and not torch.is_autocast_enabled(q.device.type):
             return None
-        norm = Norm(eps, known.weight_offset, self.normed.after, known.rounding)
-        by = partial(normalize_by, norm, weights=weights)
-        outs = rule.rotate(tensors, cos, sin, unsqueeze_dim, by)
-        return outs and tuple([x.float() if y else x for x, y in zip(outs, in_fp32, strict=True)])
+        return in_fp32
 
     def apart(self, *args: Any) -> Any:
         """What a form calls instead of `rotate`: norms and rotation as the model has them."""

@@ -23,6 +23,7 @@ from hf_calls import (
     version,
 )
 from hugging_face import families_of
+from rope_kernels.huggingface.calls import Counted
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
 
@@ -50,7 +51,7 @@ def replaced(function):
         given.append(1)
         return function(*args, **kwargs)
 
-    return partial(known.form, known, original), given
+    return partial(known.form, Counted(known, Counter()), original), given
 
 
 def disagreements(function, some, device):

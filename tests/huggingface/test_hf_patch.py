@@ -7,6 +7,8 @@ import os
 import re
 import sys
 import time
+from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import indent
 from types import ModuleType
@@ -19,6 +21,7 @@ from hf_calls import Case, differs, outcome
 from hf_models import FAMILIES
 from hugging_face import families_of
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
+from rope_kernels.huggingface.calls import Counted
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, function_of
 
@@ -391,6 +394,13 @@ ODD = {
     ),
     "no tensor": lambda call: call | {"cos": 1.0},
 }
+WHY = {  # words of the reason that is counted
+    **dict.fromkeys(ODD, "shapes"),
+    "fp64": "dtypes",
+    "tables of two dtypes": "dtypes",
+    "a table that requires a gradient": "requires a gradient",
+    "no tensor": "no tensor",
+}
 
 
 def _as(x, dtype=None):
@@ -408,8 +418,44 @@ def test_odd_calls_go_to_the_function_itself(odd, llama):
         taken.append(1)
         return original(*args, **kwargs)
 
-    known = BY_DIGEST[code_digest(original)]
+    known, ways = BY_DIGEST[code_digest(original)], Counter()
     call = ODD[odd](CASE.call_of(original, "cpu"))
-    got = outcome(functools.partial(known.form, known, noting), call)
+    got = outcome(functools.partial(known.form, Counted(known, ways), noting), call)
     assert differs(got, outcome(original, call), strides=True) is None
     assert taken
+    ((path, reason),) = ways  # of one call, or of one for values and one for gradients
+    assert path == "original" and WHY[odd] in reason
+
+
+def test_calls_are_counted_by_their_way(llama, device):
+    """A user asks this most: did my run use the kernel?"""
+    original = function_of(llama.apply_rotary_pos_emb)
+    call = {n: _to(x, device) for n, x in CASE.call_of(original, device).items()}
+    with patch(llama) as patched:
+        (function,) = patched.replaced
+        assert patched.calls() == {function: {}}
+        for _ in range(3):
+            llama.apply_rotary_pos_emb(**call)
+        odd = {n: _as(x, torch.float64) for n, x in call.items()}
+        llama.apply_rotary_pos_emb(**odd)
+        if device == "cpu":
+            with monkeypatched_environment(TRITON_INTERPRET="0"):
+                llama.apply_rotary_pos_emb(**call)
+        torch.compile(llama.apply_rotary_pos_emb, backend="eager")(**call)  # recorded
+    counts = patched.calls()[function]
+    expected = {"kernel": 3, "original": 1} | ({"pytorch": 1} if device == "cpu" else {})
+    assert {way.path: n for way, n in counts.items()} == expected
+    with patch(llama) as again:
+        assert again.calls() == {function: {}}, "it counts since it was patched"
+
+
+@contextmanager
+def monkeypatched_environment(**variables):
+    with pytest.MonkeyPatch.context() as context:
+        for name, value in variables.items():
+            context.setenv(name, value)
+        yield
+
+
+def _to(x, device):
+    return x.to(device) if isinstance(x, torch.Tensor) else x
