@@ -51,11 +51,18 @@ class Call:
     define: Callable[[], Named]  # in fp64
     near: float
 
+    @property
+    def listed(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self.arguments.items()]
 
-def draw(seed: int, index: int) -> Call:
-    """Call number `index`, whatever calls come before it."""
+
+def draw(seed: int, index: int, never: Sequence[str] = ()) -> Call:
+    """Call number `index`, whatever calls come before it; never one with these "name=value"."""
     rng = random.Random(f"{seed}, {index}")
-    return TURNS[index % len(TURNS)](rng, rng.randrange(2**32))
+    call = None
+    while call is None or not set(never).isdisjoint(call.listed):
+        call = TURNS[index % len(TURNS)](rng, rng.randrange(2**32))
+    return call
 
 
 def named_results(

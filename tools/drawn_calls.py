@@ -2,6 +2,7 @@
 
     python tools/drawn_calls.py ../before .
     python tools/drawn_calls.py ../before . --seed 1 --only 17    # one call, as a report names it
+    python tools/drawn_calls.py ../before . --never "interleaved=None"    # new: `before` refuses it
 
 `tests/drawn.py` draws, from the axes of `tests/ops.py` and a few more. Both packages get the same
 inputs. Results, gradients and the memory of what was given are compared bit by bit; results and
@@ -100,12 +101,12 @@ def start_process(folder: Path) -> None:
     warnings.simplefilter("ignore")
 
 
-def try_call(seed: int, index: int) -> tuple[str, list[str]]:
+def try_call(seed: int, never: Sequence[str], index: int) -> tuple[str, list[str]]:
     """A call's function, and what is to be said of it."""
-    call = draw(seed, index)
+    call = draw(seed, index, never)
     lines = compare(call, packages)
     if lines:
-        lines.append(", ".join(f"{name}={value}" for name, value in call.arguments.items()))
+        lines.append(", ".join(call.listed))
     return call.function, lines
 
 
@@ -118,6 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, metavar="NUMBER", help="one call, as a report names it")
+    not_drawn = "draw no call that has it, as a report spells it"
+    parser.add_argument(
+        "--never", action="append", default=[], metavar="NAME=VALUE", help=not_drawn
+    )
     parser.add_argument("--processes", type=int, default=min(16, os.cpu_count() or 1))
     options = parser.parse_args(arguments)
     indices = range(options.calls) if options.only is None else [options.only]
@@ -127,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         workers = min(options.processes, len(indices))
         context = get_context("spawn")  # a GPU can't be shared with a fork
         with ProcessPoolExecutor(workers, context, start_process, (Path(folder),)) as pool:
-            tried = pool.map(partial(try_call, options.seed), indices)
+            tried = pool.map(partial(try_call, options.seed, options.never), indices)
             for index, (function, lines) in zip(indices, tried, strict=True):
                 (different if lines else equal)[function] += 1
                 if lines:

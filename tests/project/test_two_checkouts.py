@@ -39,6 +39,8 @@ def test_a_call_is_the_same_each_time_whatever_comes_before_it():
     first, _, again = draw(7, 4), draw(7, 3), draw(7, 4)
     other_seed = draw(8, 4)
     assert first.arguments == again.arguments != other_seed.arguments
+    never = first.listed[:2]
+    assert set(never).isdisjoint(draw(7, 4, never).listed)
     results = [call.run(rope_kernels) for call in (first, again)]
     for name, x in results[0].items():
         assert torch.equal(drawn_calls.bits_of(x), drawn_calls.bits_of(results[1][name]))
