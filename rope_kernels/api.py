@@ -328,7 +328,8 @@ def prepare(
     of_module = ()
     if module is not None:
         rotation.attention_factor = module.attention_factor
-        of_module = module.rotary_dim, module.interleaved, rotation.table.requires_grad
+        is_trained = rotation.table.requires_grad and torch.is_grad_enabled()
+        of_module = module.rotary_dim, module.interleaved, is_trained
     looks = (*tensors, *beside)
     options = *key, inplace, type(freqs), *of_module
     known = known_of(looks, rotation, *options) if fused is True else None

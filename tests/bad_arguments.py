@@ -42,12 +42,6 @@ def module(dim=D2, device="cpu", **options):
     return RotaryPositionEmbedding(dim, **options).to(device)
 
 
-def trained(good):
-    made = module()
-    made.inv_freq.requires_grad_()
-    return made
-
-
 def of_bf16(good):
     made = module()
     made._buffers["inv_freq"] = made.inv_freq.bfloat16()  # as FSDP's buffer_dtype does
@@ -283,8 +277,6 @@ VALUE_ERRORS = {
         "freqs": module(),
         "interleaved": True,
     },
-    "freqs has an inv_freq that requires a gradient; accepted: freqs.cos_sin(max_seq_len) as "
-    "freqs, with rotary_dim=8": {"freqs": trained},
     "freqs[0] has shape (8,); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {READ}": dense(
         freqs=(cos(D2), cos(D2))
     ),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 from inputs import shape_of
 from rope_kernels import RotaryPositionEmbedding, rope_qk
@@ -65,6 +66,16 @@ def test_float_positions_have_gradients(device):
     assert rope.inv_freq.grad.abs().min() > 0
     cos, _ = rope.cos_sin(ids.long() + 1)
     assert torch.autograd.grad(cos.sum(), rope.inv_freq)[0].abs().min() > 0
+
+
+def test_frequencies_have_a_derivative_in_forward_mode_also_without_gradients(device):
+    rope, ids = RotaryPositionEmbedding(D2).to(device), torch.arange(1, 4, device=device)
+    inv_freq, tangent = rope.inv_freq, torch.rand(D2 // 2, device=device)
+    with torch.no_grad(), forward_ad.dual_level():
+        rope._buffers["inv_freq"] = forward_ad.make_dual(inv_freq, tangent)
+        got = forward_ad.unpack_dual(rope.cos_sin(ids)[1]).tangent
+    want = (ids[:, None] * inv_freq).cos() * ids[:, None] * tangent
+    torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize(
