@@ -2,6 +2,9 @@
 
 import copy
 import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ from counted import operators_of
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
+    embedding,
     rope_bw,
     rope_fw,
 )
@@ -111,6 +115,47 @@ def test_reset_parameters_where_it_cannot_write_in_place(wrong, device):
     module.inv_freq = inv_freq[:2] if wrong == "shape" else inv_freq[:1].expand(D // 2)
     module.reset_parameters()
     assert torch.equal(module.turns().cpu(), want) and module.inv_freq.device == inv_freq.device
+
+
+def test_a_change_while_the_turns_are_computed_is_followed(monkeypatch):
+    """As by another thread: values that were read before it are not taken for those after it."""
+    module, t = RotaryPositionEmbedding(D), tokens("cpu")
+    before, new = other_frequencies(), other_frequencies()
+    module.inv_freq.copy_(before)
+
+    def write_meanwhile(inv_freq):
+        turns = in_turns(inv_freq)
+        monkeypatch.undo()
+        module.inv_freq.copy_(new)
+        return turns
+
+    monkeypatch.setattr(embedding, "in_turns", write_meanwhile)
+    assert torch.equal(module.turns(), in_turns(before))
+    assert torch.equal(module.turns(), in_turns(new))
+    assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(new)))
+
+
+def test_threads_that_use_a_copy_first_share_what_one_of_them_fills(monkeypatch):
+    """The others wait for it. Two would fill two, and updates and CUDA graphs know one of them."""
+    module, want = RotaryPositionEmbedding(D), RotaryPositionEmbedding(D).turns()
+    other, start, filled_by = copy.deepcopy(module), threading.Barrier(4), []
+
+    def in_turns_slowly(inv_freq):
+        filled_by.append(threading.get_ident())
+        time.sleep(0.01)  # what is right does not depend on it
+        return in_turns(inv_freq)
+
+    def first_use(_):
+        start.wait()
+        turns = other.turns()
+        return turns.data_ptr(), turns.clone()
+
+    monkeypatch.setattr(embedding, "in_turns", in_turns_slowly)
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(first_use, range(4))]
+    assert len(filled_by) == 1
+    assert all(turns.equal(want) for _, turns in found)
+    assert {address for address, _ in found} == {other.turns().data_ptr()}
 
 
 # backward
@@ -339,7 +384,9 @@ def test_turns_are_never_shared_between_processes():
     module = RotaryPositionEmbedding(D).share_memory()
     assert module.inv_freq.is_shared() and not module.turns().is_shared()
     state = module.__getstate__()
-    assert state["_turns"] is state["_filled"][0] is None
+    turns = module.turns().data_ptr()
+    held = [x for value in state.values() if isinstance(value, tuple) for x in value]
+    assert not any(isinstance(x, torch.Tensor) and x.data_ptr() == turns for x in held)
 
 
 def test_a_bad_state_dict_is_told_with_its_key_and_the_rest_is_loaded():
