@@ -4,6 +4,7 @@ import copy
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -142,6 +143,30 @@ def test_a_length_that_is_none(length):
         ValueError, match=r"^seq_len is .*; accepted: a positive number below infinity$"
     ):
         from_config(config_of({}), seq_len=length)
+
+
+@pytest.mark.parametrize("rope_type", SCALED)
+def test_numbers_of_numpy_are_those_of_python(rope_type):
+    """In a configuration, as an experiment's settings may be, and as a length."""
+
+    def of_numpy(value):
+        if isinstance(value, dict):
+            return {key: of_numpy(x) for key, x in value.items()}
+        if isinstance(value, list):
+            return [*map(of_numpy, value)]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return value
+        return np.int32(value) if isinstance(value, int) else np.float64(value)
+
+    rng = random.Random(rope_type)
+    for config in [random_config(rope_type, rng) for _ in range(20)]:
+        for length in (100, 2**20):
+            want = from_config(config, seq_len=length)
+            for seq_len in (np.int64(length), np.float32(length), np.int32(length)):
+                got = from_config(of_numpy(config), seq_len=seq_len)
+                assert torch.equal(got.inv_freq, want.inv_freq)
+                assert got.attention_factor == want.attention_factor
+                assert type(got.attention_factor) is float and repr(got) == repr(want)
 
 
 # configurations of published models

@@ -3,6 +3,8 @@
 import inspect
 import math
 import re
+from fractions import Fraction
+from numbers import Integral
 
 import numpy as np
 import pytest
@@ -16,7 +18,8 @@ NO_SHARES = 0.0, -0.5, 1.5, math.nan, None, "1", True
 SHARE = "accepted: a number above 0, up to 1"
 IN_FP32 = "accepted: finite numbers that fp32 can hold, up to 3.4e+38"
 BEYOND_FP32 = torch.full((D // 2,), -1e39, dtype=torch.float64)
-NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf)
+NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf, np.True_, np.float32(-1))
+NOT_POSITIVE += (Fraction(10**400), Fraction(1, 10**400), np.float64(0))
 OF_THE_CONSTRUCTOR = [
     *[({"dim": x}, f"dim is {x!r}; accepted: a positive integer") for x in (None, "8", 8.7, True)],
     ({"dim": math.inf}, "dim is inf; accepted: a positive integer"),
@@ -125,7 +128,40 @@ def test_a_head_dimension_that_is_whole(dim):
     assert type(RotaryPositionEmbedding(dim).rotary_dim) is int
 
 
-NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5))
+OF_NUMPY = {  # numbers of the constructor: an integer of 8 bits overflows in a product, too
+    "dim": (np.int8(96), np.uint8(96), np.uint64(96), np.float16(96), np.float32(96)),
+    "rotary_percent": (np.float16(0.25), np.float32(0.25), np.float64(0.25), np.uint8(1)),
+    "rotary_base": (np.float16(500), np.float32(500), np.longdouble(500), np.int16(500)),
+    "attention_factor": (np.float16(1.5), np.float64(1.5), Fraction(3, 2), np.uint8(3)),
+}
+
+
+@pytest.mark.parametrize(
+    "name, value", [(name, x) for name, values in OF_NUMPY.items() for x in values], ids=repr
+)
+def test_numbers_of_numpy_are_those_of_python(name, value):
+    """Bit for bit, and as Python's numbers in what is kept and printed."""
+    python = int(value) if isinstance(value, Integral) else float(value)
+    arguments = {"dim": 192, "rotary_percent": 0.5}
+    got, want = (RotaryPositionEmbedding(**arguments | {name: x}) for x in (value, python))
+    assert repr(got) == repr(want) and type(got.rotary_dim) is int
+    assert torch.equal(got.inv_freq, want.inv_freq)
+    assert got.attention_factor == want.attention_factor and type(got.attention_factor) is float
+    got.attention_factor = np.float32(0.5)
+    assert got.attention_factor == 0.5 and type(got.attention_factor) is float
+
+
+@pytest.mark.parametrize("kind", (np.int8, np.uint8, np.int32, np.uint64, torch.tensor))
+def test_lengths_of_numpy_are_those_of_python(kind):
+    module = RotaryPositionEmbedding(D)
+    assert torch.equal(module(kind(100), offset=kind(100)), module(100, offset=100))
+    if kind is not torch.tensor:  # which is a position
+        for got, want in zip(module.cos_sin(kind(100)), module.cos_sin(100), strict=True):
+            assert torch.equal(got, want)
+
+
+NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5), torch.tensor(True), np.True_)
+NO_LENGTHS += (np.float64(5),)
 
 
 def test_a_length_that_is_none():
