@@ -32,6 +32,7 @@ def test_planning_loads_no_triton():
 
 
 NORM = {"function": qk_norm_rope, "q": T, "k": T, "q_weight": T[0, 0, 0], "k_weight": T[0, 0, 0]}
+NORM["tensor_format"] = "sbhd"
 ROPE = {"function": rope_fw, "t": T, "freqs": FREQS}
 NO_PLAN = (
     (ROPE | {"fused": False}, ValueError, "the call launches no kernel: fused is False"),

@@ -82,7 +82,7 @@ def test_a_norms_backward_has_as_many_programs_as_run_at_once():
             torch.empty(shape, dtype=torch.bfloat16).requires_grad_()
             for shape in ((s, B, 4, 128), (s, B, 1, 128), (128,), (128,))
         )
-        call = q, k, *weights, RotaryPositionEmbedding(128)
+        call = q, k, *weights, RotaryPositionEmbedding(128), "sbhd"
         return [launch.programs for launch in launches_of(qk_norm_rope, *call)]
 
     (forward, *backward), (later, *same) = programs(1024), programs(4096)

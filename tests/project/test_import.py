@@ -95,13 +95,14 @@ def test_only_a_launch_loads_triton():
         t, freqs = torch.randn(3, 2, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
         for call in (apply_rotary_pos_emb, rope_qk):
             try:
-                call(t, t, freqs(2)) if call is rope_qk else call(t, freqs(2))
+                tensors = (t, t) if call is rope_qk else (t,)
+                call(*tensors, freqs(2), "sbhd")
             except ValueError:
                 pass
             else:
                 raise AssertionError("a table that is too short will do")
         func.vmap(lambda t: apply_rotary_pos_emb(t, freqs))(t[None])
-        rope_qk(t, t, freqs, fused=False)
+        rope_qk(t, t, freqs, "sbhd", fused=False)
         apply_rotary_pos_emb(t, freqs, fused=False).sum().backward()
         assert "triton" not in sys.modules
         apply_rotary_pos_emb(t, freqs)
