@@ -6,10 +6,12 @@ would go.
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad
@@ -145,6 +147,37 @@ def test_every_function_shows_the_options_of_the_first(op):
             assert str(here[name]) == str(of_first[name])
     assert here["rounding"].default is None
     assert ("upcast" in str(here["rounding"])) == (not op.weights)
+
+
+NUMBERS = {  # of NumPy, and of Python in place of each
+    **{name: (np.int64, np.uint8, np.int16) for name in ("rotary_dim", "rotary_start")},
+    **{name: (np.int64, np.int32) for name in ("cp_size", "cp_rank", "num_heads", "num_kv_heads")},
+    **{name: (np.float32, np.float64, Fraction) for name in ("eps", "weight_offset")},
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@each_op
+def test_numbers_of_other_kinds_are_numbers(op, name, device):
+    """In a first call, and in one that looks like an accepted one; gradients, too."""
+    if name not in signature(op.function).parameters:
+        pytest.skip("the function does not have it")
+    case = {"rotary": 8, "start": "at 1", "positions": "contiguous", "tensor_format": "sbhd"}
+    sample = op.sample(device, **case, columns="rotary_dim")
+    values = sample.options() | {"eps": 2.0**-10, "weight_offset": 0.5}  # of which fp32 has all
+    for kind in NUMBERS[name]:
+        value = values.get(name, 0)
+        outcomes = []
+        for number in (value, kind(value), kind(value)):
+            leaves = sample.leaves() if op.differentiable else {}
+            outs = sample.call(leaves, **{name: number})
+            grads = ()
+            if leaves:
+                ups = [torch.ones_like(out) for out in outs]
+                grads = torch.autograd.grad(outs, [*leaves.values()], ups)
+            outcomes.append([*outs, *grads])
+        assert all(map(torch.equal, outcomes[0], outcomes[1]))
+        assert all(map(torch.equal, outcomes[0], outcomes[2]))
 
 
 HAS_A_FORMAT = [op for op in OPS if "tensor_format" in signature(op.function).parameters]

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import (
 )
 
 from ops import DIFFERENTIABLE, FEW, OPS, all_equal, by_turns
-from rope_kernels import launch
+from rope_kernels import RotaryPositionEmbedding, launch
 
 OVERWRITING = [op for op in OPS if op.inplace]
 CACHE = [op for op in OPS if op.name == "rope_to_cache"]
@@ -116,6 +116,24 @@ def test_a_cache_is_written_in_a_selective_checkpoint(op, device):
         (got,) = torch.autograd.grad(out, x, up)
         torch.testing.assert_close(got, x.detach().cos() * want[0].float().sum() * up)
         assert all_equal(written.values(), want[1:])
+
+
+def test_a_table_in_a_selective_checkpoint_keeps_gradients(device):
+    """The first cosines of a module are of turns that it makes then, and remembers."""
+    rope = RotaryPositionEmbedding(8).to(device)
+    contexts = partial(create_selective_checkpoint_contexts, saves_views)
+
+    def layer(x):
+        x = x.sin().view(4, 8)
+        cos, sin = rope.cos_sin(4)
+        return (x.chunk(2, -1)[0].cos() * cos + sin).view(16).sin()
+
+    for _ in STEPS:
+        x = torch.randn(32, device=device, requires_grad=True)
+        out = checkpoint(layer, x, use_reentrant=False, context_fn=contexts)
+        up = torch.randn_like(out)
+        (got,), (want,) = (torch.autograd.grad(y, x, up) for y in (out, layer(x)))
+        assert torch.equal(got, want)
 
 
 class Noted(TorchDispatchMode):
