@@ -47,9 +47,9 @@ def plans(monkeypatch):
     return made
 
 
-def decoded(op, freqs, device):
-    """A call of one new token for each entry, and a table for all of them."""
-    sample = op.sample(device, s=1, freqs=freqs, positions="one start", d=64)
+def decoded(op, freqs, device, tokens=1):
+    """A call of one new token for each entry, or of several; and a table for all of them."""
+    sample = op.sample(device, s=tokens, freqs=freqs, positions="one start", d=64)
     if freqs == "angles":
         sample.freqs = angles(TOKENS, sample.d2, device)
     elif freqs == "cos and sin":
@@ -145,17 +145,17 @@ def test_the_plan_is_that_of_a_call_without_starts():
 @each_op
 def test_a_position_past_the_table_is_refused_in_every_call(op, device):
     """On a GPU, too: the number is known without reading anything there."""
-    sample = decoded(op, "angles", device)
+    sample, tokens, last = decoded(op, "angles", device, tokens=3), 3, TOKENS - 3
     if sample.packed:
-        sample.where["cu_seqlens"] = torch.tensor([0, len(sample.given["q"])], device=device)
-        tokens = 1 if device == "cuda" else len(sample.given["q"])  # lengths are not read there
-    else:
-        tokens = 1
+        tokens = len(sample.given["q"])
+        sample.where["cu_seqlens"] = torch.tensor([0, tokens], device=device)
+        # on a GPU nobody reads how long a sequence is
+        tokens, last = (1, TOKENS - 1) if device == "cuda" else (tokens, TOKENS - tokens)
     for _ in range(2):
-        sample.call(start_positions=0)
-        needed = TOKENS + tokens
+        sample.call(start_positions=last)
+        needed = last + 1 + tokens
         with pytest.raises(ValueError, match=rf"^freqs has .* s2 = {TOKENS} .* needs {needed}$"):
-            sample.call(start_positions=TOKENS)
+            sample.call(start_positions=last + 1)
         with pytest.raises(ValueError, match=r"^start_positions is -1; accepted: values from 0"):
             sample.call(start_positions=-1)
 
