@@ -52,8 +52,9 @@ class Ours(Provider):
     def _arguments(self, workload: Workload) -> tuple[tuple, dict]:
         case = workload.case
         kind = self.freqs or case.freqs
-        options = {"interleaved": case.interleaved, "rotary_dim": case.d2}
+        options = {"interleaved": case.interleaved}
         if kind == "cos and sin":  # of each token: no positions beside them
+            options["rotary_dim"] = case.d2
             return (workload.cos_sin(workload.x.dtype), case.tensor_format), options
         options |= {
             "cu_seqlens": workload.cu_seqlens,
