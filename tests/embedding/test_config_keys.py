@@ -3,6 +3,7 @@
 Above all what is easily overlooked: keys that nobody reads, what a class would add, two widths.
 """
 
+import json
 import math
 import re
 from collections import UserDict
@@ -145,8 +146,30 @@ def test_a_model_type_wants_its_class(model, hold):
     """Even if nothing is missing: who holds it cannot know."""
     config = hold(PLAIN | {"head_dim": 128, "model_type": model})
     said = f"^config is of type {type(config).__name__} with model_type '{model}', and lacks .*"
-    with pytest.raises(ValueError, match=said + r"AutoConfig.for_model\(\*\*keys\).*without model"):
+    said += r"AutoConfig.*\.for_model\(\*\*config\).*without model_type"
+    with pytest.raises(ValueError, match=said):
         from_config(config)
+
+
+def test_what_the_error_about_a_file_advises_works(tmp_path):
+    """Of a `config.json` as it is downloaded, read by hand."""
+    transformers = pytest.importorskip("transformers")
+    rope = {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, ORIGINAL: 1024}
+    want = transformers.LlamaConfig(head_dim=64, rope_parameters=rope)
+    want.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    with pytest.raises(ValueError, match=r"^config is of type dict with model_type ") as error:
+        from_config(config)
+    ways = {
+        "AutoConfig.from_pretrained(folder)": transformers.AutoConfig.from_pretrained(tmp_path),
+        ".for_model(**config) of a dict": transformers.AutoConfig.for_model(**config),
+        "its keys without model_type": {x: y for x, y in config.items() if x != "model_type"},
+    }
+    for advice, given in ways.items():
+        assert advice in str(error.value)
+        module = from_config(given)
+        assert torch.equal(module.inv_freq, from_config(want).inv_freq)
+        assert module.attention_factor == from_config(want).attention_factor
 
 
 def test_whose_class_a_configuration_is():
@@ -168,7 +191,7 @@ def test_whose_class_a_configuration_is():
     other = transformers.LlamaConfig()
     other.model_type = "glm"
     for config in (base, other):
-        with pytest.raises(ValueError, match="and lacks what that class adds; accepted: "):
+        with pytest.raises(ValueError, match="and lacks what that model's class adds; accepted: "):
             from_config(config)
 
 
