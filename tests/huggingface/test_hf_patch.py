@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -331,6 +332,18 @@ def test_a_file_whose_functions_are_as_they_were(change, llama, made):
         call = CASE.call_of(original, "cpu")
         got = outcome(module.apply_rotary_pos_emb, call)
         assert differs(got, outcome(original, call), strides=True) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_that_python_warns_of_is_read(llama, made):
+    """As of docstrings with backslashes. Python warns where it compiles, so it has done so."""
+    text = text_of_llama(llama)
+    assert text.count('"""') > 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = made("warned_rotation", text.replace('"""', '"""A \\d. ', 1))
+    with patch(module) as patched:
+        assert patched.replaced and not patched.left
 
 
 def test_a_file_that_is_gone_or_no_longer_python(llama, made):
