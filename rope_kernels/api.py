@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -307,39 +308,27 @@ def prepare(
         check: checks all of these, in place of `check_call`.
         named: what a call in place reads beside its rotation.
     """
-    if is_watched():  # by a mode, which should see the same in a first call and in later ones
-        with unwatched():
-            return prepare(
-                tensors=tensors,
-                freqs=freqs,
-                rotation=rotation,
-                fused=fused,
-                inplace=inplace,
-                beside=beside,
-                key=key,
-                check=check,
-                named=named,
-            )
     t, module = tensors[0], freqs if isinstance(freqs, RotaryPositionEmbedding) else None
     if rotation.interleaved is None:
         rotation.interleaved = module is not None and module.interleaved
     if rotation.start_positions is not None:
         _place_starts(rotation, t)
-    of_module = ()
+    known, of_module = None, ()
     if module is not None:
         rotation.attention_factor = module.attention_factor
         is_trained = rotation.table.requires_grad and torch.is_grad_enabled()
         of_module = module.rotary_dim, module.interleaved, is_trained
-    looks = (*tensors, *beside)
-    options = *key, inplace, type(freqs), *of_module
-    known = known_of(looks, rotation, *options) if fused is True else None
+    if fused is True:
+        known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
     if known is None or not known.accepted:
-        if check is None:
-            checks.check_call(tensors, freqs, rotation, fused, inplace)
-        else:
-            check()
+        # by modes that watch operators, which should see the same in a first call and in later ones
+        with unwatched() if is_watched() else nullcontext():
+            if check is None:
+                checks.check_call(tensors, freqs, rotation, fused, inplace)
+            else:
+                check()
         if checks.has_made_integers(rotation) and known is not None:
-            known = known_of(looks, rotation, *options)
+            known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
         if known is not None:
             known.accepted = True
     _complete(rotation, freqs, fused, t)

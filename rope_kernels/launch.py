@@ -50,7 +50,8 @@ def known_of(
     """
     if is_traced() or is_transformed():
         return None
-    signature = [len(tensors), *options, *rotation.options, _width_of(rotation.first_position)]
+    first = rotation.first_position
+    signature = [len(tensors), *options, *rotation.options, first is None or _width_of(first)]
     try:
         for x in (*tensors, *rotation.tensors):  # no function and no generator: in every call
             if type(x) in PLAIN:
@@ -63,10 +64,8 @@ def known_of(
         return None
 
 
-def _width_of(number: int | None) -> int:
-    """Bits of the integer that Triton compiles a kernel for; 0: of none."""
-    if number is None:
-        return 0
+def _width_of(number: int) -> int:
+    """Bits of the integer that Triton compiles a kernel for."""
     return 32 if -(2**31) <= number < 2**31 else 64
 
 
@@ -143,8 +142,7 @@ def rotate_rows(
             compiler["num_warps"] *= 2  # they wait for ids, slots and a table: gains 3 to 7 points
         return "rope_kernel", (*given, *as_read(rotation), listed), programs, arguments, compiler
 
-    tensors = *rows, *rotation.tensors, slots
-    run(known, tensors, prepare, numbers=(rotation.first_position,))
+    run(known, (*rows, *rotation.tensors, slots), prepare, (rotation.first_position,))
 
 
 def pair(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:

@@ -53,11 +53,19 @@ class Norm(NamedTuple):
 
 def norm_of(eps: object, weight_offset: object, norm_after: bool, rounding: str | None) -> Norm:
     """The arguments as they came, but real numbers of any kind, NumPy's too, as floats."""
-    numbers = []
-    for number in (eps, weight_offset):
-        is_real = isinstance(number, Real) and not isinstance(number, (bool, float))
-        numbers.append(float(number) if is_real else number)
-    return Norm(numbers[0], numbers[1], norm_after, rounding)
+    if type(eps) is not float or type(weight_offset) is not float:
+        eps, weight_offset = _as_float(eps), _as_float(weight_offset)
+    return Norm(eps, weight_offset, norm_after, rounding)
+
+
+def _as_float(number: object) -> object:
+    """What is no real number, or too large for a float, comes back as it is, for the checks."""
+    if not isinstance(number, Real) or isinstance(number, bool):
+        return number
+    try:
+        return float(number)
+    except OverflowError:
+        return number
 
 
 def norm_rope(
@@ -389,23 +397,29 @@ def _gradients(
     if not asked:
         return found
     rows = *tensors, *weights
-
-    def normalized(*given: Tensor) -> Tensors:
-        return normalize_and_rotate(given[:n], given[n:], rotation, norm)
-
-    def differentiated(*given: Tensor | None) -> list[Tensor | None]:
-        return gradients_by_pytorch(normalized, given[: 2 * n], given[2 * n :])
-
     if is_traced() or is_transformed() or not have_memory(grads):
-        return differentiated(*rows, *grads)
+        return _gradients_by_pytorch(rotation, norm, *rows, *grads)
     for (inputs, of_weights), which in asked.items():
         chosen = [tuple([row[i] for i in which]) for row in (tensors, grads, weights)]
         outs, shares = _backward(*chosen, rotation, norm, inputs, of_weights)
         for place, i in enumerate(which):
             found[i], found[n + i] = outs[place], shares[place]
     if torch.is_grad_enabled():
-        found = list(KernelGradients.apply(tuple(found), differentiated, *rows, *grads))
+        again = partial(_gradients_by_pytorch, rotation, norm)
+        found = list(KernelGradients.apply(tuple(found), again, *rows, *grads))
     return found
+
+
+def _gradients_by_pytorch(
+    rotation: Rotation, norm: Norm, *given: Tensor | None
+) -> list[Tensor | None]:
+    """The same of tensors, weights and their `grads`, as many of each; differentiable."""
+    n = len(given) // 3
+
+    def normalized(*rows: Tensor) -> Tensors:
+        return normalize_and_rotate(rows[:n], rows[n:], rotation, norm)
+
+    return gradients_by_pytorch(normalized, given[: 2 * n], given[2 * n :])
 
 
 # By the kernels

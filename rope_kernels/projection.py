@@ -416,17 +416,17 @@ def rope_to_cache(
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     is_empty = not all([x.numel() for x in (q, k, k_cache)])  # the kernel needs rows and slots
     path = way_of(fused, given, rotation, known, is_empty=is_empty).path
-    if path == "pytorch" or is_watched():  # modes see operators of PyTorch that overwrite, not ours
+    if path == "kernel":
+        rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slot_mapping)
+        count_as_written((*caches, q) if inplace else caches)
+    elif path == "operator" and not is_watched():
+        _cache_op(q, k, q_out, *beside, *values_of(rotation))
+    else:  # a mode sees what PyTorch's operators overwrite, not what ours do: see `autograd.rotate`
         by = reference.rotate if path == "pytorch" else autograd.rotate
         rotated_q, rotated_k = by((q, k), rotation)
         _write(k_cache, rotated_k, slot_mapping)
         _write(v_cache, v, slot_mapping)
         q_out.copy_(rotated_q)
-    elif path == "operator":
-        _cache_op(q, k, q_out, *beside, *values_of(rotation))
-    else:
-        rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slot_mapping)
-        count_as_written((*caches, q) if inplace else caches)
     return q_out
 
 

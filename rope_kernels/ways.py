@@ -11,6 +11,7 @@ from torch import Tensor
 from .launch import Known
 from .modes import (
     Engine,
+    count_modes,
     engine_of,
     have_memory,
     is_traced,
@@ -40,9 +41,9 @@ class Way(NamedTuple):
         return f"{self.path}: {self.reason}"
 
 
-# A launch is remembered of compiled kernels alone, so a call that has one needs no look at engines.
-_COMPILED = Engine.NVIDIA if torch.version.hip is None else Engine.AMD
 _BY_KERNEL = {engine: Way("kernel", engine.value) for engine in Engine}
+# A launch is remembered of compiled kernels alone, so a call that has one needs no look at engines.
+_LAUNCHED = _BY_KERNEL[Engine.NVIDIA if torch.version.hip is None else Engine.AMD]
 _RECORDED = Way("operator", "torch.compile, make_fx or FakeTensorMode records operators")
 _WATCHED = Way("operator", "a TorchDispatchMode watches operators")
 _TRAINED = Way("pytorch", "freqs requires a gradient, and a kernel has none of it")
@@ -72,28 +73,27 @@ def way_of(
         is_empty: whether the call has nothing that a kernel could do.
         ways: counts it, where somebody wants to know.
     """
-    way = _way_of(fused, tensors, rotation, known, has_operator, is_empty)
+    if wants_grad((rotation.table, rotation.sin)):
+        way = _TRAINED
+    elif known is not None and known.launch is not None and not (has_operator and count_modes()):
+        way = _LAUNCHED  # nothing is known of calls that are traced or transformed
+    else:
+        way = _way_of_a_new_call(fused, tensors, rotation, has_operator, is_empty)
     if ways is not None:
         ways[way] += 1
-    if not torch.compiler.is_compiling() and _asking and get_ident() in _asking:
+    if _asking and get_ident() in _asking:
         raise _Answer(way)
     return way
 
 
-def _way_of(
+def _way_of_a_new_call(
     fused: bool,
     tensors: Sequence[Tensor | None],
     rotation: Rotation,
-    known: Known | None,
     has_operator: bool,
     is_empty: bool,
 ) -> Way:
     """The first line that is true decides."""
-    if wants_grad((rotation.table, rotation.sin)):
-        return _TRAINED
-    watched = has_operator and is_watched()
-    if known is not None and known.launch is not None and not watched:
-        return _BY_KERNEL[_COMPILED]
     if not fused:
         return _UNFUSED
     if is_transformed():
@@ -106,7 +106,9 @@ def _way_of(
         return _RECORDED if has_operator else _NO_OPERATOR
     if not have_memory((*tensors, *rotation.tensors)):
         return _NO_MEMORY
-    return _WATCHED if watched else _BY_KERNEL[engine_of(tensors[0])]
+    if has_operator and is_watched():
+        return _WATCHED
+    return _BY_KERNEL[engine_of(tensors[0])]
 
 
 def _why_no_engine(t: Tensor) -> str:

@@ -415,7 +415,7 @@ VALUES = {
         dense(cp_size=3, cp_rank=i, start_positions=ints(1, 0, 0), freqs=table(12))
         for i in range(3)
     ],
-    "start_positions is [-2, -2, -2]; {FROM_0}": dense(start_positions=-2),
+    "start_positions is -2; {FROM_0}": dense(start_positions=-2),
     "position_ids has -3; {FROM_0}": [
         dense(position_ids=ints(0, 1, -3, 3)[None]),
         packed(position_ids=ints(-3, *range(11))),

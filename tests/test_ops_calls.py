@@ -328,6 +328,7 @@ def test_a_module_may_change_between_calls(op, interpreter, device):
     """All that it is, but whether it is trained: its inv_freq has no gradient here."""
     module = RotaryPositionEmbedding(8).to(device)
     sample = op.sample(device, **SIZES | {"rotary": 1.0, "freqs": "on the fly"})
+    sample.call(freqs=module)  # which the next ones may be taken for
     for name, value in {"attention_factor": 1.5, "interleaved": True}.items():
         setattr(module, name, value)
         sample.how["interleaved"] = module.interleaved
