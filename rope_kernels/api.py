@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import autograd, checks, reference
 from .checks import bad
-from .embedding import RotaryPositionEmbedding
+from .embedding import RotaryPositionEmbedding, as_integer, is_integer
 from .launch import Known, known_of
 from .modes import is_traced, is_watched, unwatched
 from .rotation import (
@@ -371,8 +371,8 @@ def _place_starts(rotation: Rotation, t: Tensor) -> None:
     """
     given, tensor_format = rotation.start_positions, rotation.tensor_format
     if not isinstance(given, Tensor):
-        if checks.is_integer(given):
-            rotation.start_positions, rotation.first_position = None, checks.as_integer(given)
+        if is_integer(given):
+            rotation.start_positions, rotation.first_position = None, as_integer(given)
         return
     if isinstance(rotation.cu_seqlens, Tensor):
         count = max(0, rotation.cu_seqlens.numel() - 1)

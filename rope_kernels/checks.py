@@ -11,12 +11,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
-from numbers import Integral
 
 import torch
 from torch import Tensor
 
-from .embedding import EXACT, FLOATS, INTEGERS, RotaryPositionEmbedding, bad, check_flag, short
+from .embedding import (
+    EXACT,
+    FLOATS,
+    INTEGERS,
+    RotaryPositionEmbedding,
+    as_integer,
+    bad,
+    check_flag,
+    is_integer,
+    short,
+)
 from .modes import has_values, is_differentiated, is_dtensor, is_traced, wants_grad
 from .rotation import (
     CP_ORDERS,
@@ -75,18 +84,6 @@ def check_format(tensor_format: object, accepted: tuple[str, ...] = FORMATS) -> 
         orders = ", ".join(accepted)
         raise bad("tensor_format is missing", f"the order of the dimensions, {orders}", TypeError)
     check_choice("tensor_format", tensor_format, accepted)
-
-
-def is_integer(value: object) -> bool:
-    """Whether this is an integer, of NumPy too; no bool, which is an int to Python: True is 1."""
-    return isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
-
-
-def as_integer(value: object) -> object:
-    """An integer of NumPy as Python's; all else, one of a trace too, as it is."""
-    if type(value) is int or isinstance(value, torch.SymInt) or not is_integer(value):
-        return value
-    return int(value)
 
 
 def has_made_integers(rotation: Rotation) -> bool:
@@ -282,7 +279,7 @@ def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
     rotary_dim, came = width, "freqs has last dimension d2 ="
     accepted = "an even number from 2 to {t}'s head dimension d = {d}"
     if rotation.rotary_dim is None and rotation.sin is not None and 0 < width < head_dim:
-        raise _of_two_meanings(width, beside.name, head_dim)
+        _refuse_two_meanings(rotation, beside.name, head_dim)
     if rotation.rotary_dim is not None:
         rotary_dim, came = rotation.rotary_dim, "rotary_dim is"
         check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
@@ -298,22 +295,23 @@ def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
 
 
-def _of_two_meanings(width: int, name: str, head_dim: int) -> Exception:
-    """The error for (cos, sin) that are narrower than a head, where `rotary_dim` doesn't say why.
+def _refuse_two_meanings(rotation: Rotation, name: str, head_dim: int) -> None:
+    """Raise `ValueError` for (cos, sin) narrower than a head whose `rotary_dim` is not said.
 
     Part of a head may turn, with a column for each of its elements; or twice as many elements, with
-    a column for each pair.
+    a column for each pair. What has no room in a head is no meaning.
     """
-    came = f"rotary_dim is missing, freqs has {width} columns, and {name} has d = {head_dim}"
+    width = rotation.table.shape[-1]
+    room = head_dim - rotation.rotary_start if is_integer(rotation.rotary_start) else head_dim
     meanings = []
-    if width % 2 == 0:
+    if width % 2 == 0 and width <= room:
         meanings.append(f"rotary_dim={width} if a column belongs to an element")
-    if 2 * width <= head_dim:
+    if 2 * width <= room:
         of_a_pair = f"rotary_dim={2 * width} if a column belongs to a pair, as FlashAttention, "
         meanings.append(f"{of_a_pair}flashinfer, vLLM and GPT-J store them")
-    if not meanings:
-        meanings.append(f"tables of {head_dim} columns")
-    return bad(came, ", or ".join(meanings))
+    if meanings:
+        came = f"rotary_dim is missing, freqs has {width} columns, and {name} has d = {head_dim}"
+        raise bad(came, ", or ".join(meanings))
 
 
 def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -> None:

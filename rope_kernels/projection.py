@@ -21,7 +21,7 @@ from .autograd import (
     values_of,
 )
 from .checks import bad
-from .embedding import FLOATS, INTEGERS
+from .embedding import FLOATS, INTEGERS, as_integer
 from .launch import Known, known_of, rotate_rows
 from .modes import (
     have_memory,
@@ -160,7 +160,7 @@ def split_qkv_rope(
     Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
     """
     out = tensor_format if output_format is None else output_format
-    heads, kv_heads = checks.as_integer(num_heads), checks.as_integer(num_kv_heads)
+    heads, kv_heads = as_integer(num_heads), as_integer(num_kv_heads)
     packed = Packed(heads, kv_heads, packing, out)
     _check_projection(qkv, packed, tensor_format)
     rows = packed.slices(qkv.resolve_neg())  # whole: rows of q may lie between others
