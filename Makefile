@@ -22,10 +22,10 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # What both runs of the tests share. `make test` leaves out the notebooks of solutions, which the
 # answers' tests judge, and the detours.
-LINT = $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/lint-imports
-TESTS = $(VENV)/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
+LINT = "$(VENV)"/bin/ruff check && "$(VENV)"/bin/ruff format --check && "$(VENV)"/bin/lint-imports
+TESTS = "$(VENV)"/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
 	$(if $(SEED),--seed $(SEED)) $(if $(AT_MOST),--at-most $(AT_MOST))
-NBVAL = $(VENV)/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
+NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
@@ -39,9 +39,9 @@ environment: ## make .venv from constraints.txt (nothing to do once it is up to 
 	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh $(WITH_SITE)
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
-	@$(VENV)/bin/python tools/readers_copies.py
+	@"$(VENV)"/bin/python tools/readers_copies.py
 	@echo "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
-	@$(VENV)/bin/jupyter lab $(ALLOW_ROOT) \
+	@"$(VENV)"/bin/jupyter lab $(ALLOW_ROOT) \
 		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
 
 # If a step fails, the reader learns whether it may be an original notebook that was edited. Outputs
@@ -68,30 +68,30 @@ OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))
 
 notebook: environment ## run, store and check one notebook and its solutions: make notebook N=04
 	@[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N); say which one: make notebook N=04"; exit 1; }
-	$(VENV)/bin/python -m rope_lab.run_notebooks $(OF_N)
-	$(VENV)/bin/python -m pytest --nbval $(OF_N)
+	"$(VENV)"/bin/python -m rope_lab.run_notebooks $(OF_N)
+	"$(VENV)"/bin/python -m pytest --nbval $(OF_N)
 
 mutants: environment ## apply deliberate bugs, one at a time; each must turn a test red (hours)
-	$(VENV)/bin/python tools/mutants.py
+	"$(VENV)"/bin/python tools/mutants.py
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
-	$(VENV)/bin/python -m rope_lab.run_notebooks notebooks
+	"$(VENV)"/bin/python -m rope_lab.run_notebooks notebooks
 
 hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
-	$(VENV)/bin/python tools/hugging_face.py
+	"$(VENV)"/bin/python tools/hugging_face.py
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
-	$(VENV)/bin/python -m benchmarks $(BENCH_FLAGS)
+	"$(VENV)"/bin/python -m benchmarks $(BENCH_FLAGS)
 
 site: WITH_SITE = site
 site: environment ## build the site into build/site (needs npm)
-	$(VENV)/bin/python tools/make_site.py
+	"$(VENV)"/bin/python tools/make_site.py
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
 
 size: environment ## count the lines of every room, and of the notebooks' code cells
-	@$(VENV)/bin/python tools/size.py
+	@"$(VENV)"/bin/python tools/size.py
 
 clean: ## remove the environment and everything else that these commands made
 	rm -rf .venv .site build dist *.egg-info rope_lab/build rope_lab/*.egg-info .pytest_cache .ruff_cache

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -167,7 +168,7 @@ def make(checkout):
     (checkout / "tools").mkdir()
     for name in ("Makefile", "tools/readers_copies.py"):
         shutil.copy(ROOT / name, checkout / name)
-    commands = checkout / "venv/bin"
+    commands = checkout / "my venv/bin"
     commands.mkdir(parents=True)
     (commands / "python").symlink_to(sys.executable)
     (commands / "jupyter").symlink_to(shutil.which("echo"))
@@ -175,7 +176,7 @@ def make(checkout):
     env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
 
     def run(*arguments):
-        called = ["make", *arguments, "VENV=venv"]
+        called = ["make", *arguments, "VENV=my venv"]
         return subprocess.run(called, cwd=checkout, env=env, capture_output=True, text=True)
 
     return run
@@ -256,3 +257,14 @@ def test_the_engine_of_another_machine_is_accepted_and_nothing_else(tmp_path):
     passed = re.findall(r"^PASSED .*::Cell (\d)", ran, re.MULTILINE)
     failed = re.findall(r"^FAILED .*::Cell (\d)", ran, re.MULTILINE)
     assert (passed, failed) == (["0", "1"], ["2", "3"]), ran
+
+
+def test_every_command_finds_an_environment_whose_path_has_a_space(make):
+    """Its path is one word to the shell."""
+    targets = ("lab", "test", "test-all", "mutants", "notebooks", "hugging_face", "bench", "size")
+    planned = make("--dry-run", *targets, "site")
+    assert planned.returncode == 0, planned.stderr
+    words = shlex.split(planned.stdout, comments=True)
+    called = [word.strip("()") for word in words if "venv/bin/" in word]
+    assert len(called) > len(targets)
+    assert all(word.startswith("my venv/bin/") for word in called), called
