@@ -4,6 +4,7 @@ Each case runs in a process of its own: here Triton is loaded long since.
 """
 
 import os
+import shutil
 import sys
 import tomllib
 from textwrap import dedent
@@ -226,3 +227,33 @@ def test_the_lab_lists_each_of_its_rooms():
     assert set(setuptools["packages"]) == {room.replace("/", ".") for room in rooms}
     assert setuptools["package-dir"] == {"rope_lab": "."}
     assert not [line for line in project["project"]["dependencies"] if "rope" in line]
+
+
+def test_an_exercise_loads_its_own_file_and_no_record(tmp_path):
+    """Installed without `-e`, the lab has no records beside it: an exercise must not need them."""
+    shutil.copytree(LAB, tmp_path / "rope_lab", ignore=shutil.ignore_patterns("__pycache__"))
+    run_python(
+        f"""
+        import os, sys
+        os.chdir({str(tmp_path)!r})
+        sys.path.insert(0, os.getcwd())
+        import rope_lab as lab
+        assert lab.__file__.startswith(os.getcwd())
+
+        def loaded():
+            room = "rope_lab.grading.exercises.notebook_"
+            return {{name.removeprefix(room) for name in sys.modules if name.startswith(room)}}
+
+        lab.exercises
+        assert not loaded()
+        for number, name in {{"00": "scaled_copy", "05": "rope_by_first_half", "08": "limits_of",
+                              "09": "which_bound", "10": "rope_of_whole_heads"}}.items():
+            before = loaded()
+            getattr(lab.exercises, name)
+            assert loaded() - before == {{number}}, (name, loaded())
+        try:
+            lab.exercises.no_such_exercise
+        except AttributeError as error:
+            assert "no_such_exercise" in str(error)
+        """
+    )

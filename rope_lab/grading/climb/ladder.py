@@ -8,7 +8,7 @@ from ...profiling.roofline import headline
 from ...records import QUIET, Measurement, recorded
 from ...rungs import RUNGS, kept, rung_of
 from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
-from ..exercises.notebook_08 import machine
+from ..exercises.definitions import machine
 from .targets import number
 
 

@@ -27,17 +27,28 @@ Two tests in `tests/notebooks/` prove it; try `-k 05` first. `test_exercises.py`
 and solutions together, and `test_answers_in_notebooks.py` has answers judged in their notebook.
 """
 
+import ast
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import iter_modules
-
-_FILES = sorted(file.name for file in iter_modules(__path__))
 
 
 def __getattr__(name: str):
-    """`lab.exercises.NAME`, whichever file has it; no file has another one's name."""
-    if not name.startswith("_"):
-        for file in _FILES:
-            found = vars(import_module(f".{file}", __name__))
-            if name in found:
-                return found[name]
-    raise AttributeError(f"no exercise has the name {name!r}")
+    """`lab.exercises.NAME`; of the files, only the one that makes it is imported."""
+    if name.startswith("_") or name not in _file_of():
+        raise AttributeError(f"no exercise has the name {name!r}")
+    return getattr(import_module(_file_of()[name]), name)
+
+
+@cache
+def _file_of() -> dict[str, str]:
+    """What the files make -> the module that makes it, by their sources: no two have one name."""
+    found = {}
+    for module in (f"{__name__}.{file.name}" for file in iter_modules(__path__)):
+        for line in ast.parse(find_spec(module).loader.get_source(module)).body:
+            made = [line.name] if isinstance(line, ast.FunctionDef) else []
+            if isinstance(line, ast.Assign):
+                made = [target.id for target in line.targets if isinstance(target, ast.Name)]
+            found |= dict.fromkeys(made, module)
+    return found

@@ -7,21 +7,13 @@ import torch
 
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
-from ...compiler.instructions import LANE_INSTRUCTIONS_PER_US
-from ...profiling.roofline import Machine, straight_line
 from ...records import Measurement, recorded
 from ...steps.waits import CHANGES
+from .definitions import machine
 
 
-def machine() -> Machine:
-    """T0 and W as this notebook measured them, the one place; instructions by the data sheet."""
-    copies = recorded("08/cold-and-warm")
-    start_us, us_a_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
-    return Machine(start_us, 1 / us_a_byte, instructions_a_us=LANE_INSTRUCTIONS_PER_US)
-
-
-def _three_times() -> dict[str, list[float | None]]:
-    """Exercise 3: mistakes, and what they lead to by the time law."""
+def three_times() -> dict[str, list[float | None]]:
+    """Exercise 3: mistakes, and what they lead to by the time law. Reads this notebook's record."""
     n, few, short = 2**26, 131072 * 2 * 128, 128 * 4 * 8 * 128
     law, us = machine(), machine().time_us
     return {
@@ -32,9 +24,6 @@ def _three_times() -> dict[str, list[float | None]]:
         ],
         "the bytes alone, but here the instructions take longer": [None, None, us(4 * n)],
     }
-
-
-THREE_TIMES = _three_times()
 
 
 def our_calls(calls: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Callable]:
