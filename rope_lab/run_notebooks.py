@@ -3,14 +3,17 @@
 What differs from machine to machine or from run to run is left out, so that a diff shows what
 changed in truth: versions in the metadata, execution times, widget identities, paths in tracebacks.
 On a GPU the measurements of `lab.bench` are recorded; this is the only command that records.
+Elsewhere the line that names the engine stays as it was stored.
 """
 
 import argparse
 import base64
 import io
 import os
+import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -22,6 +25,7 @@ from .records import QUIET, RECORD_SWITCH
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _CELL_TIMEOUT_SECONDS = 600
+_ENGINE = re.compile("^Engine: .*$", re.MULTILINE)  # a line of `rope_lab.ENGINE`
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -37,6 +41,8 @@ def execute(path: Path) -> None:
     os.environ[QUIET] = "1"  # for the kernel, which inherits it
     os.environ["KINETO_LOG_LEVEL"] = "6"  # torch.profiler's own log, on stderr: errors alone
     notebook = nbformat.read(path, as_version=4)
+    # What a GPU has measured and this machine replays, it measured by the engine that is stored.
+    engines = {} if os.environ.get(RECORD_SWITCH) == "1" else _engines_of(notebook)
     client = NotebookClient(
         notebook,
         timeout=_CELL_TIMEOUT_SECONDS,
@@ -46,12 +52,17 @@ def execute(path: Path) -> None:
         coalesce_streams=True,  # whether prints arrive in one piece or in several is chance
     )
     client.execute()
-    normalize(notebook)
+    normalize(notebook, engines)
     nbformat.write(notebook, path)
 
 
-def normalize(notebook: nbformat.NotebookNode) -> None:
-    """Leave out of an executed notebook what differs between machines and runs; in place."""
+def normalize(notebook: nbformat.NotebookNode, engines: dict[str, list[str]]) -> None:
+    """Leave out of an executed notebook what differs between machines and runs; in place.
+
+    Args:
+        notebook: as it was executed.
+        engines: id of a cell -> lines that name the engine, in the place of this machine's.
+    """
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
@@ -59,6 +70,25 @@ def normalize(notebook: nbformat.NotebookNode) -> None:
         cell.pop("attachments", None)
         for output in cell.get("outputs", []):
             _normalize_output(output)
+        stored = iter(engines.get(cell.id, ()))
+        for texts, kind in _texts_of(cell):
+            texts[kind] = _ENGINE.sub(lambda line, s=stored: next(s, line[0]), texts[kind])
+
+
+def _engines_of(notebook: nbformat.NotebookNode) -> dict[str, list[str]]:
+    return {
+        cell.id: [line for texts, kind in _texts_of(cell) for line in _ENGINE.findall(texts[kind])]
+        for cell in notebook.cells
+    }
+
+
+def _texts_of(cell: nbformat.NotebookNode) -> Iterator[tuple[dict, str]]:
+    """Where the plain texts of a cell's outputs are: what holds one, and its key there."""
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream":
+            yield output, "text"
+        elif "text/plain" in output.get("data", {}):
+            yield output.data, "text/plain"
 
 
 def _normalize_output(output: nbformat.NotebookNode) -> None:
