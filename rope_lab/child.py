@@ -70,7 +70,9 @@ class Worker:
         self.folder, self.at, self._written_before = tempfile.TemporaryDirectory(), "", 0
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (`end` closes it)
         self._pipe, its_end = Pipe()
-        changed = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment
+        # Triton, too, writes files there, whose names and texts a reader chooses
+        own = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
+        changed = os.environ | own | environment
         with its_end:
             self.process = subprocess.Popen(
                 [sys.executable, WORKER, place, self.folder.name, str(its_end.fileno())],

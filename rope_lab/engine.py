@@ -142,7 +142,9 @@ def nvidia_driver() -> str | None:
     """The version of the driver; None if there is none."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        answer = subprocess.run(
+            query, capture_output=True, encoding="utf-8", timeout=20, check=True
+        )
     except (subprocess.SubprocessError, OSError):
         return None
     return answer.stdout.partition("\n")[0].strip() or None

@@ -180,7 +180,7 @@ def read(path: Path, key: str) -> Measurement | Observation:
 
 
 def all_of(path: Path) -> dict:
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def write(path: Path, taken: Taken) -> None:
@@ -189,4 +189,5 @@ def write(path: Path, taken: Taken) -> None:
     recorded = all_of(path)
     fields = {x: value for x, value in asdict(taken).items() if x not in ("key", "replayed")}
     recorded[taken.key] = fields
-    path.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
+    text = json.dumps(dict(sorted(recorded.items())), indent=2) + "\n"
+    path.write_text(text, encoding="utf-8")

@@ -46,7 +46,7 @@ class Mutant:
 
 
 def listed() -> list[Mutant]:
-    by_file = tomllib.loads((ROOT / "tests/mutants.toml").read_text())
+    by_file = tomllib.loads((ROOT / "tests/mutants.toml").read_text(encoding="utf-8"))
     edits = [(file, edit) for file, edits in by_file.items() for edit in edits]
     return [Mutant(file, **edit | {"tests": tuple(edit["tests"])}) for file, edit in edits]
 
@@ -54,7 +54,7 @@ def listed() -> list[Mutant]:
 def tracked() -> list[str]:
     """The files that git doesn't ignore, new ones too."""
     command = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = subprocess.check_output(command, cwd=ROOT, text=True).split("\0")
+    names = subprocess.check_output(command, cwd=ROOT, encoding="utf-8").split("\0")
     return [name for name in names if name and (ROOT / name).exists()]
 
 
@@ -74,14 +74,14 @@ class Bench:
         "killed", "survived", "unfinished", or "no verdict" where the test is red without it too.
         """
         path = self.folder / mutant.file
-        right = path.read_text()
-        path.write_text(mutant.applied(right))
+        right = path.read_text(encoding="utf-8")
+        path.write_text(mutant.applied(right), encoding="utf-8")
         notebooks = [test for test in mutant.tests if test.startswith("notebooks")]
         tests = [test for test in mutant.tests if test not in notebooks]
         try:
             red = tests and self.pytest(tests, "-x")
             red = red or (notebooks and self.pytest(notebooks, "-x", "--nbval"))
-            path.write_text(right)
+            path.write_text(right, encoding="utf-8")
             if not red:
                 return "survived", ""
             # of a notebook any cell, for it needs all
@@ -90,7 +90,7 @@ class Bench:
         except (TimeoutError, LookupError):
             return "unfinished", ""
         finally:
-            path.write_text(right)
+            path.write_text(right, encoding="utf-8")
 
     def red_of(self, test: str) -> list[str]:
         return self.pytest([test], *(["--nbval"] if ".ipynb" in test else []))
@@ -108,7 +108,7 @@ class Bench:
         command += [*arguments_of(tests), "-p", "no:cacheprovider"]
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
         here = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
         process = subprocess.Popen(
             command, cwd=self.folder, env=os.environ | here, start_new_session=True, **pipes
         )

@@ -26,7 +26,7 @@ RECORDS = (
 
 def files(root: Path) -> list[Path]:
     """Those of git's index that the working tree has, relative to `root`."""
-    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True)
+    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=root, encoding="utf-8")
     names = map(Path, filter(None, listed.split("\0")))
     return [path for path in names if (root / path).is_file()]
 

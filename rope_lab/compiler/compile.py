@@ -106,7 +106,8 @@ class Compiled:
             cubin.write(self.binary)
             cubin.flush()
             command = [nvdisasm(), "--print-line-info", "--print-code", cubin.name]
-            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            said = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+            return said.stdout
 
     @property
     def programs_at_a_time(self) -> int:

@@ -69,7 +69,7 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
 
 def work_on(job: dict, folder: Path) -> dict:
     source = folder / "program.py"
-    source.write_text(job["program"])
+    source.write_text(job["program"], encoding="utf-8")
     names = {"__name__": source.stem}
     exec(compile(job["program"], source, "exec"), names)  # not imported: each job has its own
     kernel = names[job["kernel"]]

@@ -114,7 +114,7 @@ def load(shipped: dict, folder: Path, kind: str) -> Callable:
     `kind`: how the file's name begins. A line of a "candidate" is told where it goes wrong.
     """
     path = folder / f"{kind}_{next(_NUMBERS)}.py"
-    path.write_text(shipped["program"])
+    path.write_text(shipped["program"], encoding="utf-8")
     function = getattr(module_at(str(path)), shipped["name"])
     if isinstance(function, Spec):
         function = function.function

@@ -52,8 +52,8 @@ def measured() -> str:
             *("--log-file", str(log), "--metrics", ",".join(IN_SHORT)),
             *(sys.executable, __file__, "--launch"),
         ]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        said = log.read_text() if log.exists() else ""
+        run = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+        said = log.read_text(encoding="utf-8") if log.exists() else ""
     if '\n"ID"' not in f"\n{said}":
         raise RuntimeError(f"ncu reported no launch:\n{(said + run.stdout + run.stderr)[-3000:]}")
     return said
@@ -85,7 +85,7 @@ def number(text: str) -> float | None:
 
 
 def take() -> dict:
-    said = subprocess.check_output(["ncu", "--version"], text=True)
+    said = subprocess.check_output(["ncu", "--version"], encoding="utf-8")
     return reports_of(measured()) | {"ncu": re.search(r"Version (\d+\.\d+\.\d+)", said)[1]}
 
 
