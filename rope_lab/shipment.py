@@ -17,6 +17,8 @@ import torch
 _PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
 _HOLDERS = (tuple, list, dict)
 _WRAPPERS = ("builtins", "functools", "triton")  # where classes are that hold a function
+_DECORATORS = {"Autotuner": "autotune", "Heuristics": "heuristics"}  # Triton's, by their classes
+_OPTIONS_OF_JIT = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
 _HOMES = ("torch", "torch.nn.functional", "triton.language")  # of what names no home, or another
 
 
@@ -89,6 +91,12 @@ class Shipment:
     def program(self) -> str:
         return "\n\n".join(filter(None, self.parts.values())) + "\n"
 
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Name of a kernel there -> its own name, where they differ: as of `b = triton.jit(a)`."""
+        kernels = {name: function_of(x) for name, x in self._values.items() if is_kernel(x)}
+        return {name: f.__name__ for name, f in kernels.items() if f.__name__ != name}
+
     def add(self, name: str, value: object) -> None:
         """Add the lines that make `name`, and what they need.
 
@@ -159,19 +167,51 @@ class Shipment:
 
     def _function(self, name: str, value: object, function: types.FunctionType) -> str:
         try:
-            text = _named(name, text_of(function), function, decorated=hasattr(value, "fn"))
-            used = globals_of(function, text)
-        except (OSError, SyntaxError):
-            raise CannotPassOn(name, "a function without a source", "write it by def") from None
+            source = text_of(function)
+        except OSError:
+            advice = "write it by def in a cell or a file"
+            raise CannotPassOn(name, "a function without a source", advice) from None
+        try:
+            text = _named(name, source, function, decorated=is_kernel(value))
+        except SyntaxError:
+            what = "a lambda in a statement with several lambdas or lines"
+            raise CannotPassOn(name, what, "write it by def") from None
+        used = globals_of(function, text)
+        if is_kernel(value) and (made := _made_by_calls(value, text)):
+            if made != ["jit"]:
+                decorators = " and ".join(f"@triton.{one}" for one in made)
+                what = f"a kernel that a call has made, by {decorators}"
+                raise CannotPassOn(name, what, "write them as decorators above its def")
+            text, used = f"@triton.jit\n{text}", used | {"triton": sys.modules["triton"]}
         for other, thing in used.items():
             self.add(other, thing)
         return text
 
 
+def is_kernel(value: object) -> bool:
+    """Whether it is launched: a `@triton.jit` function, also a tuned one."""
+    return hasattr(value, "fn") and type(value).__module__.partition(".")[0] == "triton"
+
+
 def kind_of(value: object) -> str:
     """'a Tensor'."""
+    if is_kernel(value):
+        return "a kernel"
     kind = "class" if isinstance(value, type) else type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def _made_by_calls(kernel: object, source: str) -> list[str]:
+    """Triton's decorators of a kernel that its source lacks, as of `kernel = triton.jit(f)`."""
+    made = []
+    while is_kernel(kernel):
+        options = getattr(kernel, "kwargs", None) or vars(kernel)
+        given = [f"{name}=..." for name in _OPTIONS_OF_JIT if options.get(name)]
+        jit = f"jit({', '.join(given)})" if given else "jit"
+        made.append(_DECORATORS.get(type(kernel).__name__, jit))  # the outermost first
+        kernel = kernel.fn
+    written = len(ast.parse(source).body[0].decorator_list)
+    return made[: max(0, len(made) - written)]
 
 
 def _same(one: object, other: object) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from ..child import Ended, Worker
-from ..shipment import CannotPassOn, Shipment, kind_of
+from ..shipment import CannotPassOn, Shipment, is_kernel, kind_of
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
@@ -50,9 +50,12 @@ def judged(
     """
     try:
         job = {
-            "candidate": shipped_call(candidate),
-            "function": shipped_call(wanted.function),
-            "mistakes": {words: shipped_call(wrong) for words, wrong in wanted.mistakes.items()},
+            "candidate": shipped_call(candidate, "the candidate"),
+            "function": shipped_call(wanted.function, "the specification"),
+            "mistakes": {
+                words: shipped_call(wrong, "the mistake")
+                for words, wrong in wanted.mistakes.items()
+            },
         }
     except CannotPassOn as refused:
         return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
@@ -64,20 +67,28 @@ def judged(
     return verdict
 
 
-def shipped_call(function: Callable) -> dict:
-    """What the child needs to call `function`."""
+def shipped_call(function: Callable, called: str) -> dict:
+    """What the child needs to call `function`, which a refusal calls so."""
     options = {}
     if isinstance(function, functools.partial):
         if function.args or not all(isinstance(v, _PLAIN) for v in function.keywords.values()):
-            raise CannotPassOn("the candidate", "a partial", "give it plain keyword arguments")
+            raise CannotPassOn(called, "a partial", "give it plain keyword arguments")
         function, options = function.func, dict(function.keywords)
+    if is_kernel(function):
+        launcher = "the function that launches it, by kernel[grid](...), and returns its result"
+        raise CannotPassOn(called, "a kernel", f"give {launcher}")
     if not callable(function):
-        raise CannotPassOn("the candidate", kind_of(function), "give it a function")
+        raise CannotPassOn(called, kind_of(function), "give it a function")
     name = getattr(function, "__name__", "")
-    name = name if name.isidentifier() else "candidate"  # of a lambda
+    name = name if name.isidentifier() else called.split()[-1]  # of a lambda
     shipment = Shipment()
     shipment.add(name, function)
-    return {"program": shipment.program, "name": name, "options": options}
+    return {
+        "program": shipment.program,
+        "name": name,
+        "options": options,
+        "renamed": shipment.renamed,
+    }
 
 
 def _verdict_of(engine: str, job: dict) -> Verdict:

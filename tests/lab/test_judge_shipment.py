@@ -10,6 +10,7 @@ import torch
 import rope_lab as lab
 from processes import run_python
 from rope_lab.grading import exercises
+from rope_lab.grading.spec import STRIDED, spec
 
 NUMBERS = itertools.count()
 DECOYS = {name: torch.ones(3) for name in ("cat", "chunk", "device", "float64", "eye")}
@@ -130,6 +131,74 @@ def test_one_name_with_two_meanings_is_named(cell):
     )
     verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
     assert verdict.reason.startswith("sign is a name with two meanings, which the check cannot")
+
+
+# kernels
+
+DOUBLES = """
+import torch
+import triton
+import triton.language as tl
+
+def double_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+def double(x):
+    out = torch.empty_like(x)
+    kernel[lambda meta: (triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
+    return out
+
+def twice(x: "(n)"):
+    return 2 * x
+
+def make(size, device):
+    return (torch.randn(100 * size, device=device),)
+
+first, second = lambda x: 2 * x, lambda x: 3 * x
+"""
+
+
+@pytest.fixture
+def doubles(cell):
+    pytest.importorskip("triton", reason="needs Triton")
+    return cell
+
+
+@pytest.mark.parametrize("name", ("double_kernel", "kernel"))
+def test_a_kernel_may_be_made_by_a_call(name, doubles):
+    """By `triton.jit`, under its own name or another one, in a cell after its source."""
+    made = f"{name} = triton.jit(double_kernel)\nkernel = {name}"
+    names = doubles(DOUBLES + made)
+    function, reference, make = names["double"], names["twice"], names["make"]
+    verdict = lab.check_exercise(function, spec(leave_out=STRIDED)(reference))
+    assert verdict and verdict.launches, verdict
+    found = lab.inspect(function, reference, make, small=1, large=10)
+    assert found and [launch.kernel for launch in found.launches] == ["double_kernel"], found
+
+
+def test_what_a_call_has_made_and_no_source_shows_is_named(doubles):
+    made = "kernel = triton.autotune([triton.Config({})], key=[])(triton.jit(double_kernel))"
+    names = doubles(DOUBLES + made)
+    verdict = lab.check_exercise(names["double"], spec(leave_out=STRIDED)(names["twice"]))
+    assert verdict.state == "not yet"
+    assert verdict.reason.startswith("kernel is a kernel that a call has made, by @triton.autotune")
+
+
+def test_a_kernel_is_no_launcher(doubles):
+    names = doubles(f"{DOUBLES}kernel = triton.jit(double_kernel)")
+    advice = "is a kernel, which the check cannot pass on: give the function that launches it"
+    verdict = lab.check_exercise(names["kernel"], spec(leave_out=STRIDED)(names["twice"]))
+    assert verdict.state == "not yet" and f"the candidate {advice}" in verdict.reason
+    found = lab.inspect(names["double"], names["kernel"], names["make"], small=1, large=10)
+    assert f"reference {advice}" in found.refused
+
+
+def test_one_lambda_of_several_is_asked_for_by_def(doubles):
+    names = doubles(f"{DOUBLES}kernel = triton.jit(double_kernel)")
+    found = lab.inspect(names["double"], names["second"], names["make"], small=1, large=10)
+    assert found.refused.startswith("reference is a lambda in a statement with several lambdas")
+    assert found.refused.endswith("write it by def")
 
 
 # other alphabets

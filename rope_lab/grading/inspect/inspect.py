@@ -54,7 +54,7 @@ def inspect(
     job: dict = {"sizes": sizes, "tolerance": tolerance}
     try:
         for name, shipped in (("function", function), ("reference", reference), ("make", make)):
-            job[name] = shipped_call(shipped)
+            job[name] = shipped_call(shipped, name)
     except CannotPassOn as refused:
         return Inspection(refused=str(refused))
     found = _found_by_the_child(job)
@@ -73,7 +73,8 @@ def inspect(
     if not launches:
         return Inspection(**about, refused="no kernel is launched")
     for size, of_size in zip(sizes, counts, strict=True):
-        kernels = [one.kernel for one in of_size]
+        own_names = job["function"]["renamed"]
+        kernels = [own_names.get(one.kernel, one.kernel) for one in of_size]
         if kernels != at_large:
             words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
             words += f" {', '.join(at_large)}: what can't be told from small sizes"
