@@ -126,7 +126,7 @@ class Trace:
             wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             wrap(InterpreterBuilder, "create_masked_store", self._at_store),
             wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
-            wrap(interpreter, "_patch_lang_tensor", _convert_as_compiled),
+            wrap(interpreter, "_patch_lang_tensor", convert_as_compiled),
         ]
         for name in self.functions:
             around = partial(self._at_function, name)
@@ -320,7 +320,7 @@ def _anything(pointers) -> TensorHandle:
     return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
 
 
-def _convert_as_compiled(original: Callable, tensor, scope) -> None:
+def convert_as_compiled(original: Callable, tensor, scope) -> None:
     """The interpreter takes a block for true; the compiler refuses it, or does something else."""
     original(tensor, scope)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 @triton.jit
 def in_two_loops_kernel(x_ptr, residual_ptr, weight_ptr, D: tl.constexpr, BLOCK: tl.constexpr):
-    start = tl.program_id(0) * D
+    start = tl.program_id(0).to(tl.int64) * D
     squares = tl.zeros((BLOCK,), tl.float32)
     for first in range(0, D, BLOCK):
         column = first + tl.arange(0, BLOCK)
@@ -35,7 +35,7 @@ def in_two_loops(x: Tensor, residual: Tensor, weight: Tensor) -> None:
 def add_rms_norm_kernel(x_ptr, residual_ptr, weight_ptr, D: tl.constexpr, BLOCK: tl.constexpr):
     column = tl.arange(0, BLOCK)
     exists = column < D
-    offset = tl.program_id(0) * D + column
+    offset = tl.program_id(0).to(tl.int64) * D + column
     x = tl.load(x_ptr + offset, mask=exists, other=0.0).to(tl.float32)
     total = x + tl.load(residual_ptr + offset, mask=exists, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + column, mask=exists)

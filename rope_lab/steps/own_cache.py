@@ -45,8 +45,8 @@ def write_kernel(
     H: tl.constexpr,
     D: tl.constexpr,
 ):
-    token = tl.program_id(0)
-    slot = tl.load(slots_ptr + token)
+    token = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slots_ptr + token).to(tl.int64)
     element = tl.arange(0, H * D)
     k = tl.load(k_ptr + token * H * D + element)
     v = tl.load(v_ptr + token * H * D + element)

@@ -41,7 +41,8 @@ def packed_rope_kernel(
     head = tl.program_id(1) * BLOCK_HEADS + tl.arange(0, BLOCK_HEADS)
     pair = tl.arange(0, BLOCK_HALF)
     exists = (head < heads)[:, None] & (pair < HALF)[None, :]
-    offset = ((token * heads + head) * 2 * HALF)[:, None] + pair[None, :]
+    row = token.to(tl.int64) * heads + head
+    offset = (row * 2 * HALF)[:, None] + pair[None, :]
     x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)
     x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)
     position = position_of(token, cu_seqlens_ptr, BOUNDS, BLOCK_BOUNDS)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @triton.jit
 def swiglu_kernel(gate_ptr, up_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     exists = i < n
     gate = tl.load(gate_ptr + i, mask=exists).to(tl.float32)
     up = tl.load(up_ptr + i, mask=exists).to(tl.float32)

@@ -187,3 +187,101 @@ def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
 def onto_its_input(x: Tensor) -> Tensor:
     """Twice x, in x itself, where the reference leaves x alone."""
     return x.copy_(tuned(x))
+
+
+# offsets: WIDE says whether they have 64 bits
+
+
+@triton.jit
+def of_a_block_kernel(
+    x_ptr, out_ptr, n, PARTS: tl.constexpr, PART: tl.constexpr, WIDE: tl.constexpr
+):
+    program = tl.program_id(0)
+    if WIDE:
+        program = program.to(tl.int64)
+    for part in tl.static_range(PARTS):
+        i = (program * PARTS + part) * PART + tl.arange(0, PART)
+        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def of_a_block(x: Tensor, wide: bool, parts: int = 1) -> Tensor:
+    out, n = torch.empty_like(x), x.numel()
+    grid = (triton.cdiv(n, 128 * parts),)
+    of_a_block_kernel[grid](x, out, n, PARTS=parts, PART=128, WIDE=wide)
+    return out
+
+
+@triton.jit
+def of_a_loop_kernel(x_ptr, out_ptr, rows, D, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+    column = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        start = row * D
+        if WIDE:
+            start = tl.cast(row, tl.int64) * D
+        for part in tl.range(0, 2):
+            exists = (column < D) & (column % 2 == part)
+            x = tl.load(x_ptr + start + column, mask=exists)
+            tl.store(out_ptr + start + column, 2 * x, mask=exists)
+
+
+def of_a_loop(x: Tensor, wide: bool) -> Tensor:
+    """Of many rows to a program, only those of the last turns are far."""
+    out, (rows, d) = torch.empty_like(x), x.shape
+    of_a_loop_kernel[(4,)](x, out, rows, d, BLOCK=triton.next_power_of_2(d), WIDE=wide)
+    return out
+
+
+@triton.jit
+def of_an_index_kernel(x_ptr, index_ptr, out_ptr, D, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+    column = tl.arange(0, BLOCK)
+    row = tl.load(index_ptr + tl.program_id(0))
+    if not WIDE:
+        row = row.to(tl.int32)
+    x = tl.load(x_ptr + row * D + column, mask=column < D)
+    tl.store(out_ptr + tl.program_id(0) * D + column, x, mask=column < D)
+
+
+def of_an_index(x: Tensor, index: Tensor, wide: bool) -> Tensor:
+    d = x.shape[1]
+    out = torch.empty(len(index), d, device=x.device)
+    block = triton.next_power_of_2(d)
+    of_an_index_kernel[(len(index),)](x, index, out, d, BLOCK=block, WIDE=wide)
+    return out
+
+
+def rows_and_index(size: int, device: str) -> tuple:
+    """Of many rows a few, of which one is far from the first."""
+    (x,) = rows(size, device)
+    index = torch.randperm(size, device=device)[:3]
+    index[1] = size - 1
+    return x, index
+
+
+def taken(x: Tensor, index: Tensor) -> Tensor:
+    return x[index]
+
+
+@triton.jit
+def random_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Twice x. A generator of random numbers wraps around on purpose, and moves no offset."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, tl.where(tl.rand(7, i) < 2, 2 * x, 0), mask=i < n)
+
+
+def randomly(x: Tensor) -> Tensor:
+    return filled(random_kernel, x)
+
+
+@triton.jit
+def often_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    while tl.min(i) < n:
+        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+        i += BLOCK * tl.num_programs(0)
+
+
+def often(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    often_kernel[(2,)](x, out, x.numel(), BLOCK=64)
+    return out

@@ -1,6 +1,8 @@
 """`lab.inspect`: what it finds of kernels that are right, wrong, or can't be known."""
 
+import json
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,7 @@ from rope_lab.records import QUIET
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
 SUM = (1e-5, 1e-5)
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 @pytest.fixture
@@ -142,6 +145,81 @@ def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
     for name, value in {"gpu": "gfx942", "tolerance": 1e-3}.items():
         with pytest.raises(ValueError, match=name):
             inspected(kernels.tuned, kernels.double, kernels.rows, **{name: value})
+
+
+# offsets at the large size, which no memory here holds
+
+
+@pytest.mark.parametrize("name", ("of_a_block", "of_a_loop", "of_an_index"))
+def test_an_offset_that_wraps_around_at_the_large_size_is_wrong(name, kernels):
+    """8 million rows are 2.4 billion elements. On a GPU the kernel would write elsewhere."""
+    function = getattr(kernels, name)
+    reference, make = kernels.double, kernels.rows
+    if name == "of_an_index":
+        reference, make = kernels.taken, kernels.rows_and_index
+    narrow = inspected(partial(function, wide=False), reference, make, large=8_000_000)
+    assert not narrow and "wraps around in 32 bits, at: " in narrow.wrong
+    assert f"of {name}_kernel reads element -" in narrow.wrong
+    assert "at size 8000000: program " in narrow.wrong and "x_ptr, where 2 " in narrow.wrong
+    assert ("row * D" if "index" in name or "loop" in name else "i = (program") in narrow.wrong
+    wide = inspected(partial(function, wide=True), reference, make, large=8_000_000)
+    assert wide and not wide.unchecked and wide.launches, wide
+    assert inspected(partial(function, wide=False), reference, make, large=7_000_000), "2^31"
+
+
+def test_a_mask_of_the_last_block_wraps_around_too(kernels):
+    """Every element is below 2^31, but not every lane of the last program."""
+
+    def make(size, device):
+        return (torch.randn(2**31 - 60 if size == 9000 else 100 * size, device=device),)
+
+    def in_three_parts(wide):
+        function = partial(kernels.of_a_block, wide=wide, parts=3)
+        return inspected(function, kernels.double, make, large=9000)
+
+    assert (
+        "element -2 147 483 648 of x_ptr, which its mask leaves out" in in_three_parts(False).wrong
+    )
+    assert in_three_parts(True)
+
+
+def test_numbers_that_wrap_around_on_purpose_are_no_mistake(kernels):
+    found = inspected(kernels.randomly, kernels.double, kernels.rows, large=8_000_000)
+    assert found and not found.unchecked, found
+
+
+def test_what_is_not_known_of_offsets_is_said(kernels):
+    found = inspected(kernels.often, kernels.double, kernels.rows, large=8_000_000)
+    assert found and "whether offsets fit into 32 bits isn't known: " in repr(found)
+    assert not inspected(kernels.often, kernels.double, kernels.rows).unchecked  # small tensors
+
+
+SOLUTIONS = {  # of a notebook, with a size of more than 2^31 elements for each exercise
+    "13_a_kernel_of_your_own": (300_000, 300_000, 500_000, 1_200_000),
+    "14_into_the_cache": (2_200_000,),
+}
+
+
+@pytest.mark.takes(30)
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_the_worked_solutions_index_in_64_bits(name, tmp_path, monkeypatch, kernels):
+    import rope_lab as lab
+
+    page = json.loads((NOTEBOOKS / f"solutions/{name}_solutions.ipynb").read_text("utf-8"))
+    cells = ["".join(cell["source"]) for cell in page["cells"] if cell["cell_type"] == "code"]
+    names, pages, sizes = {"__name__": "__main__"}, [], iter(SOLUTIONS[name])
+    inspect = lab.inspect
+
+    def at_a_large_size(*given, small, large):
+        pages.append(inspect(*given, small=small, large=next(sizes)))
+
+    monkeypatch.setattr(lab, "inspect", at_a_large_size, raising=False)
+    for number, text in enumerate(cells):
+        path = tmp_path / f"cell_{number}.py"
+        path.write_text(text, encoding="utf-8")
+        exec(compile(text, path, "exec"), names)
+    assert len(pages) == len(SOLUTIONS[name])
+    assert all(found and not found.unchecked for found in pages), pages
 
 
 def test_several_launches_and_pytorch_between_them(kernels):

@@ -25,9 +25,13 @@ class Launch:
     """A kernel with its grid and its arguments."""
 
     kernel: object
-    programs: int
+    grid: tuple[int, ...]
     arguments: tuple
     options: dict  # by keyword: constants, num_warps, ...
+
+    @property
+    def programs(self) -> int:
+        return math.prod(self.grid)
 
     @property
     def num_warps(self) -> int:
@@ -58,8 +62,7 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
             defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
             grid = grid(defaults | given)
         sizes = grid if isinstance(grid, tuple | list) else (grid,)
-        programs = math.prod(int(size) for size in sizes)
-        found.append(Launch(kernel, programs, arguments, options))
+        found.append(Launch(kernel, tuple(map(int, sizes)), arguments, options))
 
     def take_the_first(tuner, *arguments, **options):
         tuner.fn.run(*arguments, **options, **tuner.configs[0].all_kwargs())

@@ -51,7 +51,7 @@ def inspect(
     """
     _check(small, large, gpu, tolerance)
     sizes = [small, 2 * small, 3 * small]
-    job: dict = {"sizes": sizes, "tolerance": tolerance}
+    job: dict = {"sizes": sizes, "large": large, "tolerance": tolerance}
     try:
         for name, shipped in (("function", function), ("reference", reference), ("make", make)):
             job[name] = shipped_call(shipped, name)
@@ -62,6 +62,7 @@ def inspect(
         return Inspection(**found)
     counts = found["counts"]  # of each size, those of each launch
     about = {"sizes": sizes, "large": large, "atomics": found["atomics"]}
+    about["unchecked"] = found.get("unchecked", "")
     try:
         call = partial(function, *_seeded(make, large, "meta"))
         launches: list[Launch] = []

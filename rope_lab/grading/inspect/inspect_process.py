@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from ..check import clone, compare
 from ..judge_process import HOW_TO_BEGIN, in_words, load, same_bits, start
 from ..verdict import raised
+from .offsets import wrapped_offset
 from .watch import Watch
 
 __all__ = ["answer", "start"]  # what `worker.py` calls
@@ -22,11 +23,13 @@ Called = tuple[list[Tensor], list]  # what a function returned, and its inputs a
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """What a function does at each of the sizes, up to the first at which something is wrong.
 
-    Of a job: `function`, `reference` and `make` as shipped, `sizes`, `tolerance`.
+    Then whether its offsets fit into their integers at the large one.
+
+    Of a job: `function`, `reference` and `make` as shipped, `sizes`, `large`, `tolerance`.
 
     Returns:
-        `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`,
-        and `counts`: those of each launch for each size.
+        `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`
+        and `unchecked`, and `counts`: those of each launch for each size.
     """
     function, reference, make = (
         load(job[name], folder, "candidate") for name in ("function", "reference", "make")
@@ -53,7 +56,9 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
         if wrong:
             return {"wrong": f"at size {size}: {wrong}", "owner": owner}
         counts.append(watch.counts)
-    return {"counts": counts, "atomics": watch.added}
+    tell(f"the size {job['large']}, without memory,")
+    found = wrapped_offset(function, make, job["large"])
+    return {"counts": counts, "atomics": watch.added} | found if "wrong" not in found else found
 
 
 def _made(make: Callable, size: int) -> list:

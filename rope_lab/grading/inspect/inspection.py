@@ -153,10 +153,11 @@ class Inspection:
     """What is known of a function; true if its values are right. Shown, it is a page of text."""
 
     refused: str = ""  # why nothing more can be known; '' if all is known
-    wrong: str = ""  # what is wrong at a small size; '' if nothing
+    wrong: str = ""  # what is wrong at a small size, or with an offset at the large one
     owner: str = ""  # the program that stored the first wrong element
     sizes: Sequence[int] = ()  # at which it ran
     large: int = 0  # for which it was compiled
+    unchecked: str = ""  # why it isn't known whether offsets fit in 32 bits at the large size
     # tensor of atomics -> whether there are sums of floats, of undefined order
     atomics: dict[str, bool] = field(default_factory=dict)
     eager: tuple[Kernel, ...] = ()  # PyTorch's own kernels beside them, as `zeros`
@@ -209,6 +210,9 @@ class Inspection:
             words = "atomics; whether others' loads or stores race with them is not checked"
             words += "; the order of float sums is undefined" * floats
             found.append(f"  {name}: {words}")
+        if self.unchecked:
+            words = "whether offsets fit into 32 bits isn't known"
+            found.append(f"  at size {number(self.large)} {words}: {self.unchecked}")
         if self.ok and self.refused:
             found.append(f"  no more is known: {self.refused}")
         if self.launches:
