@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
@@ -228,8 +229,9 @@ def _written(argument) -> str:
     """An argument in Python, for the child; of a tensor, what the JIT looks at."""
     kind = type(argument).__name__
     if isinstance(argument, torch.Tensor):
-        # a tensor without memory, on 'meta', is at 0 wherever it begins
-        begin = argument.data_ptr() or argument.storage_offset() * argument.element_size()
+        # a tensor without memory, on 'meta' or a fake one, is at 0 wherever it begins
+        memory = 0 if isinstance(argument, FakeTensor) else argument.data_ptr()
+        begin = memory or argument.storage_offset() * argument.element_size()
         nbytes = argument.untyped_storage().nbytes()
         return f"Memory({str(argument.dtype)!r}, {begin % 16 == 0}, {nbytes})"
     if kind == "TensorDescriptor":

@@ -14,6 +14,7 @@ from .compile import Compiled
 
 STAGES = ("ttir", "ttgir", "ptx", "sass")
 _SOURCE = "program.py"  # what compile_process.py calls `Compiled.program`
+_BRANCH = r"BRA(?:\.\w+)* (?:!?U?P\w+, )*`\((\.L\w+)\)"  # and to where it leads
 INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
 
 
@@ -99,18 +100,36 @@ def executed(code: Compiled) -> list[Operation]:
     Follows the machine code from its first line: forwards where a branch leads forwards, on where
     it leads backwards, up to the end. So it counts what is in a loop once.
     """
-    rows, at = code.sass.splitlines(), sass_by_row(code)
-    labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
-    place, passed = 0, []
-    while place < len(rows) and (not passed or passed[-1].text != "EXIT"):
-        operation, place = at.get(place), place + 1
-        if operation is None:
-            continue
-        passed.append(operation)
-        branch = re.search(r"BRA(?:\.\w+)* `\((\.L\w+)\)", operation.text)
-        if branch and labels[branch[1]] > place:
-            place = labels[branch[1]]
+    at = sass_by_row(code)
+    return [at[row] for row in _rows_executed(code)]
+
+
+def _rows_executed(code: Compiled) -> list[int]:
+    at, leads_to = sass_by_row(code), _branches(code)
+    row, passed = 0, []
+    while row <= max(at) and not (passed and at[passed[-1]].text == "EXIT"):
+        if row in at:
+            passed.append(row)
+        row = max(row + 1, leads_to.get(row, 0))
     return passed
+
+
+def has_a_loop(code: Compiled) -> bool:
+    """Whether the machine code has a loop, other than in the slow branch of a sine or cosine."""
+    backwards = [at for at, to in _branches(code).items() if to < at]
+    if re.search(r"\b(sin|cos)", code.program):
+        backwards = set(backwards) & set(_rows_executed(code))
+    return bool(backwards)
+
+
+def _branches(code: Compiled) -> dict[int, int]:
+    """Of each branch: its row in `Compiled.sass`, and the row to which it leads."""
+    rows, found = code.sass.splitlines(), {}
+    labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
+    for place, operation in sass_by_row(code).items():
+        if branch := re.search(_BRANCH, operation.text):
+            found[place] = labels[branch[1]]
+    return found
 
 
 def jumped_over(code: Compiled) -> int:

@@ -110,9 +110,19 @@ def test_results_within_results_and_inputs_are_compared(kernels):
 
 
 def test_instructions_are_not_counted_where_programs_may_take_other_lines(kernels):
-    found = inspected(kernels.by_program, kernels.double, kernels.rows)
-    assert "instructions  not counted: if first" in repr(found)
-    assert "predicted at least" in repr(found)
+    for function, said in (
+        (kernels.by_program, "if first"),
+        (kernels.of_the_first, "if tl.program_id(0) == 0"),
+        (kernels.remainder, "loop"),  # of a library, in the machine code alone
+    ):
+        found = inspected(function, kernels.double, kernels.rows)
+        assert f"instructions  not counted: {said}" in repr(found)
+        assert "predicted at least" in repr(found)
+
+
+def test_the_loop_in_the_slow_branch_of_a_cosine_leaves_the_count(kernels):
+    found = inspected(kernels.turned, lambda x: x * x.cos(), kernels.rows, tolerance=SUM)
+    assert found.launches[0].instructions and "at least" not in repr(found)
 
 
 def test_libdevice_and_a_float_argument(kernels):
@@ -145,6 +155,33 @@ def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
     for name, value in {"gpu": "gfx942", "tolerance": 1e-3}.items():
         with pytest.raises(ValueError, match=name):
             inspected(kernels.tuned, kernels.double, kernels.rows, **{name: value})
+
+
+# what a launcher asks a GPU
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        *("as_the_tutorials_ask", "as_a_matmul_asks", "as_liger_asks"),
+        *("as_flash_linear_attention_asks", "where_there_is_one"),
+    ),
+)
+def test_a_launcher_that_asks_for_sms_hears_of_the_gpu_that_is_asked_for(name, kernels):
+    """An H200 has 132. Without a GPU it once heard of one, or of none."""
+    assert kernels.remembered() == 1 or torch.cuda.is_available()  # asked before, and kept
+    found = inspected(getattr(kernels, name), torch.exp, kernels.rows, tolerance=SUM)
+    (launch,) = found.launches
+    assert launch.programs == 132 and not found.refused
+    assert launch.functions["exp"] == pytest.approx(6000 * kernels.WIDTH, rel=0.01)
+    assert found.predicted_us < 100 and "predicted at least" in repr(found)
+    assert kernels.remembered() == 1 or torch.cuda.is_available()
+
+
+@pytest.mark.parametrize("name", ("as_a_matmul_asks", "as_flash_linear_attention_asks"))
+def test_how_many_sms_a_gpu_has_that_nobody_recorded_is_not_made_up(name, kernels):
+    found = inspected(getattr(kernels, name), torch.exp, kernels.rows, tolerance=SUM, gpu="sm_80")
+    assert "no record of sm_80 says" in found.refused and not found.launches
 
 
 # offsets at the large size, which no memory here holds

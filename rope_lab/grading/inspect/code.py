@@ -4,27 +4,37 @@ import ast
 import re
 
 from ...compiler.compile import Compiled
-from ...compiler.stages import Operation, sass_by_row
+from ...compiler.stages import Operation, has_a_loop, sass_by_row
 from ..climb.readings import loop_in
 
 _WIDTHS = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}  # of an access; else 4 bytes
 
 
-def why_not_counted(source: str) -> str:
-    """Why not every program executes each line of a kernel once; '' if it does.
+def why_not_counted(code: Compiled) -> str:
+    """Why not every program executes each instruction of a kernel once; '' if it does.
 
-    Of the source: a branch of the machine code may be the slow one of a sine.
+    A loop that a function of a library has is in the machine code alone. A branch there may be the
+    slow one of a sine, so ifs are those of the source.
     """
-    if loop_in(source):
+    if loop_in(code.program) or has_a_loop(code):
         return "not counted: loop"
-    for function in (x for x in ast.walk(ast.parse(source)) if isinstance(x, ast.FunctionDef)):
+    functions = [x for x in ast.walk(ast.parse(code.program)) if isinstance(x, ast.FunctionDef)]
+    for function in functions:
         arguments = {x.arg for x in function.args.args if "constexpr" not in ast.unparse(x)}
         nodes = [*ast.walk(function)]
         stored = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
-        for test in (x.test for x in nodes if isinstance(x, ast.If)):
-            if (arguments | stored) & {x.id for x in ast.walk(test) if isinstance(x, ast.Name)}:
+        for test in (x.test for x in nodes if isinstance(x, ast.If | ast.IfExp)):
+            if _is_known_late(test, arguments | stored):
                 return f"not counted: if {ast.unparse(test)}"
     return ""
+
+
+def _is_known_late(test: ast.expr, names: set[str]) -> bool:
+    """Whether the compiler may not know a test: it has one of these names, or asks the program."""
+    nodes = [*ast.walk(test)]
+    called = {ast.unparse(x.func).rpartition(".")[2] for x in nodes if isinstance(x, ast.Call)}
+    asks = {"program_id", "num_programs", "load"} & called
+    return bool(asks or names & {x.id for x in nodes if isinstance(x, ast.Name)})
 
 
 def requested_before_needed(code: Compiled) -> int:

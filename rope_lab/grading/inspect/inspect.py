@@ -1,18 +1,20 @@
 """`lab.inspect`: what a kernel of your own does, on a GPU that you may not have."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
 
 from ...child import Ended, Worker
-from ...profiling.traffic import count_eager_traffic
+from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
 from ...timing import measure
 from ..climb.check_rung import last_line
 from ..climb.launch import Launch, launches_of
 from ..judge import SECONDS, shipped_call
 from ..verdict import raised
+from .asked import answering_as, on_a_gpu_without_memory
 from .inspection import Inspected, Inspection
 from .limits import gpu_of
 from .watch import ACCESSES, Counts
@@ -51,7 +53,8 @@ def inspect(
     """
     _check(small, large, gpu, tolerance)
     sizes = [small, 2 * small, 3 * small]
-    job: dict = {"sizes": sizes, "large": large, "tolerance": tolerance}
+    where = gpu_of(gpu)
+    job: dict = {"sizes": sizes, "large": large, "tolerance": tolerance, "gpu": where}
     try:
         for name, shipped in (("function", function), ("reference", reference), ("make", make)):
             job[name] = shipped_call(shipped, name)
@@ -64,11 +67,13 @@ def inspect(
     about = {"sizes": sizes, "large": large, "atomics": found["atomics"]}
     about["unchecked"] = found.get("unchecked", "")
     try:
-        call = partial(function, *_seeded(make, large, "meta"))
-        launches: list[Launch] = []
-        eager = count_eager_traffic(lambda: launches.extend(launches_of(call)))
+        with answering_as(where, function) as answers:
+            launches, eager = _launched(function, make, large)
     except Exception as error:  # whatever a function does with a tensor that has no memory
         return Inspection(**about, refused=f"on tensors without memory it {raised(error)}")
+    if answers.lacking:
+        refused = f"it asks how many SMs there are, and no record of {where.arch} says so"
+        return Inspection(**about, refused=refused)
     about |= {"eager": tuple(eager.kernels)}
     at_large = [launch.kernel.fn.__name__ for launch in launches]
     if not launches:
@@ -80,7 +85,6 @@ def inspect(
             words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
             words += f" {', '.join(at_large)}: what can't be told from small sizes"
             return Inspection(**about, refused=words)
-    where = gpu_of(gpu)
     try:
         inspected = tuple(
             _inspected([*of_launch], launch, small, large, where.arch)
@@ -114,20 +118,44 @@ def _found_by_the_child(job: dict) -> dict:
         return {"refused": words.strip()}
 
 
+def _launched(function: Callable, make: Callable, large: int) -> tuple[list[Launch], Traffic]:
+    """The launches at the large size, and PyTorch's own kernels.
+
+    On tensors that say they are on a GPU, for a launcher may ask; where that fails, of no device.
+    """
+
+    def on(device: str) -> tuple[list[Launch], Traffic]:
+        call = partial(function, *_seeded(make, large, device))
+        launches: list[Launch] = []
+        return launches, count_eager_traffic(lambda: launches.extend(launches_of(call)))
+
+    with contextlib.suppress(Exception), on_a_gpu_without_memory():
+        found = on("cuda")
+        if found[0]:
+            return found
+    return on("meta")
+
+
 def _inspected(
     counts: list[Counts], launch: Launch, small: int, large: int, arch: str
 ) -> Inspected:
     """One launch: its counts at the sizes small, 2 small, 3 small, scaled; and its code."""
     bent = []
 
+    def along_a_line(values: Sequence[float]) -> float:
+        first, _, last = values
+        return first + (last - first) / 2 * (large - small) / small
+
     def at_large(name: str, values: list[float], by_program: bool = True) -> float:
         """A count at the large size: as many a program as at each small one, or along a line."""
         programs = [one.programs or 1 for one in counts]
         each = {value / count for value, count in zip(values, programs, strict=True)}
-        if by_program and len(each) == 1:
+        # as many programs as SMs share out what there is, once there is more than that
+        are_all_of_a_size = 2 * launch.programs > along_a_line(programs)
+        if by_program and len(each) == 1 and are_all_of_a_size:
             return each.pop() * launch.programs
         first, middle, last = values
-        found = first + (last - first) / 2 * (large - small) / small
+        found = along_a_line(values)
         if found < 0 or abs(middle - (first + last) / 2) > _OFF * max(last, 1):
             bent.append(name)
         return max(found, 0.0)

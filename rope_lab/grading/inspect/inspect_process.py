@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from ..check import clone, compare
 from ..judge_process import HOW_TO_BEGIN, in_words, load, same_bits, start
 from ..verdict import raised
+from .asked import answering_as
 from .offsets import wrapped_offset
 from .watch import Watch
 
@@ -25,7 +26,8 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
 
     Then whether its offsets fit into their integers at the large one.
 
-    Of a job: `function`, `reference` and `make` as shipped, `sizes`, `large`, `tolerance`.
+    Of a job: `function`, `reference` and `make` as shipped, `sizes`, `large`, `tolerance`, and the
+    `gpu` that answers what the function asks one.
 
     Returns:
         `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`
@@ -34,6 +36,14 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     function, reference, make = (
         load(job[name], folder, "candidate") for name in ("function", "reference", "make")
     )
+    with answering_as(job["gpu"], function):
+        return _found(function, reference, make, job, tell)
+
+
+def _found(
+    function: Callable, reference: Callable, make: Callable, job: dict, tell: Callable[[str], None]
+) -> dict:
+    """What `answer` answers."""
     tolerance, counts = job["tolerance"], []
     for size in job["sizes"]:
         tell(f"size {size}")

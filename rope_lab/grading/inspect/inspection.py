@@ -39,7 +39,7 @@ class Inspected:
     @property
     def uncounted(self) -> str:
         """Why `instructions` aren't known; '' if they are."""
-        return why_not_counted(self.compiled.program)
+        return why_not_counted(self.compiled)
 
     @property
     def instructions(self) -> float | None:
