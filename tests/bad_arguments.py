@@ -256,9 +256,16 @@ VALUE_ERRORS = {
         for n, meanings in (
             (4, "rotary_dim=4 {OF_AN_ELEMENT}, or rotary_dim=8 {OF_A_PAIR}"),
             (5, "rotary_dim=10 {OF_A_PAIR}"),
-            (7, "tables of 10 columns"),
             (8, "rotary_dim=8 {OF_AN_ELEMENT}"),
         )
+    },
+    "rotary_dim is missing, freqs has 4 columns, and {t} has d = 10; "
+    "accepted: rotary_dim=4 {OF_AN_ELEMENT}": {
+        "freqs": (cos(12, 4), cos(12, 4)),
+        "rotary_start": 3,
+    },
+    "freqs has last dimension d2 = 7; accepted: an even number from 2 to {t}'s ...": {
+        "freqs": (cos(12, 7), cos(12, 7))
     },
     **{
         f"freqs has angles for s2 = {s2} positions; {{t}} of shape {{shape}} in format {form!r} "

@@ -88,10 +88,11 @@ def test_narrow_cosines_have_two_meanings_and_both_that_the_error_shows_are_righ
     t, (cos, sin) = torch.randn(B, S, H, d, device=device), cos_sin((S, columns), device)
     freqs, before = store(cos, sin), t.clone()
     came = f"^rotary_dim is missing, freqs has {columns} columns, and t has d = {d}; accepted: "
-    for options in ({}, {"fused": False}, {"inplace": True}, {"rotary_start": 2}):
+    for options in ({"fused": False}, {"inplace": True}, {"rotary_start": 2}, {}):
         with pytest.raises(ValueError, match=came) as refused:
             apply_rotary_pos_emb(t, freqs, "bshd", interleaved=interleaved, **options)
     assert torch.equal(t, before)
+    # from the last one, where both have room
     of_elements, of_pairs = map(int, re.findall(r"rotary_dim=(\d+)", str(refused.value)))
     assert (of_elements, of_pairs) == (columns, 2 * columns)
     check(t, freqs, "bshd", interleaved=interleaved, rotary_dim=of_elements)
