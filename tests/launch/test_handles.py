@@ -69,6 +69,8 @@ FOUND = {  # what a child tried -> what it has to find
     "norm with gradients": [[3, 3], [3, 0], [3, 0]],
     # strides of tokens and heads, 6 tokens of 4 heads of 32
     "into memory of a graph": [[128, 32], [32, 192]],
+    # the number that all sequences start at, as 32 or 64 bits, and launches by the JIT
+    "another first position": [[3, 0], [70, 0], [2**32 - 1, 0], [2**40 + 1, 0], [5, 0]],
     "enable_fp_fusion": [True],  # every launch says it: Triton 3.10 changes the default
 }
 

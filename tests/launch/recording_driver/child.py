@@ -212,6 +212,22 @@ def into_memory_that_a_graph_hands_over() -> list:
     return found[1:]  # the first one went through the JIT, which tells the driver too late
 
 
+def another_first_position() -> list:
+    """What launches hand over of a number that each call has another one of, and if by the JIT.
+
+    One beyond 32 bits takes a kernel of its own.
+    """
+    sample, found = sample_of("rope_qk", freqs="on the fly", positions="one start"), []
+    for start in (1, 2**40):  # compiled here; the JIT tells the driver too late
+        sample.call(start_positions=start)
+    for start in (3, 70, -1, 2**40 + 1, 5):
+        before = by_jit.count
+        sample.call(start_positions=start)
+        noted = dict(zip(by_jit.names, last_launch().parameters, strict=False))
+        found.append([noted["first_position"], by_jit.count - before])
+    return found
+
+
 def refused_by_the_driver() -> dict:
     """An error of the driver reaches the caller, after one launch; the next call works."""
     sample, error = sample_of("rope_fw"), None
@@ -233,6 +249,7 @@ if __name__ == "__main__":
         "cases": {name: both_ways(*case) for name, *case in cases()},
         "norm with gradients": norm_with_gradients(),
         "into memory of a graph": into_memory_that_a_graph_hands_over(),
+        "another first position": another_first_position(),
         "refused by the driver": refused_by_the_driver(),
         "enable_fp_fusion": list(by_jit.fp_fusion),
     }
