@@ -39,6 +39,7 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
     "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
+    "'int' object has no attribute 'to'": "an index of a loop: tl.cast(i, tl.int64)",
     "active drivers": "it asks for a GPU, and the interpreter has none",
 }
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"

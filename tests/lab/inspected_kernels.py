@@ -328,6 +328,20 @@ def of_a_loop(x: Tensor, wide: bool) -> Tensor:
 
 
 @triton.jit
+def widened_in_a_loop_kernel(x_ptr, out_ptr, rows, D, BLOCK: tl.constexpr):
+    column = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        i = row.to(tl.int64) * D + column
+        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=column < D), mask=column < D)
+
+
+def widened_in_a_loop(x: Tensor) -> Tensor:
+    out, (rows, d) = torch.empty_like(x), x.shape
+    widened_in_a_loop_kernel[(4,)](x, out, rows, d, BLOCK=triton.next_power_of_2(d))
+    return out
+
+
+@triton.jit
 def of_an_index_kernel(x_ptr, index_ptr, out_ptr, D, BLOCK: tl.constexpr, WIDE: tl.constexpr):
     column = tl.arange(0, BLOCK)
     row = tl.load(index_ptr + tl.program_id(0))

@@ -225,6 +225,12 @@ def test_numbers_that_wrap_around_on_purpose_are_no_mistake(kernels):
     assert found and not found.unchecked, found
 
 
+def test_an_index_of_a_loop_is_widened_by_a_cast(kernels):
+    """The interpreter counts loops in Python's integers, which have no `to`."""
+    found = inspected(kernels.widened_in_a_loop, kernels.double, kernels.rows)
+    assert found or "tl.cast(i, tl.int64)" in found.refused, found
+
+
 def test_what_is_not_known_of_offsets_is_said(kernels):
     found = inspected(kernels.often, kernels.double, kernels.rows, large=8_000_000)
     assert found and "whether offsets fit into 32 bits isn't known: " in repr(found)
