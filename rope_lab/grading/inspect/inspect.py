@@ -1,6 +1,7 @@
 """`lab.inspect`: what a kernel of your own does, on a GPU that you may not have."""
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -99,7 +100,7 @@ def inspect(
 def _check(small: object, large: object, gpu: object, tolerance: object) -> None:
     if not (type(small) is int and small > 0 and type(large) is int and large >= 3 * small):
         raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
-    if not (isinstance(gpu, str) and not gpu.startswith("gfx")):
+    if not (isinstance(gpu, str) and re.fullmatch(r"sm_\d+", gpu_of(gpu).arch)):
         raise ValueError(f"gpu={gpu!r}; accepted: an NVIDIA GPU's, as 'sm_90', or a recorded name")
     if isinstance(tolerance, int | float):
         raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
