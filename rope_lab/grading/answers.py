@@ -95,8 +95,7 @@ def _judged(
 def _wrong_number(
     tolerance: float, answer: object, right: float, mistakes: Mapping
 ) -> dict[str, str]:
-    if math.prod(getattr(answer, "shape", (0,))) == 1:  # a tensor of one number, or NumPy's
-        answer = answer.item()
+    answer = _plain(answer)
     if not isinstance(answer, int | float) or isinstance(answer, bool):
         return {"reason": f"a number is wanted, {answer!r} came"}
     if abs(answer - right) <= tolerance * abs(right):
@@ -113,8 +112,18 @@ def _wrong_number(
         if wrong is not None and abs(answer - wrong) <= tolerance * abs(wrong)
     }
     looks_like = min(near, key=near.get, default="")
-    return {"reason": f"{_said(answer)} is {size}", "looks_like": looks_like}
+    shown = _said(answer) if _said(answer) != _said(right) else str(answer)
+    return {"reason": f"{shown} is {size}", "looks_like": looks_like}
 
 
-def _said(number: object) -> str:
-    return f"{number:,}".replace(",", " ") if isinstance(number, int) else str(number)
+def _plain(answer: object) -> object:
+    """Of a tensor of one number, or NumPy's, the number."""
+    return answer.item() if math.prod(getattr(answer, "shape", (0,))) == 1 else answer
+
+
+def _said(answer: object) -> str:
+    """'1 024', '49.5': four digits, and all of those before the point."""
+    number = _plain(answer)
+    if isinstance(number, float) and math.isfinite(number) and abs(number) >= 1000:
+        number = round(number)
+    return f"{number:,}".replace(",", " ") if isinstance(number, int) else f"{number:.4g}"

@@ -236,6 +236,16 @@ def test_answers_may_be_tensors():
     assert not lab.check_answer(torch.tensor([28, 29]), 29)
 
 
+def test_a_number_is_said_in_as_many_digits_as_a_reader_needs():
+    for answer in (49.49814610452644, torch.tensor(49.49814610452644)):
+        assert repr(lab.check_answer(answer, 47, unit="us", tolerance=0.2)) == "RIGHT: 49.5 us"
+        assert repr(lab.check_answer(answer, 80)) == "WRONG: 49.5 is too small"
+    said = repr(lab.check_answer([1064.3456, 0.123456, 7], [1064, 0.12, 7], tolerance=0.1))
+    assert said == "RIGHT: 1 064, 0.1235, 7"
+    nearly = lab.check_answer(7.00000001, 7)
+    assert repr(nearly) == "WRONG: 7.00000001 is too large, but not far off"
+
+
 # rules that guess at a mistake
 
 
