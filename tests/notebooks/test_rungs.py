@@ -64,6 +64,42 @@ def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp
     assert "194 us" not in repr(verdict)
 
 
+OUT = "    if out is None:\n        out = torch.empty_like(t)\n"
+CLONES = f"    is_in_place = out is t\n{OUT}    if {{when}}:\n        t = t.clone()\n"
+OTHER_KERNEL = (
+    f"{OUT}    elif t.shape[0] == 2048:\n        from rope_lab.rungs import RUNGS\n\n"
+    "        return RUNGS[3].module.my_rope(t, freqs, out)\n"
+)
+AT_24 = "it copies by clone or contiguous, which moves 20160 bytes more (in the case 'sizes that"
+OTHER_USES = {  # rung, what is in place of the launcher's first lines, and words of the verdict
+    "a clone in place": (
+        *(2, CLONES.format(when="is_in_place")),
+        "NOT YET: the values are right, but in place, for (2048, 16, 8, 256) PyTorch runs clone",
+    ),
+    "a clone backward in place": (
+        *(4, CLONES.format(when="is_in_place and transpose")),
+        "the values are right, but backward in place, for (2048, 16, 8, 256) PyTorch runs clone",
+    ),
+    "another kernel in place": (2, OTHER_KERNEL, "in place it launches another kernel, where this"),
+    "a clone in place, of some sizes": (
+        *(2, CLONES.format(when="is_in_place and d == 24")),
+        f"RIGHT, but in place, {AT_24}",
+    ),
+    "a clone backward, of some sizes": (
+        *(4, CLONES.format(when="transpose and d == 24")),
+        f"RIGHT, but backward, {AT_24}",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_USES)
+def test_every_use_of_a_kernel_counts(what, tmp_path):
+    rung, instead, told = OTHER_USES[what]
+    assert OUT in RUNGS[rung].source
+    verdict = lab.check_rung(rung, written(RUNGS[rung].source.replace(OUT, instead), tmp_path))
+    assert told in repr(verdict), verdict
+
+
 @pytest.mark.parametrize(
     "which, missing, said",
     [

@@ -5,7 +5,6 @@ import os
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
@@ -18,7 +17,7 @@ from .advice import advice
 from .launch import Launch, launches_of, rotation
 from .readings import loop_in, readings_of
 from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, row
-from .values import BACKWARD_FROM, judged_values
+from .values import Use, judged_values, uses_of
 
 
 def check_rung(rung: int, candidate: Callable) -> Verdict:
@@ -36,45 +35,61 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         ValueError: there is no such rung.
     """
     rung_of(rung)
-    verdict = judged_values(rung, candidate)
-    if not verdict:
-        return verdict
+    values = judged_values(rung, candidate)
+    if not values:
+        return values
+    verdict = replace(values, remark="")  # a remark is for a kernel that is on its rung
     try:
         launch, refused = _only_launch(rung, candidate)
         if refused:
             reason = f"the values are right, but {refused}"
-            return replace(verdict, state=NOT_YET, reason=reason, remark="")
+            return replace(verdict, state=NOT_YET, reason=reason)
         readings = readings_of(verdict.counted, launch)
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
-    if measured and QUIET not in os.environ:
+    if not measured:
+        return measured
+    remarks = [values.remark]
+    if QUIET not in os.environ:
         try:
             kept.keep(rung, candidate)
         except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
-            return replace(measured, remark=f"it is not kept for the next notebook: {error}")
-    return measured
+            remarks.append(f"it is not kept for the next notebook: {error}")
+    return replace(measured, remark="; ".join(filter(None, remarks)))
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
-    """The launch at the headline shape; or why its instructions can't be counted."""
-    launches: list[Launch] = []
-    eager = count_eager_traffic(lambda: launches.extend(launches_of(rotation(candidate))))
-    names = [COPIES.get(one.name, one.name) for one in eager.kernels if one.bytes_read]
-    if names:
-        return None, f"for {SHAPE} PyTorch runs {', '.join(names)}, where the kernel should"
-    if len(launches) != 1:
-        return None, f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
-    (launch,) = launches
-    if loop := loop_in(textwrap.dedent(inspect.getsource(launch.kernel.fn))):
+    """The launch at the headline shape; or why its instructions can't be counted.
+
+    Every use has to make one, of the same kernel: those of the forward are counted.
+    """
+    forward = None
+    for use in uses_of(rung):
+        launches, names = _at_the_headline(use, candidate)
+        if forward and all(launch.kernel is not forward.kernel for launch in launches):
+            what, flag = ("the backward", "a flag of ") if use.transpose else ("in place it", "")
+            return None, f"{what} launches another kernel, where {flag}this one would do"
+        if names:
+            words = f"PyTorch runs {', '.join(names)}, where the kernel should"
+            return None, f"{use.words}for {SHAPE} {words}"
+        if len(launches) != 1:
+            words = f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
+            return None, use.words + words
+        forward = forward or launches[0]
+    if loop := loop_in(textwrap.dedent(inspect.getsource(forward.kernel.fn))):
         words = "instructions can't be counted through a loop; write rows as a tile, [:, None]"
         return None, f"{words}: {loop}"
-    if rung >= BACKWARD_FROM:
-        backward = launches_of(rotation(partial(candidate, transpose=True)))
-        if [other.kernel for other in backward] != [launch.kernel]:
-            words = "the backward launches another kernel, where a flag of this one would do"
-            return None, words
-    return launch, ""
+    return forward, ""
+
+
+def _at_the_headline(use: Use, candidate: Callable) -> tuple[list[Launch], list[str]]:
+    """The launches of a use at the headline shape, and what PyTorch runs beside them."""
+    launches: list[Launch] = []
+    call = rotation(use.of(candidate), use.out)
+    eager = count_eager_traffic(lambda: launches.extend(launches_of(call)))
+    names = [COPIES.get(one.name, one.name) for one in eager.kernels if one.bytes_read]
+    return launches, names
 
 
 def _with_instruments(

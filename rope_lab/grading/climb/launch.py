@@ -42,11 +42,15 @@ class Launch:
         return compile_for(gpu, self.kernel, *self.arguments, **self.options)
 
 
-def rotation(candidate: Callable) -> Callable[[], object]:
-    """The call `candidate(t, freqs)` at the headline shape, in bf16 and without memory."""
+def rotation(candidate: Callable, out: str = "") -> Callable[[], object]:
+    """The call `candidate(t, freqs)` at the headline shape, in bf16 and without memory.
+
+    `out`: the keyword that gets t itself; '' for none.
+    """
     s, _, _, d = SHAPE
     t = torch.empty(SHAPE, dtype=torch.bfloat16, device="meta")
-    return partial(candidate, t, torch.empty((s, 1, 1, d), dtype=torch.float32, device="meta"))
+    freqs = torch.empty((s, 1, 1, d), dtype=torch.float32, device="meta")
+    return partial(candidate, t, freqs, **({out: t} if out else {}))
 
 
 def launches_of(call: Callable[[], object]) -> list[Launch]:

@@ -100,6 +100,11 @@ RUNGS = [
         },
         *("in place", "WRONG"),
     ),
+    WrongRung(
+        *(2, "a clone of what is overwritten"),
+        {"    if out is None:\n": "    if out is t:\n        t = t.clone()\n    if out is None:\n"},
+        "in place, for (2048, 16, 8, 256) PyTorch runs clone or contiguous, where the",
+    ),
     # 3: a tile
     WrongRung(
         *(3, "position and rows exchanged"),
