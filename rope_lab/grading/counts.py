@@ -81,4 +81,10 @@ def wasted(trace: "Trace", wanted: Spec) -> str:
         if most > 1:
             words = f"one after the other, where {most} could share them"
             return f"one program stores {most} blocks, {words}"
+        if programs > 1 and _elements_stored(trace) == programs:
+            return f"it starts {programs} programs, one for each element: let each take a block"
     return ""
+
+
+def _elements_stored(trace: "Trace") -> int:
+    return sum(memory.moved["stored"] // memory.tensor.element_size() for memory in trace.memories)

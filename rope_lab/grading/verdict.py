@@ -38,6 +38,7 @@ class Verdict:
     launches: int = 0  # of kernels, in the interpreter
     counted: dict = field(default_factory=dict, repr=False)  # of a probe, where one was given
     engine: str = "interpreted"  # or 'compiled'
+    ahead: str = ""  # which later rungs it has climbed already
     speed: str = ""  # of our kernel on a rung by the record, and of the reader's own on this GPU
 
     @property
@@ -57,6 +58,7 @@ class Verdict:
             "looks like": self.looks_like,
             "because": self.because,
             "think of": self.hint,
+            "ahead": self.ahead,
             "speed": self.speed,
         }
         lines = [f"  {name}: {words}" for name, words in more.items() if words]

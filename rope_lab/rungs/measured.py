@@ -41,10 +41,11 @@ def make_cases(device: str = "cuda") -> dict[str, Callable[[], object]]:
 
 
 def speed_of_ours(rung: int) -> str:
-    """'our kernel takes 70.8 us, 95 % of a copy; recorded on NVIDIA H200, ...'."""
+    """'our kernel for rung 3 takes 161 us, 40% of a copy (NVIDIA H200, ...)'."""
     times = recorded(KEY)
     us, copy = times[f"rung {rung}"].median_us, times[COPY].median_us
-    return f"our kernel takes {us:.0f} us, {copy / us:.0%} of a copy ({times.gpu}, {times.date})"
+    words = f"our kernel for rung {rung} takes {us:.0f} us, {copy / us:.0%} of a copy"
+    return f"{words} ({times.gpu}, {times.date})"
 
 
 def speed_here(candidate: Callable, explained_by: str = "") -> str:

@@ -1,8 +1,10 @@
 """The climb: what happens at the headline shape alone."""
 
 import importlib.util
+import re
 
 import pytest
+import torch
 
 import rope_lab as lab
 from rope_lab.rungs import RUNGS, kept
@@ -98,6 +100,40 @@ def test_every_use_of_a_kernel_counts(what, tmp_path):
     assert OUT in RUNGS[rung].source
     verdict = lab.check_rung(rung, written(RUNGS[rung].source.replace(OUT, instead), tmp_path))
     assert told in repr(verdict), verdict
+
+
+SINE_OF_A_ROW = {
+    ", mask=pair < HALF)[None, :]": ", mask=pair < HALF)",
+    "= tl.cos(angle1), tl.sin(angle1)": "= tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]",
+    "= tl.cos(angle2), tl.sin(angle2)": "= tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]",
+}
+ONE_WARP = {"num_warps = 8, 4": "num_warps = 8, 1"}
+AHEAD = {  # what is changed in our kernel of rung 3, the rungs that it is told of, and those timed
+    "nothing": ({}, [], [3]),
+    "one warp": (ONE_WARP, [5], [3, 5]),
+    "the sine of a row": (SINE_OF_A_ROW, [6], [3]),
+    "both": (ONE_WARP | SINE_OF_A_ROW, [5, 6], [3, 6]),
+}
+
+
+@pytest.mark.parametrize("change", AHEAD)
+def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(change, tmp_path):
+    instead, ahead, timed = AHEAD[change]
+    source = RUNGS[3].source
+    for text, other in instead.items():
+        assert text in source
+        source = source.replace(text, other)
+    told = repr(lab.check_rung(3, written(source, tmp_path)))
+    assert told.startswith("RIGHT: rung 3, ")
+    assert [*map(int, re.findall(r"as rung (\d) wants", told))] == ahead
+    assert [*map(int, re.findall(r"our kernel for rung (\d) takes \d+ us", told))] == timed
+    assert torch.cuda.is_available() or "speed: yours is not timed here\n" in told
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
+    verdict = lab.check_rung(rung, written(RUNGS[rung].source, tmp_path))
+    assert verdict and "ahead" not in repr(verdict), verdict
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
 from .advice import advice
 from .launch import Launch, launches_of, rotation
 from .readings import loop_in, readings_of
-from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, row
+from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, row, rungs_ahead
 from .values import Use, judged_values, uses_of
 
 
@@ -100,8 +100,19 @@ def _with_instruments(
     table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
     if not missed:
         reason = f"rung {rung}, {rung_of(rung).change} ({len(verdict.right_cases)} cases)\n{table}"
-        speed = "\n         ".join(filter(None, (speed_of_ours(rung), speed_here(candidate))))
-        return replace(verdict, state=RIGHT, reason=reason, speed=speed)
+        ahead = rungs_ahead(rung, readings)
+        moved = ((number, TARGETS[number][0]) for number in ahead)
+        said = (f"{one.instrument} {one.words}, as rung {number} wants" for number, one in moved)
+        whole = [n for n in ahead if all(target.met(readings) for target in TARGETS[n])]
+        speeds = [speed_here(candidate) or "yours is not timed here"]
+        speeds += [speed_of_ours(number) for number in (rung, *whole[-1:])]
+        return replace(
+            verdict,
+            state=RIGHT,
+            reason=reason,
+            ahead="; ".join(said),
+            speed="\n         ".join(speeds),
+        )
     first = _explains(missed, readings)
     reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
     return replace(

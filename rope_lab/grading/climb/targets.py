@@ -38,6 +38,7 @@ _evaluations = partial(Target, "sin/cos evaluations", unit=" a pair")
 EIGHT_ROWS = Target("programs", 32_768, "exactly")  # what rungs 3 to 7 have in common
 IN_ORDER = Target("loads after a sine", 0)
 WIDE = Target("narrowest load", 16, "at least", unit=" bytes")
+_TILE = 3  # the rung whose kernel is the first one with a tile
 _LATER = (_bytes(2.25), _evaluations(0.5), EIGHT_ROWS, WIDE)
 
 # In each row the instrument that the rung moves comes first.
@@ -58,6 +59,19 @@ TARGETS: dict[int, tuple[Target, ...]] = {
         *_LATER,
     ),
 }
+
+
+def rungs_ahead(rung: int, readings: dict[str, float]) -> list[int]:
+    """The rungs above this one that a kernel has climbed already: what they move has moved.
+
+    Loads and instructions compare kernels that are a tile, so from rung 5 on it has to be one.
+    """
+
+    def is_there(other: int) -> bool:
+        moves, tile = TARGETS[other][0], TARGETS[min(other, _TILE)]
+        return moves not in TARGETS[rung] and all(one.met(readings) for one in (moves, *tile))
+
+    return [other for other in TARGETS if other > rung and is_there(other)]
 
 
 def number(value: float) -> str:

@@ -27,6 +27,14 @@ ANSWERS = [
         *("it starts 64 programs, where 1 would do: the others store nothing", "RIGHT, but"),
     ),
     Wrong(
+        *(1, "no block"),
+        {
+            "tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)": "tl.program_id(0)",
+            "(triton.cdiv(x.numel(), block),)": "(x.numel(),)",
+        },
+        *("it starts 64 programs, one for each element: let each take a block", "RIGHT, but"),
+    ),
+    Wrong(
         *(1, "one program for all"),
         {
             "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
