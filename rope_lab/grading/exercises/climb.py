@@ -2,11 +2,15 @@
 
 import torch
 
-from ..spec import STRIDED, spec
+from ..spec import STRIDED, Case, spec
 from .definitions import rope, rope_gradient, rotated
 
 _ONE_KERNEL = {"kernel": True, "launches": 1}
-_OF_ROWS = _ONE_KERNEL | {"leave_out": (*STRIDED, "part of the head rotated")}
+_OF_ROWS = _ONE_KERNEL | {
+    "leave_out": (*STRIDED, "part of the head rotated"),
+    # five tiles of 8 rows: in other cases their number is a power of two, and & does for %
+    "extra": (Case("39 rows of a position", {"s": 2, "b": 3, "h": 13, "d": 24}),),
+}
 
 
 def _sign_by_the_head(t, freqs):

@@ -127,4 +127,9 @@ RUNGS = [
         {"block_r, num_warps = 8, 4": "block_r, num_warps = 4, 4"},
         "a program has too few rows of its position: BLOCK_R",
     ),
+    WrongRung(
+        *(3, "a bit mask for a remainder"),
+        {"tl.program_id(0) % row_blocks": "(tl.program_id(0) & (row_blocks - 1))"},
+        *("in the case '39 rows of a position'", "WRONG"),
+    ),
 ]
