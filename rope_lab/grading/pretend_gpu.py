@@ -127,6 +127,23 @@ _CASES = (
 )
 
 
+def _looks_like(ratio: float, is_disturbed: bool) -> str:
+    """The mistake that a time is off by so much for; '' if it may be another one."""
+    if is_disturbed:  # a single slow call takes five times as long
+        has_a_mean = 1 < ratio < 4.9
+        return "a mean: a slow call in three moves it, but not the median" if has_a_mean else ""
+    for times, unit in ((1e-3, "milliseconds"), (1e3, "nanoseconds")):
+        if abs(ratio / times - 1) < 0.01:
+            return f"{unit}, where microseconds are wanted"
+    if 1.5 < ratio < _MOST_CALLS and abs(ratio - round(ratio)) < 0.01:
+        calls = round(ratio)
+        return f"the time of {calls} calls: divide by {calls}, or take one of them"
+    return ""
+
+
+_MOST_CALLS = 100
+
+
 def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Verdict:
     """Try a timer on several simulated GPUs: does it find the device time of a call?
 
@@ -146,10 +163,14 @@ def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Ver
         except Exception as error:  # whatever a reader's function may raise
             return wrong(reason=f"it {raised(error)}")
         if not isinstance(us, int | float):
-            return wrong(reason=f"a number of microseconds is wanted, {us!r} came")
+            came = (
+                f"a {type(us).__name__} of {len(us)}" if isinstance(us, list | tuple) else repr(us)
+            )
+            return wrong(reason=f"a number of microseconds is wanted, {came} came")
         truth = gpu.truth(moved_bytes)
         if not abs(us - truth) <= 0.05 * truth:
             reason = f"your timer says {us:.1f} us, the device needs {truth:.1f}"
-            return wrong(reason=reason, hint=hint)
+            looks_like = _looks_like(us / truth, is_disturbed=hint == _DISTURBED)
+            return wrong(reason=reason, looks_like=looks_like, hint="" if looks_like else hint)
     reason = f"{len(_CASES)} GPUs, and every time within 5 %"
     return Verdict(state=RIGHT, reason=reason, boxed=True)

@@ -22,7 +22,14 @@ def three_times() -> dict[str, list[float | None]]:
         "T0 is missing, and for few bytes it is nearly all": [
             *(None, 4 * short / law.bytes_a_us, None)
         ],
+        "the table has a row for each position, not for each token": [
+            *(us(4 * few + 2 * 4 * 131072 * 128), None, None)
+        ],
+        "an element of bf16 has 2 bytes, not 4": [us(8 * few + 4 * 131072 * 128), None, None],
         "the bytes alone, but here the instructions take longer": [None, None, us(4 * n)],
+        "a fused multiply-add is one instruction, and is counted as two": [
+            *(None, None, us(4 * n, 2 * 512 * n))
+        ],
     }
 
 

@@ -61,6 +61,24 @@ ANSWERS = [
         {"return statistics.median(times)": "statistics.median(times)"},
         "a number of microseconds is wanted, None came",
     ),
+    Wrong(
+        *(1, "a mean"),
+        {"statistics.median": "statistics.mean"},
+        "a mean: a slow call in three moves it, but not the median",
+    ),
+    Wrong(
+        *(1, "a sum"), {"statistics.median(times)": "sum(times)"}, "the time of 21 calls: divide"
+    ),
+    Wrong(
+        *(1, "milliseconds"),
+        {"statistics.median(times)": "statistics.median(times) / 1000"},
+        "milliseconds, where microseconds are wanted",
+    ),
+    Wrong(
+        *(1, "all samples"),
+        {"statistics.median(times)": "times"},
+        "a number of microseconds is wanted, a list of 21 came",
+    ),
 ]
 NUMBERS = {
     2: [
@@ -70,5 +88,8 @@ NUMBERS = {
     3: [
         ([34.7, 5.0, 1030], "and its table read?"),
         ([19.6, 5.0, 1030], "not both"),
+        ([49.5, 5.0, 2060], "a fused multiply-add is one instruction, and is counted as two"),
+        ([64.5, 5.0, 1030], "the table has a row for each position, not for each token"),
+        ([79.6, 5.0, 1030], "an element of bf16 has 2 bytes, not 4"),
     ],
 }
