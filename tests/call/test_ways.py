@@ -1,7 +1,9 @@
 """`which_way` says what a call would run: it is compared with what the call then runs."""
 
+import re
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from launches import launched_by
 from ops import FEW, OPS, all_equal, bits_of, by_turns
-from rope_kernels import RotaryPositionEmbedding, Way, modes, rope_fw, rope_qk, which_way
+from rope_kernels import RotaryPositionEmbedding, Way, modes, rope_fw, rope_qk, ways, which_way
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -171,3 +173,19 @@ def test_it_says_why_there_is_no_engine(wanted, monkeypatch):
         monkeypatch.setenv("TRITON_INTERPRET", "0")
         way = which_way(rope_fw, t, rope)
         assert way.path == "pytorch" and "TRITON_INTERPRET" in way.reason
+
+
+def test_the_page_says_of_every_reason_what_to_do():
+    """Without an engine, a reason may name the type of a device: the page has one of them."""
+    page = Path(__file__).resolve().parents[2] / "docs/kernels.md"
+    table = page.read_text("utf-8").split("| path | reason | what to do |\n")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", table, re.MULTILINE)
+    engines = [engine for engine in modes.Engine if engine != modes.Engine.NONE]
+    made = {("kernel", engine.value) for engine in engines}
+    made |= {tuple(x) for x in vars(ways).values() if isinstance(x, Way)}
+    without = (
+        "Triton is not installed",
+        "the tensors are on a CPU, and TRITON_INTERPRET=1 is not set",
+    )
+    made |= {("pytorch", reason) for reason in without}
+    assert {row for row in rows if "does not run on" not in row[1]} == made

@@ -1,13 +1,27 @@
 """The page about models: its table is the one that the code has."""
 
+import re
+
 import pytest
 
 import hugging_face
+from rope_kernels import Way
+from rope_kernels.huggingface import calls, known
 
 
 def test_the_page_has_the_tables():
     page = hugging_face.PAGE.read_text(encoding="utf-8")
     assert hugging_face.as_page(page) == page, "the page is stale: run make hugging_face"
+
+
+def test_the_page_says_of_every_reason_what_to_do():
+    page = hugging_face.PAGE.read_text(encoding="utf-8")
+    table = re.search(r"^\| reason for `original`.*\n.*\n((?:\|.*\n)*)", page, re.MULTILINE)[1]
+    made = {x for module in (calls, known) for x in vars(module).values() if isinstance(x, Way)}
+    assert {way.path for way in made} == {"original"}
+    assert {row.split(" | ")[0].removeprefix("| ") for row in table.splitlines()} == {
+        way.reason for way in made
+    }
 
 
 @pytest.mark.slow
