@@ -107,7 +107,8 @@ def apply_rotary_pos_emb(
             each product is rounded, and their sum; so are cos and sin of angles. 'upcast': as
             'once', but nothing is fused. 'promoted': forward as 'upcast', gradients as 'model'.
             'model' means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in
-            autocast.
+            autocast. Compiled, the kernel keeps these bits. Where a graph has PyTorch's operators,
+            as on a CPU, Inductor leaves out the roundings between them: docs/compile.md.
 
     Returns:
         A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past

@@ -116,6 +116,7 @@ def norm_rope(
             added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
             fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
             once. `fused=False` has the model's bits; its gradients go back through all roundings.
+            Compiled by Inductor, on any device, no model's bits are promised: docs/compile.md.
         fused: False: plain PyTorch.
         inplace: overwrite `t`, all of it, and return it. Without gradients.
 

@@ -6,6 +6,7 @@ launches: in its code on any machine, and counted on a GPU.
 """
 
 import re
+import shutil
 import warnings
 
 import pytest
@@ -20,6 +21,7 @@ from ops import FEW, OPS
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
+    norm_rope,
     rope_qk,
     rope_to_cache,
 )
@@ -203,6 +205,59 @@ def test_inductor_launches_the_one_kernel(name):
     kernels = kernels_of(lambda: function(*inputs))
     ours = sorted(kernel == "rope_kernel" for kernel in kernels)
     assert ours == [False] * (name == "on the fly") + [True]
+
+
+def results_of(function, upstream, *leaves):
+    """What it returns, and gradients."""
+    leaves = [x.detach().requires_grad_() for x in leaves]
+    out = function(*leaves)
+    return [out.detach(), *torch.autograd.grad(out, leaves, upstream)]
+
+
+def bf16_tables(device, positions=8):
+    tables = RotaryPositionEmbedding(64).to(device).cos_sin(positions)
+    return tuple(torch.cat((x, x), -1).bfloat16() for x in tables)
+
+
+@pytest.mark.parametrize("rounding", (None, "once", "model", "upcast", "promoted"))
+def test_an_operator_rounds_as_the_eager_call(rounding, device, needs_triton):
+    """Whatever compiles its graph, forward and backward."""
+    q, upstream = torch.randn(2, B, 8, H, 64, device=device, dtype=torch.bfloat16)
+    tables = bf16_tables(device)
+
+    def rotate(q):
+        return apply_rotary_pos_emb(q, tables, "bshd", rounding=rounding)
+
+    function = torch.compile(rotate, fullgraph=True)
+    assert_same_bits(results_of(function, upstream, q), results_of(rotate, upstream, q))
+
+
+@pytest.mark.takes(60)
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
+@pytest.mark.parametrize("function", ("a rotation", "a norm"))
+def test_inductor_keeps_roundings_on_a_cpu_if_it_is_told_to(function, monkeypatch):
+    """docs/compile.md says so, and that it leaves them out else: the calls are PyTorch's operators.
+
+    Gradients of norms are sums, which are added in another order.
+    """
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    q, upstream = torch.randn(2, 2, 16, 4, 64, dtype=torch.bfloat16)
+    tables, weight = bf16_tables("cpu", 16), torch.randn(64, dtype=torch.bfloat16)
+
+    def rotate(q):
+        if function == "a norm":
+            return norm_rope(q, weight, tables, "bshd", rounding="model")
+        return apply_rotary_pos_emb(q, tables, "bshd", rounding="model")
+
+    want = results_of(rotate, upstream, q)
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        left_out = results_of(torch.compile(rotate, fullgraph=True), upstream, q)
+    assert not torch.equal(left_out[0], want[0])
+    torch._dynamo.reset()
+    with torch._inductor.config.patch(fx_graph_cache=False, emulate_precision_casts=True):
+        kept = results_of(torch.compile(rotate, fullgraph=True), upstream, q)
+    count = 1 if function == "a norm" else 2
+    assert_same_bits(kept[:count], want[:count])
 
 
 # CUDA graphs
