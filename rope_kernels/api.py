@@ -160,7 +160,7 @@ def rope_qk(
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
-    All keywords are those of `apply_rotary_pos_emb`, which explains them.
+    All keywords are those of `apply_rotary_pos_emb`, which explains them in full.
 
     Args:
         q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
@@ -168,6 +168,19 @@ def rope_qk(
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said: no shape tells a batch
             from positions.
+        fused: False: plain PyTorch, no kernel.
+        cu_seqlens: where packed sequences start and end ('thd').
+        start_positions: of each sequence's first token, if not 0.
+        position_ids: the position of every token.
+        interleaved: neighbors are a pair, not halves.
+        inplace: overwrite q and k, and return them.
+        cp_size, cp_rank: how many ranks share each sequence, which this is.
+        cp_order: which of a sequence's tokens a rank has.
+        rotary_dim: how many elements of a head turn; narrow (cos, sin) need it.
+        rotary_start: the first element that turns.
+        inverse: negate the sine: turn back.
+        output_pairing: 'half': write half-split pairs, whatever is read.
+        rounding: where values are rounded; 'model' for a model's bits.
 
     Returns:
         (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit for bit.
@@ -212,7 +225,8 @@ def rope_fw(
 ) -> Tensor:
     """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
 
-    Arguments, result and errors as in `apply_rotary_pos_emb`.
+    All arguments, the result and the errors are those of `apply_rotary_pos_emb`, which explains
+    them.
 
     Example:
         >>> t, rope = torch.randn(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
@@ -252,9 +266,12 @@ def rope_bw(
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
     The transpose of the forward's linear map: the rotation by minus the angle where the members of
-    a pair have the same angle, and still the exact gradient where they don't. `grad` has the
-    shape of `rope_fw`'s output, and any strides, 0 in expanded gradients too; the other arguments,
-    the result and the errors are as in `apply_rotary_pos_emb`.
+    a pair have the same angle, and still the exact gradient where they don't. All arguments but
+    `grad`, the result and the errors are those of `apply_rotary_pos_emb`, which explains them. They
+    are what the forward was given.
+
+    Args:
+        grad: of the shape of `rope_fw`'s output; any strides, 0 in expanded gradients too.
 
     Example:
         >>> t, rope = torch.randn(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)

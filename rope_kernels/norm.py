@@ -99,11 +99,14 @@ def norm_rope(
     Differentiable in `t`, `weight` and `freqs`, as often as you like: from the second derivative on
     in plain PyTorch. Gradients of weights are summed in fp32 in a fixed order: the bits are the
     same in every run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
+    All keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
 
     Args:
-        t: as in `apply_rotary_pos_emb`; what is not named here is as there.
+        t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
         weight: (d,), the dtype of `t`, or fp32. None: no product.
-        freqs: as there. With one that requires a gradient all is computed in plain PyTorch.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin). With a table that
+            requires a gradient all is computed in plain PyTorch.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said.
         eps: is added to the mean of squares.
         weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
         norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
@@ -174,12 +177,16 @@ def qk_norm_rope(
     """Normalize and rotate queries and keys: one launch forward, two backward.
 
     Backward q and k take launches of their own where autograd wants other gradients of q than of k.
+    `norm_rope` explains `eps`, `weight_offset`, `norm_after`, `rounding` and `inplace`;
+    `apply_rotary_pos_emb` explains all other keywords.
 
     Args:
-        q: queries, as `t` in `norm_rope`; what is not named here is as there.
+        q: queries, as `t` in `norm_rope`.
         k: keys, like `q` but for the number of heads and the strides.
         q_weight, k_weight: as `weight` there. If they differ in dtype, or one is None, q and k take
             a launch each.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said.
 
     Returns:
         (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile

@@ -125,13 +125,13 @@ def split_qkv_rope(
 
     v is copied. Differentiable in `qkv` and `freqs`, as often as you like; the gradient of `qkv` is
     one tensor, which the backward writes directly: nothing is concatenated. All keywords that are
-    not named here are those of `apply_rotary_pos_emb`, but for `inplace`.
+    not named here are those of `apply_rotary_pos_emb`, which explains them.
 
     Args:
         qkv: what one linear layer returns, fp32, fp16, bf16 or fp64; any strides. (s, b, n * d),
             (b, s, n * d), or (t, n * d) of packed sequences, as `tensor_format` says, with
             n = num_heads + 2 * num_kv_heads.
-        freqs: as in `apply_rotary_pos_emb`.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
         num_heads: heads of q.
         num_kv_heads: heads of k, and of v.
         tensor_format: 'sbhd', 'bshd' or 'thd', whose last two dimensions `qkv` has as one.
@@ -353,7 +353,8 @@ def rope_to_cache(
 ) -> Tensor:
     """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
-    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph.
+    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph. All
+    keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
 
     A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
 
@@ -367,15 +368,17 @@ def rope_to_cache(
             projection are fine.
         k: (tokens, kv heads, d).
         v: like `k`. It is copied.
-        freqs: as in `apply_rotary_pos_emb`; what is not named here is as there.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
         k_cache: (blocks, page, kv heads, d), the dtype of `k`.
         v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
         slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
             block * page + position within it. A negative slot: the token is rotated, and not
             written, nor are those after the first n. What a slot holds that occurs twice is
             undefined. One outside the cache is an error on the CPU, and is not written on a GPU.
-        position_ids: (tokens,). One of it and `cu_seqlens` is needed, the latter with
-            `start_positions` or without.
+        position_ids: (tokens,), the position of every token. One of it and `cu_seqlens` is needed.
+        cu_seqlens: (sequences + 1,), where each of several prompts starts, and where the last ends.
+        start_positions: beside `cu_seqlens`, (sequences,) or an int: the position of each prompt's
+            first token, which is how many tokens the cache has of it.
         inplace: overwrite q and return it. k and v are never overwritten.
 
     Returns:

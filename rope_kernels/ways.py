@@ -32,6 +32,10 @@ class Way(NamedTuple):
             operators; 'pytorch', which is slower. Of a function that `huggingface.patch` has
             replaced also 'original': that function took the call.
         reason: a sentence's worth of words.
+
+    Example:
+        >>> print(Way("pytorch", "fused is False"))
+        pytorch: fused is False
     """
 
     path: Literal["kernel", "operator", "pytorch", "original"]

@@ -157,3 +157,22 @@ def test_an_example_of_the_api_runs(name):
     names = PUBLIC | {"torch": torch}
     (example,) = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, globs=names)
     assert example.examples and not doctest.DocTestRunner().run(example).failed
+
+
+def explained_by(function):
+    """The arguments that a docstring has words on."""
+    _, _, text = inspect.getdoc(function).partition("\nArgs:\n")
+    names = re.findall(r"^    (\w+(?:, \w+)*): ", text.split("\n\n")[0], re.MULTILINE)
+    return {name for together in names for name in together.split(", ")}
+
+
+@pytest.mark.parametrize("name", [name for name in CALLED if inspect.isfunction(PUBLIC[name])])
+def test_help_explains_every_argument_or_names_the_function_that_does(name):
+    text = inspect.getdoc(PUBLIC[name])
+    others = [explained_by(other) for key, other in PUBLIC.items() if f"`{key}`" in text]
+    arguments = set(inspect.signature(PUBLIC[name]).parameters)
+    assert arguments - explained_by(PUBLIC[name]) <= set().union(*others)
+
+
+def test_help_of_the_first_call_explains_every_argument():
+    assert explained_by(rope_qk) == set(inspect.signature(rope_qk).parameters)
