@@ -349,7 +349,7 @@ def prepare(
             known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
         if known is not None:
             known.accepted = True
-    _complete(rotation, freqs, fused, t)
+    _complete(rotation, module, fused, t, is_remembered=known is not None)
     if known is not None and module is not None and rotation.table.data_ptr() % 16:
         known = None  # its signature has the address of the frequencies, not of their turns
     has_first = rotation.first_position is not None
@@ -361,11 +361,17 @@ def prepare(
     return known
 
 
-def _complete(rotation: Rotation, freqs: Freqs, fused: bool, t: Tensor) -> None:
+def _complete(
+    rotation: Rotation,
+    module: RotaryPositionEmbedding | None,
+    fused: bool,
+    t: Tensor,
+    is_remembered: bool,
+) -> None:
     """Put in what follows from the arguments of a checked call."""
-    if isinstance(freqs, RotaryPositionEmbedding):
-        rotation.table = freqs.turns()
-        rotation.rotary_dim = freqs.rotary_dim
+    if module is not None:
+        rotation.table = module.turns(is_remembered)
+        rotation.rotary_dim = module.rotary_dim
     elif rotation.rotary_dim is None:
         rotation.rotary_dim = rotation.table.shape[-1]
     rounding, sin = rotation.rounding, rotation.sin

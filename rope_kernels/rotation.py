@@ -81,7 +81,7 @@ class Rotation:
     transpose: bool = False  # the transposed map, which takes gradients back
     promoted_from: str = ""  # a dtype: forward reads it and returns that of the table, back reverts
     keeps_strides: bool = False  # of what turns, as operators do; not of gradients
-    # Of all sequences; None: 0. It comes last, for it is the only field that a kernel takes anew in
+    # Of all sequences; None: 0. It comes last, for it is the only field that a kernel takes from
     # each call: every other one is part of what is remembered of a call.
     first_position: int | None = None
 
