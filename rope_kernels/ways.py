@@ -18,7 +18,7 @@ from .modes import (
     is_transformed,
     is_watched,
     runs_in_triton,
-    triton_is_installed,
+    why_no_engine,
 )
 from .rotation import Rotation
 
@@ -109,7 +109,7 @@ def _way_of_a_new_call(
     if is_transformed():
         return _TRANSFORMED
     if not runs_in_triton(tensors[0]):
-        return Way("pytorch", _why_no_engine(tensors[0]))
+        return Way("pytorch", why_no_engine(tensors[0]))
     if is_empty:
         return _EMPTY
     if is_traced():
@@ -119,14 +119,6 @@ def _way_of_a_new_call(
     if has_operator and is_watched():
         return _WATCHED
     return _BY_KERNEL[engine_of(tensors[0])]
-
-
-def _why_no_engine(t: Tensor) -> str:
-    if not triton_is_installed():
-        return "Triton is not installed"
-    if t.is_cpu:
-        return "the tensors are on a CPU, and TRITON_INTERPRET=1 is not set"
-    return f"Triton does not run on {t.device.type}"
 
 
 # Threads that ask. What a call would do is found by making it, up to where its way is known.

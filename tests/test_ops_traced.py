@@ -124,6 +124,17 @@ def test_one_graph_has_the_bits_of_eager(op, few, dynamic, device):
     assert counter.frame_count == 1
 
 
+@each_op
+def test_without_an_engine_it_is_one_graph_of_pytorchs_operators(op, monkeypatch):
+    """As on a CPU that nobody has told to interpret: what is asked then is asked in a trace, too."""
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    torch._dynamo.reset()
+    sample, step = sample_of(op, 0, "cpu"), step_of(op)
+    grads = sample.gradients_like(sample.call()) if op.differentiable else ()
+    compiled = torch.compile(step, backend="eager", fullgraph=True)
+    assert_as_eager(sample, *[results_of(x, sample, grads) for x in (compiled, step)], grads)
+
+
 @pytest.mark.gpu
 @each_few
 @each_op

@@ -167,7 +167,6 @@ def test_it_says_why_there_is_no_engine(wanted, monkeypatch):
     t, rope = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)
     if wanted == "no Triton":
         monkeypatch.setattr(modes, "_HAS_TRITON", False)
-        monkeypatch.setattr(modes.importlib.util, "find_spec", lambda name: None)
         assert which_way(rope_fw, t, rope) == Way("pytorch", "Triton is not installed")
     else:
         monkeypatch.setenv("TRITON_INTERPRET", "0")
