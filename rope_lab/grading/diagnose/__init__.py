@@ -5,15 +5,19 @@ the specification makes of inputs that were read in the wrong order. A guess tha
 bear out is not made. `evidence.py` has what guesses are made from.
 
 To add one, yield it from a rule in the file of its kind: its words, and the result that would have
-come out. Where a rule is in its list does not matter. A wrong answer proves it.
+come out. Where a rule is in its list does not matter. A wrong answer proves it. Where no guess
+holds, `elements.py` looks up which elements or angles a wrong one is computed from.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 
-from . import angles, exercise, order, places, seen
+from . import angles, elements, exercise, order, places, seen
 from .evidence import Evidence, Says
 
-RULES = tuple(rule for kind in (seen, exercise, order, angles, places) for rule in kind.RULES)
+RULES = tuple(
+    rule for kind in (seen, exercise, order, angles, places, elements) for rule in kind.RULES
+)
 UNKNOWN = "no mistake that this check knows: compare the first wrong index by hand"
 
 
@@ -28,8 +32,10 @@ def kind_of_mistake(cases: Iterable[Evidence]) -> str:
     found: dict[str, Says] = {}
     told: list[str] = []
     for number, evidence in enumerate(cases):
-        guesses = (guess for rule in RULES for guess in rule(evidence))
-        held = {guess.words: guess.says for guess in guesses if guess.holds(evidence)}
+        held: dict[str, Says] = {}
+        for guess in chain.from_iterable(rule(evidence) for rule in RULES):
+            if guess.holds(evidence):
+                held[guess.words] = min(guess.says, held.get(guess.words, guess.says))
         if number:  # the place is that of another case
             held = {words: says for words, says in held.items() if says < Says.PLACE}
             found = {words: found[words] for words in found if words in held} or found

@@ -4,6 +4,7 @@ Without angles these guesses are what is expected, and what is expected bears ou
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -54,8 +55,12 @@ def of_the_partner(e: Evidence) -> Iterator[Guess]:
     yield whole(words, cosines + swapped)
     words = "a sign and the wrong sine: the map itself, where its transpose is asked for"
     yield whole(words, cosines - swapped)
+    of_the_other = e.cosine_part(swap)
     words = "the wrong cosine: each half takes the cosine of the other's angle"
-    yield whole(words, e.cosine_part(swap) + sines)
+    yield whole(words, of_the_other + sines)
+    for where, here in e.places.items():
+        words = f"the wrong cosine: that of the other half's angle, in {where}"
+        yield part(words, torch.where(here, of_the_other, cosines) + sines)
 
 
 def other_function(e: Evidence) -> Iterator[Guess]:
@@ -67,4 +72,100 @@ def other_function(e: Evidence) -> Iterator[Guess]:
         yield part(f"{words}{where}", result)
 
 
-RULES = minus, of_the_table, sine_of_a_part, of_the_partner, other_function
+def exchanged_functions(e: Evidence) -> Iterator[Guess]:
+    """The sine and the cosine of an angle are those of what it lacks to a quarter turn."""
+    words = "the wrong function: sine and cosine have changed places"
+    yield whole(words, e.expected_with_angles(lambda x: torch.pi / 2 - x))
+    with_sine = e.cosine_part(lambda x: x - torch.pi / 2)
+    words = "the wrong function: a sine for the cosine, in "
+    yield whole(f"{words}every element", with_sine + e.sines)
+    for where, here in e.places.items():
+        result = torch.where(here, with_sine, e.cosines) + e.sines
+        yield part(f"{words}{where}", result)
+
+
+def of_the_cosine(e: Evidence) -> Iterator[Guess]:
+    """Its sign, where there are angles."""
+    if not e.sines.any():
+        return
+    yield whole("a sign: every cosine has the opposite sign", e.sines - e.cosines)
+    for where, here in e.places.items():
+        result = e.sines + torch.where(here, -e.cosines, e.cosines)
+        yield part(f"a sign: that of the cosine in {where}", result)
+
+
+def a_product_alone(e: Evidence) -> Iterator[Guess]:
+    """One of the two, in all of a row or in a part."""
+    for name, left in (("sine", e.cosines), ("cosine", e.sines)):
+        words = f"half of it is missing: the product with the {name}"
+        yield whole(words, torch.where(e.sines == 0, e.expected.to(left.dtype), left))
+        for where, here in e.places.items():
+            result = torch.where(here & (e.sines != 0), left, e.expected.to(left.dtype))
+            yield part(f"{words}, in {where}", result)
+
+
+def other_unit(e: Evidence) -> Iterator[Guess]:
+    """The angle times a number that readers multiply it by."""
+    for times, words in (
+        (torch.pi / 180, "it takes radians for degrees"),
+        (180 / torch.pi, "it turns radians into degrees, and sin and cos take radians"),
+        (2 * torch.pi, "it takes radians for turns"),
+        (2.0, "it turns by twice the angle"),
+        (0.5, "it turns by half the angle"),
+    ):
+        result = e.expected_with_angles(lambda x, times=times: times * x)
+        yield whole(f"the wrong angle: {words}", result)
+    words = "the wrong angle: its fraction is gone; is it converted to an integer?"
+    yield whole(words, e.expected_with_angles(torch.trunc))
+
+
+def rounded(e: Evidence) -> Iterator[Guess]:
+    """In half precision: large angles have no fractions there."""
+    words = "too few digits: the angles are rounded to half precision before sin and cos"
+    yield whole(words, e.expected_with_angles(lambda x: x.to(e.expected.dtype).double()))
+
+
+def other_columns(e: Evidence) -> Iterator[Guess]:
+    """Columns of the table, counted in another way."""
+    words = "the wrong angle: every pair is turned by the first pair's"
+    yield whole(words, e.expected_with_angles(lambda x: x[..., :1].expand_as(x)))
+    if not e.halves_have_angles:
+        return
+    words = "the wrong angle: each half takes the angles of the other"
+    yield part(words, e.expected_with_angles(lambda x: x.roll(x.shape[-1] // 2, -1)))
+
+    def half_as_long(x: Tensor) -> Tensor:
+        rows, d2 = x.shape[0], x.shape[-1]
+        place = torch.arange(rows)[:, None] * (d2 // 2) + torch.arange(d2)
+        return x.flatten()[place].view_as(x)
+
+    words = "a wrong stride: rows of the table are d2 apart, not d2 / 2"
+    yield whole(words, e.expected_with_angles(half_as_long))
+
+
+def sines_of_two_halves(e: Evidence) -> Iterator[Guess]:
+    """Each half has one of two sines and one of two signs: all but those that have a name above."""
+    if not e.halves_have_angles:
+        return
+    of_partner = e.sine_part(lambda x: x.roll(x.shape[-1] // 2, -1))
+    sines = {
+        "": e.sines,
+        "the opposite sign": -e.sines,
+        "the sine of the other angle": of_partner,
+        "the sine of the other angle, with the opposite sign": -of_partner,
+    }
+    first = e.places["the first half"]
+    for (one, in_first), (other, in_second) in product(sines.items(), repeat=2):
+        if one == other:
+            continue
+        halves = {"first": one, "second": other}
+        words = [f"the {half} half has {what}" for half, what in halves.items() if what]
+        result = e.cosines + torch.where(first, in_first, in_second)
+        yield part(f"the wrong sine: {'; '.join(words)}", result)
+
+
+RULES = (
+    *(minus, of_the_table, sine_of_a_part, of_the_partner, other_function),
+    *(exchanged_functions, of_the_cosine, a_product_alone, other_unit, rounded, other_columns),
+    sines_of_two_halves,
+)

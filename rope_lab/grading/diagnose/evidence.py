@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..spec import Argument, Case, Spec
+from .pairs import Pairs, pairs_of
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from ..trace import Trace
@@ -80,6 +81,11 @@ class Evidence:
         """The other part, whose sign it changes."""
         return self.expected_with_angles(change) - self.cosine_part(change)
 
+    @cached_property
+    def pairs(self) -> Pairs | None:
+        """How the result is made of elements and their partners; None if it isn't."""
+        return pairs_of(self.spec, self.inputs, self.expected.shape)
+
     def with_sines_in_a_part(self, other: Tensor) -> Iterator[tuple[str, Tensor]]:
         """The result with other products of the sine in a part of each row, and which part."""
         for where, here in self.places.items():
@@ -137,6 +143,7 @@ class Says(IntEnum):
     PART = 3  # in a part of each row
     FITTED = 4  # with a number that was worked out from the result: much else is a factor, too
     PLACE = 5  # no guess at a cause: where it is wrong, or in which case
+    FOUND = 6  # of the first wrong row or element, what it is computed from
 
 
 @dataclass(frozen=True)
@@ -160,3 +167,4 @@ whole = partial(Guess, says=Says.WHOLE)
 part = partial(Guess, says=Says.PART)
 fitted = partial(Guess, says=Says.FITTED)
 place = partial(Guess, says=Says.PLACE)
+found = partial(Guess, says=Says.FOUND)

@@ -57,6 +57,8 @@ def pairing(e: Evidence) -> Iterator[Guess]:
         words = f"the wrong pairing: it pairs {paired}, where {asked} are asked for"
         inputs = [_ordered(x, there) for x in e.inputs]
         yield whole(words, _ordered(e.spec(*inputs), back))
+        inputs = [x if a.holds == "angles" else _ordered(x, there) for x, a in e.arguments]
+        yield whole(words, _ordered(e.spec(*inputs), back))
 
 
 def overwritten_members(e: Evidence) -> Iterator[Guess]:
@@ -74,9 +76,44 @@ def overwritten_members(e: Evidence) -> Iterator[Guess]:
         yield part(f"{words}; keep what was loaded", torch.where(here, e.expected, of_the_new))
 
 
+def one_half(e: Evidence) -> Iterator[Guess]:
+    """Of what is loaded, for both."""
+    for half, other, number in (("first", "second", 0), ("second", "first", 1)):
+        inputs = [x if a.holds == "angles" else _half_twice(x, number, e) for x, a in e.arguments]
+        words = f"the {half} half is taken for both: where is the {other} one loaded?"
+        yield whole(words, e.spec(*inputs))
+
+
+def _half_twice(x: Tensor, number: int, e: Evidence) -> Tensor:
+    """With one half of the elements that turn in place of both."""
+    half = min(e.rotary_dim, x.shape[-1]) // 2
+    taken = x[..., number * half : (number + 1) * half]
+    return torch.cat((taken, taken, x[..., 2 * half :]), -1)
+
+
+def members_of_a_pair(e: Evidence) -> Iterator[Guess]:
+    """The element where its partner belongs, or the two exchanged."""
+    pairs = e.pairs
+    if pairs is None or not pairs.has_angles:
+        return
+    x, partner = pairs.elements, pairs.partners
+    itself, exchanged = pairs.of(x, x), pairs.of(partner, x)
+    words = "the partner is missing: the sine multiplies the element itself"
+    yield whole(words, itself)
+    yield whole("the pair's members have changed places: the cosine takes the partner", exchanged)
+    for where, here in e.places.items():
+        yield whole(words, torch.where(here, 2 * pairs.own * x - itself, itself))  # and no sign
+        yield part(f"{words}, in {where}", torch.where(here, itself, pairs.result))
+        have_changed = f"the pair's members have changed places in {where}"
+        result = torch.where(here, exchanged, pairs.result)
+        yield part(f"{have_changed}: the cosine takes the partner", result)
+        result = torch.where(here, x, pairs.result)
+        yield part(f"unchanged in {where}: it comes out as it came", result)
+
+
 def _ordered(x: Tensor, order: Tensor) -> Tensor:
     """The first elements or angles of each row in this order, where there are as many."""
     return x if x.shape[-1] < len(order) else torch.cat((x[..., order], x[..., len(order) :]), -1)
 
 
-RULES = (sign, factor, swapped, pairing, overwritten_members)
+RULES = (sign, factor, swapped, pairing, overwritten_members, one_half, members_of_a_pair)

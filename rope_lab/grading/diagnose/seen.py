@@ -8,6 +8,8 @@ from torch import Tensor
 from ..spec import TAIL_AND_STRIDE
 from .evidence import Evidence, Guess, fitted, part, place, seen, whole
 
+_MOST_COLUMNS = 8  # that are counted up
+
 
 def stored_by_programs(e: Evidence) -> Iterator[Guess]:
     """A race, an element that is stored twice, or read after it was stored."""
@@ -47,6 +49,8 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
         yield seen(f"unwritten: {words}")
     elif not e.trace.programs:
         yield seen("no program ran: the grid is empty")
+    elif e.unwritten.all() and (name := came_out(e)):
+        yield seen(f"unwritten: the result is {name} as it came, and no program stores in it")
     else:
         more = "".join(f"; {words}" for words in e.stored_twice[:1])
         which = _which_are_unwritten(e)
@@ -62,12 +66,14 @@ def _which_are_unwritten(e: Evidence) -> str:
     """In as few words as possible."""
     wrong = e.wrong.flatten()
     first, count = int(wrong.nonzero()[0]), int(wrong.sum())
-    if count == wrong.numel():
+    if count == wrong.numel() or e.unwritten.all():
         return "any element"
     if wrong[first:].all():
         return f"the last elements, from number {first} on"
     if e.wrong.dim() == 4 and (heads := _which_heads(e.wrong)):
         return heads
+    if e.wrong.dim() > 1 and (columns := _which_columns(e)):
+        return columns
     return f"these elements, {count} of {wrong.numel()}"
 
 
@@ -78,6 +84,20 @@ def _which_heads(wrong: Tensor) -> str:
         return ""
     numbers = whole.all(1).nonzero().flatten().tolist()
     return f"head{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} of {len(whole)}"
+
+
+def _which_columns(e: Evidence) -> str:
+    """'the second half of each row', if that is unwritten as a whole, and no other element."""
+    columns = e.unwritten.flatten(0, -2)
+    if not torch.equal(columns.any(0), columns.all(0)):
+        return ""
+    for where, here in e.places.items():
+        if torch.equal(columns[0], here):
+            return f"{where} of each row"
+    numbers = columns[0].nonzero().flatten().tolist()
+    if len(numbers) > _MOST_COLUMNS:
+        return ""
+    return f"column{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} of each row"
 
 
 def masked_off(e: Evidence) -> Iterator[Guess]:

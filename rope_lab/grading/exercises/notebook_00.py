@@ -4,7 +4,29 @@
 from ..spec import STRIDED, spec
 
 
-@spec(launches=1, blocks=True, leave_out=STRIDED, kernel=True)
+def _squares(x):
+    return x * x
+
+
+def _two_more(x):
+    return x + 2
+
+
+def _without_fractions(x):
+    return (2 * x).trunc()
+
+
+@spec(
+    launches=1,
+    blocks=True,
+    leave_out=STRIDED,
+    kernel=True,
+    mistakes={
+        "each element is multiplied by itself, where 2 is the factor": _squares,
+        "2 is added, where it is the factor": _two_more,
+        "the fractions are gone: is it converted to an integer?": _without_fractions,
+    },
+)
 def scaled_copy(x: "(n)"):
     """The reader's first kernel, in notebook 00."""
     return 2 * x

@@ -20,6 +20,28 @@ ANSWERS = [
         "from number 259 on; programs 0 and 1 store element 1 of out_ptr",
     ),
     Wrong(*(1, "another factor"), {"2 * x,": "3 * x,"}, "a factor: everything is 1.5 times"),
+    Wrong(*(1, "a square"), {"2 * x,": "x * x,"}, "each element is multiplied by itself"),
+    Wrong(*(1, "a sum"), {"2 * x,": "x + 2,"}, "2 is added, where it is the factor"),
+    Wrong(
+        *(1, "integers"),
+        {"2 * x,": "(2 * x).to(tl.int32),"},
+        "the fractions are gone: is it converted to an integer?",
+    ),
+    Wrong(
+        *(1, "one element for all"),
+        {"tl.load(x_ptr + i, mask=exists)": "tl.load(x_ptr)"},
+        "the wrong element: (1) of the result takes x[0], not x[1]",
+    ),
+    Wrong(
+        *(1, "the input returned"),
+        {"return out": "return x"},
+        "unwritten: the result is x as it came, and no program stores in it",
+    ),
+    Wrong(
+        *(1, "a program too few"),
+        {"triton.cdiv(x.numel(), block)": "max(1, x.numel() // block)"},
+        "no program stores the last elements, from number 768 on; is the grid large enough?",
+    ),
     # right, but more than it takes, which no task forbids
     Wrong(
         *(1, "a program for each element"),

@@ -62,6 +62,16 @@ ANSWERS = [
         {"row - q_rows, k_heads, k_strides": "row - q_rows, q_heads, k_strides"},
         "the wrong heads: the rows of k are counted by the heads of q",
     ),
+    Wrong(
+        *(4, "heads by a bit mask"),
+        {"row % heads": "row & (heads - 1)"},
+        "the wrong head: row & (h - 1) is row % h only where h is a power of two",
+    ),
+    Wrong(
+        *(4, "q rotated twice"),
+        {"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = q_ptr, k_out_ptr"},
+        "the wrong row: (0, 0, 0) of the result is made of q[0, 0, 0]",
+    ),
 ]
 RUNGS = [
     # 2: a row of pairs
@@ -126,6 +136,52 @@ RUNGS = [
         *(3, "four rows"),
         {"block_r, num_warps = 8, 4": "block_r, num_warps = 4, 4"},
         "a program has too few rows of its position: BLOCK_R",
+    ),
+    WrongRung(
+        *(2, "one half loaded twice"),
+        {"x2 = tl.load(t_ptr + offset + HALF,": "x2 = tl.load(t_ptr + offset,"},
+        *("the first half is taken for both: where is the second one loaded?", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "neighbors with the angles of halves"),
+        {
+            "offset = row * 2 * HALF + pair": "offset = row * 2 * HALF + 2 * pair",
+            "offset + HALF": "offset + 1",
+        },
+        *("the wrong pairing: it pairs neighbors", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "the members of a pair exchanged"),
+        {"x1 * tl.cos(angle1) - x2 *": "x2 * tl.cos(angle1) - x1 *"},
+        *("the pair's members have changed places in the first half", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "one cosine for both halves"),
+        {"x2 * tl.cos(angle2)": "x2 * tl.cos(angle1)"},
+        *("the wrong cosine: that of the other half's angle, in the second half", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "a mask that is never true"),
+        {"x1 * tl.sin(angle2), mask=exists)": "x1 * tl.sin(angle2), mask=pair < 0)"},
+        *("unwritten: no program stores the second half of each row", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "a mask that is too short"),
+        {"exists = pair < HALF": "exists = pair < HALF - 1"},
+        *("unwritten: no program stores columns 3, 7 of each row", "WRONG"),
+    ),
+    WrongRung(
+        *(2, "positions for rows"),
+        {"out, b * h,": "out, s,"},
+        *(
+            "the wrong position: row (1, 0, 0) is turned by the angles of position 0, not of 1",
+            "WRONG",
+        ),
+    ),
+    WrongRung(
+        *(2, "another tensor than `out`"),
+        {"if out is None:\n": "if True:\n"},
+        *("unwritten: the result is t as it came, and no program stores in it", "WRONG"),
     ),
     WrongRung(
         *(3, "a bit mask for a remainder"),

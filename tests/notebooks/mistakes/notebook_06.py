@@ -47,4 +47,27 @@ RUNGS = [
         },
         "the backward launches another kernel, where a flag of this one would do",
     ),
+    WrongRung(
+        *(4, "sin1 first, then sin2"),
+        {"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin2\n        sin2 = -sin1\n"},
+        *("sin2 is still the forward's: is it made of sin1, which is -sin2 by then?", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "sin2 first, then sin1"),
+        {"        sin1, sin2 = -sin2, -sin1\n": "        sin2 = -sin1\n        sin1 = -sin2\n"},
+        *("sin1 is still the forward's: is it made of sin2, which is -sin1 by then?", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "cosines for sines"),
+        {"        sin1, sin2 = -sin2, -sin1\n": "        cos1, cos2 = cos2, cos1\n"},
+        *("the cosines are exchanged, where the sines have to be, with a sign", "WRONG"),
+    ),
+    WrongRung(
+        *(4, "one sign"),
+        {"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
+        *(
+            "the wrong sine: the first half has the sine of the other angle; the second half has",
+            "WRONG",
+        ),
+    ),
 ]
