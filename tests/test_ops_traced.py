@@ -126,7 +126,7 @@ def test_one_graph_has_the_bits_of_eager(op, few, dynamic, device):
 
 @each_op
 def test_without_an_engine_it_is_one_graph_of_pytorchs_operators(op, monkeypatch):
-    """As on a CPU that nobody has told to interpret: what is asked then is asked in a trace, too."""
+    """As on a CPU that nobody has told to interpret. What is asked then is asked in a trace."""
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     torch._dynamo.reset()
     sample, step = sample_of(op, 0, "cpu"), step_of(op)
