@@ -23,8 +23,8 @@ ROTATED = 1.0, 0.75  # of each head, as the table's first rows have them
 
 
 def ran(page, folder):
-    """The last block of a page, run: what it has made, and its code."""
-    *_, code = blocks_of(page).values()
+    """The last block of a page that has a model's configuration, run: all it made, and its code."""
+    *_, code = [block for block in blocks_of(page).values() if "config = " in block]
     (folder / "page.py").write_text(code)
     return runpy.run_path(str(folder / "page.py")) | {"code": code}
 

@@ -443,6 +443,7 @@ def kernels(function, *args):
 
 X, ROW = torch.zeros(10, 3), torch.zeros(3)
 BF16 = X.bfloat16()
+HEADS, ANGLES = torch.zeros(5, 2, 3, 8), torch.zeros(5, 1, 1, 8)
 COUNTED = {
     "an addition reads twice": (lambda: X + X.clone(), [("clone", 120, 120), ("add", 240, 120)]),
     "views cost nothing": (lambda: X.T[1:].unsqueeze(0).expand(4, -1, -1).chunk(2), []),
@@ -454,6 +455,7 @@ COUNTED = {
     "another dtype": (lambda: BF16.float(), [("_to_copy", 60, 120)]),
     "in place": (lambda: X.add_(ROW), [("add_", 132, 120)]),
     "an allocation starts no kernel": (lambda: (torch.empty(9), torch.empty_like(X)), []),
+    "a kernel of ours is none of PyTorch's": (lambda: rope_fw(HEADS, ANGLES), []),
 }
 
 
