@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from counted import Interpreter, queued_by
+from counted import Interpreter, operators_of, queued_by
 from inputs import angles
 from ops import BF16, OPS, all_equal
 from rope_kernels import (
@@ -73,6 +73,7 @@ def test_tokens_that_are_decoded_are_planned_and_compiled_once(
     if interpreter is not None:
         assert len(interpreter.by_jit) == 1 and len(interpreter.compiled) == 1
         assert len(interpreter.by_handle) == TOKENS - 1
+        assert "full" not in operators_of(lambda: sample.call(start_positions=7)), "one start each"
     else:
         launched, copies, fills = queued_by(lambda: sample.call(start_positions=7))
         own = len(copies) == len(fills) == 0 and len(launched) == 1
