@@ -234,6 +234,7 @@ def test_an_operator_rounds_as_the_eager_call(rounding, device, needs_triton):
 
 @pytest.mark.takes(60)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="torch 2.11 loses some even then")
 @pytest.mark.parametrize("function", ("a rotation", "a norm"))
 def test_inductor_keeps_roundings_on_a_cpu_if_it_is_told_to(function, monkeypatch):
     """docs/compile.md says so, and that it leaves them out else: the calls are PyTorch's operators.
