@@ -339,7 +339,7 @@ def prepare(
     if fused is True:
         known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
     if known is None or not known.accepted:
-        # by modes that watch operators, which should see the same in a first call and in later ones
+        # Modes that watch operators should see the same in a first call and in later ones.
         with unwatched() if is_watched() else nullcontext():
             if check is None:
                 checks.check_call(tensors, freqs, rotation, fused, inplace)
@@ -349,7 +349,7 @@ def prepare(
             known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
         if known is not None:
             known.accepted = True
-    _complete(rotation, module, fused, t, is_remembered=known is not None)
+    _complete(rotation, module, fused, t, is_eager=known is not None)
     if known is not None and module is not None and rotation.table.data_ptr() % 16:
         known = None  # its signature has the address of the frequencies, not of their turns
     has_first = rotation.first_position is not None
@@ -366,11 +366,11 @@ def _complete(
     module: RotaryPositionEmbedding | None,
     fused: bool,
     t: Tensor,
-    is_remembered: bool,
+    is_eager: bool,
 ) -> None:
     """Put in what follows from the arguments of a checked call."""
     if module is not None:
-        rotation.table = module.turns(is_remembered)
+        rotation.table = module.turns(is_eager)
         rotation.rotary_dim = module.rotary_dim
     elif rotation.rotary_dim is None:
         rotation.rotary_dim = rotation.table.shape[-1]

@@ -51,7 +51,8 @@ def known_of(
     if is_traced() or is_transformed():
         return None
     first = rotation.first_position
-    signature = [len(tensors), *options, *rotation.options, first is None or _width_of(first)]
+    width = 0 if first is None else _width_of(first)
+    signature = [len(tensors), width, *options, *rotation.options]
     try:
         for x in (*tensors, *rotation.tensors):  # no function and no generator: in every call
             if type(x) in PLAIN:
