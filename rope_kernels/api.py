@@ -22,7 +22,7 @@ from .rotation import (
     chunks_of,
     find_in_packed,
     positions_of_rank,
-    view_as_sbhd,
+    seq_len_of,
 )
 from .ways import Way
 
@@ -355,7 +355,7 @@ def prepare(
     has_first = rotation.first_position is not None
     if (has_first or (rotation.looks_up_positions and rotation.table.is_cpu)) and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
-        checks.check_values(rotation, view_as_sbhd(t, rotation.tensor_format).shape[0])
+        checks.check_values(rotation, seq_len_of(t, rotation.tensor_format))
     if inplace:
         checks.check_inplace(tensors, rotation, named)
     return known

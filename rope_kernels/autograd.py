@@ -15,7 +15,7 @@ from . import launch, reference
 from .checks import check_inplace, check_values
 from .launch import Known, known_of
 from .modes import is_watched, wants_grad
-from .rotation import NAMES, TENSORS, Rotation, view_as_sbhd
+from .rotation import NAMES, TENSORS, Rotation, seq_len_of
 from .ways import Way, way_of
 
 
@@ -173,7 +173,7 @@ def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[T
     tensors = tuple(tensors)
     if inplace:
         check_inplace(tensors, rotation)
-    check_values(rotation, view_as_sbhd(tensors[0], rotation.tensor_format).shape[0])
+    check_values(rotation, seq_len_of(tensors[0], rotation.tensor_format))
     return list(launch.rotate(tensors, rotation, inplace, known_of(tensors, rotation, inplace)))
 
 

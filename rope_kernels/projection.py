@@ -38,6 +38,7 @@ from .rotation import (
     Rotation,
     Rounding,
     TensorFormat,
+    seq_len_of,
     view_as_sbhd,
     view_from_sbhd,
 )
@@ -289,7 +290,7 @@ _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format
 def _split_op(qkv, *values):
     packed, rotation = _of_values(values)
     rows = packed.slices(qkv.resolve_neg())
-    checks.check_values(rotation, view_as_sbhd(rows[0], rotation.tensor_format).shape[0])
+    checks.check_values(rotation, seq_len_of(rows[0], rotation.tensor_format))
     known = known_of(rows, rotation, "split", *packed)
     return list(_split(rows, packed, rotation, known))
 

@@ -6,7 +6,7 @@ On any device, in every dtype, for tensors of every class, with all derivatives.
 import torch
 from torch import Tensor
 
-from .rotation import Rotation, compute_dtype, view_as_sbhd, view_from_sbhd
+from .rotation import Rotation, compute_dtype, seq_len_of, view_from_sbhd
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
@@ -49,8 +49,7 @@ def rotate(
     """
     stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
     rounding, order = rotation.rounding, rotation.tensor_format
-    seq_len = view_as_sbhd(tensors[0], order).shape[0]
-    cos, sin, in_sequence = rotation.cos_sin(seq_len, computed)
+    cos, sin, in_sequence = rotation.cos_sin(seq_len_of(tensors[0], order), computed)
     if in_sequence is not None:
         in_sequence = view_from_sbhd(in_sequence.view(-1, 1, 1, 1), order)
     returned = computed if stays_promoted else rotation.returned_dtype(tensors[0])

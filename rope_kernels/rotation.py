@@ -48,6 +48,11 @@ def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     return t.permute(["sbhd".index(letter) for letter in tensor_format])
 
 
+def seq_len_of(t: Tensor, tensor_format: str) -> int:
+    """s, or the number of packed tokens. A view would take longer than all checks of a call."""
+    return t.shape[0 if tensor_format == "thd" else tensor_format.index("s")]
+
+
 def compute_dtype(t: Tensor) -> torch.dtype:
     return torch.float64 if t.dtype == torch.float64 else torch.float32
 
