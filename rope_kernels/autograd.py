@@ -87,7 +87,7 @@ _record = super(torch.autograd.Function, RotationFunction).apply
 def keep(ctx, rotation: Rotation, beside: Sequence = (), frozen: Sequence[Tensor] = ()) -> None:
     """Save a rotation and what a backward reads beside it. `frozen` outputs have no gradient."""
     ctx.save_for_backward(*rotation.tensors, *beside)
-    ctx.options = *rotation.options, rotation.first_position
+    ctx.options, ctx.first_position = rotation.options, rotation.first_position
     ctx.set_materialize_grads(False)
     if frozen:
         ctx.mark_non_differentiable(*frozen)
@@ -96,7 +96,7 @@ def keep(ctx, rotation: Rotation, beside: Sequence = (), frozen: Sequence[Tensor
 def kept(ctx) -> tuple[Rotation, Sequence[Tensor | None]]:
     """What `keep` has saved. A checkpoint lets `ctx.saved_tensors` be read once."""
     saved = ctx.saved_tensors
-    return Rotation(*saved[:TENSORS], *ctx.options), saved[TENSORS:]
+    return Rotation(*saved[:TENSORS], *ctx.options, ctx.first_position), saved[TENSORS:]
 
 
 def keep_rotation(ctx, tensors: Sequence, outs: Sequence, rotation: Rotation) -> None:
