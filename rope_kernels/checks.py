@@ -25,6 +25,7 @@ from .embedding import (
     check_flag,
     is_integer,
     short,
+    shown,
 )
 from .modes import has_values, is_differentiated, is_dtensor, is_traced, wants_grad
 from .rotation import (
@@ -56,13 +57,6 @@ Named = Iterable[tuple[str, Tensor | None]]  # tensors by the names of their arg
 
 
 # One argument by itself
-
-
-def shown(value: object) -> str:
-    """`value` in an error: a tensor by its shape, for its elements may fill a page."""
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    return repr(value)
 
 
 def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> None:

@@ -82,10 +82,10 @@ def way_of(
         way = _LAUNCHED  # nothing is known of calls that are traced or transformed
     else:
         way = _way_of_a_new_call(fused, tensors, rotation, has_operator, is_empty)
-    if ways is not None:
-        ways[way] += 1
     if _asking and get_ident() in _asking:
         raise _Answer(way)
+    if ways is not None:
+        ways[way] += 1
     return way
 
 

@@ -201,6 +201,15 @@ def test_only_functions_of_transformer_engine_have_a_format_that_is_not_said(op,
             op.function(**given, freqs=sample.freqs, **{**options, **way})
 
 
+@pytest.mark.parametrize("name", ("fused", "interleaved", "inverse"))
+@each_op
+def test_a_tensor_as_a_flag_is_told_by_its_shape(op, name, device):
+    """Its elements may fill a page."""
+    sample = op.sample(device)
+    with pytest.raises(TypeError, match=rf"^{name} is a tensor of shape \(50, 4\); accepted: Fal"):
+        sample.call(**{name: torch.randn(50, 4, device=device)})
+
+
 @pytest.mark.parametrize(
     "op", [op for op in HAS_A_FORMAT if "tensor_format" not in keywords_of(op)], ids=str
 )

@@ -39,7 +39,7 @@ _ACCESSES = 1000  # of a program
 _MORE_PROGRAMS = 12  # along the longest side of a grid
 _SECONDS = 8.0  # for all of them
 _WIDENED = {"int16": np.int16, "int32": np.int32}  # by their names in Triton
-_TOOLS = (  # where no line of a kernel is
+_TOOLS = (  # how paths begin where no line of a kernel is: interpreter.py, interpreted_bf16.py, ...
     str(Path(triton.__file__).parent),
     *(str(Path(__file__).parents[2] / name) for name in ("grading", "interprete")),
 )
