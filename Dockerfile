@@ -39,10 +39,12 @@ RUN python3 -m venv "$VENV" \
         pip install --no-cache-dir -c constraints.txt uv \
         && uv pip install --no-cache --torch-backend=cpu -c constraints.txt torch; \
     fi \
-    && for package in rope_kernels rope_lab rope_lab/compiler rope_lab/figures \
-        rope_lab/grading rope_lab/grading/climb rope_lab/grading/diagnose \
-        rope_lab/grading/exercises rope_lab/grading/inspect rope_lab/profiling rope_lab/rungs \
-        rope_lab/steps; do \
+    && for package in rope_kernels rope_lab rope_lab/compiler rope_lab/figures rope_lab/interpreter \
+        rope_lab/judge rope_lab/judge/climb rope_lab/judge/diagnose \
+        rope_lab/judge/inspect rope_lab/n00 rope_lab/n01 rope_lab/n02 rope_lab/n03 \
+        rope_lab/n04 rope_lab/n05 rope_lab/n06 rope_lab/n07 rope_lab/n08 rope_lab/n09 \
+        rope_lab/n10 rope_lab/n11 rope_lab/n12 rope_lab/n13 rope_lab/n14 \
+        rope_lab/profiling rope_lab/rungs; do \
         mkdir -p "$package" && touch "$package/__init__.py"; \
     done \
     && touch README.md \

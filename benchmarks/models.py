@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.gpu import GPU
 from rope_kernels.huggingface import patch
-from rope_lab.profiling.model_runs import kernels_of, step_us
+from rope_lab.n12.model_runs import kernels_of, step_us
 
 LAYERS, TOKENS = 4, 4096
 SHAPE = {

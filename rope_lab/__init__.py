@@ -1,28 +1,27 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw`, `lab.explore`, `lab.exercises` and what belongs to the climb are loaded when they are
-first used: the first two need matplotlib, the last load Triton, and few cells need them.
+`lab.draw`, `lab.explore` and what belongs to the climb are loaded when they are first used: the
+first two need matplotlib, the others load Triton, and few cells need them.
 """
 
 from importlib import import_module
 
 from .compiler.plans import plan_of
 from .engine import ENGINE, device, need_triton
-from .grading.answers import check_answer, check_choices
-from .grading.check import check, compare
-from .grading.judge import check_exercise
-from .grading.spec import spec
+from .judge.answers import check_answer, check_choices
+from .judge.check import check, compare
+from .judge.judge import check_exercise
+from .judge.spec import spec
 from .profiling.traffic import count_eager_traffic
 from .records import bench, observe, recorded
 from .source import show_source
 
-_LOADED_LATER = {  # the first three load no Triton
+_LOADED_LATER = {  # the first two load no Triton
     "draw": ".figures.style",
-    "exercises": ".grading.exercises",
     "explore": ".figures.sliders",
-    "check_rung": ".grading.climb.check_rung",
-    "inspect": ".grading.inspect.inspect",
-    "ladder": ".grading.climb.ladder",
+    "check_rung": ".judge.climb.check_rung",
+    "inspect": ".judge.inspect.inspect",
+    "ladder": ".judge.climb.ladder",
 }
 
 
@@ -30,5 +29,5 @@ def __getattr__(name: str):
     if name not in _LOADED_LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_LOADED_LATER[name], __name__)
-    # the function, or the module by another name; `vars`, for `exercises` finds names of its own
+    # the function, or the module by another name
     return vars(module).get(name, module)

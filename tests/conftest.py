@@ -19,7 +19,7 @@ if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
     speed_up()
     if triton_is_installed():
-        from rope_lab.interpreted_bf16 import let_bf16_round
+        from rope_lab.interpreter.bf16 import let_bf16_round
 
         let_bf16_round()
 

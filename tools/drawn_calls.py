@@ -4,9 +4,10 @@
     python tools/drawn_calls.py ../before . --seed 1 --only 17    # one call, as a report names it
     python tools/drawn_calls.py ../before . --never "interleaved=None"    # new: `before` refuses it
 
-`tests/drawn.py` draws, from the axes of `tests/ops.py` and a few more. Both packages get the same
-inputs. Results, gradients and the memory of what was given are compared bit by bit; results and
-gradients also with their definition in fp64, loosely, so that what both have wrong is red too.
+`tests/support/drawn.py` draws, from the axes of `tests/support/ops.py` and a few more. Both
+packages get the same inputs. Results, gradients and the memory of what was given are compared bit
+by bit; results and gradients also with their definition in fp64, loosely, so that what both have
+wrong is red too.
 
 Kernels run on a GPU, or without one in Triton's interpreter. On a GPU each call is made twice: the
 second is launched by what is remembered of the first. The exit status is 1 if any call differs, is
@@ -33,7 +34,7 @@ from torch import Tensor
 
 from two_checkouts import HAS_GPU, ROOT, choose_engine, copy_packages, load_packages
 
-sys.path[:0] = [str(ROOT / room) for room in ("", "tests", "tests/norm")]
+sys.path[:0] = [str(ROOT / room) for room in ("", "tests/support")]
 
 from drawn import Call, Named, draw  # noqa: E402
 

@@ -3,7 +3,7 @@
 `make hugging_face` looks at the transformers that is installed, and keeps what it finds in
 hugging_face.json under its release: the models with each function, by the digest of its code, and
 those with an attention that `patch(model, norms=True)` fuses, or leaves. The page's tables are made
-of all releases there. tests/huggingface/test_hf_page.py compares.
+of all releases there. tests/package/huggingface/test_hf_page.py compares.
 """
 
 import importlib.metadata

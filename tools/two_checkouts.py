@@ -42,8 +42,8 @@ def choose_engine() -> None:
     if HAS_GPU:
         return
     os.environ["TRITON_INTERPRET"] = "1"
-    from rope_lab.interpreted_bf16 import let_bf16_round
     from rope_lab.interpreter import speed_up
+    from rope_lab.interpreter.bf16 import let_bf16_round
 
     speed_up()
     let_bf16_round()

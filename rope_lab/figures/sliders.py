@@ -1,6 +1,6 @@
 """Sliders, and a sentence and a picture that follow them; notebooks reach it as `lab.explore`.
 
-    turns = lab.explore(draw_01.two_turns, score, m=(4, range(25)), n=(1, range(25)))
+    turns = lab.explore(figures.two_turns, score, m=(4, range(25)), n=(1, range(25)))
     turns
 
 shows them as the last line of a cell. The next cell moves a slider, and nbval compares what the

@@ -22,7 +22,7 @@ STARTED = 2**17, 2**19  # programs
 
 def take(passes: int = PASSES) -> dict:
     """All times of this GPU, in microseconds: `us` has a list for each pass."""
-    from ..steps.machine import SIZES, copies_in_flight, copy_of, multiply_adds, one_store_kernel
+    from .probes import SIZES, copies_in_flight, copy_of, multiply_adds, one_store_kernel
 
     require_compiled_kernels()
     t = torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16)

@@ -7,7 +7,7 @@ import triton
 from torch import Tensor
 
 from ..compiler.compile import Compiled
-from ..grading.climb.launch import launches_of, rotation
+from ..judge.climb.launch import launches_of, rotation
 
 
 def launch(

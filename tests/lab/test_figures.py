@@ -11,7 +11,9 @@ import pytest
 from traitlets import TraitError
 
 import rope_lab as lab
-from rope_lab.figures import draw_05, draw_ladder, style
+from rope_lab.figures import style
+from rope_lab.n05 import figures as figures_05
+from rope_lab.n09 import figures as figures_09
 from rope_lab.records import recorded
 from rope_lab.timing import Timing
 
@@ -42,7 +44,7 @@ def scaled(key, factor):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("factor", (0.5, 30))
 def test_figures_of_slow_and_fast_gpus_say_what_they_show(factor, shown):
-    draw_ladder.climb(scaled("09/rungs", factor))
+    figures_09.climb(scaled("09/rungs", factor))
     style.time_bars(scaled("02/eager-against-fused", factor), "title")
     assert len(shown) == 2
     for figure, words in shown:
@@ -113,7 +115,7 @@ def test_a_page_without_widgets_shows_the_picture():
 
 @pytest.mark.parametrize("rows, warps", ((1, 4), (8, 1), (32, 2)))
 def test_threads_hold_equal_shares_of_a_tile(rows, warps):
-    warp, lane = draw_05.dealt_out(rows, warps)
+    warp, lane = figures_05.dealt_out(rows, warps)
     threads, shares = np.unique(32 * warp + lane, return_counts=True)
     assert threads.tolist() == list(range(32 * warps)) and len(set(shares)) == 1
     in_columns = {len(set(column)) for column in (32 * warp + lane).T.tolist()}

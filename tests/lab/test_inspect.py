@@ -138,8 +138,8 @@ def asked(**work):
 
 
 def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
-    from rope_lab.grading.inspect.inspection import Inspected
-    from rope_lab.grading.inspect.limits import gpu_of
+    from rope_lab.judge.inspect.inspection import Inspected
+    from rope_lab.judge.inspect.limits import gpu_of
 
     launch = asked(programs=2**14, instructions=1000, in_flight=4096, resident=0)
     assert set(Inspected.times(launch, gpu_of("NVIDIA H200"))) == {
@@ -304,8 +304,8 @@ def test_what_cannot_be_known_is_a_sentence(kernels):
 
 
 def test_the_limits_of_a_recorded_gpu():
-    from rope_lab.grading.inspect.inspection import Inspected
-    from rope_lab.grading.inspect.limits import binding, gpu_of
+    from rope_lab.judge.inspect.inspection import Inspected
+    from rope_lab.judge.inspect.limits import binding, gpu_of
 
     gpu = gpu_of("NVIDIA H200")
     assert gpu_of("sm_90").name == gpu.name and not gpu_of("sm_86").machine

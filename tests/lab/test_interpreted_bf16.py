@@ -15,7 +15,7 @@ import torch
 triton = pytest.importorskip("triton", reason="needs Triton")
 import triton.language as tl  # noqa: E402
 
-from rope_lab.interpreted_bf16 import rounded_to_bf16  # noqa: E402
+from rope_lab.interpreter.bf16 import rounded_to_bf16  # noqa: E402
 
 STORED = Path(__file__).with_suffix(".json")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -7,17 +7,17 @@ import functools
 import itertools
 from dataclasses import replace
 from importlib import import_module
-from pkgutil import iter_modules
 
 import pytest
 import torch
 
 import rope_lab as lab
 import wrong_kernels
-from rope_lab.grading import diagnose, exercises, judge_process
-from rope_lab.grading import judge as judge_module
-from rope_lab.grading.diagnose.evidence import place, whole
-from rope_lab.grading.spec import STRIDED, Case, Spec, spec
+from rope_lab.judge import definitions, diagnose, judge_process
+from rope_lab.judge import judge as judge_module
+from rope_lab.judge.climb import specifications
+from rope_lab.judge.diagnose.evidence import place, whole
+from rope_lab.judge.spec import STRIDED, Case, Spec, spec
 
 judge = judge_module.check_exercise
 
@@ -47,27 +47,27 @@ WRONG = {
 
 @pytest.mark.parametrize("candidate, kind", WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_kernel_is_told_what_it_looks_like(candidate, kind):
-    verdict = judge(candidate, exercises.rope)
+    verdict = judge(candidate, definitions.rope)
     assert not verdict and verdict.state == "wrong"
     assert kind in repr(verdict), verdict
 
 
 def test_a_right_kernel_passes_and_its_launches_are_counted():
     """Where there are none, the verdict of the CPU is that of a GPU as well."""
-    verdict = judge(wrong_kernels.launch, exercises.rope)
+    verdict = judge(wrong_kernels.launch, definitions.rope)
     assert verdict and len(verdict.right_cases) == verdict.launches == 12, verdict
-    assert judge(exercises.rope.function, exercises.rope).launches == 0
+    assert judge(definitions.rope.function, definitions.rope).launches == 0
 
 
 def test_the_verdict_says_where_and_who():
-    verdict = judge(numbered(2), exercises.rope)
+    verdict = judge(numbered(2), definitions.rope)
     assert verdict.case == "small and plain" and verdict.shape == (4, 1, 2, 8)
     assert verdict.first_wrong_index == (0, 0, 0, 4) and verdict.owner == "program 0"
     assert verdict.wrong == 4 * 2 * 4 and verdict.dtype == "float32"
     assert verdict.largest_error > abs(verdict.got - verdict.expected) > 0
     assert len(verdict.wrong_cases) == 11 and not verdict.right_cases
     assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
-    verdict = judge(numbered(13), exercises.rope)
+    verdict = judge(numbered(13), definitions.rope)
     assert verdict.first_wrong_index[:3] == (0, 0, 1) and verdict.owner == "program 1"
 
 
@@ -79,14 +79,14 @@ def test_the_verdict_says_where_and_who():
     ),
 )
 def test_a_stub_is_told_how_to_begin(stub, said):
-    verdict = judge(stub, exercises.rope)
+    verdict = judge(stub, definitions.rope)
     assert not verdict and verdict.state == "not yet" and repr(verdict).startswith(said)
 
 
 def test_what_never_ends_is_ended(monkeypatch):
-    judge(wrong_kernels.stub, exercises.rope)  # the child is there
+    judge(wrong_kernels.stub, definitions.rope)  # the child is there
     monkeypatch.setattr(judge_module, "SECONDS", 3.0)
-    verdict = judge(wrong_kernels.never_ends, exercises.rope)
+    verdict = judge(wrong_kernels.never_ends, definitions.rope)
     assert "'small and plain' ran for 3 seconds without coming to an end" in verdict.reason
 
 
@@ -100,7 +100,7 @@ def test_what_atomics_store_is_the_kernels_own():
 
 
 def test_what_a_candidate_prints_is_shown_once(capsys):
-    assert judge(wrong_kernels.prints, exercises.rotate_half)
+    assert judge(wrong_kernels.prints, definitions.rotate_half)
     said = capsys.readouterr().out
     assert said == "Printed in the case 'small and plain':\nthe shape is torch.Size([4, 1, 2, 8])\n"
 
@@ -130,12 +130,15 @@ def test_an_argument_without_a_shape_is_an_error():
 def test_one_tensor_alone_may_be_strided():
     sizes = {"s": 3, "b": 1, "h": 2, "g": 2, "d": 8}
     case = Case("apart", sizes, layout="only q is a slice of wider rows")
-    q, k = exercises.rope_of_q_and_k.inputs(case)[:2]
+    q, k = definitions.rope_of_q_and_k.inputs(case)[:2]
     assert not q.is_contiguous() and k.is_contiguous()
 
 
-ROOM = exercises.__path__, f"{exercises.__name__}."
-FILES = [import_module(file.name) for file in iter_modules(*ROOM)]
+FILES = [
+    definitions,
+    specifications,
+    *(import_module(f"rope_lab.n{number:02}.exercises") for number in range(13)),
+]
 SPECS = {
     id(it): it for file in FILES for it in vars(file).values() if isinstance(it, Spec)
 }.values()
@@ -163,7 +166,7 @@ def same(got, want):
 
 
 def minus_the_half_turn(x):
-    return -exercises.rotate_half.function(x) + (torch.arange(x.shape[-1]) == 3)
+    return -definitions.rotate_half.function(x) + (torch.arange(x.shape[-1]) == 3)
 
 
 def of_new_memory(x):
@@ -171,9 +174,9 @@ def of_new_memory(x):
 
 
 def test_without_a_kernel_no_program_is_blamed():
-    verdict = judge(minus_the_half_turn, exercises.rotate_half)
+    verdict = judge(minus_the_half_turn, definitions.rotate_half)
     assert not verdict and verdict.owner == "" and "unwritten" not in verdict.reason
-    assert "unwritten" in judge(of_new_memory, exercises.rotate_half).reason
+    assert "unwritten" in judge(of_new_memory, definitions.rotate_half).reason
 
 
 def three_times(x: "(n)"):  # noqa: F821

@@ -15,8 +15,8 @@ import torch
 from jupyter_client.manager import start_new_kernel
 
 from processes import PLACES, is_running, until
-from rope_lab.grading import exercises
-from rope_lab.grading import judge as judge_module
+from rope_lab.judge import definitions
+from rope_lab.judge import judge as judge_module
 
 HERE = str(Path(__file__).parent)
 PATHS = os.pathsep.join([HERE, *PLACES, os.environ.get("PYTHONPATH", "")])
@@ -91,14 +91,15 @@ def pids(tmp_path):
 CELLS = """
 import functools
 import rope_lab as lab
+from rope_lab.judge import definitions
 from test_judge_child import never_ends, rotate_half
-print(lab.check_exercise(rotate_half, lab.exercises.rotate_half).state)
+print(lab.check_exercise(rotate_half, definitions.rotate_half).state)
 """
 ENDLESS = """
 print('begins', flush=True)
-lab.check_exercise(functools.partial(never_ends, begun={!r}), lab.exercises.rotate_half)
+lab.check_exercise(functools.partial(never_ends, begun={!r}), definitions.rotate_half)
 """
-RIGHT = "print(lab.check_exercise(rotate_half, lab.exercises.rotate_half))"
+RIGHT = "print(lab.check_exercise(rotate_half, definitions.rotate_half))"
 
 
 @pytest.mark.takes(30)
@@ -146,10 +147,10 @@ def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path
 )
 def test_a_fork_that_holds_the_pipes_keeps_nobody_waiting(candidate, told, monkeypatch, pids):
     """And a process that is no fork is ended with the candidate."""
-    judge(rotate_half, exercises.rotate_half)  # the child is there
+    judge(rotate_half, definitions.rotate_half)  # the child is there
     monkeypatch.setattr(judge_module, "SECONDS", 3.0)
     candidate = functools.partial(candidate, pids=str(pids))
-    assert told in judge(candidate, exercises.rotate_half).reason
+    assert told in judge(candidate, definitions.rotate_half).reason
     *processes, fork = pids.read_text().split()
     assert is_running(fork), "the verdict came after it"
     assert until(lambda: not any(map(is_running, processes)))
@@ -161,11 +162,11 @@ NOTEBOOK = """
 import functools
 import sys
 from test_judge_child import holds_the_interpreter
-from rope_lab.grading import exercises, judge
+from rope_lab.judge import definitions, judge
 child = judge.Worker.kept(judge.CHILD, "1")
 print(child.process.pid, child.folder.name, flush=True)
 candidate = functools.partial(holds_the_interpreter, begun=sys.argv[1])
-judge.check_exercise(candidate, exercises.rotate_half)
+judge.check_exercise(candidate, definitions.rotate_half)
 """
 
 
@@ -192,4 +193,4 @@ def test_where_the_notebook_is_killed_nothing_stays(tmp_path):
 
 
 def test_a_candidate_reads_no_jobs():
-    assert "EOFError" in judge(reads_its_input, exercises.rotate_half).reason
+    assert "EOFError" in judge(reads_its_input, definitions.rotate_half).reason

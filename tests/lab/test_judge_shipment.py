@@ -9,8 +9,8 @@ import torch
 
 import rope_lab as lab
 from processes import run_python
-from rope_lab.grading import exercises
-from rope_lab.grading.spec import STRIDED, spec
+from rope_lab.judge import definitions
+from rope_lab.judge.spec import STRIDED, spec
 
 NUMBERS = itertools.count()
 DECOYS = {name: torch.ones(3) for name in ("cat", "chunk", "device", "float64", "eye")}
@@ -74,7 +74,7 @@ USED = {
 @pytest.mark.parametrize("lines", USED.values(), ids=USED.keys())
 def test_what_a_candidate_may_use(lines, cell):
     names = cell("\n".join(("import torch", *lines)), **DECOYS)
-    verdict = lab.check_exercise(names["rotated"], exercises.rotate_half)
+    verdict = lab.check_exercise(names["rotated"], definitions.rotate_half)
     assert verdict, verdict
 
 
@@ -92,7 +92,7 @@ REFUSED = {
 @pytest.mark.parametrize("said", REFUSED)
 def test_what_cannot_be_passed_on_is_named(said, cell):
     text = f"import torch\n{REFUSED[said]}\ndef mine(x):\n    return x * factors"
-    verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
+    verdict = lab.check_exercise(cell(text)["mine"], definitions.rotate_half)
     assert not verdict and verdict.state == "not yet"
     assert repr(verdict).startswith(f"NOT YET: {said}, which the check cannot pass on: ")
     assert len(repr(verdict).splitlines()) == 1 and "lab-not-yet" in verdict._repr_html_()
@@ -108,7 +108,7 @@ def test_what_cannot_be_passed_on_is_named(said, cell):
     ids=("a tensor", "a partial", "a module"),
 )
 def test_what_is_no_function_is_named(candidate, said):
-    verdict = lab.check_exercise(candidate, exercises.rotate_half)
+    verdict = lab.check_exercise(candidate, definitions.rotate_half)
     assert verdict.state == "not yet" and verdict.reason.startswith(f"{said}, which the check")
 
 
@@ -118,7 +118,7 @@ def test_a_name_that_is_not_there_yet_is_the_readers_error(cell):
         "    later = 1\n"
         "mine = make()"
     )
-    verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
+    verdict = lab.check_exercise(cell(text)["mine"], definitions.rotate_half)
     assert verdict.state == "wrong" and "NameError: name 'later' is not" in verdict.reason
 
 
@@ -129,7 +129,7 @@ def test_one_name_with_two_meanings_is_named(cell):
         "one, other = make(torch.neg), make(torch.abs)\n"
         "def mine(x):\n    return one(x) + other(x)"
     )
-    verdict = lab.check_exercise(cell(text)["mine"], exercises.rotate_half)
+    verdict = lab.check_exercise(cell(text)["mine"], definitions.rotate_half)
     assert verdict.reason.startswith("sign is a name with two meanings, which the check cannot")
 
 
@@ -241,7 +241,7 @@ def test_a_kernel_may_have_any_letters_in_any_locale(tmp_path):
         import rope_lab as lab
         from rope_lab import records
         from rope_lab.compiler.compile import compile_for
-        from rope_lab.grading.spec import STRIDED, spec
+        from rope_lab.judge.spec import STRIDED, spec
         from rope_lab.rungs import kept
 
         cell = kept.folder() / "cell.py"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rope_lab import records
-from rope_lab.grading.inspect.limits import gpu_from
+from rope_lab.judge.inspect.limits import gpu_from
 from rope_lab.profiling import machines, record_machine
 from rope_lab.profiling.roofline import Machine
 

@@ -9,9 +9,9 @@ pytest.importorskip("triton", reason="needs Triton")
 
 from transformers.models.llama import modeling_llama
 
-from rope_lab.profiling import model_runs
+from rope_lab.n12 import model_runs
+from rope_lab.n12.models import SMALL, by_package, by_rung, nothing, rotated_by
 from rope_lab.rungs import rung_7_loads_first
-from rope_lab.steps.models import SMALL, by_package, by_rung, nothing, rotated_by
 
 OWN = modeling_llama.apply_rotary_pos_emb
 on_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled for the GPU")

@@ -1,6 +1,6 @@
 """Right kernels in other styles than ours are right, and what can't be judged is said by its name.
 
-The kernels are in `tests/other_styles.py`.
+The kernels are in `tests/support/other_styles.py`.
 """
 
 from functools import partial
@@ -11,8 +11,8 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import other_styles as styles
 import rope_lab as lab
-from rope_lab.grading import exercises
-from rope_lab.grading.spec import STRIDED, spec
+from rope_lab.judge import definitions
+from rope_lab.judge.spec import STRIDED, spec
 from rope_lab.records import QUIET
 from rope_lab.rungs import kept
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_kept_is_right_all_the_same(monkeypatch):
 
 
 def test_an_error_of_ours_is_a_sentence(monkeypatch):
-    monkeypatch.setattr("rope_lab.grading.climb.check_rung.readings_of", lambda *_: min([]))
+    monkeypatch.setattr("rope_lab.judge.climb.check_rung.readings_of", lambda *_: min([]))
     verdict = lab.check_rung(2, styles.by_gather)
     assert verdict.state == "not yet" and "raises ValueError: min()" in verdict.reason, verdict
 
@@ -74,7 +74,7 @@ def test_a_wrong_kernel_is_told_why(style):
 
 
 def test_what_fits_a_later_case_is_not_told_for_the_first():
-    verdict = lab.check_exercise(styles.rounded_in_one_case, exercises.rope)
+    verdict = lab.check_exercise(styles.rounded_in_one_case, definitions.rope)
     assert verdict.case == "small and plain" and verdict.largest_error > 0.1
     assert "rounding" not in repr(verdict), verdict
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rope_lab.n12.models import WAYS, new_qwen3, patched
 from rope_lab.profiling.roofline import Machine, headline, headline_in_words, straight_line
-from rope_lab.steps.models import WAYS, new_qwen3, patched
 
 # the machine
 

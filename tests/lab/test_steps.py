@@ -11,11 +11,11 @@ from yardstick import assert_rounded_once, rotate_fp64
 
 pytest.importorskip("triton", reason="needs Triton")
 
+from rope_lab.n05.two_bounds import part_of_row
+from rope_lab.n06.tunings import TILES
+from rope_lab.n08.five_limits import Setting
+from rope_lab.profiling.probes import multiply_adds
 from rope_lab.rungs.rows import launch
-from rope_lab.steps.five_limits import Setting
-from rope_lab.steps.machine import multiply_adds
-from rope_lab.steps.tunings import TILES
-from rope_lab.steps.two_bounds import part_of_row
 
 SHAPE = (5, 2, 3, 24)
 

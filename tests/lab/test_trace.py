@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import rope_lab as lab
-from rope_lab.grading import counts
-from rope_lab.grading.spec import STRIDED, spec
-from rope_lab.grading.trace import Trace
+from rope_lab.judge import counts
+from rope_lab.judge.spec import STRIDED, spec
+from rope_lab.judge.trace import Trace
 
 pytest.importorskip("triton", reason="needs Triton")
 

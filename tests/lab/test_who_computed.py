@@ -5,8 +5,8 @@ import torch
 
 import kernels_beside_pytorch as beside
 import rope_lab as lab
-from rope_lab.grading import exercises
-from rope_lab.grading.spec import STRIDED, spec
+from rope_lab.judge import definitions
+from rope_lab.judge.spec import STRIDED, spec
 from rope_lab.rungs import kept
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -107,7 +107,7 @@ def nothing_is_kept(monkeypatch, tmp_path):
 
 def test_no_time_is_credited_to_pytorchs_work():
     def all_in_pytorch(t, freqs, out=None):
-        return beside.by(beside.copying_kernel, exercises.rope.function(t, freqs), out=out)
+        return beside.by(beside.copying_kernel, definitions.rope.function(t, freqs), out=out)
 
     verdict = lab.check_rung(1, all_in_pytorch)
     assert verdict.state == "wrong" and not verdict.speed and PART in repr(verdict), verdict

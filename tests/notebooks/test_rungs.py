@@ -145,7 +145,7 @@ def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
     ],
 )
 def test_a_line_that_is_gone_is_not_shown_beside_another(which, missing, said, monkeypatch):
-    from rope_lab.rungs import beside_the_package as beside
+    from rope_lab.n09 import beside_the_package as beside
 
     monkeypatch.setattr(beside, which, getattr(beside, which) | missing)
     show = {"PARTNERS": beside.side_by_side, "MORE": beside.what_it_has_more}[which]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from rope_lab.profiling.ncu import IN_SHORT
+from rope_lab.n08.ncu import IN_SHORT
 from rope_lab.records import RECORD_SWITCH, observe
 
 WARM_UP = 3  # launches of each call before the one that is reported
@@ -23,7 +23,7 @@ CALLS = {"naive": "naive_rope_kernel", "ours": "rope_kernel"}  # of `headline_ca
 
 def launch() -> None:
     """In the process that ncu watches: launch every call."""
-    from rope_lab.steps.journey import headline_cases
+    from rope_lab.rungs.variants import headline_cases
 
     rotations = headline_cases(torch.bfloat16)
     calls = [rotations[name] for name in CALLS]

@@ -5,7 +5,7 @@
 - `RUNGS`: our kernel of a rung with a line or two as readers write them.
 
 `test_answers_in_notebooks.py` has them judged. An exercise needs two that are told apart, and each
-rule of `rope_lab/grading/diagnose` one somewhere.
+rule of `rope_lab/judge/diagnose` one somewhere.
 """
 
 from dataclasses import dataclass

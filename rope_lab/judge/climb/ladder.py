@@ -1,0 +1,89 @@
+"""The ladder: what each rung changed, what the instruments show of it, and how long it takes."""
+
+import html
+import os
+from dataclasses import dataclass
+
+from ...profiling.roofline import headline
+from ...records import QUIET, Measurement, recorded
+from ...rungs import RUNGS, kept, rung_of
+from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
+from ..definitions import machine
+from .targets import number
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A table that a page shows as one and a terminal as text."""
+
+    head: tuple[str, ...]  # the names of its columns
+    rows: list[tuple[str, ...]]  # what is in each of them, as text
+    source: str  # where and when the times were recorded
+
+    def __repr__(self) -> str:
+        table = [self.head, *self.rows]
+        widths = [max(len(row[k]) for row in table) for k in range(len(self.head))]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in table
+        ]
+        return "\n".join([*(line.rstrip() for line in lines), self.source])
+
+    def _repr_html_(self) -> str:
+        def cells(row: tuple[str, ...], tag: str) -> str:
+            sides = ["left" if name == "what changed" else "right" for name in self.head]
+            return "".join(
+                f'<{tag} style="text-align: {side}; padding: 0 0.6em">{html.escape(cell)}</{tag}>'
+                for side, cell in zip(sides, row, strict=True)
+            )
+
+        rows = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in self.rows)
+        head = f"<thead><tr>{cells(self.head, 'th')}</tr></thead>"
+        return f"<table>{head}<tbody>{rows}</tbody></table><p>{html.escape(self.source)}</p>"
+
+
+def ladder(upto: int | None = None) -> Ladder:
+    """The climb as a table, from eager PyTorch to a copy.
+
+    The counts are those of our kernels, at the headline shape: bytes requested, in multiples of
+    t's; sin/cos evaluations for each pair, as the source has them; I/P, the time of all
+    instructions on an H200; B/W, that of the bytes that must move once. Times are the record's. A
+    rung that the reader has climbed is marked.
+
+    Args:
+        upto: the last rung to show, with its counts; None for all of them without.
+
+    Raises:
+        ValueError: there is no such rung.
+    """
+    last = len(RUNGS) if upto is None else rung_of(upto).number
+    times = recorded(KEY)
+    rows = [{"what changed": "eager PyTorch: ten kernels"} | _time(EAGER, times)]
+    of_bytes = headline(0, "bf16")[0] / machine().bytes_a_us  # at a copy's bandwidth
+    rows += [_row(rung, of_bytes, times) for rung in RUNGS if rung <= last]
+    if last == len(RUNGS):
+        rows.append({"what changed": "the package's kernel, with a table"} | _time(PACKAGE, times))
+    rows.append({"what changed": "a copy of t", "bytes": "2 N"} | _time(COPY, times))
+    counts = () if upto is None else ("bytes", "sin/cos", "I/P", "B/W")  # exercises ask for them
+    head = ("rung", "notebook", "what changed", *counts, "time", "of a copy")
+    cells = [tuple(row.get(name, "") for name in head) for row in rows]
+    return Ladder(head, cells, f"Times: {times.origin}")
+
+
+def _row(number_of_rung: int, of_bytes: float, times: Measurement) -> dict[str, str]:
+    """What a rung changed, what the instruments show of it, and its time."""
+    rung = RUNGS[number_of_rung]
+    mark = " ✓" if QUIET not in os.environ and rung.number in kept.climbed() else ""
+    return {
+        "rung": f"{rung.number}{mark}",
+        "notebook": rung.notebook,
+        "what changed": rung.change,
+        "bytes": f"{number(rung.requested)} N",
+        "sin/cos": number(rung.evaluations),
+        "I/P": f"{rung.instruction_us:.0f} us",
+        "B/W": f"{of_bytes:.0f} us",
+    } | _time(f"rung {rung.number}", times)
+
+
+def _time(case: str, times: Measurement) -> dict[str, str]:
+    us, copy = times[case].median_us, times[COPY].median_us
+    return {"time": f"{us:.1f} us", "of a copy": f"{copy / us:.1%}"}

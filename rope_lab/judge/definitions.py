@@ -1,0 +1,64 @@
+"""What exercises of several notebooks ask for, and options that they share."""
+# ruff: noqa: F821 (the letters of shapes)
+
+import torch
+
+from ..compiler.instructions import LANE_INSTRUCTIONS_PER_US
+from ..profiling.roofline import Machine, straight_line
+from ..records import recorded
+from .spec import ZEROS_AND_SMALL, Case, spec
+
+# Options that several specifications share.
+# Case names for readers who have not met blocks yet: what 01 and 02 leave out.
+BLOCKS = ("sizes that no block divides", "more elements than a block")
+OTHER_SIZES = (
+    Case("other sizes", {"s": 7, "b": 3, "h": 5, "d": 24}),
+    Case("long rows", {"s": 3, "b": 2, "h": 3, "d": 200}),
+)
+A_ROW_OF_ZEROS = (Case(ZEROS_AND_SMALL, {"s": 3, "b": 2, "h": 3, "d": 24}, layout=ZEROS_AND_SMALL),)
+
+
+@spec
+def rotate_half(x: "(s, b, h, d2)"):
+    """(x1, x2) to (-x2, x1), half by half."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+@spec(kernel=True)
+def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """TransformerEngine's function: the first d2 elements rotated, the rest as it came."""
+    return rotated(t, freqs[: t.shape[0]], rotate_half.function)
+
+
+@spec(kernel=True)
+def rope_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """From the gradient of `rope`'s result to that of `t`: the transposed map."""
+    return rotated_back(grad, freqs[: grad.shape[0]], rotate_half.function)
+
+
+@spec
+def rope_of_q_and_k(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
+    """`rope` of both; they may differ in the number of heads."""
+    return rope.function(q, freqs), rope.function(k, freqs)
+
+
+def rotated(t, angles, quarter_turn):
+    """t with its first elements rotated, as many as there are angles."""
+    rotary, tail = t[..., : angles.shape[-1]], t[..., angles.shape[-1] :]
+    turned = rotary * angles.cos() + quarter_turn(rotary) * angles.sin()
+    return torch.cat((turned.to(t.dtype), tail), dim=-1)
+
+
+def rotated_back(grad, angles, quarter_turn):
+    """The transposed map of `rotated`."""
+    rotary, tail = grad[..., : angles.shape[-1]], grad[..., angles.shape[-1] :]
+    back = rotary * angles.cos() - quarter_turn(rotary * angles.sin())
+    return torch.cat((back.to(grad.dtype), tail), dim=-1)
+
+
+def machine() -> Machine:
+    """T0 and W as notebook 08 measured them, the one place; instructions by the data sheet."""
+    copies = recorded("08/cold-and-warm")
+    start_us, us_a_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
+    return Machine(start_us, 1 / us_a_byte, instructions_a_us=LANE_INSTRUCTIONS_PER_US)

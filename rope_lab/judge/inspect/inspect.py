@@ -1,0 +1,197 @@
+"""`lab.inspect`: what a kernel of your own does, on a GPU that you may not have."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import torch
+
+from ...child import Ended, Worker
+from ...profiling.traffic import Traffic, count_eager_traffic
+from ...shipment import CannotPassOn
+from ...timing import measure
+from ..climb.check_rung import last_line
+from ..climb.launch import Launch, launches_of
+from ..judge import SECONDS, shipped_call
+from ..verdict import raised
+from .asked import answering_as, on_a_gpu_without_memory
+from .inspection import Inspected, Inspection
+from .limits import gpu_of
+from .watch import ACCESSES, Counts
+
+_OFF = 0.01  # of what a straight line says: more is not linear
+
+
+def inspect(
+    function: Callable,
+    reference: Callable,
+    make: Callable[[int, str], Sequence],
+    *,
+    small: int,
+    large: int,
+    gpu: str = "sm_90",
+    tolerance: tuple[float, float] | None = None,
+) -> Inspection:
+    """Is a kernel right, what does it ask for, and which limit binds on a GPU?
+
+    Values, owners and races come from Triton's interpreter, at the sizes small, 2 small, 3 small.
+    The launches at `large` are caught on tensors without memory and compiled for the GPU. Bytes
+    are scaled along a straight line through the small sizes.
+
+    Args:
+        function: launches the kernels. It returns tensors, or overwrites inputs and returns none.
+        reference: the same in plain PyTorch, and in the same way.
+        make: make(size, device) gives the inputs of both. The device is 'cpu', 'meta' or 'cuda'.
+        small: such a size for the interpreter: some programs, more than one, and a tail.
+        large: the size whose time matters.
+        gpu: an architecture, as 'sm_90', or a GPU's name in the records.
+        tolerance: (relative, absolute) of fp32 and other results; by default one rounding.
+
+    Raises:
+        ValueError: a size is no positive integer, `large` is smaller than 3 small, or `gpu` or
+            `tolerance` is of another kind.
+    """
+    _check(small, large, gpu, tolerance)
+    sizes = [small, 2 * small, 3 * small]
+    where = gpu_of(gpu)
+    job: dict = {"sizes": sizes, "large": large, "tolerance": tolerance, "gpu": where}
+    try:
+        for name, shipped in (("function", function), ("reference", reference), ("make", make)):
+            job[name] = shipped_call(shipped, name)
+    except CannotPassOn as refused:
+        return Inspection(refused=str(refused))
+    found = _found_by_the_child(job)
+    if "counts" not in found:
+        return Inspection(**found)
+    counts = found["counts"]  # of each size, those of each launch
+    about = {"sizes": sizes, "large": large, "atomics": found["atomics"]}
+    about["unchecked"] = found.get("unchecked", "")
+    try:
+        with answering_as(where, function) as answers:
+            launches, eager = _launched(function, make, large)
+    except Exception as error:  # whatever a function does with a tensor that has no memory
+        return Inspection(**about, refused=f"on tensors without memory it {raised(error)}")
+    if answers.lacking:
+        refused = f"it asks how many SMs there are, and no record of {where.arch} says so"
+        return Inspection(**about, refused=refused)
+    about |= {"eager": tuple(eager.kernels)}
+    at_large = [launch.kernel.fn.__name__ for launch in launches]
+    if not launches:
+        return Inspection(**about, refused="no kernel is launched")
+    for size, of_size in zip(sizes, counts, strict=True):
+        own_names = job["function"]["renamed"]
+        kernels = [own_names.get(one.kernel, one.kernel) for one in of_size]
+        if kernels != at_large:
+            words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
+            words += f" {', '.join(at_large)}: what can't be told from small sizes"
+            return Inspection(**about, refused=words)
+    try:
+        inspected = tuple(
+            _inspected([*of_launch], launch, small, large, where.arch)
+            for *of_launch, launch in zip(*counts, launches, strict=True)
+        )
+    except (RuntimeError, TypeError, ValueError) as error:
+        return Inspection(**about, refused=f"compiled for {where.arch}: {last_line(error)}")
+    measured = _measured(function, make, large)
+    return Inspection(**about, launches=inspected, gpu=where, measured_us=measured)
+
+
+def _check(small: object, large: object, gpu: object, tolerance: object) -> None:
+    if not (type(small) is int and small > 0 and type(large) is int and large >= 3 * small):
+        raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
+    if not (isinstance(gpu, str) and re.fullmatch(r"sm_\d+", gpu_of(gpu).arch)):
+        raise ValueError(f"gpu={gpu!r}; accepted: an NVIDIA GPU's, as 'sm_90', or a recorded name")
+    if isinstance(tolerance, int | float):
+        raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
+
+
+def _found_by_the_child(job: dict) -> dict:
+    try:
+        return Worker.kept("rope_lab.judge.inspect.inspect_process", "1").ask(job, SECONDS)
+    except Ended as ended:
+        at = ended.at or "it"
+        if ended.late:
+            words = f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes"
+            return {"refused": words}
+        last = ended.words.splitlines()[-1] if ended.words else ""
+        words = f"{at} ended the interpreter's process (exit {ended.code}) {last}"
+        return {"refused": words.strip()}
+
+
+def _launched(function: Callable, make: Callable, large: int) -> tuple[list[Launch], Traffic]:
+    """The launches at the large size, and PyTorch's own kernels.
+
+    On tensors that say they are on a GPU, for a launcher may ask; where that fails, of no device.
+    """
+
+    def on(device: str) -> tuple[list[Launch], Traffic]:
+        call = partial(function, *_seeded(make, large, device))
+        launches: list[Launch] = []
+        return launches, count_eager_traffic(lambda: launches.extend(launches_of(call)))
+
+    with contextlib.suppress(Exception), on_a_gpu_without_memory():
+        found = on("cuda")
+        if found[0]:
+            return found
+    return on("meta")
+
+
+def _inspected(
+    counts: list[Counts], launch: Launch, small: int, large: int, arch: str
+) -> Inspected:
+    """One launch: its counts at the sizes small, 2 small, 3 small, scaled; and its code."""
+    bent = []
+
+    def along_a_line(values: Sequence[float]) -> float:
+        first, _, last = values
+        return first + (last - first) / 2 * (large - small) / small
+
+    def at_large(name: str, values: list[float], by_program: bool = True) -> float:
+        """A count at the large size: as many a program as at each small one, or along a line."""
+        programs = [one.programs or 1 for one in counts]
+        each = {value / count for value, count in zip(values, programs, strict=True)}
+        # as many programs as SMs share out what there is, once there is more than that
+        are_all_of_a_size = 2 * launch.programs > along_a_line(programs)
+        if by_program and len(each) == 1 and are_all_of_a_size:
+            return each.pop() * launch.programs
+        first, middle, last = values
+        found = along_a_line(values)
+        if found < 0 or abs(middle - (first + last) / 2) > _OFF * max(last, 1):
+            bent.append(name)
+        return max(found, 0.0)
+
+    def named(found: Iterable[Iterable[str]]) -> list[str]:
+        return [*dict.fromkeys(name for names in found for name in names)]
+
+    tensors = {
+        name: {
+            access: at_large(name, [one.tensors[name][access] for one in counts], False)
+            for access in ACCESSES
+        }
+        for name in named(one.tensors for one in counts)
+    }
+    functions = {
+        name: at_large(name, [one.functions[name] for one in counts])
+        for name in named(one.functions for one in counts)
+    }
+    flops = at_large("tl.dot", [one.flops for one in counts])
+    compiled = launch.compiled(arch)
+    found = tuple(dict.fromkeys(bent))
+    return Inspected(compiled, launch.programs, tensors, functions, flops, found)
+
+
+def _seeded(make: Callable, size: int, device: str) -> Sequence:
+    torch.manual_seed(0)
+    return make(size, device)
+
+
+def _measured(function: Callable, make: Callable, large: int) -> float | None:
+    """Microseconds on the GPU that is here; None without one, or where kernels are interpreted."""
+    if not torch.cuda.is_available():
+        return None
+    try:
+        inputs = _seeded(make, large, "cuda")
+        return measure({"yours": partial(function, *inputs)})["yours"].median_us
+    except RuntimeError:
+        return None

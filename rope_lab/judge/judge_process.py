@@ -1,0 +1,372 @@
+"""The child process of `judge.py`: `worker.py` calls it with jobs, and it answers with verdicts.
+
+It tells when a case begins, so that each case has the time for itself.
+"""
+
+import contextlib
+import io
+import itertools
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rope_kernels.modes import interpreter_is_on, triton_is_installed
+
+from ..interpreter import run_as_compiled
+from ..interpreter.functions import cannot_be_interpreted
+from ..worker import module_at
+from .check import compare, is_right
+from .counts import COPIES, BesideKernels, more_than_half_the_table, wasted
+from .diagnose import kind_of_mistake
+from .diagnose.evidence import Evidence
+from .spec import Case, Spec
+from .verdict import NOT_YET, RIGHT, WRONG, Verdict
+
+if TYPE_CHECKING:  # it imports Triton, which a reader may not have
+    from .trace import Trace
+
+WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
+ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
+    "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
+    "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
+    "exceeds dtype primitive_bitwidth": "a flag or a size is NAME: tl.constexpr",
+    "has no attribute 'grid_idx'": WITHOUT_GRID,
+    "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
+    "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
+    "'int' object has no attribute 'to'": "an index of a loop: tl.cast(i, tl.int64)",
+    "active drivers": "it asks for a GPU, and the interpreter has none",
+}
+NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
+NOT_BY_THE_KERNEL = (
+    "PyTorch wrote the result: your kernel ran, and stored nothing in it; return what it stores, "
+    "or a view of that (tl.store converts to the dtype of its pointer)"
+)
+PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
+MAX_PRINTED = 4000  # characters
+HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
+_NUMBERS = itertools.count()  # of files
+
+
+def start(folder: Path) -> None:
+    """Get ready to run candidates, once in this process."""
+    torch.set_num_threads(1)
+    # new memory holds NaN: what a candidate does not write cannot pass for right
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    if interprets():
+        run_as_compiled()
+
+
+def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
+    """The fields of the verdict on a candidate; `tell` says when a case begins."""
+    candidate = load(job["candidate"], folder, "candidate")
+    if job["out"]:
+        candidate = in_place(candidate, job["out"])
+    wanted = replace(
+        job["wanted"],
+        function=load(job["function"], folder, "spec"),
+        mistakes={words: load(made, folder, "mistake") for words, made in job["mistakes"].items()},
+    )
+    fields = judge(candidate, wanted, tell)
+    if job["probe"] and fields["state"] == RIGHT:
+        fields |= probed(candidate, wanted, job["probe"], fields["right_cases"])
+    return fields
+
+
+def in_place(candidate: Callable, out: str) -> Callable:
+    """The candidate as a function that writes over its first input, which it gets as `out`, too."""
+    return lambda first, *others: candidate(first, *others, **{out: first})
+
+
+def probed(candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> dict:
+    """What a right candidate does with one case more: `counted`, or what is wrong with it."""
+    attempt = Attempt(candidate, wanted, case, earlier)
+    if outcome := attempt.outcome():
+        reason = outcome["reason"] or kind_of_mistake([attempt.evidence()])
+        return outcome | {"reason": reason, "case": case.name}
+    return {"counted": counted(attempt)}
+
+
+def counted(attempt: "Attempt") -> dict:
+    """What the kernel of an attempt did; empty where nothing is interpreted."""
+    trace, wanted = attempt.trace, attempt.wanted
+    if trace is None:
+        return {}
+    memories, tensors = trace.memories, zip(wanted.names, attempt.given, strict=True)
+    inputs = {x.untyped_storage().data_ptr(): name for name, x in tensors}
+    return {
+        "elements": attempt.given[0].numel(),
+        "element_bytes": attempt.given[0].element_size(),
+        "loaded": {inputs.get(x.begin, x.name): x.moved["loaded"] for x in memories},
+        "stored": sum(x.moved["stored"] for x in memories),
+        "evaluations": sum(trace.evaluations.values()),
+        "events": [vars(event) for event in trace.events],
+    }
+
+
+def load(shipped: dict, folder: Path, kind: str) -> Callable:
+    """The function from its source, which is also a file: Triton reads kernels from there.
+
+    `kind`: how the file's name begins. A line of a "candidate" is told where it goes wrong.
+    """
+    path = folder / f"{kind}_{next(_NUMBERS)}.py"
+    path.write_text(shipped["program"], encoding="utf-8")
+    function = getattr(module_at(str(path)), shipped["name"])
+    if isinstance(function, Spec):
+        function = function.function
+    return partial(function, **shipped["options"]) if shipped["options"] else function
+
+
+def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> dict:
+    """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
+    right, wrong, misses, launches, printed, remark = [], [], [], 0, "", ""
+    for case in wanted.cases:
+        tell(case.name)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            attempt = Attempt(candidate, wanted, case, earlier=right)
+            outcome = attempt.outcome()
+        if said.getvalue() and not printed:
+            printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
+        launches += attempt.trace.launches if attempt.trace else 0
+        if outcome is None:
+            right.append(case.name)
+            if not remark and (found := attempt.remark()):
+                remark = f"{found} (in the case '{case.name}')"
+        elif outcome["state"] == NOT_YET:
+            return outcome | {"printed": printed}
+        else:
+            wrong.append(outcome | {"case": case.name})
+            misses.append(attempt)
+    if wrong:
+        if misses[0].missed is not None:  # wrong elements, and no reason yet
+            of_one_result = (one for one in misses if one.missed == misses[0].missed)
+            wrong[0]["reason"] = kind_of_mistake(one.evidence() for one in of_one_result)
+        fields = wrong[0] | {"wrong_cases": tuple(other["case"] for other in wrong[1:])}
+    else:
+        reason = f"{len(right)} cases: " + ", ".join(right)
+        fields = {"state": RIGHT, "reason": reason, "remark": remark, "launches": launches}
+    return fields | {"right_cases": tuple(right), "printed": printed}
+
+
+class Attempt:
+    """One run of a candidate on one case, and what is wrong with it.
+
+    Attributes:
+        missed: the number of the first result with a wrong element; None before one is found.
+        eager: what PyTorch ran beside the kernels.
+    """
+
+    def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
+        """`earlier`: names of the cases that came out right before this one."""
+        self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
+        self.inputs = wanted.inputs(case)  # the specification's own
+        self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
+        self.before = [memory_of(x).clone() for x in self.given]
+        self.expected = results(wanted, self.inputs)
+        self.returned: object = None
+        self.missed: int | None = None
+        self.trace, self.eager = None, BesideKernels()
+
+    def outcome(self) -> dict | None:
+        """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
+        stopped = self._run()
+        if stopped:
+            return stopped
+        outs = self._results()
+        if len(outs) != len(self.expected):
+            return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
+        for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
+            verdict = compare(out, want, self._tolerance(want))
+            if not verdict:
+                return self._wrong_result(number, out, verdict)
+        reason = next(self._wrong_beside_the_results(), "")
+        return broken(reason) if reason else None
+
+    def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
+        return self.wanted.tolerance if want.dtype == torch.float32 else None
+
+    def _run(self) -> dict | None:
+        """Call the candidate; an outcome if it stopped or returned nothing."""
+        with watch() as self.trace, self.eager:
+            try:
+                self.returned = self.candidate(*self.given)
+            except NotImplementedError as error:
+                return {"state": NOT_YET, "reason": str(error) or HOW_TO_BEGIN}
+            except Exception as error:  # whatever a reader's function may raise
+                if reason := cannot_be_interpreted(error):
+                    return {"state": NOT_YET, "reason": reason}
+                return broken(*in_words(error))
+        if self.returned is not None or self.wanted.overwrites:
+            return None
+        return broken("it returns None: is a `return` missing?")
+
+    def _results(self) -> tuple:
+        names = self.wanted.names
+        if self.wanted.overwrites:
+            return tuple(self.given[names.index(name)] for name in self.wanted.overwrites)
+        return as_tuple(self.returned)
+
+    def _wrong_result(self, number: int, out: object, verdict: Verdict) -> dict:
+        """Which result is wrong, and where."""
+        at = verdict.first_wrong_index
+        if at is None:  # another shape or dtype, or no tensor at all
+            return broken(verdict.reason)
+        want = self.expected[number]
+        label = f"result {number}" if len(self.expected) > 1 else "the result"
+        if self.wanted.overwrites:
+            label = self.wanted.overwrites[number]
+        self.missed = number
+        owner = self.trace.owner_of(out, at) if self.trace else ""
+        return broken("", owner) | {
+            "result": label,
+            "shape": tuple(want.shape),
+            "dtype": verdict.dtype,
+            "wrong": verdict.wrong,
+            "first_wrong_index": at,
+            "got": float(out[at]),
+            "expected": float(want[at]),
+            "largest_error": verdict.largest_error,
+        }
+
+    def evidence(self) -> Evidence:
+        """All that can be known of the first result with a wrong element."""
+        number = self.missed
+        out = self._results()[number]
+        wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
+        one = replace(wanted, function=lambda *x: results(wanted, list(x))[number])
+        wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
+        if not wrong.any():
+            wrong = ~is_right(got, want, self._tolerance(want))
+
+        stored = self.trace.stored_in(out) if self.trace else None
+        return Evidence(
+            spec=one,
+            case=self.case,
+            inputs=self.inputs,
+            got=got,
+            expected=want,
+            wrong=wrong,
+            unwritten=got.isnan() if stored is None else ~stored,  # as `start` asked for
+            earlier=self.earlier,
+            trace=self.trace,
+            **{name: getattr(self.trace, name, []) for name in ("races", "stored_twice", "reread")},
+            overwritten=list(self._overwritten()),
+            mistakes={
+                words: results(mistaken, self.inputs)[number]
+                for words, mistaken in wanted.mistakes.items()
+            },
+        )
+
+    def _overwritten(self) -> Iterator[str]:
+        """Inputs that should have kept their memory and did not, or the memory around them."""
+        for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
+            kept, where = then.clone(), ""
+            if name in self.wanted.overwrites:
+                where = ", between its elements or around them"
+                kept.as_strided(x.shape, x.stride(), x.storage_offset()).copy_(x)
+            if not same_bits(memory_of(x), kept):
+                yield name + where
+
+    def _wrong_beside_the_results(self) -> Iterator[str]:
+        """What else is wrong where the results are right."""
+        for what in self._overwritten():
+            yield f"an input is overwritten: {what}"
+        trace, allowed = self.trace, self.wanted.launches
+        if trace is None:
+            return
+        for race in trace.races:
+            yield f"a race between programs: {race}"
+        for collision in trace.collisions:
+            yield f"write collision: {collision}"
+        if self.wanted.kernel:
+            yield from self._without_the_kernel(trace)
+        if allowed is not None and trace.launches > allowed:
+            yield f"too many launches: {trace.launches}, where {allowed} would do"
+        if self.wanted.half_the_table and (more := more_than_half_the_table(trace, *self.given)):
+            yield more
+
+    def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
+        """What PyTorch did that the kernel should have done."""
+        if not trace.launches:
+            yield NO_KERNEL
+            return
+        for x in (*[memory.tensor for memory in trace.memories], *self._results()):
+            if name := self.eager.maker_of(x):
+                words = f"PyTorch runs {name}; let the kernel do it"
+                yield f"a part of the work is done outside the kernel: {words}"
+        for out in self._results():
+            stored = trace.stored_in(out)
+            if stored is None or not stored.any():
+                yield NOT_BY_THE_KERNEL
+            elif not (stored.all() or self.wanted.overwrites):
+                yield PARTLY
+
+    def remark(self) -> str:
+        """What a right candidate does that it need not do; empty if nothing."""
+        if self.trace is None:
+            return ""
+        copies = [one for one in self.eager.kernels if one.name in COPIES]
+        if copies and self.wanted.kernel and not self.wanted.copies:
+            moved = sum(one.bytes_read + one.bytes_written for one in copies)
+            return f"it copies by {COPIES[copies[0].name]}, which moves {moved} bytes more"
+        return wasted(self.trace, self.wanted)
+
+
+def results(function: Callable, inputs: list) -> list[Tensor]:
+    """The specification's results, computed in fp64 and rounded once to the case's dtype."""
+    outs = as_tuple(function(*[x.double() for x in inputs]))
+    return [out.to(inputs[0].dtype) for out in outs]
+
+
+def as_tuple(returned: object) -> tuple:
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def interprets() -> bool:
+    """Whether launches are counted here."""
+    return interpreter_is_on() and triton_is_installed()
+
+
+def watch():
+    if not interprets():
+        return contextlib.nullcontext()
+    from .trace import Trace
+
+    return Trace()
+
+
+def in_words(error: Exception) -> tuple[str, str]:
+    """An error in a line, and who ran into it; Triton wraps what happens within a kernel."""
+    inner = error
+    while inner.__cause__ is not None:
+        inner = inner.__cause__
+    if triton_is_installed():
+        from .trace import LeftItsTensors, name_of
+
+        if isinstance(inner, LeftItsTensors):
+            return f"out of bounds: {inner}", name_of(inner.program) * (inner.does == "writes")
+    text = str(inner).strip().splitlines() or [""]
+    for found, advice in ADVICE.items():
+        if found in text[0]:
+            text[0] += f" ({advice})"
+    frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
+    where = f", at: {frames[-1].line}" if frames and frames[-1].line else ""
+    return f"it raises {type(inner).__name__}: {text[0]}{where}", ""
+
+
+def broken(reason: str, owner: str = "") -> dict:
+    return {"state": WRONG, "reason": reason, "owner": owner}
+
+
+def memory_of(x: Tensor) -> Tensor:
+    """All of a tensor's storage, from its beginning to its end."""
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))

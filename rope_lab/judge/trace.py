@@ -1,0 +1,359 @@
+"""Watch an interpreted kernel: which program stores where, and whether it leaves its tensors.
+
+Triton's interpreter runs program after program, and every load and store of a kernel goes through
+two of its functions. They are wrapped while a `Trace` is open. An access outside the tensors of the
+launch is stopped before it happens, for in the interpreter as on a GPU it would read what happens
+to lie there, or overwrite it, or end the process.
+"""
+
+import ctypes
+import linecache
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+from triton.runtime import interpreter
+from triton.runtime.interpreter import (
+    GridExecutor,
+    InterpreterBuilder,
+    TensorHandle,
+    _get_np_dtype,
+)
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from ..interpreter.bf16 import as_fp32
+
+NOBODY = -1
+_TRITON = str(Path(triton.__file__).parent)
+
+
+class LeftItsTensors(Exception):
+    """A program touched memory that is none of the launch's."""
+
+    def __init__(self, program: tuple, does: str, where: str) -> None:
+        super().__init__(f"{name_of(program)} {does} {where}")
+        self.program, self.does = program, does
+
+
+class Memory:
+    """The storage of a tensor that was passed to a kernel, and who stored there."""
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        """`name`: of the kernel's argument."""
+        self.name = name
+        self.tensor = tensor  # kept alive: an address is not used twice
+        size = tensor.untyped_storage().nbytes()
+        self.begin = tensor.untyped_storage().data_ptr()
+        self.end = self.begin + size
+        # of each byte: number of the program that was the last to store, load, or add atomically
+        self.writer, self.reader, self.adder = np.full((3, size), NOBODY, dtype=np.int64)
+        self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
+        # the bytes themselves, as they are now
+        self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
+        # "loaded" and "stored" -> bytes; what is masked off moves none
+        self.moved: Counter[str] = Counter()
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the first program did, in its order."""
+
+    kind: str  # 'L' for a load, 'E' for a sine or a cosine, 'S' for a store
+    line: str  # of the candidate's source
+    of: str  # the tensor that is loaded or stored; of an evaluation, the shape of its block
+
+
+@dataclass
+class Trace:
+    """What happened in all launches while it was open."""
+
+    launches: int = 0
+    undefined: bool = False  # whether a load without `other` had elements masked off
+    programs: list[tuple[int, int, int]] = field(default_factory=list)
+    memories: list[Memory] = field(default_factory=list)
+    races: list[str] = field(default_factory=list)
+    reread: list[str] = field(default_factory=list)  # what a program reads after it has stored it
+    stored_twice: list[str] = field(default_factory=list)  # in one launch
+    # another value where the launch has stored one: right only in the order of here
+    collisions: list[str] = field(default_factory=list)
+    stores: Counter = field(default_factory=Counter)  # number of a program -> its stores
+    evaluations: Counter = field(default_factory=Counter)  # of "sin" and "cos", element by element
+    events: list[Event] = field(default_factory=list)  # of the first program
+    _evaluated: dict = field(default_factory=dict)  # in this program
+    _first_of_launch: int = 0
+    functions: ClassVar[tuple[str, ...]] = ("sin", "cos")  # whose calls are watched
+
+    def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> str:
+        """'program 3', which stored an element last, or 'no program'; '' if no kernel got it."""
+        if (found := self._bytes_of(tensor)) is None:
+            return ""
+        memory, at = found
+        writer = memory.writer[at].reshape(*tensor.shape, -1)[index][0]
+        return "no program" if writer == NOBODY else name_of(self.programs[writer])
+
+    def stored_in(self, tensor: Tensor) -> Tensor | None:
+        """Which of its elements programs stored; None if no kernel got its memory."""
+        if (found := self._bytes_of(tensor)) is None:
+            return None
+        memory, at = found
+        stored = (memory.writer[at] != NOBODY) | (memory.adder[at] != NOBODY)
+        return torch.from_numpy(stored).view(*tensor.shape, -1).all(-1)
+
+    def _bytes_of(self, tensor: Tensor) -> tuple[Memory, np.ndarray] | None:
+        """The memory that a kernel got, and which of its bytes are the tensor's."""
+        begin = tensor.untyped_storage().data_ptr()
+        memory = next((memory for memory in self.memories if memory.begin == begin), None)
+        if memory is None:
+            return None
+        elements = torch.arange(tensor.untyped_storage().nbytes() // tensor.element_size())
+        own = elements.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        first = own.flatten().numpy() * tensor.element_size()
+        return memory, (first[:, None] + np.arange(tensor.element_size())).ravel()
+
+    def __enter__(self) -> "Trace":
+        self._undo = [
+            wrap(GridExecutor, "__call__", self._at_launch),
+            wrap(InterpreterBuilder, "set_grid_idx", self._at_program),
+            wrap(InterpreterBuilder, "create_masked_load", self._at_load),
+            wrap(InterpreterBuilder, "create_masked_store", self._at_store),
+            wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
+            wrap(interpreter, "_patch_lang_tensor", convert_as_compiled),
+        ]
+        for name in self.functions:
+            around = partial(self._at_function, name)
+            self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
+        return self
+
+    def __exit__(self, *_) -> None:
+        for undo in self._undo:
+            undo()
+
+    def _at_launch(self, original: Callable, executor, *args, **kwargs):
+        self.launches += 1
+        self._first_of_launch = len(self.programs)
+        for memory in self.memories:
+            memory.shared[:] = False  # programs of two launches don't race
+        named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        known = {memory.begin for memory in self.memories}
+        for name, value in tensors_in(named):
+            begin = value.untyped_storage().data_ptr()
+            if begin not in known and value.untyped_storage().nbytes():
+                known.add(begin)
+                self.memories.append(Memory(name, value))
+        with _disable_current_modes():  # what Triton copies is no work of PyTorch's
+            return original(executor, *args, **kwargs)
+
+    def _at_program(self, original: Callable, builder, x, y, z):
+        self.programs.append((x, y, z))
+        self._evaluated.clear()
+        return original(builder, x, y, z)
+
+    def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
+        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
+            self._count("loaded", memory, at, size, memory.reader)
+            self._note("L", memory.name)
+            others = memory.writer[at]
+            mine = len(self.programs) - 1
+            memory.shared[at] |= self._by_others(memory.reader[at])
+            memory.reader[at] = mine
+            is_race = self._by_others(others).any()
+            late = self._by_others(others) if is_race else others == mine
+            if not late.any():
+                continue
+            element, writer = at[late][0] // size, self.programs[others[late][0]]
+            reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
+            if is_race:
+                self.races.append(f"{reads} after {name_of(writer)} has overwritten it")
+            else:
+                self.reread.append(f"{reads} after it has overwritten it itself")
+        if other is None:
+            self.undefined |= not np.all(mask.data)
+            other = _anything(pointers)
+        return original(builder, pointers, mask, other, *rest, **named)
+
+    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
+        is_bf16 = pointers.get_element_ty().is_bf16()
+        for memory, at, size, which in self._touched(pointers, mask, "writes"):
+            stored = np.broadcast_to(value.data, pointers.data.shape)[which]
+            self._note_a_second_store(memory, at, stored, is_bf16)
+            self._note_a_store_where_others_load(memory, at, size)
+            self._count("stored", memory, at, size, memory.writer)
+            self._note("S", memory.name)
+            self.stores[len(self.programs) - 1] += 1
+            memory.writer[at[:, None] + np.arange(size)] = len(self.programs) - 1
+        return original(builder, pointers, value, mask, *rest, **named)
+
+    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
+        """`by`: of each byte of the memory, which program was the last to do the same."""
+        memory.moved[kind] += at.size * size
+
+    def _by_others(self, programs: np.ndarray) -> np.ndarray:
+        """Which of these programs are of this launch, and not the one that runs."""
+        return (programs >= self._first_of_launch) & (programs != len(self.programs) - 1)
+
+    def _note(self, kind: str, of: str) -> None:
+        """Of the first program, what it does."""
+        if len(self.programs) == 1:
+            self.events.append(Event(kind, _line_of_the_candidate(), of))
+
+    def _note_a_store_where_others_load(self, memory: Memory, at: np.ndarray, size: int) -> None:
+        """Programs run in any order: had this one been first, another one would load its result."""
+        late = self._by_others(memory.reader[at]) | memory.shared[at]
+        if late.any():
+            element = at[late][0] // size
+            mine = name_of(self.programs[-1])
+            words = f"{mine} overwrites element {element} of {memory.name}"
+            self.races.append(f"{words}, which another program loads: before or after?")
+
+    def _at_function(self, name: str, original: Callable, builder, x):
+        """Of a block that a program has evaluated the compiler takes the result again.
+
+        Where a load was masked off is NaN, or the 0 of `other=0.0`: no angle of a case is 0.
+        """
+        angles = x.data
+        if name in Trace.functions and (name, id(angles)) not in self._evaluated:
+            self._evaluated[name, id(angles)] = angles  # kept, for its id is not to be used again
+            self._note("E", str(angles.shape))
+            self.evaluations[name] += int((np.isfinite(angles) & (angles != 0)).sum())
+        return original(builder, x)
+
+    def _at_atomic(self, original: Callable, builder, op, pointers, value, mask, *rest):
+        for memory, at, size, _ in self._touched(pointers, mask, "writes"):
+            self._count("stored", memory, at, size, memory.adder)
+            memory.adder[at[:, None] + np.arange(size)] = len(self.programs) - 1
+        return original(builder, op, pointers, value, mask, *rest)
+
+    def _note_a_second_store(
+        self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
+    ) -> None:
+        """An element that gets two values keeps one, and on a GPU nobody knows which.
+
+        Programs run in any order, and within a program the threads of two stores may be different
+        ones, of warps that do not wait for each other. Only the same value does no harm.
+        """
+        # of each lane: who has stored there, and what; a lane of this store, or an earlier store
+        writers = memory.writer[at]
+        old = memory.content[at[:, None] + np.arange(values.itemsize)].view(values.dtype)[:, 0]
+        order = np.argsort(at, kind="stable")
+        repeats = at[order[1:]] == at[order[:-1]]
+        lane, next_lane = order[:-1][repeats], order[1:][repeats]
+        writers[next_lane], old[next_lane] = len(self.programs) - 1, values[lane]
+        twice = writers >= self._first_of_launch
+        if not twice.any():
+            return
+        # NumPy has no bf16, so the interpreter keeps its bits
+        old, new = map(as_fp32, (old, values)) if is_bf16 else (old, values)
+        # NaN is the same as NaN
+        differs = twice & (old != new) & ~((old != old) & (new != new))
+        one = (differs if differs.any() else twice).argmax()
+        who, mine = self.programs[writers[one]], self.programs[-1]
+        place = f"element {at[one] // values.itemsize} of {memory.name}"
+        words = f"{name_of(mine)} stores {place} twice"
+        if who != mine:
+            words = f"programs {_number(who)} and {_number(mine)} store {place}"
+        self.stored_twice.append(words)
+        if differs.any():
+            both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
+            self.collisions.append(f"{words}, {both}: which one stays is undefined on a GPU")
+
+    def _touched(self, pointers, mask, does: str):
+        """For each memory that an access touches: it, offsets in bytes, bytes an element, and
+        which elements of the block these are."""
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        wanted = np.broadcast_to(mask.data, pointers.data.shape).astype(bool)  # one for all, too
+        addresses = pointers.data[wanted].astype(np.int64)
+        left = np.ones(addresses.shape, dtype=bool)
+        for memory in self.memories:
+            inside = (addresses >= memory.begin) & (addresses + size <= memory.end)
+            if inside.any():
+                left &= ~inside
+                which = np.zeros(wanted.shape, dtype=bool)
+                which[wanted] = inside
+                yield memory, addresses[inside] - memory.begin, size, which
+        if left.any():
+            program = self.programs[-1]
+            raise LeftItsTensors(program, does, self._place(int(addresses[left][0]), size))
+
+    def _place(self, address: int, size: int) -> str:
+        """Where an address lies, seen from the nearest tensor of the launch."""
+        if not self.memories:
+            return f"memory at {address}, and the launch has no tensor"
+        near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
+        element, count = (address - near.begin) // size, (near.end - near.begin) // size
+        return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
+
+
+def _line_of_the_candidate() -> str:
+    """The line of a reader's kernel that is being interpreted; empty if it is not a candidate's."""
+    frame = sys._getframe(1)
+    while frame is not None and "candidate_" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+
+
+def name_of(program: tuple[int, int, int]) -> str:
+    """'program 3', or 'program (3, 1)' of a grid with more dimensions."""
+    return f"program {_number(program)}"
+
+
+def _number(program: tuple[int, int, int]) -> int | tuple[int, ...]:
+    while len(program) > 1 and program[-1] == 0:
+        program = program[:-1]
+    return program[0] if len(program) == 1 else program
+
+
+def _anything(pointers) -> TensorHandle:
+    """What a masked load without `other` gives where its mask is off: a GPU promises nothing."""
+    zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
+    anything = np.nan if zeros.dtype.kind == "f" else np.iinfo(zeros.dtype).max // 3
+    return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
+
+
+def convert_as_compiled(original: Callable, tensor, scope) -> None:
+    """The interpreter takes a block for true; the compiler refuses it, or does something else."""
+    original(tensor, scope)
+
+    def truth(self) -> bool:
+        if self.handle.data.size == 1:
+            return bool(self.handle.data)
+        if sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+            return True  # Triton's own code asks whether there is a block
+        raise ValueError(
+            "a block has no one truth value: for and, or, not, if write &, |, ~, where"
+        )
+
+    scope.set_attr(tensor, "__bool__", truth)
+    # for `range(0, n)`: Triton 3.6 asks an array of one element, which NumPy 2.4 refuses
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+
+def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
+    original = getattr(owner, name)
+    setattr(owner, name, lambda *args, **options: around(original, *args, **options))
+    return lambda: setattr(owner, name, original)
+
+
+def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
+    """The tensors of a launch by name, those in tuples and of descriptors too."""
+    found = []
+    for name, value in arguments.items():
+        if isinstance(value, TensorDescriptor):
+            value = value.base
+        if isinstance(value, Tensor):
+            found.append((name, value))
+        elif isinstance(value, tuple):
+            fields = getattr(value, "_fields", range(len(value)))
+            inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
+            found += tensors_in(inside)
+    return found

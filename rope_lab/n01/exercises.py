@@ -1,0 +1,64 @@
+"""Notebook 01: the math, in PyTorch."""
+# ruff: noqa: F821 (the letters of shapes)
+
+import torch
+
+from ..judge.definitions import BLOCKS, OTHER_SIZES
+from ..judge.spec import STRIDED, spec
+
+
+def _pairs(x):
+    """As complex numbers."""
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+
+
+def _elements(pairs):
+    return torch.view_as_real(pairs).flatten(-2)
+
+
+def _without_the_i(x, angle):
+    return _elements(_pairs(x) * angle.exp())
+
+
+def _of_the_conjugate(x, angle):
+    return _elements(_pairs(x).conj() * torch.exp(1j * angle))
+
+
+def _a_sum(x, angle):
+    return _elements(_pairs(x) + torch.exp(1j * angle))
+
+
+def _as_long_as_its_angle(x, angle):
+    return _elements(_pairs(x) * torch.polar(angle, angle))
+
+
+def _real_part_twice(x, angle):
+    return turned_pairs.function(x, angle)[..., ::2].repeat_interleave(2, -1)
+
+
+def _real_parts_first(x, angle):
+    turned = turned_pairs.function(x, angle)
+    return torch.cat((turned[..., ::2], turned[..., 1::2]), dim=-1)
+
+
+@spec(
+    leave_out=(*BLOCKS, *STRIDED, "half precision"),
+    extra=OTHER_SIZES,
+    mistakes={
+        "the i is missing: exp of a real number stretches, and turns nothing": _without_the_i,
+        "the pair is conjugated: its second element has the opposite sign": _of_the_conjugate,
+        "a sum, where the pair has to be multiplied": _a_sum,
+        "the angle is the length, too: torch.polar takes a length, 1, and an angle": (
+            _as_long_as_its_angle
+        ),
+        "the real part twice: where is the imaginary one?": _real_part_twice,
+        "all real parts and then all imaginary ones: the two of a pair are neighbors": (
+            _real_parts_first
+        ),
+    },
+)
+def turned_pairs(x: "(s, d)", angle: "angles (s, p)"):
+    """Each row's neighbors turned by that row's angles, one for each pair."""
+    x, y = x[..., ::2], x[..., 1::2]
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack((x * cos - y * sin, x * sin + y * cos), dim=-1).flatten(-2)

@@ -1,0 +1,62 @@
+"""Drawings of notebook 03: what the lanes of a program load, and the speed over BLOCK."""
+
+import matplotlib.pyplot as plt
+
+from ..figures import style as draw
+from ..figures.style import GREEN, INK, PROGRAM_COLORS, WIDTH
+
+LANES, LINE, ELEMENT = 32, 128, 4  # of a warp; bytes of a cache line, and of an fp32 element
+AT_ONCE = 4  # elements that a lane loads by one instruction, at most: 16 bytes
+
+
+def _each_lane(block: int, num_warps: int) -> tuple[int, int]:
+    """How many elements a lane has, and how many it loads at once."""
+    has = block // (num_warps * LANES)
+    return has, min(has, AT_ONCE)
+
+
+def warps_and_lanes(block: int, num_warps: int) -> None:
+    """A program's first load: a row for each warp, a box for each lane, and the cache lines."""
+    has, at_once = _each_lane(block, num_warps)
+    line = LINE // (at_once * ELEMENT)  # lanes that share a cache line
+    figure, ax = plt.subplots(figsize=(WIDTH, 1 + 0.7 * num_warps))
+    for warp in range(num_warps):
+        y = -0.5 - 2.6 * warp
+        ax.text(-0.4, y, f"warp {warp}", ha="right", va="center")
+        for lane in range(LANES):
+            color = PROGRAM_COLORS[warp % len(PROGRAM_COLORS)]
+            draw.box(ax, lane + 0.5, y, 0.9, 1, color, str(lane))
+        for start in range(0, LANES, line):
+            first = (warp * LANES + start) * at_once
+            ax.plot([start + 0.1, start + line - 0.1], [y - 0.7] * 2, color=INK, linewidth=1.2)
+            words = f"elements {first} to {first + line * at_once - 1}"
+            draw.write(ax, start + line / 2, y - 0.85, words, va="top", fontsize=9.5)
+    draw.bare(ax, (-3.4, LANES + 0.3), (0.3 - 2.6 * num_warps, 0.2))
+    load, lines = "One load" if has == at_once else "The first load", LANES // line
+    title = f"{load} of a warp fetches {lines} cache line{'s' * (lines > 1)} of 128 bytes"
+    draw.finish(figure, title)
+
+
+def loads_of_a_lane(block: int, num_warps: int) -> str:
+    """What `warps_and_lanes` shows, in words."""
+    has, at_once = _each_lane(block, num_warps)
+    again = f", {has // at_once} times" if has > at_once else ""
+    at_a_time = f"each lane loads {at_once * ELEMENT} bytes at once{again}"
+    return f"block {block}, num_warps {num_warps}: {at_a_time}"
+
+
+def block_sweep(measurement, blocks: list[int]) -> None:
+    """Per cent of copy bandwidth against BLOCK."""
+    figure, ax = plt.subplots(figsize=(8.0, 3.7))
+    copy = measurement["copy"].median_us
+    share = {block: 100 * copy / measurement[f"block {block}"].median_us for block in blocks}
+    ax.plot(share.keys(), share.values(), marker="o", color=GREEN)
+    ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
+    draw.log_ticks(ax, "x", blocks[::2])
+    ax.set(xlabel="BLOCK, elements of a program", ylabel="% of copy bandwidth", ylim=(0, None))
+    ax.grid(True)
+    enough = next((block for block in blocks if share[block] >= 95), None)
+    title = "No BLOCK reaches 95 % of copy bandwidth"
+    if enough:
+        title = f"From BLOCK = {enough} on, the kernel keeps pace with the copy"
+    draw.finish(figure, title, measurement.source)

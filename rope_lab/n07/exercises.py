@@ -1,0 +1,187 @@
+"""Notebook 07: which argument makes loads narrow, and the norm of a row."""
+# ruff: noqa: F821 (the letters of shapes)
+
+from functools import partial
+
+import torch
+
+from ..judge.spec import LARGE, STRIDED, ZEROS_AND_SMALL, Case, spec
+
+
+def _over_root(x, weight, square, eps=1e-6):
+    """What the exercise asks for, where `square` is the mean of the squares."""
+    return x * (square + eps).rsqrt() * weight
+
+
+def _mean(x):
+    return x.mean(-1, keepdim=True)
+
+
+# Mistakes in what the root is taken of:
+
+
+def _sum_of_squares(x, weight):
+    return _over_root(x, weight, x.square().sum(-1, keepdim=True))
+
+
+def _divided_by_one_less(x, weight):
+    return _over_root(x, weight, x.square().sum(-1, keepdim=True) / (x.shape[-1] - 1))
+
+
+def _divided_by_the_block(x, weight):
+    return _over_root(x, weight, x.square().sum(-1, keepdim=True) / _block(x))
+
+
+def _block(x):
+    """The power of two that a row fits in."""
+    return 1 << (x.shape[-1] - 1).bit_length()
+
+
+def _no_squares(x, weight):
+    return _over_root(x, weight, _mean(x))
+
+
+def _absolute_values(x, weight):
+    return _over_root(x, weight, _mean(x.abs()))
+
+
+def _square_of_the_sum(x, weight):
+    return _over_root(x, weight, x.sum(-1, keepdim=True).square() / x.shape[-1])
+
+
+def _largest_square(x, weight):
+    return _over_root(x, weight, x.square().amax(-1, keepdim=True))
+
+
+def _weighted_squares(x, weight):
+    return _over_root(x, weight, _mean((x * weight).square()))
+
+
+def _variance(x, weight):
+    return _over_root(x, weight, _mean(x.square()) - _mean(x).square())
+
+
+def _layer_norm(x, weight):
+    return _variance(x - _mean(x), weight)
+
+
+# in the epsilon:
+
+
+def _other_epsilon(x, weight, eps):
+    return _over_root(x, weight, _mean(x.square()), eps)
+
+
+def _epsilon_in_the_sum(x, weight):
+    return _other_epsilon(x, weight, 1e-6 / x.shape[-1])
+
+
+def _epsilon_in_every_lane(x, weight):
+    return _other_epsilon(x, weight, 1e-6 * _block(x) / x.shape[-1])
+
+
+def _epsilon_outside(x, weight):
+    return x / (_mean(x.square()).sqrt() + 1e-6) * weight
+
+
+def _epsilon_after(x, weight):
+    return x * (_mean(x.square()).rsqrt() + 1e-6) * weight
+
+
+# in the root, and in the last product:
+
+
+def _no_root(x, weight):
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def _times_the_root(x, weight):
+    return x * (_mean(x.square()) + 1e-6).sqrt() * weight
+
+
+def _no_weight(x, weight):
+    return rms_norm_of_rows.function(x, torch.ones_like(weight))
+
+
+def _divided_by_the_weight(x, weight):
+    return rms_norm_of_rows.function(x, 1 / weight)
+
+
+def _one_more_weight(x, weight):
+    return rms_norm_of_rows.function(x, 1 + weight)
+
+
+def _no_x(x, weight):
+    return _over_root(1, weight, _mean(x.square()))
+
+
+def _x_twice(x, weight):
+    return _over_root(x * x, weight, _mean(x.square()))
+
+
+def _squares_in_half_precision(x, weight):
+    squares = (x.half() * x.half()).double()
+    return x * (squares.mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+
+
+@spec(
+    leave_out=STRIDED,
+    launches=1,
+    kernel=True,
+    tolerance=(1e-5, 1e-5),  # the order of a sum of 4096 squares is free
+    extra=(
+        Case("rows of 1000", {"s": 3, "d": 1000}),
+        Case("rows of 4096", {"s": 2, "d": 4096}),
+        Case("large elements", {"s": 3, "d": 1000}, torch.float16, layout=LARGE),
+        Case(ZEROS_AND_SMALL, {"s": 5, "d": 24}, layout=ZEROS_AND_SMALL),
+    ),
+    mistakes={
+        "the sum of squares is not divided by d": _sum_of_squares,
+        "the sum is divided by d - 1, as a variance's may be": _divided_by_one_less,
+        "the sum is divided by BLOCK, which counts masked lanes, too": _divided_by_the_block,
+        "no squares: the mean of x itself": _no_squares,
+        "no squares: the mean of absolute values": _absolute_values,
+        "the square of the sum, where the sum of squares is asked for": _square_of_the_sum,
+        "the largest square, where their mean is asked for": _largest_square,
+        "the weights are in the sum of squares: they come after the root": _weighted_squares,
+        "the variance, where the mean square is asked for: it subtracts a mean": _variance,
+        "the mean is subtracted, as LayerNorm does: RMSNorm takes x as it is": _layer_norm,
+        "no epsilon: a row of zeros is divided by zero": partial(_other_epsilon, eps=0),
+        **{
+            f"another epsilon: {eps:g}, not 1e-06": partial(_other_epsilon, eps=eps)
+            for eps in (1e-3, 1e-4, 1e-5, 1e-7, 1e-8, 1e-12)
+        },
+        "the epsilon is added to the sum, before it is divided by d": _epsilon_in_the_sum,
+        "the epsilon is added in every lane, before the sum": _epsilon_in_every_lane,
+        "the epsilon is outside of the root: add it to the mean square": _epsilon_outside,
+        "the epsilon is added to one over the root: add it to the mean square": _epsilon_after,
+        "the root is missing: the row is divided by its mean square": _no_root,
+        "it multiplies by the root, and has to divide by it": _times_the_root,
+        "the wrong weight: no weights are applied": _no_weight,
+        "the wrong weight: it divides by the weights": _divided_by_the_weight,
+        "the wrong weight: 1 is added to the weights, as Gemma does": _one_more_weight,
+        "x is missing in the last product": _no_x,
+        "x is in the last product twice": _x_twice,
+        "the squares overflow: 256 squared is more than fp16 holds, so convert x to fp32 first": (
+            _squares_in_half_precision
+        ),
+    },
+)
+def rms_norm_of_rows(x: "(s, d)", weight: "(d)"):
+    """Each row over the root of its mean square, times a weight a column."""
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+
+
+# exercise 1: which argument makes the loads narrow
+ARGUMENTS = ("t", "row_stride", "n", "num_warps")
+CULPRITS = {
+    "`memory` begins at a multiple of 16 bytes": ["t", None, "t", None],
+    "8 elements of bf16 are 16 bytes, so `memory[8:]` begins at a multiple of 16 bytes": (
+        [None, "t", None, None]
+    ),
+    "16 divides this row_stride": ["row_stride", None, "row_stride", "row_stride"],
+    "16 divides this n": [None, "n", "n", "n"],
+    "with one warp a thread holds 8 elements, which are 16 bytes": (
+        ["num_warps", "num_warps", None, "num_warps"]
+    ),
+}

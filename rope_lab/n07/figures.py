@@ -1,0 +1,158 @@
+"""Drawings of notebook 07 and its detour: stages, layouts, bytes in flight, sines, errors."""
+
+from collections import Counter
+from itertools import product
+from textwrap import shorten
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from ..compiler.stages import STAGES, Layout, executed, kernel_lines, operations
+from ..figures import style as draw
+from ..figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PROGRAM_COLORS,
+    PURPLE,
+    RED,
+    SMALL,
+    WIDTH,
+)
+
+_STAGES = {  # name -> title, color, what it is about, who makes it from the last
+    "python": ("Python", GREY, "your lines", ""),
+    "ttir": ("TTIR", BLUE, "blocks", "Triton"),
+    "ttgir": ("TTGIR", ORANGE, "blocks with\nlayouts", "Triton"),
+    "llir": ("LLVM IR", GREY, "one thread", "Triton"),
+    "ptx": ("PTX", GREEN, "one thread,\nvirtual registers", "LLVM"),
+    "sass": ("SASS", PURPLE, "one thread,\nreal registers", "ptxas"),
+}
+
+
+def stages() -> None:
+    """From the kernel's lines to machine code: five stages, and what makes each from the last."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.9))
+    for place, (title, color, about, maker) in enumerate(_STAGES.values()):
+        middle = 1.84 * place + 0.575
+        draw.box(ax, middle, 0.4, 1.15, 0.8, color, title, fontsize=11)
+        draw.write(ax, middle, -0.15, about, va="top")
+        if maker:
+            draw.arrow(ax, (middle - 1.245, 0.4), (middle - 0.595, 0.4))
+            draw.write(ax, middle - 0.915, 0.55, maker, va="bottom")
+    draw.bare(ax, (-0.1, 10.5), (-0.75, 0.95))
+    draw.finish(figure, "Five stages lead from blocks to one thread's instructions")
+
+
+def one_line_down(code, line: str, most: int = 6) -> None:
+    """One line of a kernel in every stage; no more than `most` operations of each."""
+    blocks = {"python": [line]}
+    for stage in STAGES:
+        texts = [operation.text for operation in operations(code, stage, line)]
+        shown = [text for text in texts if not _is_filler(text)][:most]
+        more = len(texts) - len(shown)
+        blocks[stage] = shown + [f"... and {more} more"] * (more > 0)
+    height = sum(len(shown) + 0.7 for shown in blocks.values())
+    figure, ax = plt.subplots(figsize=(WIDTH, 0.23 * height + 0.5))
+    top = height
+    for name, shown in blocks.items():
+        title, color, _, _ = _STAGES[name]
+        draw.box(ax, 0.45, top - len(shown) / 2, 0.9, len(shown), color, title)
+        rows = "\n".join(shorten(text, 92, placeholder=" ...") for text in shown)
+        draw.write(
+            ax, 1.05, top - len(shown) / 2, rows, family="monospace", ha="left", linespacing=1.5
+        )
+        top -= len(shown) + 0.7
+    draw.bare(ax, (0, 11.5), (0, height))
+    draw.finish(figure, f"One line becomes {len(texts)} instructions of a thread")
+
+
+def _is_filler(text: str) -> bool:
+    """Zeros that Triton writes to registers before a load, in case its mask is off."""
+    return text.startswith("mov.u32") and text.endswith(", 0x0;")
+
+
+def instructions_by_line(code) -> None:
+    """The kernel's lines, and the machine instructions of each: executed, and jumped over."""
+    all_of = Counter(operation.line for operation in operations(code, "sass"))
+    done = Counter(operation.line for operation in executed(code))
+    lines = {number: line.strip() for number, line in kernel_lines(code).items()}
+    body = [number for number in sorted(all_of) if number > min(lines)]
+    names = [shorten(lines[number], 44, placeholder=" ...").ljust(44) for number in body]
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.6 + 0.27 * len(body)))
+    counts = [(done[number], all_of[number] - done[number]) for number in body]
+    _two_parts(ax, names, counts, room=1.3, family="monospace", fontsize=SMALL)
+    ax.set(xlabel="machine instructions (SASS)")
+    draw.color_key(figure, {"executed": BLUE, "jumped over": ORANGE})
+    draw.finish(figure, "A warp jumps over most of the code of sine and cosine")
+
+
+def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float, **text) -> None:
+    """Bars of instructions that a warp executes, and after them of those that it jumps over."""
+    places, (always, over) = range(len(names)), zip(*counts, strict=True)
+    ax.barh(places, always, color=BLUE, height=0.68)
+    drawn = ax.barh(places, over, left=always, color=ORANGE, height=0.68)
+    ax.bar_label(drawn, [f"{a} + {o}" if o else str(a) for a, o in counts], padding=4, **text)
+    ax.set_yticks(places, names, **text)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlim(0, room * max(map(sum, counts)))
+    ax.invert_yaxis()
+
+
+def owners(layouts: dict[int, Layout], rows: int = 8, pairs: int = 128) -> None:
+    """Which lane of which warp holds each pair of a tile; number of warps -> layout."""
+    figure, axes = plt.subplots(1, len(layouts), figsize=(WIDTH, 3.6))
+    for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
+        size = layout.size_per_thread[1]
+        columns = pairs // size
+        for row, column in product(range(rows), range(columns)):
+            warp, lane = layout.owner(row, column * size)
+            draw.box(ax, column, row, 0.92, 0.92, PROGRAM_COLORS[warp], str(lane))
+        ax.set(xlabel=f"{pairs} pairs, {size} to a cell; the number is the lane", ylabel="row")
+        ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xticks=[], yticks=range(rows))
+        ax.set_title(f"{count} warp" + "s, a color each" * (count > 1))
+        ax.spines[:].set_visible(False)
+        ax.tick_params(length=0)
+    draw.finish(figure, "Lanes fill a row, then warps go down")
+
+
+def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -> None:
+    """Speed of a copy over what it has in flight on an SM; equation (1) asks for `need` KiB.
+
+    `shares`: bytes in flight of a program -> KiB in flight on an SM -> share of PyTorch's copy.
+    """
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.8))
+    marks = zip((BLUE, ORANGE, GREEN), "os^", strict=True)
+    for (size, share), (color, mark) in zip(shares.items(), marks, strict=False):
+        per_cent = [100 * one for one in share.values()]
+        ax.plot(list(share), per_cent, mark, color=color, label=f"{size // 1024} KiB a program")
+    kib = np.sort([need, *np.geomspace(1, 128)])
+    law = np.minimum(100, 100 * kib / need)
+    ax.plot(kib, law, "--", color=INK, label="equation (1)", zorder=0)
+    draw.log_ticks(ax, "x", [1, 2, 4, 8, 16, 32, 64, 128])
+    ax.set(xlabel="KiB in flight on an SM", ylabel="% of copy bandwidth", ylim=(0, 108))
+    figure.legend(loc="outside lower center", ncols=1 + len(shares))
+    draw.finish(figure, "Bytes in flight decide, not how many programs have them", source)
+
+
+def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
+    """Machine instructions of each kernel: those a warp executes, and those it jumps over."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.38 * len(counts)))
+    _two_parts(ax, list(counts), list(counts.values()), room=1.15)
+    ax.set(xlabel="machine instructions")
+    draw.color_key(figure, {"always executed": BLUE, "slow branch": ORANGE})
+    draw.finish(figure, title)
+
+
+def errors_of_turns(positions, errors: dict) -> None:
+    """Largest error up to each position, in turns, for several ways to the angle."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 4.2))
+    looks = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
+    for (name, error), (color, line) in zip(errors.items(), looks, strict=False):
+        ax.loglog(positions, error, line, color=color, label=name)
+    ax.set(xlabel="position", ylabel="largest error so far, in turns")
+    figure.legend(loc="outside lower center", ncols=len(errors))
+    draw.finish(figure, "Contracted, the careful kernel is no better than the careless one")

@@ -1,0 +1,88 @@
+"""Notebook 08: what limits a call, times by the law."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from rope_kernels import RotaryPositionEmbedding, rope_fw
+
+from ..judge.definitions import machine
+from ..records import Measurement, recorded
+from .waits import CHANGES
+
+
+def three_times() -> dict[str, list[float | None]]:
+    """Exercise 3: mistakes, and what they lead to by the time law. Reads this notebook's record."""
+    n, few, short = 2**26, 131072 * 2 * 128, 128 * 4 * 8 * 128
+    law, us = machine(), machine().time_us
+    return {
+        "too few bytes: is t read and written, and its table read?": [us(4 * few), None, None],
+        "either t or the table is counted, not both": [us(4 * 131072 * 128), None, None],
+        "T0 is missing, and for few bytes it is nearly all": [
+            *(None, 4 * short / law.bytes_a_us, None)
+        ],
+        "the table has a row for each position, not for each token": [
+            *(us(4 * few + 2 * 4 * 131072 * 128), None, None)
+        ],
+        "an element of bf16 has 2 bytes, not 4": [us(8 * few + 4 * 131072 * 128), None, None],
+        "the bytes alone, but here the instructions take longer": [None, None, us(4 * n)],
+        "a fused multiply-add is one instruction, and is counted as two": [
+            *(None, None, us(4 * n, 2 * 512 * n))
+        ],
+    }
+
+
+def our_calls(calls: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Callable]:
+    """Name -> our kernel's call for a tensor (s, b, h, d) of that dtype, with a table of angles."""
+    cases = {}
+    for name, (shape, dtype) in calls.items():
+        t = torch.randn(*shape, device="cuda", dtype=dtype)
+        cases[name] = partial(rope_fw, t, RotaryPositionEmbedding(shape[3]).cuda()(shape[0]))
+    return cases
+
+
+def measured(unseen: Measurement) -> list[float]:
+    """Microseconds: two calls of our kernel, then 512 multiply-adds an element on an H200."""
+    more = recorded("08/more-and-more")
+    with_512 = more["us"][more["instructions"].index(512)]
+    return [*(timing.median_us for timing in unseen.cases.values()), with_512]
+
+
+LIMITS = {
+    "host": "a graph would leave a part of the time",
+    "starts": "half the programs would take less time",
+    "bytes": "twice the dtype would take twice the time",
+    "instructions": "twice the arithmetic would take longer",
+    "latency": "half the programs would take longer",
+}
+# exercise 2: what limits each; its solution says what they are
+_CALLS = {"a": "instructions", "b": "latency", "c": "starts"}
+_NOT_BYTES = (
+    "twice the dtype takes nearly twice as long, but so do half the programs; if bytes were the "
+    "limit, half the programs would change nothing"
+)
+
+
+def changes_of(names: str) -> str:
+    """A table: what each change does to the time of these calls."""
+    calls = recorded("08/unknown-calls")
+    lines = [calls.source, f"{'':22}" + "".join(f"{f'({name})':>8}" for name in names)]
+    lines.append(f"{'as it is, us':22}" + "".join(f"{calls[name]['us']:8.0f}" for name in names))
+    for change in CHANGES:
+        ratios = [calls[name][change] for name in names]
+        lines.append(f"{change:22}" + "".join(f"{r:8.2f}" if r else f"{'-':>8}" for r in ratios))
+    return "\n".join(lines)
+
+
+def limits_of(names: str) -> dict:
+    """What `check_choices` takes, for these calls."""
+    mistakes = {
+        sign: [limit if limit != _CALLS[name] else None for name in names]
+        for limit, sign in LIMITS.items()
+    }
+    if "b" in names:
+        mistakes[LIMITS["bytes"]][names.index("b")] = None
+        mistakes[_NOT_BYTES] = ["bytes" if name == "b" else None for name in names]
+    right, hint = [_CALLS[name] for name in names], "section 5's table, from the top"
+    return {"right": right, "choices": list(LIMITS), "hint": hint, "mistakes": mistakes}

@@ -1,0 +1,124 @@
+"""Drawings of notebook 08 and its detour: copies, roofs, fingerprints, wrong ways to time."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ..figures import style as draw
+from ..figures.style import BLUE, GREEN, INK, ORANGE, RED, WIDTH
+from ..profiling.roofline import Machine, headline
+from ..records import Measurement
+
+
+def mistakes(factors: dict[str, float], source: str) -> None:
+    """The time that each wrong way shows over the true time, on a logarithmic axis."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.4 * len(factors)))
+    colors = [ORANGE if factor > 1 else BLUE for factor in factors.values()]
+    beyond = [factor - 1 for factor in factors.values()]
+    bars = ax.barh(list(factors), beyond, 0.5, left=1, color=colors)
+    labels = [f"{x:.2f}" if x < 10 else f"{x:.0f}" for x in factors.values()]
+    ax.bar_label(bars, labels, padding=5)
+    ax.axvline(1, color=INK, linewidth=1)
+    ax.invert_yaxis()
+    draw.log_ticks(ax, "x", [0.01, 0.1, 1, 10, 100, 1000])
+    ax.margins(x=0.15)
+    ax.set(xlabel="time shown / true time: below 1 looks too fast")
+    fast = sum(factor < 1 for factor in factors.values())
+    title = f"{fast} look too fast, {len(factors) - fast} too slow, and none raises an error"
+    draw.finish(figure, title, source)
+
+
+def cold_and_warm(
+    moved: list[float], cold: list[float], warm: list[float], limit: float, source: str
+) -> None:
+    """Bandwidth of copies with the L2 cache flushed before each, and over the same two buffers.
+
+    Each copy moves `moved` bytes in `cold` or `warm` microseconds; `limit` is what HBM can do at
+    best, in bytes a microsecond.
+    """
+    figure, ax = plt.subplots(figsize=(8.0, 4.0))
+    slow, fast = (np.array(moved) / times / 1e6 for times in (cold, warm))
+    ax.semilogx(moved, fast, color=RED, marker="X", label="the same buffers, over and over")
+    ax.semilogx(moved, slow, color=GREEN, marker="o", label="cache flushed before each")
+    ax.axhline(limit / 1e6, color=INK, linestyle=":", linewidth=1)
+    ax.text(moved[0], 1.02 * limit / 1e6, "data sheet of an H200's HBM", va="bottom")
+    ax.set(xlabel="bytes read and written", ylabel="TB/s", ylim=(0, None))
+    figure.legend(loc="outside lower center", ncols=2)
+    draw.finish(figure, "A warm L2 cache makes small copies look faster than HBM can be", source)
+
+
+def knee(moved: list[float], times: list[float], machine: Machine, source: str) -> None:
+    """Time of copies over the bytes that they move, and the time law."""
+    figure, ax = plt.subplots(figsize=(8.0, 4.3))
+    hollow = {"markersize": 7, "fillstyle": "none", "markeredgewidth": 1.6}
+    ax.loglog(moved, times, "s", color=INK, label="a copy, L2 empty", **hollow)
+    size = np.geomspace(min(moved), max(moved), 100)
+    law = machine.start_us + size / machine.bytes_a_us
+    ax.loglog(size, law, color=BLUE, zorder=1, label="time law")
+    bend, low = machine.start_us * machine.bytes_a_us, machine.start_us / 3
+    ax.axvline(bend, color=INK, linewidth=1, linestyle=":")
+    ax.text(1.1 * bend, 1.1 * low, f"knee at {bend / 1e6:.0f} MB", va="bottom")
+    ax.set(xlabel="bytes that must move", ylabel="device time in microseconds", ylim=(low, None))
+    figure.legend(loc="outside lower center", ncols=2)
+    title = "Flat at first, then each byte counts: two numbers tell a copy's time"
+    draw.finish(figure, title, source)
+
+
+def roofline(
+    machine: Machine, measured: Measurement, counts: dict[str, int], instructions: int, dtype: str
+) -> None:
+    """How many instructions a GPU executes in a second at most, by those for every byte.
+
+    `counts`: case of `measured`, which had the headline in bf16 -> its instructions an element. A
+    kernel with `instructions` in `dtype` is shown on the roof.
+    """
+    figure, ax = plt.subplots(figsize=(8.0, 4.3))
+    ridge = machine.instructions_a_us / machine.bytes_a_us
+    intensity = np.sort([ridge, *np.geomspace(0.4, 60)])
+    ax.loglog(intensity, _roof(machine, intensity), color=INK, label="the roof", zorder=1)
+    ax.axvline(ridge, color=INK, linewidth=1, linestyle=":", zorder=1)
+    ax.text(1.06 * ridge, 2, f"ridge at {ridge:.1f}", va="bottom")
+    moved, executed = headline(instructions, dtype)
+    at, label = executed / moved, f"{instructions} in {dtype}, at best"
+    ax.loglog(at, _roof(machine, at), "o", color=BLUE, markersize=12, label=label, zorder=2)
+    hollow = {"markersize": 8, "fillstyle": "none", "markeredgewidth": 1.6, "zorder": 3}
+    for (case, count), (color, sign) in zip(counts.items(), ((INK, "s"), (RED, "D")), strict=False):
+        moved, executed = headline(count, "bf16")
+        rate = executed / measured[case].median_us / 1e6
+        label = f"{case}: {count} in bf16, measured"
+        ax.loglog(executed / moved, rate, sign, color=color, label=label, **hollow)
+    draw.log_ticks(ax, "x", [0.5, 1, 2, 4, 8, 16, 32])
+    draw.log_ticks(ax, "y", [2, 4, 8, 16, 32])
+    ax.set(xlabel="instructions for every byte that moves", ylabel="million instructions a \u00b5s")
+    ax.set(xlim=(0.4, 60), ylim=(1.8, 50))
+    figure.legend(loc="outside lower center", ncols=2)
+    decide = "left of the ridge, bytes decide" if at < ridge else "right of the ridge, they decide"
+    title = f"{instructions} instructions an element in {dtype}: {decide}"
+    draw.finish(figure, title, measured.source)
+
+
+def _roof(machine: Machine, intensity):
+    """Million instructions a microsecond, at so many for every byte."""
+    return np.minimum(machine.bytes_a_us * intensity, machine.instructions_a_us) / 1e6
+
+
+def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], source: str) -> None:
+    """For each limit and each change: how many times as long the call takes after it.
+
+    It is bold where a change moves the time by a quarter or more.
+    """
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.5 * len(found)))
+    ratios = np.array([[of_one[change] for change in changes] for of_one in found.values()])
+    ax.imshow(np.log2(ratios), cmap=draw.DIVERGING, vmin=-5, vmax=5, aspect="auto")
+    for (row, column), ratio in np.ndenumerate(ratios):
+        moves = abs(np.log2(ratio)) > np.log2(1.25)
+        weight = "bold" if moves else "normal"
+        draw.write(ax, column, row, f"{ratio:.2f}", fontsize=12, weight=weight)
+    ax.set_xticks(range(len(changes)), [change.replace(" ", "\n", 1) for change in changes])
+    ax.set_yticks(range(len(found)), list(found))
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    title = "Each limit has its own fingerprint: the time after a change, over the time before"
+    draw.finish(figure, title, source)

@@ -1,0 +1,176 @@
+"""A simulated GPU to practice timing on: two clocks, a queue, a cache, a compiler.
+
+It follows the rules that notebook 08 explains and nothing else. So a timer can be compared with
+the truth, on any machine.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ..judge.verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
+
+
+@dataclass
+class PretendGPU:
+    """All times in microseconds. What the host does moves its clock; the device follows later."""
+
+    host_us: float = 4.0  # what the host needs to queue a call
+    start_us: float = 3.0  # of every call on the device
+    bytes_a_us: float = 4.2e6
+    cache_bytes: float = 60e6
+    compile_us: float = 150_000.0
+    pace: Callable[[int], float] = lambda call: 1.0  # a call's number -> how many times as long
+    _now: float = field(default=0.0, init=False)
+    _free: float = field(default=0.0, init=False)  # when the device has done all that is queued
+    _waited_until: float = field(default=-1.0, init=False)
+    _in_cache: object = field(default=None, init=False)
+    _calls: int = field(default=0, init=False)
+    _queued: list[str] = field(default_factory=list, init=False)  # what, in its order
+
+    def clock(self) -> float:
+        """The host's clock."""
+        return self._now
+
+    def synchronize(self) -> None:
+        """Let the host wait until the device is done with everything."""
+        self._now = max(self._now, self._free)
+        self._waited_until = self._now
+
+    def mark(self) -> "Mark":
+        """Put a mark into the queue: it notes when the device passes it."""
+        self._now += 0.5
+        self._free = max(self._free, self._now)
+        return Mark(self, self._free, len(self._queued))
+
+    def flush(self) -> None:
+        """Queue a kernel that fills the cache with something else."""
+        self._queue(_FLUSH_US, "flush")
+        self._in_cache = None
+
+    def sleep(self, us: float) -> None:
+        """Queue a kernel that keeps the device busy for `us` microseconds."""
+        self._queue(us, "sleep")
+
+    def kernel(self, moved_bytes: float, compiled: bool = False) -> Callable[[], None]:
+        """A function that queues a kernel; the first call compiles it unless it is compiled."""
+
+        def call() -> None:
+            nonlocal compiled
+            self._now += 0.0 if compiled else self.compile_us
+            compiled = True
+            speed = self.bytes_a_us * (3 if self._in_cache is call else 1)
+            self._queue(self.pace(self._calls) * (self.start_us + moved_bytes / speed))
+            self._calls += 1
+            self._in_cache = call if moved_bytes <= self.cache_bytes else None
+
+        return call
+
+    def truth(self, moved_bytes: float) -> float:
+        """What the device needs, with an empty cache."""
+        return self.start_us + moved_bytes / self.bytes_a_us
+
+    def _queue(self, us: float, what: str = "call") -> None:
+        self._queued.append(what)
+        self._now += self.host_us
+        self._free = max(self._free, self._now) + us
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark in the queue."""
+
+    gpu: PretendGPU
+    _time: float
+    _place: int  # how much was queued before it
+
+    def since(self, earlier: "Mark") -> float:
+        """Microseconds between two marks on the device.
+
+        Raises:
+            RuntimeError: the host has not waited until the device passed this mark, or a flush or
+                a sleep is between the two.
+        """
+        if self.gpu._waited_until < self._time:
+            raise RuntimeError("the device has not passed this mark yet: synchronize first")
+        if self._place < earlier._place:
+            raise RuntimeError("the marks have changed places: end.since(begin)")
+        between = self.gpu._queued[earlier._place : self._place]
+        for other in ("sleep", "flush"):
+            if other in between:
+                raise RuntimeError(f"the {other} is between the two marks, so you time it as well")
+        return self._time - earlier._time
+
+
+_FLUSH_US = 60.0  # what a flush takes on the device: too short to hide a slow host
+_BETWEEN_MARKS = "what does the device wait for between two marks?"
+_DISTURBED = "every third call is disturbed: what if you sample just that one?"
+_QUICK = "every fifth call is quick, and the smallest sample is one of these: take the median"
+
+
+def _slow_third(first: int) -> Callable[[int], float]:
+    """Of three calls one takes five times as long."""
+    return lambda call: 1.0 if (call - first) % 3 else 5.0
+
+
+# what to think of, the GPU, bytes of the kernel, is it compiled already
+_CASES = (
+    ("who waits for the device?", PretendGPU(), 800e6, True),
+    ("what does a first call do?", PretendGPU(), 800e6, False),
+    ("where do the bytes come from, the second time?", PretendGPU(host_us=0.1), 20e6, True),
+    # the host is slower than a flush, so only a sleep keeps the device busy until all is queued
+    (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 400e6, True),
+    (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 2e6, True),
+    # three GPUs, so that a single sample meets a slow call on one of them, whichever it takes
+    *((_DISTURBED, PretendGPU(pace=_slow_third(k)), 400e6, True) for k in range(3)),
+    (_QUICK, PretendGPU(pace=lambda call: 1.0 if call % 5 else 0.5), 400e6, True),
+)
+
+
+def _looks_like(ratio: float, is_disturbed: bool) -> str:
+    """The mistake that a time is off by so much for; '' if it may be another one."""
+    if is_disturbed:  # a single slow call takes five times as long
+        has_a_mean = 1 < ratio < 4.9
+        return "a mean: a slow call in three moves it, but not the median" if has_a_mean else ""
+    for times, unit in ((1e-3, "milliseconds"), (1e3, "nanoseconds")):
+        if abs(ratio / times - 1) < 0.01:
+            return f"{unit}, where microseconds are wanted"
+    if 1.5 < ratio < _MOST_CALLS and abs(ratio - round(ratio)) < 0.01:
+        calls = round(ratio)
+        return f"the time of {calls} calls: divide by {calls}, or take one of them"
+    return ""
+
+
+_MOST_CALLS = 100
+
+
+def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Verdict:
+    """Try a timer on several simulated GPUs: does it find the device time of a call?
+
+    Args:
+        timer: gets a `PretendGPU` and a function that queues a kernel; returns the device time of
+            that call, in microseconds, with an empty cache.
+    """
+    for number, (hint, model, moved_bytes, compiled) in enumerate(_CASES, 1):
+        gpu = replace(model)  # a fresh one: its clocks start at zero
+        wrong = partial(Verdict, state=WRONG, place=f"GPU {number} of {len(_CASES)}", boxed=True)
+        try:
+            us = timer(gpu, gpu.kernel(moved_bytes, compiled))
+        except NotImplementedError as error:
+            return Verdict(state=NOT_YET, reason=str(error), boxed=True)
+        except RuntimeError as error:  # a mark that was read too early, or encloses too much
+            return wrong(reason=str(error))
+        except Exception as error:  # whatever a reader's function may raise
+            return wrong(reason=f"it {raised(error)}")
+        if not isinstance(us, int | float):
+            came = (
+                f"a {type(us).__name__} of {len(us)}" if isinstance(us, list | tuple) else repr(us)
+            )
+            return wrong(reason=f"a number of microseconds is wanted, {came} came")
+        truth = gpu.truth(moved_bytes)
+        if not abs(us - truth) <= 0.05 * truth:
+            reason = f"your timer says {us:.1f} us, the device needs {truth:.1f}"
+            looks_like = _looks_like(us / truth, is_disturbed=hint == _DISTURBED)
+            return wrong(reason=reason, looks_like=looks_like, hint="" if looks_like else hint)
+    reason = f"{len(_CASES)} GPUs, and every time within 5 %"
+    return Verdict(state=RIGHT, reason=reason, boxed=True)

@@ -1,0 +1,33 @@
+"""Notebook 09: what bounds four kernels."""
+
+from ..judge.definitions import machine
+from ..profiling.roofline import Machine
+
+_PROGRAMS_A_US = 1600
+# programs and instructions a warp of four kernels that move 128 MiB
+_KERNELS = (32_768, 220), (32_768, 1840), (262_144, 79), (4_096, 2500)
+
+
+def _times(law: Machine, programs: int, instructions: int) -> dict[str, float]:
+    return {
+        "bytes": 2**27 / law.bytes_a_us,
+        "instructions": 32 * programs * instructions / law.instructions_a_us,
+        "programs": programs / _PROGRAMS_A_US,
+    }
+
+
+def which_bound() -> dict:
+    """Exercise 1: what `check_choices` takes. Reads notebook 08's record."""
+    law, reasons, right = machine(), {}, []
+    for place, kernel in enumerate(_KERNELS):
+        times = _times(law, *kernel)
+        right.append(max(times, key=times.get))
+        for bound, us in times.items():  # what does not bound it, and why
+            words = f"its {bound} take {us:.0f} us, and something else takes longer"
+            reasons.setdefault(words, len(_KERNELS) * [None])[place] = bound
+    return {
+        "right": right,
+        "choices": ("bytes", "instructions", "programs"),
+        "hint": "three times for each kernel; the largest one decides",
+        "mistakes": reasons,
+    }

@@ -1,0 +1,116 @@
+"""What freqs may be: angles, cosines and sines, or the module itself, with no table at all.
+
+`test_ops.py` has each kind with every option; here are strides and dtypes of tables. The exact
+angles of the module are in `tests/package/embedding/test_accuracy.py`.
+"""
+
+import re
+
+import pytest
+import torch
+
+from inputs import contiguous
+from rope_kernels import apply_rotary_pos_emb, rope_bw
+from test_positions import check
+from yardstick import assert_rounded_once, members
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels
+
+
+def sbhd(device, s=S):
+    return torch.randn(s, B, H, D, device=device)
+
+
+def cos_sin(shape, device, dtype=torch.float32):
+    """Of no angle at all, and unlike in both members of a pair.
+
+    A backward that turns by minus the angle, and a kernel that reads one half, are found out.
+    """
+    return tuple(torch.randn(2, *shape, device=device).to(dtype))
+
+
+# cosines and sines
+
+
+@pytest.mark.parametrize(
+    "dtype,of_table", [*zip(DTYPES, (*DTYPES[2:], *DTYPES[:2]), strict=True)], ids=str
+)
+def test_cos_and_sin_of_another_dtype(dtype, of_table, device):
+    """A table of fp32 or fp64 is not rounded to the dtype of t before it is used."""
+    t = contiguous((B, H, S, D), dtype, device)
+    check(t, cos_sin((B, S, D2), device, of_table), "bhsd", rotary_dim=D2)
+
+
+def tables(device):
+    """(cos, sin) in memory as they come, by name; a whole batch each."""
+    shape, one = (B, S, D2), (1, S, D2)
+    wide = torch.randn(B, S + 2, 3 * D2, device=device)[:, 1:-1]
+    plain = cos_sin(shape, device)
+    neighbors = torch.randn(*shape, 2, device=device)
+    conjugates = [torch.view_as_complex(torch.randn(*shape, 2, device=device)) for _ in "12"]
+    return {
+        "one entry": cos_sin(one, device),
+        "transposed": [x.transpose(1, 2) for x in cos_sin((B, D2, S), device)],
+        "batch last": [x.permute(2, 0, 1) for x in cos_sin((S, D2, B), device)],
+        "side by side": (wide[..., :D2], wide[..., D2 : 2 * D2]),
+        "unlike strides": (plain[0], torch.randn(S, B, D2, device=device).transpose(0, 1)),
+        "one contiguous, one not": (wide[..., :D2], plain[1]),
+        "neighbors": neighbors.unbind(-1),
+        "expanded entries": [x.expand(shape) for x in cos_sin(one, device)],
+        "expanded positions": [x.expand(shape) for x in cos_sin((B, 1, D2), device)],
+        "expanded pairs": [x.expand(shape) for x in cos_sin((B, S, 1), device)],
+        "two numbers": [x.expand(shape) for x in cos_sin((1, 1, 1), device)],
+        "one expanded, one not": (cos_sin(one, device)[0].expand(shape), plain[1]),
+        "a minus sign noted, not stored": [z.conj().imag for z in conjugates],
+        "it noted in one of them": (conjugates[0].conj().imag, conjugates[1].imag),
+        "the same tensor": (plain[0], plain[0]),
+    }
+
+
+@pytest.mark.parametrize("which", tables("cpu"))
+def test_cos_and_sin_with_any_strides(which, device):
+    freqs = tables(device)[which]
+    check(torch.randn(B, H, S, D, device=device), tuple(freqs), "bhsd", rotary_dim=D2)
+
+
+STORED = {  # d, columns, whether neighbors are a pair; cosines and sines as a library stores them
+    "FlashAttention": (128, 64, False, lambda cos, sin: (cos, sin)),
+    "vLLM": (128, 64, False, lambda cos, sin: torch.cat((cos, sin), -1).chunk(2, -1)),
+    "GPT-J": (256, 32, True, lambda cos, sin: torch.cat((sin, cos), -1).chunk(2, -1)[::-1]),
+}
+
+
+@pytest.mark.parametrize("library", STORED)
+def test_narrow_cosines_have_two_meanings_and_both_that_the_error_shows_are_right(library, device):
+    """A column of each element, where a part of the head turns, or of each pair."""
+    d, columns, interleaved, store = STORED[library]
+    t, (cos, sin) = torch.randn(B, S, H, d, device=device), cos_sin((S, columns), device)
+    freqs, before = store(cos, sin), t.clone()
+    came = f"^rotary_dim is missing, freqs has {columns} columns, and t has d = {d}; accepted: "
+    for options in ({"fused": False}, {"inplace": True}, {"rotary_start": 2}, {}):
+        with pytest.raises(ValueError, match=came) as refused:
+            apply_rotary_pos_emb(t, freqs, "bshd", interleaved=interleaved, **options)
+    assert torch.equal(t, before)
+    # from the last one, where both have room
+    of_elements, of_pairs = map(int, re.findall(r"rotary_dim=(\d+)", str(refused.value)))
+    assert (of_elements, of_pairs) == (columns, 2 * columns)
+    check(t, freqs, "bshd", interleaved=interleaved, rotary_dim=of_elements)
+    out = check(t, freqs, "bshd", interleaved=interleaved, rotary_dim=of_pairs)
+
+    # as these libraries define it
+    exact, want = t.double(), t.double()
+    cos, sin = (table.double()[:, None] for table in (cos, sin))
+    first, second = members(2 * columns, interleaved)
+    want[..., first] = exact[..., first] * cos - exact[..., second] * sin
+    want[..., second] = exact[..., first] * sin + exact[..., second] * cos
+    assert_rounded_once(out, want)
+
+
+def test_a_list_is_as_good_as_a_tuple(device):
+    t, (cos, sin) = sbhd(device), cos_sin((S, D2), device)
+    for call in (apply_rotary_pos_emb, rope_bw):
+        for fused in (True, False):
+            options = {"rotary_dim": D2, "fused": fused}
+            want = call(t, (cos, sin), **options)
+            assert torch.equal(call(t, [cos, sin], **options), want)

@@ -1,0 +1,252 @@
+"""What importing loads, and that the package works where Triton is absent.
+
+Each case runs in a process of its own: here Triton is loaded long since.
+"""
+
+import os
+import shutil
+import sys
+import tomllib
+from textwrap import dedent
+
+import pytest
+import torch
+
+from processes import ROOT, run_python
+from rope_kernels import rope_fw
+
+LAB = ROOT / "rope_lab"
+
+
+@pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled here")
+@pytest.mark.parametrize("said", ("1", "true", "Yes", "on", "Y", "0", "off", "no", "2", ""))
+def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch, interpreted_launches):
+    from triton import knobs
+
+    monkeypatch.setenv("TRITON_INTERPRET", said)
+    rope_fw(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4))
+    assert len(interpreted_launches) == knobs.runtime.interpret
+
+
+# what is loaded
+
+
+def test_importing_needs_torch_alone_and_changes_nothing():
+    """Nor does a call without Triton's interpreter, which the reference answers with one rounding.
+
+    The import of torch.distributed.tensor takes half a second, that of transformers longer.
+    """
+    run_python("""
+        import os
+        import sys
+        import types
+        import torch
+        environment, loaded = dict(os.environ), set(sys.modules)
+        import rope_kernels
+        new = {name.partition(".")[0] for name in set(sys.modules) - loaded}
+        assert new - sys.stdlib_module_names - {"torch"} == {"rope_kernels"}, new
+        assert dict(os.environ) == environment
+
+        for name in ("rotate", "rotate_inplace"):  # operators for torch.compile
+            operator = getattr(torch.ops.rope_kernels, name)
+            assert "start_positions" in str(operator.default._schema)
+        from rope_kernels.huggingface import patch
+        assert patch(types.ModuleType("empty")).replaced == ()
+
+        from ops import FEW, OPS
+        for op in OPS:
+            for case in FEW:
+                op.sample("cpu", **case).check()
+        for name in ("triton", "transformers", "torch.distributed.tensor"):
+            assert name not in sys.modules, name
+    """)
+
+
+def test_the_room_for_hugging_face_is_loaded_when_it_is_asked_for():
+    """As README spells it; an editor finds its name, and no other."""
+    run_python("""
+        import sys
+        import types
+        import rope_kernels
+        assert "rope_kernels.huggingface" not in sys.modules
+        assert "huggingface" in dir(rope_kernels) and "rope_qk" in dir(rope_kernels)
+        assert "rope_kernels.huggingface" not in sys.modules
+        try:
+            rope_kernels.hugging_face
+        except AttributeError as error:
+            said = str(error)
+        assert said == "module 'rope_kernels' has no attribute 'hugging_face'", said
+        assert not hasattr(rope_kernels, "hugging_face")
+        found = rope_kernels.huggingface.patch(types.ModuleType("empty"))
+        assert isinstance(found, rope_kernels.huggingface.Patched)
+        assert rope_kernels.huggingface is sys.modules["rope_kernels.huggingface"]
+        from rope_kernels import huggingface
+        assert huggingface is rope_kernels.huggingface and "transformers" not in sys.modules
+    """)
+
+
+def test_only_a_launch_loads_triton():
+    """Not the module's table, errors, vmap, the unfused function, or its backward."""
+    run_python(
+        """
+        import sys
+        import torch
+        from torch import func
+        from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
+        t, freqs = torch.randn(3, 2, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
+        for call in (apply_rotary_pos_emb, rope_qk):
+            try:
+                tensors = (t, t) if call is rope_qk else (t,)
+                call(*tensors, freqs(2), "sbhd")
+            except ValueError:
+                pass
+            else:
+                raise AssertionError("a table that is too short will do")
+        func.vmap(lambda t: apply_rotary_pos_emb(t, freqs))(t[None])
+        rope_qk(t, t, freqs, "sbhd", fused=False)
+        apply_rotary_pos_emb(t, freqs, fused=False).sum().backward()
+        assert "triton" not in sys.modules
+        apply_rotary_pos_emb(t, freqs)
+        assert "triton" in sys.modules
+        """,
+        TRITON_INTERPRET="1",
+    )
+
+
+# without Triton
+
+WITHOUT_TRITON = """
+import sys
+from importlib.machinery import PathFinder
+
+find_spec = PathFinder.find_spec
+PathFinder.find_spec = classmethod(lambda cls, name, path=None, target=None: (
+    None if name.partition(".")[0] == "triton" else find_spec(name, path, target)
+))
+try:
+    import triton
+except ModuleNotFoundError:
+    pass
+else:
+    raise AssertionError("Triton is there all the same")
+"""
+
+
+def run_without_triton(code, **variables):
+    return run_python(WITHOUT_TRITON + dedent(code), **variables)
+
+
+def test_without_triton_everything_works_on_the_cpu():
+    run_without_triton(
+        """
+        import torch
+        from ops import FEW, OPS
+        from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
+        for op in OPS:
+            for case in FEW:
+                sample = op.sample("cpu", **case)
+                wanted = sample.check()
+                if op.inplace and case.get("output_pairing") != "half":
+                    with torch.no_grad():
+                        outs = sample.call(inplace=True)
+                    assert outs[0] is sample.given[op.inplace[0]]
+                    torch.testing.assert_close(outs, wanted)
+        t, table = torch.randn(6, 1, 2, 6).double(), RotaryPositionEmbedding(4)(6).double().clone()
+        given = t.requires_grad_(), table.requires_grad_()
+        assert torch.autograd.gradcheck(apply_rotary_pos_emb, given)
+        assert torch.autograd.gradgradcheck(apply_rotary_pos_emb, given)
+        """,
+        TRITON_INTERPRET="1",
+    )
+
+
+def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
+    """And it judges functions of PyTorch, whose versions a figure still names."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TRITON)  # for the process that judges, too
+    (tmp_path / "answers.py").write_text(
+        "import torch\n\n"
+        "def right(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)\n\n"
+        "def wrong(x):\n    return 1 / 0\n"
+    )
+    said = run_python(
+        """
+        import answers
+        import rope_lab as lab
+        from rope_lab.judge import definitions
+        from rope_lab.records import circumstances
+        assert lab.ENGINE.kind == "PyTorch alone", lab.ENGINE.kind
+        assert lab.device == lab.ENGINE.device == "cpu"
+        about_triton = [line for line in lab.ENGINE.problems if "Triton" in line]
+        assert len(about_triton) == 1
+        assert about_triton[0] in repr(lab.ENGINE)
+        try:
+            lab.need_triton()
+        except ImportError as error:
+            assert str(error) == about_triton[0]
+        else:
+            raise AssertionError("a notebook with kernels would go on")
+        assert "torch" in circumstances()["versions"]
+        assert lab.check_exercise(answers.right, definitions.rotate_half)
+        wrong = lab.check_exercise(answers.wrong, definitions.rotate_half)
+        assert "it raises ZeroDivisionError" in repr(wrong)
+        print(about_triton[0])
+        """,
+        PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))),
+        ROPE_LAB_QUIET="1",
+    ).strip()
+    assert said.startswith("Triton ") and said.endswith(".") and ". " not in said
+    if sys.platform == "linux":
+        assert said == "Triton is not installed: `make lab` installs it."
+
+
+# the rooms of the lab
+
+
+@pytest.mark.takes(30)
+def test_every_room_can_be_imported_from_the_notebooks_folder():
+    """As an installed package, as a notebook does it: the root is not the current folder."""
+    names = [path.relative_to(ROOT).with_suffix("").parts for path in LAB.rglob("*.py")]
+    modules = {".".join(name).removesuffix(".__init__") for name in names}
+    run_python(
+        f"""
+        import importlib, os, sys
+        os.chdir({str(ROOT / "notebooks")!r})
+        import rope_lab
+        assert not {{"triton", "matplotlib"}} & sys.modules.keys()
+        for name in {sorted(modules - {"rope_lab.compiler.compile_process"})!r}:
+            importlib.import_module(name)
+        """,
+        TRITON_INTERPRET="1",
+    )
+
+
+def test_the_lab_lists_each_of_its_rooms():
+    """An unlisted package would be missing where rope_lab is installed without `-e`."""
+    project = tomllib.loads((LAB / "pyproject.toml").read_text(encoding="utf-8"))
+    setuptools = project["tool"]["setuptools"]
+    rooms = {path.parent.relative_to(ROOT).as_posix() for path in LAB.rglob("__init__.py")}
+    assert set(setuptools["packages"]) == {room.replace("/", ".") for room in rooms}
+    assert setuptools["package-dir"] == {"rope_lab": "."}
+    assert not [line for line in project["project"]["dependencies"] if "rope" in line]
+
+
+def test_an_exercise_loads_its_own_file_and_no_record(tmp_path):
+    """Installed without `-e`, the lab has no records beside it: an exercise must not need them."""
+    shutil.copytree(LAB, tmp_path / "rope_lab", ignore=shutil.ignore_patterns("__pycache__"))
+    run_python(
+        f"""
+        import importlib, os, sys
+        os.chdir({str(tmp_path)!r})
+        sys.path.insert(0, os.getcwd())
+        import rope_lab as lab
+        assert lab.__file__.startswith(os.getcwd())
+
+        def loaded():
+            return {{name for name in sys.modules if name.endswith(".exercises")}}
+
+        for number in ("00", "05", "08", "09", "10"):
+            before = loaded()
+            importlib.import_module(f"rope_lab.n{{number}}.exercises")
+            assert loaded() - before == {{f"rope_lab.n{{number}}.exercises"}}, loaded()
+        """
+    )
