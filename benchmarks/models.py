@@ -9,7 +9,7 @@ shows the noise. Then a small model, eager and compiled.
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -19,22 +19,33 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.gpu import GPU
 from rope_kernels.huggingface import patch
-from rope_lab.n12.model_runs import kernels_of, step_us
+from rope_lab.profiling.steps import Ways, kernels_of, step_us
 
 LAYERS, TOKENS = 4, 4096
 SHAPE = {
-    **{"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": LAYERS},
-    **{"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128},
-    **{"vocab_size": 32000, "max_position_embeddings": 8192},
-    **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 32000,
+    "max_position_embeddings": 8192,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
 }
 SMALL = SHAPE | {
-    **{"hidden_size": 512, "intermediate_size": 1024, "vocab_size": 1024},
-    **{"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64},
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "vocab_size": 1024,
 }
 DEEPSEEK = {"num_key_value_heads": 32, "first_k_dense_replace": LAYERS, "head_dim": 64}
 GLM4_MOE = {"first_k_dense_replace": LAYERS, "use_qk_norm": True}  # no layer has experts
-MODELS = {  # the name in README -> classes of transformers, options
+MODELS = {  # the name on the page -> classes of transformers, options
     "Llama": ("LlamaConfig", "LlamaForCausalLM", {}),
     "Qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {}),
     "GLM4": ("Glm4Config", "Glm4ForCausalLM", {"num_key_value_heads": 2}),
@@ -47,7 +58,7 @@ OURS = re.compile("rope_kernel|norm_rope|sum_partials")  # kernels' names
 
 
 def steps(gpu: GPU) -> Iterator[dict]:
-    """A row of README's table for each model; then those of a small one."""
+    """A row of the page's table for each model; then those of a small one."""
     turns = 4 * gpu.rounds
     for name, autocast in (*((name, False) for name in MODELS), ("Llama", True), ("Qwen3", True)):
         yield row_of(name, autocast, turns)
@@ -60,7 +71,7 @@ def steps(gpu: GPU) -> Iterator[dict]:
     yield row | {"precision": "bf16, compiled", "ms": compiled}
 
 
-def ms_of(ways: dict, step: Callable[[], object], turns: int) -> dict[str, list[float]]:
+def ms_of(ways: Ways, step: Callable[[], object], turns: int) -> dict[str, list[float]]:
     """Milliseconds of a step in each way, for each turn."""
     times = step_us(ways, step, turns)
     return {way: [round(us / 1e3, 3) for us in taken] for way, taken in times.items()}
@@ -98,7 +109,7 @@ def inputs(name: str, dtype: torch.dtype, shape: dict) -> tuple[nn.Module, Tenso
         return made.to(dtype), torch.randint(3, shape["vocab_size"], (1, TOKENS))
 
 
-def ways_of(name: str, model: nn.Module) -> dict[str, Callable[[], AbstractContextManager]]:
+def ways_of(name: str, model: nn.Module) -> Ways:
     """How a model may run; each is entered for one step."""
     ways = {"unpatched": nullcontext, "again": nullcontext, "patched": lambda: patch(model)}
     if name in WITH_NORMS:

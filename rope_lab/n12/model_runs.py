@@ -3,17 +3,11 @@
 `device` and the sizes are arguments so that a test can run each experiment small and on a CPU.
 """
 
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
-from statistics import median
 
 import torch
 from torch import Tensor
-from torch.autograd import DeviceType
-from torch.autograd.profiler_util import FunctionEvent
-from torch.profiler import profile
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import (
     LlamaDecoderLayer,
@@ -21,8 +15,8 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
+from ..profiling import steps
 from ..rungs import rung_7_loads_first
-from ..timing import in_turns
 from . import models
 from .models import SHAPE_8B, SMALL, WAYS, loss_of, rotated_by
 
@@ -33,7 +27,6 @@ SHAPES = {  # layer -> its configuration, sequences, positions
     "Llama-3-8B layer": (LLAMA_8B, 1, 8192),
 }
 HOW = ("eager", "compiled")  # a test leaves the second out, which takes a minute
-Ways = dict[str, Callable[[], AbstractContextManager]]  # name -> what a step runs in
 
 
 def rotations(shape: dict, positions: int, device: str) -> dict[str, Callable]:
@@ -111,9 +104,9 @@ def shares(
             ways = {name: partial(rotated_by, rotation) for name, rotation in by.items()}
             if how == "compiled":
                 ways.pop("rung 7")  # its launcher breaks the graph
-            of_layer[how] = steps_of(ways, step, turns, runs)
+            of_layer[how] = steps.steps_of(ways, step, turns, runs)
         of_layer["alone"] = {
-            name: launches_of(rotation_call(by[name], shape, b, s, device))
+            name: steps.launches_of(rotation_call(by[name], shape, b, s, device))
             for name in ("PyTorch", "rung 7", "package")
         }
     return found
@@ -140,69 +133,8 @@ def qwen3(
         if how == "compiled":
             torch._dynamo.reset()
             model.compile()
-        steps = steps_of(ways, train_once, turns, 1)
         found[how] = {
             way: {"launches": of["launches"], "step_ms": round(of["step_us"] / 1e3, 2)}
-            for way, of in steps.items()
+            for way, of in steps.steps_of(ways, train_once, turns, 1).items()
         }
     return found
-
-
-def steps_of(
-    ways: Ways, step: Callable[[], object], turns: int, runs: int
-) -> dict[str, dict[str, float]]:
-    """Way -> 'launches' and 'kernel_us' of a step by the profiler, and the median 'step_us'."""
-    found = {}
-    for way, entered in ways.items():
-        with entered():
-            found[way] = launches_of(step)
-    times = step_us(ways, step, turns, runs)
-    return {way: found[way] | {"step_us": round(median(us), 2)} for way, us in times.items()}
-
-
-def step_us(
-    ways: Ways, step: Callable[[], object], turns: int, runs: int = 1
-) -> dict[str, list[float]]:
-    """Way -> microseconds of one of `runs` steps in a row, for each turn.
-
-    Where the host is slower than the GPU, it is the host's time. The ways take turns because clocks
-    drift. The first steps of a turn are not timed: a class that was patched costs a compiled model
-    a longer look at its guards.
-    """
-
-    def turn(entered: Callable[[], AbstractContextManager]) -> float:
-        with entered():
-            _in_a_row(step, runs)
-            begin = time.perf_counter()
-            _in_a_row(step, runs)
-            return 1e6 * (time.perf_counter() - begin) / runs
-
-    return in_turns(ways, turn, turns)
-
-
-def launches_of(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dict[str, float]:
-    """Mean of some runs after the warm-up: 'launches', and the 'kernel_us' of all of them together.
-
-    Microseconds of a kernel are those between its begin and its end on the GPU. What the GPU waits
-    between two kernels is not in them.
-    """
-    _in_a_row(call, warm_up)
-    kernels = kernels_of(call, runs)
-    us = sum(kernel.time_range.elapsed_us() for kernel in kernels)
-    return {"launches": len(kernels) / runs, "kernel_us": round(us / runs, 2)}
-
-
-def kernels_of(call: Callable[[], object], runs: int = 1) -> list[FunctionEvent]:
-    """The kernels of some runs, by the profiler. Copies and fills by the driver are none."""
-    with profile() as profiler:
-        _in_a_row(call, runs)
-    on_gpu = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
-    return [event for event in on_gpu if not event.name.startswith(("Memcpy", "Memset"))]
-
-
-def _in_a_row(call: Callable[[], object], times: int) -> None:
-    """Call, and wait until the GPU is done, if there is one."""
-    for _ in range(times):
-        call()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()

@@ -11,6 +11,7 @@ from transformers.models.llama import modeling_llama
 
 from rope_lab.n12 import model_runs
 from rope_lab.n12.models import SMALL, by_package, by_rung, nothing, rotated_by
+from rope_lab.profiling import steps
 from rope_lab.rungs import rung_7_loads_first
 
 OWN = modeling_llama.apply_rotary_pos_emb
@@ -45,8 +46,8 @@ def test_a_kernel_of_the_climb_gives_the_models_values():
 @on_a_cpu
 def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     """It counts no launches there; what it returns is what JSON can hold."""
-    one_run = partial(model_runs.launches_of, runs=1, warm_up=0)
-    monkeypatch.setattr(model_runs, "launches_of", one_run)
+    one_run = partial(steps.launches_of, runs=1, warm_up=0)
+    monkeypatch.setattr(steps, "launches_of", one_run)
     monkeypatch.setattr(model_runs, "HOW", ("eager",))
     shapes = {"tiny": (SMALL, 1, 2)}
     found = model_runs.shares("cpu", shapes, runs=1, turns=1)
