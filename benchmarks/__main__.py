@@ -7,17 +7,19 @@ unpacks the kernels of other projects; each has a --help of its own.
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.gpu import GPU
 from benchmarks.pages import report_command
 from benchmarks.peers import sources
+from benchmarks.providers import SOURCES
 from benchmarks.record import record
 from benchmarks.sets import BENCHMARKS, Benchmark
 from rope_lab.timing import require_compiled_kernels
 
 ROUNDS, QUICK_ROUNDS = 5, 2
-COMMANDS = {"report": report_command, "sources": sources.main}
+COMMANDS = {"report": report_command, "sources": partial(sources.main, sources=SOURCES)}
 
 
 def main(

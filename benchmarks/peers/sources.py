@@ -87,10 +87,8 @@ def _from_folder(origin: Path, path: str, wanted: str) -> bytes | None:
     return next((content for content in contents if blob_id(content) == wanted), None)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], sources: Mapping[str, Source]) -> int:
     """The command: unpack what is named, then say what is there and what is missing."""
-    from benchmarks.providers import SOURCES as sources  # whose files import this one
-
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         "python -m benchmarks sources", description=__doc__, formatter_class=raw

@@ -1,13 +1,8 @@
-"""A rung's kernel with another tile, launched or compiled."""
-
-from types import ModuleType
+"""A rung's kernel with another tile, launched."""
 
 import torch
 import triton
 from torch import Tensor
-
-from ..compiler.compile import Compiled
-from ..judge.climb.launch import launches_of, rotation
 
 
 def launch(
@@ -31,9 +26,3 @@ def launch(
     constants = {name: value for name, value in known.items() if name in kernel.arg_names}
     kernel[(s * triton.cdiv(b * h, block_r),)](t, freqs, out, b * h, **constants, **options)
     return out
-
-
-def compiled(rung: ModuleType) -> Compiled:
-    """The kernel of a rung as its `my_rope` launches it at the headline shape, for an H200."""
-    (caught,) = launches_of(rotation(rung.my_rope))
-    return caught.compiled()
