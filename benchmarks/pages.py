@@ -11,11 +11,12 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
-from benchmarks.tables import NOTHING, RESULTS, ROOT, Cells, Table, cells, load, table
-from rope_lab.records import origin
+from benchmarks.tables import NOTHING, RESULTS, ROOT, Cells, Table, cells, load, markdown, table
+from rope_lab.records import origin, recorded
 
 README, HUGGING_FACE = ROOT / "README.md", ROOT / "docs/hugging_face.md"
 OF_THE_BENCHMARK = ROOT / "benchmarks/README.md"
+OF_THE_NOTEBOOKS = "09/rungs"  # a record of the GPU that comes first
 PAGES = {  # title, and what per cent are of
     "calls": (
         "Every kind of call",
@@ -34,22 +35,23 @@ PAGES = {  # title, and what per cent are of
 
 
 def write(path: Path, into_pages: bool) -> str:
-    """Write everything that shows these results.
+    """Write everything that shows these results; in other pages, beside those of other GPUs.
 
     Returns:
-        What was written, and the tables that fill in no page, as text to print.
+        What was written, or the table that fills in no page, as text to print.
     """
     results, written = load(path), []
     if text := page(results):
         path.with_suffix(".md").write_text(text, encoding="utf-8")
         written.append(path.with_suffix(".md"))
-    found = tables(results)
-    for one in found if into_pages else ():
-        one.write()
-        written.append(one.page)
+    if into_pages:
+        for one in tables(records_in(path.parent)):
+            one.write()
+            written.append(one.page)
     names = [p.relative_to(ROOT) if p.is_relative_to(ROOT) else p.name for p in written]
-    said = ["Written: " + ", ".join(map(str, names))] if names else []
-    return "\n\n".join([*said, *([] if into_pages else [one.text for one in found])])
+    said = ["Written: " + ", ".join(map(str, dict.fromkeys(names)))] if names else []
+    printed = [] if into_pages else [one.text for one in tables_of_gpus([results])]
+    return "\n\n".join([*said, *printed])
 
 
 def report_command(arguments: Sequence[str]) -> int:
@@ -62,16 +64,49 @@ def report_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def tables(results: dict) -> list[Table]:
-    """Tables in other pages; README and the benchmark's page have those of an H200 alone."""
-    name = results["benchmark"]
-    if name == "calls" and results["gpu"] == "NVIDIA H200":
-        return [Table(OF_THE_BENCHMARK, "host times", host_times(results))]
-    if name == "models":
-        return [Table(HUGGING_FACE, name, models(results))]
-    if name == "peers" and results["gpu"] == "NVIDIA H200":
-        return [Table(README, name, in_brief(results))]
-    return []
+def records_in(folder: Path) -> list[dict]:
+    """What other pages show: whole runs. The GPU of the notebooks comes first, others by name."""
+    found = [load(path) | {"file": path.stem} for path in sorted(folder.glob("*.json"))]
+    whole = [x for x in found if x["record"] and x["complete"] and x["rows"]]
+    first = recorded(OF_THE_NOTEBOOKS).gpu
+    return sorted(whole, key=lambda results: (results["gpu"] != first, results["gpu"]))
+
+
+def tables(records: Sequence[dict]) -> list[Table]:
+    """All that other pages show of the records."""
+    return [*tables_of_gpus(records), Table(OF_THE_BENCHMARK, "records", links(records))]
+
+
+def tables_of_gpus(records: Sequence[dict]) -> list[Table]:
+    """What other pages show of a benchmark: each GPU's table, those after the first one folded."""
+    shown_on = {
+        "calls": (OF_THE_BENCHMARK, "host times", host_times),
+        "models": (HUGGING_FACE, "models", models),
+        "peers": (README, "peers", in_brief),
+    }
+    found = []
+    for name, (path, mark, made_of) in shown_on.items():
+        parts = [(x, made_of(x)) for x in records if x["benchmark"] == name]
+        texts = [folded(x, text) if number else text for number, (x, text) in enumerate(parts)]
+        if texts:
+            found.append(Table(path, mark, "\n\n".join(texts)))
+    return found
+
+
+def folded(results: dict, text: str) -> str:
+    """Text that a reader opens by a click."""
+    summary = f"{results['gpu']}, {results['date']}"
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def links(records: Sequence[dict]) -> str:
+    """A line for each GPU: its records' dates, which lead to their pages."""
+    found: Cells = {}
+    for results in records:
+        name, file = results["benchmark"], f"results/{results['file']}.md"
+        target = file if name in PAGES else "../docs/hugging_face.md#Speed"
+        found.setdefault((results["gpu"],), {})[name] = f"[{results['date']}]({target})"
+    return table(["GPU"], found, ["calls", "peers", "norm", "models"]).replace("---:|", "---|")
 
 
 def page(results: dict) -> str:
@@ -97,7 +132,7 @@ def page(results: dict) -> str:
     place = ", ".join(most[name] for name in ("provider", "shape", "direction"))
     spread = f"The medians of rounds differ by up to {most['spread']:.1%} ({place})."
     parts.append(f"{results['what']}. {_source(results)} {spread}")
-    parts += filter(None, [results.get("note"), _who(results), _left_out(results)])
+    parts += filter(None, [_who(results), _left_out(results)])
     return "\n\n".join(parts) + "\n"
 
 
@@ -215,7 +250,7 @@ def _cell_in_brief(row: dict) -> str:
 def models(results: dict) -> str:
     """Medians of all turns: launches a layer, tokens a second."""
     head = ["", "differing tensors", "launches per layer", "tokens per second", "with norms"]
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for row in results["rows"]:
         if "launches" not in row:  # of a small model, the time alone
             continue
@@ -228,4 +263,4 @@ def models(results: dict) -> str:
         lines.append([name, differing, counts["patched"], speed, norms])
     versions = {name: x for name, x in results["versions"].items() if name != "python"}
     source = origin(results["gpu"], versions, results["date"])
-    return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), "", source])
+    return f"{markdown(head, lines)}\n\n{source}"

@@ -1,7 +1,11 @@
-"""Files of results, and the one writer of tables: nothing in a table is typed."""
+"""Files of results, and the one writer of tables: nothing in a table is typed.
+
+`tools/hugging_face.py` fills in its page with these, too.
+"""
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +49,26 @@ class Table:
 
     def filled_in(self, page: str) -> str:
         """The page's text with the table between its marks."""
-        begin, end = f"<!-- {self.mark}: begin -->", f"<!-- {self.mark}: end -->"
-        before, _, rest = page.partition(begin)
-        _, _, after = rest.partition(end)
-        return f"{before}{begin}\n{self.text}\n{end}{after}"
+        return fill(page, self.mark, f"{self.text}\n")
 
     def write(self) -> None:
         """Put the table into the page."""
         text = self.page.read_text(encoding="utf-8")
         self.page.write_text(self.filled_in(text), encoding="utf-8")
+
+
+def fill(page: str, mark: str, text: str) -> str:
+    """The page with this text between `<!-- mark: begin ... -->` and `<!-- mark: end -->`.
+
+    Raises:
+        ValueError: these two lines are not there exactly once.
+    """
+    begin, end = rf"^<!-- {mark}: begin\b.*-->\n", rf"^<!-- {mark}: end -->$"
+    counts = [len(re.findall(line, page, re.MULTILINE)) for line in (begin, end)]
+    if counts != [1, 1]:
+        raise ValueError(f"the marks '{mark}: begin' and '{mark}: end' have to be there once")
+    whole = re.compile(rf"({begin}).*({end})", re.MULTILINE | re.DOTALL)
+    return whole.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", page)
 
 
 def cells(rows: list[dict], place: Callable, column: Callable, text: Callable) -> Cells:
@@ -69,11 +84,17 @@ def table(
 ) -> str:
     """Columns of `head` on the left, then those of the cells, as they come or as they are named."""
     columns = columns or list(dict.fromkeys(name for line in found.values() for name in line))
-    lines = [_line(*head, *columns), "|" + "---|" * len(head) + "---:|" * len(columns)]
-    for place, line in found.items():
-        lines.append(_line(*place, *(line.get(name, nothing) for name in columns)))
-    return "\n".join(lines)
+    lines = [
+        (*place, *(line.get(name, nothing) for name in columns)) for place, line in found.items()
+    ]
+    return markdown((*head, *columns), lines, numbers=len(columns))
 
 
-def _line(*texts: str) -> str:
-    return "|" + "|".join(f" {text} " if text else " " for text in texts) + "|"
+def markdown(head: Sequence[object], lines: Iterable[Iterable[object]], numbers: int = 0) -> str:
+    """A table in Markdown; its last columns, as many as `numbers`, are aligned to the right."""
+    aligned = "|" + "---|" * (len(head) - numbers) + "---:|" * numbers
+    return "\n".join([_line(head), aligned, *map(_line, lines)])
+
+
+def _line(texts: Iterable[object]) -> str:
+    return "|" + "|".join(f" {text} " if text != "" else " " for text in texts) + "|"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pages
+from benchmarks.tables import fill, markdown
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.digest import UnknownCode, code_digest, original_of
 from rope_kernels.huggingface.known import KNOWN
@@ -170,8 +170,8 @@ def fused() -> set[str]:
 
 def as_page(page: str) -> str:
     """The page with its tables between their marks."""
-    page = pages.fill(page, "functions", f"\n{functions()}\n\n")
-    return pages.fill(page, "norms", f"\n{norms()}\n\n")
+    page = fill(page, "functions", f"\n{functions()}\n\n")
+    return fill(page, "norms", f"\n{norms()}\n\n")
 
 
 def functions() -> str:
@@ -186,7 +186,7 @@ def functions() -> str:
         [name + ", ".join(sorted(found)), len(found), *how]
         for (name, *how), found in families.items()
     ]
-    return pages.table(head, rows)
+    return markdown(head, rows)
 
 
 def pairs(known: Rule) -> str:
@@ -216,8 +216,8 @@ def norms() -> str:
             fused[words, ", ".join(of)].append(family)
     head = ["models", "how many", "norms come", "transformers"]
     rows = [[", ".join(x), len(x), *how] for how, x in sorted(fused.items())]
-    what_is_left = pages.table(["models", "transformers", "why"], left)
-    return "\n\n".join([pages.table(head, rows), "Left are:", what_is_left])
+    what_is_left = markdown(["models", "transformers", "why"], left)
+    return "\n\n".join([markdown(head, rows), "Left are:", what_is_left])
 
 
 if __name__ == "__main__":

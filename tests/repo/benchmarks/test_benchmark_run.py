@@ -100,12 +100,19 @@ def test_peers_that_are_missing_or_broken_are_absent(tmp_path):
 def test_models_fill_in_the_table_between_the_marks_of_their_page(tmp_path, monkeypatch):
     begin, end = "<!-- models: begin -->", "<!-- models: end -->"
     (tmp_path / "page.md").write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    records = tmp_path / "records.md"
+    records.write_text("<!-- records: begin -->\n<!-- records: end -->\n")
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     monkeypatch.setattr(pages, "HUGGING_FACE", tmp_path / "page.md")
+    monkeypatch.setattr(pages, "OF_THE_BENCHMARK", records)
     row = {
-        **{"model": "Made", "precision": "bf16", "tokens": 4096, "tensors": 7, "differ": 0},
-        **{"launches": {"patched": {"before": 28.0, "after": 2.0}}},
-        **{"ms": {"unpatched": [2.0, 4.0, 9.0], "patched": [1.0, 2.0, 3.0]}},
+        "model": "Made",
+        "precision": "bf16",
+        "tokens": 4096,
+        "tensors": 7,
+        "differ": 0,
+        "launches": {"patched": {"before": 28.0, "after": 2.0}},
+        "ms": {"unpatched": [2.0, 4.0, 9.0], "patched": [1.0, 2.0, 3.0]},
     }
     small = {"model": "Small", "precision": "bf16", "ms": {"unpatched": [1.0]}}
     models = Benchmark("models", rows=lambda gpu: iter([row, small]))
@@ -115,6 +122,9 @@ def test_models_fill_in_the_table_between_the_marks_of_their_page(tmp_path, monk
     assert "| Made | 0/7 | 28→2 | 1,024,000→2,048,000 | – |" in text and "Small" not in text
     assert "old" not in text.split() and "Made Up, torch 2.11.0" in text
     assert f"transformers {version('transformers')}" in text
+    assert "| Made Up | – | – | – | [2026-11-20](../docs/hugging_face.md#Speed) |" in (
+        records.read_text()
+    )
 
 
 def test_where_nobody_can_be_timed_the_command_fails(tmp_path):

@@ -1,23 +1,64 @@
 """Pages and tables are made of the records on file; nothing in them is typed."""
 
+import shutil
+
 import pytest
 
-from benchmarks.pages import page, tables
-from benchmarks.tables import RESULTS, load
+from benchmarks import pages
+from benchmarks.pages import page, records_in, tables, write
+from benchmarks.tables import RESULTS, load, save
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
-def test_what_is_made_of_a_record_shows_its_numbers(path):
-    results = load(path)
-    made, text = tables(results), page(results)
-    assert made or text
-    for table in made:
-        shown = table.page.read_text(encoding="utf-8")
-        assert f"<!-- {table.mark}: begin -->" in shown
-        assert table.filled_in(shown) == shown
-    if text:
+def test_a_page_shows_the_numbers_of_its_record(path):
+    if text := page(load(path)):
         assert path.with_suffix(".md").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("table", tables(records_in(RESULTS)), ids=lambda table: table.mark)
+def test_other_pages_show_the_numbers_of_all_records(table):
+    shown = table.page.read_text(encoding="utf-8")
+    assert table.filled_in(shown) == shown
 
 
 def test_every_page_has_its_record():
     assert {path.stem for path in RESULTS.glob("*.md")} <= {p.stem for p in RESULTS.glob("*.json")}
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """A folder with all records, and copies of the pages that show them."""
+    for name in ("README", "HUGGING_FACE", "OF_THE_BENCHMARK"):
+        copy = tmp_path / f"{name}.md"
+        shutil.copy(getattr(pages, name), copy)
+        monkeypatch.setattr(pages, name, copy)
+    shutil.copytree(RESULTS, tmp_path / "results")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "shown_on"),
+    (
+        ("peers", "peers-{}", "README"),
+        ("models", "{}-models", "HUGGING_FACE"),
+        ("calls", "{}-calls", "OF_THE_BENCHMARK"),
+    ),
+)
+def test_a_gpu_that_has_a_record_has_its_table_beside_the_others(name, stem, shown_on, copied):
+    """The GPU of the notebooks comes first, whatever was measured last."""
+    path = copied / "results" / f"{stem.format('made-up')}.json"
+    save(path, load(RESULTS / f"{stem.format('nvidia-h200')}.json") | {"gpu": "A Made Up"})
+    write(path, into_pages=True)
+    text = (copied / f"{shown_on}.md").read_text(encoding="utf-8")
+    assert text.index("NVIDIA H200, torch") < text.index("<summary>A Made Up, 2026-11-2")
+    assert text.count("A Made Up, torch") == 1
+    assert "\n| A Made Up |" in (copied / "OF_THE_BENCHMARK.md").read_text(encoding="utf-8")
+
+
+def test_an_unfinished_or_quick_run_is_shown_nowhere(copied):
+    path = copied / "results" / "peers-nvidia-h200.json"
+    results = load(path)
+    for spoilt in ({"complete": False}, {"record": False}, {"rows": []}):
+        save(path, results | spoilt)
+        gpus = [x["gpu"] for x in records_in(path.parent) if x["benchmark"] == "peers"]
+        assert gpus == ["NVIDIA H100 80GB HBM3"]
