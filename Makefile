@@ -90,7 +90,7 @@ site: environment ## build the site into build/site (needs npm)
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
 
-size: environment ## count the lines of every room, and of the notebooks' code cells
+size: environment ## count the lines of every room and its folders, and of the notebooks' code cells
 	@"$(VENV)"/bin/python tools/size.py
 
 clean: ## remove the environment and everything else that these commands made

@@ -2,21 +2,21 @@
 
     python tools/size.py ../before      # those of another checkout
 
-A room is a folder at the top. Counted are all lines, empty ones too, of each .py, .toml, .sh, .js
-and .json in git's index, as they lie in the working tree. A .json that only keeps what was measured
-is a record, and doesn't count: those of `RECORDS`, which a run on some machine wrote. Every other
-one is taken for code or cases: settings, lists that a tool or a test reads, expected verdicts. The
-lines of notebooks' code cells are counted apart, since no room has them.
+A room is a folder at the top; the folders in it are told, too, and the first line of a room has all
+of it. Counted are all lines, empty ones too, of each .py, .toml, .sh, .js and .json in git's index,
+as they lie in the working tree, and apart from them the lines of notebooks' code cells. A .json of
+`RECORDS` doesn't count: a run on some machine wrote it.
 """
 
 import json
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ".py", ".toml", ".sh", ".js", ".json"
+CELLS = "cells"
 RECORDS = (
     "benchmarks/results/",
     "notebooks/records/",
@@ -31,37 +31,38 @@ def files(root: Path) -> list[Path]:
     return [path for path in names if (root / path).is_file()]
 
 
-def lines_by_room(root: Path) -> dict[str, Counter[str]]:
-    """Room -> ending of a file's name -> lines."""
-    rooms: dict[str, Counter[str]] = {}
+def lines_by_folder(root: Path) -> dict[tuple[str, ...], Counter[str]]:
+    """(room,) and (room, folder) -> ending of a file's name, or `CELLS` -> lines."""
+    found: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for path in files(root):
-        if path.suffix in COUNTED and not path.as_posix().startswith(RECORDS):
-            room = path.parts[0] if len(path.parts) > 1 else "top level"
-            text = (root / path).read_text(encoding="utf-8")
-            rooms.setdefault(room, Counter())[path.suffix] += len(text.splitlines())
-    return rooms
+        kind = CELLS if path.suffix == ".ipynb" else path.suffix
+        if kind not in (*COUNTED, CELLS) or path.as_posix().startswith(RECORDS):
+            continue
+        text = (root / path).read_text(encoding="utf-8")
+        lines = len((code_of(text) if kind == CELLS else text).splitlines())
+        folders = path.parts[:-1][:2] or ("top level",)
+        for place in {folders[:1], folders}:
+            found[place][kind] += lines
+    return found
 
 
-def lines_of_cells(root: Path) -> Counter[str]:
-    """Part of the notebooks ('core' up to 10, 'beyond', or a folder) -> lines of code cells."""
-    parts: Counter[str] = Counter()
-    for path in (path for path in files(root) if path.suffix == ".ipynb"):
-        part = path.parent.name
-        if part == "notebooks":
-            part = "core" if path.name[:2] <= "10" else "beyond"
-        for cell in json.loads((root / path).read_text(encoding="utf-8"))["cells"]:
-            if cell["cell_type"] == "code":
-                parts[part] += len("".join(cell["source"]).splitlines())
-    return parts
+def code_of(notebook: str) -> str:
+    """The code cells, one below the other."""
+    cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+    return "\n".join("".join(cell["source"]) for cell in cells)
+
+
+def table(found: dict[tuple[str, ...], Counter[str]]) -> str:
+    """A line for each room, and for each folder in it; nothing where there is no line."""
+    whole = sum((lines for place, lines in found.items() if len(place) == 1), Counter())
+    rows = [("", *COUNTED, "all", CELLS)]
+    for place, lines in [*sorted(found.items()), (("sum",), whole)]:
+        counts = [lines[kind] for kind in COUNTED]
+        counts += [sum(counts), lines[CELLS]]
+        name = "  " * (len(place) - 1) + place[-1]
+        rows.append((name, *(f"{count:,}" if count else "" for count in counts)))
+    return "\n".join(f"{name:18}" + "".join(f"{x:>8}" for x in texts) for name, *texts in rows)
 
 
 if __name__ == "__main__":
-    checkout = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
-    rooms = lines_by_room(checkout)
-    total = sum(rooms.values(), Counter())
-    print(f"{'room':16}", *(f"{name:>8}" for name in (*COUNTED, "all")))
-    for room, lines in [*sorted(rooms.items()), ("sum", total)]:
-        print(f"{room:16}", *(f"{lines[x]:8,}" for x in COUNTED), f"{lines.total():8,}")
-    cells = lines_of_cells(checkout)
-    parts = ", ".join(f"{part} {lines:,}" for part, lines in sorted(cells.items()))
-    print(f"\nall Python: {total['.py']:,} lines\ncode cells: {cells.total():,} lines: {parts}")
+    print(table(lines_by_folder(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)))

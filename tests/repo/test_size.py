@@ -6,45 +6,35 @@ import subprocess
 import size
 
 
-def checkout(folder, files):
-    """A repository whose index has these files."""
-    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    subprocess.run(["git", "add", "--all"], cwd=folder, check=True)
-    return folder
-
-
-def notebook(*sources):
-    """Text and code in turns."""
-    cells = [
-        {"cell_type": ("markdown", "code")[i % 2], "source": source.splitlines(keepends=True)}
-        for i, source in enumerate(sources)
-    ]
-    return json.dumps({"cells": cells}, indent=1)
-
-
 def test_what_counts_and_where(tmp_path):
-    counted = checkout(
-        tmp_path,
-        {
-            "setup.py": "a\n\nb\n",
-            "package/inside/b.sh": "1\n2\n3\n",
-            "page.md": "1\n" * 50,
-            "benchmarks/results/a.json": "1\n" * 50,
-            "benchmarks/cases.json": "1\n",
-            "notebooks/10_last.ipynb": notebook("no\nno", "x = 1\n\ny = 2"),
-            "notebooks/solutions/10_last.ipynb": notebook("no", "1"),
-        },
-    )
-    (counted / "package" / "unlisted.py").write_text("1\n")
-    assert size.lines_by_room(counted) == {
-        "top level": {".py": 3},
-        "package": {".sh": 3},
-        "benchmarks": {".json": 1},
+    cells = [
+        {"cell_type": "markdown", "source": ["no\n", "no"]},
+        {"cell_type": "code", "source": ["x = 1\n", "\n", "y = 2"]},
+        {"cell_type": "code", "source": ["z = 3"]},
+    ]
+    for name, text in {
+        "setup.py": "a\n\nb\n",
+        "package/inside/deeper/b.sh": "1\n2\n3\n",
+        "package/c.py": "1\n",
+        "page.md": "1\n" * 50,
+        "benchmarks/results/a.json": "1\n" * 50,
+        "benchmarks/cases.json": "1\n",
+        "notebooks/10_last.ipynb": json.dumps({"cells": cells}),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
+    (tmp_path / "package" / "unlisted.py").write_text("1\n")
+    found = size.lines_by_folder(tmp_path)
+    assert found == {
+        ("top level",): {".py": 3},
+        ("package",): {".sh": 3, ".py": 1},
+        ("package", "inside"): {".sh": 3},
+        ("benchmarks",): {".json": 1},
+        ("notebooks",): {"cells": 4},
     }
-    assert size.lines_of_cells(counted) == {"core": 3, "solutions": 1}
+    assert size.table(found).splitlines()[-1].split() == ["sum", "4", "3", "1", "8", "4"]
 
 
 def test_every_record_that_is_named_is_there():
