@@ -3,6 +3,7 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
+#   RECORD_FLAGS=... parts of a GPU's record:                     make record RECORD_FLAGS="peers norm"
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   SEED=...        other random numbers in the tests:            make test SEED=1
@@ -12,6 +13,7 @@
 VENV ?= .venv
 LAB_FLAGS ?=
 BENCH_FLAGS ?=
+RECORD_FLAGS ?=
 IMAGE ?= rope-kernels
 
 # Several processes share the tests; each takes some memory, of a GPU too.
@@ -29,7 +31,7 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadsc
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all mutants notebook notebooks hugging_face bench site docker_image size clean
+.PHONY: help environment lab test test-all mutants notebook notebooks hugging_face bench record site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +84,9 @@ hugging_face: environment ## write what `patch` replaces into docs/hugging_face.
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	"$(VENV)"/bin/python -m benchmarks $(BENCH_FLAGS)
+
+record: environment ## measure all that is kept of a GPU that has no record yet (needs that GPU)
+	"$(VENV)"/bin/python -m benchmarks record $(RECORD_FLAGS)
 
 site: WITH_SITE = site
 site: environment ## build the site into build/site (needs npm)

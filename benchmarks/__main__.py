@@ -1,7 +1,8 @@
 """Measure the kernels beside other ways to compute the same, and write what came of it.
 
-Other commands: `report FILE ...` makes pages and pictures of results that are there, `sources`
-unpacks the kernels of other projects; each has a --help of its own.
+Other commands: `record` takes everything that is kept of a GPU, `report FILE ...` makes pages and
+tables of results that are there, `sources` unpacks the kernels of other projects; each has a --help
+of its own.
 """
 
 import argparse
@@ -10,15 +11,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.gpu import GPU
+from benchmarks import gpu_record
+from benchmarks.gpu import GPU, ROUNDS, gpu_here
 from benchmarks.pages import report_command
 from benchmarks.peers import sources
 from benchmarks.providers import SOURCES
 from benchmarks.record import record
 from benchmarks.sets import BENCHMARKS, Benchmark
-from rope_lab.timing import require_compiled_kernels
 
-ROUNDS, QUICK_ROUNDS = 5, 2
+QUICK_ROUNDS = 2
 COMMANDS = {"report": report_command, "sources": partial(sources.main, sources=SOURCES)}
 
 
@@ -31,6 +32,8 @@ def main(
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments and arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
+    if arguments[:1] == ["record"]:
+        return gpu_record.main(arguments[1:], gpu, benchmarks)
     names = [benchmark.name for benchmark in benchmarks]
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument(
@@ -46,13 +49,9 @@ def main(
     wanted = options.what or names[:1]
     if unknown := [name for name in wanted if name not in names]:  # nargs="*" spoils `choices`
         parser.error(f"WHAT is {unknown[0]!r}; accepted: {', '.join(names)}")
+    gpu = gpu or gpu_here(QUICK_ROUNDS if options.quick else ROUNDS)
     if gpu is None:
-        try:
-            require_compiled_kernels()
-        except RuntimeError as why:
-            print(f"Nothing is measured: {why}", file=sys.stderr)
-            return 1
-        gpu = GPU(rounds=QUICK_ROUNDS if options.quick else ROUNDS)
+        return 1
     chosen = [benchmark for benchmark in benchmarks if benchmark.name in wanted]
     return max([record(benchmark, gpu, options.quick, options.out) for benchmark in chosen])
 

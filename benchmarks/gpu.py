@@ -1,20 +1,24 @@
 """What a GPU is measured with: the lab's timer."""
 
 import gc
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from rope_lab.profiling import record_machine
 from rope_lab.records import circumstances
-from rope_lab.timing import Timing, measure, measure_host
+from rope_lab.timing import Timing, measure, measure_host, require_compiled_kernels
+
+ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class GPU:
     """All that tests replace by something that needs no GPU."""
 
-    rounds: int = 5
+    rounds: int = ROUNDS
     device: str = "cuda"
 
     def in_turns(self, calls: dict[str, Callable], clock: str = "device") -> dict[str, Timing]:
@@ -23,11 +27,30 @@ class GPU:
             return measure_host(calls, rounds=self.rounds + 2)
         return measure(calls, rounds=self.rounds)
 
+    def machine(self) -> dict:
+        """What `lab.inspect` has to know of it."""
+        return record_machine.take()
+
     def free(self) -> None:
         """Give back the memory of a case before the next."""
         gc.collect()
         torch.cuda.empty_cache()
 
+    def bytes_used(self) -> int:
+        """Of its memory, by all programs: what an idle GPU has is this program's own."""
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+
     def circumstances(self) -> dict:
         """GPU, versions and date."""
         return circumstances()
+
+
+def gpu_here(rounds: int = ROUNDS) -> GPU | None:
+    """The GPU of this machine; or None, after a word on why nothing is measured."""
+    try:
+        require_compiled_kernels()
+    except RuntimeError as why:
+        print(f"Nothing is measured: {why}", file=sys.stderr)
+        return None
+    return GPU(rounds)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +11,7 @@ from benchmarks.gpu import GPU
 from benchmarks.measure import EVERYBODY, OneCase
 from benchmarks.pages import write
 from benchmarks.peers.code import nvcc_version
+from benchmarks.provider import Provider
 from benchmarks.sets import Benchmark
 from benchmarks.tables import RESULTS, save
 from rope_lab.records import origin
@@ -24,9 +26,8 @@ def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None
         0, or 1 if ours failed or was wrong.
     """
     begin, providers = time.monotonic(), benchmark.providers
-    with ThreadPoolExecutor() as pool:  # compiles and imports what comes from sources
-        absent = list(pool.map(lambda provider: provider.absent(), providers))
-    here = [p for p, why in zip(providers, absent, strict=True) if not why]
+    absent = why_absent(providers)
+    here = [provider for provider in providers if not absent[provider.name]]
     results = gpu.circumstances() | {"benchmark": benchmark.name, "record": not quick}
     if any(provider.built_with for provider in here):
         results["versions"] = results["versions"] | {"nvcc": nvcc_version()}
@@ -35,9 +36,7 @@ def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None
     results["what"] = (
         f"Time in microseconds: on the GPU, L2 flushed, median of {gpu.rounds} interleaved rounds"
     )
-    results["providers"] = {
-        p.name: p.about() | {"absent": why} for p, why in zip(providers, absent, strict=True)
-    }
+    results["providers"] = {p.name: p.about() | {"absent": absent[p.name]} for p in providers}
     results |= {"complete": False, "rows": [], "left_out": []}
     file = benchmark.file.format(gpu=results["gpu"].lower().replace(" ", "-"), name=benchmark.name)
     folder = out or (ELSEWHERE if quick else RESULTS)
@@ -67,3 +66,10 @@ def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None
         place = ", ".join(left[name] for name in ("provider", "shape", "direction"))
         print("FAILED or wrong:", place, file=sys.stderr)
     return 1 if failed else 0
+
+
+def why_absent(providers: Sequence[Provider]) -> dict[str, str]:
+    """Provider -> why it can't take part, or ''. Compiles and imports what comes from sources."""
+    with ThreadPoolExecutor() as pool:
+        reasons = pool.map(lambda provider: provider.absent(), providers)
+        return {provider.name: why for provider, why in zip(providers, reasons, strict=True)}

@@ -14,9 +14,14 @@ def read(path: Path) -> dict[str, Observation]:
     return {gpu: records.read(path, gpu) for gpu in sorted(records.all_of(path))}
 
 
-def merge(path: Path, values: dict) -> None:
-    """Write what was measured here into a record, in place of what it has for this GPU."""
-    here = records.circumstances()
+def merge(path: Path, here: dict, values: dict) -> None:
+    """Write what was measured into a record, in place of what it has for this GPU.
+
+    Args:
+        path: of the record.
+        here: GPU, versions and date, as `records.circumstances` tells them.
+        values: what `record_machine.take` returned.
+    """
     records.write(path, Observation(key=here["gpu"], values=values, **here))
 
 

@@ -1,4 +1,4 @@
-"""Measure this GPU for `lab.inspect`: `python -m rope_lab.profiling.record_machine`, where one is.
+"""Measure this GPU for `lab.inspect`, as a part of `make record`.
 
 It times copies and multiply-adds with an empty L2 cache, in several passes, how fast programs
 start, and how fast a copy is by what it has in flight. All times are kept. The record has an entry
@@ -10,10 +10,8 @@ from functools import partial
 
 import torch
 
-from ..records import records_folder
 from ..rungs import SHAPE
 from ..timing import measure, require_compiled_kernels
-from . import machines
 
 COUNTS = (128, 512)  # FMAs an element
 PASSES = 5
@@ -47,12 +45,3 @@ def take(passes: int = PASSES) -> dict:
 
 def _times(calls: dict[str, Callable[[], object]]) -> list[float]:
     return [timing.median_us for timing in measure(calls).values()]
-
-
-if __name__ == "__main__":
-    path = records_folder() / "machines.json"
-    machines.merge(path, take())
-    for taken in machines.read(path).values():
-        gpu = machines.machine_of(taken)
-        W, P = gpu.bytes_a_us / 1e6, gpu.instructions_a_us / 1e6
-        print(f"{taken.origin}\n    T0 {gpu.start_us:.2f} us, W {W:.3f} TB/s, P {P:.2f} million/us")

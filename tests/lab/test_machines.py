@@ -9,20 +9,19 @@ from rope_lab.profiling import machines, record_machine
 from rope_lab.profiling.roofline import Machine
 
 
-def merge_as(monkeypatch, gpu, path, values, date="2026-01-01"):
+def merge_as(gpu, path, values, date="2026-01-01"):
     here = {"gpu": gpu, "versions": {"torch": "1", "driver": "2"}, "date": date}
-    monkeypatch.setattr(records, "circumstances", lambda: here)
-    machines.merge(path, values)
+    machines.merge(path, here, values)
 
 
-def test_an_entry_is_replaced_and_the_others_stay(monkeypatch, tmp_path):
+def test_an_entry_is_replaced_and_the_others_stay(tmp_path):
     path = tmp_path / "machines.json"
-    merge_as(monkeypatch, "fast", path, {"copies": 1})
-    merge_as(monkeypatch, "slow", path, {"copies": 2})
+    merge_as("fast", path, {"copies": 1})
+    merge_as("slow", path, {"copies": 2})
     assert list(machines.read(path)) == ["fast", "slow"]
     assert machines.read(path)["slow"].origin == "slow, torch 1, driver 2, 2026-01-01."
     before = machines.read(path)["fast"]
-    merge_as(monkeypatch, "slow", path, {"copies": 3}, date="2026-02-02")
+    merge_as("slow", path, {"copies": 3}, date="2026-02-02")
     found = machines.read(path)
     assert found["fast"] == before and found["slow"].date == "2026-02-02"
     assert found["slow"].values == {"copies": 3}
@@ -54,7 +53,8 @@ def test_inspect_names_the_gpu_and_the_day():
 
 @pytest.mark.gpu
 def test_a_gpu_is_measured(tmp_path):
-    machines.merge(tmp_path / "machines.json", record_machine.take(passes=1))
+    values = record_machine.take(passes=1)
+    machines.merge(tmp_path / "machines.json", records.circumstances(), values)
     ((gpu, taken),) = machines.read(tmp_path / "machines.json").items()
     assert gpu == torch.cuda.get_device_name()
     machine, limits = machines.machine_of(taken), taken["limits"]

@@ -17,7 +17,7 @@ _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
 _MUCH = 0.1  # of all bytes that are requested
 UNKNOWN_GPU = "bytes, instructions and registers are exact, the time is not known"
-UNKNOWN_HELP = "`python -m rope_lab.profiling.record_machine` on such a GPU records it"
+UNKNOWN_HELP = "`make record` on such a GPU records it"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import torch
 from torch._functorch import config
 
 from benchmarks.gpu import GPU
+from rope_lab.profiling import machines
+from rope_lab.records import records_folder
 from rope_lab.timing import Timing
 
 SHARES = {"copy_": 1.0, "x * 2": 1.0, "rope_kernels": 0.985}  # of the limit's speed; others: a half
@@ -30,8 +32,14 @@ class FakeGPU(GPU):
     def _timing(self, us, spread=0.01):
         return Timing(round(us, 2), round(0.98 * us, 2), round(1.02 * us, 2), spread, 250)
 
+    def machine(self):
+        return machines.read(records_folder() / "machines.json")["NVIDIA H200"].values
+
     def free(self):
         pass
+
+    def bytes_used(self):
+        return 0
 
     def circumstances(self):
         versions = {"torch": "2.11.0", "triton": "3.6.0", "driver": "1.2", "python": "3.12.3"}

@@ -177,7 +177,7 @@ def test_a_quick_run_is_no_record(tmp_path, monkeypatch):
     ("has_gpu", "said"),
     [(False, "there is no GPU"), (True, "interpreted kernels are not timed")],
 )
-@pytest.mark.parametrize("arguments", [[], ["models"]], ids=["calls", "models"])
+@pytest.mark.parametrize("arguments", [[], ["models"], ["record"]], ids=" ".join)
 def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setenv("TRITON_INTERPRET", "1")

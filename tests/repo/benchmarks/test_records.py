@@ -1,10 +1,7 @@
 """Pages and tables are made of the records on file; nothing in them is typed."""
 
-import shutil
-
 import pytest
 
-from benchmarks import pages
 from benchmarks.pages import page, records_in, tables, write
 from benchmarks.tables import RESULTS, load, save
 
@@ -25,26 +22,15 @@ def test_every_page_has_its_record():
     assert {path.stem for path in RESULTS.glob("*.md")} <= {p.stem for p in RESULTS.glob("*.json")}
 
 
-@pytest.fixture
-def copied(tmp_path, monkeypatch):
-    """A folder with all records, and copies of the pages that show them."""
-    for name in ("README", "HUGGING_FACE", "OF_THE_BENCHMARK"):
-        copy = tmp_path / f"{name}.md"
-        shutil.copy(getattr(pages, name), copy)
-        monkeypatch.setattr(pages, name, copy)
-    shutil.copytree(RESULTS, tmp_path / "results")
-    return tmp_path
-
-
 @pytest.mark.parametrize(
-    ("name", "stem", "shown_on"),
+    ("stem", "shown_on"),
     (
-        ("peers", "peers-{}", "README"),
-        ("models", "{}-models", "HUGGING_FACE"),
-        ("calls", "{}-calls", "OF_THE_BENCHMARK"),
+        ("peers-{}", "README"),
+        ("{}-models", "HUGGING_FACE"),
+        ("{}-calls", "OF_THE_BENCHMARK"),
     ),
 )
-def test_a_gpu_that_has_a_record_has_its_table_beside_the_others(name, stem, shown_on, copied):
+def test_a_gpu_that_has_a_record_has_its_table_beside_the_others(stem, shown_on, copied):
     """The GPU of the notebooks comes first, whatever was measured last."""
     path = copied / "results" / f"{stem.format('made-up')}.json"
     save(path, load(RESULTS / f"{stem.format('nvidia-h200')}.json") | {"gpu": "A Made Up"})
