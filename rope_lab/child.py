@@ -4,15 +4,18 @@ import atexit
 import contextlib
 import math
 import os
-import signal
+import pickle
+import queue
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import ClassVar
+
+from .guardian import APART, end_with_all_it_started
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 WORKER = Path(__file__).with_name("worker.py")
@@ -39,8 +42,9 @@ class Ended(RuntimeError):
 class Worker:
     """A process that runs `worker.py`: it answers jobs, one at a time, and is kept for the next.
 
-    It leads a session of its own: an interrupt of the notebook doesn't reach it, and it is ended
-    together with the processes that it started.
+    An interrupt of the notebook doesn't reach it, and it is ended together with the processes that
+    it started. It is no fork and nothing of `multiprocessing`: it runs neither what the notebook
+    has loaded nor a reader's script once more.
 
     Attributes:
         process: the process.
@@ -67,29 +71,35 @@ class Worker:
             place: a module's name, or a file; its `answer` does a job.
             environment: variables beside this process's; None takes one out.
         """
-        self.folder, self.at, self._written_before = tempfile.TemporaryDirectory(), "", 0
-        self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (`end` closes it)
-        self._pipe, its_end = Pipe()
+        # Windows doesn't remove a file that some process has open
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        words = Path(self.folder.name, "words.txt")
+        self.at, self._written_before = "", 0
         # Triton, too, writes files there, whose names and texts a reader chooses
         own = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
         changed = os.environ | own | environment
-        with its_end:
+        with words.open("ab") as file:
+            # jobs come by its standard input, answers go by its standard output: `worker.py` gives
+            # a job neither of them
             self.process = subprocess.Popen(
-                [sys.executable, WORKER, place, self.folder.name, str(its_end.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=self._errors,
-                stderr=self._errors,
-                pass_fds=[its_end.fileno()],
-                start_new_session=True,
+                [sys.executable, WORKER, place, self.folder.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
                 env={name: value for name, value in changed.items() if value is not None},
+                **APART,
             )
+        self._words = words.open("rb")
+        self._heard: queue.SimpleQueue[str | dict | None] = queue.SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         numbers = str(os.getpid()), str(self.process.pid)
         self._guardian = subprocess.Popen(
             [sys.executable, "-I", "-S", GUARDIAN, *numbers, self.folder.name],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # which is closed when this process ends, however it ends
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            **APART,
         )
         atexit.register(self.end)
         try:
@@ -105,9 +115,8 @@ class Worker:
     @property
     def words(self) -> str:
         """What it has written to standard output and error since its last job came."""
-        file = self._errors.fileno()
-        size = os.fstat(file).st_size - self._written_before
-        return os.pread(file, size, self._written_before).decode(errors="replace").strip()
+        self._words.seek(self._written_before)
+        return self._words.read().decode(errors="replace").strip()
 
     def ask(self, job: dict, seconds: float) -> dict:
         """What it answers.
@@ -119,10 +128,11 @@ class Worker:
         Raises:
             Ended: it has died of the job, or was silent for too long.
         """
-        self.at, self._written_before = "", os.fstat(self._errors.fileno()).st_size
+        self.at, self._written_before = "", self._words.seek(0, os.SEEK_END)
         with self._ended_if_it_fails():
-            with contextlib.suppress(BrokenPipeError):  # it is dead, which `_said` finds out
-                self._pipe.send(job)
+            with contextlib.suppress(OSError):  # it is dead, which `_said` finds out
+                self.process.stdin.write(pickle.dumps(job))
+                self.process.stdin.flush()
             while isinstance(said := self._said(seconds), str):
                 self.at = said
             return said
@@ -139,27 +149,44 @@ class Worker:
     def _said(self, seconds: float) -> str | dict:
         """What it says next: which part of a job it begins, or the answer."""
         late = time.monotonic() + seconds
-        try:
-            while not self._pipe.poll(LOOK_AGAIN):
+        while True:
+            try:
+                said = self._heard.get(timeout=LOOK_AGAIN)
+            except queue.Empty:
                 if time.monotonic() > late:
-                    raise Ended(self, late=True)
-                # it may have left an answer, and a process that it started may hold the pipe
-                if not self.is_alive and not self._pipe.poll():
-                    raise EOFError
-            return self._pipe.recv()
-        except (EOFError, ConnectionError):
+                    raise Ended(self, late=True) from None
+                if not self.is_alive:  # a process that it started holds the pipe, so it isn't over
+                    self._listener.join(FAREWELL)  # it may have left an answer
+                    self._heard.put(None)
+                continue
+            if said is not None:
+                return said
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(FAREWELL)  # its exit status is its own
-            raise Ended(self) from None
+            raise Ended(self)
+
+    def _listen(self) -> None:
+        """Collect what it says, and None at its end.
+
+        A thread does so: on Windows one can't wait for a pipe and for a time at once.
+        """
+        with self.process.stdout as said, contextlib.suppress(EOFError, pickle.UnpicklingError):
+            try:
+                while True:
+                    self._heard.put(pickle.load(said))
+            finally:
+                self._heard.put(None)
 
     def end(self) -> None:
         """End it, and all that it started, whatever they are at."""
         atexit.unregister(self.end)
         self._guardian.kill()
         self._guardian.wait()
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # there is nothing to end
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._guardian.stdin.close()
+        end_with_all_it_started(self.process.pid)
+        self.process.kill()  # or nothing would end the wait where that had no success
         self.process.wait()
-        self._pipe.close()
-        self._errors.close()
+        with contextlib.suppress(OSError):  # it has not read all
+            self.process.stdin.close()
+        self._words.close()
         self.folder.cleanup()

@@ -1,4 +1,4 @@
-"""The side of a worker that works: `python worker.py PLACE FOLDER PIPE`, as `child.py` starts it.
+"""The side of a worker that works: `python worker.py PLACE FOLDER`, as `child.py` starts it.
 
 Nothing of `rope_lab` is imported here: that picks an engine.
 """
@@ -7,24 +7,43 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import pickle
 import sys
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
+from typing import BinaryIO
 
 
-def main(place: str, folder: Path, pipe: Connection) -> None:
+def main(place: str, folder: Path, jobs: BinaryIO, answers: BinaryIO) -> None:
     """Answer jobs by a module or a file until there are no more.
 
     Its `start(folder)` is called once, and `answer(job, folder, tell)` for each job; `tell` says
     which part of the job begins.
     """
+
+    def tell(said: str | dict) -> None:
+        answers.write(pickle.dumps(said))  # whole: of what can't be pickled no half is sent
+        answers.flush()
+
     module = module_at(place)
     module.start(folder)
-    pipe.send("ready")
+    tell("ready")
     with contextlib.suppress(EOFError):
         while True:
-            pipe.send(module.answer(pipe.recv(), folder, pipe.send))
+            tell(module.answer(pickle.load(jobs), folder, tell))
+
+
+def taken_over() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output, as files for jobs and answers.
+
+    In their places, also for C and for other programs, nothing is to be read, and what is printed
+    goes to standard error.
+    """
+    jobs, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return jobs, answers
 
 
 def module_at(place: str) -> ModuleType:
@@ -40,4 +59,4 @@ def module_at(place: str) -> ModuleType:
 if __name__ == "__main__":
     # as in the notebook, which may import what is beside it, and not the folder of this file
     sys.path[0] = os.getcwd()
-    main(sys.argv[1], Path(sys.argv[2]), Connection(int(sys.argv[3])))
+    main(sys.argv[1], Path(sys.argv[2]), *taken_over())
