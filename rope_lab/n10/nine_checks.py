@@ -1,6 +1,7 @@
 """Notebook 10's nine bugs, each as a question to a reader's own function."""
 
 import mmap
+import sys
 from collections.abc import Callable
 
 import torch
@@ -100,8 +101,11 @@ def _counts_beyond_32_bits(rope: Callable) -> str:
 
 
 def _untouched(elements: int) -> torch.Tensor:
-    """Memory in fp16; on the CPU only the pages that are used exist."""
-    if device != "cpu":
+    """Memory in fp16; on the CPU only the pages that are used exist.
+
+    Linux may refuse so much at once, unless it is told that most of it stays unused.
+    """
+    if device != "cpu" or sys.platform != "linux":
         return torch.empty(elements, dtype=torch.float16, device=device)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
     return torch.frombuffer(mmap.mmap(-1, 2 * elements, flags=flags), dtype=torch.float16)
