@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = [str(ROOT / name) for name in ("tests/support", "")]
 
@@ -27,8 +29,8 @@ def run_python(code: str, **variables: str) -> str:
 def is_running(pid: int | str) -> bool:
     """Not gone, nor waiting for its parent to ask for its exit status."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(int(pid)).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
         return False
 
 
