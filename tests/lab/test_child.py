@@ -231,14 +231,14 @@ def test_an_interrupt_ends_what_is_waited_for_and_nothing_else(tmp_path):
 READERS = """
 import torch
 import rope_lab as lab
-from rope_lab.grading import judge
+from rope_lab.judge import definitions, judge
 print("once")
 
 def rotate_half(x):
     x1, x2 = x.chunk(2, dim=-1)
     return torch.cat([-x2, x1], dim=-1)
 
-print(lab.check_exercise(rotate_half, lab.exercises.rotate_half).state)
+print(lab.check_exercise(rotate_half, definitions.rotate_half).state)
 worker = judge.Worker.kept(judge.CHILD, "1")
 print(worker.process.pid, worker.folder.name)
 """
