@@ -2,6 +2,7 @@
 
     python tools/mutants.py                     all of tests/mutants.toml
     python tools/mutants.py --only "a sign"     those with these words in their file, edit or title
+    python tools/mutants.py --draw 20 --seed 7  20 of them, the same ones for the same seed
 
 The list names the tests that have to find a bug. It is killed by one that is red, and green without
 the bug.
@@ -9,6 +10,7 @@ the bug.
 
 import argparse
 import os
+import random
 import re
 import shutil
 import signal
@@ -49,6 +51,12 @@ def listed() -> list[Mutant]:
     by_file = tomllib.loads((ROOT / "tests/mutants.toml").read_text(encoding="utf-8"))
     edits = [(file, edit) for file, edits in by_file.items() for edit in edits]
     return [Mutant(file, **edit | {"tests": tuple(edit["tests"])}) for file, edit in edits]
+
+
+def drawn(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
+    """So many different ones (all, if there are fewer), in the order of the list."""
+    places = random.Random(seed).sample(range(len(mutants)), min(number, len(mutants)))
+    return [mutants[place] for place in sorted(places)]
 
 
 def tracked() -> list[str]:
@@ -138,8 +146,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    only = parser.parse_args().only or [""]
+    parser.add_argument("--draw", type=int, metavar="NUMBER")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    only = asked.only or [""]
     mutants = [m for m in listed() if any(x in f"{m.title}{m.old}" for x in only)]
+    if asked.draw is not None:
+        print(f"{asked.draw} of {len(mutants)}, drawn by --seed {asked.seed}", flush=True)
+        mutants = drawn(mutants, asked.draw, asked.seed)
     alive = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         bench = Bench(Path(folder))

@@ -23,6 +23,26 @@ def test_each_edit_fits_its_file_and_names_tests_that_exist():
             assert f"def {name}(" in (mutants.ROOT / file).read_text() or not name, test
 
 
+def test_the_same_seed_draws_the_same_bugs(monkeypatch, capsys):
+    monkeypatch.setattr(mutants, "tracked", list)  # nothing to copy, for nothing is run
+    tried = []
+
+    def try_one(bench, mutant):
+        tried.append(mutant)
+        return "killed", ""
+
+    monkeypatch.setattr(mutants.Bench, "try_one", try_one)
+    for seed in ("20261128", "20261128", "7"):
+        monkeypatch.setattr("sys.argv", ["mutants.py", "--draw", "20", "--seed", seed])
+        assert mutants.main() == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[0].endswith(f"--seed {seed}") and said[-1] == "20 of 20 killed"
+    first, again, other = tried[:20], tried[20:40], tried[40:]
+    assert first == again and len({*first}) == len({*other}) == 20
+    assert {*first} != {*other} and {*first, *other} <= {*LISTED}
+    assert mutants.drawn(LISTED[:3], 20, seed=7) == LISTED[:3]
+
+
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """A bench for a tree of two files."""
