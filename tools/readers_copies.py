@@ -1,12 +1,14 @@
-"""Make a reader's own copies of the notebooks in my_notebooks/: `make lab` runs this.
+"""Make a reader's own copies of the notebooks in my_notebooks/: `lab.py` runs this.
 
 A copy has the cells of its original without outputs, so that it gives no prediction away. What
-else is in notebooks/ (records, pictures) is linked. The copies are as deep in the repository as
-their originals, so the same links work. Git and ruff ignore them, and `make test` never reads them.
+else is in notebooks/ (records, pictures) is linked, where that is possible. The copies are as deep
+in the repository as their originals, so the same links work. Git and ruff ignore them, and
+`make test` never reads them.
 
 What is missing is made, and nothing is overwritten. A copy whose original has changed is named.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -72,7 +74,10 @@ def make_copies(root: Path = ROOT) -> tuple[list[str], list[str]]:
                 stale.append(name)
         elif not (copy.exists() or copy.is_symlink()):
             target = os.path.relpath(original.resolve(), copy.parent.resolve())
-            copy.symlink_to(target, original.is_dir())
+            # Windows lets administrators and developers alone make links. There the lab reads the
+            # records in notebooks/; copies of them would stay when the records change.
+            with contextlib.suppress(OSError):
+                copy.symlink_to(target, original.is_dir())
     write(memory, json.dumps(remembered, indent=1, sort_keys=True) + "\n")
     return made, stale
 
@@ -111,7 +116,7 @@ def main() -> None:
         print(f"Copied into {COPIES}: {number}, without outputs.")
     if stale:
         print("Changed since they were copied, and left as you have them:", ", ".join(stale) + ".")
-        print("Rename or delete your copy and run 'make lab' to get the new version.")
+        print("Rename or delete your copy and open the lab again to get the new version.")
     if not made and not stale:
         print(f"Your copies in {COPIES} are up to date.")
 

@@ -109,6 +109,16 @@ def test_what_is_no_notebook_is_linked_and_checkpoints_stay_behind(copies, origi
         assert (copies / name).resolve() == (originals / name).resolve()
 
 
+def test_where_links_cannot_be_made_the_notebooks_are_copied_all_the_same(checkout, monkeypatch):
+    def refused(*_):
+        raise OSError("A required privilege is not held by the client")  # Windows says so
+
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    made, _ = readers_copies.make_copies(checkout)
+    assert set(made) == set(NOTEBOOKS)
+    assert not (checkout / "my_notebooks/records").exists()  # the lab has its own
+
+
 def test_nothing_of_the_readers_is_overwritten(checkout, originals):
     """Files, folders and links, where ours would be, before the first run and after it."""
     copies = checkout / "my_notebooks"
