@@ -8,15 +8,14 @@
 # are yours. Where the container runs rootless (Podman), root in it is you: add --user 0.
 #
 # JupyterLab prints an address with a token: open the one that starts with http://127.0.0.1:8888.
-FROM debian:bookworm-slim
+FROM python:3.13-slim
 
 # The id of the user in the container.
 ARG READER_ID=1000
 
-# gcc and Python's headers: Triton compiles a small launcher when a kernel first runs on a GPU.
+# gcc: Triton compiles a small launcher when a kernel first runs on a GPU.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends \
-        ca-certificates gcc libc6-dev make python3 python3-dev python3-venv \
+    && apt-get install -y --no-install-recommends gcc libc6-dev make \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --non-unique --uid "$READER_ID" --no-log-init --create-home --shell /bin/bash reader \
     && install -d -o reader -g reader /home/reader/rope_kernels
@@ -30,27 +29,19 @@ ENV VENV=/home/reader/venv \
     PATH=/home/reader/venv/bin:$PATH
 
 # The packages come before the project's own files, so that an edit does not install them again.
-# `docker build --build-arg CPU=1` takes the CPU build of torch (see tools/make_environment.sh).
+# `docker build --build-arg CPU=1` takes the CPU build of torch.
 ARG CPU=
 COPY --chown=reader:reader pyproject.toml constraints.txt ./
-COPY --chown=reader:reader rope_lab/pyproject.toml rope_lab/
 RUN python3 -m venv "$VENV" \
+    && pip install --no-cache-dir -c constraints.txt uv \
     && if [ "${CPU:-0}" != 0 ]; then \
-        pip install --no-cache-dir -c constraints.txt uv \
-        && uv pip install --no-cache --torch-backend=cpu -c constraints.txt torch; \
+        uv pip install --no-cache --torch-backend=cpu -c constraints.txt torch; \
     fi \
-    && for package in rope_kernels rope_lab rope_lab/compiler rope_lab/figures rope_lab/interpreter \
-        rope_lab/judge rope_lab/judge/climb rope_lab/judge/diagnose \
-        rope_lab/judge/inspect rope_lab/n00 rope_lab/n01 rope_lab/n02 rope_lab/n03 \
-        rope_lab/n04 rope_lab/n05 rope_lab/n06 rope_lab/n07 rope_lab/n08 rope_lab/n09 \
-        rope_lab/n10 rope_lab/n11 rope_lab/n12 rope_lab/n13 rope_lab/n14 \
-        rope_lab/profiling rope_lab/rungs; do \
-        mkdir -p "$package" && touch "$package/__init__.py"; \
-    done \
-    && touch README.md \
-    && pip install --no-cache-dir -c constraints.txt -e '.[test]' -e ./rope_lab
+    && uv pip install --no-cache --compile-bytecode -c constraints.txt \
+        -r pyproject.toml --extra lab --extra test
 
 COPY --chown=reader:reader . .
+RUN pip install --no-cache-dir --no-deps -e .
 
 # For NVIDIA's container runtime; without it they mean nothing.
 ENV NVIDIA_VISIBLE_DEVICES=all \

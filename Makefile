@@ -8,19 +8,19 @@
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   SEED=...        other random numbers in the tests:            make test SEED=1
 #   AT_MOST=...     seconds, after which a test is red:           make test AT_MOST=5
+#   PINS_FLAGS=...  options of uv pip compile:                    make pins PINS_FLAGS=--upgrade
 #   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
 
+PYTHON ?= python3
 VENV ?= .venv
 LAB_FLAGS ?=
+PINS_FLAGS ?=
 BENCH_FLAGS ?=
 RECORD_FLAGS ?=
 IMAGE ?= rope-kernels
 
 # Several processes share the tests; each takes some memory, of a GPU too.
 SHARED := -n auto --maxprocesses 8
-
-# JupyterLab refuses to run as root unless told, and rented GPU machines log you in as root.
-ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # What both runs of the tests share. `make test` leaves out the notebooks of solutions, which the
 # answers' tests judge, and the detours.
@@ -31,20 +31,30 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadsc
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment lab test test-all mutants notebook notebooks hugging_face bench record site docker_image size clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks hugging_face bench record site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo && sed -n 's/^#   //p' Makefile
 
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
-	@[ "$(VENV)" != .venv ] || sh tools/make_environment.sh $(WITH_SITE)
+ifeq ($(VENV),.venv)
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) was not found: \
+on Debian or Ubuntu, run 'sudo apt-get install $(notdir $(PYTHON) $(PYTHON)-venv)'." >&2; exit 1; }
+	@$(PYTHON) lab.py --environment $(WITH_SITE)
+endif
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
-	@"$(VENV)"/bin/python tools/readers_copies.py
-	@echo "Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it."
-	@"$(VENV)"/bin/jupyter lab $(ALLOW_ROOT) \
-		--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb $(LAB_FLAGS)
+	@"$(VENV)"/bin/python lab.py --this-python $(LAB_FLAGS)
+
+# uv keeps the versions that constraints.txt has. It pins itself too, because lab.py installs it.
+# The first line is written last: uv leaves the file as it was if it finds no solution.
+pins: environment ## pin what pyproject.toml asks for in constraints.txt (PINS_FLAGS=--upgrade: newest)
+	echo uv | "$(VENV)"/bin/python -m uv pip compile pyproject.toml - --all-extras --universal \
+		--python-version 3.11 --fork-strategy fewest --no-emit-index-url --no-annotate \
+		--no-header --quiet --output-file constraints.txt $(PINS_FLAGS)
+	{ echo "# Made by 'make pins' from pyproject.toml: one version of each package, on every system \
+and Python."; cat constraints.txt; } >constraints.txt.new && mv constraints.txt.new constraints.txt
 
 # If a step fails, the reader learns whether it may be an original notebook that was edited. Outputs
 # of a run are accepted, but git lists them too.
@@ -59,7 +69,7 @@ test: environment ## lint, the tests that are not slow, notebooks 00 to 14 again
 	$(NBVAL) $(ON_THE_ROAD) $(OR_EXPLAIN)
 
 # Where CI is set, the site is built too; elsewhere its tests are skipped without Sphinx.
-test-all: WITH_SITE = $(if $(CI),site)
+test-all: WITH_SITE = $(if $(CI),--site)
 test-all: environment ## the same, and all else: site, types, tools, each wrong answer, every case
 	($(LINT)) $(OR_EXPLAIN)
 	$(TESTS) --every $(OR_EXPLAIN)
@@ -88,7 +98,7 @@ bench: environment ## measure the kernels beside their peers (needs a GPU)
 record: environment ## measure all that is kept of a GPU that has no record yet (needs that GPU)
 	"$(VENV)"/bin/python -m benchmarks record $(RECORD_FLAGS)
 
-site: WITH_SITE = site
+site: WITH_SITE = --site
 site: environment ## build the site into build/site (needs npm)
 	"$(VENV)"/bin/python tools/make_site.py
 
@@ -99,5 +109,5 @@ size: environment ## count the lines of every room and its folders, and of the n
 	@"$(VENV)"/bin/python tools/size.py
 
 clean: ## remove the environment and everything else that these commands made
-	rm -rf .venv .site build dist *.egg-info rope_lab/build rope_lab/*.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache
 	find . \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

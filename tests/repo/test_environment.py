@@ -1,110 +1,56 @@
-"""The files that make an environment agree, and the script says what is missing."""
+"""The files that make an environment agree, and lab.py makes it or says what is missing."""
 
-import importlib.metadata
+import ast
+import fnmatch
+import importlib.util
 import os
+import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
-from packaging.markers import default_environment
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECTS = ("pyproject.toml", "rope_lab/pyproject.toml")
 
 
 def read(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-def toml(path):
-    return tomllib.loads(read(path))
+# Which packages there are, and who may run what
 
 
-# constraints.txt: the only pins
-
-LINES = [line.split("#")[0].strip() for line in read("constraints.txt").splitlines()]
-LINES = [line for line in LINES if line]
-
-
-def pins():
-    """Canonical name -> version."""
-    return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in LINES}
-
-
-def declared_requirements(path):
-    project = toml(path)["project"]
-    extras = project.get("optional-dependencies", {}).values()
-    return [Requirement(r) for group in (project["dependencies"], *extras) for r in group]
+def test_every_package_that_is_asked_for_is_pinned_once_and_the_command_is_named():
+    first, *pins = read("constraints.txt").splitlines()
+    assert "make pins" in first and "\npins:" in read("Makefile")
+    pinned = [canonicalize_name(Requirement(line).name) for line in pins]
+    assert len(set(pinned)) == len(pinned)
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    asked = {"uv"}.union(project["dependencies"], *project["optional-dependencies"].values())
+    assert {canonicalize_name(Requirement(line).name) for line in asked} <= set(pinned)
 
 
-def metadata_of(name):
-    """None where a package is missing, or has another version than its pin."""
-    try:
-        metadata = importlib.metadata.metadata(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    installed = Version(metadata["Version"]).public  # torch 2.13.0+cpu is 2.13.0
-    return metadata if pins().get(canonicalize_name(name), installed) == installed else None
-
-
-def test_every_package_that_is_asked_for_or_comes_along_is_pinned():
-    environment = default_environment()
-    todo = [requirement for path in PROJECTS for requirement in declared_requirements(path)]
-    asked, seen = {canonicalize_name(requirement.name) for requirement in todo}, set()
-    while todo:
-        requirement = todo.pop()
-        name = canonicalize_name(requirement.name)
-        key = (name, *sorted(requirement.extras))
-        # torch itself pins the NVIDIA packages that it takes.
-        if key in seen or name.startswith(("nvidia-", "cuda-")):
-            continue
-        metadata = metadata_of(name)
-        if metadata is None and name not in asked:
-            continue
-        seen.add(key)
-        for line in (metadata and metadata.get_all("Requires-Dist")) or []:
-            wanted = Requirement(line)
-            if not wanted.marker or any(
-                wanted.marker.evaluate({**environment, "extra": extra})
-                for extra in ("", *requirement.extras)
-            ):
-                todo.append(wanted)
-    assert {name for name, *_ in seen} - pins().keys() == set()
-
-
-def accepted_pythons():
-    """The minor versions of Python 3: the oldest, and the one after the newest."""
-    requires = toml("pyproject.toml")["project"]["requires-python"]
-    return [int(x) for x in re.fullmatch(r">=3\.(\d+),<3\.(\d+)", requires).groups()]
-
-
-def test_the_pins_accept_the_oldest_and_the_newest_python():
-    """Debian 12 has 3.11.2; one package that wants 3.11.5 stops the whole installation there."""
-    oldest, end = accepted_pythons()
-    for python in (f"3.{oldest}.0", f"3.{end - 1}.0"):
-        for name in pins():
-            metadata = metadata_of(name)
-            accepted = metadata and metadata.get("Requires-Python")
-            assert not accepted or python in SpecifierSet(accepted), (name, python)
-
-
-# Where packages come from, and who may run what
-
-
-def test_docker_installs_every_package_of_the_lab():
-    """A folder without __init__.py would be installed as a namespace, and hide the real one."""
-    lab = toml("rope_lab/pyproject.toml")["tool"]["setuptools"]["packages"]
-    loop = re.search(r"for package in ([^;]*);", read("Dockerfile").replace("\\\n", " "))
-    assert loop[1].replace("/", ".").split() == ["rope_kernels", *lab]
+def test_a_wheel_holds_the_package_alone(tmp_path):
+    pytest.importorskip("setuptools", minversion="77")
+    names = ("pyproject.toml", "README.md", "LICENSE", "rope_kernels", "rope_lab", "tests", "tools")
+    for name in names:
+        (tmp_path / name).symlink_to(ROOT / name)
+    command = "from setuptools.build_meta import build_wheel; build_wheel('.')"
+    subprocess.run([sys.executable, "-c", command], cwd=tmp_path, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    held = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in held if ".dist-info" not in name} == {"rope_kernels"}
+    assert {"rope_kernels/kernel.py", "rope_kernels/py.typed"} <= set(held)
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda x: x.name)
@@ -136,192 +82,234 @@ def test_no_file_names_a_registry():
     assert {path: names for path, names in found.items() if names} == {}
 
 
-# tools/make_environment.sh, with a Python and a PATH made for the test
+# lab.py, with pip, uv and venv that only say that they were called
 
-TOOLS = [
-    "sh",
-    "cat",
-    "chmod",
-    "cksum",
-    "dirname",
-    "head",
-    "mkdir",
-    "rm",
-    "tail",
-    "uname",
-]
 
-# Ten seconds are one second in a test, where something doesn't end; else they have no limit.
-FAKE_TIMEOUT = f"""#!/bin/sh
-shift
-[ -z "$WAITS" ] && exec "$@"
-exec {shutil.which("timeout")} 1 "$@"
-"""
+class Lab:
+    """A checkout with its own lab.py.
 
-# Answers as the real Python would, after `change`; `-m venv` makes a stand-in whose pip and uv
-# write their arguments to calls.log. A call like the pattern $FAILS fails, one like $WAITS doesn't
-# end.
-FAKE_PYTHON = """#!/bin/sh
-if [ "$1" = -m ]; then
-    mkdir -p .venv/bin
-    cat >.venv/bin/python <<'END'
-#!/bin/sh
-echo "$*" >>calls.log
-echo "what $2 says"
-case "$*" in
-$WAITS) exec sleep 60 ;;
-$FAILS) exit 2 ;;
-esac
-END
-    chmod +x .venv/bin/python
-    exit
-fi
-exec {python} -c 'import sys
-{change}
-exec(sys.argv[2])' "$@"
-"""
+    A call like the pattern `fails` fails, and one like `waits` doesn't end before its limit.
+    """
+
+    def __init__(self, checkout):
+        self.checkout, self.calls = checkout, []
+        self.load()
+
+    def load(self):
+        spec = importlib.util.spec_from_file_location("lab_of_a_checkout", self.checkout / "lab.py")
+        self.module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.module)
+
+    def make(self, site=False, cpu="0", fails="", waits=""):
+        self.fails, self.waits = fails, waits
+        self.module.make_environment(site=site, cpu=cpu)
+
+    def call(self, command, cwd=None, stdout=None, stderr=None, timeout=None, env=None):
+        python = Path(command[0])
+        words = " ".join(command[1:]).replace(str(self.module.PYTHON), "PYTHON")
+        if words.startswith("-m venv"):
+            self.module.PYTHON.parent.mkdir(parents=True, exist_ok=True)
+            self.module.PYTHON.touch()
+            return 0
+        assert python == self.module.PYTHON and Path(cwd) == self.checkout
+        self.calls.append(words)
+        stdout.write(f"what {command[2]} says\n".encode())
+        if fnmatch.fnmatch(words, self.waits):
+            assert timeout == 10
+            raise subprocess.TimeoutExpired(command, timeout)
+        return 2 if fnmatch.fnmatch(words, self.fails) else 0
 
 
 @pytest.fixture
-def bare_machine(tmp_path):
-    """A checkout and a function that runs its script with nothing on the PATH but `commands`."""
-    checkout, commands = tmp_path / "checkout", tmp_path / "bin"
-    for folder in ("tools", "rope_lab"):
-        (checkout / folder).mkdir(parents=True)
-    commands.mkdir()
-    for name in (*PROJECTS, "constraints.txt", "tools/make_environment.sh"):
+def lab(tmp_path, monkeypatch):
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("lab.py", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, checkout / name)
-    for name in (*TOOLS, "sleep"):
-        (commands / name).symlink_to(shutil.which(name))
-    (commands / "timeout").write_text(FAKE_TIMEOUT)
-    (commands / "timeout").chmod(0o755)
+    lab = Lab(checkout)
+    monkeypatch.setattr(subprocess, "call", lab.call)
+    monkeypatch.setattr(lab.module, "there_is_a_gpu", lambda: False)
+    return lab
 
-    def make_environment(change=None, *arguments, **environment):
-        if change is not None:
-            fake = commands / "python3"
-            fake.write_text(FAKE_PYTHON.format(python=sys.executable, change=change))
-            fake.chmod(0o755)
-        return subprocess.run(
-            ["sh", "tools/make_environment.sh", *arguments],
-            cwd=checkout,
-            env={"PATH": str(commands), "CPU": "0", **environment},
-            capture_output=True,
-            text=True,
-        )
 
-    make_environment.checkout, make_environment.commands = checkout, commands
-    return make_environment
+def an_old_python(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2, "final", 0))
+
+
+def no_ensurepip(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ensurepip", None)
+
+
+def a_32_bit_python(monkeypatch):
+    monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
+
+
+def windows_on_arm(monkeypatch):
+    monkeypatch.setattr(sysconfig, "get_platform", lambda: "win-arm64")
+
+
+def a_mac(monkeypatch, machine="arm64", version="14.1"):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(platform, "mac_ver", lambda: (version, ("", "", ""), machine))
+
+
+def an_intel_mac(monkeypatch):
+    a_mac(monkeypatch, machine="x86_64")
+
+
+def an_old_macos(monkeypatch):
+    a_mac(monkeypatch, version="13.6")
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("machine", "sentence"),
     [
-        (None, "error: python3 was not found: on Debian or Ubuntu, run "),
-        ('sys.version_info = (3, 9, 2, "final", 0)', "error: python3 is Python 3.9, and 3.11 to "),
-        ('sys.modules["ensurepip"] = None', "error: python3 cannot make virtual environments: "),
+        (an_old_python, "this is Python 3.9, and 3.11 to 3.14 are accepted, "),
+        (no_ensurepip, "this Python cannot make virtual environments: "),
+        (a_32_bit_python, "this is a 32-bit Python, "),
+        (windows_on_arm, "torch has no builds for Windows on ARM: "),
+        (an_intel_mac, "this Python is made for Intel processors, "),
+        (an_old_macos, "this is macOS 13.6, and torch has builds for 14 "),
     ],
-    ids=["no python3", "an old python3", "no python3-venv"],
 )
-def test_what_is_missing_is_said_in_one_sentence(bare_machine, change, sentence):
-    ran = bare_machine(change)
-    (said,) = ran.stderr.splitlines()
-    assert ran.returncode != 0 and ran.stdout == "" and said.startswith(sentence)
-    assert not (bare_machine.checkout / ".venv").exists()
+def test_what_is_missing_is_said_before_anything_is_made(lab, monkeypatch, machine, sentence):
+    machine(monkeypatch)
+    with pytest.raises(SystemExit, match=f"^error: {sentence}"):
+        lab.make()
+    assert lab.calls == [] and not (lab.checkout / ".venv").exists()
 
 
-def calls_of(machine):
-    log = machine.checkout / "calls.log"
-    return log.read_text().splitlines() if log.exists() else []
+def test_a_mac_of_today_is_accepted(lab, monkeypatch):
+    a_mac(monkeypatch)
+    lab.make(cpu="")  # the registry's torch has no CUDA there
+    assert lab.calls == [GET_UV, BY_UV]
+
+
+def test_an_old_python_can_read_what_it_is_told():
+    ast.parse(read("lab.py"), feature_version=(3, 6))
+
+
+def test_make_says_that_there_is_no_python(tmp_path):
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    command = ["make", "lab", "PYTHON=python3.99", "VENV=.venv"]
+    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert ran.returncode and ran.stdout == ""
+    assert ran.stderr.startswith("error: python3.99 was not found: on Debian or Ubuntu, run ")
 
 
 GET_UV = "-m pip install -c constraints.txt uv"
-UV = "-m uv pip install --python .venv/bin/python -c constraints.txt"
-BY_UV = f"{UV} --compile-bytecode -e .[test] -e ./rope_lab"
-BY_PIP = "-m pip install -c constraints.txt -e .[test] -e ./rope_lab"
+UV = "-m uv pip install --python PYTHON -c constraints.txt"
+BY_UV = f"{UV} --compile-bytecode -e .[lab,test]"
+BY_PIP = "-m pip install -c constraints.txt -e .[lab,test]"
 TORCH = f"{UV} --torch-backend=cpu --no-deps torch"
 OTHER_BUILD = "PyTorch's own registry does not provide it here, so the build is taken that is found"
 
-without_a_gpu = pytest.mark.skipif(
-    os.path.exists("/dev/nvidiactl"), reason="this machine has an NVIDIA GPU"
-)
 
-
-def test_an_environment_is_made_once_and_again_when_something_has_changed(bare_machine):
-    stopped = bare_machine("", FAILS="*")  # a half-made one does not count
-    *reasons, sentence = stopped.stderr.splitlines()
-    assert stopped.returncode != 0 and set(reasons) == {"what pip says"}
-    assert "error: the packages could not be installed" in sentence
-    assert calls_of(bare_machine) == [GET_UV, BY_PIP]
-    assert bare_machine("").returncode == 0
-    made = calls_of(bare_machine)
-    assert made[2:] == [GET_UV, BY_UV]
-    again = bare_machine("")
-    assert (again.returncode, again.stdout) == (0, "")
-    for name in (*PROJECTS, "constraints.txt"):
-        with (bare_machine.checkout / name).open("a") as file:
+def test_an_environment_is_made_once_and_again_when_something_has_changed(lab, capsys):
+    with pytest.raises(SystemExit, match=r"^error: the packages could not be installed"):
+        lab.make(fails="*")  # a half-made one does not count
+    assert capsys.readouterr().err.splitlines() == ["what pip says"] * 2
+    made = [GET_UV, BY_PIP, GET_UV, BY_UV]
+    lab.make()
+    assert lab.calls == made
+    capsys.readouterr()
+    lab.make()
+    assert lab.calls == made and capsys.readouterr().out == ""
+    for name in ("pyproject.toml", "constraints.txt"):
+        with (lab.checkout / name).open("a") as file:
             file.write("\n# changed\n")
-        assert bare_machine("").returncode == 0
+        lab.make()
         made += [GET_UV, BY_UV]
-        assert calls_of(bare_machine) == made
-    moved = bare_machine.checkout.with_name("elsewhere")
-    bare_machine.checkout.rename(moved)
-    command = ["sh", str(moved / "tools/make_environment.sh")]
-    subprocess.run(command, env={"PATH": str(bare_machine.commands), "CPU": "0"}, check=True)
-    assert (moved / "calls.log").read_text().splitlines() == [*made, GET_UV, BY_UV]
+        assert lab.calls == made
+        assert capsys.readouterr().out.startswith("Bringing .venv up to date")
+    lab.checkout = lab.checkout.rename(lab.checkout.with_name("elsewhere"))
+    lab.load()
+    lab.make()
+    assert lab.calls == [*made, GET_UV, BY_UV]
+    assert capsys.readouterr().out.startswith("Making .venv")
 
 
 @pytest.mark.parametrize(
-    ("given", "calls"),
-    [
-        ({"FAILS": "-m uv *"}, [GET_UV, BY_UV, BY_PIP]),
-        ({"FAILS": "* uv"}, [GET_UV, BY_PIP]),
-    ],
+    ("fails", "calls"),
+    [("-m uv *", [GET_UV, BY_UV, BY_PIP]), ("* uv", [GET_UV, BY_PIP])],
     ids=["uv fails", "uv is not to be had"],
 )
-def test_pip_does_it_where_uv_does_not(bare_machine, given, calls):
-    ran = bare_machine("", **given)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert calls_of(bare_machine) == calls
+def test_pip_does_it_where_uv_does_not(lab, fails, calls):
+    lab.make(fails=fails)
+    assert lab.calls == calls
 
 
-def test_the_site_comes_in_the_same_call_and_is_not_forgotten(bare_machine):
-    with_site = BY_UV.replace("[test]", "[test,site]")
-    assert bare_machine("", "site").returncode == 0
-    assert bare_machine("").stdout == bare_machine("", "site").stdout == ""
-    assert calls_of(bare_machine) == [GET_UV, with_site]
-    (bare_machine.checkout / "constraints.txt").write_text("")
-    assert bare_machine("").returncode == 0
-    assert bare_machine("", "site").returncode == 0
-    assert calls_of(bare_machine)[2:] == [GET_UV, BY_UV, GET_UV, with_site]
+def test_the_site_comes_in_the_same_call_and_is_not_forgotten(lab):
+    with_site = BY_UV.replace("test]", "test,site]")
+    lab.make(site=True)
+    lab.make()
+    lab.make(site=True)
+    assert lab.calls == [GET_UV, with_site]
+    (lab.checkout / "constraints.txt").write_text("")
+    lab.make()
+    lab.make(site=True)
+    assert lab.calls[2:] == [GET_UV, BY_UV, GET_UV, with_site]
 
 
-@without_a_gpu
 @pytest.mark.parametrize(
     ("given", "calls"),
     [
-        ({"CPU": ""}, [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]),
-        ({"CPU": "", "FAILS": "* torch *"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
-        ({"CPU": "", "WAITS": "*--dry-run"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
-        ({"CPU": "1"}, [GET_UV, TORCH, BY_UV]),
-        ({"CPU": "1", "FAILS": "* torch"}, [GET_UV, TORCH]),
-        ({"CPU": "0"}, [GET_UV, BY_UV]),
+        ({"cpu": ""}, [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]),
+        ({"cpu": "", "fails": "* torch *"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
+        ({"cpu": "", "waits": "*--dry-run"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
+        ({"cpu": "1"}, [GET_UV, TORCH, BY_UV]),
+        ({"cpu": "1", "fails": "* torch"}, [GET_UV, TORCH]),
+        ({"cpu": "0"}, [GET_UV, BY_UV]),
     ],
     ids=["tried", "not there", "no answer", "insisted on", "insisted on, not there", "not wanted"],
 )
-def test_the_cpu_build_is_tried_where_there_is_no_gpu(bare_machine, given, calls):
-    ran = bare_machine("", **given)
-    assert calls_of(bare_machine) == calls
+def test_the_cpu_build_is_tried_where_there_is_no_gpu(lab, monkeypatch, capsys, given, calls):
+    monkeypatch.setattr(sys, "platform", "linux")
     if calls[-1] == BY_UV:
-        assert ran.returncode == 0
+        lab.make(**given)
     else:
-        assert ran.returncode != 0
-        assert "error: the CPU build of torch could not be installed" in ran.stderr
-        assert not (bare_machine.checkout / ".venv/made-from").exists()
-    assert ran.stdout.count(OTHER_BUILD) == (given["CPU"] == "" and len(given) > 1)
-    assert len(ran.stdout.splitlines() + ran.stderr.splitlines()) <= 5
+        with pytest.raises(SystemExit, match=r"^error: the CPU build of torch could not be"):
+            lab.make(**given)
+        assert not (lab.checkout / ".venv/made-from").exists()
+    assert lab.calls == calls
+    said = capsys.readouterr().out
+    assert said.count(OTHER_BUILD) == (given["cpu"] == "" and len(given) > 1)
+    assert len(said.splitlines()) <= 5
 
 
-def test_with_a_gpu_torch_comes_with_cuda(bare_machine):
-    (bare_machine.commands / "nvidia-smi").symlink_to(shutil.which("true"))
-    assert bare_machine("", CPU="").returncode == 0
-    assert calls_of(bare_machine) == [GET_UV, BY_UV]
+def test_with_a_gpu_torch_comes_with_cuda(lab, monkeypatch):
+    monkeypatch.setattr(lab.module, "there_is_a_gpu", lambda: True)
+    lab.make(cpu="")
+    assert lab.calls == [GET_UV, BY_UV]
+
+
+ASKS = """
+import signal, sys
+def ask(*_):
+    print("really?", flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGINT, ask)
+print(*sys.argv[1:], flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal to a group of processes")
+def test_ctrl_c_is_jupyterlabs_and_its_answer_is_waited_for(tmp_path):
+    shutil.copy(ROOT / "lab.py", tmp_path)
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/readers_copies.py").write_text("")
+    (tmp_path / "jupyterlab.py").write_text(ASKS)
+    command = [sys.executable, "lab.py", "--this-python", "--port=9"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as opened:
+        assert opened.stdout.readline().startswith("Opening notebook 00 ")
+        assert opened.stdout.readline().endswith("00_start_here.ipynb --port=9\n")
+        os.killpg(opened.pid, signal.SIGINT)
+        assert opened.stdout.read() == "really?\n"
+    assert opened.returncode == 3

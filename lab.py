@@ -1,0 +1,221 @@
+"""Open the notebooks in JupyterLab: on Linux, macOS and Windows, without make or a shell.
+
+Makes the environment .venv from constraints.txt, and your copies of the notebooks in my_notebooks/.
+What is up to date is left as it is.
+
+It uses the standard library alone, and only syntax that Python 3.6 has: an old Python can then say
+that it is too old.
+"""
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+LOG = VENV / "install.log"
+# Written last, so that a half-made environment never counts as done. The first line is the
+# checkout's place: an environment knows its own path and does not survive a move.
+STAMP = VENV / "made-from"
+
+PIP = [str(PYTHON), "-m", "pip", "install", "-c", "constraints.txt"]
+UV = [str(PYTHON), "-m", "uv", "pip", "install", "--python", str(PYTHON), "-c", "constraints.txt"]
+# uv can take torch alone from PyTorch's own registry. Only torch comes this way, before the rest.
+TORCH_FOR_CPU = [*UV, "--torch-backend=cpu", "--no-deps", "torch"]
+
+
+def say(sentence: str) -> None:
+    print(sentence, flush=True)
+
+
+def stop(sentence: str) -> None:
+    sys.exit("error: " + sentence)
+
+
+def stop_with_log(sentence: str) -> None:
+    for line in LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]:
+        print(line, file=sys.stderr)
+    stop(sentence)
+
+
+def in_the_way() -> str:
+    """Why this Python cannot make the environment, with a cure. Empty if it can."""
+    version = ".".join(map(str, sys.version_info[:2]))
+    if not (3, 11) <= sys.version_info[:2] < (3, 15):
+        return (
+            f"this is Python {version}, and 3.11 to 3.14 are accepted, because the pinned packages "
+            "have no builds for others: install one of these and name it, as in "
+            "'python3.13 lab.py' or 'make lab PYTHON=python3.13'."
+        )
+    if sys.maxsize < 2**32:
+        return "this is a 32-bit Python, for which torch has no builds: install a 64-bit one."
+    if sysconfig.get_platform() == "win-arm64":
+        return "torch has no builds for Windows on ARM: use WSL."
+    if sys.platform == "darwin":
+        if platform.machine() != "arm64":
+            return (
+                "this Python is made for Intel processors, for which torch has no builds on macOS: "
+                "install one for Apple silicon, or use the container of docs/install.md."
+            )
+        if int(platform.mac_ver()[0].split(".")[0]) < 14:
+            return (
+                f"this is macOS {platform.mac_ver()[0]}, and torch has builds for 14 and later: "
+                "update it, or use the container of docs/install.md."
+            )
+    try:
+        import ensurepip  # noqa: F401
+        import venv  # noqa: F401
+    except ImportError:
+        return (
+            "this Python cannot make virtual environments: "
+            f"on Debian or Ubuntu, run 'sudo apt-get install python{version}-venv'."
+        )
+    return ""
+
+
+def there_is_a_gpu() -> bool:
+    return bool(shutil.which("nvidia-smi")) or os.path.exists("/dev/nvidiactl")
+
+
+def run(command, **options) -> bool:
+    """Whether it succeeded. pip and uv write some 500 lines, which go to the log."""
+    with LOG.open("ab") as log:
+        try:
+            called = subprocess.call(
+                command, cwd=str(ROOT), stdout=log, stderr=subprocess.STDOUT, **options
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    return called == 0
+
+
+def registry_answers() -> bool:
+    """Whether PyTorch's own registry has the CPU build, within ten seconds.
+
+    Fetches nothing: the download itself may take longer. That download could not be tried where
+    this was written, because that registry was out of reach.
+    """
+    environment = dict(os.environ, UV_HTTP_RETRIES="0")
+    return run([*TORCH_FOR_CPU, "--dry-run"], timeout=10, env=environment)
+
+
+def install_torch_for_cpu(cpu: str, uv_works: bool) -> None:
+    """`cpu` is "1", the CPU build or an error; "0", no attempt; or "", where it is of use."""
+    if cpu == "" and sys.platform == "linux" and not there_is_a_gpu():
+        say("Without an NVIDIA GPU the CPU build of torch will do (CPU=0 takes the one with CUDA).")
+        if not (uv_works and registry_answers() and run(TORCH_FOR_CPU)):
+            say(
+                "PyTorch's own registry does not provide it here, so the build is taken that is "
+                "found elsewhere, usually the one with CUDA."
+            )
+    elif cpu not in ("", "0") and not (uv_works and run(TORCH_FOR_CPU)):
+        stop_with_log(
+            "the CPU build of torch could not be installed, for the reason given above; without "
+            "CPU=1 the build is taken that is found, and any runs on a CPU."
+        )
+
+
+def make_environment(site: bool, cpu: str) -> None:
+    """Make .venv with what constraints.txt pins; do nothing if it is there and up to date."""
+    pins = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    wanted = [str(ROOT), hashlib.sha256(pins).hexdigest()]
+    made = STAMP.read_text(encoding="utf-8").splitlines() if STAMP.exists() else []
+    if PYTHON.exists() and made[:2] == wanted and (not site or "site" in made):
+        return
+
+    problem = in_the_way()
+    if problem:
+        stop(problem)
+    if PYTHON.exists() and made[:1] == wanted[:1]:
+        say("Bringing .venv up to date with constraints.txt and pyproject.toml.")
+        STAMP.unlink()
+    else:
+        say(f"Making .venv with Python {platform.python_version()}.")
+        if subprocess.call([sys.executable, "-m", "venv", "--clear", str(VENV)]):
+            stop("this Python could not make .venv, for the reason given above.")
+
+    # Where uv can't, pip does all of it: uv has settings of its own, and asks no index that only
+    # pip's settings name.
+    uv_works = run([*PIP, "uv"])
+    install_torch_for_cpu(cpu, uv_works)
+    say(
+        "Now about 150 packages are downloaded and installed: 2.8 GB with CUDA, 0.6 GB without. "
+        f"This takes some minutes and prints nothing; {LOG.relative_to(ROOT)} shows how far it is."
+    )
+    project = ["-e", ".[lab,test,site]" if site else ".[lab,test]"]
+    # Bytecode, as pip makes it: the tests start a hundred processes that import torch.
+    if not (uv_works and run([*UV, "--compile-bytecode", *project])) and not run([*PIP, *project]):
+        stop_with_log(
+            "the packages could not be installed, for the reason given above and in "
+            f"{LOG.relative_to(ROOT)}; the same command starts over and takes finished downloads "
+            "from the cache."
+        )
+    made_now = [*wanted, "site"] if site else wanted
+    STAMP.write_text("\n".join(made_now) + "\n", encoding="utf-8")
+    say("The environment .venv is ready.")
+
+
+def open_lab(python: str, options) -> int:
+    """Make the reader's copies and run JupyterLab on them, until it ends."""
+    copied = subprocess.call([python, "tools/readers_copies.py"], cwd=str(ROOT))
+    if copied != 0:
+        return copied
+    say("Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it.")
+    # Not the command `jupyter`, which an environment that is not activated doesn't find. As root
+    # JupyterLab runs only if told so, and rented GPU machines log you in as root.
+    command = [python, "-m", "jupyterlab"]
+    command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    command += ["--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb", *options]
+    server = subprocess.Popen(command, cwd=str(ROOT))
+    # Ctrl+C reaches JupyterLab too, which asks whether to end: we wait for the answer.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+    return server.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__.rsplit("\n\n", 1)[0],
+        epilog="Name another Python to make .venv with it: python3.13 lab.py. All other options\n"
+        "are JupyterLab's: python lab.py --no-browser --port=8888",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--environment", action="store_true", help="make .venv and open nothing")
+    which.add_argument(
+        "--this-python",
+        action="store_true",
+        help="make no environment: the Python that runs this has the packages (conda, a container)",
+    )
+    parser.add_argument("--site", action="store_true", help="with the packages that build the site")
+    parser.add_argument(
+        "--cpu",
+        choices=["0", "1"],
+        default=os.environ.get("CPU", ""),
+        help="1: torch's CPU build or an error; 0: torch as the registry has it; neither: the CPU "
+        "build if there is no NVIDIA GPU and the build is found. The variable CPU says the same",
+    )
+    asked, options = parser.parse_known_args()
+    if asked.environment and options:
+        parser.error("not known with --environment: " + " ".join(options))
+    if not asked.this_python:
+        make_environment(asked.site, asked.cpu)
+    if asked.environment:
+        return 0
+    return open_lab(sys.executable if asked.this_python else str(PYTHON), options)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        stop("interrupted; the same command starts over.")
