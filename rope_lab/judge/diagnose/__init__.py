@@ -1,23 +1,23 @@
-"""What kind of mistake does a wrong result look like? A file for each kind.
+"""What kind of mistake does a wrong result look like? Rules answer, in three files.
 
 Each guess is tested on the numbers: a wrong result with every sign turned is right, or it is what
 the specification makes of inputs that were read in the wrong order. A guess that the numbers do not
-bear out is not made. `evidence.py` has what guesses are made from.
+bear out is not made. `evidence.py` has what guesses are made from, `wrong_elements.py` and
+`wrong_angles.py` the guesses. `seen.py` has what needs none: it was watched while the kernel ran,
+or the exercise knows it. Where no guess holds, it looks up which elements or angles a wrong one is
+computed from.
 
-To add one, yield it from a rule in the file of its kind: its words, and the result that would have
-come out. Where a rule is in its list does not matter. A wrong answer proves it. Where no guess
-holds, `elements.py` looks up which elements or angles a wrong one is computed from.
+To add a guess, yield it from a rule: its words, and the result that would have come out. Where a
+rule is in its list does not matter. A wrong answer proves it.
 """
 
 from collections.abc import Iterable
 from itertools import chain
 
-from . import angles, elements, exercise, order, places, seen
+from . import seen, wrong_angles, wrong_elements
 from .evidence import Evidence, Says
 
-RULES = tuple(
-    rule for kind in (seen, exercise, order, angles, places, elements) for rule in kind.RULES
-)
+RULES = seen.RULES + wrong_elements.RULES + wrong_angles.RULES
 UNKNOWN = "no mistake that this check knows: compare the first wrong index by hand"
 
 

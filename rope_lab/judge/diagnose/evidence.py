@@ -1,4 +1,4 @@
-"""A wrong result, and a guess at what a reader did, which it bears out or not."""
+"""A wrong result and what is known of it, and a guess at a mistake, which it bears out or not."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,10 +10,94 @@ import torch
 from torch import Tensor
 
 from ..spec import Argument, Case, Spec
-from .pairs import Pairs, pairs_of
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from ..trace import Trace
+
+
+# how a right result is made
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A right result as a sum: each element times one factor, and its partner times another.
+
+    So are all rotations, and a gather, which takes the partner alone. Then the factors and the
+    partners follow from what the specification makes of other inputs, whatever its pairs are.
+    All is in fp64, and each tensor has the shape of the result.
+    """
+
+    number: int  # of the input that is turned
+    elements: Tensor
+    partners: Tensor
+    own: Tensor  # what multiplies an element
+    other: Tensor  # what multiplies its partner
+    has_angles: bool
+
+    @property
+    def result(self) -> Tensor:
+        return self.of(self.elements, self.partners)
+
+    def of(self, elements: Tensor, partners: Tensor) -> Tensor:
+        """The result with other elements, or others for partners."""
+        return self.own * elements + self.other * partners
+
+    @property
+    def columns(self) -> Tensor:
+        """The column of each column's partner."""
+        rows, partners = (x.reshape(-1, x.shape[-1]) for x in (self.elements, self.partners))
+        return torch.stack([(rows - x[:, None]).abs().amax(0).argmin() for x in partners.unbind(1)])
+
+
+def pairs_of(
+    spec: Spec, inputs: list[Tensor], shape: torch.Size, change: Callable = lambda angles: angles
+) -> Pairs | None:
+    """None if the result, of this shape, isn't such a sum.
+
+    `change`: gives other angles, from a table of them.
+    """
+    arguments = list(zip(inputs, spec.arguments, strict=True))
+    number = next((n for n, (x, a) in enumerate(arguments) if _is_turned(x, a, shape)), None)
+    if number is None:
+        return None
+    elements = inputs[number].double()
+
+    def made(x: Tensor, sign: int) -> Tensor:
+        others = (sign * change(y.double()) if _has_angles(a) else y.double() for y, a in arguments)
+        return spec(*(x if n == number else y for n, y in enumerate(others)))
+
+    def parts(x: Tensor) -> tuple[Tensor, Tensor]:
+        """What stays where every angle changes its sign, as cosines do; and what changes, too."""
+        forth, back = made(x, 1), made(x, -1)
+        return (forth + back) / 2, (forth - back) / 2
+
+    has_angles = any(_has_angles(a) for _, a in arguments)
+    stays, changes = parts(elements)
+    cosines, sines = parts(torch.ones_like(elements))
+    if has_angles:
+        of_elements, own = stays, cosines
+        of_partners, other = changes, sines
+    else:  # all stays, and it takes the partner alone
+        of_elements, own = changes, sines
+        of_partners, other = stays, cosines
+    partners = torch.where(other == 0, elements, of_partners / other)
+    is_such = (
+        torch.allclose(of_elements, own * elements)
+        and torch.allclose(made(2 * elements, 1), 2 * (stays + changes))
+        and torch.isin(partners.float().abs(), elements.float().abs()).double().mean() > 0.9
+    )
+    return Pairs(number, elements, partners, own, other, has_angles) if is_such else None
+
+
+def _has_angles(argument: Argument) -> bool:
+    return argument.holds == "angles"
+
+
+def _is_turned(x: Tensor, argument: Argument, shape: torch.Size) -> bool:
+    return argument.holds == "floats" and x.shape == shape
+
+
+# a wrong result
 
 
 @dataclass
@@ -56,7 +140,9 @@ class Evidence:
 
     def expected_with_input(self, number: int, value: Tensor) -> Tensor:
         """With one of the inputs replaced."""
-        return self.spec(*self.inputs[:number], value, *self.inputs[number + 1 :])
+        inputs = list(self.inputs)
+        inputs[number] = value
+        return self.spec(*inputs)
 
     def expected_with_angles(self, change: Callable[[Tensor], Tensor]) -> Tensor:
         """With every table of angles changed, which are large: in fp64."""
@@ -111,8 +197,12 @@ class Evidence:
         """How many elements of the result's last dimension turn, as far as the angles tell."""
         most = self.expected.shape[-1]
         for x, argument in self.arguments:
-            if argument.holds == "angles" and argument.letters[-1:] in (("d2",), ("p",)):
-                return min(most, x.shape[-1] * (2 if argument.letters[-1] == "p" else 1))
+            if argument.holds != "angles" or not argument.letters:
+                continue
+            if argument.letters[-1] == "d2":
+                return min(most, x.shape[-1])
+            if argument.letters[-1] == "p":
+                return min(most, 2 * x.shape[-1])
         return most
 
     @property
@@ -132,6 +222,9 @@ class Evidence:
             "the first of each two neighbors": place % 2 == 0,
             "the second of each two neighbors": place % 2 == 1,
         }
+
+
+# what it may bear out
 
 
 class Says(IntEnum):

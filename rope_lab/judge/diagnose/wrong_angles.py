@@ -1,4 +1,4 @@
-"""The wrong angle of the table, for the cosine or the sine, or the wrong function of it.
+"""Guesses at a wrong angle: another one of the table, or another function of it.
 
 Without angles these guesses are what is expected, and what is expected bears out no guess.
 """
@@ -164,8 +164,43 @@ def sines_of_two_halves(e: Evidence) -> Iterator[Guess]:
         yield part(f"the wrong sine: {'; '.join(words)}", result)
 
 
+def position(e: Evidence) -> Iterator[Guess]:
+    """Angles of rows counted in another way than by position."""
+    first = e.expected_with_angles(lambda x: x[:1].expand_as(x))
+    yield whole("the wrong position: the angle is that of 0, the first position", first)
+    floats = next((x for x, a in e.arguments if a.holds == "floats" and x.dim() == 4), None)
+    table = next((x for x, a in e.arguments if a.holds == "angles"), None)
+    if floats is None or table is None or e.expected.dim() != 4:
+        return
+    rows = range(len(table))
+    turned = [e.expected_with_angles(lambda x, p=p: x[p : p + 1].expand_as(x)) for p in rows]
+    s, b, h, _ = e.expected.shape
+    row = torch.arange(s * b * h).view(s, b, h)
+    for words, others in {
+        "the row's number": row,
+        "the row's number divided by h alone": row // h,
+        "the row's number divided by b alone": row // b,
+        "the head's number": row % h,
+    }.items():
+        # beyond the table may be anything
+        result = e.got.to(turned[0].dtype)
+        for p, of_one in enumerate(turned):
+            result = torch.where((others == p)[..., None], of_one, result)
+        yield whole(f"the wrong position: the angle is that of {words}", result)
+
+
 RULES = (
-    *(minus, of_the_table, sine_of_a_part, of_the_partner, other_function),
-    *(exchanged_functions, of_the_cosine, a_product_alone, other_unit, rounded, other_columns),
+    minus,
+    of_the_table,
+    sine_of_a_part,
+    of_the_partner,
+    other_function,
+    exchanged_functions,
+    of_the_cosine,
+    a_product_alone,
+    other_unit,
+    rounded,
+    other_columns,
     sines_of_two_halves,
+    position,
 )
