@@ -3,7 +3,7 @@
 from types import ModuleType
 
 from ..compiler.compile import Compiled
-from ..judge.climb.launch import launches_of, rotation
+from ..judge.climb.instruments import launches_of, rotation
 
 
 def compiled(rung: ModuleType) -> Compiled:

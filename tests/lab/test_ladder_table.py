@@ -3,11 +3,9 @@
 import pytest
 
 import rope_lab as lab
-from rope_lab.judge.climb.advice import advice
-from rope_lab.judge.climb.launch import launches_of, rotation
-from rope_lab.judge.climb.readings import readings_of
-from rope_lab.judge.climb.targets import Target
-from rope_lab.judge.climb.values import judged_values
+from rope_lab.judge.climb.check_rung import judged_values
+from rope_lab.judge.climb.instruments import launches_of, readings_of, rotation
+from rope_lab.judge.climb.targets import Target, advice
 from rope_lab.rungs import RUNGS, kept
 from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases, speed_of_ours
 

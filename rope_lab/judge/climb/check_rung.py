@@ -4,7 +4,10 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
 
 from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
@@ -12,12 +15,49 @@ from ...rungs import SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
 from ..counts import COPIES
+from ..judge import judged
+from ..spec import Case, Spec
 from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
-from .advice import advice
-from .launch import Launch, launches_of, rotation
-from .readings import loop_in, readings_of
-from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, row, rungs_ahead
-from .values import Use, judged_values, uses_of
+from . import specifications as specs
+from .instruments import Launch, launches_of, loop_in, readings_of, rotation
+from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
+
+PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A way to call `my_rope`."""
+
+    from_rung: int
+    words: str  # before what is said of this use
+    wanted: Spec  # what it has to compute
+    transpose: bool = False
+    out: str = ""  # the keyword that gets the input itself
+
+    @property
+    def keywords(self) -> dict[str, str]:
+        """Arguments that it needs, and their defaults."""
+        flags = {"transpose": "False"} if self.transpose else {}
+        return flags | ({self.out: "None"} if self.out else {})
+
+    def of(self, candidate: Callable) -> Callable:
+        """The candidate with its flag."""
+        return partial(candidate, transpose=True) if self.transpose else candidate
+
+
+_FIRST_RUNG = Use(1, "", specs.rope_of_any_strides)
+_USES = (
+    Use(2, "", specs.rope_of_whole_rows),
+    Use(2, "in place, ", specs.rope_of_whole_rows_in_place, out="out"),
+    Use(4, "backward, ", specs.rope_of_whole_rows_gradient, transpose=True),
+    Use(4, "backward in place, ", specs.rope_of_gradient_in_place, transpose=True, out="out"),
+)
+
+
+def uses_of(rung: int) -> list[Use]:
+    """What a rung has to do; the first one is the forward, out of place."""
+    return [use for use in _USES if use.from_rung <= rung] or [_FIRST_RUNG]
 
 
 def check_rung(rung: int, candidate: Callable) -> Verdict:
@@ -57,6 +97,31 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
             remarks.append(f"it is not kept for the next notebook: {error}")
     return replace(measured, remark="; ".join(filter(None, remarks)))
+
+
+def judged_values(rung: int, candidate: Callable) -> Verdict:
+    """The verdict on values, addresses, collisions and order; `counted` if all are right.
+
+    It is the first one that isn't right, or that of the forward with every right case, and with
+    the first remark on any use.
+    """
+    first, right, remark = None, (), ""
+    for use in uses_of(rung):
+        known = inspect.signature(candidate).parameters if use.keywords else {}
+        if missing := next((name for name in use.keywords if name not in known), ""):
+            reason = f"{getattr(candidate, '__name__', 'the function')} takes no `{missing}`"
+            hint = f"add {missing}={use.keywords[missing]} to its arguments, and use it"
+            return Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True)
+        probe = None if first else PROBE
+        verdict = judged(use.of(candidate), use.wanted, out=use.out, probe=probe)
+        right += tuple(use.words + case for case in verdict.right_cases)
+        if not verdict:
+            case = use.words + verdict.case if verdict.case else ""
+            return replace(verdict, case=case, right_cases=right)
+        if verdict.remark:
+            remark = remark or use.words + verdict.remark
+        first = first or verdict
+    return replace(first, right_cases=right, remark=remark)
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
@@ -99,13 +164,15 @@ def _with_instruments(
     missed = [target for target in TARGETS[rung] if not target.met(readings)]
     table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
     if not missed:
-        reason = f"rung {rung}, {rung_of(rung).change} ({len(verdict.right_cases)} cases)\n{table}"
+        count = len(verdict.right_cases)
+        reason = f"rung {rung}, {rung_of(rung).change} ({count} cases)\n{table}"
         ahead = rungs_ahead(rung, readings)
         moved = ((number, TARGETS[number][0]) for number in ahead)
         said = (f"{one.instrument} {one.words}, as rung {number} wants" for number, one in moved)
         whole = [n for n in ahead if all(target.met(readings) for target in TARGETS[n])]
-        speeds = [speed_here(candidate) or "yours is not timed here"]
-        speeds += [speed_of_ours(number) for number in (rung, *whole[-1:])]
+        speeds = [speed_here(candidate) or "yours is not timed here", speed_of_ours(rung)]
+        if whole:
+            speeds.append(speed_of_ours(whole[-1]))
         return replace(
             verdict,
             state=RIGHT,
@@ -126,9 +193,14 @@ def _with_instruments(
 
 def _explains(missed: list[Target], readings: dict[str, float]) -> Target:
     """The missed target that explains the others: rows, then a wrong order, then the rung's."""
-    if EIGHT_ROWS in missed and (readings["programs"] < EIGHT_ROWS.limit or WIDE in missed):
-        return EIGHT_ROWS
-    return IN_ORDER if IN_ORDER in missed else missed[0]
+    if EIGHT_ROWS in missed:
+        has_more_rows = readings["programs"] < EIGHT_ROWS.limit
+        # too many rows explain all that is missed; too few explain loads that are narrow
+        if has_more_rows or WIDE in missed:
+            return EIGHT_ROWS
+    if IN_ORDER in missed:
+        return IN_ORDER
+    return missed[0]
 
 
 def said_instead(error: BaseException, verdict: Verdict) -> Verdict:

@@ -5,7 +5,7 @@ import re
 
 from ...compiler.compile import Compiled
 from ...compiler.stages import Operation, has_a_loop, sass_by_row
-from ..climb.readings import loop_in
+from ..climb.instruments import loop_in
 
 _WIDTHS = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}  # of an access; else 4 bytes
 

@@ -12,7 +12,7 @@ from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
 from ...timing import measure
 from ..climb.check_rung import last_line
-from ..climb.launch import Launch, launches_of
+from ..climb.instruments import Launch, launches_of
 from ..judge import SECONDS, shipped_call
 from ..verdict import raised
 from .asked import answering_as, on_a_gpu_without_memory

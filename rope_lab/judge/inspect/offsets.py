@@ -25,7 +25,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ..climb.launch import Launch, launches_of
+from ..climb.instruments import Launch, launches_of
 from ..climb.targets import number
 from ..trace import convert_as_compiled, name_of, wrap
 from ..verdict import raised
