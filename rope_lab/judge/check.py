@@ -5,11 +5,12 @@ first wrong index, so that a reader knows where to look.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from .verdict import RIGHT, WRONG, Verdict
+from .verdict import RIGHT, WRONG, Comparison, Verdict
 
 # One rounding at the end, some fp32 arithmetic before it: at most the next number of 16 bits.
 _TOLERANCE = {  # dtype: (relative, absolute, as a share of the largest value expected)
@@ -44,8 +45,7 @@ def check(
     verdict = compare(got, reference(*inputs), tolerance)
     for number, (before, after) in enumerate(zip(inputs, given, strict=True)):
         if isinstance(before, Tensor) and not compare(after, before, (0.0, 0.0)):
-            reason = f"input {number} was overwritten"
-            return Verdict(state=WRONG, reason=reason, shape=verdict.shape, dtype=verdict.dtype)
+            return replace(verdict, state=WRONG, reason=f"input {number} was overwritten")
     return verdict
 
 
@@ -59,29 +59,36 @@ def compare(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None
     if not isinstance(got, Tensor):
         what = got if got is None else f"an object of type {type(got).__name__}"
         return Verdict(state=WRONG, reason=f"no tensor came back but {what}")
-    about = {"shape": tuple(got.shape), "dtype": str(got.dtype).removeprefix("torch.")}
+    shape, dtype = tuple(got.shape), str(got.dtype).removeprefix("torch.")
+    compared = Comparison(shape=shape, dtype=dtype)
     if got.shape != expected.shape:
-        reason = f"shape {about['shape']}, expected {tuple(expected.shape)}"
-        return Verdict(state=WRONG, reason=reason, **about)
+        reason = f"shape {shape}, expected {tuple(expected.shape)}"
+        return Verdict(state=WRONG, reason=reason, compared=compared)
     if got.dtype != expected.dtype:
-        wanted = str(expected.dtype).removeprefix("torch.")
-        return Verdict(state=WRONG, reason=f"dtype {about['dtype']}, expected {wanted}", **about)
+        reason = f"dtype {dtype}, expected {str(expected.dtype).removeprefix('torch.')}"
+        return Verdict(state=WRONG, reason=reason, compared=compared)
     right = is_right(got, expected, tolerance)
     got, expected = _exact(got), _exact(expected)
     # where both are NaN or the same infinity there is no error, though their difference is NaN
     error = (got - expected).abs().masked_fill(right & ~expected.isfinite(), 0.0)
     largest = float("nan") if error.isnan().any() else float(error.max()) if error.numel() else 0.0
-    reason = f"{right.numel()} values, shape {about['shape']}, {about['dtype']}"
+    compared = replace(compared, largest_error=largest)
+    values = f"{right.numel()} values, shape {shape}, {dtype}"
     if right.all():
-        return Verdict(state=RIGHT, reason=reason, largest_error=largest, **about)
+        return Verdict(state=RIGHT, reason=values, compared=compared)
     first = tuple((~right).nonzero()[0].tolist())
-    wrong = int((~right).sum())
-    reason = (
-        f"{wrong} of {reason}; first at index {first}: got {got[first]:.4g}, "
-        f"expected {expected[first]:.4g}; largest error {largest:.2g}"
+    compared = replace(
+        compared,
+        wrong=int((~right).sum()),
+        first_wrong_index=first,
+        got=got[first].item(),
+        expected=expected[first].item(),
     )
-    about |= {"largest_error": largest, "wrong": wrong, "first_wrong_index": first}
-    return Verdict(state=WRONG, reason=reason, **about)
+    reason = (
+        f"{compared.wrong} of {values}; first at index {first}: got {compared.got:.4g}, "
+        f"expected {compared.expected:.4g}; largest error {largest:.2g}"
+    )
+    return Verdict(state=WRONG, reason=reason, compared=compared)
 
 
 def is_right(got: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None) -> Tensor:

@@ -46,7 +46,7 @@ def judged(
     Args:
         candidate, wanted: as in `check_exercise`.
         out: the keyword by which the candidate gets its first input to write over; '' for none.
-        probe: a case with which the work of a right candidate is counted: `Verdict.counted`.
+        probe: a case with which the work of a right candidate is counted: `Verdict.climb.counted`.
     """
     try:
         job = {
@@ -61,7 +61,7 @@ def judged(
         return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
     job |= {"wanted": replace(wanted, function=None, mistakes={}), "out": out, "probe": probe}
     verdict = _verdict_of("interpreted", job)
-    if verdict and verdict.launches and torch.cuda.is_available():
+    if verdict and verdict.cases.launches and torch.cuda.is_available():
         compiled = _verdict_of("compiled", job)
         return verdict if compiled else compiled
     return verdict
@@ -95,14 +95,15 @@ def _verdict_of(engine: str, job: dict) -> Verdict:
     """Of the child that judges, also where it has ended and gives none."""
     try:
         child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
-        fields = child.ask(job, SECONDS)
+        answer = child.ask(job, SECONDS)
     except Ended as ended:
         what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
         last = ended.words.splitlines()[-1] if ended.words else ""
         reason = f"it ended the process (exit {ended.code}) {last}".strip()
         if ended.late:
             reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
-        fields = {"state": WRONG, "reason": reason}
-    if printed := fields.pop("printed", ""):
+        return Verdict(state=WRONG, reason=reason, boxed=True)
+    if printed := answer["printed"]:
         print(printed, end="" if printed.endswith("\n") else "\n")
-    return Verdict(**fields, boxed=True, engine=engine)
+    verdict = answer["verdict"]
+    return replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))

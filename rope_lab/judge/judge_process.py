@@ -26,7 +26,7 @@ from .counts import COPIES, BesideKernels, more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .spec import Case, Spec
-from .verdict import NOT_YET, RIGHT, WRONG, Verdict
+from .verdict import NOT_YET, RIGHT, WRONG, Cases, Comparison, OnTheClimb, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
@@ -63,7 +63,7 @@ def start(folder: Path) -> None:
 
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
-    """The fields of the verdict on a candidate; `tell` says when a case begins."""
+    """The `verdict` on a candidate, and what it `printed`; `tell` says when a case begins."""
     candidate = load(job["candidate"], folder, "candidate")
     if job["out"]:
         candidate = in_place(candidate, job["out"])
@@ -72,10 +72,10 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
         function=load(job["function"], folder, "spec"),
         mistakes={words: load(made, folder, "mistake") for words, made in job["mistakes"].items()},
     )
-    fields = judge(candidate, wanted, tell)
-    if job["probe"] and fields["state"] == RIGHT:
-        fields |= probed(candidate, wanted, job["probe"], fields["right_cases"])
-    return fields
+    verdict, printed = judge(candidate, wanted, tell)
+    if job["probe"] and verdict:
+        verdict = probed(verdict, candidate, wanted, job["probe"])
+    return {"verdict": verdict, "printed": printed}
 
 
 def in_place(candidate: Callable, out: str) -> Callable:
@@ -83,13 +83,15 @@ def in_place(candidate: Callable, out: str) -> Callable:
     return lambda first, *others: candidate(first, *others, **{out: first})
 
 
-def probed(candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> dict:
-    """What a right candidate does with one case more: `counted`, or what is wrong with it."""
-    attempt = Attempt(candidate, wanted, case, earlier)
-    if outcome := attempt.outcome():
-        reason = outcome["reason"] or kind_of_mistake([attempt.evidence()])
-        return outcome | {"reason": reason, "case": case.name}
-    return {"counted": counted(attempt)}
+def probed(verdict: Verdict, candidate: Callable, wanted: Spec, case: Case) -> Verdict:
+    """On a right candidate with one case more: what it did there is counted, or it is wrong."""
+    attempt = Attempt(candidate, wanted, case, earlier=list(verdict.cases.right))
+    outcome = attempt.outcome()
+    if outcome is None:
+        return replace(verdict, climb=OnTheClimb(counted=counted(attempt)))
+    reason = outcome.reason or kind_of_mistake([attempt.evidence()])
+    cases = replace(outcome.cases, right=verdict.cases.right)
+    return replace(outcome, reason=reason, cases=cases)
 
 
 def counted(attempt: "Attempt") -> dict:
@@ -122,9 +124,12 @@ def load(shipped: dict, folder: Path, kind: str) -> Callable:
     return partial(function, **shipped["options"]) if shipped["options"] else function
 
 
-def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> dict:
-    """The fields of a `Verdict`, as far as they are not its defaults; and what was `printed`."""
-    right, wrong, misses, launches, printed, remark = [], [], [], 0, "", ""
+def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tuple[Verdict, str]:
+    """The verdict on a candidate, and what it printed in the first case in which it did."""
+    right: list[str] = []
+    misses: list[Attempt] = []
+    wrong: list[Verdict] = []  # of each of these
+    launches, printed, remark = 0, "", ""
     for case in wanted.cases:
         tell(case.name)
         with contextlib.redirect_stdout(io.StringIO()) as said:
@@ -137,20 +142,24 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> dic
             right.append(case.name)
             if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
-        elif outcome["state"] == NOT_YET:
-            return outcome | {"printed": printed}
+        elif outcome.state == NOT_YET:
+            return outcome, printed
         else:
-            wrong.append(outcome | {"case": case.name})
             misses.append(attempt)
-    if wrong:
-        if misses[0].missed is not None:  # wrong elements, and no reason yet
-            of_one_result = (one for one in misses if one.missed == misses[0].missed)
-            wrong[0]["reason"] = kind_of_mistake(one.evidence() for one in of_one_result)
-        fields = wrong[0] | {"wrong_cases": tuple(other["case"] for other in wrong[1:])}
-    else:
+            wrong.append(outcome)
+    if not wrong:
         reason = f"{len(right)} cases: " + ", ".join(right)
-        fields = {"state": RIGHT, "reason": reason, "remark": remark, "launches": launches}
-    return fields | {"right_cases": tuple(right), "printed": printed}
+        cases = Cases(right=tuple(right), launches=launches)
+        return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
+    first, *others = wrong
+    missed = misses[0].missed
+    if missed is not None:  # wrong elements, and no reason yet
+        of_one_result = (attempt for attempt in misses if attempt.missed == missed)
+        reason = kind_of_mistake(attempt.evidence() for attempt in of_one_result)
+        first = replace(first, reason=reason)
+    also_wrong = tuple(other.cases.wrong for other in others)
+    cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
+    return replace(first, cases=cases), printed
 
 
 class Attempt:
@@ -172,38 +181,44 @@ class Attempt:
         self.missed: int | None = None
         self.trace, self.eager = None, BesideKernels()
 
-    def outcome(self) -> dict | None:
+    def outcome(self) -> Verdict | None:
         """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
         stopped = self._run()
-        if stopped:
+        if stopped is not None:
             return stopped
         outs = self._results()
         if len(outs) != len(self.expected):
-            return broken(f"{len(outs)} results came back, {len(self.expected)} are asked for")
+            words = f"{len(outs)} results came back, {len(self.expected)} are asked for"
+            return self._wrong(words)
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
             verdict = compare(out, want, self._tolerance(want))
             if not verdict:
                 return self._wrong_result(number, out, verdict)
         reason = next(self._wrong_beside_the_results(), "")
-        return broken(reason) if reason else None
+        return self._wrong(reason) if reason else None
+
+    def _wrong(self, reason: str, owner: str = "", compared: Comparison | None = None) -> Verdict:
+        cases = Cases(wrong=self.case.name, owner=owner)
+        return Verdict(state=WRONG, reason=reason, cases=cases, compared=compared)
 
     def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
         return self.wanted.tolerance if want.dtype == torch.float32 else None
 
-    def _run(self) -> dict | None:
+    def _run(self) -> Verdict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
         with watch() as self.trace, self.eager:
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
-                return {"state": NOT_YET, "reason": str(error) or HOW_TO_BEGIN}
+                return Verdict(state=NOT_YET, reason=str(error) or HOW_TO_BEGIN)
             except Exception as error:  # whatever a reader's function may raise
                 if reason := cannot_be_interpreted(error):
-                    return {"state": NOT_YET, "reason": reason}
-                return broken(*in_words(error))
+                    return Verdict(state=NOT_YET, reason=reason)
+                reason, owner = in_words(error)
+                return self._wrong(reason, owner)
         if self.returned is not None or self.wanted.overwrites:
             return None
-        return broken("it returns None: is a `return` missing?")
+        return self._wrong("it returns None: is a `return` missing?")
 
     def _results(self) -> tuple:
         names = self.wanted.names
@@ -211,27 +226,17 @@ class Attempt:
             return tuple(self.given[names.index(name)] for name in self.wanted.overwrites)
         return as_tuple(self.returned)
 
-    def _wrong_result(self, number: int, out: object, verdict: Verdict) -> dict:
+    def _wrong_result(self, number: int, out: object, verdict: Verdict) -> Verdict:
         """Which result is wrong, and where."""
-        at = verdict.first_wrong_index
-        if at is None:  # another shape or dtype, or no tensor at all
-            return broken(verdict.reason)
-        want = self.expected[number]
+        compared = verdict.compared
+        if compared is None or compared.first_wrong_index is None:
+            return self._wrong(verdict.reason)  # another shape or dtype, or no tensor at all
         label = f"result {number}" if len(self.expected) > 1 else "the result"
         if self.wanted.overwrites:
             label = self.wanted.overwrites[number]
         self.missed = number
-        owner = self.trace.owner_of(out, at) if self.trace else ""
-        return broken("", owner) | {
-            "result": label,
-            "shape": tuple(want.shape),
-            "dtype": verdict.dtype,
-            "wrong": verdict.wrong,
-            "first_wrong_index": at,
-            "got": float(out[at]),
-            "expected": float(want[at]),
-            "largest_error": verdict.largest_error,
-        }
+        owner = self.trace.owner_of(out, compared.first_wrong_index) if self.trace else ""
+        return self._wrong("", owner, replace(compared, name=label))
 
     def evidence(self) -> Evidence:
         """All that can be known of the first result with a wrong element."""
@@ -242,8 +247,8 @@ class Attempt:
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
             wrong = ~is_right(got, want, self._tolerance(want))
-
-        stored = self.trace.stored_in(out) if self.trace else None
+        trace = self.trace
+        stored = trace.stored_in(out) if trace else None
         return Evidence(
             spec=one,
             case=self.case,
@@ -253,8 +258,10 @@ class Attempt:
             wrong=wrong,
             unwritten=got.isnan() if stored is None else ~stored,  # as `start` asked for
             earlier=self.earlier,
-            trace=self.trace,
-            **{name: getattr(self.trace, name, []) for name in ("races", "stored_twice", "reread")},
+            trace=trace,
+            races=trace.races if trace else [],
+            stored_twice=trace.stored_twice if trace else [],
+            reread=trace.reread if trace else [],
             overwritten=list(self._overwritten()),
             mistakes={
                 words: results(mistaken, self.inputs)[number]
@@ -295,7 +302,8 @@ class Attempt:
         if not trace.launches:
             yield NO_KERNEL
             return
-        for x in (*[memory.tensor for memory in trace.memories], *self._results()):
+        given_to_kernels = [memory.tensor for memory in trace.memories]
+        for x in (*given_to_kernels, *self._results()):
             if name := self.eager.maker_of(x):
                 words = f"PyTorch runs {name}; let the kernel do it"
                 yield f"a part of the work is done outside the kernel: {words}"
@@ -357,10 +365,6 @@ def in_words(error: Exception) -> tuple[str, str]:
     frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
     where = f", at: {frames[-1].line}" if frames and frames[-1].line else ""
     return f"it raises {type(inner).__name__}: {text[0]}{where}", ""
-
-
-def broken(reason: str, owner: str = "") -> dict:
-    return {"state": WRONG, "reason": reason, "owner": owner}
 
 
 def memory_of(x: Tensor) -> Tensor:

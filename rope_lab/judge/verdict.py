@@ -10,6 +10,71 @@ COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A result beside what was expected of it, element by element."""
+
+    name: str = "the result"  # which of the candidate's tensors it is
+    shape: tuple[int, ...]
+    dtype: str
+    largest_error: float = 0.0  # also where all is right
+    wrong: int = 0  # how many elements are wrong
+    first_wrong_index: tuple[int, ...] | None = None
+    got: float = 0.0  # the value there
+    expected: float = 0.0  # and what it should be
+
+    def lines(self) -> list[str]:
+        """What the verdict on a wrong case says of it."""
+        found = [f"  {self.name}: shape {self.shape}, {self.dtype}"]
+        if self.first_wrong_index is not None:
+            found.append(
+                f"  first wrong index {self.first_wrong_index}: got {self.got:.4g}, "
+                f"expected {self.expected:.4g}; wrong: {self.wrong} of {math.prod(self.shape)}; "
+                f"largest error {self.largest_error:.2g}"
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """The cases of an exercise, by their names, and what ran in them."""
+
+    right: tuple[str, ...] = ()
+    wrong: str = ""  # the first that is wrong; the verdict says what the mistake looks like there
+    also_wrong: tuple[str, ...] = ()
+    owner: str = ""  # the program that stored the first wrong element, or left its tensors
+    engine: str = "interpreted"  # or 'compiled'
+    launches: int = 0  # of kernels, in the interpreter, where all is right
+
+    def lines(self, compared: Comparison | None, looks_like: str) -> list[str]:
+        """The verdict on a wrong case, from its first line to its last."""
+        count = len(self.right)
+        right = {0: "every case fails", 1: "1 other case is right"}
+        right = right.get(count, f"{count} other cases are right")
+        first = f"WRONG in the case '{self.wrong}'; {right}"
+        if self.engine == "compiled":
+            first += ". All are right in the interpreter; this one ran on the GPU"
+        return [
+            first,
+            *(compared.lines() if compared else ()),
+            *labeled("stored by", self.owner),
+            *labeled("looks like", looks_like),
+            *labeled("also wrong", ", ".join(self.also_wrong) if self.right else ""),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnTheClimb:
+    """A kernel beside the rungs of the climb."""
+
+    counted: dict = field(default_factory=dict)  # what it did with the probe, where it had one
+    ahead: str = ""  # which later rungs it has climbed already
+    speed: str = ""  # of our kernel on a rung by the record, and of the reader's own on this GPU
+
+    def lines(self) -> list[str]:
+        return labeled("ahead", self.ahead) + labeled("speed", self.speed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The outcome of a check; true only if everything is right."""
 
@@ -21,25 +86,9 @@ class Verdict:
     because: str = ""  # why a wrong choice is wrong
     hint: str = ""  # what to think of, where something is wrong
     boxed: bool = False  # it is about a reader's own work, which a page shows in a box
-    # of the result that was compared, in an exercise that of the first wrong case:
-    shape: tuple[int, ...] = ()
-    dtype: str = ""
-    wrong: int = 0  # how many of its elements are wrong
-    first_wrong_index: tuple[int, ...] | None = None
-    got: float = 0.0  # the value there
-    expected: float = 0.0  # and what it should be
-    largest_error: float = 0.0  # also where all is right
-    result: str = ""  # which of the candidate's tensors is wrong
-    owner: str = ""  # the program that stored the first wrong element
-    # of an exercise: names of cases
-    right_cases: tuple[str, ...] = ()
-    case: str = ""  # the first that is wrong; `reason` says what the mistake looks like
-    wrong_cases: tuple[str, ...] = ()  # the others
-    launches: int = 0  # of kernels, in the interpreter
-    counted: dict = field(default_factory=dict, repr=False)  # of a probe, where one was given
-    engine: str = "interpreted"  # or 'compiled'
-    ahead: str = ""  # which later rungs it has climbed already
-    speed: str = ""  # of our kernel on a rung by the record, and of the reader's own on this GPU
+    compared: Comparison | None = None  # in an exercise, of the first wrong case
+    cases: Cases = Cases()
+    climb: OnTheClimb = OnTheClimb()
 
     @property
     def ok(self) -> bool:
@@ -49,20 +98,22 @@ class Verdict:
         return self.ok
 
     def __repr__(self) -> str:
-        if self.case:
-            return "\n".join(self._lines_about_the_wrong_case())
-        first = f"{self.state.upper()}{f' in {self.place}' if self.place else ''}: {self.reason}"
+        if self.cases.wrong:
+            return "\n".join(self.cases.lines(self.compared, looks_like=self.reason))
+        state = self.state.upper()
         if self.remark:
-            first = f"{self.state.upper()}, but {self.remark}\n  {self.reason}"
-        more = {
-            "looks like": self.looks_like,
-            "because": self.because,
-            "think of": self.hint,
-            "ahead": self.ahead,
-            "speed": self.speed,
-        }
-        lines = [f"  {name}: {words}" for name, words in more.items() if words]
-        return "\n".join([first, *lines])
+            first = f"{state}, but {self.remark}\n  {self.reason}"
+        else:
+            first = f"{state}{f' in {self.place}' if self.place else ''}: {self.reason}"
+        return "\n".join(
+            [
+                first,
+                *labeled("looks like", self.looks_like),
+                *labeled("because", self.because),
+                *labeled("think of", self.hint),
+                *self.climb.lines(),
+            ]
+        )
 
     def _repr_html_(self) -> str | None:
         """A box with a line beside it, colored by the outcome, which is bold; None: plain text."""
@@ -70,27 +121,10 @@ class Verdict:
             return None
         return box(self.state, repr(self))
 
-    def _lines_about_the_wrong_case(self) -> list[str]:
-        count = len(self.right_cases)
-        right = {0: "every case fails", 1: "1 other case is right"}
-        right = right.get(count, f"{count} other cases are right")
-        lines = [f"WRONG in the case '{self.case}'; {right}"]
-        if self.engine == "compiled":
-            lines[0] += ". All are right in the interpreter; this one ran on the GPU"
-        if self.shape or self.dtype:
-            lines.append(f"  {self.result}: shape {self.shape}, {self.dtype}")
-        if self.first_wrong_index is not None:
-            lines.append(
-                f"  first wrong index {self.first_wrong_index}: got {self.got:.4g}, "
-                f"expected {self.expected:.4g}; wrong: {self.wrong} of {math.prod(self.shape)}; "
-                f"largest error {self.largest_error:.2g}"
-            )
-        if self.owner:
-            lines.append(f"  stored by: {self.owner}")
-        lines.append(f"  looks like: {self.reason}")
-        if self.wrong_cases and self.right_cases:
-            lines.append("  also wrong: " + ", ".join(self.wrong_cases))
-        return lines
+
+def labeled(label: str, words: str) -> list[str]:
+    """A line of a verdict, none where there are no words."""
+    return [f"  {label}: {words}"] if words else []
 
 
 def box(state: str, text: str) -> str:

@@ -28,7 +28,7 @@ def nine_checks(rope: Callable) -> str:
     others come after them, and only if the plain cases are right. Their memory continues past what
     they ask for, so a kernel that reads too far reads numbers of ours.
     """
-    right = check_exercise(rope, definitions.rope).right_cases
+    right = check_exercise(rope, definitions.rope).cases.right
 
     def cases(*names: str) -> str:
         missed = [name for name in names if name not in right]

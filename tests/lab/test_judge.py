@@ -55,20 +55,22 @@ def test_a_wrong_kernel_is_told_what_it_looks_like(candidate, kind):
 def test_a_right_kernel_passes_and_its_launches_are_counted():
     """Where there are none, the verdict of the CPU is that of a GPU as well."""
     verdict = judge(wrong_kernels.launch, definitions.rope)
-    assert verdict and len(verdict.right_cases) == verdict.launches == 12, verdict
-    assert judge(definitions.rope.function, definitions.rope).launches == 0
+    assert verdict and len(verdict.cases.right) == verdict.cases.launches == 12, verdict
+    assert judge(definitions.rope.function, definitions.rope).cases.launches == 0
 
 
 def test_the_verdict_says_where_and_who():
     verdict = judge(numbered(2), definitions.rope)
-    assert verdict.case == "small and plain" and verdict.shape == (4, 1, 2, 8)
-    assert verdict.first_wrong_index == (0, 0, 0, 4) and verdict.owner == "program 0"
-    assert verdict.wrong == 4 * 2 * 4 and verdict.dtype == "float32"
-    assert verdict.largest_error > abs(verdict.got - verdict.expected) > 0
-    assert len(verdict.wrong_cases) == 11 and not verdict.right_cases
+    cases, compared = verdict.cases, verdict.compared
+    assert cases.wrong == "small and plain" and compared.shape == (4, 1, 2, 8)
+    assert compared.first_wrong_index == (0, 0, 0, 4) and cases.owner == "program 0"
+    assert compared.wrong == 4 * 2 * 4 and compared.dtype == "float32"
+    assert compared.largest_error > abs(compared.got - compared.expected) > 0
+    assert len(cases.also_wrong) == 11 and not cases.right
     assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
     verdict = judge(numbered(13), definitions.rope)
-    assert verdict.first_wrong_index[:3] == (0, 0, 1) and verdict.owner == "program 1"
+    assert verdict.compared.first_wrong_index[:3] == (0, 0, 1)
+    assert verdict.cases.owner == "program 1"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,18 @@ def test_the_verdict_says_where_and_who():
 def test_a_stub_is_told_how_to_begin(stub, said):
     verdict = judge(stub, definitions.rope)
     assert not verdict and verdict.state == "not yet" and repr(verdict).startswith(said)
+
+
+def not_of_five(x):
+    if len(x) == 5:
+        raise NotImplementedError
+    return 2 * x
+
+
+def test_a_stub_for_the_probe_alone_is_a_stub():
+    of_five = Case("five elements", {"s": 1, "d": 2, "n": 5})
+    verdict = judge_module.judged(not_of_five, spec(twice), probe=of_five)
+    assert verdict.state == "not yet" and repr(verdict).startswith("NOT YET: replace"), verdict
 
 
 def test_what_never_ends_is_ended(monkeypatch):
@@ -175,7 +189,7 @@ def of_new_memory(x):
 
 def test_without_a_kernel_no_program_is_blamed():
     verdict = judge(minus_the_half_turn, definitions.rotate_half)
-    assert not verdict and verdict.owner == "" and "unwritten" not in verdict.reason
+    assert not verdict and verdict.cases.owner == "" and "unwritten" not in verdict.reason
     assert "unwritten" in judge(of_new_memory, definitions.rotate_half).reason
 
 
@@ -289,7 +303,6 @@ def test_no_rule_stumbles_over_a_wrong_result(known):
             inputs[known.names.index(name)].copy_(out)
         return None if known.overwrites else tuple(outs)
 
-    verdict = judge_process.judge(
-        made_up, replace(known, half_the_table=False), tell=lambda _: None
-    )
-    assert verdict["state"] == "wrong" and "raises" not in verdict["reason"]
+    wanted = replace(known, half_the_table=False)
+    verdict, _ = judge_process.judge(made_up, wanted, tell=lambda _: None)
+    assert verdict.state == "wrong" and "raises" not in verdict.reason

@@ -172,7 +172,7 @@ def test_a_kernel_may_be_made_by_a_call(name, doubles):
     names = doubles(DOUBLES + made)
     function, reference, make = names["double"], names["twice"], names["make"]
     verdict = lab.check_exercise(function, spec(leave_out=STRIDED)(reference))
-    assert verdict and verdict.launches, verdict
+    assert verdict and verdict.cases.launches, verdict
     found = lab.inspect(function, reference, make, small=1, large=10)
     assert found and [launch.kernel for launch in found.launches] == ["double_kernel"], found
 

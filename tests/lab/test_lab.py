@@ -143,11 +143,11 @@ def test_the_largest_error_is_that_of_a_value_that_counts(device):
     verdict = lab.compare(unwritten, torch.ones(2, device=device))
     assert "got nan, expected 1; largest error nan" in repr(verdict)
     expected = torch.tensor([1.0, NAN, INF], dtype=torch.float64, device=device)
-    assert lab.compare(expected + 0.5, expected).largest_error == 0.5
+    assert lab.compare(expected + 0.5, expected).compared.largest_error == 0.5
     finite = expected.clone().nan_to_num(posinf=3.0, nan=NAN)
-    assert lab.compare(finite, expected).largest_error == INF
+    assert lab.compare(finite, expected).compared.largest_error == INF
     verdict = lab.compare(expected + 1e-13, expected)
-    assert verdict and 0.5e-13 < verdict.largest_error < 2e-13
+    assert verdict and 0.5e-13 < verdict.compared.largest_error < 2e-13
 
 
 def test_dtypes_have_to_agree_and_integers_exactly(device):
@@ -156,7 +156,7 @@ def test_dtypes_have_to_agree_and_integers_exactly(device):
     assert repr(verdict) == "WRONG: dtype float32, expected bfloat16" and not verdict
     got = torch.tensor([1, 2, 3], device=device)
     assert lab.compare(got, got.clone())
-    assert lab.compare(got, got + torch.tensor([0, 0, 1], device=device)).wrong == 1
+    assert lab.compare(got, got + torch.tensor([0, 0, 1], device=device)).compared.wrong == 1
 
 
 ONE_ROUNDING = {  # dtype: an error that passes, one that does not
@@ -199,7 +199,7 @@ def test_the_kernels_pass_the_check_and_a_wrong_candidate_fails(device):
 
         verdict = lab.check(candidate, spec, t, freqs)
         assert repr(verdict) == "RIGHT: 240 values, shape (5, 2, 3, 8), float32"
-    assert lab.check(rope_bw, rope_fw, t, freqs).first_wrong_index == (0, 0, 0, 0)
+    assert lab.check(rope_bw, rope_fw, t, freqs).compared.first_wrong_index == (0, 0, 0, 0)
     verdict = lab.check(lambda t: None, lambda t: t, torch.ones(2, device=device))
     assert not verdict and "None" in repr(verdict)
     unfused = reference.apply_rotary_pos_emb  # what is no tensor is handed on
@@ -470,7 +470,7 @@ def test_a_verdict_on_complex_numbers_sees_both_parts(device):
     right = torch.tensor([1 + 2j, 3 + 4j], device=device)
     assert lab.compare(right, right.clone())
     verdict = lab.compare(right.conj().resolve_conj(), right)
-    assert not verdict and verdict.wrong == 2 and verdict.largest_error == 8.0
+    assert not verdict and verdict.compared.wrong == 2 and verdict.compared.largest_error == 8.0
 
 
 def test_the_tolerance_grows_with_the_values(device):

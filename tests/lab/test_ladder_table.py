@@ -28,10 +28,10 @@ def test_its_counts_are_those_of_our_kernel(rung):
     verdict = judged_values(rung, RUNGS[rung].module.my_rope)
     ours = RUNGS[rung]
     (launch,) = launches_of(rotation(ours.module.my_rope))
-    found = readings_of(verdict.counted, launch)
+    found = readings_of(verdict.climb.counted, launch)
     assert found["bytes requested"] == ours.requested
     assert found["sin/cos evaluations"] == ours.evaluations
-    assert "".join(event["kind"] for event in verdict.counted["events"]) == ORDER[rung]
+    assert "".join(event["kind"] for event in verdict.climb.counted["events"]) == ORDER[rung]
     assert found["instruction time"] == pytest.approx(ours.instruction_us, rel=0.05)
 
 

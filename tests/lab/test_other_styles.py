@@ -75,14 +75,14 @@ def test_a_wrong_kernel_is_told_why(style):
 
 def test_what_fits_a_later_case_is_not_told_for_the_first():
     verdict = lab.check_exercise(styles.rounded_in_one_case, definitions.rope)
-    assert verdict.case == "small and plain" and verdict.largest_error > 0.1
+    assert verdict.cases.wrong == "small and plain" and verdict.compared.largest_error > 0.1
     assert "rounding" not in repr(verdict), verdict
 
 
 def test_functions_of_libdevice_are_those_of_numpy():
     wanted = spec(leave_out=STRIDED, tolerance=(1e-5, 1e-5))(styles.several_in_pytorch)
     verdict = lab.check_exercise(styles.several_functions, wanted)
-    assert verdict and "half precision" in verdict.right_cases, verdict
+    assert verdict and "half precision" in verdict.cases.right, verdict
     verdict = lab.check_exercise(partial(styles.several_functions, casts=False), wanted)
     assert "libdevice.fma takes no fp16, fp16, fp32; cast before" in repr(verdict), verdict
     verdict = lab.check_exercise(styles.counted_bits, wanted)

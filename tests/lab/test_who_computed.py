@@ -44,20 +44,20 @@ LEFT_TO_PYTORCH = {
 @pytest.mark.parametrize("candidate", LEFT_TO_PYTORCH, ids=lambda candidate: candidate.__name__)
 def test_work_that_is_left_to_pytorch_is_wrong_and_named(candidate):
     verdict = judge(candidate, waves)
-    assert verdict.state == "wrong" and verdict.case == "small and plain", verdict
+    assert verdict.state == "wrong" and verdict.cases.wrong == "small and plain", verdict
     assert LEFT_TO_PYTORCH[candidate] in verdict.reason, verdict
 
 
 def test_a_result_that_pytorch_converts_is_wrong():
     verdict = judge(beside.converted, waves)
-    assert verdict.state == "wrong" and verdict.case == "half precision", verdict
+    assert verdict.state == "wrong" and verdict.cases.wrong == "half precision", verdict
     assert verdict.reason.startswith(NOT_BY_THE_KERNEL)
 
 
 def test_what_pytorch_computes_in_a_later_case_is_seen():
     verdict = judge(beside.sines_of_many_in_pytorch, waves)
     assert verdict.state == "wrong" and f"{PART}sin" in verdict.reason, verdict
-    assert verdict.case == "sizes that no block divides"
+    assert verdict.cases.wrong == "sizes that no block divides"
 
 
 def test_an_input_that_pytorch_overwrites_is_not_the_kernels():
@@ -67,7 +67,7 @@ def test_an_input_that_pytorch_overwrites_is_not_the_kernels():
 
 def test_memory_around_what_is_overwritten_has_to_stay():
     verdict = judge(beside.in_place_with_its_neighbor, doubled_in_place)
-    assert verdict.state == "wrong" and verdict.case == "a slice of wider rows", verdict
+    assert verdict.state == "wrong" and verdict.cases.wrong == "a slice of wider rows", verdict
     assert verdict.reason == "an input is overwritten: x, between its elements or around them"
 
 
@@ -110,4 +110,4 @@ def test_no_time_is_credited_to_pytorchs_work():
         return beside.by(beside.copying_kernel, definitions.rope.function(t, freqs), out=out)
 
     verdict = lab.check_rung(1, all_in_pytorch)
-    assert verdict.state == "wrong" and not verdict.speed and PART in repr(verdict), verdict
+    assert verdict.state == "wrong" and not verdict.climb.speed and PART in repr(verdict), verdict

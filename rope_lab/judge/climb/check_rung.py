@@ -84,7 +84,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         if refused:
             reason = f"the values are right, but {refused}"
             return replace(verdict, state=NOT_YET, reason=reason)
-        readings = readings_of(verdict.counted, launch)
+        readings = readings_of(verdict.climb.counted, launch)
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
@@ -100,7 +100,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
 
 
 def judged_values(rung: int, candidate: Callable) -> Verdict:
-    """The verdict on values, addresses, collisions and order; `counted` if all are right.
+    """The verdict on values, addresses, collisions and order; `climb.counted` if all are right.
 
     It is the first one that isn't right, or that of the forward with every right case, and with
     the first remark on any use.
@@ -114,14 +114,14 @@ def judged_values(rung: int, candidate: Callable) -> Verdict:
             return Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True)
         probe = None if first else PROBE
         verdict = judged(use.of(candidate), use.wanted, out=use.out, probe=probe)
-        right += tuple(use.words + case for case in verdict.right_cases)
+        right += tuple(use.words + case for case in verdict.cases.right)
         if not verdict:
-            case = use.words + verdict.case if verdict.case else ""
-            return replace(verdict, case=case, right_cases=right)
+            wrong = use.words + verdict.cases.wrong if verdict.cases.wrong else ""
+            return replace(verdict, cases=replace(verdict.cases, right=right, wrong=wrong))
         if verdict.remark:
             remark = remark or use.words + verdict.remark
         first = first or verdict
-    return replace(first, right_cases=right, remark=remark)
+    return replace(first, cases=replace(first.cases, right=right), remark=remark)
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
@@ -164,7 +164,7 @@ def _with_instruments(
     missed = [target for target in TARGETS[rung] if not target.met(readings)]
     table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
     if not missed:
-        count = len(verdict.right_cases)
+        count = len(verdict.cases.right)
         reason = f"rung {rung}, {rung_of(rung).change} ({count} cases)\n{table}"
         ahead = rungs_ahead(rung, readings)
         moved = ((number, TARGETS[number][0]) for number in ahead)
@@ -173,21 +173,17 @@ def _with_instruments(
         speeds = [speed_here(candidate) or "yours is not timed here", speed_of_ours(rung)]
         if whole:
             speeds.append(speed_of_ours(whole[-1]))
-        return replace(
-            verdict,
-            state=RIGHT,
-            reason=reason,
-            ahead="; ".join(said),
-            speed="\n         ".join(speeds),
-        )
+        climb = replace(verdict.climb, ahead="; ".join(said), speed="\n         ".join(speeds))
+        return replace(verdict, state=RIGHT, reason=reason, climb=climb)
     first = _explains(missed, readings)
     reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
+    speed = speed_here(candidate, explained_by=first.instrument)
     return replace(
         verdict,
         state=NOT_YET,
         reason=f"{reason}\n{table}",
-        looks_like=advice(first.instrument, readings, verdict.counted, launch),
-        speed=speed_here(candidate, explained_by=first.instrument),
+        looks_like=advice(first.instrument, readings, verdict.climb.counted, launch),
+        climb=replace(verdict.climb, speed=speed),
     )
 
 

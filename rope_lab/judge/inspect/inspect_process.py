@@ -123,11 +123,14 @@ def _wrong(
     found: Called, expected: Called, inputs: dict, tolerance: tuple | None, watch: Watch
 ) -> tuple[str, str]:
     """The first thing that is wrong, '' if nothing is; and which program stored it."""
-    (got, given), (wanted, after) = found, expected
-    if wanted and len(got) != len(wanted):
-        return f"{len(got)} results came back, {len(wanted)} are expected", ""
-    results = zip(got, wanted, strict=False)  # of none that is wanted, none counts
-    compared = [(f"result {k}", *pair, False) for k, pair in enumerate(results)]
+    got, given = found
+    wanted, after = expected
+    compared = []  # label, what is there, what should be, and must it stay as it was?
+    if wanted:  # else it is asked for its inputs alone, and may return anything
+        if len(got) != len(wanted):
+            return f"{len(got)} results came back, {len(wanted)} are expected", ""
+        for k, (x, want) in enumerate(zip(got, wanted, strict=True)):
+            compared.append((f"result {k}", x, want, False))
     for (name, before), x, want in zip(inputs.items(), given, after, strict=True):
         if not _same(x, want):
             compared.append((name, x, want, _same(before, want)))
@@ -137,7 +140,7 @@ def _wrong(
             return f"an input is overwritten: {label}", ""
         verdict = compare(x, want, tolerance)
         if not verdict:
-            at = verdict.first_wrong_index
+            at = verdict.compared.first_wrong_index if verdict.compared else None
             owner = (watch.owner_of(x, at) or "no program") if at is not None else ""
             return "; ".join([f"{label}: {verdict.reason}", *said[:1]]), owner
     return "".join(said[:1]), ""
