@@ -16,18 +16,18 @@ from .profiling.traffic import count_eager_traffic
 from .records import bench, observe, recorded
 from .source import show_source
 
-_LOADED_LATER = {  # the first two load no Triton
-    "draw": ".figures.style",
-    "explore": ".figures.sliders",
-    "check_rung": ".judge.climb.check_rung",
-    "inspect": ".judge.inspect.inspect",
-    "ladder": ".judge.climb.ladder",
+_LOADED_LATER = {  # name -> its module, and its name there; None: it is the module
+    "draw": (".figures.style", None),
+    "explore": (".figures.sliders", "explore"),
+    "check_rung": (".judge.climb.check_rung", "check_rung"),
+    "inspect": (".judge.inspect.inspect", "inspect"),
+    "ladder": (".judge.climb.ladder", "ladder"),
 }
 
 
 def __getattr__(name: str):
     if name not in _LOADED_LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(_LOADED_LATER[name], __name__)
-    # the function, or the module by another name
-    return vars(module).get(name, module)
+    place, attribute = _LOADED_LATER[name]
+    module = import_module(place, __name__)
+    return module if attribute is None else getattr(module, attribute)

@@ -52,20 +52,31 @@ class Engine:
     @property
     def problems(self) -> list[str]:
         """What is in the way of the best engine here, one sentence each: cause, then cure."""
-        unused = self.nvidia_driver and not self.gpu
-        sentences = {
-            "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, then "
-            "`make lab` without `CPU=1`.": unused and not self.torch_built_for_cuda,
-            f"There is an NVIDIA driver, {self.nvidia_driver}, but torch cannot use a GPU: update "
-            "the driver if it is too old, and see whether `nvidia-smi` lists "
-            "a GPU.": unused and self.torch_built_for_cuda,
-            self.how_to_get_triton: not self.triton_installed,
-            f"Triton needs {' and '.join(self.lacks)} to launch on a GPU: install gcc and "
-            "python3-dev.": self.triton_installed and self.gpu and self.lacks,
-            "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the kernel "
-            "and import `rope_lab` first.": self.triton_loaded_for_gpu and not self.gpu,
-        }
-        return [sentence for sentence, is_so in sentences.items() if is_so]
+        problems = []
+        if self.nvidia_driver and not self.gpu:
+            if self.torch_built_for_cuda:
+                problems.append(
+                    f"There is an NVIDIA driver, {self.nvidia_driver}, but torch cannot use a GPU: "
+                    "update the driver if it is too old, and see whether `nvidia-smi` lists a GPU."
+                )
+            else:
+                problems.append(
+                    "There is an NVIDIA GPU, but this is the CPU build of torch: run `make clean`, "
+                    "then `make lab` without `CPU=1`."
+                )
+        if not self.triton_installed:
+            problems.append(self.how_to_get_triton)
+        if self.triton_installed and self.gpu and self.lacks:
+            problems.append(
+                f"Triton needs {' and '.join(self.lacks)} to launch on a GPU: install gcc and "
+                "python3-dev."
+            )
+        if self.triton_loaded_for_gpu and not self.gpu:
+            problems.append(
+                "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the "
+                "kernel and import `rope_lab` first."
+            )
+        return problems
 
     @property
     def how_to_get_triton(self) -> str:

@@ -107,15 +107,34 @@ def _half_away_from_zero(x: np.ndarray) -> np.ndarray:
     return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0)
 
 
-_BY_THE_BUILDER = {  # so that who counts evaluations sees them
-    **{name: name for name in ("sin", "cos", "tanh", "sinh", "cosh", "exp", "exp2", "log", "log2")},
-    **{"sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf", "sinpi": "sinpi", "cospi": "cospi"},
-    **{"fast_sinf": "sin", "fast_cosf": "cos", "fast_expf": "exp", "fast_logf": "log"},
-    **{"fast_log2f": "log2", "frsqrt_rn": "rsqrt"},
+_BY_THE_BUILDER = {  # libdevice's name -> the builder's, so that who counts evaluations sees them
+    "sin": "sin",
+    "cos": "cos",
+    "tanh": "tanh",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "exp": "exp",
+    "exp2": "exp2",
+    "log": "log",
+    "log2": "log2",
+    "sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "erf": "erf",
+    "sinpi": "sinpi",
+    "cospi": "cospi",
+    "fast_sinf": "sin",
+    "fast_cosf": "cos",
+    "fast_expf": "exp",
+    "fast_logf": "log",
+    "fast_log2f": "log2",
+    "frsqrt_rn": "rsqrt",
 }
 _FUNCTIONS = {name: one for name, one in vars(np).items() if isinstance(one, np.ufunc)}
 _FUNCTIONS |= {  # what NumPy lacks, or calls otherwise
-    **{"isnand": np.isnan, "isinfd": np.isinf, "powi": np.power, "fast_powf": np.power},
+    "isnand": np.isnan,
+    "isinfd": np.isinf,
+    "powi": np.power,
+    "fast_powf": np.power,
     "round": _half_away_from_zero,
     "exp10": lambda x: np.power(x.dtype.type(10), x),
     "remainder": lambda x, y: x - y * np.rint(x / y),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
 
 _MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
-# What PyTorch may do beside a kernel, but it is said: its own name -> what a reader writes.
+# Copies by PyTorch are allowed beside a kernel, and reported: its own name -> what a reader writes.
 COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
 
 

@@ -55,7 +55,9 @@ class Memory:
         self.begin = tensor.untyped_storage().data_ptr()
         self.end = self.begin + size
         # of each byte: number of the program that was the last to store, load, or add atomically
-        self.writer, self.reader, self.adder = np.full((3, size), NOBODY, dtype=np.int64)
+        self.writer = np.full(size, NOBODY, dtype=np.int64)
+        self.reader = np.full(size, NOBODY, dtype=np.int64)
+        self.adder = np.full(size, NOBODY, dtype=np.int64)
         self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
@@ -240,13 +242,12 @@ class Trace:
         Programs run in any order, and within a program the threads of two stores may be different
         ones, of warps that do not wait for each other. Only the same value does no harm.
         """
-        # of each lane: who has stored there, and what; a lane of this store, or an earlier store
+        # of each lane: which program has stored at its place before it, and what
         writers = memory.writer[at]
         old = memory.content[at[:, None] + np.arange(values.itemsize)].view(values.dtype)[:, 0]
-        order = np.argsort(at, kind="stable")
-        repeats = at[order[1:]] == at[order[:-1]]
-        lane, next_lane = order[:-1][repeats], order[1:][repeats]
-        writers[next_lane], old[next_lane] = len(self.programs) - 1, values[lane]
+        before, again = lanes_that_repeat(at)
+        writers[again] = len(self.programs) - 1
+        old[again] = values[before]
         twice = writers >= self._first_of_launch
         if not twice.any():
             return
@@ -290,6 +291,19 @@ class Trace:
         near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
         element, count = (address - near.begin) // size, (near.end - near.begin) // size
         return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
+
+
+def lanes_that_repeat(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which lanes of a store go to the place of an earlier lane: those earlier ones, and these.
+
+    Of lanes that store at 0, 4, 0, 8, 0, number 2 repeats number 0, and number 4 number 2:
+
+        lanes_that_repeat(np.array([0, 4, 0, 8, 0]))  # (array([0, 2]), array([2, 4]))
+    """
+    order = np.argsort(at, kind="stable")  # lanes of one place are neighbors, the first one first
+    lanes, next_lanes = order[:-1], order[1:]
+    is_repeated = at[lanes] == at[next_lanes]
+    return lanes[is_repeated], next_lanes[is_repeated]
 
 
 def _line_of_the_candidate() -> str:

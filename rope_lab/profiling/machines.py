@@ -37,6 +37,7 @@ def machine_of(taken: Observation) -> Machine:
     moved, copied = zip(*copies_of(taken), strict=True)
     start, slope = straight_line(moved, copied)
     fmas = taken["fmas"]
-    (*_, few, many), (*_, fast, slow) = fmas["counts"], np.median(fmas["us"], axis=0).tolist()
+    few, many = fmas["counts"][-2:]
+    fast, slow = np.median(fmas["us"], axis=0)[-2:].tolist()
     rate = (many - few) * fmas["elements"] / (slow - fast)
     return Machine(start_us=start, bytes_a_us=1 / slope, instructions_a_us=rate)

@@ -3,13 +3,14 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 import rope_lab as lab
 from rope_lab.judge import counts
 from rope_lab.judge.spec import STRIDED, spec
-from rope_lab.judge.trace import Trace
+from rope_lab.judge.trace import Trace, lanes_that_repeat
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -34,6 +35,11 @@ def shift(x):
 @spec(overwrites=("x",), kernel=True)
 def shifted(x: "(n)"):
     return torch.cat((x[1:], torch.zeros_like(x[:1])))
+
+
+def test_lanes_of_one_store_are_told_which_go_to_one_place():
+    before, again = lanes_that_repeat(np.array([0, 4, 0, 8, 0]))
+    assert before.tolist() == [0, 2] and again.tolist() == [2, 4]
 
 
 def test_a_race_is_found_that_the_order_here_hides():

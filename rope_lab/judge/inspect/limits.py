@@ -16,6 +16,7 @@ CHANGES = {  # limit -> the change of notebook 08 that shows it
     "starts": "half the programs, each with twice the work, are faster",
     "latency": "half the programs, each with twice the work, are slower",
 }
+_EAGER_KERNELS = 10  # that eager PyTorch launches for one rotation
 _NEARLY = 1.03  # what is so much slower than bytes alone still counts as bytes
 
 
@@ -49,8 +50,9 @@ class Gpu:
 
 
 def next_launch_us() -> float:
-    """What a further launch takes: one of notebook 08's ten small kernels in a graph."""
-    return recorded("08/rows-of-calls")["as a graph"]["eager"] / 10
+    """What a further launch takes: one of notebook 08's small kernels in a graph."""
+    times = recorded("08/rows-of-calls")["as a graph"]
+    return times["eager"] / _EAGER_KERNELS
 
 
 def binding(times: dict[str, float]) -> str:
