@@ -251,8 +251,9 @@ class Trace:
         twice = writers >= self._first_of_launch
         if not twice.any():
             return
-        # NumPy has no bf16, so the interpreter keeps its bits
-        old, new = map(as_fp32, (old, values)) if is_bf16 else (old, values)
+        new = values
+        if is_bf16:  # NumPy has none, so the interpreter keeps its bits
+            old, new = as_fp32(old), as_fp32(new)
         # NaN is the same as NaN
         differs = twice & (old != new) & ~((old != old) & (new != new))
         one = (differs if differs.any() else twice).argmax()

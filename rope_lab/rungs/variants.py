@@ -1,4 +1,4 @@
-"""Kernels on the way that later notebooks look back at.
+"""Kernels that later notebooks look back at.
 
 Importing this loads Triton.
 """

@@ -57,7 +57,7 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
     elif e.unwritten.all() and (name := came_out(e)):
         yield seen(f"unwritten: the result is {name} as it came, and no program stores in it")
     else:
-        more = "".join(f"; {words}" for words in e.stored_twice[:1])
+        more = f"; {e.stored_twice[0]}" if e.stored_twice else ""
         which = _which_are_unwritten(e)
         idle, programs = len(e.trace.programs) - len(e.trace.stores), len(e.trace.programs)
         if not more and idle:

@@ -134,7 +134,7 @@ def _wrong(
     for (name, before), x, want in zip(inputs.items(), given, after, strict=True):
         if not _same(x, want):
             compared.append((name, x, want, _same(before, want)))
-    said = watch.races + watch.collisions
+    raced = next(iter(watch.races + watch.collisions), "")
     for label, x, want, has_to_stay in compared:
         if has_to_stay:
             return f"an input is overwritten: {label}", ""
@@ -142,8 +142,9 @@ def _wrong(
         if not verdict:
             at = verdict.compared.first_wrong_index if verdict.compared else None
             owner = (watch.owner_of(x, at) or "no program") if at is not None else ""
-            return "; ".join([f"{label}: {verdict.reason}", *said[:1]]), owner
-    return "".join(said[:1]), ""
+            words = f"{label}: {verdict.reason}"
+            return f"{words}; {raced}" if raced else words, owner
+    return raced, ""
 
 
 def _same(x: object, y: object) -> bool:

@@ -35,8 +35,8 @@ class Gpu:
 
     def copy_us(self, moved: float) -> float:
         """How long a copy takes that moves so many bytes, its start left out."""
-        sizes, times = map(np.array, zip(*self.copies, strict=True))
-        times = np.maximum(times - self.machine.start_us, 0.0)
+        sizes, times = zip(*self.copies, strict=True)
+        times = np.maximum(np.array(times) - self.machine.start_us, 0.0)
         if moved > sizes[-1]:
             return float(times[-1] * moved / sizes[-1])
         if moved < sizes[0]:

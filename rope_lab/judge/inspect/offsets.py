@@ -39,9 +39,11 @@ _ACCESSES = 1000  # of a program
 _MORE_PROGRAMS = 12  # along the longest side of a grid
 _SECONDS = 8.0  # for all of them
 _WIDENED = {"int16": np.int16, "int32": np.int32}  # by their names in Triton
+_LAB = Path(__file__).parents[2]
 _TOOLS = (  # how paths begin where no line of a kernel is
     str(Path(triton.__file__).parent),
-    *(str(Path(__file__).parents[2] / name) for name in ("judge", "interpreter")),
+    str(_LAB / "judge"),
+    str(_LAB / "interpreter"),
 )
 
 
@@ -193,7 +195,8 @@ class _Far:
 
     def wrapped(self, program: tuple[int, int, int]) -> str:
         """What an offset of a program leads to that has wrapped around; '' if none has."""
-        as_on_a_gpu, exact = self._accesses(program, wide=False), self._accesses(program, wide=True)
+        as_on_a_gpu = self._accesses(program, wide=False)
+        exact = self._accesses(program, wide=True)
         for one, meant in zip(as_on_a_gpu, exact, strict=False):
             if not one.is_like(meant):
                 return f"{self._difference(one, meant)}: {self._because(meant.line)}"

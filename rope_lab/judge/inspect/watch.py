@@ -35,8 +35,17 @@ class Watch(Trace):
     """A `Trace` with the counts of every launch."""
 
     functions = (
-        *("sin", "cos", "tanh", "exp", "exp2", "log", "log2"),
-        *("sqrt", "precise_sqrt", "rsqrt", "erf"),
+        "sin",
+        "cos",
+        "tanh",
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "sqrt",
+        "precise_sqrt",
+        "rsqrt",
+        "erf",
     )
 
     def __init__(self) -> None:
