@@ -25,14 +25,14 @@ def check_answer(
         unit: what a number counts, "bytes" for example.
         tolerance: how far off a number may be, relative to the right one.
         hint: what to think of; said only where the answer is not right.
-        mistakes: words for a likely mistake -> the number, or the list of numbers, that it leads
-            to; None in a list where it leads to no wrong one. A wrong answer within the tolerance
-            of one is told these words.
+        mistakes: words for a likely mistake -> the number that it leads to; for a list of numbers
+            which of them, counted from 1, -> that number. A wrong answer within the tolerance of
+            one is told these words.
     """
     mistakes = mistakes or {}
     if not isinstance(right, list):
         answer, right = [answer], [right]
-        mistakes = {words: [wrong] for words, wrong in mistakes.items()}
+        mistakes = {words: {1: wrong} for words, wrong in mistakes.items()}
     verdict = _judged(answer, right, partial(_wrong_number, tolerance), mistakes, hint)
     if not verdict:
         return verdict
@@ -45,7 +45,7 @@ def check_choices(
     choices: Mapping[object, str] | Sequence[str],
     *,
     hint: str = "",
-    mistakes: Mapping[str, Sequence] | None = None,
+    mistakes: Mapping[str, Mapping[int, object]] | None = None,
 ) -> Verdict:
     """Compare a reader's choices with the right ones, which the verdict keeps to itself.
 
@@ -54,8 +54,8 @@ def check_choices(
         right: the right choices.
         choices: each choice -> what it stands for; or texts that stand for themselves.
         hint: what to think of; said only where an answer is wrong.
-        mistakes: words that say why a choice is wrong -> that choice for each question, None where
-            they say nothing.
+        mistakes: words that say why a choice is wrong -> the questions that they are for, counted
+            from 1 -> that choice.
     """
 
     def said(choice: object) -> str:
@@ -84,10 +84,12 @@ def _judged(
     if len(given) != count:
         reason = f"{count} answers are wanted, in a list; {len(given)} came"
         return Verdict(state=WRONG, reason=reason, hint=hint, boxed=True)
-    for number, (one, wanted) in enumerate(zip(given, right, strict=True)):
-        of_this = {words: of_each[number] for words, of_each in mistakes.items()}
+    for number, (one, wanted) in enumerate(zip(given, right, strict=True), start=1):
+        of_this = {
+            words: of_each[number] for words, of_each in mistakes.items() if number in of_each
+        }
         if fields := wrong(one, wanted, of_this):
-            place = f"answer {number + 1} of {count}" if count > 1 else ""
+            place = f"answer {number} of {count}" if count > 1 else ""
             return Verdict(state=WRONG, place=place, hint=hint, boxed=True, **fields)
     return Verdict(state=RIGHT, boxed=True)
 
@@ -109,7 +111,7 @@ def _wrong_number(
     near = {
         words: abs(answer - wrong)
         for words, wrong in mistakes.items()
-        if wrong is not None and abs(answer - wrong) <= tolerance * abs(wrong)
+        if abs(answer - wrong) <= tolerance * abs(wrong)
     }
     looks_like = min(near, key=near.get, default="")
     shown = _said(answer) if _said(answer) != _said(right) else str(answer)

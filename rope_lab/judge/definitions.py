@@ -3,9 +3,6 @@
 
 import torch
 
-from ..compiler.instructions import LANE_INSTRUCTIONS_PER_US
-from ..profiling.roofline import Machine, straight_line
-from ..records import recorded
 from .spec import ZEROS_AND_SMALL, Case, spec
 
 # Options that several specifications share.
@@ -55,10 +52,3 @@ def rotated_back(grad, angles, quarter_turn):
     rotary, tail = grad[..., : angles.shape[-1]], grad[..., angles.shape[-1] :]
     back = rotary * angles.cos() - quarter_turn(rotary * angles.sin())
     return torch.cat((back.to(grad.dtype), tail), dim=-1)
-
-
-def machine() -> Machine:
-    """T0 and W as notebook 08 measured them, the one place; instructions by the data sheet."""
-    copies = recorded("08/cold-and-warm")
-    start_us, us_a_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
-    return Machine(start_us, 1 / us_a_byte, instructions_a_us=LANE_INSTRUCTIONS_PER_US)

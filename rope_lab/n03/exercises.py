@@ -7,13 +7,13 @@ from ..judge.spec import STRIDED, spec
 
 # exercise 1: bytes that memory sends for three loads of a warp
 _SENT_BYTES = {
-    "the bytes that the lanes use; memory sends whole sectors": [128, 64, None],
-    "an aligned load; a late begin touches one sector more": [None, None, 128],
-    "sectors, not bytes": [16, 32, 5],
-    "a sector for each lane; some lanes share one": [1024, None, 1024],
-    "whole cache lines; memory sends sectors of 32 bytes": [2048, 4096, 256],
-    "the elements take 4 bytes, but in bf16 they take 2": [None, 2048, None],
-    "two lanes share a sector, but here the elements are too far apart": [None, 512, None],
+    "the bytes that the lanes use; memory sends whole sectors": {1: 128, 2: 64},
+    "an aligned load; a late begin touches one sector more": {3: 128},
+    "sectors, not bytes": {1: 16, 2: 32, 3: 5},
+    "a sector for each lane; some lanes share one": {1: 1024, 3: 1024},
+    "whole cache lines; memory sends sectors of 32 bytes": {1: 2048, 2: 4096, 3: 256},
+    "the elements take 4 bytes, but in bf16 they take 2": {2: 2048},
+    "two lanes share a sector, but here the elements are too far apart": {2: 512},
 }
 
 _SECTOR = 32  # bytes that memory sends at least

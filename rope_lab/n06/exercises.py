@@ -15,9 +15,9 @@ def first_to_fail(failed: Sequence[Sequence[int]]) -> dict[str, object]:
     """What `check_choices` needs, from the tests that each wrong backward fails."""
     mistakes = {}
     for test in FOUR_TESTS:
-        passes = [test if test not in one else None for one in failed]
+        passes = {place: test for place, one in enumerate(failed, 1) if test not in one}
         mistakes[f"this backward passes test {test}: what does the test not tell apart?"] = passes
-        later = [test if test in one[1:] else None for one in failed]
+        later = {place: test for place, one in enumerate(failed, 1) if test in one[1:]}
         mistakes[f"it fails test {test}, but another one fails before that"] = later
     return {
         "right": [one[0] for one in failed],

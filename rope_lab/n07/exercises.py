@@ -175,13 +175,17 @@ def rms_norm_of_rows(x: "(s, d)", weight: "(d)"):
 # exercise 1: which argument makes the loads narrow
 ARGUMENTS = ("t", "row_stride", "n", "num_warps")
 CULPRITS = {
-    "`memory` begins at a multiple of 16 bytes": ["t", None, "t", None],
-    "8 elements of bf16 are 16 bytes, so `memory[8:]` begins at a multiple of 16 bytes": (
-        [None, "t", None, None]
-    ),
-    "16 divides this row_stride": ["row_stride", None, "row_stride", "row_stride"],
-    "16 divides this n": [None, "n", "n", "n"],
-    "with one warp a thread holds 8 elements, which are 16 bytes": (
-        ["num_warps", "num_warps", None, "num_warps"]
-    ),
+    "`memory` begins at a multiple of 16 bytes": {1: "t", 3: "t"},
+    "8 elements of bf16 are 16 bytes, so `memory[8:]` begins at a multiple of 16 bytes": {2: "t"},
+    "16 divides this row_stride": {
+        1: "row_stride",
+        3: "row_stride",
+        4: "row_stride",
+    },
+    "16 divides this n": {2: "n", 3: "n", 4: "n"},
+    "with one warp a thread holds 8 elements, which are 16 bytes": {
+        1: "num_warps",
+        2: "num_warps",
+        4: "num_warps",
+    },
 }

@@ -7,29 +7,28 @@ import torch
 
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
-from ..judge.definitions import machine
+from ..profiling import machines
 from ..records import Measurement, recorded
 from .waits import CHANGES
 
 
-def three_times() -> dict[str, list[float | None]]:
+def three_times() -> dict[str, dict[int, float]]:
     """Exercise 3: mistakes, and what they lead to by the time law. Reads this notebook's record."""
     n, few, short = 2**26, 131072 * 2 * 128, 128 * 4 * 8 * 128
-    law, us = machine(), machine().time_us
+    law = machines.of_notebook_08()
+    us = law.time_us
     return {
-        "too few bytes: is t read and written, and its table read?": [us(4 * few), None, None],
-        "either t or the table is counted, not both": [us(4 * 131072 * 128), None, None],
-        "T0 is missing, and for few bytes it is nearly all": [
-            *(None, 4 * short / law.bytes_a_us, None)
-        ],
-        "the table has a row for each position, not for each token": [
-            *(us(4 * few + 2 * 4 * 131072 * 128), None, None)
-        ],
-        "an element of bf16 has 2 bytes, not 4": [us(8 * few + 4 * 131072 * 128), None, None],
-        "the bytes alone, but here the instructions take longer": [None, None, us(4 * n)],
-        "a fused multiply-add is one instruction, and is counted as two": [
-            *(None, None, us(4 * n, 2 * 512 * n))
-        ],
+        "too few bytes: is t read and written, and its table read?": {1: us(4 * few)},
+        "either t or the table is counted, not both": {1: us(4 * 131072 * 128)},
+        "T0 is missing, and for few bytes it is nearly all": {2: 4 * short / law.bytes_a_us},
+        "the table has a row for each position, not for each token": {
+            1: us(4 * few + 2 * 4 * 131072 * 128)
+        },
+        "an element of bf16 has 2 bytes, not 4": {1: us(8 * few + 4 * 131072 * 128)},
+        "the bytes alone, but here the instructions take longer": {3: us(4 * n)},
+        "a fused multiply-add is one instruction, and is counted as two": {
+            3: us(4 * n, 2 * 512 * n)
+        },
     }
 
 
@@ -78,11 +77,11 @@ def changes_of(names: str) -> str:
 def limits_of(names: str) -> dict:
     """What `check_choices` takes, for these calls."""
     mistakes = {
-        sign: [limit if limit != _CALLS[name] else None for name in names]
+        sign: {place: limit for place, name in enumerate(names, 1) if limit != _CALLS[name]}
         for limit, sign in LIMITS.items()
     }
     if "b" in names:
-        mistakes[LIMITS["bytes"]][names.index("b")] = None
-        mistakes[_NOT_BYTES] = ["bytes" if name == "b" else None for name in names]
+        place = names.index("b") + 1
+        mistakes[_NOT_BYTES] = {place: mistakes[LIMITS["bytes"]].pop(place)}
     right, hint = [_CALLS[name] for name in names], "section 5's table, from the top"
     return {"right": right, "choices": list(LIMITS), "hint": hint, "mistakes": mistakes}

@@ -1,6 +1,6 @@
 """Notebook 09: what bounds four kernels."""
 
-from ..judge.definitions import machine
+from ..profiling import machines
 from ..profiling.roofline import Machine
 
 _PROGRAMS_A_US = 1600
@@ -18,13 +18,13 @@ def _times(law: Machine, programs: int, instructions: int) -> dict[str, float]:
 
 def which_bound() -> dict:
     """Exercise 1: what `check_choices` takes. Reads notebook 08's record."""
-    law, reasons, right = machine(), {}, []
-    for place, kernel in enumerate(_KERNELS):
+    law, reasons, right = machines.of_notebook_08(), {}, []
+    for place, kernel in enumerate(_KERNELS, 1):
         times = _times(law, *kernel)
         right.append(max(times, key=times.get))
         for bound, us in times.items():  # what does not bound it, and why
             words = f"its {bound} take {us:.0f} us, and something else takes longer"
-            reasons.setdefault(words, len(_KERNELS) * [None])[place] = bound
+            reasons.setdefault(words, {})[place] = bound
     return {
         "right": right,
         "choices": ("bytes", "instructions", "programs"),

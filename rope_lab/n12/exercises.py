@@ -56,15 +56,16 @@ ROUNDING = {
     "choices": ("once", "upcast", "promoted", "model"),
     "hint": "in which dtype is each product, and how many casts of x have a gradient?",
     "mistakes": {
-        _FUSED: 3 * ["once"],
-        "cos is fp32 here, so the products are not rounded to the dtype of x": [
-            *("model", None, "model")
-        ],
-        "x is promoted once for each product, so two gradients are rounded, and then added": [
-            *("upcast", None, None)
-        ],
-        "nothing here is fp32, so each product is rounded": [None, "upcast", None],
-        "its gradient is rounded so, but forward no product here is fp32": [None, "promoted", None],
-        "x is cast once, so its gradient is rounded once": [None, None, "promoted"],
+        _FUSED: {1: "once", 2: "once", 3: "once"},
+        "cos is fp32 here, so the products are not rounded to the dtype of x": {
+            1: "model",
+            3: "model",
+        },
+        "x is promoted once for each product, so two gradients are rounded, and then added": {
+            1: "upcast"
+        },
+        "nothing here is fp32, so each product is rounded": {2: "upcast"},
+        "its gradient is rounded so, but forward no product here is fp32": {2: "promoted"},
+        "x is cast once, so its gradient is rounded once": {3: "promoted"},
     },
 }

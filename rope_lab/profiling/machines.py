@@ -1,12 +1,20 @@
-"""T0, W and P of several GPUs, from times that `record_machine` took and kept."""
+"""T0, W and P of several GPUs: notebook 08's, and those that `record_machine` kept times of."""
 
 from pathlib import Path
 
 import numpy as np
 
 from .. import records
+from ..compiler.instructions import LANE_INSTRUCTIONS_PER_US
 from ..records import Observation
 from .roofline import Machine, straight_line
+
+
+def of_notebook_08() -> Machine:
+    """T0 and W as notebook 08 measured them, the one place; instructions by the data sheet."""
+    copies = records.recorded("08/cold-and-warm")
+    start_us, us_a_byte = straight_line([2 * size for size in copies["bytes"]], copies["cold"])
+    return Machine(start_us, 1 / us_a_byte, instructions_a_us=LANE_INSTRUCTIONS_PER_US)
 
 
 def read(path: Path) -> dict[str, Observation]:

@@ -256,7 +256,7 @@ def test_a_candidate_that_drops_a_stride_is_wrong_the_same_way_each_time(device)
     ((["b", "a"], "of b"), (["c", "a"], "of c"), (["a", "b"], ""), (["a", "c"], "of the second")),
 )
 def test_a_wrong_choice_is_told_its_own_reason(chosen, because):
-    mistakes = {"of b": ["b", None], "of c": ["c", None], "of the second": [None, "c"]}
+    mistakes = {"of b": {1: "b"}, "of c": {1: "c"}, "of the second": {2: "c"}}
     verdict = lab.check_choices(chosen, ["a", "a"], ["a", "b", "c"], mistakes=mistakes)
     assert not verdict and verdict.because == because
     assert lab.check_choices(["a", "a"], ["a", "a"], ["a", "b", "c"], mistakes=mistakes)

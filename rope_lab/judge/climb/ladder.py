@@ -4,11 +4,11 @@ import html
 import os
 from dataclasses import dataclass
 
+from ...profiling import machines
 from ...profiling.roofline import headline
 from ...records import QUIET, Measurement, recorded
 from ...rungs import RUNGS, kept, rung_of
 from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
-from ..definitions import machine
 from .targets import number
 
 
@@ -58,7 +58,8 @@ def ladder(upto: int | None = None) -> Ladder:
     last = len(RUNGS) if upto is None else rung_of(upto).number
     times = recorded(KEY)
     rows = [{"what changed": "eager PyTorch: ten kernels"} | _time(EAGER, times)]
-    of_bytes = headline(0, "bf16")[0] / machine().bytes_a_us  # at a copy's bandwidth
+    law = machines.of_notebook_08()
+    of_bytes = headline(0, "bf16")[0] / law.bytes_a_us  # at a copy's bandwidth
     rows += [_row(rung, of_bytes, times) for rung in RUNGS if rung <= last]
     if last == len(RUNGS):
         rows.append({"what changed": "the package's kernel, with a table"} | _time(PACKAGE, times))
