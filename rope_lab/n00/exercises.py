@@ -1,6 +1,7 @@
 """Notebook 00: the reader's first kernel."""
 # ruff: noqa: F821 (the letters of shapes)
 
+from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.spec import STRIDED, spec
 
 
@@ -32,6 +33,98 @@ def scaled_copy(x: "(n)"):
     return 2 * x
 
 
+A_SCALED_COPY = Exercise(
+    cell="00-ex1",
+    judged_by=scaled_copy,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="no factor",
+            instead={"2 * x,": "x,"},
+            told="unchanged: the result is x as it came",
+        ),
+        WrongAnswer(
+            mistake="no grid",
+            instead={"scaled_copy_kernel[grid](": "scaled_copy_kernel("},
+            told="is a kernel called without its grid, kernel[grid](...)?",
+        ),
+        WrongAnswer(
+            mistake="the number of a program as an offset",
+            instead={"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
+            told="from number 259 on; programs 0 and 1 store element 1 of out_ptr",
+        ),
+        WrongAnswer(
+            mistake="another factor",
+            instead={"2 * x,": "3 * x,"},
+            told="a factor: everything is 1.5 times",
+        ),
+        WrongAnswer(
+            mistake="a square",
+            instead={"2 * x,": "x * x,"},
+            told="each element is multiplied by itself",
+        ),
+        WrongAnswer(
+            mistake="a sum",
+            instead={"2 * x,": "x + 2,"},
+            told="2 is added, where it is the factor",
+        ),
+        WrongAnswer(
+            mistake="integers",
+            instead={"2 * x,": "(2 * x).to(tl.int32),"},
+            told="the fractions are gone: is it converted to an integer?",
+        ),
+        WrongAnswer(
+            mistake="one element for all",
+            instead={"tl.load(x_ptr + i, mask=exists)": "tl.load(x_ptr)"},
+            told="the wrong element: (1) of the result takes x[0], not x[1]",
+        ),
+        WrongAnswer(
+            mistake="the input returned",
+            instead={"return out": "return x"},
+            told="unwritten: the result is x as it came, and no program stores in it",
+        ),
+        WrongAnswer(
+            mistake="a program too few",
+            instead={"triton.cdiv(x.numel(), block)": "max(1, x.numel() // block)"},
+            told="no program stores the last elements, from number 768 on; is the grid "
+            "large enough?",
+        ),
+        # right, but more than it takes, which no task forbids
+        WrongAnswer(
+            mistake="a program for each element",
+            instead={"grid = (triton.cdiv(x.numel(), block),)": "grid = (x.numel(),)"},
+            told="it starts 64 programs, where 1 would do: the others store nothing",
+            state="RIGHT, but",
+        ),
+        WrongAnswer(
+            mistake="no block",
+            instead={
+                "tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)": "tl.program_id(0)",
+                "(triton.cdiv(x.numel(), block),)": "(x.numel(),)",
+            },
+            told="it starts 64 programs, one for each element: let each take a block",
+            state="RIGHT, but",
+        ),
+        WrongAnswer(
+            mistake="one program for all",
+            instead={
+                "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+                "    exists = i < n\n"
+                "    x = tl.load(x_ptr + i, mask=exists)\n"
+                "    tl.store(out_ptr + i, 2 * x, mask=exists)\n": (
+                    "    for begin in range(0, n, BLOCK):\n"
+                    "        i = begin + tl.arange(0, BLOCK)\n"
+                    "        x = tl.load(x_ptr + i, mask=i < n)\n"
+                    "        tl.store(out_ptr + i, 2 * x, mask=i < n)\n"
+                ),
+                "(triton.cdiv(x.numel(), block),)": "(1,)",
+            },
+            told="one program stores 4 blocks, one after the other, where 4 could share them",
+            state="RIGHT, but",
+        ),
+    ),
+)
+
+
 # exercise 2: the largest n for which a kernel without `* BLOCK` is right, in blocks of 256
 FORGOTTEN_BLOCK = {
     "the last index of one block; indices begin at 0": 255,
@@ -41,3 +134,13 @@ FORGOTTEN_BLOCK = {
     "the last index of two blocks side by side; these two overlap": 511,
     "one program for each element; each has a whole block": 1,
 }
+
+
+A_BUG_THAT_SMALL_TESTS_MISS = Exercise(
+    cell="00-ex2",
+    judged_by=FORGOTTEN_BLOCK,
+    wrong_answers=(
+        WrongValue(given=255, told="the last index of one block"),
+        WrongValue(given=256, told="one block, for which one program is enough"),
+    ),
+)

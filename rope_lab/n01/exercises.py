@@ -4,6 +4,7 @@
 import torch
 
 from ..judge.definitions import BLOCKS, OTHER_SIZES
+from ..judge.exercise import Exercise, WrongAnswer
 from ..judge.spec import STRIDED, spec
 
 
@@ -62,3 +63,88 @@ def turned_pairs(x: "(s, d)", angle: "angles (s, p)"):
     x, y = x[..., ::2], x[..., 1::2]
     cos, sin = angle.cos(), angle.sin()
     return torch.stack((x * cos - y * sin, x * sin + y * cos), dim=-1).flatten(-2)
+
+
+TURN_PAIRS = Exercise(
+    cell="01-ex1",
+    judged_by=turned_pairs,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="halves",
+            instead={
+                "x.unflatten(-1, (-1, 2))": "x.unflatten(-1, (2, -1)).mT.contiguous()",
+                "view_as_real(turned)": "view_as_real(turned).mT",
+            },
+            told="the wrong pairing: it pairs halves (i, i + d2/2), where neighbors",
+        ),
+        WrongAnswer(
+            mistake="the imaginary part first",
+            instead={"(turned)": "(turned).flip(-1)"},
+            told="neighbors swapped: each of the two",
+        ),
+        WrongAnswer(
+            mistake="only the real part",
+            instead={"(turned)": "(turned.real + 0j)"},
+            told="zero: what is wrong is zero, in the second of each two neighbors",
+        ),
+        WrongAnswer(
+            mistake="a minus for all",
+            instead={"(turned)": "(-turned)"},
+            told="every element has the opposite sign",
+        ),
+        WrongAnswer(
+            mistake="no i",
+            instead={"torch.exp(1j * angle)": "angle.exp()"},
+            told="the i is missing",
+        ),
+        WrongAnswer(
+            mistake="conjugated",
+            instead={"= pairs *": "= pairs.conj() *"},
+            told="the pair is conjugated: its",
+        ),
+        WrongAnswer(
+            mistake="a sum",
+            instead={"= pairs *": "= pairs +"},
+            told="a sum, where the pair has to be multiplied",
+        ),
+        WrongAnswer(
+            mistake="an angle for a length",
+            instead={"torch.exp(1j * angle)": "torch.polar(angle, angle)"},
+            told="the angle is the length, too",
+        ),
+        WrongAnswer(
+            mistake="the real part twice",
+            instead={"(turned)": "(turned.real * (1 + 1j))"},
+            told="the real part twice",
+        ),
+        WrongAnswer(
+            mistake="real parts first",
+            instead={
+                "torch.view_as_real(turned).flatten(-2)": (
+                    "torch.cat((turned.real, turned.imag), -1)"
+                )
+            },
+            told="all real parts and then all imaginary ones",
+        ),
+        WrongAnswer(
+            mistake="sine and cosine exchanged",
+            instead={"torch.exp(1j * angle)": "torch.complex(angle.sin(), angle.cos())"},
+            told="the wrong function: sine and cosine have changed places",
+        ),
+        WrongAnswer(
+            mistake="degrees",
+            instead={"1j * angle": "1j * angle.deg2rad()"},
+            told="the wrong angle: it takes radians for degrees",
+        ),
+        WrongAnswer(
+            mistake="one angle a row",
+            instead={"1j * angle": "1j * angle[:, :1]"},
+            told="the wrong angle: every pair is turned by the first pair's",
+        ),
+        WrongAnswer(
+            mistake="a cosine for both",
+            instead={"torch.exp(1j * angle)": "angle.cos()"},
+            told="half of it is missing: the product with the sine",
+        ),
+    ),
+)

@@ -3,6 +3,7 @@
 import torch
 
 from ..judge.definitions import rotate_half
+from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.spec import STRIDED, spec
 
 # exercise 1: bytes that memory sends for three loads of a warp
@@ -31,6 +32,16 @@ BYTES_OF_THREE_LOADS = {
     "hint": "whole sectors, wherever they begin",
     "mistakes": _SENT_BYTES,
 }
+
+
+HOW_MANY_BYTES = Exercise(
+    cell="03-ex2",
+    judged_by=BYTES_OF_THREE_LOADS,
+    wrong_answers=(
+        WrongValue(given=[128, 1024, 160], told="the bytes that the lanes use"),
+        WrongValue(given=[512, 512, 160], told="two lanes share a sector"),
+    ),
+)
 
 
 def _gathered(place):
@@ -100,4 +111,76 @@ rotate_half_gathered = spec(
             _halves_of_the_whole
         ),
     },
+)
+
+
+YOUR_OWN_GATHER = Exercise(
+    cell="03-ex3",
+    judged_by=rotate_half_gathered,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="the partner as it is",
+            instead={"sign * x": "x"},
+            told="a sign: what is wrong has the opposite sign, in the first half",
+        ),
+        WrongAnswer(
+            mistake="the signs of the halves swapped",
+            instead={"in_first_half, -1, 1": "in_first_half, 1, -1"},
+            told="every element has the opposite sign",
+        ),
+        WrongAnswer(
+            mistake="the element itself",
+            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "i"},
+            told="halves swapped, and a sign: each half is where the other should be",
+        ),
+        WrongAnswer(
+            mistake="the row lost",
+            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "(i + HALF) % (2 * HALF)"},
+            told="every row takes the elements of the first one: % (2 * HALF) drops the row",
+        ),
+        WrongAnswer(
+            mistake="the whole tensor for a row",
+            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "(i + HALF) % n"},
+            told="the partner is sought in the whole tensor: % n does not stay in the row",
+        ),
+        WrongAnswer(
+            mistake="always ahead",
+            instead={
+                "tl.where(in_first_half, i + HALF, i - HALF)": "i + HALF",
+                "partner, mask=exists": "partner, mask=partner < n",
+            },
+            told="both halves look HALF ahead, and the second one has to look back",
+        ),
+        WrongAnswer(
+            mistake="a row from its end",
+            instead={
+                "tl.where(in_first_half, i + HALF, i - HALF)": (
+                    "i - 2 * (i % (2 * HALF)) + 2 * HALF - 1"
+                )
+            },
+            told="the row from its end: the first with the last",
+        ),
+        WrongAnswer(
+            mistake="neighbors",
+            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "i ^ 1"},
+            told="the partner is the neighbor, where HALF is",
+        ),
+        WrongAnswer(
+            mistake="one too few",
+            instead={"i + HALF, i - HALF": "i + HALF - 1, i - HALF + 1"},
+            told="one element too few between partners",
+        ),
+        WrongAnswer(
+            mistake="halves of the whole tensor",
+            instead={"i % (2 * HALF) < HALF": "i < HALF"},
+            told="the halves of the whole tensor: i % (2 * HALF) tells where in its row an "
+            "element is",
+        ),
+        WrongAnswer(
+            mistake="the ends of the tensor",
+            instead={"i + HALF, i - HALF": "tl.maximum(i - HALF, 0), tl.minimum(i + HALF, n - 1)"},
+            told="the wrong element: (0, 0, 0, 0) of the result takes x[0, 0, 0, 0], not "
+            "x[0, 0, 0, 4]",
+        ),
+    ),
 )

@@ -2,6 +2,89 @@
 
 from collections.abc import Sequence
 
+from ..judge.exercise import Exercise, KernelOfTheRungBelow, WrongAnswer, WrongValue
+from ..rungs import RUNGS
+
+RUNG_4 = Exercise(
+    cell="06-ex1",
+    judged_by=RUNGS[4],
+    wrong_answers=(
+        WrongAnswer(
+            mistake="minus the angle",
+            instead={"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
+            told="the wrong sine: each half takes the sine that the other",
+        ),
+        WrongAnswer(
+            mistake="the sines exchanged without a sign",
+            instead={"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = sin2, sin1"},
+            told="the gradient for minus the angles",
+        ),
+        WrongAnswer(
+            mistake="cosines exchanged, too",
+            instead={
+                "        sin1, sin2 = -sin2, -sin1\n": (
+                    "        sin1, sin2 = -sin2, -sin1\n        cos1, cos2 = cos2, cos1\n"
+                )
+            },
+            told="the wrong cosine: each half takes the cosine of the",
+        ),
+        WrongAnswer(
+            mistake="`out` forgotten in the backward",
+            instead={"    if out is None:\n": "    if out is None or transpose:\n"},
+            told="in the case 'backward in place, small and plain'",
+        ),
+        WrongAnswer(
+            mistake="a flag that isn't a constant",
+            instead={"TRANSPOSE: tl.constexpr,": "TRANSPOSE,"},
+            told="a flag or a size is NAME: tl.constexpr",
+        ),
+        WrongAnswer(
+            mistake="another kernel for the backward",
+            instead={
+                "    s, b, h, d = t.shape\n": (
+                    "    from rope_kernels import rope_bw\n"
+                    "\n"
+                    "    if transpose and out is None:\n"
+                    "        return rope_bw(t, freqs)\n"
+                    "    s, b, h, d = t.shape\n"
+                )
+            },
+            told="the backward launches another kernel, where a flag of this one would do",
+            state="NOT YET",
+        ),
+        WrongAnswer(
+            mistake="sin1 first, then sin2",
+            instead={
+                "        sin1, sin2 = -sin2, -sin1\n": (
+                    "        sin1 = -sin2\n        sin2 = -sin1\n"
+                )
+            },
+            told="sin2 is still the forward's: is it made of sin1, which is -sin2 by then?",
+        ),
+        WrongAnswer(
+            mistake="sin2 first, then sin1",
+            instead={
+                "        sin1, sin2 = -sin2, -sin1\n": (
+                    "        sin2 = -sin1\n        sin1 = -sin2\n"
+                )
+            },
+            told="sin1 is still the forward's: is it made of sin2, which is -sin1 by then?",
+        ),
+        WrongAnswer(
+            mistake="cosines for sines",
+            instead={"        sin1, sin2 = -sin2, -sin1\n": "        cos1, cos2 = cos2, cos1\n"},
+            told="the cosines are exchanged, where the sines have to be, with a sign",
+        ),
+        WrongAnswer(
+            mistake="one sign",
+            instead={"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
+            told="the wrong sine: the first half has the sine of the other angle; the "
+            "second half has",
+        ),
+        KernelOfTheRungBelow(rung=4, told="my_rope takes no `transpose`"),
+    ),
+)
+
 # exercise 2: the first of four tests that fails
 FOUR_TESTS = {
     1: "ones, matching halves",
@@ -25,3 +108,13 @@ def first_to_fail(failed: Sequence[Sequence[int]]) -> dict[str, object]:
         "mistakes": mistakes,
         "hint": "what each test cannot tell apart",
     }
+
+
+WHICH_TEST_FINDS_IT = Exercise(
+    cell="06-ex3",
+    judged_by=first_to_fail,
+    wrong_answers=(
+        WrongValue(given=[2, 2, 1, 4, 3], told="passes test 2"),
+        WrongValue(given=[4, 2, 1, 4, 3], told="fails test 4, but another one fails before that"),
+    ),
+)

@@ -5,7 +5,9 @@ from functools import partial
 
 import torch
 
+from ..judge.exercise import Exercise, KernelOfTheRungBelow, WrongAnswer, WrongValue
 from ..judge.spec import LARGE, STRIDED, ZEROS_AND_SMALL, Case, spec
+from ..rungs import RUNGS
 
 
 def _over_root(x, weight, square, eps=1e-6):
@@ -172,6 +174,147 @@ def rms_norm_of_rows(x: "(s, d)", weight: "(d)"):
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
 
 
+RMS_NORM_OF_A_ROW = Exercise(
+    cell="07-ex4",
+    judged_by=rms_norm_of_rows,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="the sum for the mean",
+            instead={") / D +": ") +"},
+            told="is not divided by d",
+        ),
+        WrongAnswer(
+            mistake="no epsilon",
+            instead={" + 1e-6": ""},
+            told="no epsilon: a row of zeros is divided by zero",
+        ),
+        WrongAnswer(
+            mistake="no root",
+            instead={"tl.rsqrt(": "1 / ("},
+            told="the root is missing",
+        ),
+        WrongAnswer(
+            mistake="no weight",
+            instead={"x * r * weight": "x * r"},
+            told="no weights are applied",
+        ),
+        WrongAnswer(
+            mistake="squares in half precision",
+            instead={
+                "other=0.0).to(tl.float32)": "other=0.0)",
+                "tl.sum(x * x)": "tl.sum((x * x).to(tl.float32))",
+            },
+            told="convert x to fp32 first",
+        ),
+        WrongAnswer(
+            mistake="epsilon outside",
+            instead={
+                "tl.rsqrt(tl.sum(x * x) / D + 1e-6)": "1 / (tl.sqrt(tl.sum(x * x) / D) + 1e-6)"
+            },
+            told="the epsilon is outside of the root: add it to the mean square",
+        ),
+        WrongAnswer(
+            mistake="epsilon after the root",
+            instead={"tl.rsqrt(tl.sum(x * x) / D + 1e-6)": "tl.rsqrt(tl.sum(x * x) / D) + 1e-6"},
+            told="the epsilon is added to one over the root",
+        ),
+        WrongAnswer(
+            mistake="another epsilon",
+            instead={"1e-6": "1e-5"},
+            told="another epsilon: 1e-05, not 1e-06",
+        ),
+        WrongAnswer(
+            mistake="a large epsilon",
+            instead={"1e-6": "1e-3"},
+            told="another epsilon: 0.001, not 1e-06",
+        ),
+        WrongAnswer(
+            mistake="epsilon in the sum",
+            instead={"tl.rsqrt(tl.sum(x * x) / D + 1e-6)": "tl.rsqrt((tl.sum(x * x) + 1e-6) / D)"},
+            told="the epsilon is added to the sum, before it is divided by d",
+        ),
+        WrongAnswer(
+            mistake="epsilon in every lane",
+            instead={"x * x) / D + 1e-6": "x * x + 1e-6) / D"},
+            told="the epsilon is added in every lane, before the sum",
+        ),
+        WrongAnswer(
+            mistake="LayerNorm",
+            instead={"    r = ": "    x = tl.where(exists, x - tl.sum(x) / D, 0.0)\n    r = "},
+            told="the mean is subtracted, as LayerNorm does",
+        ),
+        WrongAnswer(
+            mistake="the variance",
+            instead={"/ D + 1e-6": "/ D - (tl.sum(x) / D) * (tl.sum(x) / D) + 1e-6"},
+            told="the variance, where the mean square is asked for",
+        ),
+        WrongAnswer(
+            mistake="the block for the row",
+            instead={"/ D + 1e-6": "/ BLOCK + 1e-6"},
+            told="the sum is divided by BLOCK, which counts masked lanes",
+        ),
+        WrongAnswer(
+            mistake="one less",
+            instead={"/ D + 1e-6": "/ (D - 1) + 1e-6"},
+            told="the sum is divided by d - 1",
+        ),
+        WrongAnswer(
+            mistake="the root itself",
+            instead={"tl.rsqrt(": "tl.sqrt("},
+            told="it multiplies by the root, and has to divide by it",
+        ),
+        WrongAnswer(
+            mistake="no squares",
+            instead={"tl.sum(x * x)": "tl.sum(x)"},
+            told="no squares: the mean of x itself",
+        ),
+        WrongAnswer(
+            mistake="absolute values",
+            instead={"tl.sum(x * x)": "tl.sum(tl.abs(x))"},
+            told="no squares: the mean of absolute values",
+        ),
+        WrongAnswer(
+            mistake="the sum squared",
+            instead={"tl.sum(x * x)": "tl.sum(x) * tl.sum(x)"},
+            told="the square of the sum",
+        ),
+        WrongAnswer(
+            mistake="the largest",
+            instead={"tl.sum(x * x) / D": "tl.max(x * x)"},
+            told="the largest square",
+        ),
+        WrongAnswer(
+            mistake="weights in the sum",
+            instead={
+                "tl.sum(x * x)": "tl.sum(x * x * weight * weight)",
+                "column, mask=exists)": "column, mask=exists, other=0.0)",
+            },
+            told="the weights are in the sum of squares",
+        ),
+        WrongAnswer(
+            mistake="no x",
+            instead={"x * r *": "r *"},
+            told="x is missing in the last product",
+        ),
+        WrongAnswer(
+            mistake="x twice",
+            instead={"x * r *": "x * x * r *"},
+            told="x is in the last product twice",
+        ),
+        WrongAnswer(
+            mistake="weights divide",
+            instead={"r * weight": "r / weight"},
+            told="the wrong weight: it divides by the weights",
+        ),
+        WrongAnswer(
+            mistake="Gemma's weights",
+            instead={"r * weight": "r * (1 + weight)"},
+            told="the wrong weight: 1 is added to the weights",
+        ),
+    ),
+)
+
+
 # exercise 1: which argument makes the loads narrow
 ARGUMENTS = ("t", "row_stride", "n", "num_warps")
 CULPRITS = {
@@ -189,3 +332,54 @@ CULPRITS = {
         4: "num_warps",
     },
 }
+
+
+WHICH_ARGUMENT = Exercise(
+    cell="07-ex1",
+    judged_by=CULPRITS,
+    wrong_answers=(
+        WrongValue(
+            given=["num_warps", "row_stride", "num_warps", "t"], told="a thread holds 8 elements"
+        ),
+        WrongValue(
+            given=["row_stride", "row_stride", "num_warps", "t"], told="16 divides this row_stride"
+        ),
+    ),
+)
+
+RUNG_5 = Exercise(
+    cell="07-ex2",
+    judged_by=RUNGS[5],
+    wrong_answers=(
+        WrongAnswer(
+            mistake="four rows",
+            instead={"num_warps = 8, 1": "num_warps = 4, 1"},
+            told="rung 5 wants instruction time at most 42 us",
+            state="NOT YET",
+        ),
+        WrongAnswer(
+            mistake="one row",
+            instead={"num_warps = 8, 1": "num_warps = 1, 1"},
+            told="they take 164 us to start",
+            state="NOT YET",
+        ),
+        WrongAnswer(
+            mistake="pairs from the last to the first",
+            instead={
+                "pair = tl.arange(0, BLOCK_HALF)": (
+                    "pair = BLOCK_HALF - 1 - tl.arange(0, BLOCK_HALF)"
+                )
+            },
+            told="16 bytes need neighbors in one lane",
+            state="NOT YET",
+        ),
+        WrongAnswer(
+            mistake="the flag of rung 4 lost",
+            instead={"TRANSPOSE=transpose": "TRANSPOSE=False"},
+            told="a sign and the wrong sine: the map itself",
+        ),
+        KernelOfTheRungBelow(
+            rung=5, told="128 lanes share the angles of a row: how many has each? See num_warps"
+        ),
+    ),
+)

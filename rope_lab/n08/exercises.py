@@ -7,9 +7,95 @@ import torch
 
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
+from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..profiling import machines
 from ..records import Measurement, recorded
+from .pretend_gpu import check_timer
 from .waits import CHANGES
+
+_SAMPLE = """        gpu.flush()
+        gpu.sleep(1000)  # the host queues the rest while the device is busy
+        begin = gpu.mark()
+"""
+
+A_TIMER = Exercise(
+    cell="08-ex2",
+    judged_by=check_timer,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="one sample",
+            instead={"range(21)": "range(1)"},
+            told="every third call is disturbed",
+        ),
+        WrongAnswer(
+            mistake="the smallest sample",
+            instead={"statistics.median(times)": "min(times)"},
+            told="every fifth call is quick, and the smallest sample is one of these",
+        ),
+        WrongAnswer(
+            mistake="no sleep",
+            instead={_SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n"},
+            told="what does the device wait for between two marks?",
+        ),
+        WrongAnswer(
+            mistake="no flush",
+            instead={"        gpu.flush()\n": ""},
+            told="where do the bytes come from, the second time?",
+        ),
+        WrongAnswer(
+            mistake="no waiting",
+            instead={"        gpu.synchronize()\n": ""},
+            told="the device has not passed this mark yet: synchronize first",
+        ),
+        WrongAnswer(
+            mistake="the host's clock, and no waiting",
+            instead={
+                "gpu.mark()": "gpu.clock()",
+                "end.since(begin)": "end - begin",
+                "        gpu.synchronize()\n": "",
+            },
+            told="who waits for the device?",
+        ),
+        WrongAnswer(
+            mistake="a sleep between the marks",
+            instead={
+                "        gpu.sleep(1000)": "        begin = gpu.mark()\n        gpu.sleep(1000)",
+                "        begin = gpu.mark()\n        call()": "        call()",
+            },
+            told="the sleep is between the two marks, so you time it as well",
+        ),
+        WrongAnswer(
+            mistake="marks the other way",
+            instead={"end.since(begin)": "begin.since(end)"},
+            told="the marks have changed places",
+        ),
+        WrongAnswer(
+            mistake="no return",
+            instead={"return statistics.median(times)": "statistics.median(times)"},
+            told="a number of microseconds is wanted, None came",
+        ),
+        WrongAnswer(
+            mistake="a mean",
+            instead={"statistics.median": "statistics.mean"},
+            told="a mean: a slow call in three moves it, but not the median",
+        ),
+        WrongAnswer(
+            mistake="a sum",
+            instead={"statistics.median(times)": "sum(times)"},
+            told="the time of 21 calls: divide",
+        ),
+        WrongAnswer(
+            mistake="milliseconds",
+            instead={"statistics.median(times)": "statistics.median(times) / 1000"},
+            told="milliseconds, where microseconds are wanted",
+        ),
+        WrongAnswer(
+            mistake="all samples",
+            instead={"statistics.median(times)": "times"},
+            told="a number of microseconds is wanted, a list of 21 came",
+        ),
+    ),
+)
 
 
 def three_times() -> dict[str, dict[int, float]]:
@@ -30,6 +116,25 @@ def three_times() -> dict[str, dict[int, float]]:
             3: us(4 * n, 2 * 512 * n)
         },
     }
+
+
+THREE_TIMES = Exercise(
+    cell="08-ex5",
+    judged_by=three_times,
+    wrong_answers=(
+        WrongValue(given=[34.7, 5.0, 1030], told="and its table read?"),
+        WrongValue(given=[19.6, 5.0, 1030], told="not both"),
+        WrongValue(
+            given=[49.5, 5.0, 2060],
+            told="a fused multiply-add is one instruction, and is counted as two",
+        ),
+        WrongValue(
+            given=[64.5, 5.0, 1030],
+            told="the table has a row for each position, not for each token",
+        ),
+        WrongValue(given=[79.6, 5.0, 1030], told="an element of bf16 has 2 bytes, not 4"),
+    ),
+)
 
 
 def our_calls(calls: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Callable]:
@@ -85,3 +190,18 @@ def limits_of(names: str) -> dict:
         mistakes[_NOT_BYTES] = {place: mistakes[LIMITS["bytes"]].pop(place)}
     right, hint = [_CALLS[name] for name in names], "section 5's table, from the top"
     return {"right": right, "choices": list(LIMITS), "hint": hint, "mistakes": mistakes}
+
+
+NAME_THE_LIMIT = Exercise(
+    cell="08-ex3",
+    judged_by=limits_of,
+    wrong_answers=(
+        WrongValue(
+            given=["bytes", "latency", "starts"], told="twice the dtype would take twice the time"
+        ),
+        WrongValue(
+            given=["instructions", "starts", "starts"],
+            told="half the programs would take less time",
+        ),
+    ),
+)

@@ -4,6 +4,7 @@
 import torch
 
 from ..judge.definitions import A_ROW_OF_ZEROS, rope, rope_gradient
+from ..judge.exercise import Exercise, WrongAnswer
 from ..judge.spec import STRIDED, spec
 
 
@@ -56,6 +57,45 @@ def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2
     return rope.function(_normal(x) * weight, freqs)
 
 
+THE_FUSED_FORWARD = Exercise(
+    cell="11-ex2",
+    judged_by=rope_of_normalized_rows,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="the first half alone",
+            instead={"x1 * x1 + x2 * x2": "x1 * x1"},
+            told="half of the sum is missing: only the first half is squared",
+        ),
+        WrongAnswer(
+            mistake="the first half's weights twice",
+            instead={"weight_ptr + HALF + pair": "weight_ptr + pair"},
+            told="the wrong weight: the second half takes the first half's weights",
+        ),
+        WrongAnswer(
+            mistake="weights after the rotation",
+            instead={
+                "x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r",
+                "x1 * cos1 - x2 * sin1": "(x1 * cos1 - x2 * sin1) * weight1",
+                "x2 * cos2 + x1 * sin2": "(x2 * cos2 + x1 * sin2) * weight2",
+            },
+            told="the wrong order: the weights are applied after the rotation",
+        ),
+        WrongAnswer(
+            mistake="rounded like the model",
+            instead={
+                "    x1, x2 = x1 * r * weight1, x2 * r * weight2\n": (
+                    "    stored = x_ptr.dtype.element_ty\n"
+                    "    x1 = ((x1 * r).to(stored) * weight1).to(stored).to(tl.float32)\n"
+                    "    x2 = ((x2 * r).to(stored) * weight2).to(stored).to(tl.float32)\n"
+                ),
+            },
+            told="rounding: too often, like the model, which rounds before it rotates; "
+            "round once, at the",
+        ),
+    ),
+)
+
+
 def _backwards(grad, x, weight, freqs):
     """The gradient before the rotation, and rows of x normalized, with one over their roots."""
     r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
@@ -105,3 +145,29 @@ def gradients_of_normalized_rows(
     dn, normal, r = _backwards(grad, x, weight, freqs)
     along = (dn * weight * normal).mean(-1, keepdim=True)
     return (dn * weight - normal * along) * r, _over_all_rows(dn * normal)
+
+
+THREE_LINES_OF_THE_BACKWARD = Exercise(
+    cell="11-ex3",
+    judged_by=gradients_of_normalized_rows,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="a sum for the mean",
+            instead={"x2, 1)[:, None] / (2 * HALF)": "x2, 1)[:, None]"},
+            told="the wrong divisor: the sum along the row is not divided by d",
+        ),
+        WrongAnswer(
+            mistake="a mean of the first half",
+            instead={"g1 * x1 + g2 * x2, 1)": "g1 * x1, 1)"},
+            told="half of the sum is missing: the mean is of both halves of a row",
+        ),
+        WrongAnswer(
+            mistake="the weight in its own gradient",
+            instead={
+                "        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n": "",
+                "g2 * w2\n": "g2 * w2\n        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n",
+            },
+            told="the weight is in its own gradient: add to the shares before g1 and g2 take it",
+        ),
+    ),
+)

@@ -11,30 +11,26 @@ import ast
 import re
 import symtable
 from dataclasses import dataclass
-from functools import cache
 
 import nbformat
 import pytest
 import torch
 from nbclient import NotebookClient
 
-from mistakes import ANSWERS, NUMBERS, RUNGS
+from exercise_form import EXAM, NUMBERS, asks_for_a_value, exercises_in
 from notebook_form import FOLDER
 from rope_lab.records import QUIET
-from test_wrong_answers import EXAM, GRADED, SOLVED
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
 EXAM_CELLS = "10-b1", "10-b2"
-REPAIR = {"out.numel() // (positions * d)": "t.shape[1] * heads"}
-MEASURED = (("08", 3),)  # the exercise whose right answer a GPU measures
+BUG, REPAIR = "out.numel() // (positions * d)", "t.shape[1] * heads"
+MEASURED = "08-ex5"  # the exercise whose right answer a GPU measures
 SECONDS_A_CELL = 300
 
 # Triton 3.9's interpreter takes it, as the compiler always has.
 UNTIL_3_9 = "a flag that isn't a constant"
 IS_3_9 = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
-
-NOTEBOOKS = sorted({number for number, _, _ in GRADED})
 
 
 @dataclass(frozen=True)
@@ -47,17 +43,9 @@ class Answer:
     told: str = ""
 
 
-def changed(source, instead):
-    for text, other in instead.items():
-        assert text in source, f"the solution has changed: {text!r} is not in it"
-        source = source.replace(text, other)
-    return source
-
-
-def exam():
-    """The exam of notebook 10, which is repaired where it stands."""
-    path = next(FOLDER.glob("10_*.ipynb"))
-    cells = {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+def exam(book):
+    """The exam of notebook 10 as it is there, with its bug."""
+    cells = {cell.id: cell.source for cell in book.code}
     text = "\n\n\n".join(cells[name] for name in EXAM_CELLS)
     return text[: text.index("passed = 0")] + "lab.check_exercise(exam_rope, exercises.rope)"
 
@@ -68,54 +56,43 @@ def another_choice(stub, answer):
     return f"{check.args[0].id} = {answer!r}\n{ast.unparse(check)}"
 
 
-def written_for(key):
-    """What replaces text of the solution of an exercise."""
-    if key[2] == "check_rung":
-        rung = int(re.search(r"check_rung\((\d)", GRADED[key].source)[1])
-        of_rung = [x for x in RUNGS if x.number == rung]
-        return [x for x in of_rung if not (IS_3_9 and x.mistake == UNTIL_3_9)]
-    return [x for x in ANSWERS[key[0]] if x.number == key[1]]
+def wrong_answers_to(entry):
+    """Those that are wrong here: on a GPU of its own, a measured number may be another one."""
+    if entry.cell == MEASURED and torch.cuda.is_available():
+        return []
+    is_taken = {UNTIL_3_9} if IS_3_9 else set()
+    return [x for x in entry.wrong_answers if getattr(x, "mistake", "") not in is_taken]
 
 
-def numbers_of(number, exercise):
-    """None where a GPU measures the right ones: these are wrong on the record's GPU."""
-    is_measured = (number, exercise) in MEASURED and torch.cuda.is_available()
-    return [] if is_measured else NUMBERS[number, exercise]
-
-
-@cache
-def answers_to(key):
+def answers_to(exercises, entry):
     """The right one is the last, for later cells may call it."""
-    number, exercise, check = key
-    solution = exam() if key == EXAM else SOLVED[key].source
-    right = changed(solution, REPAIR) if key == EXAM else solution
-    right = [Answer(f"the solution of {number}-{exercise}", right)]
-    if check in ("check_answer", "check_choices"):
+    is_exam = entry.cell == EXAM
+    solution = exam(exercises.book) if is_exam else exercises.solutions[entry.cell].source
+    right = Answer(
+        f"the solution of {entry.cell}",
+        solution.replace(BUG, REPAIR) if is_exam else solution,
+    )
+    if asks_for_a_value(entry):
+        stub = exercises.stubs[entry.cell]
         answers = [
-            Answer(
-                f"{number}-{exercise} {given}", another_choice(GRADED[key], given), "WRONG", told
-            )
-            for given, told in numbers_of(number, exercise)
+            Answer(f"{entry.cell} {x.given}", another_choice(stub, x.given), "WRONG", x.told)
+            for x in wrong_answers_to(entry)
         ]
-        return answers + right
-    answers = [
-        Answer(
-            f"{number}-{exercise} {one.mistake}",
-            changed(solution, one.instead),
-            one.state,
-            one.told,
-        )
-        for one in written_for(key)
-    ]
-    return answers + right
+    else:
+        answers = [
+            Answer(f"{entry.cell} {x.mistake}", x.made_of(solution), x.state, x.told)
+            for x in wrong_answers_to(entry)
+        ]
+    return [*answers, right]
 
 
-def pasted_over(stub, key, most):
+def pasted_over(exercises, entry, most):
     """What is in the stub's place: cells, each with its answer or None."""
-    *wrong, right = answers_to(key)
+    *wrong, right = answers_to(exercises, entry)
     answers = [*wrong[:most], right]
-    if key[2] in ("check_answer", "check_choices"):  # a wrong answer is the stub with another value
-        answers = [answers[-1], None, *answers[:-1]]
+    if asks_for_a_value(entry):  # a wrong answer is the stub with another value
+        answers = [right, None, *wrong[:most]]
+    stub = exercises.stubs[entry.cell]
     return [(nbformat.v4.new_code_cell(one.source) if one else stub, one) for one in answers]
 
 
@@ -124,22 +101,20 @@ def with_answers(number, most):
 
     `most` is how many wrong ones an exercise gets; None: all.
     """
-    (path,) = FOLDER.glob(f"{number}_*.ipynb")
-    notebook = nbformat.read(path, as_version=4)
-    stubs = {cell.id: key for key, cell in GRADED.items() if key[0] == number}
-    stub_ids = set(stubs)
+    exercises = exercises_in(number)
+    notebook = exercises.book.node
+    entries = {entry.cell: entry for entry in exercises.entries}
+    stub_ids = set(entries)
     cells, answers = [], {}
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        if cell.id not in stubs:
+    for cell in exercises.book.code:
+        if cell.id not in entries:
             cells.append(cell)
             continue
-        for pasted, answer in pasted_over(cell, stubs.pop(cell.id), most):
+        for pasted, answer in pasted_over(exercises, entries.pop(cell.id), most):
             cells.append(pasted)
             if answer:
                 answers[pasted.id] = answer
-        if not stubs:
+        if not entries:
             break  # no exercise comes after
     notebook.cells = without_shows(cells, kept=stub_ids | answers.keys())
     return notebook, answers
@@ -203,7 +178,7 @@ def complaint(cell, answer):
 
 
 @pytest.mark.takes(120)  # a notebook, all its exercises answered
-@pytest.mark.parametrize("number", NOTEBOOKS)
+@pytest.mark.parametrize("number", NUMBERS)
 def test_answers_are_judged_rightly(number, monkeypatch, pytestconfig):
     monkeypatch.setenv(QUIET, "1")
     monkeypatch.setenv("MPLBACKEND", "agg")  # nobody looks at its figures
@@ -212,16 +187,3 @@ def test_answers_are_judged_rightly(number, monkeypatch, pytestconfig):
     assert all(cell.execution_count for cell in notebook.cells), "a cell did not run"
     found = [complaint(cell, answers.get(cell.id)) for cell in notebook.cells]
     assert not any(found), "\n\n".join(filter(None, found))
-
-
-@pytest.mark.parametrize("key", GRADED, ids=lambda key: "-".join(map(str, key)))
-def test_an_exercise_has_two_wrong_answers_told_apart(key):
-    told = {one.told for one in answers_to(key) if not one.state.startswith("RIGHT")}
-    apart = [one for one in told if not any(one in other for other in told - {one})]
-    assert len(apart) >= 2 or key[:2] in MEASURED
-
-
-def test_there_are_no_wrong_answers_to_what_nobody_asks():
-    asked = {key[:2] for key in GRADED}
-    assert asked >= {(number, x.number) for number, some in ANSWERS.items() for x in some}
-    assert asked >= NUMBERS.keys()

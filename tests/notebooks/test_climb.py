@@ -1,36 +1,44 @@
 """The road lets the reader climb: kernels written and edited in the core, rung after rung."""
 
-import re
-
 import pytest
 
-from rope_lab.rungs import RUNGS
-from test_wrong_answers import GRADED, SOLVED
+from exercise_form import NUMBERS, exercises_in
+from rope_lab.rungs import RUNGS, Rung
 
 
-def rungs():
-    """rung -> its stub in the notebooks."""
-    asked = {
-        key: re.search(r"lab\.check_rung\((\d), my_rope\)$", cell.source)
-        for key, cell in GRADED.items()
-        if key[2] == "check_rung"
+def cells_of_rungs():
+    """(rung, id of its stub's cell) -> stub and solution."""
+    return {
+        (entry.judged_by.number, entry.cell): (
+            exercises.stubs[entry.cell].source,
+            exercises.solutions[entry.cell].source,
+        )
+        for exercises in map(exercises_in, NUMBERS)
+        for entry in exercises.entries
+        if isinstance(entry.judged_by, Rung)
     }
-    return {int(found[1]): key for key, found in asked.items()}
+
+
+CELLS = cells_of_rungs()
+STUBS = {rung: stub for (rung, _), (stub, _) in CELLS.items()}
+SOLUTIONS = {rung: solution for (rung, _), (_, solution) in CELLS.items()}
 
 
 def test_every_rung_is_an_exercise_of_its_notebook():
-    assert sorted(rungs()) == sorted(RUNGS)
-    assert all(key[0] == RUNGS[rung].notebook for rung, key in rungs().items())
+    assert sorted((rung, cell[:2]) for rung, cell in CELLS) == [
+        (rung.number, rung.notebook) for rung in RUNGS.values()
+    ]
+    assert all(stub.endswith(f"lab.check_rung({rung}, my_rope)") for rung, stub in STUBS.items())
 
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_its_solution_is_our_kernel(rung):
-    assert RUNGS[rung].source.strip() in SOLVED[rungs()[rung]].source
+    assert RUNGS[rung].source.strip() in SOLUTIONS[rung]
 
 
 @pytest.mark.parametrize("rung", (4, 5, 6, 7))
 def test_its_stub_opens_with_our_kernel_of_the_rung_below(rung):
-    stub = GRADED[rungs()[rung]].source
+    stub = STUBS[rung]
     lines = [line for line in stub.splitlines() if "raise NotImplementedError(" not in line]
     text = "\n".join(lines).replace(", transpose=False)", ")")  # which rung 4's launcher has
     assert RUNGS[rung - 1].source.strip().replace(", transpose=False)", ")") in text

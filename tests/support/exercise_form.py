@@ -1,0 +1,162 @@
+"""What holds of a notebook's exercises, as checks that take them and return complaints."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+
+import make_site
+from notebook_form import FOLDER, Notebook, names_of_notebooks
+from rope_lab.judge.exercise import Exercise, WrongValue, exercises_of
+from rope_lab.rungs import RUNGS
+
+EXAM = "10-ex2"  # is repaired where it is, and its solution is not among the solutions
+NUMBERS = [name[:2] for name in names_of_notebooks()]
+
+TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \(\d+ minutes.*\))?$", re.MULTILINE)
+CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|rung|timer)|inspect)\(")
+
+
+@dataclass(frozen=True)
+class Exercises:
+    """Those of a notebook: their entries, and the cells that these are about."""
+
+    module: ModuleType  # the notebook's `exercises.py`
+    entries: list[Exercise]
+    book: Notebook
+    solved: Notebook
+
+    @property
+    def stubs(self) -> dict[str, nbformat.NotebookNode]:
+        """Id -> cell of the notebook, of each entry that has one there."""
+        return self._cells_of(self.book)
+
+    @property
+    def solutions(self) -> dict[str, nbformat.NotebookNode]:
+        """Id -> cell of the solutions."""
+        return self._cells_of(self.solved)
+
+    def _cells_of(self, notebook: Notebook) -> dict[str, nbformat.NotebookNode]:
+        ids = {entry.cell for entry in self.entries}
+        return {cell.id: cell for cell in notebook.code if cell.id in ids}
+
+
+def exercises_in(number: str, folder: Path = FOLDER) -> Exercises:
+    """A notebook's, as '05'; of another folder, those of a copy."""
+    module = import_module(f"rope_lab.n{number}.exercises")
+    (path,) = folder.glob(f"{number}_*.ipynb")
+    solved = folder / f"solutions/{path.stem}_solutions.ipynb"
+    books = [Notebook(p.name, nbformat.read(p, as_version=4), p.parent) for p in (path, solved)]
+    return Exercises(module, exercises_of(module), *books)
+
+
+def asks_for_a_value(entry: Exercise) -> bool:
+    """A number or choices, not a function."""
+    return any(isinstance(wrong, WrongValue) for wrong in entry.wrong_answers)
+
+
+def _tasks(notebook: Notebook) -> dict[str, str]:
+    """Title -> text of each exercise, in order."""
+    found = ((TITLE.search(cell.source), cell.source) for cell in notebook.markdown)
+    return {title[1]: text for title, text in found if title}
+
+
+def tasks_have_a_hint_and_a_solution_of_their_name(exercises: Exercises) -> list[str]:
+    asked, solved = _tasks(exercises.book), list(_tasks(exercises.solved))
+    numbers = [int(re.search(r"\d", title)[0]) for title in asked]
+    complaints = []
+    if numbers != list(range(1, len(asked) + 1)):
+        complaints.append(f"exercises are numbered {numbers}")
+    wanted = list(asked)[: -1 if EXAM in exercises.stubs else None]
+    if solved != wanted:
+        complaints.append(f"asked are {wanted}, solved {solved}")
+    for title in wanted:
+        if "<details><summary>Hint</summary>\n\n" not in asked[title]:
+            complaints.append(f"{title}: no hint")
+        link = f"solutions/{exercises.solved.name}#{make_site.anchor(title)}"
+        if f"[Solution]({link})" not in asked[title]:
+            complaints.append(f"{title}: no link to {link}")
+    return complaints
+
+
+def stubs_have_an_entry_each(exercises: Exercises) -> list[str]:
+    """A stub is a cell with a check between a task and the next text, or one called `05-ex3`."""
+    stubs, after_a_task = [], False
+    for cell in exercises.book.node.cells:
+        if cell.cell_type == "markdown":
+            after_a_task = bool(TITLE.search(cell.source))
+        elif (after_a_task or "-ex" in cell.id) and CHECK.search(cell.source):
+            stubs.append(cell.id)
+    complaints = [
+        f"{name} is a stub, and no entry of exercises.py"
+        for name in stubs
+        if name not in exercises.stubs
+    ]
+    for cell, count in Counter(entry.cell for entry in exercises.entries).items():
+        if count > 1:
+            complaints.append(f"{count} entries of exercises.py are about {cell}")
+        if cell not in exercises.stubs:
+            complaints.append(f"{cell} is an entry of exercises.py, and no cell")
+        if cell not in exercises.solutions and cell != EXAM:
+            complaints.append(f"{cell} has no solution")
+    return complaints
+
+
+def solutions_have_the_check_of_their_stub(exercises: Exercises) -> list[str]:
+    def from_the_check_on(cell) -> str:
+        return cell.source[re.search(r"lab\.(check|inspect)", cell.source).start() :]
+
+    return [
+        f"{name}: its solution has another check"
+        for name, solution in exercises.solutions.items()
+        if name in exercises.stubs
+        and from_the_check_on(solution) != from_the_check_on(exercises.stubs[name])
+    ]
+
+
+def stubs_name_what_judges_them(exercises: Exercises) -> list[str]:
+    complaints = []
+    for entry in exercises.entries:
+        judges = entry.judged_by if isinstance(entry.judged_by, tuple) else (entry.judged_by,)
+        stub = exercises.stubs.get(entry.cell)
+        named = list(_named_in(stub.source, vars(exercises.module))) if stub else judges
+        if not all(any(judge is one for one in named) for judge in judges):
+            complaints.append(f"{entry.cell}: its stub does not name what its entry is judged by")
+    return complaints
+
+
+def _named_in(source: str, of_the_module: dict[str, object]) -> Iterator[object]:
+    """What a stub takes from `exercises.py`, and the rung that it checks."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "exercises":
+            yield of_the_module.get(node.attr)
+        elif isinstance(node, ast.Name):
+            yield of_the_module.get(node.id)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "lab.check_rung":
+            yield RUNGS[node.args[0].value]
+
+
+def two_wrong_answers_are_told_apart(exercises: Exercises) -> list[str]:
+    complaints = []
+    for entry in exercises.entries:
+        wrong = (x for x in entry.wrong_answers if not getattr(x, "state", "").startswith("RIGHT"))
+        told = {one.told for one in wrong}
+        apart = [one for one in told if not any(one in other for other in told - {one})]
+        if len(apart) < 2:
+            complaints.append(f"{entry.cell}: of its wrong answers, {len(apart)} is told apart")
+    return complaints
+
+
+CHECKS = (
+    tasks_have_a_hint_and_a_solution_of_their_name,
+    stubs_have_an_entry_each,
+    solutions_have_the_check_of_their_stub,
+    stubs_name_what_judges_them,
+    two_wrong_answers_are_told_apart,
+)
