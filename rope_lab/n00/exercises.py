@@ -125,7 +125,7 @@ A_SCALED_COPY = Exercise(
 )
 
 
-# exercise 2: the largest n for which a kernel without `* BLOCK` is right, in blocks of 256
+# the largest n for which a kernel without `* BLOCK` is right, in blocks of 256
 FORGOTTEN_BLOCK = {
     "the last index of one block; indices begin at 0": 255,
     "one block, for which one program is enough; what does a second program add?": 256,

@@ -87,7 +87,7 @@ THE_WHOLE_FUNCTION = Exercise(
     ),
 )
 
-# exercise 2: how many N eager PyTorch moves where half of the head rotates, beside 6F
+# how many N eager PyTorch moves where half of the head rotates, beside 6F
 PARTIAL_ROTATION = {
     "equation (3) as it is, for all of d": 12,
     "half of everything, but the last cat sees all of t": 6,

@@ -6,7 +6,7 @@ from ..judge.definitions import rotate_half
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.spec import STRIDED, spec
 
-# exercise 1: bytes that memory sends for three loads of a warp
+# bytes that memory sends for three loads of a warp
 _SENT_BYTES = {
     "the bytes that the lanes use; memory sends whole sectors": {1: 128, 2: 64},
     "an aligned load; a late begin touches one sector more": {3: 128},
@@ -87,7 +87,7 @@ def _halves_of_the_whole(x):
     return torch.where(i < half, -values[(i + half) % len(i)], values[i - half]).view_as(x)
 
 
-# exercise 2, whose kernel takes a contiguous tensor for one long vector
+# The kernel takes a contiguous tensor for one long vector.
 rotate_half_gathered = spec(
     rotate_half.function,
     kernel=True,

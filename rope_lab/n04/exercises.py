@@ -4,7 +4,7 @@ from ..judge.definitions import rope  # noqa: F401 (the solutions ask for it her
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..rungs import RUNGS
 
-# exercise 1: what becomes of five calls of the first kernel
+# what becomes of five calls of the first kernel
 OUTCOMES = ("right", "wrong", "refused")
 FIVE_TESTS = {
     "one sequence, contiguous: row r is where the kernel looks for it": {1: "wrong"},

@@ -85,7 +85,7 @@ RUNG_4 = Exercise(
     ),
 )
 
-# exercise 2: the first of four tests that fails
+# the first of four tests that fails
 FOUR_TESTS = {
     1: "ones, matching halves",
     2: "a random gradient, matching halves",

@@ -315,7 +315,7 @@ RMS_NORM_OF_A_ROW = Exercise(
 )
 
 
-# exercise 1: which argument makes the loads narrow
+# which argument makes the loads narrow
 ARGUMENTS = ("t", "row_stride", "n", "num_warps")
 CULPRITS = {
     "`memory` begins at a multiple of 16 bytes": {1: "t", 3: "t"},

@@ -99,7 +99,7 @@ A_TIMER = Exercise(
 
 
 def three_times() -> dict[str, dict[int, float]]:
-    """Exercise 3: mistakes, and what they lead to by the time law. Reads this notebook's record."""
+    """Mistakes, and what they lead to by the time law. Reads this notebook's record."""
     n, few, short = 2**26, 131072 * 2 * 128, 128 * 4 * 8 * 128
     law = machines.of_notebook_08()
     us = law.time_us
@@ -160,7 +160,7 @@ LIMITS = {
     "instructions": "twice the arithmetic would take longer",
     "latency": "half the programs would take longer",
 }
-# exercise 2: what limits each; its solution says what they are
+# what limits each; its solution says what they are
 _CALLS = {"a": "instructions", "b": "latency", "c": "starts"}
 _NOT_BYTES = (
     "twice the dtype takes nearly twice as long, but so do half the programs; if bytes were the "

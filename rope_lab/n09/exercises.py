@@ -75,7 +75,7 @@ def _times(law: Machine, programs: int, instructions: int) -> dict[str, float]:
 
 
 def which_bound() -> dict:
-    """Exercise 1: what `check_choices` takes. Reads notebook 08's record."""
+    """What `check_choices` takes. Reads notebook 08's record."""
     law, reasons, right = machines.of_notebook_08(), {}, []
     for place, kernel in enumerate(_KERNELS, 1):
         times = _times(law, *kernel)

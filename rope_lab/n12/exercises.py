@@ -70,7 +70,7 @@ _FUSED = (
     "bf16 numbers are exact in fp32)"
 )
 
-# exercise 2: the rounding of three functions
+# the rounding of three functions
 ROUNDING = {
     "right": ["promoted", "model", "upcast"],
     "choices": ("once", "upcast", "promoted", "model"),
