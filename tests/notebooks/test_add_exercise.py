@@ -12,6 +12,8 @@ from rope_lab.judge.exercise import Exercise, WrongAnswer
 from rope_lab.n05 import exercises
 
 NAME = "05_fused_half_split"
+ENTRIES = add_exercise.exercises_of(exercises)
+FREE = add_exercise.free_id(ENTRIES, "05")
 DRAFT = """\
 <!-- what to do -->
 # The first half again (5 minutes, optional)
@@ -52,7 +54,7 @@ lab.check_exercise(again, exercises.rope_by_first_half)
 It was half.
 """
 ENTRY = Exercise(
-    cell="05-ex6",
+    cell=FREE,
     judged_by=exercises.rope_by_first_half,
     wrong_answers=(
         WrongAnswer(
@@ -67,7 +69,6 @@ ENTRY = Exercise(
         ),
     ),
 )
-ENTRIES = add_exercise.exercises_of(exercises)
 
 
 @pytest.fixture
@@ -97,9 +98,8 @@ def test_an_added_exercise_has_the_form_of_the_others(folder):
     for notebook in (found.book, found.solved):
         faults = [fault for check in CHECKS_OF_WHAT_IS_WRITTEN for fault in check(notebook)]
         assert faults == []
-    assert lines[0] == f"Added 05-ex6, exercise 3, to {NAME}.ipynb and its solutions."
-    (mention,) = lines[1:]
-    assert "05-85" in mention and "as the kernel of exercise 3 does" in mention
+    assert lines[0] == f"Added {FREE}, exercise 3, to {NAME}.ipynb and its solutions."
+    assert any("as the kernel of exercise 3 does" in line for line in lines[1:])
 
 
 def test_exercises_after_it_get_the_next_number(folder):
@@ -114,7 +114,7 @@ def test_exercises_after_it_get_the_next_number(folder):
     assert titles[2:4] == ["Exercise 3: The first half again", "Exercise 4: Half a table"]
     assert "#Exercise-4:-Half-a-table" in str(after.book.node)
     for old, new in ((before.book, after.book), (before.solved, after.solved)):
-        kept = [cell for cell in new.node.cells if not cell.id.startswith("05-ex6")]
+        kept = [cell for cell in new.node.cells if not cell.id.startswith(FREE)]
         assert [cell.id for cell in kept] == [cell.id for cell in old.node.cells]
         pairs = zip(old.code, (cell for cell in kept if cell.cell_type == "code"), strict=True)
         assert all(one == other for one, other in pairs)
@@ -148,8 +148,8 @@ def test_a_draft_that_does_not_fit_is_refused_and_nothing_written(what, folder):
 
 
 ENTRIES_REFUSED = {  # the new entries, and words of the refusal
-    "none": ([], 'write the new one first: Exercise(cell="05-ex6", ...)'),
-    "two": ([ENTRY, replace(ENTRY, cell="05-ex7")], "2 entries without a cell, 05-ex6, 05-ex7"),
+    "none": ([], f'write the new one first: Exercise(cell="{FREE}", ...)'),
+    "two": ([ENTRY, replace(ENTRY, cell="05-ex99")], f"2 entries without a cell, {FREE}, 05-ex99"),
     "another form": ([replace(ENTRY, cell="05-a6")], "'05-a6' is no id like '05-ex6'"),
     "another notebook's": ([replace(ENTRY, cell="04-ex6")], "'04-ex6' is no id like '05-ex6'"),
 }
@@ -165,8 +165,8 @@ def test_an_id_is_not_taken_twice(folder):
     added(folder)
     notebook = folder / f"{NAME}.ipynb"
     text = notebook.read_text(encoding="utf-8")
-    notebook.write_text(text.replace('"id": "05-ex6"', '"id": "05-06"'), encoding="utf-8")
-    refused(folder, "the id 05-ex6 is taken")
+    notebook.write_text(text.replace(f'"id": "{FREE}"', '"id": "05-06"'), encoding="utf-8")
+    refused(folder, f"the id {FREE} is taken")
 
 
 def refused(folder, said, **given):
