@@ -9,7 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
-from ..rungs.measured import headline
+from ..rungs.measured import headline_tensors
 from ..rungs.rung_4_backward import my_rope_kernel
 
 TILES = {  # the best of notebook 05's sweep among them
@@ -51,7 +51,7 @@ def fresh_tunings() -> dict:
         launches in place: of a first call.
         us restored: tile -> its time in a tuning with `restore_value`.
     """
-    t, freqs = headline()
+    t, freqs = headline_tensors()
     out, chosen, times = torch.empty_like(t), [], []
     for _ in range(20):
         tuned = _tuned()

@@ -106,7 +106,7 @@ def shares(
                 ways.pop("rung 7")  # its launcher breaks the graph
             of_layer[how] = steps.steps_of(ways, step, turns, runs)
         of_layer["alone"] = {
-            name: steps.launches_of(rotation_call(by[name], shape, b, s, device))
+            name: steps.profiled(rotation_call(by[name], shape, b, s, device))
             for name in ("PyTorch", "rung 7", "package")
         }
     return found

@@ -25,7 +25,7 @@ def steps_of(
     found = {}
     for way, entered in ways.items():
         with entered():
-            found[way] = launches_of(step)
+            found[way] = profiled(step)
     times = step_us(ways, step, turns, runs)
     return {way: found[way] | {"step_us": round(median(us), 2)} for way, us in times.items()}
 
@@ -50,7 +50,7 @@ def step_us(
     return in_turns(ways, turn, turns)
 
 
-def launches_of(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dict[str, float]:
+def profiled(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dict[str, float]:
     """Mean of some runs after the warm-up: 'launches', and the 'kernel_us' of all of them together.
 
     Microseconds of a kernel are those between its begin and its end on the GPU. What the GPU waits

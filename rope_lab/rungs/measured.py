@@ -17,7 +17,9 @@ KEY = "09/rungs"  # of the record
 EAGER, PACKAGE, COPY = "eager", "package", "copy"
 
 
-def headline(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, Tensor]:
+def headline_tensors(
+    device: str = "cuda", dtype: torch.dtype = torch.bfloat16
+) -> tuple[Tensor, Tensor]:
     """Random elements of the headline shape, and the table of their fp32 angles."""
     s, _, _, d = SHAPE
     t = torch.randn(SHAPE, device=device, dtype=dtype)
@@ -28,7 +30,7 @@ def beside_a_copy(
     rotations: dict[str, Callable], device: str = "cuda", dtype: torch.dtype = torch.bfloat16
 ) -> dict[str, Callable[[], object]]:
     """Cases for `lab.bench`: a copy, and functions of the same elements and angles."""
-    t, freqs = headline(device, dtype)
+    t, freqs = headline_tensors(device, dtype)
     cases = {COPY: partial(torch.empty_like(t).copy_, t)}
     return cases | {name: partial(rotate, t, freqs) for name, rotate in rotations.items()}
 

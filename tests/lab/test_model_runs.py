@@ -46,8 +46,8 @@ def test_a_kernel_of_the_climb_gives_the_models_values():
 @on_a_cpu
 def test_every_experiment_runs_small_and_on_a_cpu(monkeypatch):
     """It counts no launches there; what it returns is what JSON can hold."""
-    one_run = partial(steps.launches_of, runs=1, warm_up=0)
-    monkeypatch.setattr(steps, "launches_of", one_run)
+    one_run = partial(steps.profiled, runs=1, warm_up=0)
+    monkeypatch.setattr(steps, "profiled", one_run)
     monkeypatch.setattr(model_runs, "HOW", ("eager",))
     shapes = {"tiny": (SMALL, 1, 2)}
     found = model_runs.shares("cpu", shapes, runs=1, turns=1)

@@ -94,7 +94,7 @@ WIDTHS = (1 / 3, 1 / 2, 2 / 3, 1)  # of a table, as a share of d
 
 
 @dataclass(frozen=True)
-class Case:
+class Call:
     """One call: which layout, how wide a table, which dtypes."""
 
     layout: str
@@ -133,7 +133,7 @@ def _random(shape, transposed, dtype, device):
 
 
 def cases(layouts=tuple(LAYOUTS), dtypes=tuple(DTYPES), sizes=Sizes()):
-    return [Case(*case, sizes) for case in product(layouts, WIDTHS, dtypes)]
+    return [Call(*case, sizes) for case in product(layouts, WIDTHS, dtypes)]
 
 
 def outcome(function, call, seed=0):

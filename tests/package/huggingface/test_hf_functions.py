@@ -13,7 +13,7 @@ from hf_calls import (
     LEFT,
     READ,
     WIDTHS,
-    Case,
+    Call,
     Function,
     Sizes,
     cases,
@@ -129,7 +129,7 @@ def usual_layout(digest):
     function = functions_by_body()[digest][0].itself
     for layout in LAYOUTS:
         for width in WIDTHS:
-            (taken,) = disagreements(function, [Case(layout, width, "bf16")], "cpu")[1:]
+            (taken,) = disagreements(function, [Call(layout, width, "bf16")], "cpu")[1:]
             if taken:
                 return layout, width
     raise AssertionError("no case of the table suits this function")
@@ -137,7 +137,7 @@ def usual_layout(digest):
 
 def usual_cases(function, sizes=SMALL):
     """A case that the function takes, in every dtype."""
-    return [Case(*usual_layout(digest_of(function)), dtypes, sizes) for dtypes in DTYPES]
+    return [Call(*usual_layout(digest_of(function)), dtypes, sizes) for dtypes in DTYPES]
 
 
 def test_every_body_has_the_bits_of_its_original_in_all_layouts(plain_pytorch):
@@ -153,7 +153,7 @@ def test_towers_take_what_their_models_pass(plain_pytorch):
     """Tokens of all images in one sequence."""
     for function, *_ in functions_by_body().values():
         if function.name == "apply_rotary_pos_emb_vision":
-            case = Case("(s, w) for (s, h, d)", 1, "bf16")
+            case = Call("(s, w) for (s, h, d)", 1, "bf16")
             wrong, taken = disagreements(function.itself, [case], "cpu")
             assert not wrong and taken, function
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import nn
 
-from hf_calls import Case, differs, outcome
+from hf_calls import Call, differs, outcome
 from hf_models import FAMILIES
 from hugging_face import families_of
 from rope_kernels import which_way
@@ -28,7 +28,7 @@ from rope_kernels.huggingface.digest import UnknownCode, code_digest
 from rope_kernels.huggingface.known import BY_DIGEST, function_of
 
 LLAMA = "transformers.models.llama.modeling_llama"
-CASE = Case("(b, s, w) for (b, h, s, d)", 1, "fp32")
+CASE = Call("(b, s, w) for (b, h, s, d)", 1, "fp32")
 
 
 @pytest.fixture(autouse=True)
