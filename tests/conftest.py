@@ -7,14 +7,11 @@ from collections import Counter
 import pytest
 import torch
 
+import pairwise
+from rope_kernels.modes import triton_is_installed
+from rope_lab.interpreter import speed_up
+
 HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:  # what asks where a launch goes, gets an answer here too: see `counted.py`
-    torch._C._cuda_getDevice = lambda: 0
-
-import pairwise  # noqa: E402
-from rope_kernels.modes import triton_is_installed  # noqa: E402
-from rope_lab.interpreter import speed_up  # noqa: E402
-
 if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
     speed_up()
@@ -104,16 +101,6 @@ def pytest_terminal_summary(terminalreporter):
 def needs_triton():
     """For what only a kernel does: without Triton, plain PyTorch takes its calls."""
     pytest.importorskip("triton", reason="needs Triton")
-
-
-@pytest.fixture
-def interpreted_launches(monkeypatch, needs_triton):
-    """On a CPU grows by one with every launch, which does nothing."""
-    from triton.runtime.interpreter import GridExecutor
-
-    launches = []
-    monkeypatch.setattr(GridExecutor, "__call__", lambda *given, **options: launches.append(given))
-    return launches
 
 
 @pytest.fixture

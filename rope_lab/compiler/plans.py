@@ -1,80 +1,131 @@
-"""What a call of the package would launch on a GPU, found out without one.
+"""What a call of the package would launch on a GPU that need not be here.
 
-The call itself runs, down to its launches: these are caught, and nothing is computed.
+The call itself runs, with tensors that say they are on that GPU. Its launches are caught where
+Triton is handed them, whatever the package's own names are. No kernel runs, so results are never
+written, and sizes cost nothing.
 """
 
+import os
+import pkgutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from unittest.mock import patch
+from functools import cache
+from importlib import import_module
+from unittest.mock import PropertyMock, patch
 
+import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
-from rope_kernels import launch, modes, projection, ways
-from rope_kernels.modes import Engine
+import rope_kernels
+
+from .compile import Compiled, compile_for
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One launch, tensors aside: all that decides which kernel is compiled."""
+    """One launch, as Triton was handed it."""
 
-    kernel: str  # its name
-    programs: int  # the grid
-    arguments: dict[str, object]  # the kernel's, but for its tensors, by their names
-    options: dict[str, object]  # the compiler's
+    kernel: object  # a `@triton.jit` function
+    grid: tuple[int, ...]
+    arguments: tuple  # by position
+    options: dict[str, object]  # the compiler's, and arguments by name
+    gpu: str
+
+    @property
+    def name(self) -> str:
+        return self.kernel.fn.__name__
+
+    @property
+    def programs(self) -> int:
+        (programs,) = self.grid
+        return programs
+
+    @property
+    def threads(self) -> int:
+        """Of a program."""
+        return self.options["num_warps"] * (64 if self.gpu.startswith("gfx9") else 32)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The kernel's arguments by their names, tensors aside, and the compiler's options."""
+        named = dict(zip(self.kernel.arg_names, self.arguments, strict=False)) | self.options
+        return {name: x for name, x in named.items() if not isinstance(x, Tensor)}
+
+    def compiled(self) -> Compiled:
+        """What it would run on that GPU; raises as `compile_for`."""
+        return compile_for(self.gpu, self.kernel, *self.arguments, **self.options)
 
 
-Tensors = tuple[Tensor | None, ...]  # the kernel's, in the order of its arguments
-Launch = tuple[Plan, Tensors]
-
-
-def plan_of(function: Callable, *arguments, **options) -> Launch:
-    """Plan the launch that a call would make on an NVIDIA GPU, and launch nothing.
+def plan_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> Plan:
+    """Plan the launch that a call would make on a GPU, and launch nothing.
 
     Args:
         function: a function of the package that rotates, as `rope_fw`, or one that calls it.
-        arguments: its arguments. Tensors may be on any device, the meta device too; neither
-            their values nor their memory is looked at.
+        arguments: its arguments. Tensors may be on any device, the meta device too.
+        gpu: as in `compile_for`, by default an H200.
         options: its keyword arguments.
-
-    Returns:
-        The plan, and the tensors that the kernel would take. Nothing is written to its outputs.
 
     Raises:
         TypeError, ValueError: the function's own, of arguments that it does not take.
         ValueError: the call is not one launch.
     """
-    with _caught() as launches:
+    with plans(gpu) as found:
         function(*arguments, **options)
-    if len(launches) > 1:
-        raise ValueError(f"the call makes {len(launches)} launches; plan each tensor alone")
-    return launches[0]
-
-
-@contextmanager
-def _caught() -> Iterator[list[Launch]]:
-    """Plan each launch, and catch it: the plan, the kernel's tensors.
-
-    Results are allocated where the tensors are, the meta device too; nothing is written to them.
-    """
-    found: list[Launch] = []
-
-    def catch(known, given, prepare, numbers) -> None:
-        prepared = prepare()
-        if prepared is not None:
-            name, tensors, *plan = prepared
-            found.append((Plan(name, *plan), tensors))
-
-    with ExitStack() as patches:
-        for module, name, instead in (
-            (modes, "has_values", lambda x: True),  # no kernel will ask for them
-            (ways, "runs_in_triton", lambda t: True),
-            (projection, "_check_written", lambda *_: None),  # tensors without memory share it
-            (launch, "engine_of", lambda t: Engine.NVIDIA),
-            (launch, "_run", catch),
-        ):
-            patches.enter_context(patch.object(module, name, instead))
-        yield found
     if not found:
         reason = "fused is False, its tensors have no elements, freqs requires a gradient, or it "
         raise ValueError(f"the call launches no kernel: {reason}does not rotate")
+    if len(found) > 1:
+        raise ValueError(f"the call makes {len(found)} launches; plan each tensor alone")
+    return found[0]
+
+
+def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> list[Plan]:
+    """Plan every launch of a call, and of its backward where a tensor requires a gradient."""
+    with plans(gpu) as found:
+        outs = [out for out in tree_leaves(function(*arguments, **options)) if out.requires_grad]
+        leaves = [x for x in tree_leaves(arguments) if getattr(x, "requires_grad", False)]
+        if outs:
+            torch.autograd.grad(outs, leaves, [torch.empty_like(out) for out in outs])
+    return found
+
+
+@contextmanager
+def plans(gpu: str = "sm_90") -> Iterator[list[Plan]]:
+    """Plan every launch of calls that take their tensors to be on this GPU, and make none."""
+    found: list[Plan] = []
+    _load_kernels()
+    yes, no = PropertyMock(return_value=True), PropertyMock(return_value=False)
+    with (
+        patch.dict(os.environ, {"TRITON_INTERPRET": "0"}),
+        patch.multiple(Tensor, is_cuda=yes, is_cpu=no, is_meta=no),
+        patch.object(torch.version, "hip", "7.2" if gpu.startswith("gfx") else None),
+        patch.object(torch.cuda, "current_device", lambda: -1),  # where tensors on the CPU are
+        launched_by(lambda *launch: found.append(Plan(*launch, gpu))),
+    ):
+        yield found
+
+
+@contextmanager
+def launched_by(launcher: Callable) -> Iterator[None]:
+    """Every launch becomes `launcher(kernel, grid, arguments, options)`.
+
+    What the package remembers of an earlier call it launches by the compiled kernel, past Triton's
+    JIT: that is not seen here.
+    """
+    import triton
+
+    def launch(kernel, grid):
+        return lambda *arguments, **options: launcher(kernel, grid, arguments, options)
+
+    with patch.object(triton.KernelInterface, "__getitem__", launch):
+        yield
+
+
+@cache
+def _load_kernels() -> None:
+    """As the JIT or the interpreter has them in this process."""
+    for module in pkgutil.walk_packages(rope_kernels.__path__, "rope_kernels."):
+        if "kernel" in module.name.removeprefix("rope_kernels."):
+            import_module(module.name)

@@ -1,34 +1,29 @@
-"""`lab.plan_of` says what a call would launch, before it does, and without Triton."""
+"""`lab.plan_of` says what a call would launch, before it does, and without a GPU."""
 
 import pytest
 import torch
 
 import rope_lab as lab
-from launches import launches_of
-from processes import run_python
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
+from rope_lab.compiler.plans import launched_by
+
+pytest.importorskip("triton", reason="needs Triton")
 
 T, FREQS = torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8)
 
 
-def test_a_plan_is_what_a_call_launches():
-    pytest.importorskip("triton", reason="needs Triton")
-    plan, tensors = lab.plan_of(rope_fw, T, FREQS)
-    (launch,) = launches_of(rope_fw, T, FREQS)
-    assert (plan.kernel, plan.programs) == (launch.name, launch.programs)
-    given = dict(zip(launch.kernel.arg_names, launch.arguments, strict=True))
-    assert plan.arguments.items() <= given.items() and plan.options == launch.options
-    assert [x is None for x in tensors] == [x is None for x in launch.arguments[: len(tensors)]]
-
-
-def test_planning_loads_no_triton():
-    run_python("""
-        import sys, torch
-        from rope_kernels import rope_fw
-        from rope_lab.compiler.plans import plan_of
-        plan_of(rope_fw, torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8))
-        assert "triton" not in sys.modules
-    """)
+@pytest.mark.parametrize("place", ("cpu", "meta"))
+def test_a_plan_is_what_a_call_launches(place, device, whole_way):
+    """Tensors without memory will do. An interpreter has no fast sine."""
+    plan, launches = lab.plan_of(rope_fw, T.to(place), FREQS.to(place)), []
+    with launched_by(lambda *launch: launches.append(launch)):
+        rope_fw(T.to(device), FREQS.to(device))
+    ((kernel, grid, arguments, options),) = launches
+    assert (plan.name, plan.grid, plan.options) == (kernel.fn.__name__, grid, options)
+    given = dict(zip(kernel.arg_names, arguments, strict=True))
+    tensors = {name for name, x in given.items() if isinstance(x, torch.Tensor)}
+    launched = {name: x for name, x in given.items() if name not in tensors} | options
+    assert plan.settings == launched | {"FAST_SINE": True}
 
 
 NORM = {"function": qk_norm_rope, "q": T, "k": T, "q_weight": T[0, 0, 0], "k_weight": T[0, 0, 0]}

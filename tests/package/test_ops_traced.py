@@ -19,6 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns, copies_of, last_of_each_kind, memory_of
 from yardstick import assert_near
 
+pytestmark = pytest.mark.usefixtures("nothing_compiled_before")
+
 OPERATORS = tuple(op for op in OPS if op.is_operator)
 IN_PLACE = tuple(op for op in OPS if op.inplace)
 WITH_GRADIENT = tuple(op for op in IN_PLACE if op.is_operator and op.differentiable)
@@ -33,13 +35,6 @@ SIZES = {
 each_few = pytest.mark.parametrize("few", range(len(FEW)))
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
 each_differentiable = pytest.mark.parametrize("op", DIFFERENTIABLE, ids=str)
-
-
-@pytest.fixture(autouse=True)
-def nothing_compiled_before():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def sample_of(op, few, device, sizes=0, **changes):

@@ -13,18 +13,21 @@ import torch
 
 from processes import ROOT, run_python
 from rope_kernels import rope_fw
+from rope_lab.compiler.plans import launched_by
 
 LAB = ROOT / "rope_lab"
 
 
 @pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled here")
 @pytest.mark.parametrize("said", ("1", "true", "Yes", "on", "Y", "0", "off", "no", "2", ""))
-def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch, interpreted_launches):
+def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch, whole_way):
     from triton import knobs
 
+    launches = []
     monkeypatch.setenv("TRITON_INTERPRET", said)
-    rope_fw(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4))
-    assert len(interpreted_launches) == knobs.runtime.interpret
+    with launched_by(lambda *launch: launches.append(launch)):
+        rope_fw(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4))
+    assert len(launches) == knobs.runtime.interpret
 
 
 # what is loaded

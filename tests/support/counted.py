@@ -6,7 +6,9 @@ on a GPU: nothing but addresses and numbers comes with them.
 """
 
 import ctypes
+import re
 import sys
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,39 +145,30 @@ def calls_within(package, call):
     return count
 
 
-class Unseen(TorchDispatchMode):
-    """A mode that the package doesn't know of: it sees what calls do without a mode.
+@contextmanager
+def unseen():
+    """Keep a mode from the package, so that it sees what calls do without one.
 
-    Under one that is known, calls take the operators.
+    Under a mode that is known, calls take the operators.
     """
+    with ExitStack() as patches:
+        for module in (modes, ways):
+            patches.enter_context(patch.object(module, "count_modes", lambda: 0))
+        yield
+
+
+class Operators(TorchDispatchMode):
+    """Notes every operator that runs, the new tensors, and what PyTorch would launch for it."""
 
     def __init__(self):
         super().__init__()
-        self.patches = [patch.object(x, "count_modes", lambda: 0) for x in (modes, ways)]
-
-    def __enter__(self):
-        for unseen in self.patches:
-            unseen.start()
-        return super().__enter__()
-
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        for unseen in self.patches:
-            unseen.stop()
-
-
-class Operators(Unseen):
-    """Notes the names of operators, those that write to memory, and new tensors.
-
-    Integers are passed over: on a CPU the values of positions are looked at.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.names, self.new, self.writers = [], [], []
+        self.names, self.new = [], []
+        self.writers = []  # to memory; those of integers aside: a CPU looks at positions
+        self.kernels = 0  # of PyTorch on a GPU
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         self.names.append(operator.overloadpacket.__name__)
+        self.kernels += kernels_of(operator, args)
         result = operator(*args, **(kwargs or {}))
         if operator.overloadpacket in NEW:
             self.new.append(result)
@@ -188,17 +181,45 @@ class Operators(Unseen):
         return sum(x.nbytes for x in self.new)
 
 
+NEW = (torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.new_empty)
+# Views and memory; and two of values, which only a CPU looks at.
+NO_KERNEL = re.compile(
+    r"aten\.(detach|_unsafe_view|empty|new_empty|empty_like|max|_local_scalar_dense)\."
+)
+
+
+def kernels_of(operator, args):
+    """How many kernels PyTorch launches on a GPU for an operator."""
+    if operator is torch.ops.aten.slice_backward.default:
+        return 1 + (args[0].numel() > 0)  # zeros, and a copy into them if there are elements
+    return int(not operator.is_view and not NO_KERNEL.match(str(operator)))
+
+
 def operators_of(call):
     """The names of all operators of a call."""
-    with Operators() as called:
+    with unseen(), Operators() as called:
         call()
     return called.names
 
 
-NEW = (torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.new_empty)
+def launches_in(call, interpreter):
+    """How many kernels a call launches: ours; and PyTorch's, with copies and fills.
+
+    On a GPU the profiler counts them, after a call that compiles. On a CPU it is the interpreter,
+    with the operators for which PyTorch would launch a kernel.
+    """
+    if interpreter is None:
+        call()
+        names = gpu_events_of(call)
+        others = [x for x in names if x.startswith(("Memcpy", "Memset")) or "at::" in x]
+        return len(names) - len(others), len(others)
+    before = interpreter.launches
+    with unseen(), Operators() as operators:
+        call()
+    return interpreter.launches - before, operators.kernels
 
 
-def kernels_of(call):
+def gpu_events_of(call):
     """Names of everything that the GPU does in a call: kernels, copies and fills."""
     start_the_profiler()
     torch.cuda.synchronize()
@@ -207,14 +228,6 @@ def kernels_of(call):
         torch.cuda.synchronize()
     on_the_gpu = torch.autograd.DeviceType.CUDA
     return [event.name for event in profile.events() if event.device_type == on_the_gpu]
-
-
-def queued_by(call):
-    """Names of kernels, memcpys and memsets of a call, after one that compiles."""
-    call()
-    names = kernels_of(call)
-    memcpys, memsets = ([x for x in names if x.startswith(y)] for y in ("Memcpy", "Memset"))
-    return [x for x in names if x not in memcpys + memsets], memcpys, memsets
 
 
 @cache

@@ -15,7 +15,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters, warn_once_cache
 from torch._inductor.utils import run_and_get_code
 
-from counted import kernels_of
+from counted import gpu_events_of
 from inputs import angles
 from ops import FEW, OPS
 from rope_kernels import (
@@ -27,15 +27,10 @@ from rope_kernels import (
 )
 from yardstick import assert_rounded_once, rotate_fp64
 
+pytestmark = pytest.mark.usefixtures("nothing_compiled_before")
+
 S, B, H, D, D2, S2 = 4, 2, 3, 10, 6, 20
 LENGTHS = (5, 9, 4, 16, 2, 7)
-
-
-@pytest.fixture(autouse=True)
-def nothing_compiled_before():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def compiled(function, backend="aot_eager", **options):
@@ -202,7 +197,7 @@ def test_inductor_launches_the_one_kernel(name):
     function = torch.compile(function, fullgraph=True)
     for _ in range(2):
         function(*inputs)
-    kernels = kernels_of(lambda: function(*inputs))
+    kernels = gpu_events_of(lambda: function(*inputs))
     ours = sorted(kernel == "rope_kernel" for kernel in kernels)
     assert ours == [False] * (name == "on the fly") + [True]
 

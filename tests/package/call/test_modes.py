@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 import torch
 from torch.autograd.graph import allow_mutation_on_saved_tensors
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
 )
 
+from counted import Operators
 from ops import DIFFERENTIABLE, FEW, OPS, all_equal, by_turns
 from rope_kernels import RotaryPositionEmbedding, launch
 
@@ -136,22 +136,12 @@ def test_a_table_in_a_selective_checkpoint_keeps_gradients(device):
         assert torch.equal(got, want)
 
 
-class Noted(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.operators = []
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        self.operators.append(str(operator))
-        return operator(*args, **(kwargs or {}))
-
-
 @by_turns(OPS, FEW)
 def test_a_mode_sees_the_same_in_a_first_call_and_in_later_ones(op, case, device):
     sample, seen = op.sample(device, **case), []
     for _ in STEPS:
         written = {n: x.clone() for n, x in sample.written.items()}
-        with Noted() as mode:
+        with Operators() as operators:
             sample.call(None, written)
-        seen.append(mode.operators)
+        seen.append(operators.names)
     assert seen[0] == seen[1] == seen[2]

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from inputs import shape_of
-from launches import launches_of
 from pairwise import cover
 from rope_kernels import (
     RotaryPositionEmbedding,
@@ -22,6 +21,7 @@ from rope_kernels import (
     rotate_half,
 )
 from rope_kernels.rotation import ROUNDINGS
+from rope_lab.compiler.plans import plans_of
 
 S, B, H, K = 7, 2, 3, 1
 BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
@@ -219,8 +219,8 @@ def test_no_multiply_add_is_fused_but_by_default(function, dtype, d, needs_trito
     t, cos = torch.randn(64, 2, 8, d).to(dtype), torch.randn(64, d)
     for rounding in ROUNDINGS:
         table = (cos, cos) if rounding == "promoted" else (cos.to(dtype), cos.to(dtype))
-        (launch,) = launches_of(function, t, table, rounding=rounding)
-        code = launch.compiled()
+        (plan,) = plans_of(function, t, table, rounding=rounding)
+        code = plan.compiled()
         fused = re.findall(r"\bfma\.\S+", code.stages["ptx"])
         assert bool(fused) is (rounding == "once"), (rounding, set(fused))
         assert not code.spilled

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from counted import Interpreter, operators_of, queued_by
+from counted import launches_in, operators_of
 from inputs import angles
 from ops import BF16, OPS, all_equal
 from rope_kernels import (
@@ -25,12 +25,6 @@ from rope_kernels import (
 TOKENS = 100
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
 each_kind = pytest.mark.parametrize("freqs", ("angles", "cos and sin", "on the fly"))
-
-
-@pytest.fixture
-def interpreter(monkeypatch, device):
-    pytest.importorskip("triton", reason="needs Triton")
-    return Interpreter(monkeypatch) if device == "cpu" else None
 
 
 @pytest.fixture
@@ -73,11 +67,11 @@ def test_tokens_that_are_decoded_are_planned_and_compiled_once(
     if interpreter is not None:
         assert len(interpreter.by_jit) == 1 and len(interpreter.compiled) == 1
         assert len(interpreter.by_handle) == TOKENS - 1
-        assert "full" not in operators_of(lambda: sample.call(start_positions=7)), "one start each"
-    else:
-        launched, copies, fills = queued_by(lambda: sample.call(start_positions=7))
-        own = len(copies) == len(fills) == 0 and len(launched) == 1
-        assert own or op.name == "rope_to_cache"  # whose caches the sample copies
+    call = partial(sample.call, None, sample.written, start_positions=7)
+    ours, pytorchs = launches_in(call, interpreter)
+    looks_at_slots = op.name == "rope_to_cache" and device == "cpu"
+    assert ours == 1 and (looks_at_slots or not pytorchs)
+    assert "full" not in operators_of(call), "one start each"
 
 
 @each_kind
@@ -133,11 +127,9 @@ def test_the_plan_is_that_of_a_call_without_starts():
             partial(lab.plan_of, rope_qk, q, k, freqs, "bshd"),
             partial(lab.plan_of, qk_norm_rope, q, k, weight, weight, freqs, "bshd"),
         ):
-            (without, tensors), (plan, same) = call(), call(start_positions=512)
-            changed = {n for n, x in plan.arguments.items() if without.arguments[n] != x}
-            assert changed == {"first_position"} and plan.arguments["first_position"] == 512
-            assert (plan.programs, plan.options) == (without.programs, without.options)
-            assert [x is None for x in tensors] == [x is None for x in same]
+            without, plan = call(), call(start_positions=512)
+            assert plan.settings == without.settings | {"first_position": 512}
+            assert plan.programs == without.programs
 
 
 # what is refused, in calls that look like accepted ones, too

@@ -14,9 +14,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from launches import launched_by
 from ops import FEW, OPS, all_equal, bits_of, by_turns
 from rope_kernels import RotaryPositionEmbedding, Way, modes, rope_fw, rope_qk, ways, which_way
+from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
 

@@ -6,7 +6,7 @@ Here in plain PyTorch; on a GPU by the kernels, and with the launches of a layer
 import pytest
 import torch
 
-from counted import kernels_of
+from counted import gpu_events_of
 from hf_models import (
     FAMILIES,
     differences,
@@ -52,5 +52,5 @@ def test_a_layer_of_a_patched_model_has_one_launch(name, device):
     layers = family.layers * (2 if family.images else 1)
     with patch(model):
         logits_and_gradients(model, inputs, autocast=False)  # compiled, and tuned
-        kernels = kernels_of(lambda: logits_and_gradients(model, inputs, autocast=False))
+        kernels = gpu_events_of(lambda: logits_and_gradients(model, inputs, autocast=False))
     assert kernels.count("rope_kernel") == 2 * layers

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from launches import launches_of
 from rope_kernels import (
     RotaryPositionEmbedding,
     norm_rope,
@@ -24,6 +23,7 @@ from rope_kernels import (
     rope_to_cache,
     split_qkv_rope,
 )
+from rope_lab.compiler.plans import plans_of
 from rope_lab.compiler.stages import operations
 
 triton = pytest.importorskip("triton", reason="needs Triton")
@@ -258,15 +258,15 @@ CALLS = {
 def compiled(name, gpu="sm_90"):
     """The first launch of a call, and its code."""
     function, arguments, options = CALLS[name][0]
-    launch = launches_of(function, *arguments, gpu=gpu, **options)[0]
-    return launch, launch.compiled()
+    plan = plans_of(function, *arguments, gpu=gpu, **options)[0]
+    return plan, plan.compiled()
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_accesses_are_wide_threads_are_full_and_programs_small(name):
     """An exact sine, which 16 bits don't need, has a slow branch from 105 615 on."""
     (function, arguments, _), least = CALLS[name]
-    launch, code = compiled(name)
+    plan, code = compiled(name)
     assert tuple(code.stores) == least.stores, code
     assert min(code.loads) >= least.loads and max(code.loads) <= 16, code
     stored = sum(width * count for width, count in code.stores.items()) / least.branches
@@ -275,7 +275,7 @@ def test_accesses_are_wide_threads_are_full_and_programs_small(name):
     ptx = code.stages["ptx"]
     assert SLOW_SINE not in ptx or arguments[0].dtype == torch.float32
     rows = sum(t.nbytes for t in arguments[: 2 if function is rope_qk else 1])
-    filled = rows / (stored * launch.threads * launch.programs)
+    filled = rows / (stored * plan.threads * plan.programs)
     assert filled >= least.filled, filled
     if not OF_THE_SAME_TRITON:
         return
@@ -289,8 +289,8 @@ def test_accesses_are_wide_threads_are_full_and_programs_small(name):
 def test_rows_at_other_addresses_are_read_as_wide_as_these_allow(d, shift):
     """And no wider: their memory begins so many bytes after an address that 16 divides."""
     t = bf16(S * B * H * d + 8)[shift // 2 :][: S * B * H * d].view(S, B, H, d)
-    (launch,) = launches_of(rope_fw, t, on_the_fly(d))
-    code = launch.compiled()
+    (plan,) = plans_of(rope_fw, t, on_the_fly(d))
+    code = plan.compiled()
     assert set(code.stores) == {16} and code.loads.get(16, 0) <= 2, code  # frequencies
     assert code.loads[shift] * shift >= code.stores[16] * 16, code
 
@@ -323,9 +323,9 @@ def test_a_call_compiles_well_for_a_gpu_that_we_have_not_measured(name, gpu):
 def test_a_norms_backward_compiles_well(d, programs):
     """In programs of one warp, which fill an SM once; their shares are added up after it."""
     function, arguments, options = norm_with_backward(d)
-    _, *backward = launches_of(function, *arguments, **options)
+    _, *backward = plans_of(function, *arguments, **options)
     assert backward[0].threads == 32
-    rows, shares = [launch.compiled() for launch in backward]
+    rows, shares = [plan.compiled() for plan in backward]
     assert rows.stores[16] == 4 and rows.loads[16] >= 8 and shares.loads == {16: 2}
     if OF_THE_SAME_TRITON:
         assert rows.spilled == shares.spilled == 0
@@ -335,8 +335,8 @@ def test_a_norms_backward_compiles_well(d, programs):
 def test_a_token_that_is_decoded_waits_for_one_division():
     """Of its program's number. `benchmarks/NOTES.md` has what another one cost."""
     t, ids = bf16(S, H, D), torch.zeros(S, dtype=torch.int64)
-    (launch,) = launches_of(rope_qk, t, t[:, :2], on_the_fly(D), "thd", position_ids=ids)
-    code = launch.compiled()
+    (plan,) = plans_of(rope_qk, t, t[:, :2], on_the_fly(D), "thd", position_ids=ids)
+    code = plan.compiled()
     assert [operation.opcode for operation in operations(code, "sass")].count("I2F.RP") == 1, code
 
 
@@ -344,14 +344,14 @@ def test_a_token_that_is_decoded_waits_for_one_division():
 def test_a_norms_backward_finds_its_next_tile_by_one_division(tensor_format):
     """Where no table asks for stretches, and there is one batch entry."""
     function, (t, weight, *rest), options = normalized(D, on_the_fly(D), tensor_format, b=1)
-    _, backward, _ = launches_of(function, *trained(t, weight), *rest, **options)
+    _, backward, _ = plans_of(function, *trained(t, weight), *rest, **options)
     code = backward.compiled()
     assert [operation.opcode for operation in operations(code, "sass")].count("I2F.RP") == 1, code
 
 
 def test_the_other_way_out_of_a_projection_compiles_well():
     function, arguments, options = out_of_a_projection()
-    code = launches_of(function, *arguments, **options)[1].compiled()
+    code = plans_of(function, *arguments, **options)[1].compiled()
     assert set(code.stores) == {16} == set(code.loads), code
     assert code.spilled == 0 and code.programs_at_a_time >= 24, code
 
@@ -369,8 +369,8 @@ def test_all_angles_are_requested_before_the_first_sine(name):
     exact = name == "table of fp32"
     if exact:
         function, (t, *rest), options = CALLS["table"][0]
-        (launch,) = launches_of(function, t.float(), *rest, **options)
-        code = launch.compiled()
+        (plan,) = plans_of(function, t.float(), *rest, **options)
+        code = plan.compiled()
         assert code.spilled == 0 and set(code.stores) == {16}, code
         assert SLOW_SINE in code.stages["ptx"]
     else:
@@ -407,7 +407,7 @@ def test_in_place_every_load_is_done_before_the_first_store(name):
     Of 2046 Triton 3.6 has one more there, so they are not counted.
     """
     function, arguments, options = CALLS[name][0]
-    (new,) = launches_of(function, *arguments, **options | {"inplace": False})
+    (new,) = plans_of(function, *arguments, **options | {"inplace": False})
     ptx, elsewhere = compiled(name)[1].stages["ptx"], new.compiled().stages["ptx"]
     loads, barriers, stores = [[m.start() for m in re.finditer(x, ptx)] for x in INSTRUCTIONS]
     assert max(loads) < max(barriers) < min(stores)
@@ -434,6 +434,6 @@ def test_no_element_is_found_by_sums_of_16_bits(
     if tensor_format == "thd":
         options["cu_seqlens"] = torch.tensor([0, 9, 21])
     freqs = torch.empty(S, 1, 1, columns)
-    (launch,) = launches_of(function, bf16(*shape), freqs, tensor_format, **options)
-    ptx = launch.compiled().stages["ptx"]
+    (plan,) = plans_of(function, bf16(*shape), freqs, tensor_format, **options)
+    ptx = plan.compiled().stages["ptx"]
     assert "s16x2" not in ptx and "%ctaid.y" in ptx

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from inputs import angles, contiguous, sequence_starts, shape_of
-from launches import in_order, launched_by
+from launches import in_order
 from rope_kernels import rope_bw, rope_fw
+from rope_lab.compiler.plans import launched_by
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 

@@ -9,8 +9,11 @@ on a CPU only a race between programs can show: there they run in reverse order 
 import pytest
 import torch
 
-from launches import in_order, launched_by
+from launches import in_order
 from ops import FEW, OPS
+from rope_lab.compiler.plans import launched_by
+
+pytestmark = pytest.mark.usefixtures("new_memory_is_nan")
 
 RUNS = 1000
 BF16 = torch.bfloat16
@@ -64,14 +67,6 @@ def all_bits_equal(outs, wants):
     """One boolean, on the device of the tensors."""
     pairs = zip(outs, wants, strict=True)
     return torch.stack([(x.view(torch.uint8) == y.view(torch.uint8)).all() for x, y in pairs]).all()
-
-
-@pytest.fixture(autouse=True)
-def new_memory_is_nan(device):
-    torch.use_deterministic_algorithms(True)  # which fills it, too
-    assert torch.empty(3, device=device).isnan().all()
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU has an order of its own")

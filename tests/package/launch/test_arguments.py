@@ -6,11 +6,10 @@ from unittest.mock import PropertyMock, patch
 import pytest
 import torch
 
-from counted import Interpreter
-from launches import launched_by
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns
 from rope_kernels import RotaryPositionEmbedding, launch, modes, norm, norm_rope
 from rope_kernels.tiles import choose_norm_tile
+from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
@@ -73,10 +72,8 @@ def _side_by_side(choose, case):
 
 
 @each_op
-def test_a_launch_is_remembered_with_its_arguments(op, device, monkeypatch):
+def test_a_launch_is_remembered_with_its_arguments(op, interpreter, device, monkeypatch):
     """Another thread launches what it finds, as soon as it finds it: as without a global lock."""
-    if device == "cpu":
-        Interpreter(monkeypatch)
     found = []
 
     class Watched(launch.Known):

@@ -11,11 +11,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
 
 from inputs import angles
-from launches import launched_by, launches, launches_of
 from ops import FEW, OPS, by_turns, memory_of
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
+from rope_lab.compiler.plans import launched_by, plans, plans_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")
+pytestmark = pytest.mark.usefixtures("new_memory_is_nan")
+
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
 
@@ -83,7 +85,7 @@ def test_a_norms_backward_has_as_many_programs_as_run_at_once():
             for shape in ((s, B, 4, 128), (s, B, 1, 128), (128,), (128,))
         )
         call = q, k, *weights, RotaryPositionEmbedding(128), "sbhd"
-        return [launch.programs for launch in launches_of(qk_norm_rope, *call)]
+        return [plan.programs for plan in plans_of(qk_norm_rope, *call)]
 
     (forward, *backward), (later, *same) = programs(1024), programs(4096)
     assert later == 4 * forward and backward == same and backward[0] < forward
@@ -108,7 +110,7 @@ def test_a_launch_is_on_the_device_of_its_tensors(op, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", Current)
     for current, entered in (0, [1]), (-1, [0]):
         with (
-            launches(),
+            plans(),
             patch.object(torch.cuda, "current_device", lambda current=current: current),
             launched_by(lambda *launch: seen.append(len(within))),
         ):
@@ -153,13 +155,6 @@ def fence_of(x, fences):
         memory.data_ptr(), (memory, memory.new_full((len(memory) + 128,), torch.nan))
     )
     return wide.as_strided(x.shape, x.stride(), 64 + x.storage_offset())
-
-
-@pytest.fixture(autouse=True)
-def new_memory_is_nan():
-    torch.use_deterministic_algorithms(True)  # which fills it
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 # the order of programs

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from inputs import FORMATS, shape_of
-from launches import launches_of
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_lab.compiler.plans import plans_of
 
 pytest.importorskip("transformers")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -225,7 +225,7 @@ def test_no_multiply_add_is_fused_but_by_default(rounding, table_dtype, norm_aft
     t, weight = (torch.empty(x, dtype=BF16, requires_grad=True) for x in ((64, 2, 8, 128), 128))
     options = {"rounding": rounding, "norm_after": norm_after}
     cos = torch.empty(64, 128, dtype=table_dtype)
-    forward, backward, _ = launches_of(norm_rope, t, weight, (cos, cos), "sbhd", **options)
+    forward, backward, _ = plans_of(norm_rope, t, weight, (cos, cos), "sbhd", **options)
     assert ("fma." in forward.compiled().stages["ptx"]) is (rounding == "once")
     rounded = norm_after and (rounding, table_dtype) == ("model", BF16)
     assert backward.options["enable_fp_fusion"] is not rounded

@@ -1,0 +1,28 @@
+"""What tests of the package share: launches counted, and memory that shows what is not written."""
+
+import pytest
+import torch
+
+from counted import Interpreter
+
+
+@pytest.fixture
+def interpreter(monkeypatch, device, needs_triton):
+    """Notes launches; None on a GPU, where later calls are launched by what Triton returns."""
+    return Interpreter(monkeypatch) if device == "cpu" else None
+
+
+@pytest.fixture
+def new_memory_is_nan(device):
+    """So that an element that is not written, or is read before that, is seen in the result."""
+    torch.use_deterministic_algorithms(True)  # which fills new memory
+    assert torch.empty(3, device=device).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def nothing_compiled_before():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
