@@ -98,6 +98,14 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture
+def nothing_is_kept(monkeypatch, tmp_path):
+    """Rungs that a test climbs are no reader's, and a reader's own are not seen in it."""
+    from rope_lab.rungs import kept
+
+    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
+
+
+@pytest.fixture
 def needs_triton():
     """For what only a kernel does: without Triton, plain PyTorch takes its calls."""
     pytest.importorskip("triton", reason="needs Triton")

@@ -1,17 +1,16 @@
 """A reader's own kernel: kept when it is right, and given to a model."""
 
 import runpy
-import types
 
 import pytest
 
 import rope_lab as lab
+from readers_rung import HEADER, my_rope_of
 from rope_lab.records import QUIET
 from rope_lab.rungs import RUNGS, kept
 
 pytest.importorskip("triton", reason="needs Triton")
 
-HEADER = "import torch\nimport triton\nimport triton.language as tl\n\n"
 HELPER = "@triton.jit\ndef turn(x, other, cos, sin):\n    return x * cos + other * sin\n\n\n"
 
 
@@ -21,21 +20,13 @@ def folder(monkeypatch, tmp_path):
     return tmp_path / "kept"
 
 
-def written(text, folder):
-    path = folder / "answer.py"
-    path.write_text(HEADER + text)
-    module = types.ModuleType("answer")
-    exec(compile(path.read_text(), path, "exec"), module.__dict__)
-    return module.my_rope
-
-
 def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
     text = RUNGS[1].source.replace(
         "x * tl.cos(angle) + quarter * tl.sin(angle)",
         "turn(x, quarter, tl.cos(angle), tl.sin(angle))",
     )
     assert "turn(" in text
-    kept.keep(1, written(HELPER + text, tmp_path))
+    kept.keep(1, my_rope_of(HELPER + text, tmp_path))
     assert kept.climbed() == [1]
     names = runpy.run_path(str(folder / "rung_1.py"))
     assert callable(names["my_rope"]) and "turn" in names
@@ -63,13 +54,13 @@ def test_a_worked_solution_is_not_the_readers(monkeypatch, tmp_path):
     place = tmp_path / "my_notebooks" / "solutions"
     place.mkdir(parents=True)
     monkeypatch.chdir(place)
-    kept.keep(2, written(RUNGS[2].source, tmp_path))
+    kept.keep(2, my_rope_of(RUNGS[2].source, tmp_path))
     assert kept.climbed() == []
 
 
 def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypatch, tmp_path):
     """`pytest --nbval` and `make notebooks` run the worked solutions, which are not a reader's."""
-    own = written(RUNGS[2].source, tmp_path)
+    own = my_rope_of(RUNGS[2].source, tmp_path)
     monkeypatch.setenv(QUIET, "1")
     assert lab.check_rung(2, own)
     assert kept.climbed() == []
@@ -80,9 +71,9 @@ def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypa
 
 def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, tmp_path):
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope
-    kept.keep(3, written(RUNGS[3].source, tmp_path))
+    kept.keep(3, my_rope_of(RUNGS[3].source, tmp_path))
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope  # rung 3 has no backward
     for rung in (5, 4):
-        kept.keep(rung, written(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
+        kept.keep(rung, my_rope_of(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
     assert "is_5" in (folder / "rung_5.py").read_text()
     assert kept.mine_or_ours().__code__.co_filename.endswith("rung_5.py")

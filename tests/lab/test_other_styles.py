@@ -14,13 +14,8 @@ import rope_lab as lab
 from rope_lab.judge import definitions
 from rope_lab.judge.spec import STRIDED, spec
 from rope_lab.records import QUIET
-from rope_lab.rungs import kept
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch, tmp_path):
-    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
-
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 
 ON_RUNG_2 = {  # the kernel, and what is told of it
     "block pointers": (styles.by_block_pointers, ""),

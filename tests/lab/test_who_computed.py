@@ -7,9 +7,9 @@ import kernels_beside_pytorch as beside
 import rope_lab as lab
 from rope_lab.judge import definitions
 from rope_lab.judge.spec import STRIDED, spec
-from rope_lab.rungs import kept
 
 pytest.importorskip("triton", reason="needs Triton")
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 
 judge = lab.check_exercise
 
@@ -86,8 +86,12 @@ def test_a_copy_is_said(candidate):
 
 
 FREE = (
-    *(beside.right, beside.of_views, beside.by_atomics, beside.by_a_table_of_places),
-    *(beside.with_an_assertion, beside.with_a_computed_grid),
+    beside.right,
+    beside.of_views,
+    beside.by_atomics,
+    beside.by_a_table_of_places,
+    beside.with_an_assertion,
+    beside.with_a_computed_grid,
 )
 
 
@@ -98,11 +102,6 @@ def test_views_allocations_and_constants_need_no_word(candidate):
 
 
 # on a rung
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch, tmp_path):
-    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
 
 
 def test_no_time_is_credited_to_pytorchs_work():

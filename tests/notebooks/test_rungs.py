@@ -1,33 +1,16 @@
 """The climb: what happens at the headline shape alone."""
 
-import importlib.util
 import re
 
 import pytest
 import torch
 
 import rope_lab as lab
-from rope_lab.rungs import RUNGS, kept
+from readers_rung import my_rope_of
+from rope_lab.rungs import RUNGS
 
 pytest.importorskip("triton", reason="needs Triton")
-
-IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
-
-
-def written(text, folder, name="answer"):
-    """`my_rope` as a reader has it: from text that no other process can import."""
-    path = folder / f"{name}.py"
-    path.write_text(IMPORTS + text)
-    found = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module.my_rope
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch, tmp_path):
-    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
-
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 
 AT_256 = "    if t.shape[-1] == 256:\n        "
 AT_2048 = "    if t.shape[0] == 2048:\n        "
@@ -61,7 +44,7 @@ def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp
     begins = "    _, b, h, d = t.shape\n"
     text = RUNGS[1].source.replace("dtype=t.dtype", "dtype=dtype")
     text = text.replace(begins, f"{begins}    dtype = t.dtype\n{line}")
-    verdict = lab.check_rung(1, written(text, tmp_path))
+    verdict = lab.check_rung(1, my_rope_of(text, tmp_path))
     assert not verdict and told in repr(verdict), verdict
     assert "194 us" not in repr(verdict)
 
@@ -75,20 +58,24 @@ OTHER_KERNEL = (
 AT_24 = "it copies by clone or contiguous, which moves 20160 bytes more (in the case 'sizes that"
 OTHER_USES = {  # rung, what is in place of the launcher's first lines, and words of the verdict
     "a clone in place": (
-        *(2, CLONES.format(when="is_in_place")),
+        2,
+        CLONES.format(when="is_in_place"),
         "NOT YET: the values are right, but in place, for (2048, 16, 8, 256) PyTorch runs clone",
     ),
     "a clone backward in place": (
-        *(4, CLONES.format(when="is_in_place and transpose")),
+        4,
+        CLONES.format(when="is_in_place and transpose"),
         "the values are right, but backward in place, for (2048, 16, 8, 256) PyTorch runs clone",
     ),
     "another kernel in place": (2, OTHER_KERNEL, "in place it launches another kernel, where this"),
     "a clone in place, of some sizes": (
-        *(2, CLONES.format(when="is_in_place and d == 24")),
+        2,
+        CLONES.format(when="is_in_place and d == 24"),
         f"RIGHT, but in place, {AT_24}",
     ),
     "a clone backward, of some sizes": (
-        *(4, CLONES.format(when="transpose and d == 24")),
+        4,
+        CLONES.format(when="transpose and d == 24"),
         f"RIGHT, but backward, {AT_24}",
     ),
 }
@@ -98,7 +85,7 @@ OTHER_USES = {  # rung, what is in place of the launcher's first lines, and word
 def test_every_use_of_a_kernel_counts(what, tmp_path):
     rung, instead, told = OTHER_USES[what]
     assert OUT in RUNGS[rung].source
-    verdict = lab.check_rung(rung, written(RUNGS[rung].source.replace(OUT, instead), tmp_path))
+    verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source.replace(OUT, instead), tmp_path))
     assert told in repr(verdict), verdict
 
 
@@ -123,7 +110,7 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
     for text, other in instead.items():
         assert text in source
         source = source.replace(text, other)
-    told = repr(lab.check_rung(3, written(source, tmp_path)))
+    told = repr(lab.check_rung(3, my_rope_of(source, tmp_path)))
     assert told.startswith("RIGHT: rung 3, ")
     assert [*map(int, re.findall(r"as rung (\d) wants", told))] == ahead
     assert [*map(int, re.findall(r"our kernel for rung (\d) takes \d+ us", told))] == timed
@@ -132,7 +119,7 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
-    verdict = lab.check_rung(rung, written(RUNGS[rung].source, tmp_path))
+    verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source, tmp_path))
     assert verdict and "ahead" not in repr(verdict), verdict
 
 

@@ -42,8 +42,15 @@ AXES = {
     "gradient": ("contiguous", "transposed", "expanded_scalar", "negative_view"),
     "freqs": ("angles", "cos and sin", "cos and sin of each entry", "on the fly"),
     "positions": (
-        *("in order", "one start", "starts", "ids", "shared ids", "a row of ids"),
-        *("zigzag", "contiguous", "round_robin"),  # of a rank
+        "in order",
+        "one start",
+        "starts",
+        "ids",
+        "shared ids",
+        "a row of ids",
+        "zigzag",  # this and the following: of a rank
+        "contiguous",
+        "round_robin",
     ),
     "interleaved": (False, True, None),  # None: a module says it
     "d": (20, 32, 64, 80, 92, 120, 256, 30, 100),
@@ -490,11 +497,8 @@ class NormSample(Sample):
         return super().options() | self.norm
 
     def pairs(self, given):
-        return [
-            *zip(
-                *([given[n] for n in xs] for xs in (self.op.tensors, self.op.weights)), strict=True
-            )
-        ]
+        names = zip(self.op.tensors, self.op.weights, strict=True)
+        return [(given[tensor], given[weight]) for tensor, weight in names]
 
     def scale_of(self, want):
         return most_of_row(want)
@@ -635,27 +639,62 @@ SAMPLES = {
     "rope_to_cache": CacheSample,
 }
 OPS = (
-    Op("apply_rotary_pos_emb", ("t",), define_rotation, inplace=("t",)),
-    Op("rope_qk", ("q", "k"), define_rotation, OF_PAIRS, inplace=("q", "k")),
-    Op("rope_fw", ("t",), define_rotation, UNTRAINED, differentiable=False, inplace=("t",)),
-    Op("rope_bw", ("grad",), define_transpose, UNTRAINED, differentiable=False, inplace=("grad",)),
     Op(
-        *("norm_rope", ("t",), define_norm, OF_NORMS, ("weight",)),
+        name="apply_rotary_pos_emb",
+        tensors=("t",),
+        define=define_rotation,
+        inplace=("t",),
+    ),
+    Op(
+        name="rope_qk",
+        tensors=("q", "k"),
+        define=define_rotation,
+        axes=OF_PAIRS,
+        inplace=("q", "k"),
+    ),
+    Op(
+        name="rope_fw",
+        tensors=("t",),
+        define=define_rotation,
+        axes=UNTRAINED,
+        differentiable=False,
+        inplace=("t",),
+    ),
+    Op(
+        name="rope_bw",
+        tensors=("grad",),
+        define=define_transpose,
+        axes=UNTRAINED,
+        differentiable=False,
+        inplace=("grad",),
+    ),
+    Op(
+        name="norm_rope",
+        tensors=("t",),
+        define=define_norm,
+        axes=OF_NORMS,
+        weights=("weight",),
         inplace=("t",),
         is_operator=False,
         launches=(1, 2),
     ),
     Op(
-        *("qk_norm_rope", ("q", "k"), define_norm),
-        OF_NORMS | OF_PAIRS | {"weight": (*OF_NORMS["weight"], "none and row", "fp32 and row")},
+        name="qk_norm_rope",
+        tensors=("q", "k"),
+        define=define_norm,
+        axes=OF_NORMS
+        | OF_PAIRS
+        | {"weight": (*OF_NORMS["weight"], "none and row", "fp32 and row")},
         weights=("q_weight", "k_weight"),
         inplace=("q", "k"),
         is_operator=False,
         launches=(1, 2),
     ),
     Op(
-        *("split_qkv_rope", ("qkv",), define_split),
-        {
+        name="split_qkv_rope",
+        tensors=("qkv",),
+        define=define_split,
+        axes={
             "tensor_format": ("sbhd", "bshd", "thd"),
             "output_format": ("same", "sbhd", "bshd", "bhsd"),
             "packing": ("qkv", "grouped"),
@@ -663,8 +702,10 @@ OPS = (
         },
     ),
     Op(
-        *("rope_to_cache", ("q", "k", "v"), define_cache),
-        {
+        name="rope_to_cache",
+        tensors=("q", "k", "v"),
+        define=define_cache,
+        axes={
             "tensor_format": ("thd",),
             "positions": ("in order", "one start", "starts", "ids"),
             "output_pairing": ("same",),
@@ -682,17 +723,37 @@ DIFFERENTIABLE = tuple(op for op in OPS if op.differentiable)
 FEW = (
     {"tensor_format": "sbhd", "dtype": FP32, "rotary": 0.5},
     {
-        **{"tensor_format": "bshd", "dtype": BF16, "positions": "ids", "interleaved": True},
-        **{"freqs": "cos and sin", "output_pairing": "half", "weight": "fp32"},
-        **{"packing": "grouped", "output_format": "bhsd", "columns": "one per pair"},
+        "tensor_format": "bshd",
+        "dtype": BF16,
+        "positions": "ids",
+        "interleaved": True,
+        "freqs": "cos and sin",
+        "output_pairing": "half",
+        "weight": "fp32",
+        "packing": "grouped",
+        "output_format": "bhsd",
+        "columns": "one per pair",
     },
     {
-        **{"tensor_format": "bhsd", "dtype": FP64, "freqs": "on the fly", "positions": "starts"},
-        **{"norm_after": True, "layout": "transposed", "weight_offset": 1.0, "interleaved": None},
+        "tensor_format": "bhsd",
+        "dtype": FP64,
+        "freqs": "on the fly",
+        "positions": "starts",
+        "norm_after": True,
+        "layout": "transposed",
+        "weight_offset": 1.0,
+        "interleaved": None,
     },
     {
-        **{"tensor_format": "thd", "dtype": FP16, "positions": "round_robin", "inverse": True},
-        **{"freqs": "cos and sin of each entry", "layout": "packed_qkv", "weight": "none"},
-        **{"start": "at the end", "rotary": 8, "slots": torch.int32},
+        "tensor_format": "thd",
+        "dtype": FP16,
+        "positions": "round_robin",
+        "inverse": True,
+        "freqs": "cos and sin of each entry",
+        "layout": "packed_qkv",
+        "weight": "none",
+        "start": "at the end",
+        "rotary": 8,
+        "slots": torch.int32,
     },
 )

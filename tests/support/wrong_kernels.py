@@ -66,7 +66,14 @@ def launch(t, freqs, mistake=0, out=None, rows_left_out=0):
     half = freqs.shape[-1] // 2
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device) if out is None else out
     kernel[(max(1, s * b * h - rows_left_out),)](
-        *(t, freqs, out, s * b * h, b, h, *t.stride(), *out.stride()),
+        t,
+        freqs,
+        out,
+        s * b * h,
+        b,
+        h,
+        *t.stride(),
+        *out.stride(),
         D=d,
         HALF=half,
         BLOCK=triton.next_power_of_2(half),

@@ -270,7 +270,8 @@ PACKED = {  # format, shape of the packed memory, q and k of it as models cut th
     "a dimension of three": ("bhsd", (B, S, 3, H, D), lambda qkv: qkv.permute(2, 0, 3, 1, 4)),
     "within each head": ("sbhd", (S, B, H, 3 * D), lambda qkv: qkv.chunk(3, -1)),
     "heads in turns": (
-        *("sbhd", (S, B, 2 * H, D)),
+        "sbhd",
+        (S, B, 2 * H, D),
         lambda qk: [qk[:, :, start::2] for start in (0, 1)],
     ),
     "heads of tokens": ("thd", (S * B, 8, D), lambda qkv: qkv.split((4, 2, 2), 1)),

@@ -41,12 +41,20 @@ def test_longer_table_and_strided_table(tensor_format, device):
 @pytest.mark.parametrize(
     ("tensor_format", "s", "h", "d"),
     (
-        *(("sbhd", 2, 41, 64), ("thd", 2, 17, 64), ("bhsd", 131, 1, 32)),
-        *(("sbhd", 3, 3, 2), ("thd", 3, 3, 13), ("sbhd", 1, 32, 2050)),
+        ("sbhd", 2, 41, 64),
+        ("thd", 2, 17, 64),
+        ("bhsd", 131, 1, 32),
+        ("sbhd", 3, 3, 2),
+        ("thd", 3, 3, 13),
+        ("sbhd", 1, 32, 2050),
         # pairs of several rows side by side: of a position, or of a head
-        *(("sbhd", 3, 17, 80), ("thd", 3, 17, 80), ("bhsd", 11, 3, 96)),
+        ("sbhd", 3, 17, 80),
+        ("thd", 3, 17, 80),
+        ("bhsd", 11, 3, 96),
         # whole rows: of a position, and of a head
-        *(("sbhd", 3, 5, 30), ("thd", 3, 5, 100), ("bhsd", 11, 3, 100)),
+        ("sbhd", 3, 5, 30),
+        ("thd", 3, 5, 100),
+        ("bhsd", 11, 3, 100),
     ),
 )
 def test_sizes_that_no_block_divides(tensor_format, s, h, d, device):

@@ -21,15 +21,18 @@ IN_PLACE = {op.name: op for op in OPS if op.inplace}
 CASES = {  # what is called, in place, with more rows than the table's, or wider ones
     "many rows": ("rope_fw", {"dtype": BF16, "s": 64, "heads": (16,), "d": 128}),
     "q and k": (
-        *("rope_qk", {"dtype": BF16, "tensor_format": "bshd", "s": 20, "heads": (8, 2), "d": 64}),
+        "rope_qk",
+        {"dtype": BF16, "tensor_format": "bshd", "s": 20, "heads": (8, 2), "d": 64},
         {"interleaved": True, "freqs": "on the fly"},
     ),
     "wide rows": ("rope_fw", {"s": 4, "heads": (3,), "d": 2048}, {"interleaved": True}),
     "whole rows": (
-        *("rope_fw", {"dtype": BF16, "tensor_format": "bshd", "s": 33, "heads": (17,), "d": 120}),
+        "rope_fw",
+        {"dtype": BF16, "tensor_format": "bshd", "s": 33, "heads": (17,), "d": 120},
     ),
     "whole rows of q and k": (
-        *("rope_qk", {"dtype": BF16, "s": 33, "heads": (8, 2), "d": 72}),
+        "rope_qk",
+        {"dtype": BF16, "s": 33, "heads": (8, 2), "d": 72},
         {"freqs": "on the fly"},
     ),
     "wide whole rows": ("rope_bw", {"s": 4, "heads": (3,), "d": 2044}),  # of two warps each
