@@ -3,7 +3,8 @@
 A change has a value for each of some arguments; a function as a value makes it out of the good one.
 `tensor_format` and `dtype` are those of the good call. It is tried with each function that has all
 of the arguments: "t" is the first that turns, and "weight" the first weight, whatever their names.
-In a message ... stands for any words, {t} and {weight} for these names, and capitals for `WORDS`.
+In a message ... stands for any words, and names in braces for what depends on the call: {t} and
+{weight} for these names, {read} for how the function has read t's shape.
 """
 
 import copy
@@ -81,62 +82,75 @@ def of_a_rank(**change):
     return packed(cp_size=2, freqs=module(), **change)
 
 
-WORDS = {
-    "FREQS": "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
-    "or a RotaryPositionEmbedding",
-    "FLOATS": "float32, float16, bfloat16, float64",
-    "INTEGERS": "int32, int64, int16, int8, uint8",
-    "EVEN": "an even number from 2 to {t}'s head dimension d = 10",
-    "RANKS": "an integer from 0 to cp_size - 1",
-    "FROM": "an integer from 0 to",
-    "WITHIN": "elements within {t}'s head dimension d = 10",
-    "READ": "{t} of shape {shape} in format {format!r} has {sizes}",
-    "OF_K": "k of shape (12, 2, 10) in format 'thd' has t = 12, h = 2, d = 10",
-    "AXES": ". Positions on several axes, or between whole ones, make a table: docs/kernels.md",
-    "ANGLES": "accepted with {t} of float32: (s2, 1, 1, d2); {READ}",
-    "ELSEWHERE": "is on meta; it must be on {t}'s device, {device}",
-    "TENSOR": "accepted: torch.Tensor",
-    "STRIDED": "accepted: torch.strided",
-    "TOKENS": "the number of tokens on all ranks",
-    "RISING": "values that start at 0 and never fall",
-    "FROM_0": "accepted: values from 0 with a table",
-    "TABLE_OF_4": "freqs has angles for s2 = 4 positions; the last position in use",
-    "A_TABLE": "accepted: 8, or one column per pair, 4",
-    "START": "an int from -2^62 to 2^62, or a torch.Tensor",
-    "OF_AN_ELEMENT": "if a column belongs to an element",
-    "OF_A_PAIR": "if a column belongs to a pair, as FlashAttention, flashinfer, vLLM and GPT-J "
-    "store them",
-    "BESIDE_Q": "accepted beside q: ",
-    "NUMBER": "a finite number of fp32",
-}
-
 # (names, what is accepted, values of a wrong type, other wrong values, what else is in the call)
 OPTIONS = (
     ("tensor_format", "{formats}", (), ("shbd", "SBHD", ["sbhd"]), {}),
     ("interleaved", "False, True", ("no", 0), (), {}),
     ("fused inplace inverse norm_after", "False, True", (1, None, np.True_), (), {}),
     ("cp_size", "an integer from 1, below 2^31", (True,), (0, -2, 1.5, "2", None, 2**31), {}),
-    ("cp_rank", "{RANKS} = 1", (True,), (-1, 2, 0.5, None), {"cp_size": 2}),
-    ("cp_rank", "{RANKS} = 0", (), (1,), {}),
+    (
+        "cp_rank",
+        "an integer from 0 to cp_size - 1 = 1",
+        (True,),
+        (-1, 2, 0.5, None),
+        {"cp_size": 2},
+    ),
+    ("cp_rank", "an integer from 0 to cp_size - 1 = 0", (), (1,), {}),
     ("cp_order", "zigzag, contiguous, round_robin", (), ("ring", None, ["zigzag"]), {}),
-    ("rotary_dim", "{EVEN}", (True,), (8.0, "8", [8]), {}),
-    ("rotary_dim", "{EVEN}; {READ}", (), (7, -2, 0, 12, 2**64), {}),
-    ("rotary_dim", "{EVEN}; {READ}", (), (12,), {"rotary_start": 2}),
+    (
+        "rotary_dim",
+        "an even number from 2 to {t}'s head dimension d = 10",
+        (True,),
+        (8.0, "8", [8]),
+        {},
+    ),
+    (
+        "rotary_dim",
+        "an even number from 2 to {t}'s head dimension d = 10; {read}",
+        (),
+        (7, -2, 0, 12, 2**64),
+        {},
+    ),
+    (
+        "rotary_dim",
+        "an even number from 2 to {t}'s head dimension d = 10; {read}",
+        (),
+        (12,),
+        {"rotary_start": 2},
+    ),
     ("rotary_dim", "None, or that of freqs, 8", (), (4,), {"freqs": module()}),
     ("rotary_dim", "None, or that of freqs, 4", (), (8,), {"freqs": module(4)}),
-    ("rotary_start", "{FROM} 2, for 8 {WITHIN}", (False,), (2.0, "2", None, -1, 3, 2**64), {}),
     (
         "rotary_start",
-        "{FROM} 4, for 6 {WITHIN}",
+        "an integer from 0 to 2, for 8 elements within {t}'s head dimension d = 10",
+        (False,),
+        (2.0, "2", None, -1, 3, 2**64),
+        {},
+    ),
+    (
+        "rotary_start",
+        "an integer from 0 to 4, for 6 elements within {t}'s head dimension d = 10",
         (),
         (5,),
         {"rotary_dim": 6, "freqs": table(12, 3)},
     ),
-    ("rotary_start", "{FROM} 2, for 8 {WITHIN}", (), (3,), {"freqs": module()}),
+    (
+        "rotary_start",
+        "an integer from 0 to 2, for 8 elements within {t}'s head dimension d = 10",
+        (),
+        (3,),
+        {"freqs": module()},
+    ),
     ("output_pairing", "same, half", (), ("halves", "", None, True, ["half"]), {}),
     ("rounding", "{roundings}", (), ("twice", "", 1, False, ["once"]), {}),
-    ("eps", "{NUMBER} from 0", (None, True, "1e-6"), (-1e-6, 10**400, float("nan")), {}),
-    ("weight_offset", "{NUMBER}", (None, True), (float("nan"),), {}),
+    (
+        "eps",
+        "a finite number of fp32 from 0",
+        (None, True, "1e-6"),
+        (-1e-6, 10**400, float("nan")),
+        {},
+    ),
+    ("weight_offset", "a finite number of fp32", (None, True), (float("nan"),), {}),
     ("packing", "qkv, grouped", (), ("kqv", 3), {}),
     ("output_format", "sbhd, bshd, bhsd", (), ("thd", 1), dense()),
     ("num_heads num_kv_heads", "an integer from 1, below 2^31", (True,), (0, 1.5), {}),
@@ -148,20 +162,24 @@ TYPE_ERRORS = {
     "tensor_format is a tensor of shape (12, 8); accepted: {formats}; cos and sin are one "
     "argument, freqs=(cos, sin)": {"tensor_format": cos(12, D2)},
     # what turns
-    "{t} is of type list; {TENSOR}": {"t": [1.0]},
-    "{t} has dtype int64; accepted: {FLOATS}": {"t": INT64},
-    "{t} has dtype complex64; accepted: {FLOATS}": {"t": torch.cfloat},
-    "k is of type NoneType; {TENSOR}": {"k": None},
-    "k has dtype int64; accepted: {FLOATS}": {"k": INT64},
+    "{t} is of type list; accepted: torch.Tensor": {"t": [1.0]},
+    "{t} has dtype int64; accepted: float32, float16, bfloat16, float64": {"t": INT64},
+    "{t} has dtype complex64; accepted: float32, float16, bfloat16, float64": {"t": torch.cfloat},
+    "k is of type NoneType; accepted: torch.Tensor": {"k": None},
+    "k has dtype int64; accepted: float32, float16, bfloat16, float64": {"k": INT64},
     "k has dtype bfloat16; accepted beside q: float32": {"k": BF16},
     "v has dtype float16; accepted: float32": {"v": FP16},
-    "qkv is of type list; {TENSOR}": {"qkv": [1.0]},
-    "qkv has dtype int64; accepted: {FLOATS}": {"qkv": INT64},
+    "qkv is of type list; accepted: torch.Tensor": {"qkv": [1.0]},
+    "qkv has dtype int64; accepted: float32, float16, bfloat16, float64": {"qkv": INT64},
     # freqs
-    "freqs is of type NoneType; accepted: {FREQS}": {"freqs": None},
-    "freqs is of type dict; accepted: {FREQS}": {"freqs": {"cos": cos(S, D2)}},
-    "freqs is of type type; accepted: {FREQS}": {"freqs": RotaryPositionEmbedding},
-    "freqs is of type ModuleOfAnotherLibrary; accepted: {FREQS}": {
+    "freqs is of type NoneType; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
+    "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": None},
+    "freqs is of type dict; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
+    "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": {"cos": cos(S, D2)}},
+    "freqs is of type type; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
+    "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": RotaryPositionEmbedding},
+    "freqs is of type ModuleOfAnotherLibrary; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); "
+    "a pair of torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {
         "freqs": lambda good: ModuleOfAnotherLibrary()
     },
     "freqs has dtype bfloat16; accepted with {t} of float32: float32. Make angles in float32: a "
@@ -179,23 +197,38 @@ TYPE_ERRORS = {
     "freqs(max_seq_len)": {"freqs": with_own_forward},
     "freqs[0] is of type NoneType; accepted: torch.Tensor": {"freqs": (None, cos(12, D2))},
     "freqs[0] is of type float; accepted: torch.Tensor": {"freqs": [0.5, 0.25]},
-    "freqs[0] has dtype int64; accepted: {FLOATS}": {"freqs": [cos(12, D2).long()] * 2},
+    "freqs[0] has dtype int64; accepted: float32, float16, bfloat16, float64": {
+        "freqs": [cos(12, D2).long()] * 2
+    },
     "freqs[1] is of type float; accepted: torch.Tensor": {"freqs": (cos(12, D2), 0.5)},
     "freqs[1] has dtype float32; accepted beside freqs[0]: bfloat16": {
         "freqs": (cos(12, D2, dtype=BF16), cos(12, D2))
     },
     # where tokens are
-    "cu_seqlens is of type list; {TENSOR}": packed(cu_seqlens=[0, 4]),
+    "cu_seqlens is of type list; accepted: torch.Tensor": packed(cu_seqlens=[0, 4]),
     "cu_seqlens has dtype int16; accepted: int32, int64": packed(cu_seqlens=torch.int16),
-    "start_positions is of type list; accepted: {START}": {"start_positions": [0, 0]},
-    "start_positions is True; accepted: {START}": {"start_positions": True},
-    "start_positions is of type float; accepted: {START}": {"start_positions": 1.5},
-    "start_positions has dtype float32; accepted...: {INTEGERS}": {"start_positions": cos(3)},
-    "start_positions has dtype bool; accepted...: {INTEGERS}": {"start_positions": cos(3).bool()},
-    "position_ids is of type list; {TENSOR}": {"position_ids": [[0, 1, 2, 3]]},
-    "position_ids has dtype float32; accepted: {INTEGERS}{AXES}": {"position_ids": cos(1, S)},
+    "start_positions is of type list; accepted: an int from -2^62 to 2^62, or a torch.Tensor": {
+        "start_positions": [0, 0]
+    },
+    "start_positions is True; accepted: an int from -2^62 to 2^62, or a torch.Tensor": {
+        "start_positions": True
+    },
+    "start_positions is of type float; accepted: an int from -2^62 to 2^62, or a torch.Tensor": {
+        "start_positions": 1.5
+    },
+    "start_positions has dtype float32; accepted...: int32, int64, int16, int8, uint8": {
+        "start_positions": cos(3)
+    },
+    "start_positions has dtype bool; accepted...: int32, int64, int16, int8, uint8": {
+        "start_positions": cos(3).bool()
+    },
+    "position_ids is of type list; accepted: torch.Tensor": {"position_ids": [[0, 1, 2, 3]]},
+    "position_ids has dtype float32; accepted: int32, int64, int16, int8, uint8. Positions on "
+    "several axes, or between whole ones, make a table: docs/kernels.md": {
+        "position_ids": cos(1, S)
+    },
     # weights
-    "{weight} is of type list; {TENSOR}": {"weight": [1.0] * D},
+    "{weight} is of type list; accepted: torch.Tensor": {"weight": [1.0] * D},
     "{weight} has dtype int64; accepted: float32": {"weight": INT64},
     "{weight} has dtype bfloat16; accepted: float32": {"weight": BF16},
     "{weight} has dtype float64; accepted: float16, float32": {"dtype": FP16, "weight": FP64},
@@ -213,70 +246,94 @@ VALUE_ERRORS = {
     "{t} has shape (4, 3, 3, 10), 4 dimensions; tensor_format 'thd' needs 3": packed(
         t=cos(S, B, 3, D)
     ),
-    "{t} has layout torch.sparse_coo; {STRIDED}": {"t": SPARSE},
-    "{t} has layout of a nested tensor; {STRIDED}": {
+    "{t} has layout torch.sparse_coo; accepted: torch.strided": {"t": SPARSE},
+    "{t} has layout of a nested tensor; accepted: torch.strided": {
         "t": lambda good: torch.nested.nested_tensor([*good]),
         "start_positions": 1,
     },
     "k has shape (12, 3, 10), 3 dimensions; tensor_format 'sbhd' needs 4": dense(k=cos(12, 3, D)),
-    "k has shape (5, 3, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(5, B, 7, D)),
-    "k has shape (4, 3, 7, 12); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(S, B, 7, 12)),
-    "k has shape (4, 2, 7, 10); {BESIDE_Q}(4, 3, 7, 10); {READ}": dense(k=cos(S, 2, 7, D)),
-    "k has shape (3, 7, 5, 10); {BESIDE_Q}(3, 7, 4, 10); {READ}": {
+    "k has shape (5, 3, 7, 10); accepted beside q: (4, 3, 7, 10); {read}": dense(k=cos(5, B, 7, D)),
+    "k has shape (4, 3, 7, 12); accepted beside q: (4, 3, 7, 10); {read}": dense(
+        k=cos(S, B, 7, 12)
+    ),
+    "k has shape (4, 2, 7, 10); accepted beside q: (4, 3, 7, 10); {read}": dense(k=cos(S, 2, 7, D)),
+    "k has shape (3, 7, 5, 10); accepted beside q: (3, 7, 4, 10); {read}": {
         "tensor_format": "bhsd",
         "k": cos(B, 7, 5, D),
     },
-    "k has shape (11, 2, 10); {BESIDE_Q}(12, 2, 10); {READ}": packed(k=lambda good: good[1:]),
-    "k has layout torch.sparse_coo; {STRIDED}": {"k": SPARSE},
-    "k {ELSEWHERE}": {"k": META},
+    "k has shape (11, 2, 10); accepted beside q: (12, 2, 10); {read}": packed(
+        k=lambda good: good[1:]
+    ),
+    "k has layout torch.sparse_coo; accepted: torch.strided": {"k": SPARSE},
+    "k is on meta; it must be on {t}'s device, {device}": {"k": META},
     # freqs
-    "freqs has 3 entries; accepted: {FREQS}": {"freqs": [0.5, 0.25, 0.125]},
-    "freqs has 1 entries; accepted: {FREQS}": {"freqs": (cos(S, D2),)},
-    "freqs has layout torch.sparse_coo; {STRIDED}": {"freqs": SPARSE},
-    "freqs has shape (4, 8); {ANGLES}": {"freqs": cos(S, D2)},
-    "freqs has shape (4, 3, 1, 8); {ANGLES}": {"freqs": cos(S, B, 1, D2)},
-    "freqs has last dimension d2 = 5; accepted: {EVEN}; {READ}": {"freqs": table(12, 5)},
-    "freqs has last dimension d2 = 12; accepted: {EVEN}; {READ}": {"freqs": table(12, 12)},
-    "freqs has last dimension d2 = 0; accepted: {EVEN}; {READ}": [
+    "freqs has 3 entries; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
+    "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": [0.5, 0.25, 0.125]},
+    "freqs has 1 entries; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
+    "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": (cos(S, D2),)},
+    "freqs has layout torch.sparse_coo; accepted: torch.strided": {"freqs": SPARSE},
+    "freqs has shape (4, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}": {
+        "freqs": cos(S, D2)
+    },
+    "freqs has shape (4, 3, 1, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}": {
+        "freqs": cos(S, B, 1, D2)
+    },
+    "freqs has last dimension d2 = 5; accepted: an even number from 2 to {t}'s head dimension d = "
+    "10; {read}": {"freqs": table(12, 5)},
+    "freqs has last dimension d2 = 12; accepted: an even number from 2 to {t}'s head dimension d "
+    "= 10; {read}": {"freqs": table(12, 12)},
+    "freqs has last dimension d2 = 0; accepted: an even number from 2 to {t}'s head dimension d = "
+    "10; {read}": [
         {"freqs": table(12, 0)},
         {"freqs": (cos(12, 0),) * 2},
     ],
-    "freqs has last dimension d2 = 14; accepted: {EVEN}; {READ}": {"freqs": module(14)},
-    **{
-        f"freqs has last dimension {n} with rotary_dim = 8; {{A_TABLE}}": {
-            "freqs": freqs,
-            "rotary_dim": 8,
-        }
-        for n, freqs in ((2, table(12, 2)), (16, table(12, 16)), (6, (cos(12, 6), cos(12, 6))))
+    "freqs has last dimension d2 = 14; accepted: an even number from 2 to {t}'s head dimension d "
+    "= 10; {read}": {"freqs": module(14)},
+    "freqs has last dimension 2 with rotary_dim = 8; accepted: 8, or one column per pair, 4": {
+        "freqs": table(12, 2),
+        "rotary_dim": 8,
+    },
+    "freqs has last dimension 16 with rotary_dim = 8; accepted: 8, or one column per pair, 4": {
+        "freqs": table(12, 16),
+        "rotary_dim": 8,
+    },
+    "freqs has last dimension 6 with rotary_dim = 8; accepted: 8, or one column per pair, 4": {
+        "freqs": (cos(12, 6), cos(12, 6)),
+        "rotary_dim": 8,
     },
     # cosines of elements, or of pairs
-    **{
-        f"rotary_dim is missing, freqs has {n} columns, and {{t}} has d = 10; "
-        f"accepted: {meanings}": {"freqs": (cos(12, n), cos(12, n))}
-        for n, meanings in (
-            (4, "rotary_dim=4 {OF_AN_ELEMENT}, or rotary_dim=8 {OF_A_PAIR}"),
-            (5, "rotary_dim=10 {OF_A_PAIR}"),
-            (8, "rotary_dim=8 {OF_AN_ELEMENT}"),
-        )
+    "rotary_dim is missing, freqs has 4 columns, and {t} has d = 10; accepted: rotary_dim=4 if a "
+    "column belongs to an element, or rotary_dim=8 if a column belongs to a pair, as "
+    "FlashAttention, flashinfer, vLLM and GPT-J store them": {"freqs": (cos(12, 4), cos(12, 4))},
+    "rotary_dim is missing, freqs has 5 columns, and {t} has d = 10; accepted: rotary_dim=10 if a "
+    "column belongs to a pair, as FlashAttention, flashinfer, vLLM and GPT-J store them": {
+        "freqs": (cos(12, 5), cos(12, 5))
     },
-    "rotary_dim is missing, freqs has 4 columns, and {t} has d = 10; "
-    "accepted: rotary_dim=4 {OF_AN_ELEMENT}": {
+    "rotary_dim is missing, freqs has 8 columns, and {t} has d = 10; accepted: rotary_dim=8 if a "
+    "column belongs to an element": {"freqs": (cos(12, 8), cos(12, 8))},
+    "rotary_dim is missing, freqs has 4 columns, and {t} has d = 10; accepted: rotary_dim=4 if a "
+    "column belongs to an element": {
         "freqs": (cos(12, 4), cos(12, 4)),
         "rotary_start": 3,
     },
     "freqs has last dimension d2 = 7; accepted: an even number from 2 to {t}'s ...": {
         "freqs": (cos(12, 7), cos(12, 7))
     },
-    **{
-        f"freqs has angles for s2 = {s2} positions; {{t}} of shape {{shape}} in format {form!r} "
-        f"needs at least s = {s}": {"tensor_format": form, "freqs": freqs, **ranks}
-        for s2, form, s, freqs, ranks in (
-            (3, "sbhd", 4, table(3), {}),
-            (2, "bhsd", 4, table(2), {}),
-            (1, "bshd", 4, (cos(B, 1, D2), cos(B, 1, D2)), {"rotary_dim": D2}),
-            (4, "sbhd", 12, table(4), {"cp_size": 3, "cp_rank": 1}),
-        )
+    "freqs has angles for s2 = 3 positions; {t} of shape {shape} in format 'sbhd' needs at least "
+    "s = 4": dense(freqs=table(3)),
+    "freqs has angles for s2 = 2 positions; {t} of shape {shape} in format 'bhsd' needs at least "
+    "s = 4": {
+        "tensor_format": "bhsd",
+        "freqs": table(2),
     },
+    "freqs has angles for s2 = 1 positions; {t} of shape {shape} in format 'bshd' needs at least "
+    "s = 4": {
+        "tensor_format": "bshd",
+        "freqs": (cos(B, 1, D2), cos(B, 1, D2)),
+        "rotary_dim": D2,
+    },
+    "freqs has angles for s2 = 4 positions; {t} of shape {shape} in format 'sbhd' needs at least "
+    "s = 12": dense(freqs=table(4), cp_size=3, cp_rank=1),
     "freqs has interleaved = True; accepted: the call's, False": {
         "freqs": module(interleaved=True)
     },
@@ -284,24 +341,31 @@ VALUE_ERRORS = {
         "freqs": module(),
         "interleaved": True,
     },
-    "freqs[0] has shape (8,); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {READ}": dense(
+    "freqs[0] has shape (8,); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {read}": dense(
         freqs=(cos(D2), cos(D2))
     ),
-    "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {READ}": dense(
+    "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (3, s2, d2) or (1, s2, d2); {read}": dense(
         freqs=(cos(2, S, D2), cos(2, S, D2))
     ),
-    "freqs[0] has shape (3, 12, 8); accepted: (s2, d2) or (1, s2, d2); {READ}": packed(
+    "freqs[0] has shape (3, 12, 8); accepted: (s2, d2) or (1, s2, d2); {read}": packed(
         freqs=(cos(B, 12, D2), cos(B, 12, D2))
     ),
-    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (5, 8); {READ}": {
+    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (5, 8); {read}": {
         "freqs": (cos(5, D2), cos(S, D2))
     },
-    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (1, 4, 8); {READ}": {
+    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (1, 4, 8); {read}": {
         "freqs": (cos(1, S, D2), cos(S, D2))
     },
-    "freqs {ELSEWHERE}": [{"freqs": table(12).to("meta")}, {"freqs": module(device="meta")}],
-    "freqs[0] {ELSEWHERE}": {"freqs": (cos(12, D2).to("meta"), cos(12, D2))},
-    "freqs[1] {ELSEWHERE}": {"freqs": (cos(12, D2), cos(12, D2).to("meta"))},
+    "freqs is on meta; it must be on {t}'s device, {device}": [
+        {"freqs": table(12).to("meta")},
+        {"freqs": module(device="meta")},
+    ],
+    "freqs[0] is on meta; it must be on {t}'s device, {device}": {
+        "freqs": (cos(12, D2).to("meta"), cos(12, D2))
+    },
+    "freqs[1] is on meta; it must be on {t}'s device, {device}": {
+        "freqs": (cos(12, D2), cos(12, D2).to("meta"))
+    },
     # where tokens are
     "cu_seqlens came with tensor_format 'sbhd'; accepted only with 'thd' (elsewhere "
     "TransformerEngine ignores it)": dense(cu_seqlens=ints(0, 4)),
@@ -310,31 +374,36 @@ VALUE_ERRORS = {
         packed(cu_seqlens=None),
         packed(cu_seqlens=None, start_positions=ints(0)),
     ],
-    "cu_seqlens has shape (1, 2); accepted: (b + 1,); {READ}": packed(cu_seqlens=ints(0, 4)[None]),
-    "cu_seqlens has shape (0,); accepted: (b + 1,); {READ}": packed(cu_seqlens=ints()),
-    "cu_seqlens {ELSEWHERE}": packed(cu_seqlens=META),
-    f"start_positions is {2**62 + 1}; accepted: {{START}}": {"start_positions": 2**62 + 1},
-    f"start_positions is {-(2**70)}; accepted: {{START}}": {"start_positions": -(2**70)},
-    "start_positions has shape (2,); accepted: (3,) or (1,) or (); {READ}": dense(
+    "cu_seqlens has shape (1, 2); accepted: (b + 1,); {read}": packed(cu_seqlens=ints(0, 4)[None]),
+    "cu_seqlens has shape (0,); accepted: (b + 1,); {read}": packed(cu_seqlens=ints()),
+    "cu_seqlens is on meta; it must be on {t}'s device, {device}": packed(cu_seqlens=META),
+    "start_positions is 4611686018427387905; accepted: an int from -2^62 to 2^62, or a "
+    "torch.Tensor": {"start_positions": 2**62 + 1},
+    "start_positions is -1180591620717411303424; accepted: an int from -2^62 to 2^62, or a "
+    "torch.Tensor": {"start_positions": -(2**70)},
+    "start_positions has shape (2,); accepted: (3,) or (1,) or (); {read}": dense(
         start_positions=ints(0, 0)
     ),
-    "start_positions has shape (3, 1); accepted: (3,) or (1,) or (); {READ}": dense(
+    "start_positions has shape (3, 1); accepted: (3,) or (1,) or (); {read}": dense(
         start_positions=ints(0, 0, 0)[:, None]
     ),
     "start_positions has shape (3,); accepted beside cu_seqlens: (4,) or (1,) or ()...": packed(
         start_positions=ints(0, 0, 0)
     ),
     # a batch of one: no shape is named twice
-    "start_positions has shape (3,); accepted: (1,) or (); {READ}": dense(
+    "start_positions has shape (3,); accepted: (1,) or (); {read}": dense(
         start_positions=ints(0, 0, 0), t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
-    "position_ids has shape (1, 3); accepted: (1, 4) or (4,); {READ}{AXES}": dense(
+    "position_ids has shape (1, 3); accepted: (1, 4) or (4,); {read}. Positions on several axes, "
+    "or between whole ones, make a table: docs/kernels.md": dense(
         position_ids=ints(0, 1, 2)[None], t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
-    "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (1, s2, d2); {READ}": dense(
+    "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (1, s2, d2); {read}": dense(
         freqs=(cos(2, S, D2),) * 2, t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
-    "start_positions {ELSEWHERE}": dense(start_positions=ints(0, 0, 0).to("meta")),
+    "start_positions is on meta; it must be on {t}'s device, {device}": dense(
+        start_positions=ints(0, 0, 0).to("meta")
+    ),
     "position_ids came with start_positions; accepted: one of the two": {
         "position_ids": ints(0),
         "start_positions": 0,
@@ -345,19 +414,28 @@ VALUE_ERRORS = {
         packed(position_ids=ints(*range(12)), cp_size=2),
         packed(position_ids=ints(*range(12)), cp_size=2, cu_seqlens=ints(0, 24)),
     ],
-    **{
-        f"position_ids has shape {tuple(ids.shape)}; accepted: (3, 4) or (1, 4) or (4,); {{READ}}"
-        "{AXES}": dense(position_ids=ids)
-        for ids in (ints(0, 1, 2), ints(0, 1, 2, 3).expand(4, 4), ints(0, 1, 2)[None])
-    },
-    **{
-        f"position_ids has shape {tuple(ids.shape)}; accepted: (12,); {{READ}}{{AXES}}": packed(
-            position_ids=ids
-        )
-        for ids in (ints(*range(12))[None], ints(0, 1, 2))
-    },
-    "position_ids {ELSEWHERE}": dense(position_ids=ints(0, 1, 2, 3)[None].to("meta")),
-    "cp_size is 2, and {READ}; accepted: an even s, for two chunks of equal length": dense(
+    "position_ids has shape (3,); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
+    "several axes, or between whole ones, make a table: docs/kernels.md": dense(
+        position_ids=ints(0, 1, 2)
+    ),
+    "position_ids has shape (4, 4); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
+    "several axes, or between whole ones, make a table: docs/kernels.md": dense(
+        position_ids=ints(0, 1, 2, 3).expand(4, 4)
+    ),
+    "position_ids has shape (1, 3); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
+    "several axes, or between whole ones, make a table: docs/kernels.md": dense(
+        position_ids=ints(0, 1, 2)[None]
+    ),
+    "position_ids has shape (1, 12); accepted: (12,); {read}. Positions on several axes, or "
+    "between whole ones, make a table: docs/kernels.md": packed(
+        position_ids=ints(*range(12))[None]
+    ),
+    "position_ids has shape (3,); accepted: (12,); {read}. Positions on several axes, or between "
+    "whole ones, make a table: docs/kernels.md": packed(position_ids=ints(0, 1, 2)),
+    "position_ids is on meta; it must be on {t}'s device, {device}": dense(
+        position_ids=ints(0, 1, 2, 3)[None].to("meta")
+    ),
+    "cp_size is 2, and {read}; accepted: an even s, for two chunks of equal length": dense(
         cp_size=2, t=cos(3, B, 3, D), k=cos(3, B, 3, D)
     ),
     # in place
@@ -366,11 +444,11 @@ VALUE_ERRORS = {
         "inplace": True,
     },
     # weights
-    **{
-        f"{{weight}} has shape {shape}; accepted: (10,); {{READ}}": {"weight": cos(*shape)}
-        for shape in ((9,), (1, 10), (3, 10), (1, 3, 10))
-    },
-    "{weight} {ELSEWHERE}": {"weight": cos(D).to("meta")},
+    "{weight} has shape (9,); accepted: (10,); {read}": {"weight": cos(9)},
+    "{weight} has shape (1, 10); accepted: (10,); {read}": {"weight": cos(1, D)},
+    "{weight} has shape (3, 10); accepted: (10,); {read}": {"weight": cos(3, D)},
+    "{weight} has shape (1, 3, 10); accepted: (10,); {read}": {"weight": cos(1, 3, D)},
+    "{weight} is on meta; it must be on {t}'s device, {device}": {"weight": cos(D).to("meta")},
     "k_weight has shape (9,); accepted: (10,); k of shape (4, 3, 2, 10) in format 'sbhd' has "
     "s = 4, b = 3, h = 2, d = 10": dense(k_weight=cos(9)),
     # a projection
@@ -378,7 +456,7 @@ VALUE_ERRORS = {
     "tensor_format 'sbhd'": dense(qkv=lambda good: good.unflatten(-1, (-1, D))),
     "qkv has shape (4, 3, 119); accepted: a last dimension of 12 heads, 6 of q and 3 each of k and "
     "v": dense(qkv=lambda good: good[..., 1:]),
-    "qkv has layout of a nested tensor; {STRIDED}": {
+    "qkv has layout of a nested tensor; accepted: torch.strided": {
         "qkv": lambda good: torch.nested.nested_tensor([*good]),
         "start_positions": 1,
     },
@@ -388,32 +466,39 @@ VALUE_ERRORS = {
     "num_heads is 4, and num_kv_heads 3; accepted: with packing='grouped' as many heads of q for "
     "each head of k": {"packing": "grouped", "num_heads": 4, "num_kv_heads": 3},
     # a cache
-    "v has shape (12, 1, 10); accepted: (12, 2, 10); {OF_K}": {"v": lambda good: good[:, :1]},
-    "k_cache has shape (24, 2, 10); accepted: (blocks, page, 2, 10); {OF_K}": {
-        "k_cache": lambda good: good.flatten(0, 1)
-    },
-    "k_cache has shape (6, 2, 4, 10); accepted: (blocks, page, 2, 10); {OF_K}": {
-        "k_cache": lambda good: good.transpose(1, 2)
-    },
-    "v_cache has shape (2, 4, 2, 10); accepted beside k_cache: (6, 4, 2, 10); {OF_K}": {
-        "v_cache": lambda good: good[:2]
-    },
+    "v has shape (12, 1, 10); accepted: (12, 2, 10); k of shape (12, 2, 10) in format 'thd' has t "
+    "= 12, h = 2, d = 10": {"v": lambda good: good[:, :1]},
+    "k_cache has shape (24, 2, 10); accepted: (blocks, page, 2, 10); k of shape (12, 2, 10) in "
+    "format 'thd' has t = 12, h = 2, d = 10": {"k_cache": lambda good: good.flatten(0, 1)},
+    "k_cache has shape (6, 2, 4, 10); accepted: (blocks, page, 2, 10); k of shape (12, 2, 10) in "
+    "format 'thd' has t = 12, h = 2, d = 10": {"k_cache": lambda good: good.transpose(1, 2)},
+    "v_cache has shape (2, 4, 2, 10); accepted beside k_cache: (6, 4, 2, 10); k of shape (12, 2, "
+    "10) in format 'thd' has t = 12, h = 2, d = 10": {"v_cache": lambda good: good[:2]},
     "slot_mapping has shape (13,); accepted: a slot for each of the first tokens, of which there "
     "are 12": {"slot_mapping": ints(*range(13))},
     "slot_mapping is on meta; it must be on k's device, {device}": {"slot_mapping": META},
 }
 # What is refused where reading values costs nothing: on a CPU. A module has all positions.
 VALUES = {
-    "{TABLE_OF_4} needs 7": dense(start_positions=ints(0, 3, 1)),
-    "{TABLE_OF_4} needs 10": dense(position_ids=ints(0, 1, 9, 3)[None]),
-    f"{{TABLE_OF_4}} needs {2**63}": dense(position_ids=torch.full((1, S), 2**63 - 1)),
-    "{TABLE_OF_4} needs 5": [
+    "freqs has angles for s2 = 4 positions; the last position in use needs 7": dense(
+        start_positions=ints(0, 3, 1)
+    ),
+    "freqs has angles for s2 = 4 positions; the last position in use needs 10": dense(
+        position_ids=ints(0, 1, 9, 3)[None]
+    ),
+    "freqs has angles for s2 = 4 positions; "
+    "the last position in use needs 9223372036854775808": dense(
+        position_ids=torch.full((1, S), 2**63 - 1)
+    ),
+    "freqs has angles for s2 = 4 positions; the last position in use needs 5": [
         packed(freqs=table(4), cu_seqlens=ints(0, 2, 7)),
         packed(freqs=table(4), cu_seqlens=ints(0, 1, 4), start_positions=ints(3, 2)),
         packed(freqs=table(4), position_ids=ints(4, *range(4), *range(7)) % 5),
     ],
-    "{TABLE_OF_4} needs 8": packed(cp_size=2, freqs=table(4), cu_seqlens=ints(0, 4, 12, 16)),
-    "{TABLE_OF_4} needs 6": [
+    "freqs has angles for s2 = 4 positions; the last position in use needs 8": packed(
+        cp_size=2, freqs=table(4), cu_seqlens=ints(0, 4, 12, 16)
+    ),
+    "freqs has angles for s2 = 4 positions; the last position in use needs 6": [
         packed(cp_size=2, cp_order=order, freqs=table(4), cu_seqlens=ints(0, 4, 10))
         for order in ("contiguous", "round_robin")
     ],
@@ -422,31 +507,32 @@ VALUES = {
         dense(cp_size=3, cp_rank=i, start_positions=ints(1, 0, 0), freqs=table(12))
         for i in range(3)
     ],
-    "start_positions is -2; {FROM_0}": dense(start_positions=-2),
-    "position_ids has -3; {FROM_0}": [
+    "start_positions is -2; accepted: values from 0 with a table": dense(start_positions=-2),
+    "position_ids has -3; accepted: values from 0 with a table": [
         dense(position_ids=ints(0, 1, -3, 3)[None]),
         packed(position_ids=ints(-3, *range(11))),
     ],
-    "cu_seqlens is [1, 4]; accepted: {RISING}": packed(cu_seqlens=ints(1, 4)),
-    "cu_seqlens is [0, 1, 2, 3, 4, 5, ...]; accepted: {RISING}": packed(
-        cu_seqlens=ints(0, 1, 2, 3, 4, 5, 4)
+    "cu_seqlens is [1, 4]; accepted: values that start at 0 and never fall": packed(
+        cu_seqlens=ints(1, 4)
     ),
-    "cu_seqlens is [0, 4, 13]; accepted: values up to 12, {TOKENS}": packed(
-        cu_seqlens=ints(0, 4, 13)
-    ),
-    "cu_seqlens is [0, 4, 28]; accepted: values up to 24, {TOKENS}": of_a_rank(
-        cu_seqlens=ints(0, 4, 28)
-    ),
-    **{
-        f"cu_seqlens ends at 12, the number of tokens of this rank, of {n}; accepted: the "
-        "sequences of all ranks, which are cu_seqlens * cp_size, if these are the rank's part of "
-        f"each; or, if {12 * n - 12} of the {12 * n} tokens of all ranks are padding, tensors "
-        "without it": [
-            of_a_rank(cu_seqlens=ints(0, 4, 12), cp_order=order) | {"cp_size": n}
-            for order in CP_ORDERS
-        ]
-        for n in (2, 3)
-    },
+    "cu_seqlens is [0, 1, 2, 3, 4, 5, ...]; accepted: values "
+    "that start at 0 and never fall": packed(cu_seqlens=ints(0, 1, 2, 3, 4, 5, 4)),
+    "cu_seqlens is [0, 4, 13]; accepted: values up to 12, "
+    "the number of tokens on all ranks": packed(cu_seqlens=ints(0, 4, 13)),
+    "cu_seqlens is [0, 4, 28]; accepted: values up to 24, "
+    "the number of tokens on all ranks": of_a_rank(cu_seqlens=ints(0, 4, 28)),
+    "cu_seqlens ends at 12, the number of tokens of this rank, of 2; accepted: the sequences of "
+    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; or, if 12 "
+    "of the 24 tokens of all ranks are padding, tensors without it": [
+        packed(freqs=module(), cp_size=2, cp_order=order, cu_seqlens=ints(0, 4, 12))
+        for order in CP_ORDERS
+    ],
+    "cu_seqlens ends at 12, the number of tokens of this rank, of 3; accepted: the sequences of "
+    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; or, if 24 "
+    "of the 36 tokens of all ranks are padding, tensors without it": [
+        packed(freqs=module(), cp_size=3, cp_order=order, cu_seqlens=ints(0, 4, 12))
+        for order in CP_ORDERS
+    ],
     "cu_seqlens is [0, 4, 6]; accepted: lengths that 2 * cp_size = 4 divides": of_a_rank(
         cu_seqlens=ints(0, 4, 6)
     ),
@@ -512,8 +598,7 @@ class Bad:
             "roundings": "None, once, model, "
             + ("model_cast_last" if self.op.weights else "upcast, promoted"),
         }
-        for name, text in WORDS.items():
-            words[name] = text.format(**words)
+        words["read"] = "{t} of shape {shape} in format {format!r} has {sizes}".format(**words)
         return self.said.format(**words)
 
 
