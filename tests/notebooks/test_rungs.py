@@ -121,20 +121,3 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
 def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
     verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source, tmp_path))
     assert verdict and "ahead" not in repr(verdict), verdict
-
-
-@pytest.mark.parametrize(
-    "which, missing, said",
-    [
-        ("PARTNERS", {"row_blocks =": ["rope_kernel: no_such_line"]}, "begins with 'no_such"),
-        ("PARTNERS", {"one more =": ["rope_kernel: row ="]}, "rung 7 has 17 lines, and 18 have"),
-        ("MORE", {"turn: if NOTHING": "why"}, "begins with 'if NOTHING'"),
-    ],
-)
-def test_a_line_that_is_gone_is_not_shown_beside_another(which, missing, said, monkeypatch):
-    from rope_lab.n09 import beside_the_package as beside
-
-    monkeypatch.setattr(beside, which, getattr(beside, which) | missing)
-    show = {"PARTNERS": beside.side_by_side, "MORE": beside.what_it_has_more}[which]
-    with pytest.raises(ValueError, match=said):
-        show()
