@@ -1,12 +1,14 @@
 """A kernel once more, with a line or two changed; only what changed is shown."""
 
 import difflib
+import html
 import inspect
 import linecache
 
 from IPython.display import display
 
-from ..source import ChangedLines
+# of lines in a diff: behind the page's own text, which keeps its contrast on light and dark pages
+COLORS = {"-": "rgba(213, 94, 0, 0.22)", "+": "rgba(0, 158, 115, 0.22)"}
 
 
 def fixed(kernel, *changes: tuple[str, str]):
@@ -15,8 +17,14 @@ def fixed(kernel, *changes: tuple[str, str]):
     copy = changed(kernel, name.replace("_kernel", "_fixed_kernel"), *changes)
     before, after = inspect.getsource(kernel.fn), inspect.getsource(copy.fn)
     after = after.replace(f"def {copy.fn.__name__}(", f"def {name}(")
-    lines = difflib.ndiff(before.splitlines(), after.splitlines())
-    display(ChangedLines([line for line in lines if line[0] in "+-"]))
+    diff = difflib.ndiff(before.splitlines(), after.splitlines())
+    lines = [line for line in diff if line[0] in COLORS]
+    # Not Markdown's diff block, which JupyterLab shows without colors.
+    colored = [
+        f'<span style="background: {COLORS[line[0]]}">{html.escape(line)}</span>' for line in lines
+    ]
+    page = "<pre>" + "\n".join(colored) + "</pre>"
+    display({"text/plain": "\n".join(lines), "text/html": page}, raw=True)
     return copy
 
 
