@@ -112,5 +112,5 @@ size: environment ## count the lines of every room and its folders, and of the n
 	@"$(VENV)"/bin/python tools/size.py
 
 clean: ## remove the environment and everything else that these commands made
-	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

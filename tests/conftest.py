@@ -4,6 +4,7 @@ import gc
 import os
 from collections import Counter
 
+import hypothesis
 import pytest
 import torch
 
@@ -48,11 +49,23 @@ def pytest_addoption(parser):
     parser.addoption(
         "--at-most", type=float, metavar="SECONDS", help="fail a test that takes longer unannounced"
     )
-    parser.addoption("--seed", type=int, default=20261120, help="of torch's random numbers")
+    parser.addoption("--seed", type=int, default=20261120, help="of random numbers")
 
 
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads its seed
 def pytest_configure(config):
-    pairwise.EVERY = config.getoption("every")
+    pairwise.EVERY = every = config.getoption("every")
+    hypothesis.settings.register_profile(
+        "ours",
+        max_examples=100 if every else 20,
+        deadline=None,
+        database=None,  # a run depends on its seed alone
+        # without `Phase.explain`, whose lines of other libraries are noise
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+    )
+    hypothesis.settings.load_profile("ours")
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(config.getoption("seed"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks

@@ -4,12 +4,13 @@ What is in memory beside the rotary slice is compared bit by bit. `test_ops.py` 
 with every option, layout and gradient; here is what may be overwritten, and what may not.
 """
 
-import random
 import re
 from contextlib import contextmanager
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from inputs import angles, contiguous, negative_view, sequence_starts
 from ops import all_equal, bits_of
@@ -234,35 +235,41 @@ def test_q_and_k_that_share_elements_are_refused(split, device):
         rope_qk(q, k, angles(S, D2, device), "sbhd", inplace=True)
 
 
-def random_pair(draw, memory):
-    """q and k of one memory: as packed, side by side or astride, at a random distance."""
-    size = [draw.randint(1, 3), draw.randint(1, 2), draw.randint(1, 3), 4]
-    heads, strides, reach = draw.randint(1, 3), [0] * 4, 1
-    for dim in draw.sample(range(4), 4):
-        strides[dim] = reach * draw.choice((1, 1, 2, 3)) + draw.choice((0, 0, 1))
-        reach = strides[dim] * max(size[dim], heads if dim == 2 else 0)
-    distance = draw.randint(0, min(reach, 60))
-    q = memory.as_strided(size, strides)
-    k = memory.as_strided((*size[:2], heads, 4), strides, distance)
-    return (q, k) if draw.random() < 0.5 else (k, q)
+@st.composite
+def neighbors(draw):
+    """q and k in one memory, (size, strides, start): packed, side by side, astride or apart."""
+    s, b, heads, other_heads = (draw(st.integers(1, most)) for most in (3, 2, 3, 3))
+    size, strides, reach = [s, b, max(heads, other_heads), 4], [0] * 4, 1
+    for dim in draw(st.permutations(range(4))):
+        strides[dim] = reach * draw(st.integers(1, 3)) + draw(st.integers(0, 1))
+        reach = strides[dim] * size[dim]
+    distance = draw(st.integers(0, min(reach, 60)))
+    pair = ((s, b, heads, 4), strides, 0), ((s, b, other_heads, 4), strides, distance)
+    return draw(st.permutations(pair))
 
 
 def test_random_neighbors_in_one_memory_are_rotated_rightly_or_refused():
     """Never wrongly; and both happen often."""
-    draw, memory, freqs, refused = random.Random(7), torch.empty(5000), angles(3, 4, "cpu"), 0
-    for _ in range(400):
-        memory.normal_()
-        q, k = random_pair(draw, memory)
+    elements, freqs, refused = torch.randn(10_000), angles(3, 4, "cpu"), []
+
+    @hypothesis.settings(max_examples=20 * hypothesis.settings.default.max_examples)
+    @hypothesis.given(neighbors())
+    def are_rotated_rightly_or_refused(pair):
+        memory = elements.clone()
+        q, k = (memory.as_strided(*view) for view in pair)
         want, before = rope_qk(q, k, freqs, "sbhd", fused=False), memory.clone()
         try:
             rope_qk(q, k, freqs, "sbhd", inplace=True, fused=False)
         except ValueError as error:
-            refused += 1
+            refused.append(True)
             assert str(error).startswith("k shares memory with q")
             assert torch.equal(memory, before)
         else:
+            refused.append(False)
             assert torch.equal(q, want[0]) and torch.equal(k, want[1])
-    assert 50 < refused < 350
+
+    are_rotated_rightly_or_refused()
+    assert 0.1 < sum(refused) / len(refused) < 0.9
 
 
 PACKED = {  # format, shape of the packed memory, q and k of it as models cut them

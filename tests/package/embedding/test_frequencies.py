@@ -3,7 +3,6 @@
 import copy
 import io
 import pickle
-import random
 from functools import partial
 
 import pytest
@@ -13,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 
 from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding, rope_fw
-from test_from_config import random_config
+from test_from_config import config_of
 
 
 def table_of_transformer_engine(module, base, max_seq_len, offset=0):
@@ -95,11 +94,17 @@ KINDS = {
     "a subclass that writes": partial(Even, 16),
 }
 SAVED = tuple(name for name in KINDS if name != "a factor")
+
+
+def of_config(rope_type, **keys):
+    sizes = {"head_dim": 32, "original_max_position_embeddings": 64}
+    config = config_of({"rope_type": rope_type} | keys, **sizes)
+    return partial(RotaryPositionEmbedding.from_config, config)
+
+
 KINDS |= {
-    rope_type: partial(
-        RotaryPositionEmbedding.from_config, random_config(rope_type, random.Random(5))
-    )
-    for rope_type in ("yarn", "longrope")
+    "yarn": of_config("yarn", factor=8.0, beta_fast=64.0),
+    "longrope": of_config("longrope", short_factor=[1.5] * 16, long_factor=[2.5] * 16),
 }
 
 

@@ -1,12 +1,13 @@
 """`from_config`: the frequencies of transformers, bit for bit. Errors: test_config_keys.py."""
 
 import copy
-import random
 from types import SimpleNamespace
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding
@@ -36,39 +37,50 @@ def transformers():
     return pytest.importorskip("transformers")
 
 
-def random_config(rope_type, rng):
-    """A flat configuration, as a dict: sizes, theta and every key of the type, often left out."""
-    head_dim = rng.choice((32, 64, 80, 96, 128, 192, 256))
-    share = rng.choice((None, None, 0.25, 0.5, 0.75))
-    dim = int(head_dim * (share or 1.0))
-    original = rng.choice((2048, 4096, 8192, 32768))
-    rope = {"rope_type": rope_type, "rope_theta": rng.choice((1e4, 10000, 5e5, 1e6, 150000.0))}
+def either(*values):
+    return st.sampled_from(values)
+
+
+FACTOR = either(1.0, 2, 4.0, 8.0, 32, 40) | st.floats(1, 64)
+ALWAYS = {  # keys of a type; those of the others: a factor
+    "default": {},
+    "yarn": {"factor": FACTOR | st.none()},
+    "longrope": {},
+    "llama3": {
+        "factor": FACTOR,
+        "low_freq_factor": either(1.0, 2, 1.5),
+        "high_freq_factor": either(4, 8.0),
+    },
+}
+OFTEN = {
+    "yarn": {
+        "beta_fast": either(8.0, 64.0, 1000),
+        "beta_slow": either(2, 8.0),
+        "truncate": st.booleans(),
+        "mscale": either(0, 0.707, 1.0),
+        "mscale_all_dim": either(1, 1.0),
+        "attention_factor": st.just(1.19),
+    },
+    "longrope": {"factor": FACTOR, "attention_factor": st.just(1.19)},
+}
+
+
+@st.composite
+def configs(draw, rope_type):
+    """A flat configuration, as a dict: sizes, theta and keys of the type, some of them left out."""
+    keys = ALWAYS.get(rope_type, {"factor": FACTOR})
+    rope = draw(st.fixed_dictionaries(keys, optional=OFTEN.get(rope_type)))
+    rope |= {"rope_type": rope_type, "rope_theta": draw(either(1e4, 10000, 5e5, 1e6, 150000.0))}
+    head_dim, share = draw(either(32, 64, 80, 96, 128, 192, 256)), draw(either(None, 0.25, 0.75))
+    original = draw(either(2048, 4096, 8192, 32768))
     if share is not None:
         rope["partial_rotary_factor"] = share
-    factor = rng.choice((1.0, 2, 4.0, 8.0, 32, 40, round(rng.uniform(1, 64), 3)))
-    if rope_type != "default":
-        rope["factor"] = factor
     if rope_type in ("yarn", "longrope", "llama3"):
         rope["original_max_position_embeddings"] = original
-    if rope_type == "llama3":
-        rope |= {
-            "low_freq_factor": rng.choice((1.0, 2, 1.5)),
-            "high_freq_factor": rng.choice((4, 8.0)),
-        }
-    if rope_type == "yarn":
-        no_ramp = {"beta_fast": 8.0, "beta_slow": 8.0}
-        rope |= rng.choice(({}, {"beta_fast": 1000, "beta_slow": 2}, {"beta_fast": 64.0}, no_ramp))
-        rope |= rng.choice(({}, {"truncate": False}, {"truncate": True}))
-        scales = {"mscale": 0.707, "mscale_all_dim": 1.0}
-        rope |= rng.choice(({}, scales, {"mscale": 1.0}, {"mscale": 0, "mscale_all_dim": 1}))
-        rope["factor"] = rng.choice((factor, None))
     if rope_type == "longrope":
-        for key in ("short_factor", "long_factor"):
-            rope[key] = [round(rng.uniform(1, 60), 6) for _ in range(dim // 2)]
-        if rng.random() < 0.5:
-            del rope["factor"]
-    if rope_type in ("yarn", "longrope"):
-        rope |= rng.choice(({}, {}, {"attention_factor": 1.19}))
+        pairs = int(head_dim * (share or 1.0)) // 2
+        divisors = st.lists(st.floats(1, 60), min_size=pairs, max_size=pairs)
+        rope |= {"short_factor": draw(divisors), "long_factor": draw(divisors)}
     sizes = {"head_dim": head_dim, "hidden_size": 8 * head_dim, "num_attention_heads": 8}
     return sizes | {"max_position_embeddings": 16 * original, "rope_parameters": rope}
 
@@ -101,39 +113,42 @@ SCALED = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proport
 @pytest.mark.parametrize("rope_type", SCALED)
 def test_transformers_bits(rope_type, transformers):
     """With a length, too, which chooses them once for sequences of every length."""
-    rng, seen, depends = random.Random(rope_type), set(), False
-    for _ in range(40):
-        config = random_config(rope_type, rng)
+    depends = []
+
+    @hypothesis.settings(max_examples=2 * hypothesis.settings.default.max_examples)
+    @hypothesis.given(configs(rope_type))
+    def has_their_bits(config):
         theirs = transformers.LlamaConfig(**copy.deepcopy(config))
         module = assert_same_as(transformers, theirs)
         most = config["max_position_embeddings"]
         original = theirs.rope_parameters.get("original_max_position_embeddings", most)
         for length in (1, original, original + 1, most + 1, 3 * most):
             long = assert_same_as(transformers, theirs, seq_len=length)
-            depends |= not torch.equal(long.inv_freq, module.inv_freq)
+            depends.append(not torch.equal(long.inv_freq, module.inv_freq))
         for given in (config, with_attributes(config)):
             again = from_config(given)
             assert torch.equal(again.inv_freq, module.inv_freq)
             assert again.attention_factor == module.attention_factor
-        seen.add(tuple(module.inv_freq.tolist()))
-    assert len(seen) > 15 and depends == (rope_type in ("dynamic", "longrope"))
+
+    has_their_bits()
+    assert any(depends) == (rope_type in ("dynamic", "longrope"))
 
 
 @pytest.mark.parametrize("rope_type", SCALED)
 @pytest.mark.parametrize("dtype, device", OTHER_DEFAULTS)
-def test_defaults_of_pytorch_change_nothing(dtype, device, rope_type):
+@hypothesis.given(data=st.data())
+def test_defaults_of_pytorch_change_nothing(data, dtype, device, rope_type):
     """transformers sets the dtype while it loads a model. On the meta device nothing has a value
     until `to_empty`."""
-    rng = random.Random(rope_type)
-    for config in [random_config(rope_type, rng) for _ in range(20)]:
-        for length in (None, 2**30):
-            want = from_config(config, seq_len=length)
-            with other_defaults(dtype, device):
-                got = from_config(config, seq_len=length)
-            assert got.inv_freq.device.type == device and got.inv_freq.dtype == torch.float32
-            assert got.attention_factor == want.attention_factor
-            got = got.to_empty(device="cpu") if device == "meta" else got
-            assert torch.equal(got.inv_freq, want.inv_freq)
+    config = data.draw(configs(rope_type))
+    for length in (None, 2**30):
+        want = from_config(config, seq_len=length)
+        with other_defaults(dtype, device):
+            got = from_config(config, seq_len=length)
+        assert got.inv_freq.device.type == device and got.inv_freq.dtype == torch.float32
+        assert got.attention_factor == want.attention_factor
+        got = got.to_empty(device="cpu") if device == "meta" else got
+        assert torch.equal(got.inv_freq, want.inv_freq)
 
 
 @pytest.mark.parametrize("length", (0, -1, True, "4096", 2**63, torch.tensor(3)), ids=str)
@@ -146,7 +161,8 @@ def test_a_length_that_is_none(length):
 
 
 @pytest.mark.parametrize("rope_type", SCALED)
-def test_numbers_of_numpy_are_those_of_python(rope_type):
+@hypothesis.given(data=st.data())
+def test_numbers_of_numpy_are_those_of_python(data, rope_type):
     """In a configuration, as an experiment's settings may be, and as a length."""
 
     def of_numpy(value):
@@ -158,15 +174,14 @@ def test_numbers_of_numpy_are_those_of_python(rope_type):
             return value
         return np.int32(value) if isinstance(value, int) else np.float64(value)
 
-    rng = random.Random(rope_type)
-    for config in [random_config(rope_type, rng) for _ in range(20)]:
-        for length in (100, 2**20):
-            want = from_config(config, seq_len=length)
-            for seq_len in (np.int64(length), np.float32(length), np.int32(length)):
-                got = from_config(of_numpy(config), seq_len=seq_len)
-                assert torch.equal(got.inv_freq, want.inv_freq)
-                assert got.attention_factor == want.attention_factor
-                assert type(got.attention_factor) is float and repr(got) == repr(want)
+    config = data.draw(configs(rope_type))
+    for length in (100, 2**20):
+        want = from_config(config, seq_len=length)
+        for seq_len in (np.int64(length), np.float32(length), np.int32(length)):
+            got = from_config(of_numpy(config), seq_len=seq_len)
+            assert torch.equal(got.inv_freq, want.inv_freq)
+            assert got.attention_factor == want.attention_factor
+            assert type(got.attention_factor) is float and repr(got) == repr(want)
 
 
 # configurations of published models
