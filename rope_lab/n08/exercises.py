@@ -11,7 +11,7 @@ from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..profiling import machines
 from ..records import Measurement, recorded
 from .pretend_gpu import check_timer
-from .waits import CHANGES
+from .rows_of_calls import CHANGES
 
 _SAMPLE = """        gpu.flush()
         gpu.sleep(1000)  # the host queues the rest while the device is busy

@@ -11,9 +11,9 @@ from yardstick import assert_rounded_once, rotate_fp64
 
 pytest.importorskip("triton", reason="needs Triton")
 
-from rope_lab.n05.two_bounds import part_of_row
+from rope_lab.n05.kernels import part_of_row
 from rope_lab.n06.tunings import TILES
-from rope_lab.n08.five_limits import Setting
+from rope_lab.n08.kernels import Setting
 from rope_lab.profiling.probes import multiply_adds
 from rope_lab.rungs.rows import launch
 

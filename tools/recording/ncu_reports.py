@@ -23,7 +23,7 @@ CALLS = {"naive": "naive_rope_kernel", "ours": "rope_kernel"}  # of `headline_ca
 
 def launch() -> None:
     """In the process that ncu watches: launch every call."""
-    from rope_lab.rungs.variants import headline_cases
+    from rope_lab.n08.kernels import headline_cases
 
     rotations = headline_cases(torch.bfloat16)
     calls = [rotations[name] for name in CALLS]

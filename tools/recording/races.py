@@ -19,7 +19,7 @@ HEAD_DIMS, WARPS = (64, 80, 96, 112), (1, 2, 4)
 
 def count_wrong_launches() -> dict:
     """Head dimension and warps -> how many launches were wrong, of how many."""
-    from rope_lab.rungs.variants import unmasked_row
+    from rope_lab.n10.kernels import unmasked_row
 
     found = {}
     for d, warps in product(HEAD_DIMS, WARPS):

@@ -1,8 +1,7 @@
-"""One RoPE kernel with knobs, and five settings of them that run into five limits. Notebook 08.
+"""Notebook 08: calls at the headline shape, and a RoPE kernel with knobs.
 
-A setting's fingerprint is what becomes of its time if one thing about it changes.
-
-Importing this loads Triton.
+Five settings of the knobs run into five limits. A setting's fingerprint is what becomes of its time
+if one thing about it changes. Importing this loads Triton.
 """
 
 from collections.abc import Callable
@@ -13,10 +12,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from rope_kernels import RotaryPositionEmbedding
+from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
 
+from ..rungs.measured import beside_a_copy
+from ..rungs.naive_rope import naive_rope
 from ..timing import in_a_graph
-from .waits import CHANGES, row_of, waits
+from .rows_of_calls import CHANGES, row_of, waits
+
+
+def headline_cases(dtype: torch.dtype) -> dict[str, Callable[[], object]]:
+    """Calls on the main example in this dtype; "ours" is the package's kernel."""
+    rotations = {"eager": reference.apply_rotary_pos_emb, "naive": naive_rope, "ours": rope_fw}
+    return beside_a_copy(rotations, dtype=dtype)
 
 
 @triton.jit

@@ -1,0 +1,23 @@
+"""Notebook 10: rung 2, and without the mask of its first store. Importing it loads Triton."""
+
+from torch import Tensor
+
+from ..rungs import rung_2_row
+from ..rungs.changed import changed
+from ..rungs.rows import launch
+
+
+def half_split_row(t: Tensor, freqs: Tensor, out: Tensor | None = None) -> Tensor:
+    return rung_2_row.my_rope(t, freqs, out)
+
+
+_FIRST_STORE = "tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1)"
+unmasked_row_kernel = changed(
+    rung_2_row.my_rope_kernel,
+    "unmasked_row_kernel",
+    (f"{_FIRST_STORE}, mask=exists)", f"{_FIRST_STORE})"),
+)
+
+
+def unmasked_row(t: Tensor, freqs: Tensor, num_warps: int = 4) -> Tensor:
+    return launch(unmasked_row_kernel, t, freqs, num_warps=num_warps)
