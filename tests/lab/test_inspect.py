@@ -237,6 +237,14 @@ def test_what_is_not_known_of_offsets_is_said(kernels):
     assert not inspected(kernels.often, kernels.double, kernels.rows).unchecked  # small tensors
 
 
+@pytest.mark.gpu
+def test_a_kernel_that_leaves_its_tensor_when_it_is_measured_ends_another_process(kernels):
+    """Its offsets wrap around, and nothing says so before it runs."""
+    found = inspected(kernels.often, kernels.double, kernels.rows, large=8_000_000)
+    assert found and found.measured_us is None
+    assert torch.ones(3, device="cuda").sum() == 3  # the notebook's process goes on
+
+
 SOLUTIONS = {  # of a notebook, with a size of more than 2^31 elements for each exercise
     "13_a_kernel_of_your_own": (300_000, 300_000, 500_000, 1_200_000),
     "14_into_the_cache": (2_200_000,),

@@ -443,7 +443,8 @@ def kernels(function, *args):
 
 X, ROW = torch.zeros(10, 3), torch.zeros(3)
 BF16 = X.bfloat16()
-HEADS, ANGLES = torch.zeros(5, 2, 3, 8), torch.zeros(5, 1, 1, 8)
+HEADS = torch.zeros(5, 2, 3, 8, device=lab.device)  # on a CPU beside a GPU, PyTorch rotates
+ANGLES = torch.zeros(5, 1, 1, 8, device=lab.device)
 COUNTED = {
     "an addition reads twice": (lambda: X + X.clone(), [("clone", 120, 120), ("add", 240, 120)]),
     "views cost nothing": (lambda: X.T[1:].unsqueeze(0).expand(4, -1, -1).chunk(2), []),
