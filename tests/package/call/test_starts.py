@@ -74,6 +74,18 @@ def test_tokens_that_are_decoded_are_planned_and_compiled_once(
     assert "full" not in operators_of(call), "one start each"
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="counts what a GPU would compile")
+@each_op
+def test_nothing_of_the_first_start_is_compiled_in(op, interpreter, device):
+    """Later calls launch what the first one has compiled, with starts of their own."""
+    sample = decoded(op, "on the fly", device)
+    interpreter.runs = False
+    for start in (0, 1, 16, 17):
+        launch.forget()
+        sample.call(start_positions=start)
+    assert len(interpreter.by_jit) == 4 and len(interpreter.compiled) == 1
+
+
 @each_kind
 @each_op
 def test_each_of_them_turns_by_its_own_position(op, freqs, interpreter, device):
