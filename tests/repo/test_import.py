@@ -236,9 +236,9 @@ def test_an_exercise_loads_its_own_file_and_no_record(tmp_path):
         def loaded():
             return {{name for name in sys.modules if name.endswith(".exercises")}}
 
-        for number in ("00", "05", "08", "09", "10"):
-            before = loaded()
-            importlib.import_module(f"rope_lab.n{{number}}.exercises")
-            assert loaded() - before == {{f"rope_lab.n{{number}}.exercises"}}, loaded()
+        for number in range(15):
+            name, before = f"rope_lab.n{{number:02}}.exercises", loaded()
+            importlib.import_module(name)
+            assert loaded() - before == {{name}}, loaded()
         """
     )
