@@ -36,8 +36,10 @@ def test_a_new_gpu_has_all_records_and_is_shown(copied, capsys):
     assert (
         "| Made Up | [2026-11-20](results/made-up-calls.md) | [2026-11-20](results/peers" in listed
     )
-    for words in ("machine  1 min", "calls    6 min", "In all about 9 minutes", "git commit"):
-        assert words in said
+    minutes = {part: gpu_record.ABOUT[part][0] for part in ("machine", "calls", "peers")}
+    for part, of_it in minutes.items():
+        assert f"{part:8} {of_it} min  " in said
+    assert f"In all about {sum(minutes.values())} minutes" in said and "git commit" in said
     assert said.index("== machine") < said.index("== calls") < said.index("== peers")
 
 
