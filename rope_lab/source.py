@@ -2,7 +2,18 @@
 
 import inspect
 
-from IPython.display import display
+from IPython.display import Markdown, display
+
+
+class Source(Markdown):
+    """Python, which a page colors by its own theme, and a terminal shows as it is."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"```python\n{text}\n```")
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def show_source(*functions) -> None:
@@ -16,6 +27,4 @@ def show_source(*functions) -> None:
         TypeError: one has no source in Python, or is no function.
     """
     sources = [inspect.getsource(getattr(function, "fn", function)) for function in functions]
-    text = "\n\n\n".join(source.rstrip() for source in sources)
-    # A page colors such a block by its own theme, light or dark. A terminal shows the text.
-    display({"text/plain": text, "text/markdown": f"```python\n{text}\n```"}, raw=True)
+    display(Source("\n\n\n".join(source.rstrip() for source in sources)))

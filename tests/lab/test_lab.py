@@ -1,6 +1,7 @@
 """What the notebooks stand on: the engine, the verdicts, the timer and its records, the count."""
 
 import dataclasses
+import inspect
 import json
 import sys
 import time
@@ -439,6 +440,12 @@ def test_the_cpus_own_time_is_not_in_the_figure():
 def kernels(function, *args):
     traffic = lab.count_eager_traffic(function, *args)
     return [(kernel.name, kernel.bytes_read, kernel.bytes_written) for kernel in traffic.kernels]
+
+
+def test_source_is_shown_as_it_is_where_no_page_is(capsys):
+    """In a terminal, or a script; a notebook's page colors it."""
+    lab.show_source(kernels)
+    assert capsys.readouterr().out == inspect.getsource(kernels)
 
 
 X, ROW = torch.zeros(10, 3), torch.zeros(3)
