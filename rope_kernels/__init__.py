@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from .api import apply_rotary_pos_emb, cp_positions, rope_bw, rope_fw, rope_qk, rotate_half
 from .embedding import RotaryPositionEmbedding
-from .norm import NormRounding, norm_rope, qk_norm_rope
+from .norms import NormRounding, norm_rope, qk_norm_rope
 from .projection import Packing, rope_to_cache, split_qkv_rope
 from .rotation import CpOrder, Freqs, OutputPairing, Rounding, TensorFormat
 from .ways import Way, which_way

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 
 import torch
 from torch import Tensor
@@ -141,7 +142,8 @@ def rotate_rows(
             arguments |= {"listed": len(slots)}
         if slots is not None and not rotation.on_the_fly:
             compiler["num_warps"] *= 2  # they wait for ids, slots and a table: gains 3 to 7 points
-        return "rope_kernel", (*given, *as_read(rotation), listed), programs, arguments, compiler
+        tensors = *given, *as_read(rotation), listed
+        return "kernel.rope_kernel", tensors, programs, arguments, compiler
 
     run(known, (*rows, *rotation.tensors, slots), prepare, (rotation.first_position,))
 
@@ -172,8 +174,8 @@ def run(
     Args:
         known: what `known_of` has found for the call.
         given: the kernel's tensors as they came, the first one on the device of all.
-        prepare: returns the kernel's name, its tensors as it reads them, and a plan; or None: no
-            elements.
+        prepare: returns the kernel's path, as `kernel_of` takes it, its tensors as it reads them,
+            and a plan; or None: no elements.
         numbers: the kernel's arguments after its tensors that are not remembered.
     """
     device = given[0].get_device()
@@ -210,9 +212,9 @@ def _run_first(
     found = prepare()
     if found is None:
         return
-    name, read, programs, arguments, options = found
-    kernel = kernel_of(name)
-    values = in_order(arguments, kernel.arg_names[len(read) :], name)
+    path, read, programs, arguments, options = found
+    kernel = kernel_of(path)
+    values = in_order(arguments, kernel.arg_names[len(read) :], kernel.__name__)
     compiled = kernel[(programs,)](*read, *values, **options)
     copied = addresses != [None if x is None else x.data_ptr() for x in read]
     if known is not None and compiled is not None and not copied:  # a copy is new in each call
@@ -234,11 +236,13 @@ def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) ->
     return tuple([arguments[name] for name in names])
 
 
-def kernel_of(name: str):
-    """The Triton kernel of that name."""
-    from . import kernel, norm_kernel  # the first launch loads Triton, not `import rope_kernels`
+def kernel_of(path: str):
+    """The Triton kernel of that path in the package, such as "norms.kernel.norm_rope_kernel".
 
-    return getattr(kernel if hasattr(kernel, name) else norm_kernel, name)
+    It is imported here, because the first launch loads Triton, not `import rope_kernels`.
+    """
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f".{module}", __package__), name)
 
 
 # Plans

@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import api
 from ..embedding import FLOATS, short
 from ..modes import is_dtensor
-from ..norm import Tensors
+from ..norms import Tensors
 from ..rotation import OutputPairing, Rotation, Rounding
 from ..ways import Way
 

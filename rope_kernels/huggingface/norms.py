@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..norm import Norm, NormRounding, Tensors, normalize_by
+from ..norms import Norm, NormRounding, Tensors, normalize_by
 from ..ways import Way
 from .calls import Rule, exchanged, one_tensor, q_and_k
 from .digest import UnknownCode, code_digest, definition_of, digest_of_parts, original_of

@@ -10,7 +10,7 @@ import pytest
 from notebook_form import ROOT, load
 
 RUNG_7 = "rope_lab/rungs/rung_7_loads_first.py"
-KERNEL, NORM_KERNEL = "rope_kernels/kernel.py", "rope_kernels/norm_kernel.py"
+KERNEL, NORM_KERNEL = "rope_kernels/kernel.py", "rope_kernels/norms/kernel.py"
 NOTEBOOK_09, NOTEBOOK_11 = "09_to_the_memory_limit.ipynb", "11_two_for_the_price_of_one.ipynb"
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 import ops
 from ops import AXES, BF16, FP16, FP32, FP64, OPS, PLACES, Op, Sample
 from rope_kernels import RotaryPositionEmbedding
-from rope_kernels.norm import NORM_ROUNDINGS
+from rope_kernels.norms import NORM_ROUNDINGS
 from rope_kernels.rotation import CP_ORDERS, ROUNDINGS
 from yardstick import positions_of_rank
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns
-from rope_kernels import RotaryPositionEmbedding, launch, modes, norm, norm_rope
-from rope_kernels.tiles import choose_norm_tile
+from rope_kernels import RotaryPositionEmbedding, launch, modes, norm_rope
+from rope_kernels.norms import launches
+from rope_kernels.norms.tiles import choose_norm_tile
 from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -31,7 +32,7 @@ def planned_wrongly(monkeypatch):
             planned = FAULTS[fault](planned)
         return programs, planned, compiler
 
-    for module in (launch, norm):
+    for module in (launch, launches):
         monkeypatch.setattr(module, "plan", wrong)
     return faults
 
@@ -61,7 +62,7 @@ def test_a_plan_with_other_names_than_the_kernels_launches_nothing(
 def test_a_tile_that_a_norm_has_no_argument_for_is_refused(device, whole_way, monkeypatch):
     """Rows side by side would be other rows to a kernel that knows nothing of them."""
     tile = partial(_side_by_side, choose_norm_tile)
-    monkeypatch.setattr(norm, "choose_norm_tile", tile)
+    monkeypatch.setattr(launches, "choose_norm_tile", tile)
     t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
     with pytest.raises(TypeError, match=r"it has no \['SIDE_BY_SIDE'\]"):
         norm_rope(t, None, rope, "sbhd")

@@ -10,7 +10,7 @@ Nothing is kept for the backward but x, which it reads anyway: it sums the squar
 import triton
 import triton.language as tl
 
-from .kernel import (
+from ..kernel import (
     SIZES,
     choose,
     find_cos_sin,

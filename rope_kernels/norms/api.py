@@ -1,0 +1,258 @@
+"""The public functions that normalize and rotate, their checks, and the way of a call."""
+
+from collections import Counter
+from numbers import Real
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from ..api import prepare, tables_of
+from ..checks import Beside, Named, bad, check_call, check_flag, names_of
+from ..launch import Known, known_of
+from ..modes import is_watched, wants_grad
+from ..rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
+from ..ways import Way, way_of
+from .definition import Norm, NormRounding, Tensors, Weights, normalize_and_rotate
+from .gradients import by_kernel
+
+NORM_ROUNDINGS = (None, *get_args(NormRounding))
+
+
+def norm_rope(
+    t: Tensor,
+    weight: Tensor | None,
+    freqs: Freqs,
+    tensor_format: TensorFormat | None = None,
+    *,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: NormRounding | None = None,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool | None = None,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+) -> Tensor:
+    """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
+
+    y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
+    y is written once. The mean is over the whole head dimension, elements that do not turn too.
+    Differentiable in `t`, `weight` and `freqs`, as often as you like: from the second derivative on
+    in plain PyTorch. Gradients of weights are summed in fp32 in a fixed order: the bits are the
+    same in every run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
+    All keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
+
+    Args:
+        t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
+        weight: (d,), the dtype of `t`, or fp32. None: no product.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin). With a table that
+            requires a gradient all is computed in plain PyTorch.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said.
+        eps: is added to the mean of squares.
+        weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
+        norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
+        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. The others round to
+            the dtype of `t` where PyTorch's operators do in a model; docs/kernels.md names the
+            models. 'model': the normalized row and its product with the weight, then as in
+            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: the
+            product alone. As in PyTorch, a weight in fp32 (with 'model') and (cos, sin) of another
+            dtype than `t` promote what they meet to fp32, which is rounded at the end. Squares are
+            added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
+            fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
+            once. `fused=False` has the model's bits; its gradients go back through all roundings.
+            Compiled by Inductor, on any device, no model's bits are promised: docs/compile.md.
+        fused: False: plain PyTorch.
+        inplace: overwrite `t`, all of it, and return it. Without gradients.
+
+    Returns:
+        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
+        `cu_seqlens[-1]` come out normalized, but unrotated. They count in the weight's gradient, so
+        a NaN in one of them reaches it.
+
+    Raises:
+        TypeError, ValueError: as `apply_rotary_pos_emb`.
+
+    Example:
+        >>> t, weight = 100 * torch.randn(2, 1, 1, 8), torch.ones(8)
+        >>> y = norm_rope(t, weight, RotaryPositionEmbedding(8), "sbhd")
+        >>> torch.allclose(y.square().mean(-1), torch.ones(2, 1, 1))
+        True
+
+    Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
+    https://arxiv.org/abs/2505.09388.
+    """
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
+    norm = norm_of(eps, weight_offset, norm_after, rounding)
+    return normalize_by(norm, (t,), (weight,), freqs, rotation, fused, inplace)[0]
+
+
+def qk_norm_rope(
+    q: Tensor,
+    k: Tensor,
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    freqs: Freqs,
+    tensor_format: TensorFormat | None = None,
+    *,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    norm_after: bool = False,
+    rounding: NormRounding | None = None,
+    fused: bool = True,
+    cu_seqlens: Tensor | None = None,
+    start_positions: int | Tensor | None = None,
+    position_ids: Tensor | None = None,
+    interleaved: bool | None = None,
+    inplace: bool = False,
+    cp_size: int = 1,
+    cp_rank: int = 0,
+    cp_order: CpOrder = "zigzag",
+    rotary_dim: int | None = None,
+    rotary_start: int = 0,
+    inverse: bool = False,
+    output_pairing: OutputPairing = "same",
+) -> tuple[Tensor, Tensor]:
+    """Normalize and rotate queries and keys: one launch forward, two backward.
+
+    Backward q and k take launches of their own where autograd wants other gradients of q than of k.
+    `norm_rope` explains `eps`, `weight_offset`, `norm_after`, `rounding` and `inplace`;
+    `apply_rotary_pos_emb` explains all other keywords.
+
+    Args:
+        q: queries, as `t` in `norm_rope`.
+        k: keys, like `q` but for the number of heads and the strides.
+        q_weight, k_weight: as `weight` there. If they differ in dtype, or one is None, q and k take
+            a launch each.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said.
+
+    Returns:
+        (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
+        depends on the number of heads. So the last bits of a row may differ.
+
+    Raises:
+        TypeError, ValueError: as `norm_rope`.
+
+    Example:
+        >>> q, k, weight = torch.randn(3, 1, 8, 64), torch.randn(3, 1, 2, 64), torch.ones(64)
+        >>> q1, k1 = qk_norm_rope(q, k, weight, weight, RotaryPositionEmbedding(64), "sbhd")
+        >>> q1.shape, k1.shape
+        (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
+    """
+    where = cu_seqlens, start_positions, position_ids
+    pairs = rotary_dim, rotary_start, interleaved, output_pairing
+    rank = cp_size, cp_rank, cp_order
+    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
+    norm, weights = norm_of(eps, weight_offset, norm_after, rounding), (q_weight, k_weight)
+    q, k = normalize_by(norm, (q, k), weights, freqs, rotation, fused, inplace)
+    return q, k
+
+
+def normalize_by(
+    norm: Norm,
+    tensors: Tensors,
+    weights: Weights,
+    freqs: Freqs,
+    rotation: Rotation,
+    fused: bool = True,
+    inplace: bool = False,
+    ways: Counter[Way] | None = None,
+) -> Tensors:
+    """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch.
+
+    `ways` counts which of both.
+    """
+
+    def check() -> None:
+        check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
+        _check_norm(tensors, named, norm, rotation.tensor_format)
+
+    rows, names = (*tensors, *weights), ("q_weight", "k_weight")
+    named = tuple(zip(names if len(weights) == 2 else ("weight",), weights, strict=True))
+    if inplace is True and wants_grad(rows):
+        came = "inplace is True, and a tensor requires a gradient"
+        raise bad(came, "inplace=False; or a call within torch.no_grad()")
+    rotation.rounding = norm.rounding
+    key = "norm", *norm
+    known = prepare(tensors, freqs, rotation, fused, inplace, weights, key, check, named)
+    if not norm.like_model:
+        rotation.rounding = "once"
+    elif rotation.rounding != "promoted":
+        rotation.rounding = "model"
+    # a norm has no operator, for compilers fuse PyTorch's
+    path = way_of(fused, rows, rotation, known, has_operator=False, ways=ways).path
+    if path == "kernel" and not (inplace and is_watched()):
+        return _by_kernels(tensors, weights, rotation, norm, inplace, known)
+    if path == "kernel":  # a mode that watches operators has to see what is overwritten
+        outs = _by_kernels(tensors, weights, rotation, norm, inplace=False, known=None)
+    else:
+        outs = normalize_and_rotate(tensors, weights, rotation, norm)
+    if not inplace:
+        return outs
+    for t, out in zip(tensors, outs, strict=True):
+        t.copy_(out)
+    return tensors
+
+
+def _by_kernels(
+    tensors: Tensors,
+    weights: Weights,
+    rotation: Rotation,
+    norm: Norm,
+    inplace: bool,
+    known: Known | None,
+) -> Tensors:
+    """One launch for q and k; a launch each where their weights differ in dtype."""
+    if len({None if w is None else w.dtype for w in weights}) == 1:
+        return by_kernel(tensors, weights, rotation, norm, inplace, known)
+    outs = ()
+    for t, w in zip(tensors, weights, strict=True):
+        known = known_of((t, w), rotation, *norm, inplace)
+        outs += by_kernel((t,), (w,), rotation, norm, inplace, known)
+    return outs
+
+
+def norm_of(eps: object, weight_offset: object, norm_after: bool, rounding: str | None) -> Norm:
+    """The arguments as they came, but real numbers of any kind, NumPy's too, as floats."""
+    if type(eps) is not float or type(weight_offset) is not float:
+        eps, weight_offset = _as_float(eps), _as_float(weight_offset)
+    return Norm(eps, weight_offset, norm_after, rounding)
+
+
+def _as_float(number: object) -> object:
+    """What is no real number, or too large for a float, comes back as it is, for the checks."""
+    if not isinstance(number, Real) or isinstance(number, bool):
+        return number
+    try:
+        return float(number)
+    except OverflowError:
+        return number
+
+
+def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) -> None:
+    """Check what a norm adds to a rotation."""
+    check_flag("norm_after", norm.norm_after)
+    for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
+        accepted = "a finite number of fp32" + (" from 0" if name == "eps" else "")
+        if isinstance(number, bool) or not isinstance(number, Real):
+            raise bad(f"{name} is {number!r}", accepted, TypeError)
+        if not abs(number) <= torch.finfo(torch.float32).max or (name == "eps" and number < 0):
+            raise bad(f"{name} is {number!r}", accepted)
+    t_names = names_of(tensors, transpose=False)
+    for (name, x), t_name, t in zip(named, t_names, tensors, strict=True):
+        if x is not None:
+            dtypes = tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t))))
+            Beside(t_name, t, tensor_format).check(name, x, dtypes, [(t.shape[-1],)])
