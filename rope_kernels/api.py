@@ -7,11 +7,28 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from . import autograd, checks, reference
-from .checks import bad
-from .embedding import RotaryPositionEmbedding, as_integer, is_integer
+from . import autograd, reference
+from .check_call import (
+    MOST_START,
+    check_call,
+    check_lengths,
+    check_rank,
+    check_values,
+    has_made_integers,
+)
+from .checks import (
+    Named,
+    as_integer,
+    bad,
+    check_flag,
+    check_integer,
+    check_tensor,
+    is_integer,
+)
+from .embedding import RotaryPositionEmbedding
 from .launch import Known, known_of
 from .modes import is_traced, is_watched, unwatched
+from .overwritten import check_inplace
 from .rotation import (
     CpOrder,
     Freqs,
@@ -313,7 +330,7 @@ def prepare(
     beside: tuple[Tensor | None, ...] = (),
     key: tuple = (),
     check: Callable[[], object] | None = None,
-    named: checks.Named = (),
+    named: Named = (),
 ) -> Known | None:
     """Check a call, unless it looks like one that was accepted, and return what is known of it.
 
@@ -342,10 +359,10 @@ def prepare(
         # Modes that watch operators should see the same in a first call and in later ones.
         with unwatched() if is_watched() else nullcontext():
             if check is None:
-                checks.check_call(tensors, freqs, rotation, fused, inplace)
+                check_call(tensors, freqs, rotation, fused, inplace)
             else:
                 check()
-        if checks.has_made_integers(rotation) and known is not None:
+        if has_made_integers(rotation) and known is not None:
             known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
         if known is not None:
             known.accepted = True
@@ -355,9 +372,9 @@ def prepare(
     has_first = rotation.first_position is not None
     if (has_first or (rotation.looks_up_positions and rotation.table.is_cpu)) and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
-        checks.check_values(rotation, seq_len_of(t, rotation.tensor_format))
+        check_values(rotation, seq_len_of(t, rotation.tensor_format))
     if inplace:
-        checks.check_inplace(tensors, rotation, named)
+        check_inplace(tensors, rotation, named)
     return known
 
 
@@ -430,8 +447,8 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
-    checks.check_tensor("x", x)
-    checks.check_flag("interleaved", interleaved)
+    check_tensor("x", x)
+    check_flag("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
     return reference.rotate_half(x, interleaved)
@@ -470,23 +487,23 @@ def cp_positions(
         >>> cp_positions(8, cp_size=2, cp_rank=0), cp_positions(8, cp_size=2, cp_rank=1)
         (tensor([0, 1, 6, 7]), tensor([2, 3, 4, 5]))
     """
-    checks.check_rank(cp_size, cp_rank, cp_order)
+    check_rank(cp_size, cp_rank, cp_order)
     if (seq_len is None) == (cu_seqlens is None):
         came = "seq_len is None" if seq_len is None else f"seq_len is {seq_len} with cu_seqlens"
         raise bad(came, "one of seq_len and cu_seqlens")
     chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
         accepted = f"an integer from 0 that {chunks} divides"
-        checks.check_integer("seq_len", seq_len, 0, checks.MOST_START, accepted)
+        check_integer("seq_len", seq_len, 0, MOST_START, accepted)
         if seq_len % chunks:
             raise bad(f"seq_len is {seq_len}", accepted)
         index = torch.arange(seq_len // cp_size, device=device)
         return positions_of_rank(index, seq_len // cp_size, cp_size, cp_rank, cp_order)
-    bounds = checks.check_tensor("cu_seqlens", cu_seqlens, (torch.int32, torch.int64)).long()
+    bounds = check_tensor("cu_seqlens", cu_seqlens, (torch.int32, torch.int64)).long()
     if bounds.dim() != 1 or not len(bounds):
         raise bad(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}", "(b + 1,)")
     tokens = int(bounds[-1])
-    checks.check_lengths(cu_seqlens, tokens, cp_size, cp_order)
+    check_lengths(cu_seqlens, tokens, cp_size, cp_order)
     token = torch.arange(tokens // cp_size, device=bounds.device)
     _, index, length = find_in_packed(bounds // cp_size, token)
     return positions_of_rank(index, length, cp_size, cp_rank, cp_order).to(device)

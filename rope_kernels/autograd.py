@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from . import launch, reference
-from .checks import check_inplace, check_values
+from .check_call import check_values
 from .launch import Known, known_of
 from .modes import is_watched, wants_grad
+from .overwritten import check_inplace
 from .rotation import NAMES, TENSORS, Rotation, seq_len_of
 from .ways import Way, way_of
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from . import autograd, checks, reference
+from . import autograd, reference
 from .api import prepare, tables_of
 from .autograd import (
     ROTATION,
@@ -20,8 +20,18 @@ from .autograd import (
     operator,
     values_of,
 )
-from .checks import bad
-from .embedding import FLOATS, INTEGERS, as_integer
+from .check_call import Beside, check_call, check_values
+from .checks import (
+    FLOATS,
+    INTEGERS,
+    Named,
+    as_integer,
+    bad,
+    check_choice,
+    check_format,
+    check_integer,
+    check_tensor,
+)
 from .launch import Known, known_of, rotate_rows
 from .modes import (
     have_memory,
@@ -31,6 +41,7 @@ from .modes import (
     is_watched,
     wants_grad,
 )
+from .overwritten import check_apart, check_overwritten, named_tensors
 from .rotation import (
     CpOrder,
     Freqs,
@@ -183,13 +194,13 @@ def split_qkv_rope(
 
 def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
     """Check that a projection can be split."""
-    checks.check_tensor("qkv", qkv, FLOATS)
-    checks.check_format(tensor_format, ("sbhd", "bshd", "thd"))
-    checks.check_choice("packing", packed.packing, PACKINGS)
+    check_tensor("qkv", qkv, FLOATS)
+    check_format(tensor_format, ("sbhd", "bshd", "thd"))
+    check_choice("packing", packed.packing, PACKINGS)
     outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if tensor_format == "thd" else []))
-    checks.check_choice("output_format", packed.output_format, outputs)
+    check_choice("output_format", packed.output_format, outputs)
     for name, heads in (("num_heads", packed.num_heads), ("num_kv_heads", packed.num_kv_heads)):
-        checks.check_integer(name, heads, 1, 2**31 - 1, "an integer from 1, below 2^31")
+        check_integer(name, heads, 1, 2**31 - 1, "an integer from 1, below 2^31")
     if packed.packing == "grouped" and packed.num_heads % packed.num_kv_heads:
         came = f"num_heads is {packed.num_heads}, and num_kv_heads {packed.num_kv_heads}"
         raise bad(came, "with packing='grouped' as many heads of q for each head of k")
@@ -290,7 +301,7 @@ _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format
 def _split_op(qkv, *values):
     packed, rotation = _of_values(values)
     rows = packed.slices(qkv.resolve_neg())
-    checks.check_values(rotation, seq_len_of(rows[0], rotation.tensor_format))
+    check_values(rotation, seq_len_of(rows[0], rotation.tensor_format))
     known = known_of(rows, rotation, "split", *packed)
     return list(_split(rows, packed, rotation, known))
 
@@ -408,7 +419,7 @@ def rope_to_cache(
     caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
 
     def check() -> None:
-        checks.check_call((q, k), freqs, rotation, fused, inplace)
+        check_call((q, k), freqs, rotation, fused, inplace)
         _check_cache(k, *beside)
 
     key = "to cache", inplace
@@ -439,7 +450,7 @@ _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: object) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
-    (tokens, heads, d), of_k = k.shape, checks.Beside("k", k, "thd")
+    (tokens, heads, d), of_k = k.shape, Beside("k", k, "thd")
     of_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
     of_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
     of_k.check("v_cache", v_cache, (k.dtype,), [tuple(k_cache.shape)], " beside k_cache")
@@ -455,7 +466,7 @@ def _check_no_gradient(given: tuple[object, ...], rotation: Rotation) -> None:
     if not (transformed or wants_grad((*given, *rotation.tensors))):
         return
     named = zip(("q", "k", *_OF_A_CACHE), given, strict=True)
-    for name, x in checks.named_tensors(rotation, named):
+    for name, x in named_tensors(rotation, named):
         if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
             accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
@@ -467,12 +478,12 @@ def _check_written(
     """Check what every call has to ask: memory that is written, and slots on the CPU."""
     named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *beside), strict=True))
     names = *(("q",) if inplace else ()), "v_cache", "k_cache"
-    written: checks.Named = [(name, named.pop(name)) for name in names]
+    written: Named = [(name, named.pop(name)) for name in names]
     for name, x in written:
-        checks.check_overwritten(name, x, "memory of your own for each element")
+        check_overwritten(name, x, "memory of your own for each element")
         if x.is_neg():
             raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
-    checks.check_apart(written, checks.named_tensors(rotation, named.items()))
+    check_apart(written, named_tensors(rotation, named.items()))
     cache, slots = beside[1], beside[3]
     count = cache.shape[0] * cache.shape[1]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
@@ -508,7 +519,7 @@ def _cache_op(q, k, q_out, *values):
     if inplace:
         q_out = q
     _check_written((q, k), inplace, beside, rotation)
-    checks.check_values(rotation, len(q))
+    check_values(rotation, len(q))
     known = known_of((q, k, *beside, q_out), rotation, "to cache", inplace)
     rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import api
-from ..embedding import FLOATS, short
+from ..checks import FLOATS, short
 from ..modes import is_dtensor
 from ..norms import Tensors
 from ..rotation import OutputPairing, Rotation, Rounding

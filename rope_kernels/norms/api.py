@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ..api import prepare, tables_of
-from ..checks import Beside, Named, bad, check_call, check_flag, names_of
+from ..check_call import Beside, check_call
+from ..checks import Named, bad, check_flag, names_of
 from ..launch import Known, known_of
 from ..modes import is_watched, wants_grad
 from ..rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype

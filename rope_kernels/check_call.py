@@ -1,0 +1,354 @@
+"""What a whole call may be, and the errors for everything else.
+
+A message about a shape also says how `tensor_format` reads the tensor that it has to fit. All
+checks run before a kernel is launched. Values on a GPU are not read back, which would stall it and
+forbid CUDA graphs: of tensors there, only shapes, dtypes and devices are checked.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .checks import (
+    EXACT,
+    FLOATS,
+    INTEGERS,
+    as_integer,
+    bad,
+    check_choice,
+    check_flag,
+    check_format,
+    check_integer,
+    check_tensor,
+    is_integer,
+    names_of,
+    short,
+)
+from .embedding import RotaryPositionEmbedding
+from .modes import has_values, is_differentiated
+from .rotation import (
+    CP_ORDERS,
+    FORMATS,
+    OUTPUT_PAIRINGS,
+    ROUNDINGS,
+    Rotation,
+    chunks_of,
+    view_as_sbhd,
+)
+
+_FREQS = (
+    "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
+    "or a RotaryPositionEmbedding"
+)
+_OF_16_BITS = ". Make angles in float32: a cast does not bring back what they lost"
+_OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
+
+MOST_START = 2**62  # larger ones could overflow 64 bits
+_STARTS = "an int from -2^62 to 2^62, or a torch.Tensor"
+Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
+
+
+@dataclass(slots=True)
+class Beside:
+    """The first tensor that turns; it says which shapes and which device the others have."""
+
+    name: str
+    t: Tensor
+    tensor_format: str
+
+    @property
+    def in_words(self) -> str:
+        """How the format reads the sizes. For errors alone, as in `check_integer`."""
+        sizes = zip(self.tensor_format, self.t.shape, strict=True)
+        read = ", ".join(f"{x} = {size}" for x, size in sizes)
+        shape = tuple(self.t.shape)
+        return f"{self.name} of shape {shape} in format {self.tensor_format!r} has {read}"
+
+    def check(
+        self,
+        name: str,
+        x: object,
+        dtypes: Sequence[torch.dtype],
+        shapes: Sequence[Shape],
+        when: str = "",
+        note: str = "",
+    ) -> None:
+        """Check `x`: one of the dtypes, one of the shapes; `when` says what decides them."""
+        x = check_tensor(name, x, dtypes, when, note)
+        if not any([_fits(x.shape, shape) for shape in shapes]):
+            accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
+            came = f"{name} has shape {tuple(x.shape)}"
+            raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}{note}")
+        if x.device != self.t.device:
+            needs = f"it must be on {self.name}'s device, {self.t.device}"
+            raise ValueError(f"{name} is on {x.device}; {needs}")
+
+
+def _fits(shape: torch.Size, accepted: Shape) -> bool:
+    if len(shape) != len(accepted):
+        return False
+    sizes = zip(shape, accepted, strict=True)
+    return all([x > 0 if y == "b + 1" else isinstance(y, str) or x == y for x, y in sizes])
+
+
+def has_made_integers(rotation: Rotation) -> bool:
+    """Make Python's integers of NumPy's, among the numbers of a checked rotation."""
+    made = False
+    for name in ("rotary_dim", "rotary_start", "cp_size", "cp_rank"):
+        given = getattr(rotation, name)
+        number = as_integer(given)
+        if number is not given:
+            setattr(rotation, name, number)
+            made = True
+    return made
+
+
+def check_rank(size: object, rank: object, order: object) -> None:
+    """Check `cp_size`, `cp_rank` and `cp_order`."""
+    check_choice("cp_order", order, CP_ORDERS)
+    check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
+    check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
+
+
+def check_call(
+    tensors: tuple[Tensor, ...],
+    freqs: object,
+    rotation: Rotation,
+    fused: bool,
+    inplace: bool,
+    roundings: tuple[str | None, ...] = (None, *ROUNDINGS),
+) -> None:
+    """Check everything about a call but the values of its tensors.
+
+    All arguments are as they came, those of `rotation` too, whose `table` and `sin` are what
+    `freqs` holds. `roundings` are those that the function has.
+    """
+    tensor_format, names = rotation.tensor_format, names_of(tensors, rotation.transpose)
+    check_format(tensor_format, FORMATS)
+    flags = {"interleaved": rotation.interleaved, "inverse": rotation.inverse}
+    for name, flag in (flags | {"fused": fused, "inplace": inplace}).items():
+        check_flag(name, flag)
+    check_choice("output_pairing", rotation.output_pairing, OUTPUT_PAIRINGS)
+    if rotation.output_pairing == "half" and inplace:
+        raise bad("output_pairing is 'half' with inplace=True", "'same'")
+    check_rank(rotation.cp_size, rotation.cp_rank, rotation.cp_order)
+    check_choice("rounding", rotation.rounding, roundings)
+
+    for name, x in zip(names, tensors, strict=True):
+        check_tensor(name, x, FLOATS)
+        if x.dim() != len(tensor_format):
+            came = f"{name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
+            needs = f"tensor_format {tensor_format!r} needs {len(tensor_format)}"
+            raise ValueError(f"{came}; {needs}")
+    t, heads = tensors[0], tensor_format.index("h")
+    beside = Beside(names[0], t, tensor_format)
+    for name, x in zip(names[1:], tensors[1:], strict=True):
+        shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
+        beside.check(name, x, (t.dtype,), [shape], when=f" beside {names[0]}")
+    seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
+
+    by_table = tensor_format != "thd" and rotation.position_ids is None
+    in_two = chunks_of(rotation.cp_size, rotation.cp_order) > rotation.cp_size
+    if by_table and in_two and seq_len % 2:
+        came = f"cp_size is {rotation.cp_size}, and {beside.in_words}"
+        raise bad(came, "an even s, for two chunks of equal length")
+    if isinstance(freqs, RotaryPositionEmbedding):
+        _check_module(freqs, rotation, beside)
+    else:
+        _check_tables(freqs, rotation, beside, batch)
+    _check_slice(rotation, beside, head_dim)
+    needed = seq_len * rotation.cp_size
+    if by_table and not rotation.on_the_fly and rotation.table_len < needed:
+        came = f"freqs has angles for s2 = {rotation.table_len} positions"
+        reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
+        raise ValueError(f"{came}; {reads} needs at least s = {needed}")
+    _check_where(rotation, beside, seq_len, batch)
+
+
+def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, beside: Beside) -> None:
+    check_tensor("freqs.inv_freq", freqs.inv_freq)
+    if freqs.interleaved != rotation.interleaved:
+        came = f"freqs has interleaved = {freqs.interleaved}"
+        raise bad(came, f"the call's, {rotation.interleaved}")
+    beside.check("freqs", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)], " for inv_freq")
+    if is_differentiated(freqs.inv_freq):
+        accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
+        raise bad("freqs has an inv_freq that requires a gradient", accepted)
+
+
+def _check_tables(freqs: object, rotation: Rotation, beside: Beside, batch: int) -> None:
+    """Check angles, or cosines and sines."""
+    if isinstance(freqs, Tensor):
+        dtypes = EXACT if beside.t.dtype == torch.float64 else EXACT[:1]
+        when = f" with {beside.name} of {short(beside.t.dtype)}"
+        note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
+        beside.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when, note)
+        return
+    if not isinstance(freqs, (tuple, list)):
+        raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
+    if len(freqs) != 2:
+        raise bad(f"freqs has {len(freqs)} entries", _FREQS)
+    cos, sin = freqs
+    beside.check("freqs[0]", cos, FLOATS, [("s2", "d2"), (batch, "s2", "d2"), (1, "s2", "d2")])
+    beside.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
+
+
+def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
+    """Check which elements turn. The width of a table, or of a module's, is known."""
+    of_module = rotation.on_the_fly
+    width = rotation.table.shape[-1] * (2 if of_module else 1)
+    named = {"t": beside.name, "d": head_dim}
+    rotary_dim, came = width, "freqs has last dimension d2 ="
+    accepted = "an even number from 2 to {t}'s head dimension d = {d}"
+    if rotation.rotary_dim is None and rotation.sin is not None and 0 < width < head_dim:
+        _refuse_two_meanings(rotation, beside.name, head_dim)
+    if rotation.rotary_dim is not None:
+        rotary_dim, came = rotation.rotary_dim, "rotary_dim is"
+        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
+    if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
+        raise bad(f"{came} {rotary_dim}", f"{accepted.format(**named)}; {beside.in_words}")
+    accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
+    start, room = rotation.rotary_start, head_dim - rotary_dim
+    check_integer("rotary_start", start, 0, room, accepted, n=rotary_dim, **named)
+    if of_module and rotary_dim != width:
+        raise bad(f"{came} {rotary_dim}", f"None, or that of freqs, {width}")
+    if rotary_dim != width and rotary_dim != 2 * width:
+        wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
+        raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
+
+
+def _refuse_two_meanings(rotation: Rotation, name: str, head_dim: int) -> None:
+    """Raise `ValueError` for (cos, sin) narrower than a head whose `rotary_dim` is not said.
+
+    Part of a head may turn, with a column for each of its elements; or twice as many elements, with
+    a column for each pair. What has no room in a head is no meaning.
+    """
+    width = rotation.table.shape[-1]
+    room = head_dim - rotation.rotary_start if is_integer(rotation.rotary_start) else head_dim
+    meanings = []
+    if width % 2 == 0 and width <= room:
+        meanings.append(f"rotary_dim={width} if a column belongs to an element")
+    if 2 * width <= room:
+        of_a_pair = f"rotary_dim={2 * width} if a column belongs to a pair, as FlashAttention, "
+        meanings.append(f"{of_a_pair}flashinfer, vLLM and GPT-J store them")
+    if meanings:
+        came = f"rotary_dim is missing, freqs has {width} columns, and {name} has d = {head_dim}"
+        raise bad(came, ", or ".join(meanings))
+
+
+def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -> None:
+    """Check the arguments that say where a token is."""
+    packed = rotation.tensor_format == "thd"
+    cu_seqlens, starts, ids = rotation.where
+    if cu_seqlens is not None and not packed:
+        came = f"cu_seqlens came with tensor_format {rotation.tensor_format!r}"
+        accepted = "accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
+        raise ValueError(f"{came}; {accepted}")
+    if packed and cu_seqlens is None and ids is None:
+        accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
+        raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
+    has_starts = starts is not None or rotation.first_position is not None
+    if has_starts and ids is not None:
+        raise bad("position_ids came with start_positions", "one of the two")
+    if ids is not None and rotation.cp_size > 1:
+        came = f"position_ids came with cp_size = {rotation.cp_size}"
+        raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
+    if cu_seqlens is not None:
+        beside.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
+    if starts is not None:
+        if not isinstance(starts, Tensor):  # nor a number, which is no longer here
+            came = starts if isinstance(starts, bool) else f"of type {type(starts).__name__}"
+            raise bad(f"start_positions is {came}", _STARTS, TypeError)
+        sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
+        when = " beside cu_seqlens" if packed else ""
+        beside.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
+    if ids is not None:
+        shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
+        beside.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
+
+
+# Values, where reading them costs nothing
+
+
+def check_values(rotation: Rotation, seq_len: int) -> None:
+    """Check a first position, and the values of tensors on the CPU."""
+    if rotation.first_position is not None:
+        _check_first_position(rotation, seq_len)
+    if not (rotation.table.is_cpu and all([x is None or has_values(x) for x in rotation.where])):
+        return
+    if rotation.cu_seqlens is not None:
+        tokens = seq_len * rotation.cp_size
+        check_lengths(rotation.cu_seqlens, tokens, rotation.cp_size, rotation.cp_order)
+    if rotation.on_the_fly or not rotation.looks_up_positions:
+        return
+    # of the ranks that hold the first and the last, so every rank comes to the same answer
+    ends = {0, 0 if rotation.cp_order == "zigzag" else rotation.cp_size - 1}
+    shares = [replace(rotation, cp_rank=rank).positions(seq_len) for rank in ends]
+    used = torch.cat([x if held is None else x[:, held] for x, held in shares], 1)
+    if not used.numel():
+        return
+    first, last = (int(x) for x in used.aminmax())
+    if first < 0:
+        came, starts = f"position_ids has {first}", rotation.start_positions
+        if starts is not None:
+            came = f"start_positions is {_head(starts)}"
+        raise bad(came, _FROM_0)
+    if last >= rotation.table_len:
+        raise _too_short(rotation, last)
+
+
+_FROM_0 = "values from 0 with a table"
+
+
+def _too_short(rotation: Rotation, last: int) -> Exception:
+    """The error for a table that ends before the last position."""
+    came = f"freqs has angles for s2 = {rotation.table_len} positions"
+    return ValueError(f"{came}; the last position in use needs {last + 1}")
+
+
+def _check_first_position(rotation: Rotation, seq_len: int) -> None:
+    """Check the number that all sequences start at: in every call, for it is in no signature."""
+    first = rotation.first_position
+    if not -MOST_START <= first <= MOST_START:
+        raise bad(f"start_positions is {first}", _STARTS)
+    if rotation.on_the_fly or not seq_len:
+        return
+    if first < 0:
+        raise bad(f"start_positions is {first}", _FROM_0)
+    # of packed sequences only their lengths say more, which are read on a CPU alone
+    packed = rotation.cu_seqlens is not None
+    last = first if packed else first + seq_len * rotation.cp_size - 1
+    if last >= rotation.table_len and not (packed and rotation.table.is_cpu):
+        raise _too_short(rotation, last)
+
+
+def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) -> None:
+    """Check the values of `cu_seqlens`, for ranks that together have so many tokens."""
+    lengths, accepted = cu_seqlens.long().diff(), None
+    chunks = chunks_of(cp_size, cp_order)
+    if cu_seqlens[0] != 0 or (lengths < 0).any():
+        accepted = "values that start at 0 and never fall"
+    elif cu_seqlens[-1] > tokens:
+        accepted = f"values up to {tokens}, the number of tokens on all ranks"
+    elif cp_size > 1 and tokens and cu_seqlens[-1] * cp_size == tokens:
+        own = tokens // cp_size
+        came = f"cu_seqlens ends at {own}, the number of tokens of this rank, of {cp_size}"
+        accepted = (
+            "the sequences of all ranks, which are cu_seqlens * cp_size, if these are the rank's "
+            f"part of each; or, if {tokens - own} of the {tokens} tokens of all ranks are padding, "
+            "tensors without it"
+        )
+        raise bad(came, accepted)
+    elif (lengths % chunks).any():
+        name = "2 * cp_size" if chunks > cp_size else "cp_size"
+        accepted = f"lengths that {name} = {chunks} divides"
+    if accepted is not None:  # only now: torch 2.9 cannot list elements within torch.func
+        raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
+
+
+def _head(values: Tensor) -> str:
+    shown = ", ".join(str(value) for value in values[:6].tolist())
+    return f"[{shown}{', ...' if values.numel() > 6 else ''}]"

@@ -1,0 +1,141 @@
+"""What guards memory that a call overwrites: nothing else of the call may have an element in it."""
+
+from functools import lru_cache
+from itertools import chain, combinations
+
+import torch
+from torch import Tensor
+
+from .checks import Named, bad, names_of
+from .modes import is_traced, wants_grad
+from .rotation import Rotation
+
+Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
+
+
+def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named = ()) -> None:
+    """Raise `ValueError` where tensors cannot be overwritten, before anything is written.
+
+    `beside` is what the call reads beside them and what the rotation says.
+    """
+    if wants_grad((rotation.table, rotation.sin)):
+        raise bad("freqs requires a gradient", "with inplace=True tables after detach()")
+    if is_traced():
+        return  # PyTorch checks gradients when it traces; the operator comes here when it runs
+    names, recorded = names_of(tensors, rotation.transpose), wants_grad(tensors)
+    transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
+    for name, t in zip(names, tensors, strict=True):
+        if recorded:
+            _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
+        if not transformed:
+            check_overwritten(name, t)
+    if transformed:
+        return
+    try:
+        accepted = "with inplace=True separate elements, e.g. {other}.clone()"
+        check_apart(zip(names, tensors, strict=True), named_tensors(rotation, beside), accepted)
+    except RuntimeError:
+        return  # no address: a batch of vmap, or a class without memory of its own
+
+
+def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
+    base = t if t._base is None else t._base
+    if (t.is_leaf and t.requires_grad) or (base.is_leaf and base.requires_grad):
+        came = f"{name} is a leaf that requires a gradient, or a view of one"
+        raise bad(came, _cloned(name))
+    if not t._is_view() or transformed:
+        return
+    plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
+    if not alone or torch._C._autograd._get_creation_meta(t) != plain:
+        accepted = f"{_cloned(name)}, or one slice (not from chunk or split) a call"
+        raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
+
+
+def _cloned(name: str) -> str:
+    return f"with inplace=True e.g. {name}.clone()"
+
+
+def named_tensors(rotation: Rotation, beside: Named = ()) -> Named:
+    """The tensors of a rotation, by the names of the arguments that they came as, and others."""
+    table = "freqs" if rotation.sin is None else "freqs[0]"
+    names = table, "freqs[1]", "cu_seqlens", "start_positions", "position_ids"
+    return chain(zip(names, rotation.tensors, strict=True), beside)
+
+
+def check_overwritten(name: str, x: Tensor, accepted: str = "") -> None:
+    """Raise `ValueError` where nobody may overwrite `x`, whatever else the call has."""
+    if x.is_inference() and not torch.is_inference_mode_enabled():
+        came = f"{name} is an inference tensor outside inference mode"
+    elif x.is_contiguous() or not layout_of(x.shape, x.stride())[0]:
+        return
+    else:
+        came = f"{name} has elements in one place, or may have, by its strides {x.stride()}"
+    raise bad(came, accepted or _cloned(name))
+
+
+def check_apart(
+    written: Named, read: Named, accepted: str = "memory of its own, or slices of one tensor"
+) -> None:
+    """Raise `ValueError` where what is written has an element in the memory of anything else."""
+    places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
+    for other, y in read:  # in every call: few steps
+        low = 0 if y is None else y.data_ptr()
+        for name, x, start, end in places:
+            if start and 0 < low < end and start < _memory_of(y)[1] and not _are_neighbors(x, y):
+                raise bad(f"{other} shares memory with {name}", accepted.format(other=other))
+    for (other, y, low, high), (name, x, start, end) in combinations(places, 2):
+        if 0 < start < high and 0 < low < end and not _are_neighbors(x, y):
+            raise bad(f"{name} shares memory with {other}", accepted.format(other=name))
+
+
+def _memory_of(x: Tensor) -> tuple[int, int]:
+    """Addresses of the first element of a tensor, 0 without memory, and past its last one."""
+    start = x.data_ptr()
+    if x.is_contiguous():
+        return start, start + x.nbytes
+    return start, start + layout_of(x.shape, x.stride())[1] * x.element_size()
+
+
+@lru_cache(4096)
+def layout_of(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int]:
+    """Whether a tensor may have elements in one place, and elements from the first to the last.
+
+    Two indices may lead to one place, unless each stride steps over all that smaller ones reach.
+    A few strides fail this and still keep all elements apart; they count as overlapping too.
+    """
+    if 0 in sizes:
+        return False, 0
+    overlaps, reach = False, 1
+    for stride, n in sorted(zip(strides, sizes, strict=True)):
+        overlaps = overlaps or (n > 1 and stride < reach)
+        reach += stride * (n - 1)
+    return overlaps, reach
+
+
+def _are_neighbors(x: Tensor, y: Tensor) -> bool:
+    """Whether these are slices of one packed tensor, such as qkv, that share no element."""
+    if x.dim() != y.dim() or x.dtype != y.dtype:
+        return False
+    first, second = (x, y) if x.data_ptr() <= y.data_ptr() else (y, x)
+    distance, rest = divmod(second.data_ptr() - first.data_ptr(), x.element_size())
+    layouts = (first.shape, first.stride()), (second.shape, second.stride())
+    return rest == 0 and _are_apart(*layouts, distance)
+
+
+@lru_cache(4096)
+def _are_apart(first: Layout, second: Layout, distance: int) -> bool:
+    """Whether one slice ends, along a dimension, before the next begins `distance` elements later.
+
+    Then the slice that holds both has a place for each element, if it doesn't overlap itself.
+    """
+    dims = list(zip(*first, *second, strict=True))
+    if any(n > 1 and m > 1 and stride != other for n, stride, m, other in dims):
+        return False
+    common = [stride if n > 1 else other for n, stride, _, other in dims]  # of 1 they say nothing
+    for dim, stride in enumerate(common):
+        if stride and distance % stride == 0 and distance // stride >= dims[dim][0]:
+            both = [max(n, m) for n, _, m, _ in dims]
+            both[dim] = distance // stride + dims[dim][2]
+            if not layout_of(tuple(both), tuple(common))[0]:
+                return True
+    return False
