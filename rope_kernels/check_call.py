@@ -52,7 +52,7 @@ Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
 
 
 @dataclass(slots=True)
-class Beside:
+class Like:
     """The first tensor that turns; it says which shapes and which device the others have."""
 
     name: str
@@ -144,72 +144,72 @@ def check_call(
             needs = f"tensor_format {tensor_format!r} needs {len(tensor_format)}"
             raise ValueError(f"{came}; {needs}")
     t, heads = tensors[0], tensor_format.index("h")
-    beside = Beside(names[0], t, tensor_format)
+    like = Like(names[0], t, tensor_format)
     for name, x in zip(names[1:], tensors[1:], strict=True):
         shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
-        beside.check(name, x, (t.dtype,), [shape], when=f" beside {names[0]}")
+        like.check(name, x, (t.dtype,), [shape], when=f" beside {names[0]}")
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
 
     by_table = tensor_format != "thd" and rotation.position_ids is None
     in_two = chunks_of(rotation.cp_size, rotation.cp_order) > rotation.cp_size
     if by_table and in_two and seq_len % 2:
-        came = f"cp_size is {rotation.cp_size}, and {beside.in_words}"
+        came = f"cp_size is {rotation.cp_size}, and {like.in_words}"
         raise bad(came, "an even s, for two chunks of equal length")
     if isinstance(freqs, RotaryPositionEmbedding):
-        _check_module(freqs, rotation, beside)
+        _check_module(freqs, rotation, like)
     else:
-        _check_tables(freqs, rotation, beside, batch)
-    _check_slice(rotation, beside, head_dim)
+        _check_tables(freqs, rotation, like, batch)
+    _check_slice(rotation, like, head_dim)
     needed = seq_len * rotation.cp_size
     if by_table and not rotation.on_the_fly and rotation.table_len < needed:
         came = f"freqs has angles for s2 = {rotation.table_len} positions"
         reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
         raise ValueError(f"{came}; {reads} needs at least s = {needed}")
-    _check_where(rotation, beside, seq_len, batch)
+    _check_where(rotation, like, seq_len, batch)
 
 
-def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, beside: Beside) -> None:
+def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, like: Like) -> None:
     check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != rotation.interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
         raise bad(came, f"the call's, {rotation.interleaved}")
-    beside.check("freqs", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)], " for inv_freq")
+    like.check("freqs", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)], " for inv_freq")
     if is_differentiated(freqs.inv_freq):
         accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
         raise bad("freqs has an inv_freq that requires a gradient", accepted)
 
 
-def _check_tables(freqs: object, rotation: Rotation, beside: Beside, batch: int) -> None:
+def _check_tables(freqs: object, rotation: Rotation, like: Like, batch: int) -> None:
     """Check angles, or cosines and sines."""
     if isinstance(freqs, Tensor):
-        dtypes = EXACT if beside.t.dtype == torch.float64 else EXACT[:1]
-        when = f" with {beside.name} of {short(beside.t.dtype)}"
+        dtypes = EXACT if like.t.dtype == torch.float64 else EXACT[:1]
+        when = f" with {like.name} of {short(like.t.dtype)}"
         note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
-        beside.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when, note)
+        like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when, note)
         return
     if not isinstance(freqs, (tuple, list)):
         raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
     if len(freqs) != 2:
         raise bad(f"freqs has {len(freqs)} entries", _FREQS)
     cos, sin = freqs
-    beside.check("freqs[0]", cos, FLOATS, [("s2", "d2"), (batch, "s2", "d2"), (1, "s2", "d2")])
-    beside.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
+    like.check("freqs[0]", cos, FLOATS, [("s2", "d2"), (batch, "s2", "d2"), (1, "s2", "d2")])
+    like.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
 
 
-def _check_slice(rotation: Rotation, beside: Beside, head_dim: int) -> None:
+def _check_slice(rotation: Rotation, like: Like, head_dim: int) -> None:
     """Check which elements turn. The width of a table, or of a module's, is known."""
     of_module = rotation.on_the_fly
     width = rotation.table.shape[-1] * (2 if of_module else 1)
-    named = {"t": beside.name, "d": head_dim}
+    named = {"t": like.name, "d": head_dim}
     rotary_dim, came = width, "freqs has last dimension d2 ="
     accepted = "an even number from 2 to {t}'s head dimension d = {d}"
     if rotation.rotary_dim is None and rotation.sin is not None and 0 < width < head_dim:
-        _refuse_two_meanings(rotation, beside.name, head_dim)
+        _refuse_two_meanings(rotation, like.name, head_dim)
     if rotation.rotary_dim is not None:
         rotary_dim, came = rotation.rotary_dim, "rotary_dim is"
         check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
-        raise bad(f"{came} {rotary_dim}", f"{accepted.format(**named)}; {beside.in_words}")
+        raise bad(f"{came} {rotary_dim}", f"{accepted.format(**named)}; {like.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
     start, room = rotation.rotary_start, head_dim - rotary_dim
     check_integer("rotary_start", start, 0, room, accepted, n=rotary_dim, **named)
@@ -239,7 +239,7 @@ def _refuse_two_meanings(rotation: Rotation, name: str, head_dim: int) -> None:
         raise bad(came, ", or ".join(meanings))
 
 
-def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -> None:
+def _check_where(rotation: Rotation, like: Like, seq_len: int, batch: int) -> None:
     """Check the arguments that say where a token is."""
     packed = rotation.tensor_format == "thd"
     cu_seqlens, starts, ids = rotation.where
@@ -257,17 +257,17 @@ def _check_where(rotation: Rotation, beside: Beside, seq_len: int, batch: int) -
         came = f"position_ids came with cp_size = {rotation.cp_size}"
         raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
     if cu_seqlens is not None:
-        beside.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
+        like.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
     if starts is not None:
         if not isinstance(starts, Tensor):  # nor a number, which is no longer here
             came = starts if isinstance(starts, bool) else f"of type {type(starts).__name__}"
             raise bad(f"start_positions is {came}", _STARTS, TypeError)
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
         when = " beside cu_seqlens" if packed else ""
-        beside.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
+        like.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
     if ids is not None:
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
-        beside.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
+        like.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
 
 
 # Values, where reading them costs nothing

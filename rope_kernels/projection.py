@@ -20,7 +20,7 @@ from .autograd import (
     operator,
     values_of,
 )
-from .check_call import Beside, check_call, check_values
+from .check_call import Like, check_call, check_values
 from .checks import (
     FLOATS,
     INTEGERS,
@@ -450,7 +450,7 @@ _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: object) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
-    (tokens, heads, d), of_k = k.shape, Beside("k", k, "thd")
+    (tokens, heads, d), of_k = k.shape, Like("k", k, "thd")
     of_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
     of_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
     of_k.check("v_cache", v_cache, (k.dtype,), [tuple(k_cache.shape)], " beside k_cache")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..api import prepare, tables_of
-from ..check_call import Beside, check_call
+from ..check_call import Like, check_call
 from ..checks import Named, bad, check_flag, names_of
 from ..launch import Known, known_of
 from ..modes import is_watched, wants_grad
@@ -256,4 +256,4 @@ def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) 
     for (name, x), t_name, t in zip(named, t_names, tensors, strict=True):
         if x is not None:
             dtypes = tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t))))
-            Beside(t_name, t, tensor_format).check(name, x, dtypes, [(t.shape[-1],)])
+            Like(t_name, t, tensor_format).check(name, x, dtypes, [(t.shape[-1],)])
