@@ -54,6 +54,8 @@ def test_importing_needs_torch_alone_and_changes_nothing():
             assert "start_positions" in str(operator.default._schema)
         from rope_kernels.huggingface import patch
         assert patch(types.ModuleType("empty")).replaced == ()
+        config = {"head_dim": 8, "rope_theta": 1e4}
+        assert rope_kernels.RotaryPositionEmbedding.from_config(config).rotary_dim == 8
 
         from ops import FEW, OPS
         for op in OPS:
