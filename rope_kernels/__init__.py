@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING
 
 from .api import apply_rotary_pos_emb, cp_positions, rope_bw, rope_fw, rope_qk, rotate_half
+from .cache import rope_to_cache
 from .embedding import RotaryPositionEmbedding
 from .norms import NormRounding, norm_rope, qk_norm_rope
-from .projection import Packing, rope_to_cache, split_qkv_rope
 from .rotation import CpOrder, Freqs, OutputPairing, Rounding, TensorFormat
+from .split import Packing, split_qkv_rope
 from .ways import Way, which_way
 
 __version__ = "0.1.0"

@@ -1,13 +1,18 @@
-"""The kernel. No torch, no launching: `launch.py` says what its arguments are for a call.
+"""The kernel that rotates queries and keys, and the parts that all kernels are made of.
 
-It is the RoPE kernel of every tutorial, for tiles: a program loads the two members of some pairs of
-some rows, finds cos and sin of their angles, turns the pairs, and stores them. A row is one head of
-one batch entry at one position. One program owns both members of a pair, so every element is read
-once, written once, and may be overwritten. Rows of a position share cos and sin.
+A program loads the two members of some pairs of some rows, finds cos and sin of their angles, turns
+the pairs, and stores them. A row is one head of one batch entry at one position. One program owns
+both members of a pair, so every element is read once, written once, and may be overwritten. Rows of
+a position share cos and sin.
 
-All blocks have shape (positions, rows, columns), and what does not depend on the row (positions,
-columns), with 1 where it is the same all along. An argument that is None is not there, and Triton
-leaves out the lines that need it.
+Blocks have shape (positions, rows, columns), and a column is a pair. What does not depend on the
+row has shape (positions, 1, columns). An argument that is None is not there: Triton leaves out the
+lines that need it.
+
+There is no torch and no launching here: `launch.py` says what the arguments are for a call. The
+parts follow in the order in which `rope_kernel` uses them. Other kernels are made of the same
+parts: of wide rows (`wide_kernel.py`), into caches and out of projections (`move_kernel.py`), and
+with a norm (`norms/kernel.py`).
 """
 
 import triton
@@ -19,61 +24,45 @@ SIZES = ["first_position", "seq_len", "batch", "q_heads", "k_heads", "table_len"
 SIZES += ["cp_size", "cp_rank"]
 
 
-@triton.jit(do_not_specialize=[*SIZES, "listed", "cache_slots"])
+@triton.jit(do_not_specialize=SIZES)
 def rope_kernel(
     q_ptr,  # what turns, viewed as (s, b, h, d)
-    k_ptr,  # a second tensor with other heads, or None
-    v_ptr,  # a third one, like k, that is only copied; or None
+    k_ptr,  # a second tensor with other heads; or None
     q_out_ptr,  # results; they may be the inputs
-    k_out_ptr,  # with slots a cache, (blocks, page, h, d); so is `v_out_ptr`
-    v_out_ptr,
+    k_out_ptr,
     table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, (d2 / 2,): on the fly
-    sin_ptr,  # sines, beside cosines; or None
+    sin_ptr,  # sines, if the table has cosines; or None
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, on all ranks; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
-    slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
     first_position,  # of all sequences; or None: 0. Each launch may have another one
-    seq_len,  # s, or the number of packed tokens; what rows' loads wait for comes first
-    batch,  # b; or None: 1, or its entries count as heads
+    # ptxas loads arguments in their order, and addresses of rows need the next ones first.
+    seq_len,  # s, or the number of packed tokens
+    batch,  # b; or None: it is 1, or batch entries count as heads
     q_heads,
     k_heads,
-    listed,  # tokens that have an entry among the slots
     ids_strides,  # of b and s
     table_strides,  # of b, s and columns; the first two in units of TABLE_UNIT
-    q_strides,  # of s, b, h and d, as those of the next five; of a cache as it has them
-    k_strides,
-    v_strides,
-    q_out_strides,
-    k_out_strides,
-    v_out_strides,
+    strides,  # of q, k, q_out and k_out: each of s, b, h and d
     table_len,  # s2
     sequences,  # number of packed sequences
     cp_size,  # ranks that share every sequence: context parallelism
     cp_rank,
-    cache_slots,  # blocks * page
-    page,  # positions of a block of a cache
-    # which elements of a row turn: HALF pairs from START on; TAIL others are passed through
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,  # of both sides of the pairs; 0 in place: they are not touched
+    # Which elements of a row turn.
+    HALF: tl.constexpr,  # pairs
+    START: tl.constexpr,  # first element of the first pair
+    TAIL: tl.constexpr,  # elements that only pass through, on both sides; 0 in place
     READS_INTERLEAVED: tl.constexpr,  # a pair of the input is elements 2i and 2i + 1
     WRITES_INTERLEAVED: tl.constexpr,
-    # which tile a program takes, (POSITIONS, ROWS, COLUMNS), and in which order
-    POSITIONS: tl.constexpr,  # a power of two; 1 if OVER_POSITIONS
-    ROWS: tl.constexpr,  # a power of two: lines of a position, each of SIDE_BY_SIDE rows
-    COLUMNS: tl.constexpr,  # of a line, a power of two: pairs, or elements of WHOLE_ROWS
-    SIDE_BY_SIDE: tl.constexpr,  # short rows in a line: | row 0 | row 1 | row 2 | left empty |
-    OVER_POSITIONS: tl.constexpr,  # those are one head at neighboring positions, not heads
-    WHOLE_ROWS: tl.constexpr,  # a column is an element, see `whole_rows`, and not a pair
+    # Which tile a program takes, and in which order.
+    POSITIONS: tl.constexpr,  # of a tile, a power of two
+    ROWS: tl.constexpr,  # of a position in a tile, a power of two
     ROWS_OUTER: tl.constexpr,  # programs go through positions before rows
-    STRETCH: tl.constexpr,  # None, or so many blocks of positions: all their rows, then the next
+    STRETCH: tl.constexpr,  # None; or so many blocks of positions: all their rows, then the next
     ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: as Triton sees by itself
     OUT_ALIGNED: tl.constexpr,  # the same of results
     TABLE_UNIT: tl.constexpr,  # elements that divide these strides, so that loads are wide
-    READ_GROUP: tl.constexpr,  # packed qkv: so many heads of q, then one of k and one of v; else 0
-    WRITE_GROUP: tl.constexpr,
-    # how pairs turn
+    # How pairs turn.
     ONE_PER_PAIR: tl.constexpr,  # the table has a column for each pair, not for each element
     ATTENTION_FACTOR: tl.constexpr,  # of cos and sin on the fly; None: 1
     CP_ORDER: tl.constexpr,  # "zigzag", "contiguous" or "round_robin"; None if `cp_size` is 1
@@ -81,152 +70,69 @@ def rope_kernel(
     TRANSPOSE: tl.constexpr,  # the transposed map, for gradients
     ROUNDING: tl.constexpr,  # "once", or as PyTorch's operators round: `api.py` lists the kinds
     FAST_SINE: tl.constexpr,  # fewer instructions, see `cos_sin`; on NVIDIA's GPUs, not for fp64
-    IN_PLACE: tl.constexpr,
 ):
-    STORED: tl.constexpr = q_ptr.dtype.element_ty
-    RETURNED: tl.constexpr = q_out_ptr.dtype.element_ty  # another one where a table promotes
-    WIDTH: tl.constexpr = 2 * HALF + TAIL if WHOLE_ROWS else HALF  # columns of one row
-    POSITIONS_BESIDE: tl.constexpr = SIDE_BY_SIDE if OVER_POSITIONS else 1
-    ROWS_BESIDE: tl.constexpr = 1 if OVER_POSITIONS else SIDE_BY_SIDE
-
-    # My tile. The rows of k follow those of q: they turn by the same angles. Then come those of v.
-    q_blocks = tl.cdiv(q_heads, ROWS * ROWS_BESIDE)
-    k_blocks = tl.cdiv(k_heads, ROWS * ROWS_BESIDE)
+    # My tile. Rows of k follow those of q, because they turn by the same angles.
+    q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
     row_blocks = q_blocks
     if k_ptr is not None:
-        row_blocks += k_blocks
-    if v_ptr is not None:
-        row_blocks += k_blocks
-    s_blocks = tl.cdiv(seq_len, POSITIONS * POSITIONS_BESIDE)
+        row_blocks += tl.cdiv(k_heads, ROWS)
     s_block, row_block, b = tile_of_program(
         tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
     )
 
-    # My tensor: q, k or v.
-    x_ptr, y_ptr, heads, x_strides, y_strides = q_ptr, q_out_ptr, q_heads, q_strides, q_out_strides
+    # My tensor: q or k.
+    q_strides, k_strides, q_out_strides, k_out_strides = strides
+    x_ptr, x_strides, heads = q_ptr, q_strides, q_heads
+    y_ptr, y_strides = q_out_ptr, q_out_strides
     if k_ptr is not None:
-        is_kv = row_block >= q_blocks  # mine are of k, or of v
-        row_block -= tl.where(is_kv, q_blocks, 0)
-        x_ptr, y_ptr = tl.where(is_kv, k_ptr, q_ptr), tl.where(is_kv, k_out_ptr, q_out_ptr)
-        heads = tl.where(is_kv, k_heads, q_heads)
-        x_strides = choose(is_kv, k_strides, q_strides)
-        y_strides = choose(is_kv, k_out_strides, q_out_strides)
-    if v_ptr is not None:
-        is_v = row_block >= tl.where(is_kv, k_blocks, q_blocks)
-        row_block -= tl.where(is_v, k_blocks, 0)
-        x_ptr, y_ptr = tl.where(is_v, v_ptr, x_ptr), tl.where(is_v, v_out_ptr, y_ptr)
-        x_strides = choose(is_v, v_strides, x_strides)
-        y_strides = choose(is_v, v_out_strides, y_strides)
+        is_k = row_block >= q_blocks
+        row_block -= tl.where(is_k, q_blocks, 0)
+        x_ptr, x_strides = tl.where(is_k, k_ptr, q_ptr), choose(is_k, k_strides, q_strides)
+        heads = tl.where(is_k, k_heads, q_heads)
+        y_ptr = tl.where(is_k, k_out_ptr, q_out_ptr)
+        y_strides = choose(is_k, k_out_strides, q_out_strides)
 
-    # My rows and tokens. 64-bit from here on: an offset may pass 2^31 elements.
-    column = tl.arange(0, COLUMNS)
-    place, beside = column, column * 0  # each column's place in its row, and which row that is
-    if SIDE_BY_SIDE > 1:
-        place, beside = column % WIDTH + unseen_zero(), column // WIDTH
-    b = b.to(tl.int64)
-    first_s = s_block.to(tl.int64) * (POSITIONS * POSITIONS_BESIDE)
-    row = (row_block * (ROWS * ROWS_BESIDE) + tl.arange(0, ROWS) * ROWS_BESIDE)[:, None]
-    if OVER_POSITIONS:
-        later = beside.to(tl.int64)
-    else:
-        later = tl.arange(0, POSITIONS).to(tl.int64)
-        if SIDE_BY_SIDE > 1:
-            row += beside[None, :]
-    s, s_exists = first_s + later, first_s + later < seq_len  # (positions,) or (columns,)
-    later = per_token(later, OVER_POSITIONS)
-    token_exists = per_token(s_exists, OVER_POSITIONS)
-    exists = token_exists[:, None, :] & (row < heads)[None, :, :]
-    x_row, y_row = row, row
-    if READ_GROUP > 0:
-        x_row += tl.where(is_kv, 0, row // READ_GROUP * 2)
-    if WRITE_GROUP > 0:
-        y_row += tl.where(is_kv, 0, row // WRITE_GROUP * 2)
-    x_ptr = row_pointers(x_ptr, x_strides, first_s, later, x_row, b, ALIGNED)
-    if slots_ptr is None:
-        y_ptr = row_pointers(y_ptr, y_strides, first_s, later, y_row, b, OUT_ALIGNED)
-    else:  # used last of all, or other loads would wait for this one
-        slot = tl.load(slots_ptr + s, s < listed, other=-1)
+    # My positions and rows.
+    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    s_exists = s < seq_len
+    exists = s_exists[:, None, None] & (row < heads)[None, :, :]
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED)
+    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, OUT_ALIGNED)
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
-    d, out_d = x_strides[3], y_strides[3]  # strides, as s_stride; not the head dimension
-    start = tl.cast(START, tl.int64)
-    x_ptr, y_ptr = x_ptr + start * d, y_ptr + start * out_d
-    in_block = column < SIDE_BY_SIDE * WIDTH  # not in what is left empty
-    first, has_pair = place.to(tl.int64), in_block  # first members have the numbers of pairs
-    second = first + HALF
-    if WHOLE_ROWS:  # then `first` is the column's own element, and `second` its partner
-        first, second, has_pair = whole_rows(place, in_block, HALF, START, TAIL)
-    if READS_INTERLEAVED:
-        x1, x2 = load_interleaved(x_ptr, d, exists, HALF, COLUMNS)
-    else:
-        pair_exists = exists & in_block[None, None, :]
-        x1 = tl.load(x_ptr + (first * d)[None, None, :], pair_exists)
-        x2 = tl.load(x_ptr + (second * d)[None, None, :], pair_exists)
-    tail = None
-    if TAIL > 0 and not WHOLE_ROWS:
-        element, is_tail = tail_elements(START, HALF, TAIL)
-        tail = tl.load(x_ptr + (element * d)[None, None, :], exists & is_tail[None, None, :])
-    if v_ptr is not None:
-        if is_v:  # it does not turn, and stays in the order that it was read in
-            v_row, written = y_ptr, exists
-            if slots_ptr is not None:
-                v_row, written = cache_pointers(
-                    v_row, y_strides, s, y_row, exists, is_kv, slot, cache_slots, page,
-                    OVER_POSITIONS,
-                )  # fmt: skip
-            store_pairs(
-                v_row, out_d, first, second, x1, x2, tail, written, in_block,
-                READS_INTERLEAVED, HALF, START, TAIL, COLUMNS, WHOLE_ROWS,
-            )  # fmt: skip
-            return
+    pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
+    x1, x2, tail = load_rows(
+        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED
+    )
 
     # The search for sequences is a loop. ptxas moves no load up across one, but would move those
     # above down, and a program would wait for memory twice. It moves no load across a barrier.
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()
 
-    # Cosines and sines of the angles of my tokens.
+    # Cosines and sines of my tokens' angles.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
         sequences, cp_size, cp_rank, CP_ORDER,
     )  # fmt: skip
-    ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
-    if WHOLE_ROWS and ON_THE_FLY and POSITIONS == 1 and not OVER_POSITIONS:
-        position = tl.broadcast_to(position, (COLUMNS,))  # then warps share the sines among them
-    else:
-        position = per_token(position, OVER_POSITIONS)
-    pair = first
-    if WHOLE_ROWS:
-        pair = tl.where(first < HALF, first, second)
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position, token_exists, b, first, second, pair, has_pair,
+        position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
         table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
-        READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
+        READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE,
+        q_ptr.dtype.element_ty,
     )  # fmt: skip
 
-    # Turn in fp32 (fp64 for fp64), and round.
-    if WHOLE_ROWS:  # x1 is the column's own element, x2 its partner; only y1 will be stored
-        is_first = (first < HALF)[None, None, :]
-        sin1, sin2 = tl.where(is_first, sin1, -sin1), tl.where(is_first, sin2, -sin2)
-    ARE_ANGLES: tl.constexpr = sin_ptr is None
-    turns = None
+    # Turn in fp32 (fp64 for fp64), round, and store every element once.
+    is_rotated = None
     if cu_seqlens_ptr is not None:
-        turns = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
-    y1, y2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, TRANSPOSE, ROUNDING, ARE_ANGLES, RETURNED)
-    if WHOLE_ROWS and TAIL > 0:
-        y1 = tl.where(has_pair[None, None, :], y1, x1)
-
-    # Store every element once.
-    if slots_ptr is not None:
-        y_ptr, exists = cache_pointers(
-            y_ptr, y_strides, s, y_row, exists, is_kv, slot, cache_slots, page, OVER_POSITIONS
-        )
-    if WHOLE_ROWS and IN_PLACE:
-        tl.debug_barrier()  # another thread may still need the old value
-    store_pairs(
-        y_ptr, out_d, first, second, y1, y2, tail, exists, in_block,
-        WRITES_INTERLEAVED, HALF, START, TAIL, COLUMNS, WHOLE_ROWS,
+        is_rotated = in_sequence[:, None, None]
+    y1, y2 = turn(
+        x1, x2, cos1, sin1, cos2, sin2, is_rotated,
+        TRANSPOSE, ROUNDING, sin_ptr is None, q_out_ptr.dtype.element_ty,
     )  # fmt: skip
+    store_rows(
+        y_rows, y_strides[3], pair, y1, y2, tail, exists, HALF, START, TAIL, WRITES_INTERLEAVED
+    )
 
 
 @triton.jit
@@ -262,82 +168,73 @@ def choose(is_x, x, y):
 
 
 @triton.jit
-def per_token(x, OVER_POSITIONS: tl.constexpr):
-    """A value of each token, (positions,) or (columns,), as (positions, 1) or (1, columns)."""
-    return x[None, :] if OVER_POSITIONS else x[:, None]
+def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.constexpr):
+    """Where a tile is, in 64 bits from here on: an offset may pass 2^31 elements.
+
+    Returns its first position, those of its positions counted from there, (positions, 1), its
+    positions, its rows, (rows, 1), and its batch entry.
+    """
+    first_s, s_offset = s_block.to(tl.int64) * POSITIONS, tl.arange(0, POSITIONS).to(tl.int64)
+    row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
+    return first_s, s_offset[:, None], first_s + s_offset, row, b.to(tl.int64)
 
 
 @triton.jit
-def row_pointers(ptr, strides, first_s, later, row, b, ALIGNED: tl.constexpr):
+def row_pointers(ptr, strides, first_s, s_offset, row, b, ALIGNED: tl.constexpr):
     """Pointers to element 0 of each row, with 64-bit offsets."""
-    s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
-    if ALIGNED > 0:
-        # In rows of 144 bytes 16 divides every stride in bytes, but not in elements, which is all
-        # that the compiler is told. It recognizes a multiple, whatever it makes of the sums below.
-        UNIT: tl.constexpr = max(1, ALIGNED * 8 // ptr.dtype.element_ty.primitive_bitwidth)
-        s_stride, b_stride = s_stride // UNIT * UNIT, b_stride // UNIT * UNIT
-        h_stride = h_stride // UNIT * UNIT
+    s_stride, b_stride, h_stride = whole_units(ptr, strides, ALIGNED)
     ptr += first_s * s_stride
     if ALIGNED > 0:
         ptr = tl.multiple_of(ptr, ALIGNED)
     row_offset = b * b_stride + row.to(tl.int64) * h_stride
-    return ptr + ((later * s_stride)[:, None, :] + row_offset[None, :, :])
+    return ptr + ((s_offset * s_stride)[:, None, :] + row_offset[None, :, :])
 
 
 @triton.jit
-def unseen_zero():
-    """0, which the compiler does not know; it sees a multiple of 65536. Grids have one dimension.
+def whole_units(ptr, strides, ALIGNED: tl.constexpr):
+    """The strides of s, b and h, as numbers that the compiler sees ALIGNED bytes divide.
 
-    Added to a remainder, it keeps sums with it in 32 bits and more. LLVM computes a remainder of a
-    small number in 16 bits, and packs such sums in pairs (`add.s16x2`). ptxas 12.8 for sm_90
-    compared halves of them as if nothing had been added.
+    In rows of 144 bytes 16 divides every stride in bytes, but not in elements, which is all that
+    the compiler is told. It recognizes a multiple, whatever becomes of it in sums.
     """
-    return tl.program_id(1) * 65536
+    s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
+    if ALIGNED > 0:
+        UNIT: tl.constexpr = max(1, ALIGNED * 8 // ptr.dtype.element_ty.primitive_bitwidth)
+        s_stride, b_stride = s_stride // UNIT * UNIT, b_stride // UNIT * UNIT
+        h_stride = h_stride // UNIT * UNIT
+    return s_stride, b_stride, h_stride
 
 
 @triton.jit
-def whole_rows(place, in_block, HALF: tl.constexpr, START: tl.constexpr, TAIL: tl.constexpr):
-    """Of each column its element, counted from START on, the other of its pair, and whether it has.
-
-    Head dimension 72 in bf16: every row is aligned to 16 bytes, but the second half of a row to 8.
-    So a block has whole rows side by side, 7 of 72 in 512 columns, and each element is loaded a
-    second time as the other member of its pair; that load comes from L1.
-    """
-    first = place.to(tl.int64) - (START if TAIL > 0 else 0)
-    has_pair = in_block & (first >= 0) & (first < 2 * HALF)
-    second = tl.where(first < HALF, first + HALF, first - HALF)
-    if TAIL > 0:
-        second = tl.where((first >= 0) & (first < 2 * HALF), second, first)
-    return first, second, has_pair
-
-
-@triton.jit
-def load_interleaved(x_ptr, d, exists, HALF: tl.constexpr, COLUMNS: tl.constexpr):
-    """Elements 2i and 2i + 1 of all pairs: one wide load, separated in registers."""
-    both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-    members = tl.load(x_ptr + both * d, exists & (both < 2 * HALF))
-    return tl.split(tl.reshape(members, (members.shape[0], members.shape[1], COLUMNS, 2)))
-
-
-@triton.jit
-def store_pairs(
-    y_ptr, d, first, second, y1, y2, tail, exists, in_block,
-    INTERLEAVED: tl.constexpr, HALF: tl.constexpr, START: tl.constexpr, TAIL: tl.constexpr,
-    COLUMNS: tl.constexpr, WHOLE_ROWS: tl.constexpr,
-):  # fmt: skip
-    """Write pairs and tails to their elements; of whole rows each column is one element."""
-    if INTERLEAVED:  # to where `load_interleaved` would read them
+def load_rows(
+    rows,  # pointers to element 0 of each row
+    d,  # stride of elements
+    pair,  # (columns,): the number of each column's pair
+    exists,  # whether a row is there
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    OTHER: tl.constexpr = None,  # what is loaded where nothing is; None: anything
+):
+    """Rows in three pieces: first members of pairs, second ones, and the tail, which passes."""
+    rows += tl.cast(START, tl.int64) * d
+    if INTERLEAVED:  # one wide load, separated in registers
+        COLUMNS: tl.constexpr = pair.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-        members = tl.reshape(tl.join(y1, y2), (y1.shape[0], y1.shape[1], 2 * COLUMNS))
-        tl.store(y_ptr + both * d, members, exists & (both < 2 * HALF))
+        members = tl.load(rows + both * d, exists & (both < 2 * HALF), OTHER)
+        members = tl.reshape(members, (members.shape[0], members.shape[1], COLUMNS, 2))
+        x1, x2 = tl.split(members)
     else:
-        pair_exists = exists & in_block[None, None, :]
-        tl.store(y_ptr + (first * d)[None, None, :], y1, pair_exists)
-        if not WHOLE_ROWS:
-            tl.store(y_ptr + (second * d)[None, None, :], y2, pair_exists)
-    if TAIL > 0 and not WHOLE_ROWS:
+        pair_exists = exists & (pair < HALF)[None, None, :]
+        x1 = tl.load(rows + (pair * d)[None, None, :], pair_exists, OTHER)
+        x2 = tl.load(rows + ((pair + HALF) * d)[None, None, :], pair_exists, OTHER)
+    tail = tl.zeros((1, 1, 1), x1.dtype)
+    if TAIL > 0:
         element, is_tail = tail_elements(START, HALF, TAIL)
-        tl.store(y_ptr + (element * d)[None, None, :], tail, exists & is_tail[None, None, :])
+        tail_exists = exists & is_tail[None, None, :]
+        tail = tl.load(rows + (element * d)[None, None, :], tail_exists, OTHER)
+    return x1, x2, tail
 
 
 @triton.jit
@@ -349,29 +246,6 @@ def tail_elements(START: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
         other < START, other.to(tl.int64) - START, other.to(tl.int64) - START + 2 * HALF
     )
     return element, other < TAIL
-
-
-@triton.jit
-def cache_pointers(
-    ptr, strides, s, row, exists, is_kv, slot, cache_slots, page, OVER_POSITIONS: tl.constexpr
-):  # fmt: skip
-    """Pointers to element 0 of each row, at its token's slot, and which rows are written.
-
-    Rows of q are at their tokens, and b is 0: tokens of a cache have one dimension. Numbers are
-    chosen before they meet strides, or Triton 3.9 would no longer see that 16 divides offsets.
-    """
-    slot = slot.to(tl.int64)
-    has_slot = (slot >= 0) & (slot < cache_slots)
-    # in 32 bits, if all slots fit: a division in 64 takes longer than the rest of a short call
-    slot = tl.where(has_slot, slot, 0).to(cache_slots.dtype)
-    block = slot // page
-    place = (slot - block * page).to(tl.int64)
-    token = tl.where(is_kv, block.to(tl.int64), s) * strides[0]
-    token += place * tl.where(is_kv, strides[1], 0)
-    offset = per_token(token, OVER_POSITIONS)[:, None, :]
-    offset += (row.to(tl.int64) * strides[2])[None, :, :]
-    has_place = per_token(has_slot | (is_kv == 0), OVER_POSITIONS)
-    return ptr + offset, exists & has_place[:, None, :]
 
 
 @triton.jit
@@ -441,12 +315,12 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
 @triton.jit
 def find_cos_sin(
     position,  # of each token, (positions, 1) or (1, columns); or on the fly (columns,)
-    token_exists,
+    token_exists,  # whether a token is there, in the same shape
     b,
-    first,  # of each column: first members
-    second,
-    pair,
+    pair,  # of each column, (columns,)
     has_pair,
+    first,  # of each column: the first member of its pair, as a column of a table
+    second,
     table_ptr,
     sin_ptr,
     table_strides,
@@ -546,7 +420,7 @@ def turn(
     sin1,
     cos2,
     sin2,
-    turns,  # whether a token turns, or passes through; or None: all do
+    is_rotated,  # whether a token turns, or passes through; or None: all turn
     TRANSPOSE: tl.constexpr,
     ROUNDING: tl.constexpr,
     ARE_ANGLES: tl.constexpr,  # cosines are computed, not given
@@ -572,8 +446,8 @@ def turn(
         y2 = product(x2, cos2, ROUNDS_COS_SIN, ROUNDS, RETURNED)
         y2 += product(x1, sin2, ROUNDS_COS_SIN, ROUNDS, RETURNED)
     y1, y2 = y1.to(RETURNED), y2.to(RETURNED)
-    if turns is not None:
-        y1, y2 = tl.where(turns, y1, before1), tl.where(turns, y2, before2)
+    if is_rotated is not None:
+        y1, y2 = tl.where(is_rotated, y1, before1), tl.where(is_rotated, y2, before2)
     return y1, y2
 
 
@@ -588,3 +462,33 @@ def product(
     if ROUNDS:
         found = found.to(RETURNED).to(factor.dtype)
     return found
+
+
+@triton.jit
+def store_rows(
+    rows,  # as in `load_rows`
+    d,
+    pair,
+    y1,
+    y2,
+    tail,
+    exists,
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+):
+    """Write rows to where `load_rows` would read them."""
+    rows += tl.cast(START, tl.int64) * d
+    if INTERLEAVED:
+        COLUMNS: tl.constexpr = pair.shape[0]
+        both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
+        members = tl.reshape(tl.join(y1, y2), (y1.shape[0], y1.shape[1], 2 * COLUMNS))
+        tl.store(rows + both * d, members, exists & (both < 2 * HALF))
+    else:
+        pair_exists = exists & (pair < HALF)[None, None, :]
+        tl.store(rows + (pair * d)[None, None, :], y1, pair_exists)
+        tl.store(rows + ((pair + HALF) * d)[None, None, :], y2, pair_exists)
+    if TAIL > 0:
+        element, is_tail = tail_elements(START, HALF, TAIL)
+        tl.store(rows + (element * d)[None, None, :], tail, exists & is_tail[None, None, :])

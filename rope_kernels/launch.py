@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,12 +18,12 @@ from torch.nn import Parameter
 
 from .modes import Engine, engine_of, is_traced, is_transformed, is_watched, unwatched
 from .rotation import Rotation, view_as_sbhd
-from .tiles import MOST_EMPTY, Case, Tile, choose_tile, order_of_programs
+from .tiles import MOST_EMPTY, Case, Tile, choose_padded_tile, order_of_programs
+from .wide import WideTile, choose_wide_tile
 
 PLAIN = (Tensor, Parameter)  # classes whose instances differ in what a signature holds alone
-ROWS = "q", "k", "v", "q_out", "k_out", "v_out"
 Views = dict[str, Tensor]  # each (s, b, h, d)
-Rows = tuple[Tensor | None, ...]  # q, k and v, and where they go
+Strides = tuple[int, ...]
 
 # What is remembered
 
@@ -79,73 +80,15 @@ def forget() -> None:
 # Launches
 
 
-def rotate(
-    tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, known: Known | None = None
-) -> tuple[Tensor, ...]:
-    """Rotate one or two tensors, known to be good, in one launch.
+class Launch(NamedTuple):
+    """What a kernel is launched with."""
 
-    The results are new; or with `inplace` the tensors themselves, of which only the rotary slice is
-    touched. `known` is what `known_of` has found for the call.
-    """
-    outs = tensors if inplace else rotation.memory_for(tensors)
-    rotate_rows((*pair(tensors), None, *pair(outs), None), rotation, inplace, known)
-    return outs
-
-
-def rotate_rows(
-    rows: Rows,
-    rotation: Rotation,
-    inplace: bool = False,
-    known: Known | None = None,
-    slots: Tensor | None = None,
-    out_format: str | None = None,
-    read_group: int = 0,
-    write_group: int = 0,
-) -> None:
-    """Rotate q and k, and copy v, in one launch.
-
-    Args:
-        rows, rotation, inplace, known: as in `rotate`.
-        slots: (tokens,), where k and v go in their outputs, which then are caches.
-        out_format: as in `plan`.
-        read_group, write_group: heads of q between which heads of k and v lie, in what is read and
-            in what is written; 0: none do.
-    """
-
-    def prepare():
-        read, outs = rows[:3], rows[3:]
-        if not has_elements(read):
-            return None
-        if not inplace:  # there, minus x turned is minus what comes out
-            read = [resolved(x) for x in read]
-        given = *read, *outs
-        named = dict(zip(ROWS, given, strict=True))
-        listed = None if slots is None else slots.contiguous()
-        caches = {} if slots is None else {name: named.pop(name) for name in ("k_out", "v_out")}
-        programs, planned, compiler = plan(named, rotation, inplace, out_format=out_format)
-        arguments = {
-            "listed": None,
-            "cache_slots": None,
-            "page": None,
-            "SIDE_BY_SIDE": 1,
-            "OVER_POSITIONS": False,
-            "WHOLE_ROWS": False,
-            "READ_GROUP": read_group,
-            "WRITE_GROUP": write_group,
-            "TRANSPOSE": rotation.transpose,
-            "IN_PLACE": named["q"] is named["q_out"],
-            **planned,
-        }
-        for name, cache in caches.items():
-            arguments[f"{name}_strides"] = _strides(cache)
-            arguments |= {"page": cache.shape[1], "cache_slots": cache.shape[0] * cache.shape[1]}
-            arguments |= {"listed": len(slots)}
-        if slots is not None and not rotation.on_the_fly:
-            compiler["num_warps"] *= 2  # they wait for ids, slots and a table: gains 3 to 7 points
-        tensors = *given, *as_read(rotation), listed
-        return "kernel.rope_kernel", tensors, programs, arguments, compiler
-
-    run(known, (*rows, *rotation.tensors, slots), prepare, (rotation.first_position,))
+    kernel: str  # "module.function" in this package
+    tensors: tuple[Tensor | None, ...]  # its first arguments
+    programs: int
+    arguments: dict[str, object]  # all others, by name
+    options: dict[str, object]  # of the compiler
+    has_v: bool = True  # False: a kernel that takes v is launched by a call that has none
 
 
 def pair(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
@@ -166,7 +109,7 @@ def resolved(x: Tensor | None) -> Tensor | None:
 def run(
     known: Known | None,
     given: tuple[Tensor | None, ...],
-    prepare: Callable,
+    prepare: Callable[[], Launch | None],
     numbers: tuple[int | None, ...] = (),
 ) -> None:
     """Launch what is remembered of a call, or what `prepare` finds.
@@ -174,8 +117,7 @@ def run(
     Args:
         known: what `known_of` has found for the call.
         given: the kernel's tensors as they came, the first one on the device of all.
-        prepare: returns the kernel's path, as `kernel_of` takes it, its tensors as it reads them,
-            and a plan; or None: no elements.
+        prepare: what is launched, with tensors as the kernel reads them; or None: no elements.
         numbers: the kernel's arguments after its tensors that are not remembered.
     """
     device = given[0].get_device()
@@ -189,7 +131,7 @@ def run(
 def _run(
     known: Known | None,
     given: tuple[Tensor | None, ...],
-    prepare: Callable,
+    prepare: Callable[[], Launch | None],
     numbers: tuple[int | None, ...],
 ) -> None:
     addresses = [None if x is None else x.data_ptr() for x in given]
@@ -205,22 +147,37 @@ def _run(
 def _run_first(
     known: Known | None,
     addresses: list[int | None],
-    prepare: Callable,
+    prepare: Callable[[], Launch | None],
     numbers: tuple[int | None, ...],
 ) -> None:
     """Launch through Triton's JIT, and remember the compiled kernel."""
-    found = prepare()
-    if found is None:
+    launch = prepare()
+    if launch is None:
         return
-    path, read, programs, arguments, options = found
-    kernel = kernel_of(path)
-    values = in_order(arguments, kernel.arg_names[len(read) :], kernel.__name__)
-    compiled = kernel[(programs,)](*read, *values, **options)
+    kernel = kernel_of(launch.kernel)
+    values = in_order(launch.arguments, kernel.arg_names[len(launch.tensors) :], launch.kernel)
+    compiled = kernel[(launch.programs,)](*launch.tensors, *values, **launch.options)
+    read = launch.tensors if launch.has_v else _without_v(launch.tensors)
     copied = addresses != [None if x is None else x.data_ptr() for x in read]
     if known is not None and compiled is not None and not copied:  # a copy is new in each call
+        by_handle = compiled[(launch.programs, 1, 1)]
         # another thread may launch as soon as it sees `launch`, so the arguments are there first
         known.arguments = values[len(numbers) :]
-        known.launch = compiled[(programs, 1, 1)]
+        known.launch = by_handle if launch.has_v else _launch_without_v(by_handle)
+
+
+def _without_v(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    q, k, _, q_out, k_out, _, *others = tensors
+    return q, k, q_out, k_out, *others
+
+
+def _launch_without_v(launch: Callable[..., None]) -> Callable[..., None]:
+    """A launch of a kernel that takes v, by a call that has only q and k."""
+
+    def launch_q_and_k(q, k, q_out, k_out, *others):
+        launch(q, k, None, q_out, k_out, None, *others)
+
+    return launch_q_and_k
 
 
 def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) -> tuple:
@@ -236,13 +193,13 @@ def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) ->
     return tuple([arguments[name] for name in names])
 
 
-def kernel_of(path: str):
-    """The Triton kernel of that path in the package, such as "norms.kernel.norm_rope_kernel".
+def kernel_of(name: str):
+    """The Triton kernel of that name, "module.function" in this package.
 
-    It is imported here, because the first launch loads Triton, not `import rope_kernels`.
+    The first launch loads Triton, not `import rope_kernels`.
     """
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(f".{module}", __package__), name)
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(f".{module}", __package__), function)
 
 
 # Plans
@@ -257,28 +214,39 @@ def as_read(rotation: Rotation) -> tuple[Tensor | None, ...]:
     return table.resolve_neg(), sin, cu_seqlens, starts, ids
 
 
+class Plan(NamedTuple):
+    """What all kernels share of a launch."""
+
+    tile: Tile | WideTile
+    programs: int
+    strides: dict[str, Strides]  # of what is read and written, as (s, b, h, d)
+    arguments: dict[str, object]  # but for tensors, and those that a kernel has besides
+    options: dict[str, object]  # of the compiler
+
+    def strides_of(self, *names: str) -> tuple[Strides | None, ...]:
+        """Those of tensors by their names; None for what is not there."""
+        return tuple([self.strides.get(name) for name in names])
+
+
 def plan(
     rows: dict[str, Tensor | None],
     rotation: Rotation,
+    *,
+    choose: Callable[[Case], Tile | WideTile],
     inplace: bool = False,
-    choose: Callable[[Case], Tile] = choose_tile,
     out_format: str | None = None,
-) -> tuple[int, dict[str, object], dict[str, object]]:
-    """The grid, the arguments that all kernels have but for tensors, and the compiler's options.
-
-    Of a tile, only what differs from a block of pairs is an argument: not all kernels have it.
-    Needs no GPU, reads no value, and takes tensors on the meta device too.
+) -> Plan:
+    """Plan a launch, without a GPU: no value is read, and tensors may be on the meta device.
 
     Args:
-        rows: what is read and written, by the names of the kernel's arguments, q first; None: not
-            there.
+        rows: what is read and written: q, and maybe k and v, and of each what it becomes, as q_out;
+            or others of a kernel. None: not there.
         rotation: by which angles.
-        inplace: leave elements beyond the rotary slice alone.
         choose: the rule that finds the tile.
+        inplace: leave elements beyond the rotary slice alone.
         out_format: of what is written, if it is not that of the rotation, which what is read has
             unless gradients go back.
     """
-    absent = [name for name, x in rows.items() if x is None]
     rows = {name: x for name, x in rows.items() if x is not None}
     first, tensor_format = rows["q"], rotation.tensor_format
     read, written = tensor_format, out_format or tensor_format
@@ -315,22 +283,17 @@ def plan(
         table_bytes=table.shape[-1] * table.element_size() * (1 + (sin is not None)) * has_table,
     )
     tile = choose(case)
-    # programs with less to do than others would follow each other, and wait for their start
+    # Half-empty tiles in a row would leave SMs idle, so a position's programs run together.
     rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
-    # of merged entries positions follow each other as they are
+    # Merged batch entries are consecutive in memory as they are.
     in_stretches = stretch is not None and (rows_outer or not merged)
-    usual = Tile._field_defaults
-    sizes = {name: n for name, n in tile._asdict().items() if n != usual.get(name)}
-    options = {"num_warps": sizes.pop("num_warps")}
     row_blocks = -(-q_heads // tile.rows) + -(-k_heads // tile.rows) * (2 if "v" in rows else 1)
     table_strides, unit = _strides_of_table(table) if has_table else (None, 1)
     ids, sequences = rotation.position_ids, rotation.cu_seqlens
     arguments = {
         "first_position": rotation.first_position,
-        **{f"{name}_strides": _strides(view) for name, view in views.items()},
-        **{f"{name}_strides": None for name in absent},
         "table_strides": table_strides,
-        "ids_strides": None if ids is None else _strides(ids if ids.dim() == 2 else ids[None]),
+        "ids_strides": None if ids is None else strides_of(ids if ids.dim() == 2 else ids[None]),
         "seq_len": seq_len,
         "batch": None if merged else batch,
         "q_heads": q_heads,
@@ -344,11 +307,11 @@ def plan(
         "TAIL": tail,
         "READS_INTERLEAVED": reads_interleaved,
         "WRITES_INTERLEAVED": writes_interleaved,
-        **sizes,
+        **tile.arguments,
         "ROWS_OUTER": rows_outer,
         "STRETCH": max(1, stretch // tile.positions) if in_stretches else None,
-        "ALIGNED": _alignment([x for name, x in rows.items() if "out" not in name]),
-        "OUT_ALIGNED": _alignment([x for name, x in rows.items() if "out" in name]),
+        "ALIGNED": alignment_of([x for name, x in rows.items() if "out" not in name]),
+        "OUT_ALIGNED": alignment_of([x for name, x in rows.items() if "out" in name]),
         "TABLE_UNIT": unit,
         "ONE_PER_PAIR": rotation.one_per_pair,
         "ATTENTION_FACTOR": None if rotation.attention_factor == 1 else rotation.attention_factor,
@@ -358,8 +321,14 @@ def plan(
         "FAST_SINE": engine_of(first) is Engine.NVIDIA and first.dtype != torch.float64,
     }
     # fusion, which decides last bits, is never left to the compiler's default
-    options["enable_fp_fusion"] = rotation.rounding == "once"
-    return batch * row_blocks * -(-seq_len // tile.positions), arguments, options
+    options = {"num_warps": tile.num_warps, "enable_fp_fusion": rotation.rounding == "once"}
+    return Plan(
+        tile=tile,
+        programs=batch * row_blocks * -(-seq_len // tile.positions),
+        strides={name: strides_of(view) for name, view in views.items()},
+        arguments=arguments,
+        options=options,
+    )
 
 
 def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int | None) -> bool:
@@ -371,7 +340,7 @@ def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int | Non
     return in_order and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
-def _strides(x: Tensor) -> tuple[int, ...]:
+def strides_of(x: Tensor) -> tuple[int, ...]:
     """In elements; 0 for a dimension of one index, where 1 would look unaligned to the compiler."""
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
@@ -381,13 +350,13 @@ def _strides_of_table(table: Tensor) -> tuple[tuple[int, ...], int]:
 
     The unit is 1 where Triton finds all alignment by itself: where 16 divides the strides.
     """
-    strides, unit = _strides(table if table.dim() == 3 else table.flatten(1)[None]), 1
+    strides, unit = strides_of(table if table.dim() == 3 else table.flatten(1)[None]), 1
     if any(step % 16 for step in strides[:-1]):
         unit = math.gcd(16, *strides[:-1])
     return (strides[0] // unit, strides[1] // unit, strides[2]), unit
 
 
-def _alignment(tensors: Iterable[Tensor]) -> int:
+def alignment_of(tensors: Iterable[Tensor]) -> int:
     """Bytes, up to 16, that divide the address of every row; 0 if Triton finds them by itself.
 
     Triton knows of a stride only whether 16 divides it. Rows of 72 elements of 2 bytes are 144
@@ -395,7 +364,76 @@ def _alignment(tensors: Iterable[Tensor]) -> int:
     """
     aligned, known = 16, True
     for x in tensors:
-        strides = [step for step in _strides(x)[:-1] if step]
+        strides = [step for step in strides_of(x)[:-1] if step]
         known &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
         aligned = math.gcd(aligned, x.data_ptr(), *[step * x.element_size() for step in strides])
     return 0 if known else aligned
+
+
+# Rotations
+
+
+def choose_tile(case: Case) -> Tile | WideTile:
+    """The tile of a call that only rotates."""
+    return choose_wide_tile(case) or choose_padded_tile(case)
+
+
+def rotate(
+    tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, known: Known | None = None
+) -> tuple[Tensor, ...]:
+    """Rotate one or two tensors, known to be good, in one launch.
+
+    The results are new; or with `inplace` the tensors themselves, of which only the rotary slice is
+    touched. `known` is what `known_of` has found for the call.
+    """
+    outs = tensors if inplace else rotation.memory_for(tensors)
+
+    def prepare() -> Launch | None:
+        if not has_elements(tensors):
+            return None
+        # in place, minus x turned is minus what comes out
+        q, k = pair(tensors) if inplace else [resolved(x) for x in pair(tensors)]
+        q_out, k_out = pair(outs)
+        named = {"q": q, "k": k, "q_out": q_out, "k_out": k_out}
+        planned = plan(named, rotation, choose=choose_tile, inplace=inplace)
+        if isinstance(planned.tile, WideTile):
+            return launch_of_wide_rows(planned, named, rotation)
+        arguments = planned.arguments | {
+            "strides": planned.strides_of("q", "k", "q_out", "k_out"),
+            "TRANSPOSE": rotation.transpose,
+        }
+        read = q, k, q_out, k_out, *as_read(rotation)
+        return Launch("kernel.rope_kernel", read, planned.programs, arguments, planned.options)
+
+    given = *pair(tensors), *pair(outs), *rotation.tensors
+    run(known, given, prepare, (rotation.first_position,))
+    return outs
+
+
+def launch_of_wide_rows(
+    planned: Plan,
+    named: dict[str, Tensor | None],
+    rotation: Rotation,
+    read_group: int = 0,
+    write_group: int = 0,
+) -> Launch:
+    """The launch of a plan with a wide tile, of q and k, or of q, k and v: see `move`."""
+    names = "q", "k", "v", "q_out", "k_out", "v_out"
+    tensors = [named.get(name) for name in names]
+    arguments = planned.arguments | {
+        "strides": planned.strides_of(*names),
+        "READ_GROUP": read_group,
+        "WRITE_GROUP": write_group,
+        "TRANSPOSE": rotation.transpose,
+        "IN_PLACE": named["q"] is named["q_out"],
+    }
+    # Lines of rows are half-split: the rules in `wide.py` take no others.
+    del arguments["READS_INTERLEAVED"], arguments["WRITES_INTERLEAVED"]
+    return Launch(
+        kernel="wide_kernel.wide_kernel",
+        tensors=(*tensors, *as_read(rotation)),
+        programs=planned.programs,
+        arguments=arguments,
+        options=planned.options,
+        has_v="v" in named,
+    )

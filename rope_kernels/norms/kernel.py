@@ -15,10 +15,10 @@ from ..kernel import (
     choose,
     find_cos_sin,
     find_positions,
-    load_interleaved,
+    load_rows,
+    place_of_tile,
     row_pointers,
-    store_pairs,
-    tail_elements,
+    store_rows,
     tile_of_program,
     turn,
 )
@@ -44,10 +44,7 @@ def norm_rope_kernel(
     k_heads,
     ids_strides,
     table_strides,
-    q_strides,
-    k_strides,
-    q_out_strides,
-    k_out_strides,
+    strides,
     table_len,
     sequences,
     cp_size,
@@ -59,7 +56,6 @@ def norm_rope_kernel(
     WRITES_INTERLEAVED: tl.constexpr,
     POSITIONS: tl.constexpr,
     ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
     ROWS_OUTER: tl.constexpr,
     STRETCH: tl.constexpr,
     ALIGNED: tl.constexpr,
@@ -83,7 +79,7 @@ def norm_rope_kernel(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED  # what the rotation returns
     PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
-    pair = tl.arange(0, COLUMNS).to(tl.int64)
+    pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
 
     # My tile: rows of q or of k.
     q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
@@ -93,6 +89,7 @@ def norm_rope_kernel(
     s_block, row_block, b = tile_of_program(
         tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
     )
+    q_strides, k_strides, q_out_strides, k_out_strides = strides
     x_ptr, y_ptr, weight_ptr, heads = q_ptr, q_out_ptr, q_weight_ptr, q_heads
     x_strides, y_strides = q_strides, q_out_strides
     if k_ptr is not None:
@@ -104,22 +101,22 @@ def norm_rope_kernel(
         y_strides = choose(is_k, k_out_strides, q_out_strides)
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
-    first_s, later, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
 
     # Load everything before anything is used. The order decides how many registers it takes.
     if not WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
-            weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
+            weight_ptr, pair, OFFSET, HALF, START, TAIL, PAIRS_WEIGHTS, COMPUTED
         )
-    x_rows = row_pointers(x_ptr, x_strides, first_s, later, row, b, ALIGNED)
-    x1, x2, tail = load_rows(
-        x_rows, x_strides[3], exists, HALF, START, TAIL, COLUMNS, READS_INTERLEAVED, COMPUTED
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED)
+    x1, x2, tail = load_exact(
+        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED, COMPUTED
     )
     if WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
-            weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
+            weight_ptr, pair, OFFSET, HALF, START, TAIL, PAIRS_WEIGHTS, COMPUTED
         )
     if cu_seqlens_ptr is not None:  # the barrier is explained in `rope_kernel`
         tl.debug_barrier()
@@ -128,18 +125,20 @@ def norm_rope_kernel(
         sequences, cp_size, cp_rank, CP_ORDER,
     )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,
+        position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
         table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
         READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
     )  # fmt: skip
-    turns = None
+    is_rotated = None
     if cu_seqlens_ptr is not None:
-        turns = in_sequence[:, None, None]
+        is_rotated = in_sequence[:, None, None]
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
     ARE_ANGLES: tl.constexpr = sin_ptr is None
     if NORM_AFTER:
-        x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, ARE_ANGLES, ROUNDED)
+        x1, x2 = turn(
+            x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, ARE_ANGLES, ROUNDED
+        )
         x1, x2 = x1.to(COMPUTED), x2.to(COMPUTED)
     squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF, TAIL, FUSED)
     rstd = tl.rsqrt(squares + EPS)
@@ -152,11 +151,13 @@ def norm_rope_kernel(
         x1, x2 = x1.to(STORED).to(COMPUTED), x2.to(STORED).to(COMPUTED)
         tail = tail.to(STORED).to(COMPUTED)
     if not NORM_AFTER:
-        x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, ARE_ANGLES, ROUNDED)
+        x1, x2 = turn(
+            x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, ARE_ANGLES, ROUNDED
+        )
 
-    y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, OUT_ALIGNED)
-    store_rows(
-        y_rows, y_strides[3], x1, x2, tail, exists, HALF, START, TAIL, COLUMNS, WRITES_INTERLEAVED
+    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, OUT_ALIGNED)
+    store_exact(
+        y_rows, y_strides[3], pair, x1, x2, tail, exists, HALF, START, TAIL, WRITES_INTERLEAVED
     )
 
 
@@ -184,12 +185,7 @@ def norm_rope_backward_kernel(
     q_programs,  # the first ones share the tiles of q, the others those of k
     ids_strides,
     table_strides,
-    q_strides,
-    k_strides,
-    q_grad_strides,
-    k_grad_strides,
-    q_out_strides,
-    k_out_strides,
+    strides,  # of q, k, q_grad, k_grad, q_out and k_out
     table_len,
     sequences,
     cp_size,
@@ -201,7 +197,6 @@ def norm_rope_backward_kernel(
     WRITES_INTERLEAVED: tl.constexpr,
     POSITIONS: tl.constexpr,
     ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
     ROWS_OUTER: tl.constexpr,
     STRETCH: tl.constexpr,
     ALIGNED: tl.constexpr,
@@ -228,9 +223,12 @@ def norm_rope_backward_kernel(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED
     PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    # Triton 3.6 does not compile a norm after a rotation of one pair in one column.
+    COLUMNS: tl.constexpr = max(2, triton.next_power_of_2(HALF))
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tensor, and my tiles of it.
+    q_strides, k_strides, q_grad_strides, k_grad_strides, q_out_strides, k_out_strides = strides
     number, programs, heads = tl.program_id(0), tl.num_programs(0), q_heads
     x_ptr, g_ptr, y_ptr, weight_ptr = q_ptr, q_grad_ptr, q_out_ptr, q_weight_ptr
     x_strides, g_strides, y_strides = q_strides, q_grad_strides, q_out_strides
@@ -248,7 +246,7 @@ def norm_rope_backward_kernel(
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
     w1, w2, w_tail = load_weight(
-        weight_ptr, OFFSET, HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS, COMPUTED
+        weight_ptr, pair, OFFSET, HALF, START, TAIL, PAIRS_WEIGHTS, COMPUTED
     )
     sum1 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
     sum2 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
@@ -261,16 +259,16 @@ def norm_rope_backward_kernel(
         s_block, row_block, b = tile_of_program(
             tile, s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
         )
-        first_s, later, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+        first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
         s_exists = s < seq_len
         exists = s_exists[:, None, None] & (row < heads)[None, :, :]
-        g_rows = row_pointers(g_ptr, g_strides, first_s, later, row, b, ALIGNED)
-        g1, g2, g_tail = load_rows(
-            g_rows, g_strides[3], exists, HALF, START, TAIL, COLUMNS, WRITES_INTERLEAVED, COMPUTED
+        g_rows = row_pointers(g_ptr, g_strides, first_s, s_offset, row, b, ALIGNED)
+        g1, g2, g_tail = load_exact(
+            g_rows, g_strides[3], pair, exists, HALF, START, TAIL, WRITES_INTERLEAVED, COMPUTED
         )
-        x_rows = row_pointers(x_ptr, x_strides, first_s, later, row, b, ALIGNED)
-        x1, x2, x_tail = load_rows(
-            x_rows, x_strides[3], exists, HALF, START, TAIL, COLUMNS, READS_INTERLEAVED, COMPUTED
+        x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED)
+        x1, x2, x_tail = load_exact(
+            x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED, COMPUTED
         )
         if cu_seqlens_ptr is not None:
             tl.debug_barrier()
@@ -279,13 +277,13 @@ def norm_rope_backward_kernel(
             seq_len, sequences, cp_size, cp_rank, CP_ORDER,
         )  # fmt: skip
         cos1, sin1, cos2, sin2 = find_cos_sin(
-            position[:, None], s_exists[:, None], b, pair, pair + HALF, pair, pair < HALF,
+            position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
             table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
             READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
         )  # fmt: skip
-        turns = None
+        is_rotated = None
         if cu_seqlens_ptr is not None:
-            turns = in_sequence[:, None, None]
+            is_rotated = in_sequence[:, None, None]
         if ROUNDS_COS_SIN:
             cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
             cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
@@ -294,12 +292,14 @@ def norm_rope_backward_kernel(
         seen1, seen2 = x1, x2
         if NORM_AFTER:  # the forward's squares are those of rows that it had rounded
             seen1, seen2 = turn(
-                x1, x2, cos1, sin1, cos2, sin2, turns, False, ROUNDING, False, ROUNDED
+                x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, False, ROUNDED
             )
             seen1, seen2 = seen1.to(COMPUTED), seen2.to(COMPUTED)
-            x1, x2 = turn(x1, x2, cos1, sin1, cos2, sin2, turns, False, "once", False, COMPUTED)
+            x1, x2 = turn(
+                x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, "once", False, COMPUTED
+            )
         else:
-            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, turns, True, "once", False, COMPUTED)
+            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, is_rotated, True, "once", False, COMPUTED)
         squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, HALF, TAIL, FUSED)
         rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)  # or 0 * infinity, of a missing row
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
@@ -311,19 +311,19 @@ def norm_rope_backward_kernel(
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
         if NORM_AFTER:
-            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, turns, True, "once", False, COMPUTED)
+            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, is_rotated, True, "once", False, COMPUTED)
         if q_out_ptr is not None:
-            y_rows = row_pointers(y_ptr, y_strides, first_s, later, row, b, OUT_ALIGNED)
-            store_rows(
-                y_rows, y_strides[3], g1, g2, g_tail, exists, HALF, START, TAIL, COLUMNS,
+            y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, OUT_ALIGNED)
+            store_exact(
+                y_rows, y_strides[3], pair, g1, g2, g_tail, exists, HALF, START, TAIL,
                 READS_INTERLEAVED,
             )  # fmt: skip
 
     if partial_ptr is not None:
         mine = partial_ptr + tl.program_id(0).to(tl.int64) * (2 * HALF + TAIL)
-        store_rows(
-            mine, 1, sum_of_tile(sum1), sum_of_tile(sum2), sum_of_tile(sum_tail),
-            tl.full((1, 1, 1), 1, tl.int1), HALF, START, TAIL, COLUMNS, PAIRS_WEIGHTS,
+        store_exact(
+            mine, 1, pair, sum_of_tile(sum1), sum_of_tile(sum2), sum_of_tile(sum_tail),
+            tl.full((1, 1, 1), 1, tl.int1), HALF, START, TAIL, PAIRS_WEIGHTS,
         )  # fmt: skip
 
 
@@ -355,74 +355,50 @@ def sum_partials_kernel(
 
 
 @triton.jit
-def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.constexpr):
-    """A tile's first position, the others from there, all of them, its rows, and its entry."""
-    first_s, later = s_block.to(tl.int64) * POSITIONS, tl.arange(0, POSITIONS).to(tl.int64)
-    row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
-    return first_s, later[:, None], first_s + later, row, b.to(tl.int64)
-
-
-@triton.jit
-def load_rows(
-    ptr,  # of rows, or one of a vector
-    d,  # stride of elements
-    exists,  # of rows
+def load_exact(
+    rows,  # pointers to element 0 of each row, or one to that of a vector
+    d,
+    pair,
+    exists,
     HALF: tl.constexpr,
     START: tl.constexpr,
     TAIL: tl.constexpr,
-    COLUMNS: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     COMPUTED: tl.constexpr,
 ):
     """Whole rows in three pieces, in fp32 or fp64; 0 where there is nothing."""
-    ptr += tl.cast(START, tl.int64) * d
-    pair = tl.arange(0, COLUMNS).to(tl.int64)
-    mask = exists & (pair < HALF)[None, None, :]
-    if INTERLEAVED:
-        x1, x2 = load_interleaved(ptr, d, exists, HALF, COLUMNS)
-        x1, x2 = tl.where(mask, x1, 0), tl.where(mask, x2, 0)
-    else:
-        x1 = tl.load(ptr + (pair * d)[None, None, :], mask, other=0)
-        x2 = tl.load(ptr + ((pair + HALF) * d)[None, None, :], mask, other=0)
-    tail = tl.zeros((1, 1, 1), x1.dtype)
-    if TAIL > 0:
-        element, is_tail = tail_elements(START, HALF, TAIL)
-        tail = tl.load(ptr + (element * d)[None, None, :], exists & is_tail[None, None, :], other=0)
+    x1, x2, tail = load_rows(rows, d, pair, exists, HALF, START, TAIL, INTERLEAVED, 0)
     return x1.to(COMPUTED), x2.to(COMPUTED), tail.to(COMPUTED)
 
 
 @triton.jit
-def store_rows(
-    ptr,
+def store_exact(
+    rows,
     d,
-    x1,
-    x2,
+    pair,
+    y1,
+    y2,
     tail,
     exists,
     HALF: tl.constexpr,
     START: tl.constexpr,
     TAIL: tl.constexpr,
-    COLUMNS: tl.constexpr,
     INTERLEAVED: tl.constexpr,
 ):
-    """Round rows, and write them to where `load_rows` would read them."""
-    STORED: tl.constexpr = ptr.dtype.element_ty
-    ptr += tl.cast(START, tl.int64) * d
-    pair = tl.arange(0, COLUMNS).to(tl.int64)
-    store_pairs(
-        ptr, d, pair, pair + HALF, x1.to(STORED), x2.to(STORED), tail.to(STORED), exists,
-        pair < HALF, INTERLEAVED, HALF, START, TAIL, COLUMNS, False,
-    )  # fmt: skip
+    """Round rows, and write them to where `load_exact` would read them."""
+    STORED: tl.constexpr = rows.dtype.element_ty
+    y1, y2, tail = y1.to(STORED), y2.to(STORED), tail.to(STORED)
+    store_rows(rows, d, pair, y1, y2, tail, exists, HALF, START, TAIL, INTERLEAVED)
 
 
 @triton.jit
 def load_weight(
     ptr,
+    pair,
     OFFSET: tl.constexpr,
     HALF: tl.constexpr,
     START: tl.constexpr,
     TAIL: tl.constexpr,
-    COLUMNS: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     COMPUTED: tl.constexpr,
 ):
@@ -431,9 +407,7 @@ def load_weight(
     w1, w2, tail = one, one, one
     if ptr is not None:
         all_exist = tl.full((1, 1, 1), 1, tl.int1)
-        w1, w2, tail = load_rows(
-            ptr, 1, all_exist, HALF, START, TAIL, COLUMNS, INTERLEAVED, COMPUTED
-        )
+        w1, w2, tail = load_exact(ptr, 1, pair, all_exist, HALF, START, TAIL, INTERLEAVED, COMPUTED)
         w1, w2, tail = w1 + OFFSET, w2 + OFFSET, tail + OFFSET
     return w1, w2, tail
 

@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from ..launch import Known, as_read, has_elements, known_of, pair, plan, resolved, run
+from ..launch import Known, Launch, as_read, has_elements, known_of, pair, plan, resolved, run
 from ..rotation import Rotation, compute_dtype
 from ..tiles import next_power_of_2
 from .definition import Norm, Tensors, Weights
@@ -28,23 +28,27 @@ def launch_forward(
 ) -> Tensors:
     outs = tensors if inplace else rotation.memory_for(tensors)
 
-    def prepare_launch():
+    def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
         # in place, minus x comes out as minus what x does
         read = pair(tensors) if inplace else [resolved(x) for x in pair(tensors)]
         own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
         named = dict(zip(("q", "k", "q_out", "k_out"), (*read, *pair(outs)), strict=True))
-        programs, arguments, options = plan(named, rotation, choose=choose_norm_tile)
+        planned = plan(named, rotation, choose=choose_norm_tile)
+        arguments, options = planned.arguments, planned.options
+        arguments["strides"] = planned.strides_of("q", "k", "q_out", "k_out")
         arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
         # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
-        apart = arguments["ROWS_OUTER"] and arguments["COLUMNS"] == 64 and not arguments["TAIL"]
+        full_rows = next_power_of_2(arguments["HALF"]) == 64 and not arguments["TAIL"]
+        apart = arguments["ROWS_OUTER"] and full_rows
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
         arguments["FUSED"] = options["enable_fp_fusion"]
         if apart and arguments["FAST_SINE"] and tensors[0].element_size() == 2:
             options["maxnreg"] = HEADS_APART_REGISTERS
         given = *read, *pair(outs), *own, *as_read(rotation)
-        return "norms.kernel.norm_rope_kernel", given, programs, arguments, options
+        kernel = "norms.kernel.norm_rope_kernel"
+        return Launch(kernel, given, planned.programs, arguments, options)
 
     given = *pair(tensors), *pair(outs), *pair(weights), *rotation.tensors
     run(known, given, prepare_launch, numbers=(rotation.first_position,))
@@ -75,7 +79,7 @@ def launch_backward(
     looks = (*tensors, *grads, *weights)
     known = known_of(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
 
-    def prepare_launch():
+    def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
         rows = [resolved(x) for x in (*pair(tensors), *pair(grads), *pair(outs))]
@@ -84,7 +88,9 @@ def launch_backward(
         named = dict(zip(names, rows, strict=True))
         _, tile_bytes, registers = _share_of_an_sm(tensors, rotation)
         tile = partial(choose_norm_backward_tile, tile_bytes=tile_bytes)
-        _, arguments, options = plan(named, rotation, choose=tile)
+        planned = plan(named, rotation, choose=tile)
+        arguments, options = planned.arguments, planned.options
+        arguments["strides"] = planned.strides_of(*names)
         arguments |= _numbers_of(norm)
         arguments["q_programs"] = q_programs
         of_forward = _roundings(tensors[0], weights[0], rotation, norm)
@@ -96,7 +102,8 @@ def launch_backward(
         if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
             options["maxnreg"] = registers
         given = *rows, *own, partials, *as_read(rotation)
-        return "norms.kernel.norm_rope_backward_kernel", given, programs, arguments, options
+        kernel = "norms.kernel.norm_rope_backward_kernel"
+        return Launch(kernel, given, programs, arguments, options)
 
     given = *pair(tensors), *pair(grads), *pair(outs), *pair(weights), partials
     tensors_read = *given, *rotation.tensors
@@ -112,19 +119,14 @@ def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known
     if known is not None:
         known.then = known = known.then or Known()
 
-    def prepare_launch():
+    def prepare_launch() -> Launch | None:
         rows = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
         blocks = len(of_weights) * -(-d // (PARTIALS // rows))
         arguments = {"q_programs": q_programs, "programs": programs, "D": d}
         arguments |= {"BLOCK_N": rows, "BLOCK_D": PARTIALS // rows}
         options = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
-        return (
-            "norms.kernel.sum_partials_kernel",
-            (partials, *pair(of_weights)),
-            blocks,
-            arguments,
-            options,
-        )
+        kernel = "norms.kernel.sum_partials_kernel"
+        return Launch(kernel, (partials, *pair(of_weights)), blocks, arguments, options)
 
     run(known, (partials, *pair(of_weights)), prepare_launch)
 

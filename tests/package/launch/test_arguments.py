@@ -1,15 +1,15 @@
 """A kernel is launched with the arguments that it has, all of them, or not at all."""
 
-from functools import partial
 from unittest.mock import PropertyMock, patch
 
 import pytest
 import torch
 
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns
-from rope_kernels import RotaryPositionEmbedding, launch, modes, norm_rope
+from rope_kernels import RotaryPositionEmbedding, launch, modes, move, norm_rope
 from rope_kernels.norms import launches
 from rope_kernels.norms.tiles import choose_norm_tile
+from rope_kernels.wide import WideTile
 from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -27,12 +27,12 @@ def planned_wrongly(monkeypatch):
     plan, faults = launch.plan, []
 
     def wrong(*arguments, **options):
-        programs, planned, compiler = plan(*arguments, **options)
+        planned = plan(*arguments, **options)
         for fault in faults:
-            planned = FAULTS[fault](planned)
-        return programs, planned, compiler
+            planned = planned._replace(arguments=FAULTS[fault](planned.arguments))
+        return planned
 
-    for module in (launch, launches):
+    for module in (launch, launches, move):
         monkeypatch.setattr(module, "plan", wrong)
     return faults
 
@@ -61,15 +61,23 @@ def test_a_plan_with_other_names_than_the_kernels_launches_nothing(
 
 def test_a_tile_that_a_norm_has_no_argument_for_is_refused(device, whole_way, monkeypatch):
     """Rows side by side would be other rows to a kernel that knows nothing of them."""
-    tile = partial(_side_by_side, choose_norm_tile)
-    monkeypatch.setattr(launches, "choose_norm_tile", tile)
+    monkeypatch.setattr(launches, "choose_norm_tile", _side_by_side)
     t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
-    with pytest.raises(TypeError, match=r"it has no \['SIDE_BY_SIDE'\]"):
+    with pytest.raises(TypeError, match=r"it has no \[.*'SIDE_BY_SIDE'.*\]"):
         norm_rope(t, None, rope, "sbhd")
 
 
-def _side_by_side(choose, case):
-    return choose(case)._replace(SIDE_BY_SIDE=3)
+def _side_by_side(case):
+    tile = choose_norm_tile(case)
+    return WideTile(
+        positions_below=tile.positions,
+        lines=tile.rows,
+        columns=case.half,
+        num_warps=tile.num_warps,
+        side_by_side=3,
+        over_positions=False,
+        whole_rows=False,
+    )
 
 
 @each_op

@@ -76,7 +76,7 @@ def run_jit(kernel, *arguments, run=JITFunction.run, **options):
 
 
 def kinds_of(signature):
-    """Name and type of all numbers and pointers, those in tuples too: `q_strides.0`."""
+    """Name and type of all numbers and pointers, those in tuples too: `strides.2.0`."""
     for name, kind in signature.items():
         if isinstance(kind, tuple):
             yield from kinds_of({f"{name}.{i}": x for i, x in enumerate(kind)})
@@ -208,7 +208,7 @@ def into_memory_that_a_graph_hands_over() -> list:
     for q_out in (torch.empty(S, H, D), torch.empty(S, H, D), q.clone()):
         torch.ops.rope_kernels.rope_to_cache(q, k, q_out, v, *caches, slots, *values)
         noted = dict(zip(by_jit.names, last_launch().parameters, strict=False))
-        found.append([noted[f"q_out_strides.{i}"] for i in (0, 2)])
+        found.append([noted[f"strides.3.{i}"] for i in (0, 2)])
     return found[1:]  # the first one went through the JIT, which tells the driver too late
 
 

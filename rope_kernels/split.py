@@ -1,7 +1,4 @@
-"""Neighbors of a rotation that only move rows: out of a projection, and into a cache.
-
-Both are launches of the rotation's kernel with a third tensor, v, whose rows it only copies.
-"""
+"""Split a packed projection into q, k and v, and rotate q and k; gradients go the same way back."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
@@ -9,22 +6,12 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from . import autograd, reference
+from . import reference
 from .api import prepare, tables_of
-from .autograd import (
-    ROTATION,
-    count_as_written,
-    gradients_by_pytorch,
-    keep,
-    kept,
-    operator,
-    values_of,
-)
-from .check_call import Like, check_call, check_values
+from .autograd import ROTATION, gradients_by_pytorch, keep, kept, operator, values_of
+from .check_call import check_values
 from .checks import (
     FLOATS,
-    INTEGERS,
-    Named,
     as_integer,
     bad,
     check_choice,
@@ -32,16 +19,9 @@ from .checks import (
     check_integer,
     check_tensor,
 )
-from .launch import Known, known_of, rotate_rows
-from .modes import (
-    have_memory,
-    is_differentiated,
-    is_traced,
-    is_transformed,
-    is_watched,
-    wants_grad,
-)
-from .overwritten import check_apart, check_overwritten, named_tensors
+from .launch import Known, known_of
+from .modes import have_memory, is_traced, is_transformed, is_watched, wants_grad
+from .move import Rows, move
 from .rotation import (
     CpOrder,
     Freqs,
@@ -57,9 +37,6 @@ from .ways import way_of
 
 Packing = Literal["qkv", "grouped"]
 PACKINGS = get_args(Packing)
-Rows = tuple[Tensor, Tensor, Tensor]  # of q, k and v
-
-# Out of a projection
 
 
 class Packed(NamedTuple):
@@ -228,12 +205,13 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> Rows:
 
 def _split(rows: Rows, packed: Packed, rotation: Rotation, known: Known | None) -> Rows:
     outs = packed.memory_for(rows, rotation.tensor_format)
-    rotate_rows(
-        (*rows, *outs),
+    move(
+        rows,
+        outs,
         rotation,
         known=known,
-        out_format=packed.output_format,
         read_group=packed.group,
+        out_format=packed.output_format,
     )
     return outs
 
@@ -243,12 +221,13 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
     rotation.transpose = not rotation.transpose  # each backward has one of its own
     out = packed.gradient_for(grads, rotation.tensor_format)
     known = known_of(grads, rotation, "join", *packed)
-    rotate_rows(
-        (*grads, *packed.slices(out)),
+    move(
+        grads,
+        packed.slices(out),
         rotation,
         known=known,
-        out_format=packed.output_format,
         write_group=packed.group,
+        out_format=packed.output_format,
     )
     return out
 
@@ -339,191 +318,3 @@ def _backward(ctx, grads):
 
 
 _split_op.register_autograd(_backward, setup_context=_keep_inputs)
-
-# Into a cache
-
-
-def rope_to_cache(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    freqs: Freqs,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    slot_mapping: Tensor,
-    *,
-    position_ids: Tensor | None = None,
-    cu_seqlens: Tensor | None = None,
-    start_positions: int | Tensor | None = None,
-    inplace: bool = False,
-    rounding: Rounding | None = None,
-    interleaved: bool | None = None,
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    inverse: bool = False,
-    fused: bool = True,
-) -> Tensor:
-    """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
-
-    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph. All
-    keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
-
-    A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
-
-    - vLLM: `kv_cache[0]` and `kv_cache[1]` of (2, blocks, page, h, d), in any order of memory; of
-      (blocks, h, page, 2 d) `kv_cache.transpose(1, 2).chunk(2, dim=-1)`;
-    - SGLang: (slots, h, d), `k_cache.unsqueeze(1)`: pages of one position;
-    - transformers' static cache: (b, h, s, d), `k_cache.transpose(1, 2)`: slot b * s + position.
-
-    Args:
-        q: (tokens, h, d), fp32, fp16, bf16 or fp64; any strides, as k and v: slices of one
-            projection are fine.
-        k: (tokens, kv heads, d).
-        v: like `k`. It is copied.
-        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        k_cache: (blocks, page, kv heads, d), the dtype of `k`.
-        v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
-        slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
-            block * page + position within it. A negative slot: the token is rotated, and not
-            written, nor are those after the first n. What a slot holds that occurs twice is
-            undefined. One outside the cache is an error on the CPU, and is not written on a GPU.
-        position_ids: (tokens,), the position of every token. One of it and `cu_seqlens` is needed.
-        cu_seqlens: (sequences + 1,), where each of several prompts starts, and where the last ends.
-        start_positions: beside `cu_seqlens`, (sequences,) or an int: the position of each prompt's
-            first token, which is how many tokens the cache has of it.
-        inplace: overwrite q and return it. k and v are never overwritten.
-
-    Returns:
-        q rotated, new and contiguous, or itself with `inplace`.
-
-    Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
-        ValueError: shapes, devices, values or options do not fit together, memory that is written
-            is shared, or a gradient is wanted.
-
-    Example:
-        >>> q, k, v = torch.randn(3, 8, 64), torch.randn(3, 2, 64), torch.randn(3, 2, 64)
-        >>> k_cache, v_cache = torch.zeros(2, 4, 16, 2, 64)  # 4 blocks of 16 positions
-        >>> ids, slots = torch.tensor([7, 0, 1]), torch.tensor([23, 32, 33])
-        >>> rope = RotaryPositionEmbedding(64)
-        >>> q1 = rope_to_cache(q, k, v, rope, k_cache, v_cache, slots, position_ids=ids)
-        >>> torch.equal(v_cache[1, 7], v[0]), torch.equal(v_cache[2, :2], v[1:])
-        (True, True)
-
-    Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
-    rotation with it.
-    """
-    where = cu_seqlens, start_positions, position_ids, "thd"
-    pairs = rotary_dim, rotary_start, interleaved
-    rotation = Rotation(*tables_of(freqs), *where, *pairs, inverse=inverse, rounding=rounding)
-    caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
-
-    def check() -> None:
-        check_call((q, k), freqs, rotation, fused, inplace)
-        _check_cache(k, *beside)
-
-    key = "to cache", inplace
-    known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
-    given = q, k, *beside
-    _check_no_gradient(given, rotation)
-    if not is_traced() and have_memory((*given, *rotation.tensors)):
-        _check_written((q, k), inplace, beside, rotation)
-    q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
-    is_empty = not all([x.numel() for x in (q, k, k_cache)])  # the kernel needs rows and slots
-    path = way_of(fused, given, rotation, known, is_empty=is_empty).path
-    if path == "kernel":
-        rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slot_mapping)
-        count_as_written((*caches, q) if inplace else caches)
-    elif path == "operator" and not is_watched():
-        _cache_op(q, k, q_out, *beside, *values_of(rotation))
-    else:  # a mode sees what PyTorch's operators overwrite, not what ours do: see `autograd.rotate`
-        by = reference.rotate if path == "pytorch" else autograd.rotate
-        rotated_q, rotated_k = by((q, k), rotation)
-        _write(k_cache, rotated_k, slot_mapping)
-        _write(v_cache, v, slot_mapping)
-        q_out.copy_(rotated_q)
-    return q_out
-
-
-_OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
-
-
-def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: object) -> None:
-    """Check what a cache adds to a rotation, but for values and memory."""
-    (tokens, heads, d), of_k = k.shape, Like("k", k, "thd")
-    of_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
-    of_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
-    of_k.check("v_cache", v_cache, (k.dtype,), [tuple(k_cache.shape)], " beside k_cache")
-    of_k.check("slot_mapping", slots, INTEGERS[:2], [("n",)])
-    if slots.shape[0] > tokens:
-        accepted = f"a slot for each of the first tokens, of which there are {tokens}"
-        raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
-
-
-def _check_no_gradient(given: tuple[object, ...], rotation: Rotation) -> None:
-    """Raise `ValueError` where a gradient is wanted of anything that came."""
-    transformed = is_transformed()
-    if not (transformed or wants_grad((*given, *rotation.tensors))):
-        return
-    named = zip(("q", "k", *_OF_A_CACHE), given, strict=True)
-    for name, x in named_tensors(rotation, named):
-        if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
-            accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
-            raise bad(f"{name} requires a gradient", accepted)
-
-
-def _check_written(
-    tensors: Sequence[Tensor], inplace: bool, beside: Sequence[Tensor], rotation: Rotation
-) -> None:
-    """Check what every call has to ask: memory that is written, and slots on the CPU."""
-    named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *beside), strict=True))
-    names = *(("q",) if inplace else ()), "v_cache", "k_cache"
-    written: Named = [(name, named.pop(name)) for name in names]
-    for name, x in written:
-        check_overwritten(name, x, "memory of your own for each element")
-        if x.is_neg():
-            raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
-    check_apart(written, named_tensors(rotation, named.items()))
-    cache, slots = beside[1], beside[3]
-    count = cache.shape[0] * cache.shape[1]
-    if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
-        accepted = f"slots below {count}; a negative one: no write"
-        raise bad(f"slot_mapping has {int(slots.max())}", accepted)
-
-
-def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
-    """Write rows (tokens, h, d) to their slots, in PyTorch; no shape depends on a value."""
-    page, slot, rows = cache.shape[1], slots.long(), rows[: slots.shape[0]]
-    if not (slot.numel() and cache.numel()):
-        return
-    inside = (slot >= 0) & (slot < cache.shape[0] * page)
-    # A token without a slot writes once more what the first one with a slot does. Without any,
-    # slot 0 gets what it has. So no value is read back, and no shape depends on one.
-    first, any_inside = inside.int().argmax().view(1), inside.any()
-    other_slot = torch.where(any_inside, slot.index_select(0, first), 0)
-    other_row = torch.where(any_inside, rows.index_select(0, first), cache[0, 0])
-    slot = torch.where(inside, slot, other_slot)
-    cache[slot // page, slot % page] = torch.where(inside[:, None, None], rows, other_row)
-
-
-@operator(
-    "rope_to_cache",
-    "Tensor q, Tensor k, Tensor(a!) q_out, Tensor v, Tensor(b!) k_cache, Tensor(c!) v_cache, "
-    f"Tensor slot_mapping, {ROTATION}",
-    ["q_out", "k_cache", "v_cache"],
-)
-def _cache_op(q, k, q_out, *values):
-    beside, rotation = values[:4], Rotation(*values[4:])
-    v, *caches, slots = beside
-    inplace = q_out.data_ptr() == q.data_ptr()
-    if inplace:
-        q_out = q
-    _check_written((q, k), inplace, beside, rotation)
-    check_values(rotation, len(q))
-    known = known_of((q, k, *beside, q_out), rotation, "to cache", inplace)
-    rotate_rows((q, k, v, q_out, *caches), rotation, known=known, slots=slots)
-
-
-@_cache_op.register_fake
-def _(*given):
-    return None

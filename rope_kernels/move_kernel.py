@@ -1,0 +1,187 @@
+"""The kernel that turns q and k, and copies v: out of a packed projection, or into a cache.
+
+`kernel.py` explains the arguments that have no comment here, and has the other parts.
+"""
+
+import triton
+import triton.language as tl
+
+from .kernel import (
+    SIZES,
+    choose,
+    find_cos_sin,
+    find_positions,
+    load_rows,
+    place_of_tile,
+    row_pointers,
+    store_rows,
+    tile_of_program,
+    turn,
+    whole_units,
+)
+
+
+@triton.jit(do_not_specialize=[*SIZES, "listed", "cache_slots"])
+def move_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,  # like k
+    q_out_ptr,
+    k_out_ptr,  # with slots a cache, (blocks, page, h, d); so is `v_out_ptr`
+    v_out_ptr,
+    table_ptr,
+    sin_ptr,
+    cu_seqlens_ptr,
+    starts_ptr,
+    ids_ptr,
+    slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
+    first_position,
+    seq_len,
+    batch,
+    q_heads,
+    k_heads,  # and those of v
+    listed,  # tokens that have an entry among the slots
+    ids_strides,
+    table_strides,
+    strides,  # of q, k, v, q_out, k_out and v_out: each of s, b, h and d; of a cache as it has them
+    table_len,
+    sequences,
+    cp_size,
+    cp_rank,
+    cache_slots,  # blocks * page
+    page,  # positions of a block of a cache
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    READS_INTERLEAVED: tl.constexpr,
+    WRITES_INTERLEAVED: tl.constexpr,
+    POSITIONS: tl.constexpr,
+    ROWS: tl.constexpr,
+    ROWS_OUTER: tl.constexpr,
+    STRETCH: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    OUT_ALIGNED: tl.constexpr,
+    TABLE_UNIT: tl.constexpr,
+    READ_GROUP: tl.constexpr,  # packed qkv: so many heads of q, then one of k and one of v; else 0
+    WRITE_GROUP: tl.constexpr,
+    ONE_PER_PAIR: tl.constexpr,
+    ATTENTION_FACTOR: tl.constexpr,
+    CP_ORDER: tl.constexpr,
+    INVERSE: tl.constexpr,
+    TRANSPOSE: tl.constexpr,
+    ROUNDING: tl.constexpr,
+    FAST_SINE: tl.constexpr,
+):
+    # My tile: rows of q, then those of k, then those of v.
+    q_blocks, k_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(k_heads, ROWS)
+    s_block, row_block, b = tile_of_program(
+        tl.program_id(0), tl.cdiv(seq_len, POSITIONS), q_blocks + 2 * k_blocks, batch,
+        ROWS_OUTER, STRETCH,
+    )  # fmt: skip
+
+    # My tensor.
+    q_strides, k_strides, v_strides, q_out_strides, k_out_strides, v_out_strides = strides
+    is_kv, is_v = row_block >= q_blocks, row_block >= q_blocks + k_blocks
+    row_block -= tl.where(is_kv, q_blocks, 0) + tl.where(is_v, k_blocks, 0)
+    heads = tl.where(is_kv, k_heads, q_heads)
+    x_ptr = tl.where(is_v, v_ptr, tl.where(is_kv, k_ptr, q_ptr))
+    x_strides = choose(is_v, v_strides, choose(is_kv, k_strides, q_strides))
+    y_ptr = tl.where(is_v, v_out_ptr, tl.where(is_kv, k_out_ptr, q_out_ptr))
+    y_strides = choose(is_v, v_out_strides, choose(is_kv, k_out_strides, q_out_strides))
+
+    # My positions and rows.
+    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    s_exists = s < seq_len
+    exists = s_exists[:, None, None] & (row < heads)[None, :, :]
+    x_head, y_head = row, row
+    if READ_GROUP > 0:  # step over the heads of k and v between those of q
+        x_head += tl.where(is_kv, 0, row // READ_GROUP * 2)
+    if WRITE_GROUP > 0:
+        y_head += tl.where(is_kv, 0, row // WRITE_GROUP * 2)
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED)
+    if slots_ptr is None:
+        y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, OUT_ALIGNED)
+    else:  # the slot is used last of all, or other loads would wait for this one
+        slot = tl.load(slots_ptr + s, s < listed, other=-1)
+
+    # Load every element once.
+    pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
+    x1, x2, tail = load_rows(
+        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED
+    )
+
+    # v does not turn, and stays in the order that it was read in.
+    if is_v:
+        if slots_ptr is None:
+            v_rows, is_written = y_rows, exists
+        else:
+            v_rows, is_written = cache_pointers(
+                y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page, OUT_ALIGNED
+            )
+        store_rows(
+            v_rows, y_strides[3], pair, x1, x2, tail, is_written,
+            HALF, START, TAIL, READS_INTERLEAVED,
+        )  # fmt: skip
+        return
+
+    # q and k turn, as in `rope_kernel`.
+    if cu_seqlens_ptr is not None:
+        tl.debug_barrier()
+    position, in_sequence = find_positions(
+        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
+        sequences, cp_size, cp_rank, CP_ORDER,
+    )  # fmt: skip
+    cos1, sin1, cos2, sin2 = find_cos_sin(
+        position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
+        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
+        READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE,
+        q_ptr.dtype.element_ty,
+    )  # fmt: skip
+    is_rotated = None
+    if cu_seqlens_ptr is not None:
+        is_rotated = in_sequence[:, None, None]
+    y1, y2 = turn(
+        x1, x2, cos1, sin1, cos2, sin2, is_rotated,
+        TRANSPOSE, ROUNDING, sin_ptr is None, q_out_ptr.dtype.element_ty,
+    )  # fmt: skip
+    if slots_ptr is not None:
+        y_rows, exists = cache_pointers(
+            y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page, OUT_ALIGNED
+        )
+    store_rows(
+        y_rows, y_strides[3], pair, y1, y2, tail, exists, HALF, START, TAIL, WRITES_INTERLEAVED
+    )
+
+
+@triton.jit
+def cache_pointers(
+    ptr,
+    strides,
+    s,
+    row,
+    exists,
+    is_kv,
+    slot,
+    cache_slots,
+    page,
+    ALIGNED: tl.constexpr,
+):
+    """Pointers to element 0 of each row, at its token's slot, and which rows are written.
+
+    Rows of q are at their tokens, and b is 0: tokens of a cache have one dimension. Numbers are
+    chosen before they meet strides, or Triton 3.9 would no longer see that 16 divides offsets.
+    """
+    slot = slot.to(tl.int64)
+    has_slot = (slot >= 0) & (slot < cache_slots)
+    # in 32 bits, if all slots fit: a division in 64 takes longer than the rest of a short call
+    slot = tl.where(has_slot, slot, 0).to(cache_slots.dtype)
+    block = slot // page
+    place = (slot - block * page).to(tl.int64)
+    token_stride, place_stride, h_stride = whole_units(ptr, strides, ALIGNED)
+    token = tl.where(is_kv, block.to(tl.int64), s) * token_stride
+    token += place * tl.where(is_kv, place_stride, 0)
+    if ALIGNED > 0:
+        ptr = tl.multiple_of(ptr, ALIGNED)
+    offset = token[:, None, None] + (row.to(tl.int64) * h_stride)[None, :, :]
+    has_place = has_slot | (is_kv == 0)
+    return ptr + offset, exists & has_place[:, None, None]
