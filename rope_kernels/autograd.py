@@ -14,7 +14,7 @@ from torch import Tensor
 from . import launch, reference
 from .check_call import check_values
 from .launch import Known, known_of
-from .modes import is_watched, wants_grad
+from .modes import apply_without_functorch, is_watched, wants_grad
 from .overwritten import check_inplace
 from .rotation import NAMES, TENSORS, Rotation, seq_len_of
 from .ways import Way, way_of
@@ -81,8 +81,7 @@ class RotationFunction(torch.autograd.Function):
         return *(*found, None)[:2], None, None, None
 
 
-# `apply` without its search for wrappers of torch.func, which no call brings here
-_record = super(torch.autograd.Function, RotationFunction).apply
+_record = apply_without_functorch(RotationFunction)
 
 
 def keep(ctx, rotation: Rotation, beside: Sequence = (), frozen: Sequence[Tensor] = ()) -> None:

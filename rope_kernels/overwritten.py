@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from .checks import Named, bad, names_of
-from .modes import is_traced, wants_grad
+from .modes import (
+    base_of,
+    is_in_torch_func,
+    is_ordinary_view,
+    is_traced,
+    is_view,
+    wants_grad,
+)
 from .rotation import Rotation
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
@@ -23,7 +30,7 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named
     if is_traced():
         return  # PyTorch checks gradients when it traces; the operator comes here when it runs
     names, recorded = names_of(tensors, rotation.transpose), wants_grad(tensors)
-    transformed = torch._C._are_functorch_transforms_active()  # PyTorch then does the overwriting
+    transformed = is_in_torch_func()  # PyTorch then does the overwriting
     for name, t in zip(names, tensors, strict=True):
         if recorded:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
@@ -39,14 +46,13 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named
 
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
-    base = t if t._base is None else t._base
+    base = base_of(t)
     if (t.is_leaf and t.requires_grad) or (base.is_leaf and base.requires_grad):
         came = f"{name} is a leaf that requires a gradient, or a view of one"
         raise bad(came, _cloned(name))
-    if not t._is_view() or transformed:
+    if not is_view(t) or transformed:
         return
-    plain = torch._C._autograd.CreationMeta.DEFAULT  # not from chunk or split, nor in no_grad
-    if not alone or torch._C._autograd._get_creation_meta(t) != plain:
+    if not alone or not is_ordinary_view(t):
         accepted = f"{_cloned(name)}, or one slice (not from chunk or split) a call"
         raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
 

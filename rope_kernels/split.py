@@ -20,7 +20,14 @@ from .checks import (
     check_tensor,
 )
 from .launch import Known, known_of
-from .modes import have_memory, is_traced, is_transformed, is_watched, wants_grad
+from .modes import (
+    apply_without_functorch,
+    have_memory,
+    is_traced,
+    is_transformed,
+    is_watched,
+    wants_grad,
+)
 from .move import Rows, move
 from .rotation import (
     CpOrder,
@@ -164,8 +171,7 @@ def split_qkv_rope(
     if path == "operator":
         return tuple(_split_op(qkv, *packed, *values_of(rotation)))
     if wants_grad((qkv,)):
-        apply = super(torch.autograd.Function, SplitFunction).apply  # as `_record` of autograd.py
-        return apply(qkv, rows, packed, rotation, known)
+        return _record_split(qkv, rows, packed, rotation, known)
     return _split(rows, packed, rotation, known)
 
 
@@ -243,6 +249,9 @@ class SplitFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         return _gradient_of_split(ctx, grads), None, None, None, None
+
+
+_record_split = apply_without_functorch(SplitFunction)
 
 
 def _keep_split(ctx, qkv: Tensor, packed: Packed, rotation: Rotation) -> None:

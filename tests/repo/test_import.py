@@ -3,6 +3,7 @@
 Each case runs in a process of its own: here Triton is loaded long since.
 """
 
+import ast
 import os
 import shutil
 import sys
@@ -15,7 +16,7 @@ from processes import ROOT, run_python
 from rope_kernels import rope_fw
 from rope_lab.compiler.plans import launched_by
 
-LAB = ROOT / "rope_lab"
+LAB, PACKAGE = ROOT / "rope_lab", ROOT / "rope_kernels"
 
 
 @pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled here")
@@ -201,6 +202,87 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
     assert said.startswith("Triton ") and said.endswith(".") and ". " not in said
     if sys.platform == "linux":
         assert said == "Triton is not installed: `make lab` installs it."
+
+
+# a torch that is too new, or too old
+
+MISSING = [  # one of each kind of name
+    "torch._C._len_torch_dispatch_stack",
+    "torch._C._TorchDispatchModeKey.FAKE",
+    "torch._C.DispatchKey.PreDispatch",
+    "torch._C._functorch.get_unwrapped",
+    "torch._C._autograd._get_creation_meta",
+    "torch._C._autograd.CreationMeta.DEFAULT",
+    "torch.autograd.forward_ad._current_level",
+    "torch.utils._python_dispatch._disable_current_modes",
+    "torch.nn.Module._load_from_state_dict",
+    "torch.nn.Module.apply",  # of which no private name is
+]
+
+
+def test_a_torch_that_lacks_a_private_name_is_told_when_the_package_is_imported():
+    """The error names what is missing, this torch, and what helps; the last import succeeds."""
+    run_python(
+        f"""
+        import sys
+        import torch
+        import torch.utils._python_dispatch
+        from operator import attrgetter
+
+        def error_of_import():
+            try:
+                import rope_kernels
+            except ImportError as error:
+                return str(error)
+            finally:
+                for module in [x for x in sys.modules if x.startswith("rope_kernels")]:
+                    del sys.modules[module]
+
+        *gone, public = {MISSING!r}
+        for path in gone:
+            place, _, name = path.partition("torch.")[2].rpartition(".")
+            owner = attrgetter(place)(torch)
+            value = getattr(owner, name)
+            delattr(owner, name)
+            said = error_of_import()
+            setattr(owner, name, value)
+            assert said is not None, path
+            assert name in said and torch.__version__ in said and "Install" in said, said
+        del torch.nn.Module.apply
+        assert error_of_import() is None, public
+        """
+    )
+
+
+def test_one_file_asks_for_private_names_of_pytorch():
+    """And looks all of them up when it is imported: what a function alone uses would fail late.
+
+    The room for Hugging Face is another matter: it reads what modules of PyTorch hold.
+    """
+    files = {path.name: ast.parse(path.read_text()) for path in PACKAGE.glob("*.py")}
+    own = {"_fields", "_field_defaults", "_asdict", "_make", "_replace", "_getframe"}  # of Python
+    for tree in files.values():
+        own |= {name for node in ast.walk(tree) if (name := defined_by(node)) is not None}
+    modes = files.pop("modes.py")
+    for name, tree in files.items():
+        assert private_names(tree) - own == set(), name
+    probes = [node for node in modes.body if isinstance(node, ast.Try)]
+    assert len(probes) == 1
+    assert private_names(modes) - own <= private_names(probes[0])
+
+
+def private_names(tree):
+    found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def defined_by(node):
+    """The name that a node of the package's own code defines, or sets on an object."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return node.name
+    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        return node.id if isinstance(node, ast.Name) else node.attr
+    return None
 
 
 # the rooms of the lab
