@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -295,6 +296,16 @@ def test_a_copy_has_its_own_buffer(device):
     other.inv_freq = other_frequencies(device)
     assert torch.equal(turns, want) and module.turns() is turns
     assert torch.equal(other.turns(), in_turns(other.inv_freq))
+
+
+@pytest.mark.parametrize("copied", (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))))
+def test_a_copy_of_a_compiled_module_computes_its_own_angles(copied):
+    """`compile` leaves a function in the module that belongs to this module alone."""
+    module = RotaryPositionEmbedding(D)
+    module.compile(backend="eager")
+    other = copied(module)
+    other.inv_freq = 2 * module.inv_freq
+    assert torch.equal(other(3), module_of(other.inv_freq)(3))
 
 
 # on the GPU: streams and graphs
