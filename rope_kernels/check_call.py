@@ -109,7 +109,7 @@ def has_made_integers(rotation: Rotation) -> bool:
 def check_rank(size: object, rank: object, order: object) -> None:
     """Check `cp_size`, `cp_rank` and `cp_order`."""
     check_choice("cp_order", order, CP_ORDERS)
-    check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
+    size = check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
     check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
 
 
@@ -276,7 +276,7 @@ def _check_where(rotation: Rotation, like: Like, seq_len: int, batch: int) -> No
 def check_values(rotation: Rotation, seq_len: int) -> None:
     """Check a first position, and the values of tensors on the CPU."""
     if rotation.first_position is not None:
-        _check_first_position(rotation, seq_len)
+        _check_first_position(rotation, rotation.first_position, seq_len)
     if not (rotation.table.is_cpu and all([x is None or has_values(x) for x in rotation.where])):
         return
     if rotation.cu_seqlens is not None:
@@ -309,9 +309,8 @@ def _too_short(rotation: Rotation, last: int) -> Exception:
     return ValueError(f"{came}; the last position in use needs {last + 1}")
 
 
-def _check_first_position(rotation: Rotation, seq_len: int) -> None:
+def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
     """Check the number that all sequences start at: in every call, for it is in no signature."""
-    first = rotation.first_position
     if not -MOST_START <= first <= MOST_START:
         raise bad(f"start_positions is {first}", _STARTS)
     if rotation.on_the_fly or not seq_len:

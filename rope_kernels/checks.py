@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any
+from typing import TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 Named = Iterable[tuple[str, Tensor | None]]  # tensors by the names of their arguments
+Value = TypeVar("Value")
 
 _OF_A_RANK = """\
 torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
@@ -83,12 +84,15 @@ def check_format(tensor_format: object, accepted: tuple[str, ...]) -> None:
 # Numbers
 
 
-def is_integer(value: object) -> bool:
-    """Whether this is an integer, of NumPy too; no bool, which is an int to Python: True is 1."""
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether this is an integer, of NumPy or a trace too, which compute as Python's do.
+
+    A bool is none here, though to Python True is 1.
+    """
     return isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
 
 
-def as_integer(value: Any) -> Any:
+def as_integer(value: Value) -> Value | int:
     """An integer of NumPy as Python's; all else, one of a trace too, as it is."""
     if type(value) is int or isinstance(value, torch.SymInt) or not is_integer(value):
         return value
@@ -97,8 +101,8 @@ def as_integer(value: Any) -> Any:
 
 def check_integer(
     name: str, value: object, least: float, most: float, accepted: str, **sizes: object
-) -> None:
-    """Check an integer from `least` to `most`.
+) -> int:
+    """Return an integer from `least` to `most`, as it came.
 
     `accepted` may name {least}, {most} and `sizes`. They are written into it only for an error: a
     size in a string is a constant to torch.compile, which would compile again for every other one.
@@ -107,18 +111,19 @@ def check_integer(
         error = TypeError if isinstance(value, bool) else ValueError
         came = f"{name} is {shown(value)}"
         raise bad(came, accepted.format(least=least, most=most, **sizes), error)
+    return value
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether this is a finite number that a tensor can hold, of NumPy too, and no bool."""
     if isinstance(value, Integral):
         return not isinstance(value, bool) and abs(int(value)) < 2**63
-    with suppress(OverflowError):  # a fraction may be beyond all floats
+    with suppress(OverflowError):  # A fraction may be beyond all floats.
         return isinstance(value, Real) and math.isfinite(value)
     return False
 
 
-def check_positive(name: str, value: Any) -> int | float:
+def check_positive(name: str, value: object) -> int | float:
     """Return a positive number as one of Python's own."""
     if is_number(value):
         number = int(value) if isinstance(value, Integral) else float(value)

@@ -84,8 +84,10 @@ def check_apart(
 ) -> None:
     """Raise `ValueError` where what is written has an element in the memory of anything else."""
     places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
-    for other, y in read:  # in every call: few steps
-        low = 0 if y is None else y.data_ptr()
+    for other, y in read:  # This is in every call, so a tensor elsewhere takes few steps.
+        if y is None:
+            continue
+        low = y.data_ptr()
         for name, x, start, end in places:
             if start and 0 < low < end and start < _memory_of(y)[1] and not _are_neighbors(x, y):
                 raise bad(f"{other} shares memory with {name}", accepted.format(other=other))

@@ -104,12 +104,14 @@ def _way_of_a_new_call(
     is_empty: bool,
 ) -> Way:
     """The first line that is true decides."""
+    t = tensors[0]
+    assert t is not None, "one that turns comes first"
     if not fused:
         return _UNFUSED
     if is_transformed():
         return _TRANSFORMED
-    if not runs_in_triton(tensors[0]):
-        return Way("pytorch", why_no_engine(tensors[0]))
+    if not runs_in_triton(t):
+        return Way("pytorch", why_no_engine(t))
     if is_empty:
         return _EMPTY
     if is_traced():
@@ -118,7 +120,7 @@ def _way_of_a_new_call(
         return _NO_MEMORY
     if has_operator and is_watched():
         return _WATCHED
-    return _BY_KERNEL[engine_of(tensors[0])]
+    return _BY_KERNEL[engine_of(t)]
 
 
 # Threads that ask. What a call would do is found by making it, up to where its way is known.

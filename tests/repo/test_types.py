@@ -1,5 +1,5 @@
-"""A type checker accepts right calls of the public functions and our pages' Python, and finds
-misspelt calls."""
+"""A type checker accepts right calls of the public functions, our pages' Python and files of the
+package, and finds misspelt calls."""
 
 import importlib.util
 import inspect
@@ -14,6 +14,7 @@ from test_readme import BLOCKS
 
 TYPED_CALLS = Path(__file__).with_name("typed_calls.py")
 PACKAGE = Path(rope_kernels.__file__).parent
+STRICT = "modes", "checks", "check_call", "overwritten", "embedding", "ways"  # files of the package
 
 WRONG = {  # each is one line that mypy has to refuse, with a word of its complaint
     "rope_qk(t, t, rope, positon_ids=ids)": '"positon_ids"',
@@ -59,7 +60,8 @@ def call_with_every_keyword(name):
 def complaints(tmp_path_factory):
     """What `mypy --strict` prints of the right calls, the wrong ones and our pages', by file.
 
-    It reads the package but reports nothing there, as for users who installed it.
+    It reads the whole package. Of that it reports only what `STRICT` names, and nothing else, as
+    for users who installed it.
     """
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("needs mypy")
@@ -76,12 +78,13 @@ def complaints(tmp_path_factory):
     blocks = [folder / f"{name}.py" for name in BLOCKS]
     for block, code in zip(blocks, BLOCKS.values(), strict=True):
         block.write_text(code)
+    strict = [Path("rope_kernels", f"{name}.py") for name in STRICT]
     options = "--strict", "--follow-imports=silent", "--no-color-output", "--cache-dir=cache"
     settings = folder / "mypy.ini"  # most of transformers has no types, and reading it takes long
     settings.write_text("[mypy]\n[mypy-transformers.*]\nfollow_imports = skip\n")
     options += (f"--config-file={settings}",)
     found = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, TYPED_CALLS, right, wrong, *blocks],
+        [sys.executable, "-m", "mypy", *options, TYPED_CALLS, right, wrong, *blocks, *strict],
         cwd=folder,
         env={"MYPYPATH": str(folder), "PATH": ""},
         capture_output=True,
@@ -94,11 +97,16 @@ def complaints(tmp_path_factory):
         "wrong": [line for line in lines if wrong.name in line],
         **{path.stem: [line for line in lines if path.name in line] for path in blocks},
         "first line": start.count("\n") + 1,
+        "package": [line for line in lines if line.startswith("rope_kernels/")],
     }
 
 
 def test_mypy_accepts_every_public_name_and_keyword(complaints):
     assert complaints["right"] == []
+
+
+def test_mypy_accepts_the_files_of_the_package_that_have_types(complaints):
+    assert complaints["package"] == []
 
 
 def test_mypy_accepts_the_blocks_of_our_pages(complaints):
