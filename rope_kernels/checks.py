@@ -21,7 +21,9 @@ INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 Named = Iterable[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 Value = TypeVar("Value")
 
-_OF_A_RANK = """\
+# PyTorch's own error for a DTensor beside other tensors says to make DTensors of all. Then a call
+# would work, in plain PyTorch and slowly, and say nothing.
+_BY_LOCAL_MAP = """\
 torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
     from torch.distributed.tensor.experimental import local_map
     q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs, tensor_format)"""
@@ -43,7 +45,7 @@ def shown(value: object) -> str:
 
 
 def short(dtype: torch.dtype) -> str:
-    """Without the module it is in."""
+    """A dtype without the module that it is in."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -66,10 +68,9 @@ def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> 
 
 
 def check_format(tensor_format: object, accepted: tuple[str, ...]) -> None:
-    """Check `tensor_format`, of which a first call knows least.
+    """Check `tensor_format`, the argument that a first call is most often wrong in.
 
-    Those of other libraries pass cos and sin as arguments of their own, so that one of the two
-    arrives here.
+    Calls of other libraries pass cos and sin as two arguments. The second one arrives here.
     """
     if isinstance(tensor_format, Tensor):
         came = f"tensor_format is {shown(tensor_format)}"
@@ -142,8 +143,8 @@ def check_tensor(
     if not isinstance(x, Tensor):
         raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
     if is_dtensor(x):
-        raise bad(f"{name} is a DTensor", _OF_A_RANK, TypeError)
-    # torch.compile cannot trace `layout` in a backward, and refuses sparse tensors by itself
+        raise bad(f"{name} is a DTensor", _BY_LOCAL_MAP, TypeError)
+    # torch.compile can't trace `layout` in a backward. It refuses sparse tensors by itself.
     if x.is_nested or (not torch.compiler.is_compiling() and x.layout != torch.strided):
         layout = "of a nested tensor" if x.is_nested else x.layout
         raise bad(f"{name} has layout {layout}", "torch.strided")

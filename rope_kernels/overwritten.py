@@ -1,4 +1,8 @@
-"""What guards memory that a call overwrites: nothing else of the call may have an element in it."""
+"""What guards the memory that a call overwrites.
+
+A kernel would silently overwrite an element that something else of the call has. So tensors that
+may share elements are refused, and those that autograd forbids, before anything is written.
+"""
 
 from functools import lru_cache
 from itertools import chain, combinations
@@ -17,20 +21,20 @@ from .modes import (
 )
 from .rotation import Rotation
 
-Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
+Layout = tuple[tuple[int, ...], tuple[int, ...]]  # the sizes and the strides of a tensor
 
 
-def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named = ()) -> None:
+def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named = ()) -> None:
     """Raise `ValueError` where tensors cannot be overwritten, before anything is written.
 
-    `beside` is what the call reads beside them and what the rotation says.
+    `others` are the tensors that the call reads and that neither turn nor are the rotation's.
     """
     if wants_grad((rotation.table, rotation.sin)):
         raise bad("freqs requires a gradient", "with inplace=True tables after detach()")
-    if is_traced():
-        return  # PyTorch checks gradients when it traces; the operator comes here when it runs
+    if is_traced():  # PyTorch checks gradients then. The operator comes here when it runs.
+        return
     names, recorded = names_of(tensors, rotation.transpose), wants_grad(tensors)
-    transformed = is_in_torch_func()  # PyTorch then does the overwriting
+    transformed = is_in_torch_func()  # Then PyTorch does the overwriting.
     for name, t in zip(names, tensors, strict=True):
         if recorded:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
@@ -40,9 +44,9 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, beside: Named
         return
     try:
         accepted = "with inplace=True separate elements, e.g. {other}.clone()"
-        check_apart(zip(names, tensors, strict=True), named_tensors(rotation, beside), accepted)
-    except RuntimeError:
-        return  # no address: a batch of vmap, or a class without memory of its own
+        check_apart(zip(names, tensors, strict=True), named_tensors(rotation, others), accepted)
+    except RuntimeError:  # A batch of vmap, and a class without memory of its own, have no address.
+        return
 
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
@@ -61,11 +65,11 @@ def _cloned(name: str) -> str:
     return f"with inplace=True e.g. {name}.clone()"
 
 
-def named_tensors(rotation: Rotation, beside: Named = ()) -> Named:
+def named_tensors(rotation: Rotation, others: Named = ()) -> Named:
     """The tensors of a rotation, by the names of the arguments that they came as, and others."""
     table = "freqs" if rotation.sin is None else "freqs[0]"
     names = table, "freqs[1]", "cu_seqlens", "start_positions", "position_ids"
-    return chain(zip(names, rotation.tensors, strict=True), beside)
+    return chain(zip(names, rotation.tensors, strict=True), others)
 
 
 def check_overwritten(name: str, x: Tensor, accepted: str = "") -> None:
@@ -84,11 +88,12 @@ def check_apart(
 ) -> None:
     """Raise `ValueError` where what is written has an element in the memory of anything else."""
     places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
-    for other, y in read:  # This is in every call, so a tensor elsewhere takes few steps.
+    for other, y in read:
         if y is None:
             continue
         low = y.data_ptr()
         for name, x, start, end in places:
+            # Every call in place comes here. Most tensors are elsewhere, which few steps tell.
             if start and 0 < low < end and start < _memory_of(y)[1] and not _are_neighbors(x, y):
                 raise bad(f"{other} shares memory with {name}", accepted.format(other=other))
     for (other, y, low, high), (name, x, start, end) in combinations(places, 2):
@@ -139,7 +144,8 @@ def _are_apart(first: Layout, second: Layout, distance: int) -> bool:
     dims = list(zip(*first, *second, strict=True))
     if any(n > 1 and m > 1 and stride != other for n, stride, m, other in dims):
         return False
-    common = [stride if n > 1 else other for n, stride, _, other in dims]  # of 1 they say nothing
+    # The stride of a dimension of size 1 says nothing.
+    common = [stride if n > 1 else other for n, stride, _, other in dims]
     for dim, stride in enumerate(common):
         if stride and distance % stride == 0 and distance // stride >= dims[dim][0]:
             both = [max(n, m) for n, _, m, _ in dims]

@@ -45,7 +45,7 @@ class Way(NamedTuple):
 
 
 _BY_KERNEL = {engine: Way("kernel", engine.value) for engine in Engine}
-# A launch is remembered of compiled kernels alone, so a call that has one needs no look at engines.
+# Only launches of compiled kernels are remembered. So a call that has one needs no look at engines.
 _LAUNCHED = _BY_KERNEL[Engine.NVIDIA if torch.version.hip is None else Engine.AMD]
 _RECORDED = Way("operator", "torch.compile, make_fx or FakeTensorMode records operators")
 _WATCHED = Way("operator", "a TorchDispatchMode watches operators")
@@ -69,7 +69,8 @@ def way_of(
     """The way of a checked call. All functions that rotate ask this, and take it.
 
     Args:
-        fused, known: as in `api.prepare`.
+        fused: as in `api.prepare`.
+        known: what `api.prepare` has returned.
         tensors: all but the rotation's.
         rotation: as it is completed.
         has_operator: whether the function has an operator; norms have none.
@@ -79,7 +80,7 @@ def way_of(
     if _is_trained(rotation):
         way = _TRAINED
     elif known is not None and known.launch is not None and not (has_operator and count_modes()):
-        way = _LAUNCHED  # nothing is known of calls that are traced or transformed
+        way = _LAUNCHED  # Calls that are traced or transformed have no `Known`.
     else:
         way = _way_of_a_new_call(fused, tensors, rotation, has_operator, is_empty)
     if _asking and get_ident() in _asking:
@@ -90,7 +91,7 @@ def way_of(
 
 
 def _is_trained(rotation: Rotation) -> bool:
-    """Whether a gradient of the table is wanted; as `wants_grad`, in fewer steps of every call."""
+    """Whether a gradient of the table is wanted: `wants_grad` in fewer steps, for every call."""
     sin = rotation.sin
     trained = rotation.table.requires_grad or (sin is not None and sin.requires_grad)
     return trained and torch.is_grad_enabled()
@@ -123,7 +124,7 @@ def _way_of_a_new_call(
     return _BY_KERNEL[engine_of(t)]
 
 
-# Threads that ask. What a call would do is found by making it, up to where its way is known.
+# Threads that ask which way a call would take. Such a call is made, up to where its way is chosen.
 _asking: set[int] = set()
 
 
