@@ -1,9 +1,10 @@
-"""Read from a model's configuration how far pairs turn.
+"""Read from a model's configuration how far each pair turns.
 
-Keys are read by the names that Hugging Face gives them, as attributes or in a dict: transformers is
-not imported. What is not read is refused by its name: every other key of the rotation's own dict,
-and beside it every other name that speaks of a rotation. Every error names the key, what came and
-what is accepted.
+Keys have the names that Hugging Face gives them, as attributes or in a dict; transformers is not
+imported. Some are in the rotation's own dict (`rope_parameters`, formerly `rope_scaling`), others
+are outside it. A key that we don't read might change every angle, so it is refused by its name: any
+other key of the dict, and outside the dict any other name that speaks of a rotation. Every error
+names the key, what came and what is accepted.
 """
 
 import inspect
@@ -11,8 +12,9 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from numbers import Integral, Real
 
 from torch import Tensor, nn
 
@@ -20,22 +22,68 @@ from ..checks import bad, is_number
 from ..embedding import default
 from ..scaling import dynamic, linear, llama3, longrope, proportional, yarn
 
-_ORIGINAL, _SHARE = "original_max_position_embeddings", "partial_rotary_factor"
-_TYPES = {f.__name__: f for f in (default, linear, dynamic, yarn, longrope, llama3, proportional)}
-_TYPES |= {"su": longrope, "mrope": default}  # Phi 3's first name; before transformers 5
+Formula = Callable[..., Tensor | tuple[Tensor, float]]
+Keys = Mapping[str, object]
 
-# In the dict of a rotation, whatever its type: sections (M-RoPE) change no frequency, and the last
-# three have no effect in published files.
-_OF_ALL = "rope_type", "type", "rope_theta", _SHARE, "mrope_section", "mrope_interleaved"
-_OF_ALL += "finetuned", "llama_4_scaling_beta", "max_position_embeddings"
-# Beside it. The caller knows in which layers and in which pairing heads turn.
-_WIDTHS = "rotary_dim", "qk_rope_head_dim", "head_dim"  # the first that is there counts
-_BESIDE = *_WIDTHS, "hidden_size", "num_attention_heads", "max_position_embeddings"
-_BESIDE += "rope_theta", _SHARE
-_READ = *_BESIDE, "rope_parameters", "rope_scaling", "rope_interleave", "no_rope_layers"
-_READ += "no_rope_layer_interval", "ignore_keys_at_rope_validation"
-_OF_ROTATIONS = re.compile(r"rope(?!rt)|rotary|ntk|partial", re.IGNORECASE)  # not "property"
-_ZERO_IS_MISSING = *_WIDTHS, "beta_fast", "beta_slow", "mscale", "mscale_all_dim"
+# By what a configuration calls them. "su" was Phi 3's first name of longrope, and transformers
+# before 5 had a type "mrope", whose frequencies are the plain ones.
+_FORMULAS: dict[str, Formula] = {
+    "default": default,
+    "linear": linear,
+    "dynamic": dynamic,
+    "yarn": yarn,
+    "longrope": longrope,
+    "llama3": llama3,
+    "proportional": proportional,
+    "su": longrope,
+    "mrope": default,
+}
+
+_ORIGINAL_LENGTH = "original_max_position_embeddings"
+_SHARE = "partial_rotary_factor"  # of the width of a head
+
+# What the rotation's dict may have, whatever its type.
+_KEYS_OF_ALL_TYPES = (
+    "rope_type",
+    "type",
+    "rope_theta",
+    _SHARE,
+    "mrope_section",  # sections (M-RoPE) deal pairs out to several axes, and change no frequency
+    "mrope_interleaved",
+    "finetuned",  # this and the following have no effect in published files
+    "llama_4_scaling_beta",
+    "max_position_embeddings",
+)
+
+# How many elements of a head turn, or how wide it is: the first of these that is there counts.
+_WIDTHS = ("rotary_dim", "qk_rope_head_dim", "head_dim")
+
+# What is read outside the dict.
+_OUTER_KEYS = (
+    *_WIDTHS,
+    "hidden_size",
+    "num_attention_heads",
+    "max_position_embeddings",
+    "rope_theta",
+    _SHARE,
+)
+
+# A name outside the dict that speaks of a rotation has to be one of `_OUTER_NAMES`. ("property"
+# doesn't speak of one.) The last four change no frequency: which layers rotate, and in which
+# pairing, is for the caller to know.
+_SPEAKS_OF_A_ROTATION = re.compile(r"rope(?!rt)|rotary|ntk|partial", re.IGNORECASE)
+_OUTER_NAMES = (
+    *_OUTER_KEYS,
+    "rope_parameters",
+    "rope_scaling",
+    "rope_interleave",
+    "no_rope_layers",
+    "no_rope_layer_interval",
+    "ignore_keys_at_rope_validation",
+)
+
+# transformers takes a 0 of these for a key that was left out, and so do we.
+_ZERO_IS_MISSING = (*_WIDTHS, "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 
 _NO_CONFIGURATION = (str, os.PathLike, int, float, list, tuple, type, nn.Module, type(None))
 _OWN_TABLES = "the model's own (cos, sin) as freqs, without a module"
@@ -44,22 +92,31 @@ _OWN_TABLES = "the model's own (cos, sin) as freqs, without a module"
 def read_layer(
     config: object, layer_type: str | None, seq_len: float | None
 ) -> tuple[Tensor, float] | None:
-    """Frequencies of layers of this type, and the factor of cos and sin; None: they don't turn."""
+    """Read how layers of one type rotate, by the arguments of `from_config`.
+
+    Returns:
+        Frequencies, (d2 / 2,) in radians a position, fp32 on the CPU; and the factor of cos and
+        sin, which is 1 for most types. None if such layers don't rotate.
+
+    Raises:
+        ValueError, TypeError: as `from_config`.
+    """
     _check_config(config)
-    with suppress(AttributeError, KeyError, TypeError, ValueError):
-        config = config.per_layer_config[layer_type]  # of its own `head_dim`, in Gemma 4
-    rope, is_nested = _rope_of(config, layer_type)
+    config = _config_of_layers(config, layer_type)
+    rope, has_dict_per_type = _rotation_of(config, layer_type)
     if rope is None:
         return None
     formula = _formula_of(rope)
-    keys = _all_keys(config, rope, is_nested)
+    keys = _all_keys(config, rope, has_dict_per_type)
     if formula in (yarn, longrope) and "factor" not in keys:
-        growth = _read(keys, "max_position_embeddings", int) / _read(keys, _ORIGINAL, int)
-        keys |= {"factor": growth} if growth > 1 else {}
-    rotary_dim, base = _rotary_dim(keys, formula), _read(keys, "rope_theta", float)
-    arguments = {
-        key: _read(keys, key, x.annotation, x.default, rotary_dim // 2)
-        for key, x in _keys_of(formula).items()
+        growth = _integer(keys, "max_position_embeddings") / _integer(keys, _ORIGINAL_LENGTH)
+        if growth > 1:
+            keys["factor"] = growth
+    rotary_dim, base = _rotary_dim(keys, formula), _number(keys, "rope_theta")
+    arguments: dict[str, object] = {
+        key: _value(keys, key, parameter.annotation, pairs=rotary_dim // 2)
+        for key, parameter in _keys_of(formula).items()
+        if key in keys or parameter.default is parameter.empty
     }
     if formula in (dynamic, longrope):
         arguments["seq_len"] = seq_len
@@ -71,8 +128,15 @@ def read_layer(
     return found if isinstance(found, tuple) else (found, 1.0)
 
 
+# The configuration
+
+
 def _check_config(config: object) -> None:
-    """Whether it is one, with all that its class adds, and nothing of a rotation is unread."""
+    """Check that it is a configuration, complete, and without an unread name of a rotation.
+
+    A dict with a `model_type` is not complete: it lacks the defaults of that model's class, which
+    transformers alone knows. So does an object of another class.
+    """
     if isinstance(config, _NO_CONFIGURATION):
         accepted = "a model's configuration, or a dict with its keys"
         raise bad(f"config is of type {type(config).__name__}", accepted, TypeError)
@@ -86,104 +150,166 @@ def _check_config(config: object) -> None:
         raise bad("config has a text_config, and no head_dim of its own", "config.text_config")
     if _get(config, "image_size") is not None and _get(config, "patch_size") is not None:
         raise bad("config is of images (image_size, patch_size): own rules", _OWN_TABLES)
-    # of an object its own alone: classes have names for any model
+    # Of an object only its own attributes: classes of transformers have names for any model.
     names = config if isinstance(config, Mapping) else getattr(config, "__dict__", ())
-    said = {key: _get(config, key) for key in names if _OF_ROTATIONS.search(key)}
-    _refuse_unread(said, _READ, "here")
+    found = {key: _get(config, key) for key in names if _SPEAKS_OF_A_ROTATION.search(key)}
+    _refuse_unread(found, _OUTER_NAMES, "not read here")
 
 
-def _get(config: object, key: str) -> object | None:
+def _get(config: object, key: str) -> object:
+    """The value of a key, in a dict or as an attribute; None if there is none."""
     return config.get(key) if isinstance(config, Mapping) else getattr(config, key, None)
 
 
-def _rope_of(config: object, layer_type: str | None) -> tuple[Mapping | None, bool]:
-    """The dict of this type of layer, None if such layers don't turn; and if each type has one."""
+def _config_of_layers(config: object, layer_type: str | None) -> object:
+    """The configuration for layers of this type alone; `config` itself if there is none.
+
+    Gemma 4 has them in `per_layer_config`, each with a `head_dim` of its own. That is no dict: for
+    a type that it doesn't have it raises one of several errors.
+    """
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        by_type: Mapping[str | None, object] = getattr(config, "per_layer_config", {})
+        return by_type[layer_type]
+    return config
+
+
+def _rotation_of(config: object, layer_type: str | None) -> tuple[Keys | None, bool]:
+    """The rotation's dict for layers of this type, and whether each type has a dict of its own.
+
+    None instead of a dict: such layers don't rotate.
+    """
     name = "rope_parameters" if _get(config, "rope_parameters") else "rope_scaling"
     rope = _get(config, name) or {}
     if not isinstance(rope, Mapping):
         raise bad(f"{name} is {rope!r}", "a dict", TypeError)
-    layers = _get(config, "layer_types") or ()
-    accepted = [None, *layers] if layers else [layer_type]
-    is_nested = any(isinstance(x, Mapping) or key in accepted for key, x in rope.items())
-    if is_nested:
-        accepted = [key for key, x in rope.items() if isinstance(x, Mapping | None)]
-        _refuse_unread(rope, accepted, "beside the dicts of types of layers")
-        rope = rope.get(layer_type)
+    layer_types = _get(config, "layer_types") or ()
+    if not isinstance(layer_types, Iterable):
+        raise bad(f"layer_types is {layer_types!r}", "a list of names", TypeError)
+    accepted = [None, *layer_types] if layer_types else [layer_type]
+    has_dict_per_type = any(isinstance(x, Mapping) or key in accepted for key, x in rope.items())
+    if has_dict_per_type:
+        of_types = [key for key, x in rope.items() if isinstance(x, Mapping | None)]
+        _refuse_unread(rope, of_types, "not read beside the dicts of types of layers")
+        rope, accepted = rope.get(layer_type), of_types
     if layer_type not in accepted:
         raise bad(f"layer_type is {layer_type!r}", ", ".join(map(repr, dict.fromkeys(accepted))))
-    return rope, is_nested
+    return rope, has_dict_per_type
 
 
-def _formula_of(rope: Mapping) -> Callable:
-    """By its name. It reads every key of the dict."""
+def _formula_of(rope: Keys) -> Formula:
+    """The formula that the dict names. A key of the dict that it doesn't read is refused."""
     name = rope.get("rope_type") or rope.get("type") or "default"
-    if not (isinstance(name, str) and name in _TYPES):
-        raise bad(f"rope_type is {name!r}", f"{', '.join(map(repr, _TYPES))}; or {_OWN_TABLES}")
-    _refuse_unread(rope, [*_OF_ALL, *_keys_of(_TYPES[name])], f"by {name!r}")
-    return _TYPES[name]
+    if not (isinstance(name, str) and name in _FORMULAS):
+        raise bad(f"rope_type is {name!r}", f"{', '.join(map(repr, _FORMULAS))}; or {_OWN_TABLES}")
+    formula = _FORMULAS[name]
+    _refuse_unread(rope, [*_KEYS_OF_ALL_TYPES, *_keys_of(formula)], f"not read by {name!r}")
+    return formula
 
 
-def _refuse_unread(said: Mapping, known: Collection[str], where: str) -> None:
-    for key, value in said.items():
-        if value is not None and key not in known:
-            came = f"{key} is {reprlib.repr(value)}, which is not read {where}"
+def _keys_of(formula: Formula) -> dict[str, inspect.Parameter]:
+    """The keys that a formula reads: its keyword-only parameters."""
+    parameters = inspect.signature(formula).parameters
+    return {key: x for key, x in parameters.items() if x.kind is x.KEYWORD_ONLY}
+
+
+def _refuse_unread(keys: Keys, read: Collection[str], complaint: str) -> None:
+    """Raise for the first key with a value that is not among those that are read."""
+    for key, value in keys.items():
+        if value is not None and key not in read:
+            came = f"{key} is {reprlib.repr(value)}, which is {complaint}"
             how = f"Leave it out if no angle depends on it; otherwise pass {_OWN_TABLES}"
-            raise bad(came, f"{', '.join(sorted({*known}))}. {how}")
+            raise bad(came, f"{', '.join(sorted({*read}))}. {how}")
 
 
-def _keys_of(function: Callable) -> dict[str, inspect.Parameter]:
-    arguments = inspect.signature(function).parameters
-    return {key: x for key, x in arguments.items() if x.kind is x.KEYWORD_ONLY}
+def _all_keys(config: object, rope: Keys, has_dict_per_type: bool) -> dict[str, object]:
+    """The keys of the dict and those outside it, without any that is missing.
 
-
-def _all_keys(config: object, rope: Mapping, is_nested: bool) -> dict[str, object]:
-    """Those of the dict and those beside it, without any that is missing."""
-    keys, original = {key: _get(config, key) for key in _BESIDE}, _get(config, _ORIGINAL)
-    own = {key: x for key, x in rope.items() if x is not None and key != "max_position_embeddings"}
-    keys |= {_ORIGINAL: keys["max_position_embeddings"]} | own
-    if not is_nested and original is not None:
-        keys[_ORIGINAL] = original  # Phi 3 has it in both places, and the one beside counts
-    for key in _ZERO_IS_MISSING:  # in transformers, too
+    A key in both places counts as it is in the dict, with two exceptions. In the dict
+    `max_position_embeddings` is not read. The original length, which Phi 3 has in both places,
+    counts as it is outside, unless each type of layer has a dict.
+    """
+    keys = {key: _get(config, key) for key in _OUTER_KEYS}
+    keys[_ORIGINAL_LENGTH] = keys["max_position_embeddings"]
+    inner = {key: x for key, x in rope.items() if x is not None}
+    inner.pop("max_position_embeddings", None)
+    keys |= inner
+    outer_original = _get(config, _ORIGINAL_LENGTH)
+    if not has_dict_per_type and outer_original is not None:
+        keys[_ORIGINAL_LENGTH] = outer_original
+    for key in _ZERO_IS_MISSING:
         keys[key] = keys.get(key) or None
     return {key: x for key, x in keys.items() if x is not None}
 
 
-def _rotary_dim(keys: dict[str, object], formula: Callable) -> int:
-    """d2: its own key, or a share of a head's width."""
+# Values
+
+
+def _rotary_dim(keys: Keys, formula: Formula) -> int:
+    """d2, the number of elements that turn: a key of its own, or a share of a head's width."""
     named = next((key for key in _WIDTHS if key in keys), "hidden_size")
-    width = _read(keys, named, int)
+    width = _integer(keys, named)
     if named == "hidden_size":
-        width //= _read(keys, "num_attention_heads", int)
-    if named in ("hidden_size", "head_dim") and formula is not proportional:
-        width = int(width * _read(keys, _SHARE, float, 1))
+        width //= _integer(keys, "num_attention_heads")
+    # `proportional` spreads pairs over the whole head, and applies the share by itself.
+    takes_share = named in ("hidden_size", "head_dim") and formula is not proportional
+    if takes_share and _SHARE in keys:
+        width = int(width * _number(keys, _SHARE))
     if width < 2 or width % 2:
         raise bad(f"{width} elements of a head turn, by {named}", "an even number from 2")
     return width
 
 
-def _read(
-    keys: dict[str, object],
-    key: str,
-    kind: type,
-    default: object = inspect.Parameter.empty,
-    pairs: int = 0,
-) -> object:
-    """The value of a key, checked, or its default where it is missing."""
-    if key not in keys and default is not inspect.Parameter.empty:
-        return default
-    value = keys.get(key)
+def _value(keys: Keys, key: str, kind: object, pairs: int) -> object:
+    """The value of a formula's key, checked to be what the formula's annotation says."""
     if kind is bool:
-        fits, accepted = isinstance(value, bool), "False, True"
-    elif kind is list:
-        fits = isinstance(value, list | tuple) and len(value) == pairs
-        fits = fits and all(is_number(x) and x > 0 for x in value)
-        accepted = f"{pairs} positive numbers, one for each pair that turns"
-    else:
-        most = 1 if key == _SHARE else math.inf
-        fits = is_number(value) and 0 < value <= most and kind(value) == value
-        accepted = "a positive integer" if kind is int else "a positive number"
-        accepted += ", at most 1" if key == _SHARE else ""
-    if not fits:
-        came = reprlib.repr(value) if key in keys else "missing"
-        raise bad(f"{key} is {came}", accepted)
-    return kind(value)
+        return _flag(keys, key)
+    if kind is int:
+        return _integer(keys, key)
+    if kind is float:
+        return _number(keys, key)
+    return _divisors(keys, key, pairs)
+
+
+def _flag(keys: Keys, key: str) -> bool:
+    value = keys.get(key)
+    if not isinstance(value, bool):
+        raise _refused(keys, key, "False, True")
+    return value
+
+
+def _integer(keys: Keys, key: str) -> int:
+    """A positive integer; a float such as 4096.0 is one, too."""
+    value = keys.get(key)
+    if isinstance(value, Real) and is_number(value):
+        number = int(value) if isinstance(value, Integral) else int(float(value))
+        if number == value and number > 0:
+            return number
+    raise _refused(keys, key, "a positive integer")
+
+
+def _number(keys: Keys, key: str) -> float:
+    """A positive number; the share of a head's width is 1 at most."""
+    value = keys.get(key)
+    if isinstance(value, Real) and is_number(value):
+        number = float(value)
+        if number == value and 0 < number <= (1 if key == _SHARE else math.inf):
+            return number
+    raise _refused(keys, key, f"a positive number{', at most 1' if key == _SHARE else ''}")
+
+
+def _divisors(keys: Keys, key: str, pairs: int) -> list[float]:
+    """longrope's positive numbers, one for each pair."""
+    value = keys.get(key)
+    if (
+        isinstance(value, list | tuple)
+        and len(value) == pairs
+        and all(is_number(x) and x > 0 for x in value)
+    ):
+        return [*value]
+    raise _refused(keys, key, f"{pairs} positive numbers, one for each pair that turns")
+
+
+def _refused(keys: Keys, key: str, accepted: str) -> Exception:
+    """The error to raise for a value that doesn't fit, or is missing."""
+    came = reprlib.repr(keys[key]) if key in keys else "missing"
+    return bad(f"{key} is {came}", accepted)

@@ -247,6 +247,7 @@ OF_A_CONFIG = [
     (SIZES, f"rope_theta is missing; accepted: {NUMBER}"),
     (SIZES | {"rope_parameters": "yarn"}, "rope_parameters is 'yarn'; accepted: a dict"),
     (PLAIN | {"rope_scaling": "yarn"}, "rope_scaling is 'yarn'; accepted: a dict"),
+    (PLAIN | {"layer_types": 3}, "layer_types is 3; accepted: a list of names"),
     (LAYERED, f"layer_type is None; accepted: {NAMES}"),
     (
         PLAIN | {"layer_types": ["full"], "rope_parameters": {"full": None}},
