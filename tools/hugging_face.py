@@ -17,8 +17,8 @@ from pathlib import Path
 from benchmarks.tables import fill, markdown
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.digest import UnknownCode, code_digest, original_of
-from rope_kernels.huggingface.known import KNOWN
 from rope_kernels.huggingface.norms import Normed, find_normed, normed_forward
+from rope_kernels.huggingface.rules import RULES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/hugging_face.md"
 STORED = Path(__file__).with_suffix(".json")
@@ -69,8 +69,8 @@ def files(family: str = "*") -> Iterator[tuple[str, str, str]]:
 
 def functions_found() -> dict[str, set[str]]:
     """By the digest of a function that `patch` knows: the families that have it."""
-    known = {digest for x in KNOWN for digest in x.digests.split()}
-    defined = re.compile(rf"^def ({'|'.join({x.name for x in KNOWN})})\(", re.MULTILINE)
+    known = {digest for rule in RULES for digest in rule.digests.split()}
+    defined = re.compile(rf"^def ({'|'.join({rule.name for rule in RULES})})\(", re.MULTILINE)
     families = defaultdict(set)
     for family, module, text in files():
         for name in defined.findall(text):
@@ -106,7 +106,7 @@ class Attention:
 
 def attentions(family: str = "*") -> Iterator[Attention]:
     """Those of one family of models, or all."""
-    rotations = {known.name for known in KNOWN}
+    rotations = {rule.name for rule in RULES}
     for _, name, text in files(family):
         if not re.search(r"self\.\w*norm\w*\(", text) or not any(x in text for x in rotations):
             continue
@@ -150,10 +150,10 @@ def stored() -> dict[str, dict[str, dict[str, str]]]:
     return json.loads(STORED.read_text(encoding="utf-8"))
 
 
-def families_of(known: Rule) -> list[str]:
-    """The models of transformers that have a row's code."""
+def families_of(rule: Rule) -> list[str]:
+    """The models of transformers with code that rotates by this rule."""
     releases = [kinds["functions"] for kinds in stored().values()]
-    names = [of.get(digest, "") for of in releases for digest in known.digests.split()]
+    names = [of.get(digest, "") for of in releases for digest in rule.digests.split()]
     return sorted({family for some in names for family in some.split()})
 
 
@@ -177,10 +177,10 @@ def as_page(page: str) -> str:
 def functions() -> str:
     """The table of functions that rotate; one with another name says so before its models."""
     families: dict[tuple[str, ...], set[str]] = {}
-    for known in KNOWN:
-        name = "" if known.name == "apply_rotary_pos_emb" else f"`{known.name}`: "
-        how = pairs(known), TURNING[known.rest], COLUMNS[known.columns], rounding(known)
-        families.setdefault((name, *how), set()).update(families_of(known))
+    for rule in RULES:
+        name = "" if rule.name == "apply_rotary_pos_emb" else f"`{rule.name}`: "
+        how = pairs(rule), TURNING[rule.rest], COLUMNS[rule.columns], rounding(rule)
+        families.setdefault((name, *how), set()).update(families_of(rule))
     head = ["models", "how many", "pairs", "elements that turn", "the table has", "`rounding`"]
     rows = [
         [name + ", ".join(sorted(found)), len(found), *how]
@@ -189,16 +189,16 @@ def functions() -> str:
     return markdown(head, rows)
 
 
-def pairs(known: Rule) -> str:
-    found = "interleaved" if known.interleaved else "half-split"
-    if known.output_pairing == "half":
+def pairs(rule: Rule) -> str:
+    found = "interleaved" if rule.interleaved else "half-split"
+    if rule.output_pairing == "half":
         found += ", written half-split"
-    return f"{found}, sine negated" if known.inverse else found
+    return f"{found}, sine negated" if rule.inverse else found
 
 
-def rounding(known: Rule) -> str:
-    found = f'`"{known.rounding}"`'
-    return f"{found}, in the dtype of q" if known.casts_back else found
+def rounding(rule: Rule) -> str:
+    found = f'`"{rule.rounding}"`'
+    return f"{found}, in the dtype of q" if rule.casts_back else found
 
 
 def norms() -> str:

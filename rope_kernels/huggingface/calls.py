@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -15,8 +15,17 @@ from ..norms import Tensors
 from ..rotation import OutputPairing, Rotation, Rounding
 from ..ways import Way
 
-_DIMENSIONS = (4, 3), (4, 2), (3, 2)  # of q and of a table
+_DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table has
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
+
+Original = Callable[..., object]  # a function that a model has
+Form = Callable[..., object]  # takes its place, below
+
+# Why the function itself takes a call.
+_NO_TENSOR = Way("original", "an argument is no tensor, or a DTensor")
+_OTHER_DTYPE = Way("original", "the dtypes or the devices are not those that a kernel takes")
+_OTHER_SHAPE = Way("original", "the shapes are not those that a kernel takes")
+_TRAINED = Way("original", "cos or sin requires a gradient")
 
 
 @dataclass(frozen=True)
@@ -24,8 +33,8 @@ class Rule:
     """One way to rotate, in the words of `rope_qk`, and the functions that do."""
 
     digests: str  # of their code, with spaces between them
-    form: Callable
-    name: str = "apply_rotary_pos_emb"  # that the models give it
+    form: Form
+    name: str = "apply_rotary_pos_emb"  # what the models call it
     _: KW_ONLY
     interleaved: bool = False  # neighbors are a pair, not the members of two halves
     # Which columns of a table belong to a pair: those of its two elements, that of its number in
@@ -88,13 +97,20 @@ class Rule:
         sin: Tensor,
         unsqueeze_dim: int,
         ways: Counter[Way],
-        by: Any = None,
+        by: Callable[..., Tensors] | None = None,
     ) -> Tensors | None:
         """Rotate one or two tensors in one launch: bits, dtype and strides of the function.
 
-        None: the call is one for the function itself. `ways` counts calls by their way. What is
-        given as `by` takes the place of `api.rotate` and also normalizes; then the results have the
-        dtype of q.
+        Args:
+            tensors: q and k, or one of them, (b, h, s, d), (b, s, h, d) or (s, h, d).
+            cos, sin: the function's tables, (b, s, w), (1, s, w) or (s, w).
+            unsqueeze_dim: where the function gives a table the dimension of heads.
+            ways: counts the call by its way.
+            by: takes the place of `api.rotate`, and normalizes, too. Then the results have the
+                dtype of q.
+
+        Returns:
+            A tensor for each; None if the call is one for the function itself.
         """
         not_ours = self.why_not(tensors, cos, sin, unsqueeze_dim)
         if not_ours is not None:
@@ -103,7 +119,9 @@ class Rule:
         q, width, promotes = tensors[0], self.rotary_dim(cos), self.promotes(tensors[0], cos)
         has_batch, heads = q.dim() == 4, heads_of(cos, unsqueeze_dim)
         keeps_strides = self.rest == "none" and not self.concatenates
-        # a norm's results are contiguous in the named format: let it be that of a projection's rows
+        # What normalizes returns tensors that are contiguous in the format that it is told. The
+        # model's q is a view of a projection, (b, s, h, d), and so is the function's result: tell
+        # that format.
         by_rows = by is not None and keeps_strides and has_batch and heads == HEADS_FIRST
         if by_rows or not has_batch:
             tensors = exchanged(tensors) if by_rows else tuple([x[None] for x in tensors])
@@ -122,17 +140,20 @@ class Rule:
             promoted_from=short(q.dtype) if promotes and by is None else "",
             keeps_strides=keeps_strides and by is None,
         )
-        outs = (by or api.rotate)(tensors=tensors, freqs=(cos, sin), rotation=rotation, ways=ways)
+        rotate = by or api.rotate
+        outs = rotate(tensors=tensors, freqs=(cos, sin), rotation=rotation, ways=ways)
         if by_rows:
             return exchanged(outs)
         return outs if has_batch else tuple([x[0] for x in outs])
 
 
-# Ways of calls that the function itself takes
-_NO_TENSOR = Way("original", "an argument is no tensor, or a DTensor")
-_OTHER_DTYPE = Way("original", "the dtypes or the devices are not those that a kernel takes")
-_OTHER_SHAPE = Way("original", "the shapes are not those that a kernel takes")
-_TRAINED = Way("original", "cos or sin requires a gradient")
+class Rotating(Protocol):
+    """What a form asks first: `Counted`, or `norms.NormedRotation`, which normalizes, too."""
+
+    def rotate(
+        self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int
+    ) -> Tensors | None:
+        """The tensors rotated; None: the function itself has to do it."""
 
 
 @dataclass(frozen=True)
@@ -159,42 +180,87 @@ def exchanged(tensors: Sequence[Tensor]) -> Tensors:
     return tuple([x.transpose(1, 2) for x in tensors])
 
 
-# Forms: what takes the place of a function, with the same arguments. Each hands to this `original`
-# what `Counted.rotate`, or it itself, doesn't take. `patch` binds the first two arguments.
+# Forms: what takes the place of a function, with the same arguments. `patch` binds the first two:
+# `rotating` is asked to rotate, and `original`, the function itself, takes what that doesn't.
 
 
-def q_and_k(rule, original, q, k, cos, sin, unsqueeze_dim=1):
+def q_and_k(
+    rotating: Rotating,
+    original: Original,
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    unsqueeze_dim: int = 1,
+) -> object:
     """Most of the models."""
-    outs = rule.rotate((q, k), cos, sin, unsqueeze_dim)
+    outs = rotating.rotate((q, k), cos, sin, unsqueeze_dim)
     return outs or original(q, k, cos, sin, unsqueeze_dim)
 
 
-def with_unused_ids(rule, original, q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+def with_unused_ids(
+    rotating: Rotating,
+    original: Original,
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    position_ids: object = None,
+    unsqueeze_dim: int = 1,
+) -> object:
     """DeepSeek V3's interleaved function, GLM-ASR: position ids are there and have no use."""
-    outs = rule.rotate((q, k), cos, sin, unsqueeze_dim)
+    outs = rotating.rotate((q, k), cos, sin, unsqueeze_dim)
     return outs or original(q, k, cos, sin, position_ids, unsqueeze_dim)
 
 
-def q_alone_or_with_k(rule, original, q, k=None, cos=None, sin=None, unsqueeze_dim=1):
+def q_alone_or_with_k(
+    rotating: Rotating,
+    original: Original,
+    q: Tensor,
+    k: Tensor | None = None,
+    # These defaults are the function's own, which takes a call that leaves the tables out.
+    cos: Tensor = None,  # type: ignore[assignment]  # see above
+    sin: Tensor = None,  # type: ignore[assignment]  # see above
+    unsqueeze_dim: int = 1,
+) -> object:
     """Qwen4-exp: without keys the result is a tensor."""
-    outs = rule.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
-    outs = outs[0] if outs and k is None else outs
-    return original(q, k, cos, sin, unsqueeze_dim) if outs is None else outs
+    outs = rotating.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
+    if outs is None:
+        return original(q, k, cos, sin, unsqueeze_dim)
+    return outs[0] if k is None else outs
 
 
-def q_with_k_or_none(rule, original, q, k, cos, sin, unsqueeze_dim=1):
+def q_with_k_or_none(
+    rotating: Rotating,
+    original: Original,
+    q: Tensor,
+    k: Tensor | None,
+    cos: Tensor,
+    sin: Tensor,
+    unsqueeze_dim: int = 1,
+) -> object:
     """Mistral Large 4: without keys the result has None in their place."""
-    outs = rule.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
-    outs = (*outs, None) if outs and k is None else outs
-    return outs or original(q, k, cos, sin, unsqueeze_dim)
+    outs = rotating.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
+    if outs is None:
+        return original(q, k, cos, sin, unsqueeze_dim)
+    return (outs[0], None) if k is None else outs
 
 
-def one_tensor(rule, original, x, cos, sin, unsqueeze_dim=1):
+def one_tensor(
+    rotating: Rotating,
+    original: Original,
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    unsqueeze_dim: int = 1,
+) -> object:
     """Gemma 3n, Gemma 4, DeepSeek V4."""
-    outs = rule.rotate((x,), cos, sin, unsqueeze_dim)
+    outs = rotating.rotate((x,), cos, sin, unsqueeze_dim)
     return outs[0] if outs else original(x, cos, sin, unsqueeze_dim)
 
 
-def vision(rule, original, q, k, cos, sin):
+def vision(
+    rotating: Rotating, original: Original, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
+) -> object:
     """The towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
-    return rule.rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)
+    return rotating.rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)

@@ -22,16 +22,15 @@ from torch import Tensor, nn
 from ..norms import Norm, NormRounding, Tensors, normalize_by
 from ..ways import Way
 from .calls import Rule, exchanged, one_tensor, q_and_k
-from .digest import UnknownCode, code_digest, definition_of, digest_of_parts, original_of
-from .known import (
-    NORMS_APART,
-    UNKNOWN,
-    function_of,
-    has_code,
-    is_hooked,
-    known_by_code,
-    replacement,
+from .digest import (
+    UnknownCode,
+    code_digest,
+    definition_of,
+    digest_of_parts,
+    original_of,
 )
+from .replacement import NORMS_APART, function_of, has_code, is_hooked, replacement
+from .rules import UNKNOWN, rule_of
 
 # Digests of forwards, of transformers 5.17, 5.23 or both: the norms are given what is rotated, or
 # that with heads and positions exchanged.
@@ -158,7 +157,7 @@ def _rotations_of(function: Callable) -> dict[str, Rule]:
             value = function.__globals__.get(name)
             if isinstance(value, (FunctionType, nn.Module)):
                 with suppress(UnknownCode):
-                    found[name] = known_by_code(function_of(original_of(value)))
+                    found[name] = rule_of(function_of(original_of(value)))
     return found
 
 
@@ -226,7 +225,7 @@ def _made_for(
         )
 
     ours = _compiled_again(normed, original)(of_module)
-    return replacement(original, ours, rotation, ways, suits)
+    return replacement(original, ours, rotation=rotation, ways=ways, suits=suits)
 
 
 def _compiled_again(normed: Normed, original: FunctionType) -> Callable:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from rope_kernels.huggingface.known import function_of
+from rope_kernels.huggingface.replacement import function_of
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 NAME = re.compile(r"^def (apply_rotary_pos_emb(?:_interleave|_vision)?)\(", re.M)
 # The versions of transformers that were read: how many of their functions are known, and families
-# with a row of `known.py` that are not in this version.
+# with a row of `rules.py` that are not in this version.
 READ = {
     "5.17": (190, {"inkling2", "mistral_large4"}),
     "5.23": (214, set()),

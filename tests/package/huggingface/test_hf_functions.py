@@ -25,7 +25,7 @@ from hf_calls import (
 from hugging_face import families_of
 from rope_kernels.huggingface.calls import Counted
 from rope_kernels.huggingface.digest import code_digest
-from rope_kernels.huggingface.known import BY_DIGEST, KNOWN
+from rope_kernels.huggingface.rules import RULE_BY_DIGEST, RULES
 
 HAS_GPU = torch.cuda.is_available()
 SMALL, LARGE = Sizes(), Sizes(b=2, s=300, q_heads=8, k_heads=2, d=96)
@@ -45,13 +45,13 @@ def digest_of(function):
 
 def replaced(function):
     """Ours, and a list of the calls that it gave to the function that it replaced."""
-    known, given = BY_DIGEST[digest_of(function)], []
+    rule, given = RULE_BY_DIGEST[digest_of(function)], []
 
     def original(*args, **kwargs):
         given.append(1)
         return function(*args, **kwargs)
 
-    return partial(known.form, Counted(known, Counter()), original), given
+    return partial(rule.form, Counted(rule, Counter()), original), given
 
 
 def disagreements(function, some, device):
@@ -68,7 +68,7 @@ def disagreements(function, some, device):
     return found, taken
 
 
-BODIES = {digest: known for known in KNOWN for digest in known.digests.split()}
+BODIES = {digest: rule for rule in RULES for digest in rule.digests.split()}
 each_body = pytest.mark.parametrize(
     "digest", BODIES, ids=lambda x: f"{families_of(BODIES[x])[0]}-{x}"
 )
@@ -99,7 +99,7 @@ def test_the_table_names_all_functions_and_no_other():
     if version() not in READ:
         pytest.skip(f"the table names functions of transformers {' and '.join(READ)}")
     count, without = READ[version()]
-    named = Counter((x, known.name) for known in KNOWN for x in families_of(known))
+    named = Counter((x, rule.name) for rule in RULES for x in families_of(rule))
     assert {*named.values()} == {1}
     for digest, functions in functions_by_body().items():
         for function in functions:

@@ -25,7 +25,8 @@ from rope_kernels import which_way
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.calls import Counted
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
-from rope_kernels.huggingface.known import BY_DIGEST, function_of
+from rope_kernels.huggingface.replacement import function_of
+from rope_kernels.huggingface.rules import RULE_BY_DIGEST
 
 LLAMA = "transformers.models.llama.modeling_llama"
 CASE = Call("(b, s, w) for (b, h, s, d)", 1, "fp32")
@@ -228,9 +229,9 @@ def test_another_code_is_left_and_says_why(change, llama, made):
     assert CHANGES[change][0] in text
     module = made("changed_rotation", text.replace(*CHANGES[change], 1))
     original = module.apply_rotary_pos_emb
-    known = BY_DIGEST.get(code_digest(original))
-    assert known is None or families_of(known) == ["nanochat"], change
-    if known is None:
+    rule = RULE_BY_DIGEST.get(code_digest(original))
+    assert rule is None or families_of(rule) == ["nanochat"], change
+    if rule is None:
         reason = "its code is not that of a known function"
         assert patch(module).left == (Left("changed_rotation", "apply_rotary_pos_emb", reason),)
         assert module.apply_rotary_pos_emb is original
@@ -432,9 +433,9 @@ def test_odd_calls_go_to_the_function_itself(odd, llama):
         taken.append(1)
         return original(*args, **kwargs)
 
-    known, ways = BY_DIGEST[code_digest(original)], Counter()
+    rule, ways = RULE_BY_DIGEST[code_digest(original)], Counter()
     call = ODD[odd](CASE.call_of(original, "cpu"))
-    got = outcome(functools.partial(known.form, Counted(known, ways), noting), call)
+    got = outcome(functools.partial(rule.form, Counted(rule, ways), noting), call)
     assert differs(got, outcome(original, call), strides=True) is None
     assert taken
     ((path, reason),) = ways  # of one call, or of one for values and one for gradients
