@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.tables import fill, markdown
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.digest import UnknownCode, code_digest, original_of
-from rope_kernels.huggingface.norms import Normed, find_normed, normed_forward
+from rope_kernels.huggingface.forwards import NormedForward, find_normed, replacement_forward
 from rope_kernels.huggingface.rules import RULES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/hugging_face.md"
@@ -85,7 +85,7 @@ class Attention:
     """A class that normalizes what it rotates."""
 
     cls: type
-    normed: Normed | None  # what its forward does; None: it is left
+    normed: NormedForward | None  # what its forward does; None: it is left
 
     def __str__(self) -> str:
         """What its test is called."""
@@ -113,7 +113,7 @@ def attentions(family: str = "*") -> Iterator[Attention]:
         for cls in vars(importlib.import_module(name)).values():
             if isinstance(cls, type) and cls.__module__ == name:
                 try:
-                    if normed_forward(cls) is not None:
+                    if replacement_forward(cls) is not None:
                         yield Attention(cls, find_normed(original_of(vars(cls)["forward"])))
                 except UnknownCode:
                     yield Attention(cls, None)
@@ -125,7 +125,7 @@ def norms_found() -> dict[str, set[str]]:
     for attention in attentions():
         words = LEFT
         if attention.normed is not None:
-            words = f"{'after' if attention.normed.after else 'before'} the rotation"
+            words = f"{'after' if attention.normed.norm_after else 'before'} the rotation"
         families[words].add(attention.family)
     return families
 

@@ -105,7 +105,7 @@ def stand_in(attention, dtype, device, **attributes):
         "sinks": None,
         "indexer": lambda *args: None,
     }
-    for name in attention.normed.norms.values():
+    for name in attention.normed.norm_names.values():
         parts[name] = norm_of(cls, name, D)
     for name, part in (parts | of_its_own(attention, device)[0] | attributes).items():
         setattr(made, name, part)
@@ -128,7 +128,7 @@ def inputs_of_attention(attention, dtype, device, s=7):
     """Hidden states and a table, of the width that the rotation reads."""
     generator = torch.Generator().manual_seed(5)
     hidden = torch.randn(2, s, WIDTH, generator=generator).to(device, dtype)
-    width = D // 2 if attention.normed.known.rest == "after" else D
+    width = D // 2 if attention.normed.rule.rest == "after" else D
     angles = torch.rand(2, s, width // 2, generator=generator) * 6
     angles = torch.cat((angles, angles), -1).to(device)
     table = angles.cos().to(dtype), angles.sin().to(dtype)

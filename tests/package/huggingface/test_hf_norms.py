@@ -91,7 +91,7 @@ def test_every_known_attention(family, device, fused, monkeypatch):
         fused.clear()
         with patch(attention.module, norms=True, strict=True):
             got, got_grads = q_and_k_of(module, attention, hidden, table, monkeypatch)
-        times = 2 if attention.normed.known.form is one_tensor else 1
+        times = 2 if attention.normed.rule.form is one_tensor else 1
         assert len(fused) == times, attention.name
         for x, wanted in zip(got, outs, strict=True):
             torch.testing.assert_close(x, wanted, rtol=2e-3, atol=2e-3 * (dtype != torch.float32))
