@@ -1,4 +1,8 @@
-"""How models' functions rotate, which of their calls a kernel takes, and what replaces them."""
+"""How models' functions rotate, which of their calls a kernel takes, and what replaces them.
+
+A `Rule` says how a function rotates, and rotates in its place. A form takes the function's calls:
+it has the same arguments, and asks a rule before it calls the function itself.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,7 +23,7 @@ _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table h
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
 
 Original = Callable[..., object]  # a function that a model has
-Form = Callable[..., object]  # takes its place, below
+Form = Callable[..., object]  # what takes its calls; all are at the end of this file
 
 # Why the function itself takes a call.
 _NO_TENSOR = Way("original", "an argument is no tensor, or a DTensor")
@@ -37,8 +41,9 @@ class Rule:
     name: str = "apply_rotary_pos_emb"  # what the models call it
     _: KW_ONLY
     interleaved: bool = False  # neighbors are a pair, not the members of two halves
-    # Which columns of a table belong to a pair: those of its two elements, that of its number in
-    # the first half of the table, or in all of it.
+    # What a column of a table is for. "of elements": for an element, so a pair has two. "of pairs":
+    # for a pair. "first half": for a pair, but there are twice as many, and the second half of them
+    # is not read.
     columns: Literal["of elements", "first half", "of pairs"] = "of elements"
     rest: Literal["none", "after", "before"] = "none"  # where elements pass through
     rounding: Rounding = "model"
@@ -75,7 +80,7 @@ class Rule:
         if (cos.requires_grad or sin.requires_grad) and torch.is_grad_enabled():
             return _TRAINED
         if self.promotes(q, cos) and cos.dtype != torch.float32:
-            return _OTHER_DTYPE  # bf16 and fp16, of which PyTorch makes fp32
+            return _OTHER_DTYPE  # bf16 and fp16: PyTorch makes fp32 of the two
         heads, shape, table = heads_of(cos, unsqueeze_dim), q.shape, cos.shape
         if heads not in (HEADS_FIRST, HEADS_LAST) or (len(shape), len(table)) not in _DIMENSIONS:
             return _OTHER_SHAPE
@@ -87,8 +92,8 @@ class Rule:
         if table[-2] != shape[positions] or (len(table) == 3 and table[0] not in (1, shape[0])):
             return _OTHER_SHAPE
         width, d = self.rotary_dim(cos), shape[-1]
-        turns = 2 <= width <= d and width % 2 == 0 and (width == d or self.rest != "none")
-        return None if turns else _OTHER_SHAPE
+        fits = 2 <= width <= d and width % 2 == 0 and (width == d or self.rest != "none")
+        return None if fits else _OTHER_SHAPE
 
     def rotate(
         self,
@@ -119,18 +124,17 @@ class Rule:
         q, width, promotes = tensors[0], self.rotary_dim(cos), self.promotes(tensors[0], cos)
         has_batch, heads = q.dim() == 4, heads_of(cos, unsqueeze_dim)
         keeps_strides = self.rest == "none" and not self.concatenates
-        # What normalizes returns tensors that are contiguous in the format that it is told. The
-        # model's q is a view of a projection, (b, s, h, d), and so is the function's result: tell
-        # that format.
-        by_rows = by is not None and keeps_strides and has_batch and heads == HEADS_FIRST
-        if by_rows or not has_batch:
-            tensors = exchanged(tensors) if by_rows else tuple([x[None] for x in tensors])
+        # What normalizes returns tensors that are contiguous in the format that it is told, and the
+        # function's have the strides of q: a view of (b, s, h, d), as a projection made it.
+        exchanges = by is not None and keeps_strides and has_batch and heads == HEADS_FIRST
+        if exchanges or not has_batch:
+            tensors = exchanged(tensors) if exchanges else tuple([x[None] for x in tensors])
         if self.columns == "first half":
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         rotation = Rotation(
             cos,
             sin,
-            tensor_format="bhsd" if heads == HEADS_FIRST and not by_rows else "bshd",
+            tensor_format="bhsd" if heads == HEADS_FIRST and not exchanges else "bshd",
             rotary_dim=width,
             rotary_start=q.shape[-1] - width if self.rest == "before" else 0,
             interleaved=self.interleaved,
@@ -142,7 +146,7 @@ class Rule:
         )
         rotate = by or api.rotate
         outs = rotate(tensors=tensors, freqs=(cos, sin), rotation=rotation, ways=ways)
-        if by_rows:
+        if exchanges:
             return exchanged(outs)
         return outs if has_batch else tuple([x[0] for x in outs])
 
@@ -176,7 +180,7 @@ def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:
 
 
 def exchanged(tensors: Sequence[Tensor]) -> Tensors:
-    """Heads and positions of each."""
+    """Each with its heads and positions exchanged."""
     return tuple([x.transpose(1, 2) for x in tensors])
 
 
