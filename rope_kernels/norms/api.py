@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ..api import prepare, tables_of
 from ..check_call import Like, check_call
-from ..checks import Named, bad, check_flag, names_of
-from ..launch import Known, known_of
+from ..checks import Named, bad, check_choice, check_flag, names_of
 from ..modes import is_watched, wants_grad
 from ..rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
 from ..ways import Way, way_of
@@ -92,12 +91,35 @@ def norm_rope(
     Source: RMSNorm, https://arxiv.org/abs/1910.07467; on queries and keys, Qwen 3,
     https://arxiv.org/abs/2505.09388.
     """
-    where = cu_seqlens, start_positions, position_ids
-    pairs = rotary_dim, rotary_start, interleaved, output_pairing
-    rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    return normalize_by(norm, (t,), (weight,), freqs, rotation, fused, inplace)[0]
+    table, sin = tables_of(freqs)
+    rotation = Rotation(
+        table,
+        sin,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=norm.rotation_rounding,
+    )
+    outs = normalize_by(
+        norm,
+        tensors=(t,),
+        weights=(weight,),
+        freqs=freqs,
+        rotation=rotation,
+        fused=fused,
+        inplace=inplace,
+    )
+    return outs[0]
 
 
 def qk_norm_rope(
@@ -153,12 +175,34 @@ def qk_norm_rope(
         >>> q1.shape, k1.shape
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
-    where = cu_seqlens, start_positions, position_ids
-    pairs = rotary_dim, rotary_start, interleaved, output_pairing
-    rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse)
-    norm, weights = norm_of(eps, weight_offset, norm_after, rounding), (q_weight, k_weight)
-    q, k = normalize_by(norm, (q, k), weights, freqs, rotation, fused, inplace)
+    norm = norm_of(eps, weight_offset, norm_after, rounding)
+    table, sin = tables_of(freqs)
+    rotation = Rotation(
+        table,
+        sin,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=norm.rotation_rounding,
+    )
+    q, k = normalize_by(
+        norm,
+        tensors=(q, k),
+        weights=(q_weight, k_weight),
+        freqs=freqs,
+        rotation=rotation,
+        fused=fused,
+        inplace=inplace,
+    )
     return q, k
 
 
@@ -174,33 +218,45 @@ def normalize_by(
 ) -> Tensors:
     """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch.
 
-    `ways` counts which of both.
+    Args:
+        norm: how rows are normalized, as it came.
+        tensors: one or two of them.
+        weights: as many.
+        freqs, rotation, fused, inplace: as in `api.prepare`. The rotation rounds as
+            `norm.rotation_rounding` says.
+        ways: counts the way of the call.
     """
+    names = ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
+    named = tuple(zip(names, weights, strict=True))
 
     def check() -> None:
-        check_call(tensors, freqs, rotation, fused, inplace, NORM_ROUNDINGS)
+        check_call(tensors, freqs, rotation, fused, inplace)
         _check_norm(tensors, named, norm, rotation.tensor_format)
 
-    rows, names = (*tensors, *weights), ("q_weight", "k_weight")
-    named = tuple(zip(names if len(weights) == 2 else ("weight",), weights, strict=True))
-    if inplace is True and wants_grad(rows):
+    given = *tensors, *weights
+    if inplace is True and wants_grad(given):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
-    rotation.rounding = norm.rounding
-    key = "norm", *norm
-    known = prepare(tensors, freqs, rotation, fused, inplace, weights, key, check, named)
-    if not norm.like_model:
-        rotation.rounding = "once"
-    elif rotation.rounding != "promoted":
-        rotation.rounding = "model"
-    # a norm has no operator, for compilers fuse PyTorch's
-    path = way_of(fused, rows, rotation, known, has_operator=False, ways=ways).path
-    if path == "kernel" and not (inplace and is_watched()):
-        return _by_kernels(tensors, weights, rotation, norm, inplace, known)
-    if path == "kernel":  # a mode that watches operators has to see what is overwritten
-        outs = _by_kernels(tensors, weights, rotation, norm, inplace=False, known=None)
-    else:
+    known = prepare(
+        tensors,
+        freqs,
+        rotation,
+        fused,
+        inplace,
+        beside=weights,
+        key=("norm", *norm),
+        check=check,
+        named=named,
+    )
+    # A norm has no operator: in a trace it is plain PyTorch, which compilers fuse.
+    path = way_of(fused, given, rotation, known, has_operator=False, ways=ways).path
+    if path == "pytorch":
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
+    elif inplace and is_watched():
+        # A mode that watches operators has to see what is overwritten: a copy of PyTorch's.
+        outs = by_kernel(tensors, weights, rotation, norm, inplace=False, known=None)
+    else:
+        return by_kernel(tensors, weights, rotation, norm, inplace=inplace, known=known)
     if not inplace:
         return outs
     for t, out in zip(tensors, outs, strict=True):
@@ -208,32 +264,14 @@ def normalize_by(
     return tensors
 
 
-def _by_kernels(
-    tensors: Tensors,
-    weights: Weights,
-    rotation: Rotation,
-    norm: Norm,
-    inplace: bool,
-    known: Known | None,
-) -> Tensors:
-    """One launch for q and k; a launch each where their weights differ in dtype."""
-    if len({None if w is None else w.dtype for w in weights}) == 1:
-        return by_kernel(tensors, weights, rotation, norm, inplace, known)
-    outs = ()
-    for t, w in zip(tensors, weights, strict=True):
-        known = known_of((t, w), rotation, *norm, inplace)
-        outs += by_kernel((t,), (w,), rotation, norm, inplace, known)
-    return outs
-
-
-def norm_of(eps: object, weight_offset: object, norm_after: bool, rounding: str | None) -> Norm:
+def norm_of(eps: float, weight_offset: float, norm_after: bool, rounding: str | None) -> Norm:
     """The arguments as they came, but real numbers of any kind, NumPy's too, as floats."""
     if type(eps) is not float or type(weight_offset) is not float:
         eps, weight_offset = _as_float(eps), _as_float(weight_offset)
     return Norm(eps, weight_offset, norm_after, rounding)
 
 
-def _as_float(number: object) -> object:
+def _as_float(number: float) -> float:
     """What is no real number, or too large for a float, comes back as it is, for the checks."""
     if not isinstance(number, Real) or isinstance(number, bool):
         return number
@@ -245,6 +283,7 @@ def _as_float(number: object) -> object:
 
 def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) -> None:
     """Check what a norm adds to a rotation."""
+    check_choice("rounding", norm.rounding, NORM_ROUNDINGS)
     check_flag("norm_after", norm.norm_after)
     for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
         accepted = "a finite number of fp32" + (" from 0" if name == "eps" else "")

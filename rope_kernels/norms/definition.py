@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import reference
-from ..rotation import Rotation, compute_dtype
+from ..rotation import Rotation, Rounding, compute_dtype
 
 NormRounding = Literal["once", "model", "model_cast_last"]
 Tensors = tuple[Tensor, ...]
@@ -23,8 +23,16 @@ class Norm(NamedTuple):
 
     @property
     def like_model(self) -> bool:
-        """Whether values are rounded where a model's operators do it."""
-        return self.rounding not in (None, "once")
+        """Whether values are rounded where a model's operators do it.
+
+        This is asked before `rounding` is checked, so it may be anything, an array too.
+        """
+        return isinstance(self.rounding, str) and self.rounding != "once"
+
+    @property
+    def rotation_rounding(self) -> Rounding:
+        """Where the rotation of a norm rounds. Roundings of a norm are not those of a rotation."""
+        return "model" if self.like_model else "once"
 
     @property
     def casts_last(self) -> bool:

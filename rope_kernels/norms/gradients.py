@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..autograd import count_as_written, gradients_by_pytorch, keep, kept
-from ..launch import Known, pair
+from ..launch import Known, known_of, pair
 from ..modes import have_memory, is_traced, is_transformed, wants_grad
 from ..rotation import Rotation
 from .definition import Norm, Tensors, Weights, normalize_and_rotate
@@ -22,9 +22,18 @@ def by_kernel(
     inplace: bool,
     known: Known | None,
 ) -> Tensors:
+    """One launch for q and k; a launch each where their weights differ in dtype."""
+    if len({None if weight is None else weight.dtype for weight in weights}) > 1:
+        outs: Tensors = ()
+        for t, weight in zip(tensors, weights, strict=True):
+            known_alone = known_of((t, weight), rotation, *norm, inplace)
+            outs += by_kernel((t,), (weight,), rotation, norm, inplace=inplace, known=known_alone)
+        return outs
     if wants_grad((*tensors, *weights)):
-        return NormFunction.apply(*pair(tensors), *pair(weights), rotation, norm, known)
-    outs = launch_forward(tensors, weights, rotation, norm, inplace, known)
+        q, k = pair(tensors)
+        q_weight, k_weight = pair(weights)
+        return NormFunction.apply(q, k, q_weight, k_weight, rotation, norm, known)
+    outs = launch_forward(tensors, weights, rotation, norm, inplace=inplace, known=known)
     if inplace:
         count_as_written(outs)
     return outs

@@ -1,5 +1,6 @@
 """`qk_norm_rope` with one weight for both, in full tiles, and in place: see `test_ops.py`."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -99,6 +100,13 @@ def test_in_place_refuses_gradients(which, fused, device):
     with torch.no_grad():
         q, _ = sample.call(inplace=True, fused=fused)
     assert q is sample.given["q"] and not torch.equal(q, before["q"])
+
+
+def test_an_array_is_no_rounding():
+    """A norm asks for its rounding before that is checked, and an array compares by elements."""
+    t, rounding = torch.randn(3, 1, 2, 8), np.array(["once", "model"])
+    with pytest.raises(ValueError, match=r"rounding is array.*; accepted: None, once, model, "):
+        norm_rope(t, None, RotaryPositionEmbedding(8), "sbhd", rounding=rounding)
 
 
 @pytest.mark.gpu
