@@ -11,6 +11,7 @@ from ..rotation import Rotation, Rounding, compute_dtype
 NormRounding = Literal["once", "model", "model_cast_last"]
 Tensors = tuple[Tensor, ...]
 Weights = tuple[Tensor | None, ...]  # as many
+Gradients = tuple[Tensor | None, ...]  # None: not wanted
 
 
 class Norm(NamedTuple):
@@ -50,15 +51,16 @@ def normalize_and_rotate(
     what meets a weight or cosines in fp32 stays in fp32. Else all is computed in fp32 (fp64 for
     fp64), and rounded once, at the end.
     """
-    stored, rows = tensors[0].dtype, tuple(tensors)
+    rows = tensors
     if not norm.like_model:
         rows = tuple([t.to(compute_dtype(t)) for t in tensors])
     if norm.norm_after:
         rows = reference.rotate(rows, rotation, stays_promoted=rotation.rounding == "promoted")
     rows = tuple([_normalize(x, w, norm) for x, w in zip(rows, weights, strict=True)])
     if not norm.norm_after:
-        rows = [reference.rotate((x,), rotation)[0] for x in rows]  # a weight may promote one alone
-    return tuple([x.to(stored).contiguous() for x in rows])
+        # Each by itself: a weight may have promoted one of them.
+        rows = tuple([reference.rotate((x,), rotation)[0] for x in rows])
+    return tuple([x.to(tensors[0].dtype).contiguous() for x in rows])
 
 
 def _normalize(x: Tensor, weight: Tensor | None, norm: Norm) -> Tensor:

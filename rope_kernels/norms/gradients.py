@@ -1,16 +1,17 @@
 """Gradients of tensors and of weights: by the kernels, and from the second on by PyTorch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from ..autograd import count_as_written, gradients_by_pytorch, keep, kept
 from ..launch import Known, known_of, pair
 from ..modes import have_memory, is_traced, is_transformed, wants_grad
 from ..rotation import Rotation
-from .definition import Norm, Tensors, Weights, normalize_and_rotate
+from .definition import Gradients, Norm, Tensors, Weights, normalize_and_rotate
 from .launches import launch_backward, launch_forward
 
 
@@ -32,48 +33,92 @@ def by_kernel(
     if wants_grad((*tensors, *weights)):
         q, k = pair(tensors)
         q_weight, k_weight = pair(weights)
-        return NormFunction.apply(q, k, q_weight, k_weight, rotation, norm, known)
+        recorded: Tensors = NormFunction.apply(  # type: ignore[no-untyped-call]  # it is PyTorch's
+            q, k, q_weight, k_weight, rotation, norm, known
+        )
+        return recorded
     outs = launch_forward(tensors, weights, rotation, norm, inplace=inplace, known=known)
     if inplace:
         count_as_written(outs)
     return outs
 
 
+class NormContext(FunctionCtx):
+    """What a forward leaves for its backward. PyTorch makes it; this says of which types it is."""
+
+    norm: Norm
+    needs_input_grad: tuple[bool, ...]
+
+
 class NormFunction(torch.autograd.Function):
     """Keeps nothing but what the forward was given."""
 
     @staticmethod
-    def forward(ctx, q, k, q_weight, k_weight, rotation, norm, known):
-        n = 1 if k is None else 2
-        tensors, weights = (q, k)[:n], (q_weight, k_weight)[:n]
-        outs = launch_forward(tensors, weights, rotation, norm, False, known)
-        needs = ctx.needs_input_grad
-        frozen = [out for i, out in enumerate(outs) if not (needs[i] or needs[2 + i])]
+    def forward(
+        ctx: NormContext,
+        q: Tensor,
+        k: Tensor | None,
+        q_weight: Tensor | None,
+        k_weight: Tensor | None,
+        rotation: Rotation,
+        norm: Norm,
+        known: Known | None,
+    ) -> Tensors:
+        tensors, weights = ((q,), (q_weight,)) if k is None else ((q, k), (q_weight, k_weight))
+        outs = launch_forward(tensors, weights, rotation, norm, inplace=False, known=known)
+        wanted = _wanted(ctx, len(outs))
+        frozen = [out for out, what in zip(outs, wanted, strict=True) if not any(what)]
         keep(ctx, rotation, (*tensors, *weights), frozen)
         ctx.norm = norm
         return outs
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: NormContext, *grads: Tensor | None) -> Gradients:
         rotation, saved = kept(ctx)
-        n, needs = len(grads), ctx.needs_input_grad
-        wanted = [(needs[i], needs[2 + i]) for i in range(n)]
-        found = _gradients(grads, saved[:n], saved[n:], wanted, rotation, ctx.norm)
-        return *pair(tuple(found[:n])), *pair(tuple(found[n:])), None, None, None
+        count = len(grads)
+        found = _gradients(
+            grads,
+            tensors=tuple(saved[:count]),  # type: ignore[arg-type]  # only weights may be None
+            weights=tuple(saved[count:]),
+            wanted=_wanted(ctx, count),
+            rotation=rotation,
+            norm=ctx.norm,
+        )
+        q_grad, k_grad = pair(found[:count])
+        q_weight_grad, k_weight_grad = pair(found[count:])
+        return q_grad, k_grad, q_weight_grad, k_weight_grad, None, None, None
+
+
+def _wanted(ctx: NormContext, count: int) -> list[tuple[bool, bool]]:
+    """Whether the gradient of each of `count` tensors is wanted, and that of its weight."""
+    of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
+    return [(of_q, of_q_weight), (of_k, of_k_weight)][:count]
+
+
+class GradientsContext(FunctionCtx):
+    """The same of `KernelGradients`."""
+
+    differentiate: Callable[..., Sequence[Tensor | None]]
+    saved_tensors: tuple[Tensor | None, ...]
 
 
 class KernelGradients(torch.autograd.Function):
     """Gradients by the kernel as they are, whose derivatives PyTorch computes."""
 
     @staticmethod
-    def forward(ctx, found, differentiate, *given):
-        ctx.save_for_backward(*given)
+    def forward(
+        ctx: GradientsContext,
+        found: Gradients,
+        differentiate: Callable[..., Sequence[Tensor | None]],
+        *given: Tensor | None,
+    ) -> Gradients:
+        ctx.save_for_backward(*given)  # type: ignore[arg-type]  # PyTorch saves None, too
         ctx.set_materialize_grads(False)
         ctx.differentiate = differentiate
         return found
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: GradientsContext, *grads: Tensor | None) -> Gradients:
         return None, None, *gradients_by_pytorch(ctx.differentiate, ctx.saved_tensors, grads)
 
 
@@ -84,40 +129,53 @@ def _gradients(
     wanted: Sequence[tuple[bool, bool]],
     rotation: Rotation,
     norm: Norm,
-) -> list[Tensor | None]:
-    """Gradients of the tensors and of the weights, as far as they are `wanted` of each.
+) -> Gradients:
+    """Gradients of the tensors, then of the weights, as far as they are `wanted` of each.
 
     In a trace or a transform, and of many `grads` at once, in a batch, PyTorch computes them.
     """
-    n = len(tensors)
-    found: list[Tensor | None] = [None] * (2 * n)
-    asked: dict[tuple[bool, bool], list[int]] = {}  # of one launch if they want the same
-    for i, what in enumerate(wanted):
-        if grads[i] is not None and any(what):
-            asked.setdefault(what, []).append(i)
+    count = len(tensors)
+    found: list[Tensor | None] = [None] * (2 * count)
+    # Tensors of which the same is wanted share a launch: here are their numbers and their `grads`.
+    asked: dict[tuple[bool, bool], list[tuple[int, Tensor]]] = {}
+    for i, (grad, what) in enumerate(zip(grads, wanted, strict=True)):
+        if grad is not None and any(what):
+            asked.setdefault(what, []).append((i, grad))
     if not asked:
-        return found
-    rows = *tensors, *weights
+        return tuple(found)
+    given = *tensors, *weights, *grads
     if is_traced() or is_transformed() or not have_memory(grads):
-        return _gradients_by_pytorch(rotation, norm, *rows, *grads)
-    for (inputs, of_weights), which in asked.items():
-        chosen = [tuple([row[i] for i in which]) for row in (tensors, grads, weights)]
-        outs, shares = launch_backward(*chosen, rotation, norm, inputs, of_weights)
-        for place, i in enumerate(which):
-            found[i], found[n + i] = outs[place], shares[place]
+        return tuple(_gradients_by_pytorch(rotation, norm, *given))
+    for (wants_inputs, wants_weights), numbered in asked.items():
+        numbers = [i for i, _ in numbered]
+        of_tensors, of_weights = launch_backward(
+            tuple([tensors[i] for i in numbers]),
+            tuple([grad for _, grad in numbered]),
+            tuple([weights[i] for i in numbers]),
+            rotation,
+            norm,
+            wants_inputs=wants_inputs,
+            wants_weights=wants_weights,
+        )
+        for place, i in enumerate(numbers):
+            found[i], found[count + i] = of_tensors[place], of_weights[place]
     if torch.is_grad_enabled():
         again = partial(_gradients_by_pytorch, rotation, norm)
-        found = list(KernelGradients.apply(tuple(found), again, *rows, *grads))
-    return found
+        recorded: Gradients = KernelGradients.apply(  # type: ignore[no-untyped-call]  # PyTorch's
+            tuple(found), again, *given
+        )
+        return recorded
+    return tuple(found)
 
 
 def _gradients_by_pytorch(
     rotation: Rotation, norm: Norm, *given: Tensor | None
 ) -> list[Tensor | None]:
     """The same of tensors, weights and their `grads`, as many of each; differentiable."""
-    n = len(given) // 3
+    count = len(given) // 3
+    inputs, grads = given[: 2 * count], given[2 * count :]
 
-    def normalized(*rows: Tensor) -> Tensors:
-        return normalize_and_rotate(rows[:n], rows[n:], rotation, norm)
+    def normalized(*inputs: Tensor) -> Tensors:
+        return normalize_and_rotate(inputs[:count], inputs[count:], rotation, norm)
 
-    return gradients_by_pytorch(normalized, given[: 2 * n], given[2 * n :])
+    return gradients_by_pytorch(normalized, inputs, grads)

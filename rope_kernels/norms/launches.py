@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,13 +10,15 @@ from torch import Tensor
 from ..launch import Known, Launch, as_read, has_elements, known_of, pair, plan, resolved, run
 from ..rotation import Rotation, compute_dtype
 from ..tiles import next_power_of_2
-from .definition import Norm, Tensors, Weights
+from .definition import Gradients, Norm, Tensors, Weights
 from .tiles import choose_norm_backward_tile, choose_norm_tile
 
-HEADS_APART_REGISTERS = 112  # of a forward
+HEADS_APART_REGISTERS = 112  # of a thread of a forward, at most, where heads lie apart
 SMS_ELSEWHERE = 4  # where there is no GPU
-TILE_BYTES = 2048  # of a backward; fewer programs have a tile each
-PARTIALS_AT_ONCE, PARTIALS, SUM_WARPS = 512, 2048, 8  # rows and elements that are added at a time
+TILE_BYTES = 2048  # of a backward's tile; a small call has a program for each tile
+# What a program of the sum of partial gradients adds at a time: so many rows, so many elements.
+PARTIALS_AT_ONCE, PARTIALS = 512, 2048
+SUM_WARPS = 8
 
 
 def launch_forward(
@@ -26,31 +29,39 @@ def launch_forward(
     inplace: bool,
     known: Known | None,
 ) -> Tensors:
+    """Normalize and rotate one or two tensors, known to be good, in one launch.
+
+    The results are new; or with `inplace` the tensors themselves. `known` is what `known_of` has
+    found for the call.
+    """
     outs = tensors if inplace else rotation.memory_for(tensors)
+    q, k = pair(tensors)
+    q_out, k_out = pair(outs)
+    q_weight, k_weight = pair(weights)
 
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
-        # in place, minus x comes out as minus what x does
-        read = pair(tensors) if inplace else [resolved(x) for x in pair(tensors)]
-        own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
-        named = dict(zip(("q", "k", "q_out", "k_out"), (*read, *pair(outs)), strict=True))
-        planned = plan(named, rotation, choose=choose_norm_tile)
+        # In place, minus x comes out as minus what x does, so a pending sign may stay.
+        q_read, k_read = (q, k) if inplace else (resolved(q), resolved(k))
+        rows = {"q": q_read, "k": k_read, "q_out": q_out, "k_out": k_out}
+        planned = plan(rows, rotation, choose=choose_norm_tile)
         arguments, options = planned.arguments, planned.options
         arguments["strides"] = planned.strides_of("q", "k", "q_out", "k_out")
         arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
-        # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
-        full_rows = next_power_of_2(arguments["HALF"]) == 64 and not arguments["TAIL"]
-        apart = arguments["ROWS_OUTER"] and full_rows
+        columns = next_power_of_2(rotation.rotary_dim // 2)
+        apart = arguments["ROWS_OUTER"] and columns == 64 and not arguments["TAIL"]
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
         arguments["FUSED"] = options["enable_fp_fusion"]
         if apart and arguments["FAST_SINE"] and tensors[0].element_size() == 2:
+            # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
             options["maxnreg"] = HEADS_APART_REGISTERS
-        given = *read, *pair(outs), *own, *as_read(rotation)
+        own = _weight_as_read(q_weight), _weight_as_read(k_weight)
+        read = q_read, k_read, q_out, k_out, *own, *as_read(rotation)
         kernel = "norms.kernel.norm_rope_kernel"
-        return Launch(kernel, given, planned.programs, arguments, options)
+        return Launch(kernel, read, planned.programs, arguments, options)
 
-    given = *pair(tensors), *pair(outs), *pair(weights), *rotation.tensors
+    given = q, k, q_out, k_out, q_weight, k_weight, *rotation.tensors
     run(known, given, prepare_launch, numbers=(rotation.first_position,))
     return outs
 
@@ -63,72 +74,107 @@ def launch_backward(
     norm: Norm,
     wants_inputs: bool,
     wants_weights: bool,
-) -> tuple[Weights, Weights]:
-    """Gradients of the tensors and of the weights, None for those that are not wanted."""
-    like = {"memory_format": torch.contiguous_format}
-    outs, of_weights, partials = (None,) * len(tensors), (None,) * len(weights), None
+) -> tuple[Gradients, Gradients]:
+    """Gradients of the tensors and of the weights, None for those that are not wanted.
+
+    Args:
+        tensors, weights, rotation, norm: those of the forward.
+        grads: of the forward's results.
+        wants_inputs: whether gradients of the tensors are wanted.
+        wants_weights: whether those of the weights are, none of which is None then.
+    """
+    outs: Gradients = (None,) * len(tensors)
+    of_weights: Gradients = (None,) * len(weights)
+    partials = None
     q_programs, programs = _share_programs(tensors, rotation)
     if wants_inputs:
-        outs = tuple([torch.empty_like(t, **like) for t in tensors])
+        outs = tuple([_memory_like(t) for t in tensors])
     if wants_weights:
-        of_weights = tuple([torch.empty_like(w, **like) for w in weights])
+        of_weights = tuple([None if weight is None else _memory_like(weight) for weight in weights])
         if not programs:
-            return outs, tuple([w.zero_() for w in of_weights])
+            return outs, tuple([x if x is None else x.zero_() for x in of_weights])
         shape = programs, tensors[0].shape[-1]
         partials = tensors[0].new_empty(shape, dtype=compute_dtype(tensors[0]))
-    looks = (*tensors, *grads, *weights)
+    q, k = pair(tensors)
+    q_grad, k_grad = pair(grads)
+    q_out, k_out = pair(outs)
+    q_weight, k_weight = pair(weights)
+    looks = *tensors, *grads, *weights
     known = known_of(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
 
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
-        rows = [resolved(x) for x in (*pair(tensors), *pair(grads), *pair(outs))]
-        own = [None if x is None else x.resolve_neg().contiguous() for x in pair(weights)]
-        names = "q", "k", "q_grad", "k_grad", "q_out", "k_out"
-        named = dict(zip(names, rows, strict=True))
-        _, tile_bytes, registers = _share_of_an_sm(tensors, rotation)
-        tile = partial(choose_norm_backward_tile, tile_bytes=tile_bytes)
-        planned = plan(named, rotation, choose=tile)
+        rows = {
+            "q": resolved(q),
+            "k": resolved(k),
+            "q_grad": resolved(q_grad),
+            "k_grad": resolved(k_grad),
+            "q_out": q_out,
+            "k_out": k_out,
+        }
+        share = _share_of_an_sm(tensors, rotation)
+        choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
+        planned = plan(rows, rotation, choose=choose)
         arguments, options = planned.arguments, planned.options
-        arguments["strides"] = planned.strides_of(*names)
+        arguments["strides"] = planned.strides_of(*rows)
         arguments |= _numbers_of(norm)
         arguments["q_programs"] = q_programs
         of_forward = _roundings(tensors[0], weights[0], rotation, norm)
         arguments["ROUNDING"] = of_forward["ROUNDING"]
         turn_rounds = arguments["ROUNDING"] == "model"
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
-        # fused, the rows squared here are not the forward's: 5 to 9 % of gradients had other bits
+        # Fused, the rows squared here are not the forward's: 5 to 9 % of gradients had other bits.
         options["enable_fp_fusion"] = arguments["FUSED"] = not (norm.norm_after and turn_rounds)
-        if arguments["FAST_SINE"] and registers is not None:  # on NVIDIA's GPUs
-            options["maxnreg"] = registers
-        given = *rows, *own, partials, *as_read(rotation)
+        if arguments["FAST_SINE"] and share.registers is not None:  # on NVIDIA's GPUs
+            options["maxnreg"] = share.registers
+        own = _weight_as_read(q_weight), _weight_as_read(k_weight)
+        read = *rows.values(), *own, partials, *as_read(rotation)
         kernel = "norms.kernel.norm_rope_backward_kernel"
-        return Launch(kernel, given, programs, arguments, options)
+        return Launch(kernel, read, programs, arguments, options)
 
-    given = *pair(tensors), *pair(grads), *pair(outs), *pair(weights), partials
-    tensors_read = *given, *rotation.tensors
-    run(known, tensors_read, prepare_launch, numbers=(rotation.first_position,))
+    rows_given = q, k, q_grad, k_grad, q_out, k_out
+    given = *rows_given, q_weight, k_weight, partials, *rotation.tensors
+    run(known, given, prepare_launch, numbers=(rotation.first_position,))
     if partials is not None:
         _add_up(partials, of_weights, q_programs, known)
     return outs, of_weights
 
 
-def _add_up(partials: Tensor, of_weights: Tensors, q_programs: int, known: Known | None) -> None:
+def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Known | None) -> None:
     """Write the gradients of the weights. All about this launch is known from the one before."""
-    programs, d = partials.shape
+    known_sum = None
     if known is not None:
-        known.then = known = known.then or Known()
+        if known.then is None:
+            known.then = Known()
+        known_sum = known.then
+    programs, d = partials.shape
+    given = partials, *pair(of_weights)
 
-    def prepare_launch() -> Launch | None:
+    def prepare_launch() -> Launch:
         rows = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
-        blocks = len(of_weights) * -(-d // (PARTIALS // rows))
-        arguments = {"q_programs": q_programs, "programs": programs, "D": d}
-        arguments |= {"BLOCK_N": rows, "BLOCK_D": PARTIALS // rows}
-        options = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
-        kernel = "norms.kernel.sum_partials_kernel"
-        return Launch(kernel, (partials, *pair(of_weights)), blocks, arguments, options)
+        columns = PARTIALS // rows
+        blocks = len(of_weights) * -(-d // columns)
+        arguments: dict[str, object] = {
+            "q_programs": q_programs,
+            "programs": programs,
+            "D": d,
+            "BLOCK_N": rows,
+            "BLOCK_D": columns,
+        }
+        options: dict[str, object] = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
+        return Launch("norms.kernel.sum_partials_kernel", given, blocks, arguments, options)
 
-    run(known, (partials, *pair(of_weights)), prepare_launch)
+    run(known_sum, given, prepare_launch)
+
+
+def _memory_like(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _weight_as_read(weight: Tensor | None) -> Tensor | None:
+    """Contiguous, and without the pending sign of a view."""
+    return None if weight is None else weight.resolve_neg().contiguous()
 
 
 def _numbers_of(norm: Norm) -> dict[str, object]:
@@ -153,9 +199,9 @@ def _roundings(
 
 
 def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
-    """How many programs a backward has, those for q first, and those of both."""
+    """How many programs a backward has for q, which are the first ones, and how many in all."""
     sizes = [t.numel() for t in tensors]
-    most = count_sms(tensors[0].device) * _share_of_an_sm(tensors, rotation)[0]
+    most = count_sms(tensors[0].device) * _share_of_an_sm(tensors, rotation).programs
     if 0 in (sizes[0], sizes[-1]):
         return most if sizes[0] else 0, most if any(sizes) else 0
     programs = min(most, sum(sizes) * tensors[0].element_size() // TILE_BYTES + 2)
@@ -164,17 +210,26 @@ def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
     return max(1, min(programs - 1, round(programs * sizes[0] / sum(sizes)))), programs
 
 
-def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> tuple[int, int, int | None]:
-    """A backward's programs on an SM, one warp each, bytes of a tile, and registers of a thread."""
+class Share(NamedTuple):
+    """What a backward's programs, of one warp each, have of an SM."""
+
+    programs: int
+    tile_bytes: int
+    registers: int | None  # of a thread at most; None: as many as it likes
+
+
+def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
     t = tensors[0]
     if rotation.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
-        return 8, TILE_BYTES, None  # they take up to 255, and a limit would make them spill
+        # Threads take up to 255 registers, and a limit would make them spill.
+        return Share(8, TILE_BYTES, None)
     if rotation.cu_seqlens is not None and rotation.on_the_fly:
-        # two tokens share a search, where the heads of one fill a tile: 2 points on an H200
+        # Two tokens share a search, where the heads of one fill a tile: 2 points on an H200.
         fill_it = math.gcd(*[x.shape[1] for x in tensors]) * t.shape[-1] * t.element_size()
         if fill_it >= TILE_BYTES:
-            return 8, 2 * TILE_BYTES, None
-    return 12, TILE_BYTES, 168  # 16 with 128 registers lose with a table, and on an H100
+            return Share(8, 2 * TILE_BYTES, None)
+    # 16 programs with 128 registers lose with a table, and on an H100.
+    return Share(12, TILE_BYTES, 168)
 
 
 @lru_cache
