@@ -33,7 +33,7 @@ def by_kernel(
     if wants_grad((*tensors, *weights)):
         q, k = pair(tensors)
         q_weight, k_weight = pair(weights)
-        recorded: Tensors = NormFunction.apply(  # type: ignore[no-untyped-call]  # it is PyTorch's
+        recorded: Tensors = NormFunction.apply(  # type: ignore[no-untyped-call]  # has no types
             q, k, q_weight, k_weight, rotation, norm, known
         )
         return recorded
@@ -161,7 +161,7 @@ def _gradients(
             found[i], found[count + i] = of_tensors[place], of_weights[place]
     if torch.is_grad_enabled():
         again = partial(_gradients_by_pytorch, rotation, norm)
-        recorded: Gradients = KernelGradients.apply(  # type: ignore[no-untyped-call]  # PyTorch's
+        recorded: Gradients = KernelGradients.apply(  # type: ignore[no-untyped-call]  # has no types
             tuple(found), again, *given
         )
         return recorded

@@ -214,10 +214,11 @@ def norm_rope_backward_kernel(
     ROUNDS_COS_SIN: tl.constexpr,
     FUSED: tl.constexpr,  # in this kernel, which may fuse where the forward may not
 ):
-    """A program takes every so-manieth tile of q or of k, in the order of the forward's programs.
+    """A program takes tiles `number`, `number + programs`, ... of q or of k.
 
-    It keeps its share of the weight's gradient in registers, and writes it at its end.
-    `sum_partials_kernel` adds shares in a fixed order: atomics would add in the order of arrival.
+    Tiles are in the order of the forward's programs. A program keeps its share of the weight's
+    gradient in registers, and writes it at its end. `sum_partials_kernel` adds shares in a fixed
+    order. Atomics would add them as they arrive.
     """
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
@@ -290,7 +291,7 @@ def norm_rope_backward_kernel(
 
         # Back through the rotation; my share of the weight's gradient; through weight and norm.
         seen1, seen2 = x1, x2
-        if NORM_AFTER:  # the forward's squares are those of rows that it had rounded
+        if NORM_AFTER:  # The forward squared rows that it had rounded.
             seen1, seen2 = turn(
                 x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, False, ROUNDED
             )
@@ -301,12 +302,13 @@ def norm_rope_backward_kernel(
         else:
             g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, is_rotated, True, "once", False, COMPUTED)
         squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, HALF, TAIL, FUSED)
-        rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)  # or 0 * infinity, of a missing row
+        # A row that is missing has 0 here: with eps = 0, rsqrt is infinite, and its sums NaN.
+        rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
         if partial_ptr is not None:
             sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
         g1, g2, g_tail = g1 * w1, g2 * w2, g_tail * w_tail
-        # a row that grows is scaled down: no gradient along the row is left
+        # The norm undoes any scaling of a row, so the gradient has no part along the row.
         mean = mean_of_products(g1, x1, g2, x2, g_tail * x_tail, HALF, TAIL, FUSED)
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
