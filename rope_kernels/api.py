@@ -8,38 +8,27 @@ import torch
 from torch import Tensor
 
 from . import autograd, reference
-from .check_call import (
-    MOST_START,
-    check_call,
-    check_lengths,
-    check_rank,
-    check_values,
-    has_made_integers,
-)
-from .checks import (
-    Named,
-    as_integer,
-    bad,
-    check_flag,
-    check_integer,
-    check_tensor,
-    is_integer,
-)
-from .embedding import RotaryPositionEmbedding
+from .check_call import check_call, check_lengths, check_rank, check_values
+from .checks import MOST_START, Named, bad, check_flag, check_integer, check_tensor
 from .launch import Known, known_of
 from .modes import is_traced, is_watched, unwatched
 from .overwritten import check_inplace
 from .rotation import (
+    TENSORS_OF_GIVEN,
     CpOrder,
     Freqs,
+    Given,
     OutputPairing,
     Rotation,
     Rounding,
     TensorFormat,
     chunks_of,
     find_in_packed,
+    one_for_each_sequence,
+    options_of,
     positions_of_rank,
     seq_len_of,
+    starts_of,
 )
 from .ways import Way
 
@@ -147,11 +136,23 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    where = cu_seqlens, start_positions, position_ids
-    pairs = rotary_dim, rotary_start, interleaved, output_pairing
-    rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
-    return rotate((t,), freqs, rotation, fused, inplace)[0]
+    given = Given(
+        freqs=freqs,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=rounding,
+    )
+    return rotate((t,), given, fused, inplace)[0]
 
 
 def rope_qk(
@@ -212,11 +213,23 @@ def rope_qk(
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
-    where = cu_seqlens, start_positions, position_ids
-    pairs = rotary_dim, rotary_start, interleaved, output_pairing
-    rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
-    q, k = rotate((q, k), freqs, rotation, fused, inplace)
+    given = Given(
+        freqs=freqs,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=rounding,
+    )
+    q, k = rotate((q, k), given, fused, inplace)
     return q, k
 
 
@@ -252,12 +265,24 @@ def rope_fw(
 
     Source: TransformerEngine's `fused_rope_forward`.
     """
-    where = cu_seqlens, start_positions, position_ids
-    pairs = rotary_dim, rotary_start, interleaved, output_pairing
-    rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
+    given = Given(
+        freqs=freqs,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=rounding,
+    )
     with torch.no_grad():
-        return rotate((t,), freqs, rotation, fused, inplace)[0]
+        return rotate((t,), given, fused, inplace)[0]
 
 
 def rope_bw(
@@ -299,132 +324,111 @@ def rope_bw(
 
     Source: TransformerEngine's `fused_rope_backward`.
     """
-    where = cu_seqlens, start_positions, position_ids
-    pairs = rotary_dim, rotary_start, interleaved, output_pairing
-    rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
-    rotation.transpose = True
+    given = Given(
+        freqs=freqs,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=rounding,
+        transpose=True,
+    )
     with torch.no_grad():
-        return rotate((grad,), freqs, rotation, fused, inplace)[0]
+        return rotate((grad,), given, fused, inplace)[0]
 
 
 def rotate(
     tensors: tuple[Tensor, ...],
-    freqs: Freqs,
-    rotation: Rotation,
+    given: Given,
     fused: bool = True,
     inplace: bool = False,
     ways: Counter[Way] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Rotate one or two tensors, by a rotation as `prepare` takes it; `ways` counts the way."""
-    known = prepare(tensors, freqs, rotation, fused, inplace)
-    return autograd.rotate(tensors, rotation, fused, inplace, known, ways)
+    """Check a call, and rotate one or two tensors; `ways` counts the way."""
+    rotation, known = prepare(tensors, given, fused, inplace)
+    return autograd.rotate(tensors, rotation, fused=fused, inplace=inplace, known=known, ways=ways)
 
 
 def prepare(
     tensors: tuple[Tensor, ...],
-    freqs: Freqs,
-    rotation: Rotation,
-    fused: bool = True,
-    inplace: bool = False,
-    beside: tuple[Tensor | None, ...] = (),
-    key: tuple = (),
-    check: Callable[[], object] | None = None,
+    given: Given,
+    fused: bool,
+    inplace: bool,
+    *,
+    others: tuple[Tensor | None, ...] = (),
+    key: tuple[object, ...] = (),
+    check: Callable[[], None] | None = None,
     named: Named = (),
-) -> Known | None:
-    """Check a call, unless it looks like one that was accepted, and return what is known of it.
+) -> tuple[Rotation, Known | None]:
+    """The rotation that a call means, checked, and what is known of calls that look like it.
 
     Args:
         tensors: those that turn.
-        freqs, fused, inplace: as they came.
-        rotation: the other arguments as they came, with `tables_of(freqs)`; it is completed.
-        beside: more tensors of the call.
+        given, fused, inplace: as they came.
+        others: more tensors of the call.
         key: more of its options, by which calls differ.
         check: checks all of these, in place of `check_call`.
-        named: what a call in place reads beside its rotation.
+        named: what a call in place reads besides its rotation.
     """
-    t, module = tensors[0], freqs if isinstance(freqs, RotaryPositionEmbedding) else None
-    if rotation.interleaved is None:
-        rotation.interleaved = module is not None and module.interleaved
-    if rotation.start_positions is not None:
-        _place_starts(rotation, t)
-    known, of_module = None, ()
-    if module is not None:
-        rotation.attention_factor = module.attention_factor
-        is_trained = rotation.table.requires_grad and torch.is_grad_enabled()
-        of_module = module.rotary_dim, module.interleaved, is_trained
+    module, (table, sin) = given.module, given.tables
+    starts, first_position = starts_of(given)
+    known = None
     if fused is True:
-        known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
-    if known is None or not known.accepted:
+        of_module: tuple[object, ...] = ()
+        if module is not None:
+            is_trained = table.requires_grad and torch.is_grad_enabled()
+            of_module = module.rotary_dim, module.interleaved, module.attention_factor, is_trained
+        known = known_of(
+            (*tensors, *others, table, sin, given.cu_seqlens, starts, given.position_ids),
+            first_position,
+            *key,
+            inplace,
+            type(given.freqs),
+            *of_module,
+            *given[TENSORS_OF_GIVEN:],
+        )
+    options = None if known is None else known.options
+    if options is None:
         # Modes that watch operators should see the same in a first call and in later ones.
         with unwatched() if is_watched() else nullcontext():
             if check is None:
-                check_call(tensors, freqs, rotation, fused, inplace)
+                check_call(tensors, given, fused, inplace)
             else:
                 check()
-        if has_made_integers(rotation) and known is not None:
-            known = known_of((*tensors, *beside), rotation, *key, inplace, type(freqs), *of_module)
+        options = options_of(given, tensors[0], fused)
         if known is not None:
-            known.accepted = True
-    _complete(rotation, module, fused, t, is_eager=known is not None)
-    if known is not None and module is not None and rotation.table.data_ptr() % 16:
-        known = None  # its signature has the address of the frequencies, not of their turns
-    has_first = rotation.first_position is not None
-    if (has_first or (rotation.looks_up_positions and rotation.table.is_cpu)) and not is_traced():
+            known.options = options
+    t = tensors[0]
+    if module is not None:
+        table = module.turns(is_eager=known is not None)
+        if known is not None and table.data_ptr() % 16:
+            known = None  # its signature has the address of the frequencies, not of their turns
+    if starts is not None:
+        starts = one_for_each_sequence(starts, given.cu_seqlens, t, options.tensor_format)
+    rotation = Rotation(
+        table=table,
+        sin=sin,
+        cu_seqlens=given.cu_seqlens,
+        start_positions=starts,
+        position_ids=given.position_ids,
+        first_position=first_position,
+        options=options,
+    )
+    has_values_to_check = rotation.looks_up_positions and table.is_cpu
+    if (first_position is not None or has_values_to_check) and not is_traced():
         # on a GPU values are not read; if traced, the operator checks them when it runs
-        check_values(rotation, seq_len_of(t, rotation.tensor_format))
+        check_values(rotation, seq_len_of(t, options.tensor_format))
     if inplace:
         check_inplace(tensors, rotation, named)
-    return known
-
-
-def _complete(
-    rotation: Rotation,
-    module: RotaryPositionEmbedding | None,
-    fused: bool,
-    t: Tensor,
-    is_eager: bool,
-) -> None:
-    """Put in what follows from the arguments of a checked call."""
-    if module is not None:
-        rotation.table = module.turns(is_eager)
-        rotation.rotary_dim = module.rotary_dim
-    elif rotation.rotary_dim is None:
-        rotation.rotary_dim = rotation.table.shape[-1]
-    rounding, sin = rotation.rounding, rotation.sin
-    if rounding is None:
-        rotation.rounding = "once" if fused else "model"
-    elif sin is not None and sin.dtype != t.dtype and rounding.startswith("model"):
-        rotation.rounding = "promoted"  # PyTorch's operators promote what meets other cosines
-
-
-def tables_of(freqs: Freqs) -> tuple[Tensor, Tensor | None]:
-    """What `freqs` holds: angles, or cosines and sines, or a module's inverse frequencies."""
-    if isinstance(freqs, RotaryPositionEmbedding):
-        return freqs.frequencies(), None
-    return tuple(freqs) if isinstance(freqs, (tuple, list)) and len(freqs) == 2 else (freqs, None)
-
-
-def _place_starts(rotation: Rotation, t: Tensor) -> None:
-    """Make starts of one start for each sequence, or of a number the first position of all.
-
-    What is not accepted stays as it is, for the checks.
-    """
-    given, tensor_format = rotation.start_positions, rotation.tensor_format
-    if not isinstance(given, Tensor):
-        if is_integer(given):
-            rotation.start_positions, rotation.first_position = None, as_integer(given)
-        return
-    if isinstance(rotation.cu_seqlens, Tensor):
-        count = max(0, rotation.cu_seqlens.numel() - 1)
-    else:
-        has_batch = isinstance(tensor_format, str) and "b" in tensor_format
-        if not (has_batch and isinstance(t, Tensor)) or t.is_nested or t.dim() != 4:
-            return
-        count = t.shape[tensor_format.index("b")]
-    alone = given.dim() == 1 and given.shape[0] != count and given.shape[0] == 1
-    if alone or given.dim() == 0:
-        rotation.start_positions = given.expand(count).contiguous()
+    return rotation, known
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
@@ -494,7 +498,7 @@ def cp_positions(
     chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
         accepted = f"an integer from 0 that {chunks} divides"
-        check_integer("seq_len", seq_len, 0, MOST_START, accepted)
+        seq_len = check_integer("seq_len", seq_len, 0, MOST_START, accepted)
         if seq_len % chunks:
             raise bad(f"seq_len is {seq_len}", accepted)
         index = torch.arange(seq_len // cp_size, device=device)

@@ -6,17 +6,18 @@ the gradient's gradient is A again, and nothing of `t` is saved: one kernel, wit
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from typing import Protocol, get_type_hints
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from . import launch, reference
 from .check_call import check_values
-from .launch import Known, known_of
+from .launch import Known, known_of_rotation
 from .modes import apply_without_functorch, is_watched, wants_grad
 from .overwritten import check_inplace
-from .rotation import NAMES, TENSORS, Rotation, seq_len_of
+from .rotation import TENSORS, Options, Rotation, seq_len_of
 from .ways import Way, way_of
 
 
@@ -49,12 +50,12 @@ def rotate(
         outs = reference.rotate(tensors, rotation)
     if not inplace:
         return outs
-    where = -1, rotation.rotary_start, rotation.rotary_dim
+    start, width = rotation.options.rotary_start, rotation.options.rotary_dim
     for t, out in zip(tensors, outs, strict=True):  # no operator in place has a backward
         if is_watched():
             t.copy_(out)  # a mode may know what was saved by the address of its first element
         else:
-            t.narrow(*where).copy_(out.narrow(*where))
+            t.narrow(-1, start, width).copy_(out.narrow(-1, start, width))
     return tensors
 
 
@@ -63,11 +64,27 @@ def count_as_written(tensors: Sequence[Tensor]) -> None:
     torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
 
 
+class Context(FunctionCtx):
+    """What a forward leaves for its backward. PyTorch makes it; this says of which types it is."""
+
+    options: Options
+    first_position: int | None
+    saved_tensors: tuple[Tensor | None, ...]
+    needs_input_grad: tuple[bool, ...]
+
+
 class RotationFunction(torch.autograd.Function):
     """For eager calls. Its backward is a call of its own: it may be traced, or differentiated."""
 
     @staticmethod
-    def forward(ctx, q, k, rotation, inplace, known):
+    def forward(
+        ctx: Context,
+        q: Tensor,
+        k: Tensor | None,
+        rotation: Rotation,
+        inplace: bool,
+        known: Known | None,
+    ) -> tuple[Tensor, ...]:
         tensors = (q,) if k is None else (q, k)
         if inplace:
             ctx.mark_dirty(*tensors)
@@ -76,51 +93,61 @@ class RotationFunction(torch.autograd.Function):
         return outs
 
     @staticmethod
-    def backward(ctx, *grads):
-        found = _gradients(ctx, grads, ctx.needs_input_grad)
-        return *(*found, None)[:2], None, None, None
+    def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        of_q, of_k = launch.pair(_gradients(ctx, grads, ctx.needs_input_grad))
+        return of_q, of_k, None, None, None
 
 
 _record = apply_without_functorch(RotationFunction)
 
 
-def keep(ctx, rotation: Rotation, beside: Sequence = (), frozen: Sequence[Tensor] = ()) -> None:
-    """Save a rotation and what a backward reads beside it. `frozen` outputs have no gradient."""
-    ctx.save_for_backward(*rotation.tensors, *beside)
+def keep(
+    ctx: Context,
+    rotation: Rotation,
+    others: Sequence[Tensor | None] = (),
+    frozen: Sequence[Tensor] = (),
+) -> None:
+    """Save a rotation, and other tensors that a backward reads. `frozen` outs have no gradient."""
+    ctx.save_for_backward(*rotation.tensors, *others)  # type: ignore[arg-type]  # None, too
     ctx.options, ctx.first_position = rotation.options, rotation.first_position
     ctx.set_materialize_grads(False)
     if frozen:
         ctx.mark_non_differentiable(*frozen)
 
 
-def kept(ctx) -> tuple[Rotation, Sequence[Tensor | None]]:
+def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
     """What `keep` has saved. A checkpoint lets `ctx.saved_tensors` be read once."""
     saved = ctx.saved_tensors
-    return Rotation(*saved[:TENSORS], *ctx.options, ctx.first_position), saved[TENSORS:]
+    rotation = Rotation._make((*saved[:TENSORS], ctx.first_position, ctx.options))
+    return rotation, saved[TENSORS:]
 
 
-def keep_rotation(ctx, tensors: Sequence, outs: Sequence, rotation: Rotation) -> None:
+def keep_rotation(
+    ctx: Context, tensors: Sequence[Tensor], outs: Sequence[Tensor], rotation: Rotation
+) -> None:
     """Keep nothing of the rotated tensors."""
     pairs = zip(tensors, outs, strict=True)
-    keep(ctx, rotation, (), [out for t, out in pairs if not t.requires_grad])
+    keep(ctx, rotation, frozen=[out for t, out in pairs if not t.requires_grad])
 
 
-def _gradients(ctx, grads: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+def _gradients(
+    ctx: Context, grads: Sequence[Tensor | None], wanted: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
     """The gradients of what was rotated, as far as they are wanted."""
-    rotation = kept(ctx)[0]  # a new one
-    rotation.transpose = not rotation.transpose
+    rotation, _ = kept(ctx)
     asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
     found: list[Tensor | None] = [None] * len(grads)
     if asked:
-        given = tuple([grads[i] for i in asked])
-        rotated = rotate(given, rotation, known=known_of(given, rotation))
+        back = rotation.transposed
+        given = tuple([grad for i, grad in enumerate(grads) if grad is not None and i in asked])
+        rotated = rotate(given, back, known=known_of_rotation(given, back))
         for i, gradient in zip(asked, rotated, strict=True):
             found[i] = gradient
-    return found
+    return tuple(found)
 
 
 def gradients_by_pytorch(
-    function: Callable[..., Sequence[Tensor]],
+    function: Callable[..., Sequence[Tensor | None]],
     inputs: Sequence[Tensor | None],
     grads: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
@@ -136,14 +163,22 @@ def gradients_by_pytorch(
         # one may be computed from another: a view of its own ends each path
         given = [None if x is None else x.view_as(x) for x in inputs]
         outs = function(*given)
-    asked = [x is not None and x.requires_grad for x in given]
-    wanted = [x for x, is_asked in zip(given, asked, strict=True) if is_asked]
+    wanted = [x for x in given if x is not None and x.requires_grad]
     pairs = zip(outs, grads, strict=True)
-    pairs = [(out, grad) for out, grad in pairs if grad is not None and out.requires_grad]
-    outs, grads = ([pair[i] for pair in pairs] for i in (0, 1))
-    options = {"create_graph": create_graph, "allow_unused": True}
-    found = iter(torch.autograd.grad(outs, wanted, grads, **options))
-    return [next(found) if is_asked else None for is_asked in asked]
+    used = []
+    for out, grad in pairs:
+        if out is not None and grad is not None and out.requires_grad:
+            used.append((out, grad))
+    found = iter(
+        torch.autograd.grad(
+            [out for out, _ in used],
+            wanted,
+            [grad for _, grad in used],
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+    )
+    return [next(found) if x is not None and x.requires_grad else None for x in given]
 
 
 # For torch.compile, which does not look into an operator. A functional one carries its own
@@ -151,55 +186,98 @@ def gradients_by_pytorch(
 # saves no versions, so that a tensor which is overwritten between forward and backward gives wrong
 # gradients silently (seen with torch 2.11 and 2.13).
 
-_TYPES = {Tensor: "Tensor", str: "str", bool: "bool", float: "float", int: "SymInt"}
-_TYPES |= {Tensor | None: "Tensor?", int | None: "SymInt?", str | None: "str?"}
-ROTATION = ", ".join([f"{_TYPES[field.type]} {field.name}" for field in fields(Rotation)])
+Value = Tensor | torch.dtype | str | float | None  # of a field; a bool and an int are floats, too
+
+
+class Operator(Protocol):
+    """What `torch.library.custom_op` makes of a function."""
+
+    def __call__(self, *arguments: object) -> list[Tensor]: ...
+
+    def register_fake(self, function: Callable[..., object], /) -> object: ...
+
+    def register_autograd(
+        self, backward: Callable[..., object], /, *, setup_context: Callable[..., None]
+    ) -> None: ...
+
+
+_TYPES: dict[object, str] = {
+    Tensor: "Tensor",
+    Tensor | None: "Tensor?",
+    str: "str",
+    bool: "bool",
+    float: "float",
+    int: "SymInt",
+    int | None: "SymInt?",
+    torch.dtype | None: "ScalarType?",
+}
+_FIELDS = get_type_hints(Rotation)
+del _FIELDS["options"]  # their fields come last, one by one
+_FIELDS |= get_type_hints(Options)
+ROTATION = ", ".join([f"{_TYPES[of_type]} {name}" for name, of_type in _FIELDS.items()])
 NAMESPACE = __name__.partition(".")[0]  # a copy of the package has operators of its own
 
 
-def operator(name: str, arguments: str, mutates: Sequence[str] = ()) -> Callable:
+def operator(
+    name: str, arguments: str, mutates: Sequence[str] = ()
+) -> Callable[[Callable[..., object]], Operator]:
     """Declare a function as an operator. One that overwrites what is given returns nothing."""
     schema = f"({arguments}) -> {'()' if mutates else 'Tensor[]'}"
     return torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=mutates, schema=schema)
 
 
-def values_of(rotation: Rotation) -> list:
-    """The fields of a rotation, as arguments of an operator."""
-    return [getattr(rotation, name) for name in NAMES]  # Dynamo can't trace an attrgetter
+def values_of(rotation: Rotation) -> tuple[Value, ...]:
+    """A rotation as arguments of an operator."""
+    return *rotation.tensors, rotation.first_position, *rotation.options
+
+
+def rotation_of(values: Sequence[Value]) -> Rotation:
+    """What `values_of` was given."""
+    count = TENSORS + 1
+    return Rotation._make((*values[:count], Options._make(values[count:])))
 
 
 def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[Tensor]:
     """What was not known when PyTorch traced the call is checked now, and then it is launched."""
-    tensors = tuple(tensors)
+    given = tuple(tensors)
     if inplace:
-        check_inplace(tensors, rotation)
-    check_values(rotation, seq_len_of(tensors[0], rotation.tensor_format))
-    return list(launch.rotate(tensors, rotation, inplace, known_of(tensors, rotation, inplace)))
+        check_inplace(given, rotation)
+    check_values(rotation, seq_len_of(given[0], rotation.options.tensor_format))
+    known = known_of_rotation(given, rotation, inplace)
+    return list(launch.rotate(given, rotation, inplace, known))
 
 
 @operator("rotate", f"Tensor[] tensors, {ROTATION}")
-def _rotate_op(tensors, *values):
-    return _run(tensors, Rotation(*values), inplace=False)
+def _rotate_op(tensors: Sequence[Tensor], *values: Value) -> list[Tensor]:
+    return _run(tensors, rotation_of(values), inplace=False)
 
 
 @operator("rotate_inplace", f"Tensor(a!)[] tensors, {ROTATION}", ["tensors"])
-def _rotate_inplace_op(tensors, *values):
-    _run(tensors, Rotation(*values), inplace=True)
+def _rotate_inplace_op(tensors: Sequence[Tensor], *values: Value) -> None:
+    _run(tensors, rotation_of(values), inplace=True)
 
 
 @_rotate_op.register_fake
-def _(tensors, *values):
-    return list(Rotation(*values).memory_for(tensors))
+def _(tensors: Sequence[Tensor], *values: Value) -> list[Tensor]:
+    return list(rotation_of(values).memory_for(tensors))
 
 
-def _keep_inputs(ctx, inputs, output):
+def _keep_inputs(
+    ctx: Context, inputs: tuple[Sequence[Tensor], *tuple[Value, ...]], output: Sequence[Tensor]
+) -> None:
     tensors, *values = inputs
-    keep_rotation(ctx, tensors, output, Rotation(*values))
+    keep_rotation(ctx, tensors, output, rotation_of(values))
 
 
-def _backward(ctx, grads):
-    found = _gradients(ctx, grads, ctx.needs_input_grad[0])
-    return found, *[None] * len(NAMES)
+class OperatorContext(Context):
+    """The same of an operator, whose first argument is a list of tensors."""
+
+    needs_input_grad: tuple[Sequence[bool], ...]  # type: ignore[assignment]  # for a list: a list
+
+
+def _backward(ctx: OperatorContext, grads: Sequence[Tensor | None]) -> tuple[object, ...]:
+    of_tensors, *_ = ctx.needs_input_grad
+    return list(_gradients(ctx, grads, of_tensors)), *[None] * len(_FIELDS)
 
 
 _rotate_op.register_autograd(_backward, setup_context=_keep_inputs)

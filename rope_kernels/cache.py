@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from . import autograd, reference
-from .api import prepare, tables_of
-from .autograd import ROTATION, count_as_written, operator, values_of
+from .api import prepare
+from .autograd import ROTATION, Value, count_as_written, operator, rotation_of, values_of
 from .check_call import Like, check_call, check_values
-from .checks import INTEGERS, Named, bad
-from .launch import known_of
+from .checks import INTEGERS, bad
+from .launch import known_of_rotation
 from .modes import have_memory, is_differentiated, is_traced, is_transformed, is_watched, wants_grad
 from .move import move
 from .overwritten import check_apart, check_overwritten, named_tensors
-from .rotation import Freqs, Rotation, Rounding
+from .rotation import Freqs, Given, Rotation, Rounding
 from .ways import way_of
 
 
@@ -88,29 +88,40 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    where = cu_seqlens, start_positions, position_ids, "thd"
-    pairs = rotary_dim, rotary_start, interleaved
-    rotation = Rotation(*tables_of(freqs), *where, *pairs, inverse=inverse, rounding=rounding)
-    caches, beside = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
+    given = Given(
+        freqs=freqs,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format="thd",
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        inverse=inverse,
+        rounding=rounding,
+    )
+    caches, others = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
 
     def check() -> None:
-        check_call((q, k), freqs, rotation, fused, inplace)
-        _check_cache(k, *beside)
+        check_call((q, k), given, fused, inplace)
+        _check_cache(k, *others)
 
-    key = "to cache", inplace
-    known = prepare((q, k), freqs, rotation, fused, beside=beside, key=key, check=check)
-    given = q, k, *beside
-    _check_no_gradient(given, rotation)
-    if not is_traced() and have_memory((*given, *rotation.tensors)):
-        _check_written((q, k), inplace, beside, rotation)
+    # q alone may be overwritten. `_check_written` asks for that, and for the caches.
+    rotation, known = prepare(
+        (q, k), given, fused, inplace=False, others=others, key=("to cache", inplace), check=check
+    )
+    came = q, k, *others
+    _check_no_gradient(came, rotation)
+    if not is_traced() and have_memory((*came, *rotation.tensors)):
+        _check_written((q, k), inplace, others, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     is_empty = not all([x.numel() for x in (q, k, k_cache)])  # the kernel needs rows and slots
-    path = way_of(fused, given, rotation, known, is_empty=is_empty).path
+    path = way_of(fused, came, rotation, known, is_empty=is_empty).path
     if path == "kernel":
         move((q, k, v), (q_out, *caches), rotation, known=known, slots=slot_mapping)
         count_as_written((*caches, q) if inplace else caches)
     elif path == "operator" and not is_watched():
-        _cache_op(q, k, q_out, *beside, *values_of(rotation))
+        _cache_op(q, k, q_out, *others, *values_of(rotation))
     else:  # a mode sees what PyTorch's operators overwrite, not what ours do: see `autograd.rotate`
         by = reference.rotate if path == "pytorch" else autograd.rotate
         rotated_q, rotated_k = by((q, k), rotation)
@@ -125,41 +136,41 @@ _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: object) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
-    (tokens, heads, d), of_k = k.shape, Like("k", k, "thd")
-    of_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
-    of_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
-    of_k.check("v_cache", v_cache, (k.dtype,), [tuple(k_cache.shape)], " beside k_cache")
-    of_k.check("slot_mapping", slots, INTEGERS[:2], [("n",)])
-    if slots.shape[0] > tokens:
+    (tokens, heads, d), like_k = k.shape, Like("k", k, "thd")
+    like_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
+    cache = like_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
+    like_k.check("v_cache", v_cache, (k.dtype,), [tuple(cache.shape)], when=" beside k_cache")
+    mapping = like_k.check("slot_mapping", slots, INTEGERS[:2], [("n",)])
+    if mapping.shape[0] > tokens:
         accepted = f"a slot for each of the first tokens, of which there are {tokens}"
-        raise bad(f"slot_mapping has shape {tuple(slots.shape)}", accepted)
+        raise bad(f"slot_mapping has shape {tuple(mapping.shape)}", accepted)
 
 
-def _check_no_gradient(given: tuple[object, ...], rotation: Rotation) -> None:
+def _check_no_gradient(given: tuple[Tensor, ...], rotation: Rotation) -> None:
     """Raise `ValueError` where a gradient is wanted of anything that came."""
     transformed = is_transformed()
     if not (transformed or wants_grad((*given, *rotation.tensors))):
         return
     named = zip(("q", "k", *_OF_A_CACHE), given, strict=True)
     for name, x in named_tensors(rotation, named):
-        if wants_grad((x,)) or (transformed and isinstance(x, Tensor) and is_differentiated(x)):
+        if wants_grad((x,)) or (transformed and x is not None and is_differentiated(x)):
             accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
 
 
 def _check_written(
-    tensors: Sequence[Tensor], inplace: bool, beside: Sequence[Tensor], rotation: Rotation
+    tensors: Sequence[Tensor], inplace: bool, others: Sequence[Tensor], rotation: Rotation
 ) -> None:
     """Check what every call has to ask: memory that is written, and slots on the CPU."""
-    named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *beside), strict=True))
+    named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *others), strict=True))
     names = *(("q",) if inplace else ()), "v_cache", "k_cache"
-    written: Named = [(name, named.pop(name)) for name in names]
+    written = [(name, named.pop(name)) for name in names]
     for name, x in written:
         check_overwritten(name, x, "memory of your own for each element")
         if x.is_neg():
             raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
     check_apart(written, named_tensors(rotation, named.items()))
-    cache, slots = beside[1], beside[3]
+    _, cache, _, slots = others
     count = cache.shape[0] * cache.shape[1]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
         accepted = f"slots below {count}; a negative one: no write"
@@ -187,18 +198,26 @@ def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
     f"Tensor slot_mapping, {ROTATION}",
     ["q_out", "k_cache", "v_cache"],
 )
-def _cache_op(q, k, q_out, *values):
-    beside, rotation = values[:4], Rotation(*values[4:])
-    v, *caches, slots = beside
+def _cache_op(
+    q: Tensor,
+    k: Tensor,
+    q_out: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *values: Value,
+) -> None:
+    others, rotation = (v, k_cache, v_cache, slot_mapping), rotation_of(values)
     inplace = q_out.data_ptr() == q.data_ptr()
     if inplace:
         q_out = q
-    _check_written((q, k), inplace, beside, rotation)
+    _check_written((q, k), inplace, others, rotation)
     check_values(rotation, len(q))
-    known = known_of((q, k, *beside, q_out), rotation, "to cache", inplace)
-    move((q, k, v), (q_out, *caches), rotation, known=known, slots=slots)
+    known = known_of_rotation((q, k, *others, q_out), rotation, "to cache", inplace)
+    move((q, k, v), (q_out, k_cache, v_cache), rotation, known=known, slots=slot_mapping)
 
 
 @_cache_op.register_fake
-def _(*given):
+def _(*given: Value) -> None:
     return None

@@ -7,7 +7,7 @@ forbid CUDA graphs: of tensors there, only shapes, dtypes and devices are checke
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ from .checks import (
     EXACT,
     FLOATS,
     INTEGERS,
-    as_integer,
+    MOST_START,
+    STARTS,
     bad,
     check_choice,
     check_flag,
@@ -29,13 +30,16 @@ from .checks import (
 )
 from .embedding import RotaryPositionEmbedding
 from .modes import has_values, is_differentiated
+from .reference import positions
 from .rotation import (
     CP_ORDERS,
     FORMATS,
     OUTPUT_PAIRINGS,
     ROUNDINGS,
+    Given,
     Rotation,
     chunks_of,
+    len_of_table,
     view_as_sbhd,
 )
 
@@ -46,8 +50,6 @@ _FREQS = (
 _OF_16_BITS = ". Make angles in float32: a cast does not bring back what they lost"
 _OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
-MOST_START = 2**62  # larger ones could overflow 64 bits
-_STARTS = "an int from -2^62 to 2^62, or a torch.Tensor"
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
 
 
@@ -75,8 +77,8 @@ class Like:
         shapes: Sequence[Shape],
         when: str = "",
         note: str = "",
-    ) -> None:
-        """Check `x`: one of the dtypes, one of the shapes; `when` says what decides them."""
+    ) -> Tensor:
+        """Return `x`, of one of the dtypes and one of the shapes; `when` says what decides them."""
         x = check_tensor(name, x, dtypes, when, note)
         if not any([_fits(x.shape, shape) for shape in shapes]):
             accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
@@ -85,6 +87,7 @@ class Like:
         if x.device != self.t.device:
             needs = f"it must be on {self.name}'s device, {self.t.device}"
             raise ValueError(f"{name} is on {x.device}; {needs}")
+        return x
 
 
 def _fits(shape: torch.Size, accepted: Shape) -> bool:
@@ -94,18 +97,6 @@ def _fits(shape: torch.Size, accepted: Shape) -> bool:
     return all([x > 0 if y == "b + 1" else isinstance(y, str) or x == y for x, y in sizes])
 
 
-def has_made_integers(rotation: Rotation) -> bool:
-    """Make Python's integers of NumPy's, among the numbers of a checked rotation."""
-    made = False
-    for name in ("rotary_dim", "rotary_start", "cp_size", "cp_rank"):
-        given = getattr(rotation, name)
-        number = as_integer(given)
-        if number is not given:
-            setattr(rotation, name, number)
-            made = True
-    return made
-
-
 def check_rank(size: object, rank: object, order: object) -> None:
     """Check `cp_size`, `cp_rank` and `cp_order`."""
     check_choice("cp_order", order, CP_ORDERS)
@@ -113,29 +104,20 @@ def check_rank(size: object, rank: object, order: object) -> None:
     check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
 
 
-def check_call(
-    tensors: tuple[Tensor, ...],
-    freqs: object,
-    rotation: Rotation,
-    fused: bool,
-    inplace: bool,
-    roundings: tuple[str | None, ...] = (None, *ROUNDINGS),
-) -> None:
-    """Check everything about a call but the values of its tensors.
-
-    All arguments are as they came, those of `rotation` too, whose `table` and `sin` are what
-    `freqs` holds. `roundings` are those that the function has.
-    """
-    tensor_format, names = rotation.tensor_format, names_of(tensors, rotation.transpose)
-    check_format(tensor_format, FORMATS)
-    flags = {"interleaved": rotation.interleaved, "inverse": rotation.inverse}
-    for name, flag in (flags | {"fused": fused, "inplace": inplace}).items():
+def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: bool) -> None:
+    """Check everything about a call but the values of its tensors. All is as it came."""
+    names = names_of(tensors, given.transpose)
+    tensor_format = check_format(given.tensor_format, FORMATS)
+    flags = {"inverse": given.inverse, "fused": fused, "inplace": inplace}
+    if given.interleaved is not None:
+        flags = {"interleaved": given.interleaved, **flags}
+    for name, flag in flags.items():
         check_flag(name, flag)
-    check_choice("output_pairing", rotation.output_pairing, OUTPUT_PAIRINGS)
-    if rotation.output_pairing == "half" and inplace:
+    check_choice("output_pairing", given.output_pairing, OUTPUT_PAIRINGS)
+    if given.output_pairing == "half" and inplace:
         raise bad("output_pairing is 'half' with inplace=True", "'same'")
-    check_rank(rotation.cp_size, rotation.cp_rank, rotation.cp_order)
-    check_choice("rounding", rotation.rounding, roundings)
+    check_rank(given.cp_size, given.cp_rank, given.cp_order)
+    check_choice("rounding", given.rounding, (None, *ROUNDINGS))
 
     for name, x in zip(names, tensors, strict=True):
         check_tensor(name, x, FLOATS)
@@ -150,36 +132,37 @@ def check_call(
         like.check(name, x, (t.dtype,), [shape], when=f" beside {names[0]}")
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
 
-    by_table = tensor_format != "thd" and rotation.position_ids is None
-    in_two = chunks_of(rotation.cp_size, rotation.cp_order) > rotation.cp_size
+    by_table = tensor_format != "thd" and given.position_ids is None
+    in_two = chunks_of(given.cp_size, given.cp_order) > given.cp_size
     if by_table and in_two and seq_len % 2:
-        came = f"cp_size is {rotation.cp_size}, and {like.in_words}"
+        came = f"cp_size is {given.cp_size}, and {like.in_words}"
         raise bad(came, "an even s, for two chunks of equal length")
-    if isinstance(freqs, RotaryPositionEmbedding):
-        _check_module(freqs, rotation, like)
+    module, (table, _) = given.module, given.tables
+    if module is not None:
+        _check_module(module, given, like)
     else:
-        _check_tables(freqs, rotation, like, batch)
-    _check_slice(rotation, like, head_dim)
-    needed = seq_len * rotation.cp_size
-    if by_table and not rotation.on_the_fly and rotation.table_len < needed:
-        came = f"freqs has angles for s2 = {rotation.table_len} positions"
+        _check_tables(given.freqs, like, batch)
+    _check_slice(given, like, head_dim)
+    needed = seq_len * given.cp_size
+    if by_table and module is None and len_of_table(table) < needed:
+        came = f"freqs has angles for s2 = {len_of_table(table)} positions"
         reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
         raise ValueError(f"{came}; {reads} needs at least s = {needed}")
-    _check_where(rotation, like, seq_len, batch)
+    _check_where(given, like, seq_len, batch)
 
 
-def _check_module(freqs: RotaryPositionEmbedding, rotation: Rotation, like: Like) -> None:
+def _check_module(freqs: RotaryPositionEmbedding, given: Given, like: Like) -> None:
     check_tensor("freqs.inv_freq", freqs.inv_freq)
-    if freqs.interleaved != rotation.interleaved:
+    if freqs.interleaved != given.pairs_are_interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
-        raise bad(came, f"the call's, {rotation.interleaved}")
+        raise bad(came, f"the call's, {given.interleaved}")
     like.check("freqs", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)], " for inv_freq")
     if is_differentiated(freqs.inv_freq):
         accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
         raise bad("freqs has an inv_freq that requires a gradient", accepted)
 
 
-def _check_tables(freqs: object, rotation: Rotation, like: Like, batch: int) -> None:
+def _check_tables(freqs: object, like: Like, batch: int) -> None:
     """Check angles, or cosines and sines."""
     if isinstance(freqs, Tensor):
         dtypes = EXACT if like.t.dtype == torch.float64 else EXACT[:1]
@@ -196,22 +179,22 @@ def _check_tables(freqs: object, rotation: Rotation, like: Like, batch: int) -> 
     like.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
 
 
-def _check_slice(rotation: Rotation, like: Like, head_dim: int) -> None:
+def _check_slice(given: Given, like: Like, head_dim: int) -> None:
     """Check which elements turn. The width of a table, or of a module's, is known."""
-    of_module = rotation.on_the_fly
-    width = rotation.table.shape[-1] * (2 if of_module else 1)
+    of_module, (table, sin) = given.module is not None, given.tables
+    width = table.shape[-1] * (2 if of_module else 1)
     named = {"t": like.name, "d": head_dim}
     rotary_dim, came = width, "freqs has last dimension d2 ="
     accepted = "an even number from 2 to {t}'s head dimension d = {d}"
-    if rotation.rotary_dim is None and rotation.sin is not None and 0 < width < head_dim:
-        _refuse_two_meanings(rotation, like.name, head_dim)
-    if rotation.rotary_dim is not None:
-        rotary_dim, came = rotation.rotary_dim, "rotary_dim is"
+    if given.rotary_dim is None and sin is not None and 0 < width < head_dim:
+        _refuse_two_meanings(width, given.rotary_start, like.name, head_dim)
+    if given.rotary_dim is not None:
+        rotary_dim, came = given.rotary_dim, "rotary_dim is"
         check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
         raise bad(f"{came} {rotary_dim}", f"{accepted.format(**named)}; {like.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
-    start, room = rotation.rotary_start, head_dim - rotary_dim
+    start, room = given.rotary_start, head_dim - rotary_dim
     check_integer("rotary_start", start, 0, room, accepted, n=rotary_dim, **named)
     if of_module and rotary_dim != width:
         raise bad(f"{came} {rotary_dim}", f"None, or that of freqs, {width}")
@@ -220,14 +203,13 @@ def _check_slice(rotation: Rotation, like: Like, head_dim: int) -> None:
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
 
 
-def _refuse_two_meanings(rotation: Rotation, name: str, head_dim: int) -> None:
+def _refuse_two_meanings(width: int, rotary_start: int, name: str, head_dim: int) -> None:
     """Raise `ValueError` for (cos, sin) narrower than a head whose `rotary_dim` is not said.
 
     Part of a head may turn, with a column for each of its elements; or twice as many elements, with
     a column for each pair. What has no room in a head is no meaning.
     """
-    width = rotation.table.shape[-1]
-    room = head_dim - rotation.rotary_start if is_integer(rotation.rotary_start) else head_dim
+    room = head_dim - rotary_start if is_integer(rotary_start) else head_dim
     meanings = []
     if width % 2 == 0 and width <= room:
         meanings.append(f"rotary_dim={width} if a column belongs to an element")
@@ -239,29 +221,25 @@ def _refuse_two_meanings(rotation: Rotation, name: str, head_dim: int) -> None:
         raise bad(came, ", or ".join(meanings))
 
 
-def _check_where(rotation: Rotation, like: Like, seq_len: int, batch: int) -> None:
+def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
     """Check the arguments that say where a token is."""
-    packed = rotation.tensor_format == "thd"
-    cu_seqlens, starts, ids = rotation.where
+    packed = given.tensor_format == "thd"
+    cu_seqlens, starts, ids = given.cu_seqlens, given.start_positions, given.position_ids
     if cu_seqlens is not None and not packed:
-        came = f"cu_seqlens came with tensor_format {rotation.tensor_format!r}"
+        came = f"cu_seqlens came with tensor_format {given.tensor_format!r}"
         accepted = "accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
         raise ValueError(f"{came}; {accepted}")
     if packed and cu_seqlens is None and ids is None:
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
-    has_starts = starts is not None or rotation.first_position is not None
-    if has_starts and ids is not None:
+    if starts is not None and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
-    if ids is not None and rotation.cp_size > 1:
-        came = f"position_ids came with cp_size = {rotation.cp_size}"
+    if ids is not None and given.cp_size > 1:
+        came = f"position_ids came with cp_size = {given.cp_size}"
         raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
     if cu_seqlens is not None:
         like.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
-    if starts is not None:
-        if not isinstance(starts, Tensor):  # nor a number, which is no longer here
-            came = starts if isinstance(starts, bool) else f"of type {type(starts).__name__}"
-            raise bad(f"start_positions is {came}", _STARTS, TypeError)
+    if isinstance(starts, Tensor):
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
         when = " beside cu_seqlens" if packed else ""
         like.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
@@ -277,16 +255,17 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
     """Check a first position, and the values of tensors on the CPU."""
     if rotation.first_position is not None:
         _check_first_position(rotation, rotation.first_position, seq_len)
-    if not (rotation.table.is_cpu and all([x is None or has_values(x) for x in rotation.where])):
+    options, places = rotation.options, rotation.places
+    if not (rotation.table.is_cpu and all([x is None or has_values(x) for x in places])):
         return
     if rotation.cu_seqlens is not None:
-        tokens = seq_len * rotation.cp_size
-        check_lengths(rotation.cu_seqlens, tokens, rotation.cp_size, rotation.cp_order)
+        tokens = seq_len * options.cp_size
+        check_lengths(rotation.cu_seqlens, tokens, options.cp_size, options.cp_order)
     if rotation.on_the_fly or not rotation.looks_up_positions:
         return
     # of the ranks that hold the first and the last, so every rank comes to the same answer
-    ends = {0, 0 if rotation.cp_order == "zigzag" else rotation.cp_size - 1}
-    shares = [replace(rotation, cp_rank=rank).positions(seq_len) for rank in ends]
+    ends = {0, 0 if options.cp_order == "zigzag" else options.cp_size - 1}
+    shares = [positions(rotation.of_rank(rank), seq_len) for rank in ends]
     used = torch.cat([x if held is None else x[:, held] for x, held in shares], 1)
     if not used.numel():
         return
@@ -312,14 +291,14 @@ def _too_short(rotation: Rotation, last: int) -> Exception:
 def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
     """Check the number that all sequences start at: in every call, for it is in no signature."""
     if not -MOST_START <= first <= MOST_START:
-        raise bad(f"start_positions is {first}", _STARTS)
+        raise bad(f"start_positions is {first}", STARTS)
     if rotation.on_the_fly or not seq_len:
         return
     if first < 0:
         raise bad(f"start_positions is {first}", _FROM_0)
     # of packed sequences only their lengths say more, which are read on a CPU alone
     packed = rotation.cu_seqlens is not None
-    last = first if packed else first + seq_len * rotation.cp_size - 1
+    last = first if packed else first + seq_len * rotation.options.cp_size - 1
     if last >= rotation.table_len and not (packed and rotation.table.is_cpu):
         raise _too_short(rotation, last)
 

@@ -67,8 +67,8 @@ def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> 
         raise bad(f"{name} is {shown(value)}", ", ".join(map(str, accepted)))
 
 
-def check_format(tensor_format: object, accepted: tuple[str, ...]) -> None:
-    """Check `tensor_format`, the argument that a first call is most often wrong in.
+def check_format(tensor_format: object, accepted: tuple[str, ...]) -> str:
+    """Return `tensor_format`, the argument that a first call is most often wrong in.
 
     Calls of other libraries pass cos and sin as two arguments. The second one arrives here.
     """
@@ -79,10 +79,15 @@ def check_format(tensor_format: object, accepted: tuple[str, ...]) -> None:
     if tensor_format is None:
         orders = ", ".join(accepted)
         raise bad("tensor_format is missing", f"the order of the dimensions, {orders}", TypeError)
-    check_choice("tensor_format", tensor_format, accepted)
+    if not (isinstance(tensor_format, str) and tensor_format in accepted):
+        raise bad(f"tensor_format is {shown(tensor_format)}", ", ".join(accepted))
+    return tensor_format
 
 
 # Numbers
+
+MOST_START = 2**62  # larger ones could overflow 64 bits
+STARTS = "an int from -2^62 to 2^62, or a torch.Tensor"
 
 
 def is_integer(value: object) -> TypeGuard[int]:

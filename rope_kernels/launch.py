@@ -6,24 +6,27 @@ argument, and returns the compiled kernel; the next ones launch that, `compiled[
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from .modes import Engine, engine_of, is_traced, is_transformed, is_watched, unwatched
-from .rotation import Rotation, view_as_sbhd
+from .rotation import Options, Rotation, view_as_sbhd
 from .tiles import MOST_EMPTY, Case, Tile, choose_padded_tile, order_of_programs
 from .wide import WideTile, choose_wide_tile
 
-PLAIN = (Tensor, Parameter)  # classes whose instances differ in what a signature holds alone
+# Subclasses may behave differently with equal shapes, so only calls with these are remembered.
+PLAIN = (Tensor, Parameter)
 Views = dict[str, Tensor]  # each (s, b, h, d)
 Strides = tuple[int, ...]
+Tensors = tuple[Tensor, *tuple[Tensor | None, ...]]  # of a launch; the first one is there
+X = TypeVar("X")
 
 # What is remembered
 
@@ -32,9 +35,9 @@ Strides = tuple[int, ...]
 class Known:
     """What is remembered of calls that look alike."""
 
-    accepted: bool = False  # all checks have passed, but for values and memory
-    launch: Callable | None = None  # the compiled kernel, with its grid
-    arguments: tuple = ()  # that follow the tensors and the first position
+    options: Options | None = None  # of their rotation, once all checks but of values have passed
+    launch: Callable[..., None] | None = None  # the compiled kernel, with its grid
+    arguments: tuple[object, ...] = ()  # that follow those which each call has of its own
     then: "Known | None" = None  # of a launch that always follows
 
 
@@ -44,7 +47,7 @@ def _known(*signature: object) -> Known:
 
 
 def known_of(
-    tensors: Sequence[Tensor | None], rotation: Rotation, *options: object
+    tensors: Sequence[Tensor | None], first_position: int | None, *options: object
 ) -> Known | None:
     """What is remembered of calls with these options and with tensors that look like these.
 
@@ -52,19 +55,29 @@ def known_of(
     """
     if is_traced() or is_transformed():
         return None
-    first = rotation.first_position
-    width = 0 if first is None else _width_of(first)
-    signature = [len(tensors), width, *options, *rotation.options]
+    width = 0 if first_position is None else _width_of(first_position)
+    signature = [len(tensors), width, *options]
     try:
-        for x in (*tensors, *rotation.tensors):  # no function and no generator: in every call
-            if type(x) in PLAIN:
-                x = x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16, x.is_neg()
-            elif x is not None:
+        for x in tensors:  # no function and no generator: in every call
+            if x is None:
+                signature.append(None)
+            elif type(x) in PLAIN:
+                address = x.data_ptr() % 16
+                looks = x.shape, x.stride(), x.dtype, x.device, address, x.is_neg()
+                signature.append(looks)
+            else:
                 return None
-            signature.append(x)
         return _known(*signature)
     except (RuntimeError, TypeError):  # no strides or memory, or not hashable
         return None
+
+
+def known_of_rotation(
+    tensors: Sequence[Tensor | None], rotation: Rotation, *options: object
+) -> Known | None:
+    """The same for a rotation that is complete: a gradient's, or an operator's."""
+    tensors = *tensors, *rotation.tensors
+    return known_of(tensors, rotation.first_position, rotation.options, *options)
 
 
 def _width_of(number: int) -> int:
@@ -80,6 +93,21 @@ def forget() -> None:
 # Launches
 
 
+class Compiled(Protocol):
+    """What Triton returns of a launch by its JIT, or None from the interpreter."""
+
+    def __getitem__(self, grid: tuple[int, int, int], /) -> Callable[..., None]: ...
+
+
+class Kernel(Protocol):
+    """A function that `triton.jit` has taken."""
+
+    __name__: str
+    arg_names: list[str]
+
+    def __getitem__(self, grid: tuple[int], /) -> Callable[..., Compiled | None]: ...
+
+
 class Launch(NamedTuple):
     """What a kernel is launched with."""
 
@@ -87,13 +115,12 @@ class Launch(NamedTuple):
     tensors: tuple[Tensor | None, ...]  # its first arguments
     programs: int
     arguments: dict[str, object]  # all others, by name
-    options: dict[str, object]  # of the compiler
-    has_v: bool = True  # False: a kernel that takes v is launched by a call that has none
+    compiler: dict[str, object]  # its options
 
 
-def pair(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
+def pair(tensors: Sequence[X]) -> tuple[X, X | None]:
     """Those of q and of k; None where there is no k."""
-    return tensors if len(tensors) == 2 else (*tensors, None)
+    return (tensors[0], tensors[1]) if len(tensors) == 2 else (tensors[0], None)
 
 
 def has_elements(tensors: Sequence[Tensor | None]) -> bool:
@@ -108,9 +135,9 @@ def resolved(x: Tensor | None) -> Tensor | None:
 
 def run(
     known: Known | None,
-    given: tuple[Tensor | None, ...],
+    given: Tensors,
     prepare: Callable[[], Launch | None],
-    numbers: tuple[int | None, ...] = (),
+    varying: tuple[int | None, ...] = (),
 ) -> None:
     """Launch what is remembered of a call, or what `prepare` finds.
 
@@ -118,69 +145,56 @@ def run(
         known: what `known_of` has found for the call.
         given: the kernel's tensors as they came, the first one on the device of all.
         prepare: what is launched, with tensors as the kernel reads them; or None: no elements.
-        numbers: the kernel's arguments after its tensors that are not remembered.
+        varying: the kernel's arguments after these that are not remembered: numbers, and addresses
+            of tensors that not all calls of the kernel have.
     """
     device = given[0].get_device()
     if given[0].is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current one
-            _run(known, given, prepare, numbers)
+            _run(known, given, prepare, varying)
     else:
-        _run(known, given, prepare, numbers)
+        _run(known, given, prepare, varying)
 
 
 def _run(
     known: Known | None,
     given: tuple[Tensor | None, ...],
     prepare: Callable[[], Launch | None],
-    numbers: tuple[int | None, ...],
+    varying: tuple[int | None, ...],
 ) -> None:
     addresses = [None if x is None else x.data_ptr() for x in given]
     if known is not None and known.launch is not None:
-        known.launch(*addresses, *numbers, *known.arguments)
+        known.launch(*addresses, *varying, *known.arguments)
     elif is_watched():
         with unwatched():  # a later call neither plans nor compiles
-            _run_first(known, addresses, prepare, numbers)
+            _run_first(known, addresses, prepare, varying)
     else:
-        _run_first(known, addresses, prepare, numbers)
+        _run_first(known, addresses, prepare, varying)
 
 
 def _run_first(
     known: Known | None,
     addresses: list[int | None],
     prepare: Callable[[], Launch | None],
-    numbers: tuple[int | None, ...],
+    varying: tuple[int | None, ...],
 ) -> None:
     """Launch through Triton's JIT, and remember the compiled kernel."""
     launch = prepare()
     if launch is None:
         return
     kernel = kernel_of(launch.kernel)
-    values = in_order(launch.arguments, kernel.arg_names[len(launch.tensors) :], launch.kernel)
-    compiled = kernel[(launch.programs,)](*launch.tensors, *values, **launch.options)
-    read = launch.tensors if launch.has_v else _without_v(launch.tensors)
-    copied = addresses != [None if x is None else x.data_ptr() for x in read]
+    values = in_order(launch.arguments, kernel.arg_names[len(launch.tensors) :], kernel.__name__)
+    compiled = kernel[(launch.programs,)](*launch.tensors, *values, **launch.compiler)
+    read = [*launch.tensors, *values[: len(varying)]]
+    addresses_read = [x.data_ptr() if isinstance(x, Tensor) else x for x in read]
+    copied = addresses_read != [*addresses, *varying]
     if known is not None and compiled is not None and not copied:  # a copy is new in each call
-        by_handle = compiled[(launch.programs, 1, 1)]
         # another thread may launch as soon as it sees `launch`, so the arguments are there first
-        known.arguments = values[len(numbers) :]
-        known.launch = by_handle if launch.has_v else _launch_without_v(by_handle)
+        known.arguments = values[len(varying) :]
+        known.launch = compiled[(launch.programs, 1, 1)]
 
 
-def _without_v(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    q, k, _, q_out, k_out, _, *others = tensors
-    return q, k, q_out, k_out, *others
-
-
-def _launch_without_v(launch: Callable[..., None]) -> Callable[..., None]:
-    """A launch of a kernel that takes v, by a call that has only q and k."""
-
-    def launch_q_and_k(q, k, q_out, k_out, *others):
-        launch(q, k, None, q_out, k_out, None, *others)
-
-    return launch_q_and_k
-
-
-def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) -> tuple:
+def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) -> tuple[object, ...]:
     """The arguments of a kernel by position.
 
     None is a kernel's word for what is not there. So a name that is misspelt or forgotten would
@@ -193,22 +207,24 @@ def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) ->
     return tuple([arguments[name] for name in names])
 
 
-def kernel_of(name: str):
+def kernel_of(name: str) -> Kernel:
     """The Triton kernel of that name, "module.function" in this package.
 
     The first launch loads Triton, not `import rope_kernels`.
     """
     module, _, function = name.rpartition(".")
-    return getattr(import_module(f".{module}", __package__), function)
+    kernel: Kernel = getattr(import_module(f".{module}", __package__), function)
+    return kernel
 
 
 # Plans
 
 
-def as_read(rotation: Rotation) -> tuple[Tensor | None, ...]:
+def as_read(rotation: Rotation) -> Tensors:
     """The tensors of a rotation as the kernel reads them: lists contiguous, tables alike."""
-    table, sin, cu_seqlens, starts, ids = rotation.tensors
-    cu_seqlens, starts = (None if x is None else x.contiguous() for x in (cu_seqlens, starts))
+    table, sin, cu_seqlens, starts, ids, *_ = rotation
+    cu_seqlens = None if cu_seqlens is None else cu_seqlens.contiguous()
+    starts = None if starts is None else starts.contiguous()
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
     return table.resolve_neg(), sin, cu_seqlens, starts, ids
@@ -221,7 +237,7 @@ class Plan(NamedTuple):
     programs: int
     strides: dict[str, Strides]  # of what is read and written, as (s, b, h, d)
     arguments: dict[str, object]  # but for tensors, and those that a kernel has besides
-    options: dict[str, object]  # of the compiler
+    compiler: dict[str, object]  # its options
 
     def strides_of(self, *names: str) -> tuple[Strides | None, ...]:
         """Those of tensors by their names; None for what is not there."""
@@ -229,7 +245,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    rows: dict[str, Tensor | None],
+    rows: Mapping[str, Tensor | None],
     rotation: Rotation,
     *,
     choose: Callable[[Case], Tile | WideTile],
@@ -247,88 +263,114 @@ def plan(
         out_format: of what is written, if it is not that of the rotation, which what is read has
             unless gradients go back.
     """
-    rows = {name: x for name, x in rows.items() if x is not None}
-    first, tensor_format = rows["q"], rotation.tensor_format
-    read, written = tensor_format, out_format or tensor_format
-    if rotation.transpose:
+    tensors = {name: x for name, x in rows.items() if x is not None}
+    first, options = tensors["q"], rotation.options
+    read, written = options.tensor_format, out_format or options.tensor_format
+    if options.transpose:
         read, written = written, read
-    views = {name: view_as_sbhd(x, written if "out" in name else read) for name, x in rows.items()}
-    has_table, (table, sin, *_) = not rotation.on_the_fly, as_read(rotation)
+    formats = {name: written if "out" in name else read for name in tensors}
+    views = {name: view_as_sbhd(x, formats[name]) for name, x in tensors.items()}
+    has_table = not rotation.on_the_fly
     rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
     merged = not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch)
     merged |= views["q"].shape[1] == 1  # a single entry is merged as it is
     if merged:
         views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
-    seq_len, batch, q_heads, head_dim = views["q"].shape
-    k_heads = views["k"].shape[2] if "k" in views else 0
-    half = rotation.rotary_dim // 2
-    tail = 0 if inplace else head_dim - 2 * half
-    reads_interleaved, writes_interleaved = rotation.pairings
-    case = Case(
-        rows=q_heads,
-        k_rows=k_heads,
-        head_dim=head_dim,
-        half=half,
-        tail=tail,
-        start=rotation.rotary_start,
-        element_bytes=first.element_size(),
-        interleaved=reads_interleaved or writes_interleaved,
-        rows_outer=rows_outer,
-        inplace=inplace,
-        packed=rotation.cu_seqlens is not None,
-        shared=rotation.cp_size > 1,
-        looks_up=rotation.looks_up_positions,
-        on_the_fly=rotation.on_the_fly,
-        cos_bytes=0 if sin is None else table.element_size(),
-        table_bytes=table.shape[-1] * table.element_size() * (1 + (sin is not None)) * has_table,
-    )
+
+    case = _case_of(views, rotation, rows_outer, inplace)
     tile = choose(case)
     # Half-empty tiles in a row would leave SMs idle, so a position's programs run together.
     rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
-    # Merged batch entries are consecutive in memory as they are.
-    in_stretches = stretch is not None and (rows_outer or not merged)
-    row_blocks = -(-q_heads // tile.rows) + -(-k_heads // tile.rows) * (2 if "v" in rows else 1)
-    table_strides, unit = _strides_of_table(table) if has_table else (None, 1)
-    ids, sequences = rotation.position_ids, rotation.cu_seqlens
+    if stretch is not None:
+        # Merged batch entries are consecutive in memory as they are.
+        in_stretches = rows_outer or not merged
+        stretch = max(1, stretch // tile.positions) if in_stretches else None
+    seq_len, batch, q_heads, _ = views["q"].shape
+    row_blocks = -(-q_heads // tile.rows)
+    row_blocks += -(-case.k_rows // tile.rows) * (2 if "v" in tensors else 1)
+    reads_interleaved, writes_interleaved = options.pairings
     arguments = {
-        "first_position": rotation.first_position,
-        "table_strides": table_strides,
-        "ids_strides": None if ids is None else strides_of(ids if ids.dim() == 2 else ids[None]),
+        **_arguments_of(rotation, first),
+        **tile.arguments,
         "seq_len": seq_len,
         "batch": None if merged else batch,
         "q_heads": q_heads,
-        "k_heads": k_heads,
-        "table_len": rotation.table_len if has_table else None,
-        "sequences": None if sequences is None else len(sequences) - 1,
-        "cp_size": rotation.cp_size if case.shared else None,
-        "cp_rank": rotation.cp_rank if case.shared else None,
-        "HALF": half,
-        "START": rotation.rotary_start,
-        "TAIL": tail,
+        "k_heads": case.k_rows,
+        "HALF": case.half,
+        "START": case.start,
+        "TAIL": case.tail,
         "READS_INTERLEAVED": reads_interleaved,
         "WRITES_INTERLEAVED": writes_interleaved,
-        **tile.arguments,
         "ROWS_OUTER": rows_outer,
-        "STRETCH": max(1, stretch // tile.positions) if in_stretches else None,
-        "ALIGNED": alignment_of([x for name, x in rows.items() if "out" not in name]),
-        "OUT_ALIGNED": alignment_of([x for name, x in rows.items() if "out" in name]),
-        "TABLE_UNIT": unit,
-        "ONE_PER_PAIR": rotation.one_per_pair,
-        "ATTENTION_FACTOR": None if rotation.attention_factor == 1 else rotation.attention_factor,
-        "CP_ORDER": None if rotation.cp_size == 1 else rotation.cp_order,
-        "INVERSE": rotation.inverse,
-        "ROUNDING": rotation.rounding,
-        "FAST_SINE": engine_of(first) is Engine.NVIDIA and first.dtype != torch.float64,
+        "STRETCH": stretch,
+        "ALIGNED": alignment_of([x for name, x in tensors.items() if "out" not in name]),
+        "OUT_ALIGNED": alignment_of([x for name, x in tensors.items() if "out" in name]),
     }
     # fusion, which decides last bits, is never left to the compiler's default
-    options = {"num_warps": tile.num_warps, "enable_fp_fusion": rotation.rounding == "once"}
+    compiler: dict[str, object] = {
+        "num_warps": tile.num_warps,
+        "enable_fp_fusion": options.rounding == "once",
+    }
     return Plan(
         tile=tile,
         programs=batch * row_blocks * -(-seq_len // tile.positions),
         strides={name: strides_of(view) for name, view in views.items()},
         arguments=arguments,
-        options=options,
+        compiler=compiler,
     )
+
+
+def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) -> Case:
+    """What the tile of a call depends on."""
+    q, k, options, table = views["q"], views.get("k"), rotation.options, rotation.table
+    table_bytes = 0
+    if not rotation.on_the_fly:
+        columns = table.shape[-1] * (1 if rotation.sin is None else 2)
+        table_bytes = columns * table.element_size()
+    return Case(
+        rows=q.shape[2],
+        k_rows=0 if k is None else k.shape[2],
+        head_dim=q.shape[3],
+        half=options.rotary_dim // 2,
+        tail=0 if inplace else q.shape[3] - options.rotary_dim,
+        start=options.rotary_start,
+        element_bytes=q.element_size(),
+        interleaved=any(options.pairings),
+        rows_outer=rows_outer,
+        inplace=inplace,
+        packed=rotation.cu_seqlens is not None,
+        shared=options.cp_size > 1,
+        looks_up=rotation.looks_up_positions,
+        on_the_fly=rotation.on_the_fly,
+        cos_bytes=0 if rotation.sin is None else table.element_size(),
+        table_bytes=table_bytes,
+    )
+
+
+def _arguments_of(rotation: Rotation, t: Tensor) -> dict[str, object]:
+    """The arguments that say by which angles `t` turns, and how."""
+    options, ids, cu_seqlens = rotation.options, rotation.position_ids, rotation.cu_seqlens
+    is_shared = options.cp_size > 1
+    table_len, table_strides, unit = None, None, 1
+    if not rotation.on_the_fly:
+        table, *_ = as_read(rotation)
+        table_len, (table_strides, unit) = rotation.table_len, _strides_of_table(table)
+    return {
+        "first_position": rotation.first_position,
+        "table_len": table_len,
+        "table_strides": table_strides,
+        "TABLE_UNIT": unit,
+        "ids_strides": None if ids is None else strides_of(ids if ids.dim() == 2 else ids[None]),
+        "sequences": None if cu_seqlens is None else len(cu_seqlens) - 1,
+        "cp_size": options.cp_size if is_shared else None,
+        "cp_rank": options.cp_rank if is_shared else None,
+        "CP_ORDER": options.cp_order if is_shared else None,
+        "ONE_PER_PAIR": rotation.one_per_pair,
+        "ATTENTION_FACTOR": None if options.attention_factor == 1 else options.attention_factor,
+        "INVERSE": options.inverse,
+        "ROUNDING": options.rounding,
+        "FAST_SINE": engine_of(t) is Engine.NVIDIA and t.dtype != torch.float64,
+    }
 
 
 def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int | None) -> bool:
@@ -400,10 +442,10 @@ def rotate(
             return launch_of_wide_rows(planned, named, rotation)
         arguments = planned.arguments | {
             "strides": planned.strides_of("q", "k", "q_out", "k_out"),
-            "TRANSPOSE": rotation.transpose,
+            "TRANSPOSE": rotation.options.transpose,
         }
         read = q, k, q_out, k_out, *as_read(rotation)
-        return Launch("kernel.rope_kernel", read, planned.programs, arguments, planned.options)
+        return Launch("kernel.rope_kernel", read, planned.programs, arguments, planned.compiler)
 
     given = *pair(tensors), *pair(outs), *rotation.tensors
     run(known, given, prepare, (rotation.first_position,))
@@ -412,28 +454,28 @@ def rotate(
 
 def launch_of_wide_rows(
     planned: Plan,
-    named: dict[str, Tensor | None],
+    named: Mapping[str, Tensor | None],
     rotation: Rotation,
     read_group: int = 0,
     write_group: int = 0,
 ) -> Launch:
     """The launch of a plan with a wide tile, of q and k, or of q, k and v: see `move`."""
-    names = "q", "k", "v", "q_out", "k_out", "v_out"
-    tensors = [named.get(name) for name in names]
     arguments = planned.arguments | {
-        "strides": planned.strides_of(*names),
+        "v_ptr": named.get("v"),
+        "v_out_ptr": named.get("v_out"),
+        "strides": planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out"),
         "READ_GROUP": read_group,
         "WRITE_GROUP": write_group,
-        "TRANSPOSE": rotation.transpose,
+        "TRANSPOSE": rotation.options.transpose,
         "IN_PLACE": named["q"] is named["q_out"],
     }
     # Lines of rows are half-split: the rules in `wide.py` take no others.
     del arguments["READS_INTERLEAVED"], arguments["WRITES_INTERLEAVED"]
+    tensors = *[named.get(name) for name in ("q", "k", "q_out", "k_out")], *as_read(rotation)
     return Launch(
         kernel="wide_kernel.wide_kernel",
-        tensors=(*tensors, *as_read(rotation)),
+        tensors=tensors,
         programs=planned.programs,
         arguments=arguments,
-        options=planned.options,
-        has_v="v" in named,
+        compiler=planned.compiler,
     )

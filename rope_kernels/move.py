@@ -3,6 +3,8 @@
 `cache.py` and `split.py` are made of it.
 """
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from .launch import (
@@ -14,7 +16,6 @@ from .launch import (
     has_elements,
     launch_of_wide_rows,
     plan,
-    resolved,
     run,
     strides_of,
 )
@@ -51,34 +52,47 @@ def move(
         out_format: as in `plan`.
     """
 
-    names = "q", "k", "v", "q_out", "k_out", "v_out"
+    q, k, v = read
+    q_out, k_out, v_out = written
 
     def prepare() -> Launch | None:
         if not has_elements(read):
             return None
-        named = dict(zip(names, (*[resolved(x) for x in read], *written), strict=True))
+        named = {
+            "q": q.resolve_neg(),
+            "k": k.resolve_neg(),
+            "v": v.resolve_neg(),
+            "q_out": q_out,
+            "k_out": k_out,
+            "v_out": v_out,
+        }
         if slots is not None:
             return _into_a_cache(named, rotation, slots)
         planned = plan(named, rotation, choose=choose_tile, out_format=out_format)
         if isinstance(planned.tile, WideTile):
             return launch_of_wide_rows(planned, named, rotation, read_group, write_group)
         arguments = planned.arguments | {
-            "strides": planned.strides_of(*names),
+            "v_ptr": named["v"],
+            "v_out_ptr": v_out,
+            "slots_ptr": None,
+            "strides": planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out"),
             "READ_GROUP": read_group,
             "WRITE_GROUP": write_group,
-            "TRANSPOSE": rotation.transpose,
+            "TRANSPOSE": rotation.options.transpose,
             "listed": None,
             "cache_slots": None,
             "page": None,
         }
-        tensors = *named.values(), *as_read(rotation), None
-        return Launch(MOVE_KERNEL, tensors, planned.programs, arguments, planned.options)
+        tensors = named["q"], named["k"], q_out, k_out, *as_read(rotation)
+        return Launch(MOVE_KERNEL, tensors, planned.programs, arguments, planned.compiler)
 
-    given = *read, *written, *rotation.tensors, slots
-    run(known, given, prepare, (rotation.first_position,))
+    varying = [rotation.first_position, v.data_ptr(), v_out.data_ptr()]
+    if slots is not None:
+        varying.append(slots.data_ptr())
+    run(known, (q, k, q_out, k_out, *rotation.tensors), prepare, tuple(varying))
 
 
-def _into_a_cache(named: dict[str, Tensor], rotation: Rotation, slots: Tensor) -> Launch:
+def _into_a_cache(named: Mapping[str, Tensor], rotation: Rotation, slots: Tensor) -> Launch:
     """A launch that writes k and v to their slots. Rows are padded, whatever their width is."""
     # The tokens of a cache are in no order, so what `plan` makes of the others is completed here.
     in_order = {name: x for name, x in named.items() if name not in ("k_out", "v_out")}
@@ -87,6 +101,9 @@ def _into_a_cache(named: dict[str, Tensor], rotation: Rotation, slots: Tensor) -
     blocks, page, _, _ = k_cache.shape
     of_caches = strides_of(k_cache), strides_of(v_cache)
     arguments = planned.arguments | {
+        "v_ptr": named["v"],
+        "v_out_ptr": v_cache,
+        "slots_ptr": slots.contiguous(),
         "strides": (*planned.strides_of("q", "k", "v", "q_out"), *of_caches),
         "OUT_ALIGNED": alignment_of([q_out, k_cache, v_cache]),
         "READ_GROUP": 0,
@@ -96,10 +113,10 @@ def _into_a_cache(named: dict[str, Tensor], rotation: Rotation, slots: Tensor) -
         "cache_slots": blocks * page,
         "page": page,
     }
-    options = planned.options
+    compiler = planned.compiler
     if not rotation.on_the_fly:
         # Three loads depend on each other: an id, a slot and a row of the table. More warps hide
         # them: 3 to 7 points.
-        options = options | {"num_warps": 2 * options["num_warps"]}
-    tensors = *named.values(), *as_read(rotation), slots.contiguous()
-    return Launch(MOVE_KERNEL, tensors, planned.programs, arguments, options)
+        compiler = compiler | {"num_warps": 2 * planned.tile.num_warps}
+    tensors = named["q"], named["k"], q_out, k_cache, *as_read(rotation)
+    return Launch(MOVE_KERNEL, tensors, planned.programs, arguments, compiler)

@@ -25,17 +25,17 @@ from .kernel import (
 def move_kernel(
     q_ptr,
     k_ptr,
-    v_ptr,  # like k
     q_out_ptr,
     k_out_ptr,  # with slots a cache, (blocks, page, h, d); so is `v_out_ptr`
-    v_out_ptr,
     table_ptr,
     sin_ptr,
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
-    slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
     first_position,
+    v_ptr,  # like k
+    v_out_ptr,
+    slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
     seq_len,
     batch,
     q_heads,

@@ -3,10 +3,22 @@
 On any device, in every dtype, for tensors of every class, with all derivatives. Nothing is checked.
 """
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from .rotation import Rotation, compute_dtype, seq_len_of, view_from_sbhd
+from .embedding import for_both_members, radians
+from .rotation import (
+    Options,
+    Rotation,
+    compute_dtype,
+    find_in_packed,
+    positions_of_rank,
+    seq_len_of,
+    view_from_sbhd,
+)
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
@@ -23,21 +35,42 @@ def apply_rotary_pos_emb(
     tensor_format: str = "sbhd",
     *,
     round_once: bool = False,
-    **options: object,
+    interleaved: bool = False,
+    rotary_dim: int | None = None,
+    inverse: bool = False,
+    transpose: bool = False,
+    position_ids: Tensor | None = None,
 ) -> Tensor:
     """`rope_kernels.apply_rotary_pos_emb` in PyTorch, for arguments that are known to be good.
 
     Args:
-        t, tensor_format: as there.
+        t, tensor_format, interleaved, rotary_dim, inverse, position_ids: as there.
         freqs: angles, (s2, 1, 1, d2); or (cos, sin); or a module's `turns()`, int64, (d2 / 2,).
         round_once: compute in fp32 (fp64 for fp64) and round once, as the kernel does; False: round
             cos and sin first and compute in `t.dtype`, as TransformerEngine's unfused function.
-        options: other fields of `Rotation`.
+        transpose: the transposed map, as `rope_bw` has it.
     """
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
-    options["rounding"] = "once" if round_once else "model"
-    options.setdefault("rotary_dim", table.shape[-1] * (2 if table.dim() == 1 else 1))
-    return rotate((t,), Rotation(table, sin, tensor_format=tensor_format, **options))[0]
+    if rotary_dim is None:
+        rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
+    options = Options(
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        interleaved=interleaved,
+        inverse=inverse,
+        rounding="once" if round_once else "model",
+        transpose=transpose,
+    )
+    rotation = Rotation(
+        table=table,
+        sin=sin,
+        cu_seqlens=None,
+        start_positions=None,
+        position_ids=position_ids,
+        first_position=None,
+        options=options,
+    )
+    return rotate((t,), rotation)[0]
 
 
 def rotate(
@@ -47,43 +80,119 @@ def rotate(
 
     `stays_promoted`: return fp32 (fp64 for fp64), for a norm that comes after the rotation.
     """
-    stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
-    rounding, order = rotation.rounding, rotation.tensor_format
-    cos, sin, in_sequence = rotation.cos_sin(seq_len_of(tensors[0], order), computed)
-    if in_sequence is not None:
-        in_sequence = view_from_sbhd(in_sequence.view(-1, 1, 1, 1), order)
+    options, stored, computed = rotation.options, tensors[0].dtype, compute_dtype(tensors[0])
     returned = computed if stays_promoted else rotation.returned_dtype(tensors[0])
-    # 'promoted' upcasts nothing: autograd rounds the gradient of each product
-    is_upcast = rounding in ("once", "upcast")
-    dtype, rounded = (computed, computed) if is_upcast else (stored, returned)
-    known = stored if rounding == "model" else computed
-    # (s, b or 1, 1, d2), in the order of the tensors: their gradients come out contiguous
-    cos, sin = (view_from_sbhd(v.transpose(0, 1)[:, :, None].to(known), order) for v in (cos, sin))
-    start, end = rotation.rotary_start, rotation.rotary_start + rotation.rotary_dim
-    reads_interleaved, writes_interleaved = rotation.pairings
+    table_dtype = stored if options.rounding == "model" else computed
+    if options.rounding in ("once", "upcast"):
+        product_dtype, sum_dtype = computed, computed
+    else:  # "promoted" upcasts nothing: autograd rounds the gradient of each product
+        product_dtype, sum_dtype = stored, returned
+
+    cos, sin, in_sequence = cos_sin(
+        rotation, seq_len_of(tensors[0], options.tensor_format), computed
+    )
+    cos, sin = _like_rows(cos.to(table_dtype), options), _like_rows(sin.to(table_dtype), options)
+    if in_sequence is not None:
+        in_sequence = view_from_sbhd(in_sequence.view(-1, 1, 1, 1), options.tensor_format)
+    start, end = options.rotary_start, options.rotary_start + options.rotary_dim
+    reads_interleaved, writes_interleaved = options.pairings
     outs = []
     for x in tensors:
         # not tensor_split: its backward adds up three tensors, where this one concatenates them
-        before, given, after = x.split((start, end - start, x.shape[-1] - end), dim=-1)
-        if rotation.interleaved and not reads_interleaved:
+        before, given, after = torch.split(x, [start, end - start, x.shape[-1] - end], dim=-1)
+        if options.interleaved and not reads_interleaved:
             given = torch.stack(given.chunk(2, dim=-1), dim=-1).reshape(given.shape)
         rotary = given
         if in_sequence is not None:
             rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
-        rotary = rotary.to(dtype)
-        if rotation.transpose:
+        rotary = rotary.to(product_dtype)
+        if options.transpose:
             # the transpose of a quarter turn is its negative
-            of_cos, of_sin = (rotary * cos).to(rounded), (rotary * sin).to(rounded)
-            rotated = of_cos - rotate_half(of_sin, rotation.interleaved)
+            of_cos, of_sin = (rotary * cos).to(sum_dtype), (rotary * sin).to(sum_dtype)
+            rotated = of_cos - rotate_half(of_sin, options.interleaved)
         else:
-            rotated = rotary * cos + rotate_half(rotary, rotation.interleaved) * sin
+            rotated = rotary * cos + rotate_half(rotary, options.interleaved) * sin
         rotated = rotated.to(returned)
         if in_sequence is not None:
             rotated = torch.where(in_sequence, rotated, given)
-        if rotation.interleaved and not writes_interleaved:
+        if options.interleaved and not writes_interleaved:
             rotated = torch.cat((rotated[..., ::2], rotated[..., 1::2]), dim=-1)
-        if rotation.keeps_strides and rotation.rotary_dim == x.shape[-1]:
+        if options.keeps_strides and options.rotary_dim == x.shape[-1]:
             outs.append(rotated)  # elementwise operators keep the order of dimensions of `x`
         else:
             outs.append(torch.cat((before, rotated, after), dim=-1).contiguous())
     return tuple(outs)
+
+
+def _like_rows(x: Tensor, options: Options) -> Tensor:
+    """(b or 1, s, d2) as (s, b or 1, 1, d2), in the order of what turns.
+
+    Then the gradients of what turns come out contiguous.
+    """
+    return view_from_sbhd(x.transpose(0, 1)[:, :, None], options.tensor_format)
+
+
+def cos_sin(
+    rotation: Rotation, seq_len: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """cos and sin, (b or 1, s, d2), NaN past the table; and whether tokens are in sequences."""
+    options, tables = rotation.options, _tables(rotation)
+    in_order = not rotation.looks_up_positions and rotation.first_position is None
+    if in_order and not rotation.on_the_fly and options.cp_size == 1:
+        found, in_sequence = [x[:, :seq_len] for x in tables], None
+    else:
+        position, in_sequence = positions(rotation, seq_len)
+        if rotation.on_the_fly:
+            found = [radians(rotation.table, position[..., None], dtype)]
+        else:
+            # cast first: the gradient of a row adds up that of all tokens before it is rounded
+            found = [_rows_at(x.to(dtype), position) for x in tables]
+    cos, sin = found[0].to(dtype), found[-1].to(dtype)
+    if rotation.sin is None:
+        cos, sin = cos.cos(), sin.sin()
+    if options.attention_factor != 1.0:
+        cos, sin = cos * options.attention_factor, sin * options.attention_factor
+    if rotation.one_per_pair:
+        cos = for_both_members(cos, options.interleaved)
+        sin = for_both_members(sin, options.interleaved)
+    return cos, -sin if options.inverse else sin, in_sequence
+
+
+def positions(rotation: Rotation, seq_len: int) -> tuple[Tensor, Tensor | None]:
+    """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are)."""
+    options, starts = rotation.options, rotation.start_positions
+    token = torch.arange(seq_len, device=rotation.table.device)
+    position, in_sequence = token, None
+    length: int | Tensor = seq_len
+    if rotation.cu_seqlens is not None:
+        bounds = rotation.cu_seqlens.long() // options.cp_size
+        sequence, position, length = find_in_packed(bounds, token)
+        in_sequence = token < bounds[-1]
+        starts = None if starts is None else pad(starts, (0, 1))[sequence]
+    elif starts is not None:
+        starts = starts[:, None]
+    position = positions_of_rank(
+        position, length, options.cp_size, options.cp_rank, options.cp_order
+    )
+    if rotation.first_position is not None:
+        position = position + rotation.first_position
+    if starts is not None:
+        position = position + starts
+    if rotation.position_ids is not None:
+        position = rotation.position_ids.long()
+    return position[None] if position.dim() == 1 else position, in_sequence
+
+
+def _tables(rotation: Rotation) -> list[Tensor]:
+    """Angles, or cosines and sines, each (b or 1, s2, w); or turns."""
+    tables = [rotation.table] if rotation.sin is None else [rotation.table, rotation.sin]
+    # not flatten, which PyTorch can't do to a batch of gradients
+    tables = [x[:, 0, 0] if x.dim() == 4 else x for x in tables]
+    return [x if x.dim() == 3 else x[None] for x in tables]
+
+
+def _rows_at(table: Tensor, position: Tensor) -> Tensor:
+    """Rows of the table at each position, (b or 1, s, columns); NaN past its end."""
+    entry, s2 = torch.arange(table.shape[0], device=table.device)[:, None], table.shape[1]
+    row = torch.where(position < 0, s2, position).clamp(max=s2)
+    return pad(table, (0, 0, 0, 1), value=math.nan)[entry, row]

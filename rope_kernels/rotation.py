@@ -1,4 +1,7 @@
-"""What turns, by which angles, and where each token is: the one object between a call and a kernel.
+"""What turns, by which angles, and where each token is.
+
+`Given` is what came with a call. `Rotation` is what it means, complete: all that kernels and plain
+PyTorch need to know.
 
 Letters: s = position in the sequence, b = batch, h = head, d = head dimension, t = token of a
 packed batch. The order of the letters of a format is the order of the dimensions.
@@ -13,17 +16,15 @@ s tokens, rank r holds s / n of them:
 Packed sequences are shared one by one, in the same way.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .embedding import RotaryPositionEmbedding, for_both_members, radians
+from .checks import STARTS, as_integer, bad, check_format, is_integer
+from .embedding import RotaryPositionEmbedding
 
 TensorFormat = Literal["sbhd", "bshd", "bhsd", "thd"]
 CpOrder = Literal["zigzag", "contiguous", "round_robin"]
@@ -57,23 +58,61 @@ def compute_dtype(t: Tensor) -> torch.dtype:
     return torch.float64 if t.dtype == torch.float64 else torch.float32
 
 
-@dataclass(slots=True)
-class Rotation:
-    """The linear map of one call: its arguments, but for the tensors that turn.
+class Given(NamedTuple):
+    """The arguments of a call as they came, defaults too, but for the tensors that turn.
 
-    `api.prepare` puts in what came; when it has checked that, `table`, `rotary_dim` and `rounding`
-    become what a kernel needs.
+    Nothing is checked. The public functions, `patch` and `rope_bw` make it.
     """
 
-    # radians (s2, 1, 1, w), cosines (s2, w) or (b, s2, w), or turns (d2 / 2,); w is d2 or d2 / 2
-    table: Tensor
-    sin: Tensor | None = None  # sines, if the table holds cosines
-    cu_seqlens: Tensor | None = None  # (sequences + 1,)
-    # (b,) or (sequences,); a number, which all sequences share, becomes `first_position`
-    start_positions: Tensor | None = None
-    position_ids: Tensor | None = None  # (b or 1, s) or (tokens,)
-    tensor_format: str = "sbhd"
-    rotary_dim: int | None = None  # d2
+    freqs: Freqs
+    cu_seqlens: Tensor | None
+    start_positions: int | Tensor | None
+    position_ids: Tensor | None
+    tensor_format: str | None  # None: it was not said
+    rotary_dim: int | None = None  # None: the width of the table
+    rotary_start: int = 0
+    interleaved: bool | None = None  # None: a module's own; of a table False
+    output_pairing: str = "same"
+    cp_size: int = 1
+    cp_rank: int = 0
+    cp_order: str = "zigzag"
+    inverse: bool = False
+    rounding: str | None = None  # None: that of the function
+    transpose: bool = False  # these three, as in `Options`
+    promoted_from: torch.dtype | None = None
+    keeps_strides: bool = False
+
+    @property
+    def module(self) -> RotaryPositionEmbedding | None:
+        """`freqs`, if it is a module."""
+        return self.freqs if isinstance(self.freqs, RotaryPositionEmbedding) else None
+
+    @property
+    def tables(self) -> tuple[Tensor, Tensor | None]:
+        """What `freqs` holds: angles; or cosines and sines; or a module's inverse frequencies."""
+        freqs = self.freqs
+        if isinstance(freqs, RotaryPositionEmbedding):
+            return freqs.frequencies(), None
+        if isinstance(freqs, (tuple, list)) and len(freqs) == 2:
+            return freqs[0], freqs[1]
+        return freqs, None
+
+    @property
+    def pairs_are_interleaved(self) -> bool:
+        """What `interleaved` means, also where it was not said."""
+        if self.interleaved is None:
+            return isinstance(self.freqs, RotaryPositionEmbedding) and self.freqs.interleaved
+        return self.interleaved
+
+
+TENSORS_OF_GIVEN = 4  # fields; all others are plain values, which a signature holds
+
+
+class Options(NamedTuple):
+    """How a rotation turns: what is neither a tensor nor a number of its own in each call."""
+
+    tensor_format: str
+    rotary_dim: int  # d2
     rotary_start: int = 0  # the first element that turns
     interleaved: bool = False
     output_pairing: str = "same"  # or "half": reads interleaved pairs, writes half-split ones
@@ -81,29 +120,54 @@ class Rotation:
     cp_rank: int = 0
     cp_order: str = "zigzag"
     inverse: bool = False  # by minus the angle: every sine is negated
-    rounding: str | None = "once"  # where values are rounded to the dtype of what turns
-    attention_factor: float = 1.0  # of cos and sin from turns; from here on by name alone
+    rounding: str = "once"  # where values are rounded to the dtype of what turns
+    attention_factor: float = 1.0  # of cos and sin from turns
     transpose: bool = False  # the transposed map, which takes gradients back
-    promoted_from: str = ""  # a dtype: forward reads it and returns that of the table, back reverts
-    keeps_strides: bool = False  # of what turns, as operators do; not of gradients
-    # Of all sequences; None: 0. It comes last, for it is the only field that a kernel takes from
-    # each call: every other one is part of what is remembered of a call.
-    first_position: int | None = None
+    # A forward reads this dtype and returns that of the table; a backward takes it back. None: what
+    # turns keeps its dtype.
+    promoted_from: torch.dtype | None = None
+    # The result has the strides of what turns, as PyTorch's elementwise operators have it.
+    # Gradients are contiguous.
+    keeps_strides: bool = False
 
     @property
-    def tensors(self) -> tuple[Tensor | None, ...]:
-        """The fields that are tensors, in their order."""
+    def pairings(self) -> tuple[bool, bool]:
+        """Whether pairs are interleaved in what is read, and in what is written."""
+        given, returned = self.interleaved, self.interleaved and self.output_pairing == "same"
+        return (returned, given) if self.transpose else (given, returned)
+
+
+class Rotation(NamedTuple):
+    """The linear map of one call, complete."""
+
+    # radians (s2, 1, 1, w), cosines (s2, w) or (b, s2, w), or turns (d2 / 2,); w is d2 or d2 / 2
+    table: Tensor
+    sin: Tensor | None  # sines, if the table holds cosines
+    cu_seqlens: Tensor | None  # (sequences + 1,)
+    start_positions: Tensor | None  # (b,) or (sequences,), of each sequence
+    position_ids: Tensor | None  # (b or 1, s) or (tokens,)
+    # Of all sequences; None: 0. Kernels take it from each call, so no signature has it.
+    first_position: int | None
+    options: Options
+
+    @property
+    def tensors(self) -> tuple[Tensor, *tuple[Tensor | None, ...]]:
         return self.table, self.sin, self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
-    def options(self) -> tuple[str | bool | int | float | None, ...]:
-        """The fields that are not, in their order, but for `first_position`."""
-        return _options_of(self)
-
-    @property
-    def where(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def places(self) -> tuple[Tensor | None, ...]:
         """The tensors that say where tokens are."""
         return self.cu_seqlens, self.start_positions, self.position_ids
+
+    @property
+    def transposed(self) -> "Rotation":
+        """The map that takes gradients back."""
+        options = self.options._replace(transpose=not self.options.transpose)
+        return self._replace(options=options)
+
+    def of_rank(self, rank: int) -> "Rotation":
+        """The same on another rank of context parallelism."""
+        return self._replace(options=self.options._replace(cp_rank=rank))
 
     @property
     def looks_up_positions(self) -> bool:
@@ -122,20 +186,12 @@ class Rotation:
     @property
     def one_per_pair(self) -> bool:
         """Whether column i of the table belongs to pair i, not to element i."""
-        return 2 * self.table.shape[-1] == self.rotary_dim
-
-    @property
-    def tables(self) -> tuple[Tensor, ...]:
-        """Angles, or cosines and sines, each (b or 1, s2, w)."""
-        tables = (self.table,) if self.sin is None else (self.table, self.sin)
-        # not flatten, which PyTorch can't do to a batch of gradients
-        tables = [x[:, 0, 0] if x.dim() == 4 else x for x in tables]
-        return tuple([x if x.dim() == 3 else x[None] for x in tables])
+        return 2 * self.table.shape[-1] == self.options.rotary_dim
 
     @property
     def table_len(self) -> int:
         """s2."""
-        return self.table.shape[1 if self.table.dim() == 3 else 0]
+        return len_of_table(self.table)
 
     @property
     def per_batch(self) -> bool:
@@ -145,76 +201,85 @@ class Rotation:
         own_ids = ids is not None and ids.dim() == 2 and ids.shape[0] > 1
         return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
-    @property
-    def pairings(self) -> tuple[bool, bool]:
-        """Whether pairs are interleaved in what is read, and in what is written."""
-        given, returned = self.interleaved, self.interleaved and self.output_pairing == "same"
-        return (returned, given) if self.transpose else (given, returned)
-
     def returned_dtype(self, t: Tensor) -> torch.dtype:
         """That of the result, from what turns: another one only if the rotation promotes."""
-        if not self.promoted_from:
+        promoted_from = self.options.promoted_from
+        if promoted_from is None:
             return t.dtype
-        return getattr(torch, self.promoted_from) if self.transpose else self.table.dtype
+        return promoted_from if self.options.transpose else self.table.dtype
 
     def memory_for(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Empty tensors for the results."""
-        keeps = self.keeps_strides and not self.transpose
+        keeps = self.options.keeps_strides and not self.options.transpose
         kind = torch.preserve_format if keeps else torch.contiguous_format
         dtype = self.returned_dtype(tensors[0])
         return tuple([torch.empty_like(t, dtype=dtype, memory_format=kind) for t in tensors])
 
-    def cos_sin(self, seq_len: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
-        """cos and sin, (b or 1, s, d2), NaN past the table; and whether tokens are in sequences."""
-        in_order = not self.looks_up_positions and self.first_position is None
-        if in_order and not self.on_the_fly and self.cp_size == 1:
-            tables, in_sequence = [x[:, :seq_len] for x in self.tables], None
-        else:
-            position, in_sequence = self.positions(seq_len)
-            if self.on_the_fly:
-                tables = [radians(self.table, position[..., None], dtype)]
-            else:
-                # cast first: the gradient of a row adds up that of all tokens before it is rounded
-                tables = [_rows_at(x.to(dtype), position) for x in self.tables]
-        cos, sin = tables[0].to(dtype), tables[-1].to(dtype)
-        if self.sin is None:
-            cos, sin = cos.cos(), sin.sin()
-        if self.attention_factor != 1.0:
-            cos, sin = cos * self.attention_factor, sin * self.attention_factor
-        if self.one_per_pair:
-            cos, sin = (for_both_members(v, self.interleaved) for v in (cos, sin))
-        return cos, -sin if self.inverse else sin, in_sequence
 
-    def positions(self, seq_len: int) -> tuple[Tensor, Tensor | None]:
-        """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are)."""
-        token = torch.arange(seq_len, device=self.table.device)
-        position, length, in_sequence, starts = token, seq_len, None, self.start_positions
-        if self.cu_seqlens is not None:
-            ends = self.cu_seqlens.long() // self.cp_size
-            sequence, position, length = find_in_packed(ends, token)
-            in_sequence = token < ends[-1]
-            starts = None if starts is None else pad(starts, (0, 1))[sequence]
-        elif starts is not None:
-            starts = starts[:, None]
-        position = positions_of_rank(position, length, self.cp_size, self.cp_rank, self.cp_order)
-        if self.first_position is not None:
-            position = position + self.first_position
-        if starts is not None:
-            position = position + starts
-        if self.position_ids is not None:
-            position = self.position_ids.long()
-        return position[None] if position.dim() == 1 else position, in_sequence
+TENSORS = 5  # the first fields of a `Rotation`
 
 
-TENSORS, NAMES = 5, tuple([field.name for field in fields(Rotation)])  # those come first
-_options_of = attrgetter(*NAMES[TENSORS:-1])
+# What came becomes what a kernel needs
 
 
-def _rows_at(table: Tensor, position: Tensor) -> Tensor:
-    """Rows of the table at each position, (b or 1, s, columns); NaN past its end."""
-    entry, s2 = torch.arange(table.shape[0], device=table.device)[:, None], table.shape[1]
-    row = torch.where(position < 0, s2, position).clamp(max=s2)
-    return pad(table, (0, 0, 0, 1), value=math.nan)[entry, row]
+def starts_of(given: Given) -> tuple[Tensor | None, int | None]:
+    """The start of each sequence, or the position that all sequences start at."""
+    came = given.start_positions
+    if came is None or isinstance(came, Tensor):
+        return came, None
+    if not is_integer(came):
+        shown = came if isinstance(came, bool) else f"of type {type(came).__name__}"
+        raise bad(f"start_positions is {shown}", STARTS, TypeError)
+    return None, as_integer(came)
+
+
+def one_for_each_sequence(
+    starts: Tensor, cu_seqlens: Tensor | None, t: Tensor, tensor_format: str
+) -> Tensor:
+    """Starts, (b,) or (sequences,), of a checked call: one may have come for all of them."""
+    count = t.shape[tensor_format.index("b")] if cu_seqlens is None else len(cu_seqlens) - 1
+    if starts.dim() == 0 or (starts.shape[0] == 1 and count != 1):
+        return starts.expand(count).contiguous()
+    return starts
+
+
+def options_of(given: Given, t: Tensor, fused: bool) -> Options:
+    """The options of a checked call, where `t` turns; NumPy's integers as Python's."""
+    module, (table, sin) = given.module, given.tables
+    rotary_dim, attention_factor = given.rotary_dim, 1.0
+    if module is not None:
+        rotary_dim, attention_factor = module.rotary_dim, module.attention_factor
+    elif rotary_dim is None:
+        rotary_dim = table.shape[-1]
+    rounding = given.rounding
+    if rounding is None:
+        rounding = "once" if fused else "model"
+    elif rounding == "model" and sin is not None and sin.dtype != t.dtype:
+        rounding = "promoted"  # PyTorch's operators promote what meets other cosines
+    return Options(
+        tensor_format=check_format(given.tensor_format, FORMATS),
+        rotary_dim=as_integer(rotary_dim),
+        rotary_start=as_integer(given.rotary_start),
+        interleaved=given.pairs_are_interleaved,
+        output_pairing=given.output_pairing,
+        cp_size=as_integer(given.cp_size),
+        cp_rank=as_integer(given.cp_rank),
+        cp_order=given.cp_order,
+        inverse=given.inverse,
+        rounding=rounding,
+        attention_factor=attention_factor,
+        transpose=given.transpose,
+        promoted_from=given.promoted_from,
+        keeps_strides=given.keeps_strides,
+    )
+
+
+# Formats, tables and ranks
+
+
+def len_of_table(table: Tensor) -> int:
+    """s2, of angles and of cosines."""
+    return table.shape[1 if table.dim() == 3 else 0]
 
 
 def positions_of_rank(

@@ -7,8 +7,18 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .api import prepare, tables_of
-from .autograd import ROTATION, gradients_by_pytorch, keep, kept, operator, values_of
+from .api import prepare
+from .autograd import (
+    ROTATION,
+    Context,
+    Value,
+    gradients_by_pytorch,
+    keep,
+    kept,
+    operator,
+    rotation_of,
+    values_of,
+)
 from .check_call import check_values
 from .checks import (
     FLOATS,
@@ -19,7 +29,7 @@ from .checks import (
     check_integer,
     check_tensor,
 )
-from .launch import Known, known_of
+from .launch import Known, known_of_rotation
 from .modes import (
     apply_without_functorch,
     have_memory,
@@ -32,6 +42,7 @@ from .move import Rows, move
 from .rotation import (
     CpOrder,
     Freqs,
+    Given,
     OutputPairing,
     Rotation,
     Rounding,
@@ -75,16 +86,19 @@ class Packed(NamedTuple):
         if group:
             step = group + 2
             return x[..., :h, :], x[..., group::step, :], x[..., group + 1 :: step, :]
-        return x.split_with_sizes((h, kv, kv), -2)
+        q, k, v = x.split_with_sizes((h, kv, kv), -2)
+        return q, k, v
 
     def memory_for(self, rows: Rows, tensor_format: str) -> Rows:
         """Empty tensors for these views of q, k and v."""
-        shape, outs = rows[0].shape, []
-        sizes = {"s": shape[0], "b": 1} | dict(zip(tensor_format, shape, strict=True))
-        for x in rows:
-            sizes["h"] = x.shape[-2]
-            outs.append(x.new_empty([sizes[dim] for dim in self.output_format]))
-        return tuple(outs)
+        q, k, v = rows
+        sizes = {"s": q.shape[0], "b": 1} | dict(zip(tensor_format, q.shape, strict=True))
+
+        def memory_like(x: Tensor) -> Tensor:
+            of_x = sizes | {"h": x.shape[-2]}
+            return x.new_empty([of_x[dim] for dim in self.output_format])
+
+        return memory_like(q), memory_like(k), memory_like(v)
 
     def gradient_for(self, grads: Sequence[Tensor], tensor_format: str) -> Tensor:
         """Empty memory for that of a projection, from those of q, k and v."""
@@ -155,30 +169,49 @@ def split_qkv_rope(
 
     Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
     """
-    out = tensor_format if output_format is None else output_format
-    heads, kv_heads = as_integer(num_heads), as_integer(num_kv_heads)
-    packed = Packed(heads, kv_heads, packing, out)
-    _check_projection(qkv, packed, tensor_format)
-    rows = packed.slices(qkv.resolve_neg())  # whole: rows of q may lie between others
-    where = cu_seqlens, start_positions, position_ids
-    pairs = rotary_dim, rotary_start, interleaved, output_pairing
-    rank = cp_size, cp_rank, cp_order
-    rotation = Rotation(*tables_of(freqs), *where, tensor_format, *pairs, *rank, inverse, rounding)
-    known = prepare(rows[:2], freqs, rotation, fused, beside=rows[2:], key=("split", *packed))
+    given = Given(
+        freqs=freqs,
+        cu_seqlens=cu_seqlens,
+        start_positions=start_positions,
+        position_ids=position_ids,
+        tensor_format=tensor_format,
+        rotary_dim=rotary_dim,
+        rotary_start=rotary_start,
+        interleaved=interleaved,
+        output_pairing=output_pairing,
+        cp_size=cp_size,
+        cp_rank=cp_rank,
+        cp_order=cp_order,
+        inverse=inverse,
+        rounding=rounding,
+    )
+    read_format = check_format(tensor_format, ("sbhd", "bshd", "thd"))
+    packed = Packed(
+        num_heads=as_integer(num_heads),
+        num_kv_heads=as_integer(num_kv_heads),
+        packing=packing,
+        output_format=read_format if output_format is None else output_format,
+    )
+    _check_projection(qkv, packed, read_format)
+    q, k, v = rows = packed.slices(qkv.resolve_neg())  # whole: rows of q may lie between others
+    rotation, known = prepare(
+        (q, k), given, fused, inplace=False, others=(v,), key=("split", *packed)
+    )
     path = way_of(fused, (qkv,), rotation, known).path
     if path == "pytorch":
         return _split_by_pytorch(qkv, packed, rotation)
     if path == "operator":
-        return tuple(_split_op(qkv, *packed, *values_of(rotation)))
+        q, k, v = _split_op(qkv, *packed, *values_of(rotation))
+        return q, k, v
     if wants_grad((qkv,)):
-        return _record_split(qkv, rows, packed, rotation, known)
+        q, k, v = _record_split(qkv, rows, packed, rotation, known)
+        return q, k, v
     return _split(rows, packed, rotation, known)
 
 
 def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
     """Check that a projection can be split."""
-    check_tensor("qkv", qkv, FLOATS)
-    check_format(tensor_format, ("sbhd", "bshd", "thd"))
+    qkv = check_tensor("qkv", qkv, FLOATS)
     check_choice("packing", packed.packing, PACKINGS)
     outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if tensor_format == "thd" else []))
     check_choice("output_format", packed.output_format, outputs)
@@ -201,16 +234,17 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> Rows:
     """The kernel's definition; differentiable."""
     q, k, v = packed.slices(qkv)
     if packed.group:
-        x = qkv.unflatten(-1, (packed.num_kv_heads, packed.group + 2, -1))
+        heads = packed.num_kv_heads, packed.group + 2
+        x = qkv.view(*qkv.shape[:-1], *heads, qkv.shape[-1] // packed.heads)
         q = x[..., : packed.group, :].flatten(-3, -2)
     rotated = reference.rotate((q, k), rotation)
-    rows = [view_as_sbhd(x, rotation.tensor_format) for x in (*rotated, v)]
+    rows = [view_as_sbhd(x, rotation.options.tensor_format) for x in (*rotated, v)]
     q, k, v = [view_from_sbhd(x, packed.output_format) for x in rows]
     return q.contiguous(), k.contiguous(), v.clone(memory_format=torch.contiguous_format)
 
 
 def _split(rows: Rows, packed: Packed, rotation: Rotation, known: Known | None) -> Rows:
-    outs = packed.memory_for(rows, rotation.tensor_format)
+    outs = packed.memory_for(rows, rotation.options.tensor_format)
     move(
         rows,
         outs,
@@ -224,13 +258,13 @@ def _split(rows: Rows, packed: Packed, rotation: Rotation, known: Known | None) 
 
 def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor:
     """The transposed map: gradients of q, k and v to that of the projection."""
-    rotation.transpose = not rotation.transpose  # each backward has one of its own
-    out = packed.gradient_for(grads, rotation.tensor_format)
-    known = known_of(grads, rotation, "join", *packed)
+    back, (q, k, v) = rotation.transposed, grads
+    out = packed.gradient_for(grads, rotation.options.tensor_format)
+    known = known_of_rotation(grads, back, "join", *packed)
     move(
-        grads,
+        (q, k, v),
         packed.slices(out),
-        rotation,
+        back,
         known=known,
         write_group=packed.group,
         out_format=packed.output_format,
@@ -238,28 +272,43 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
     return out
 
 
+class SplitContext(Context):
+    """What a forward leaves for its backward: see `autograd.Context`."""
+
+    packed: Packed
+    shape: torch.Size  # of the projection
+    others: int  # arguments of the operator besides the projection, which have no gradient
+
+
 class SplitFunction(torch.autograd.Function):
     """A linear map, so nothing of the projection is kept but its shape. For eager calls."""
 
     @staticmethod
-    def forward(ctx, qkv, rows, packed, rotation, known):
+    def forward(
+        ctx: SplitContext,
+        qkv: Tensor,
+        rows: Rows,
+        packed: Packed,
+        rotation: Rotation,
+        known: Known | None,
+    ) -> Rows:
         _keep_split(ctx, qkv, packed, rotation)
         return _split(rows, packed, rotation, known)
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: SplitContext, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         return _gradient_of_split(ctx, grads), None, None, None, None
 
 
 _record_split = apply_without_functorch(SplitFunction)
 
 
-def _keep_split(ctx, qkv: Tensor, packed: Packed, rotation: Rotation) -> None:
+def _keep_split(ctx: SplitContext, qkv: Tensor, packed: Packed, rotation: Rotation) -> None:
     keep(ctx, rotation)
     ctx.packed, ctx.shape = packed, qkv.shape
 
 
-def _gradient_of_split(ctx, grads: Sequence[Tensor | None]) -> Tensor | None:
+def _gradient_of_split(ctx: SplitContext, grads: Sequence[Tensor | None]) -> Tensor | None:
     """The gradient of the projection.
 
     The kernel takes gradients of all three outputs. Second derivatives, gradients in a transform,
@@ -271,14 +320,13 @@ def _gradient_of_split(ctx, grads: Sequence[Tensor | None]) -> Tensor | None:
         return None
     if not torch.is_grad_enabled() and len(came) == len(grads):
         if is_traced():
-            return _join_op(list(grads), *packed, *values_of(rotation))[0]
+            return _join_op(came, *packed, *values_of(rotation))[0]
         if not is_transformed() and have_memory(came):
             if is_watched():
-                return _join_op(list(grads), *packed, *values_of(rotation))[0]
-            return _join(grads, packed, rotation)
+                return _join_op(came, *packed, *values_of(rotation))[0]
+            return _join(came, packed, rotation)
     # A linear map has the same derivative everywhere. These zeros are no batch, as `grads` may be.
-    like = {"dtype": came[0].dtype, "device": came[0].device, "requires_grad": True}
-    qkv = torch.zeros(ctx.shape, **like)
+    qkv = torch.zeros(ctx.shape, dtype=came[0].dtype, device=came[0].device, requires_grad=True)
     return gradients_by_pytorch(lambda x: _split_by_pytorch(x, packed, rotation), (qkv,), grads)[0]
 
 
@@ -286,43 +334,45 @@ _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format
 
 
 @operator("split_qkv_rope", f"Tensor qkv, {_PACKED}, {ROTATION}")
-def _split_op(qkv, *values):
+def _split_op(qkv: Tensor, *values: Value) -> list[Tensor]:
     packed, rotation = _of_values(values)
     rows = packed.slices(qkv.resolve_neg())
-    check_values(rotation, seq_len_of(rows[0], rotation.tensor_format))
-    known = known_of(rows, rotation, "split", *packed)
+    check_values(rotation, seq_len_of(rows[0], rotation.options.tensor_format))
+    known = known_of_rotation(rows, rotation, "split", *packed)
     return list(_split(rows, packed, rotation, known))
 
 
 @operator("split_qkv_rope_backward", f"Tensor[] grads, {_PACKED}, {ROTATION}")
-def _join_op(grads, *values):
+def _join_op(grads: Sequence[Tensor], *values: Value) -> list[Tensor]:
     return [_join(grads, *_of_values(values))]
 
 
-def _of_values(values: Sequence) -> tuple[Packed, Rotation]:
+def _of_values(values: Sequence[Value]) -> tuple[Packed, Rotation]:
     count = len(Packed._fields)
-    return Packed._make(values[:count]), Rotation(*values[count:])
+    return Packed._make(values[:count]), rotation_of(values[count:])
 
 
 @_split_op.register_fake
-def _(qkv, *values):
+def _(qkv: Tensor, *values: Value) -> list[Tensor]:
     packed, rotation = _of_values(values)
-    return list(packed.memory_for(packed.slices(qkv), rotation.tensor_format))
+    return list(packed.memory_for(packed.slices(qkv), rotation.options.tensor_format))
 
 
 @_join_op.register_fake
-def _(grads, *values):
+def _(grads: Sequence[Tensor], *values: Value) -> list[Tensor]:
     packed, rotation = _of_values(values)
-    return [packed.gradient_for(grads, rotation.tensor_format)]
+    return [packed.gradient_for(grads, rotation.options.tensor_format)]
 
 
-def _keep_inputs(ctx, inputs, output):
+def _keep_inputs(
+    ctx: SplitContext, inputs: tuple[Tensor, *tuple[Value, ...]], output: Sequence[Tensor]
+) -> None:
     qkv, *values = inputs
-    ctx.others = len(values)  # inputs that have no gradient
+    ctx.others = len(values)
     _keep_split(ctx, qkv, *_of_values(values))
 
 
-def _backward(ctx, grads):
+def _backward(ctx: SplitContext, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
     return _gradient_of_split(ctx, grads), *[None] * ctx.others
 
 

@@ -33,16 +33,16 @@ from .kernel import (
 def wide_kernel(
     q_ptr,
     k_ptr,
-    v_ptr,  # like k; or None
     q_out_ptr,
     k_out_ptr,
-    v_out_ptr,
     table_ptr,
     sin_ptr,
     cu_seqlens_ptr,
     starts_ptr,
     ids_ptr,
     first_position,
+    v_ptr,  # like k; or None
+    v_out_ptr,
     seq_len,
     batch,
     q_heads,

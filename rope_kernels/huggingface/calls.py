@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from .. import api
-from ..checks import FLOATS, short
+from ..checks import FLOATS
 from ..modes import is_dtensor
 from ..norms import Tensors
-from ..rotation import OutputPairing, Rotation, Rounding
+from ..rotation import Given, OutputPairing, Rounding
 from ..ways import Way
 
 _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table has
@@ -131,9 +131,11 @@ class Rule:
             tensors = exchanged(tensors) if exchanges else tuple([x[None] for x in tensors])
         if self.columns == "first half":
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
-        rotation = Rotation(
-            cos,
-            sin,
+        given = Given(
+            freqs=(cos, sin),
+            cu_seqlens=None,
+            start_positions=None,
+            position_ids=None,
             tensor_format="bhsd" if heads == HEADS_FIRST and not exchanges else "bshd",
             rotary_dim=width,
             rotary_start=q.shape[-1] - width if self.rest == "before" else 0,
@@ -141,11 +143,11 @@ class Rule:
             output_pairing=self.output_pairing,
             inverse=self.inverse,
             rounding=self.rounding,
-            promoted_from=short(q.dtype) if promotes and by is None else "",
+            promoted_from=q.dtype if promotes and by is None else None,
             keeps_strides=keeps_strides and by is None,
         )
         rotate = by or api.rotate
-        outs = rotate(tensors=tensors, freqs=(cos, sin), rotation=rotation, ways=ways)
+        outs = rotate(tensors=tensors, given=given, ways=ways)
         if exchanges:
             return exchanged(outs)
         return outs if has_batch else tuple([x[0] for x in outs])

@@ -7,11 +7,19 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from ..api import prepare, tables_of
+from ..api import prepare
 from ..check_call import Like, check_call
-from ..checks import Named, bad, check_choice, check_flag, names_of
+from ..checks import Named, bad, check_choice, check_flag, check_format, names_of
 from ..modes import is_watched, wants_grad
-from ..rotation import CpOrder, Freqs, OutputPairing, Rotation, TensorFormat, compute_dtype
+from ..rotation import (
+    FORMATS,
+    CpOrder,
+    Freqs,
+    Given,
+    OutputPairing,
+    TensorFormat,
+    compute_dtype,
+)
 from ..ways import Way, way_of
 from .definition import Norm, NormRounding, Tensors, Weights, normalize_and_rotate
 from .gradients import by_kernel
@@ -92,10 +100,8 @@ def norm_rope(
     https://arxiv.org/abs/2505.09388.
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    table, sin = tables_of(freqs)
-    rotation = Rotation(
-        table,
-        sin,
+    given = Given(
+        freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
@@ -114,8 +120,7 @@ def norm_rope(
         norm,
         tensors=(t,),
         weights=(weight,),
-        freqs=freqs,
-        rotation=rotation,
+        given=given,
         fused=fused,
         inplace=inplace,
     )
@@ -176,10 +181,8 @@ def qk_norm_rope(
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    table, sin = tables_of(freqs)
-    rotation = Rotation(
-        table,
-        sin,
+    given = Given(
+        freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
@@ -198,8 +201,7 @@ def qk_norm_rope(
         norm,
         tensors=(q, k),
         weights=(q_weight, k_weight),
-        freqs=freqs,
-        rotation=rotation,
+        given=given,
         fused=fused,
         inplace=inplace,
     )
@@ -210,8 +212,7 @@ def normalize_by(
     norm: Norm,
     tensors: Tensors,
     weights: Weights,
-    freqs: Freqs,
-    rotation: Rotation,
+    given: Given,
     fused: bool = True,
     inplace: bool = False,
     ways: Counter[Way] | None = None,
@@ -222,34 +223,33 @@ def normalize_by(
         norm: how rows are normalized, as it came.
         tensors: one or two of them.
         weights: as many.
-        freqs, rotation, fused, inplace: as in `api.prepare`. The rotation rounds as
-            `norm.rotation_rounding` says.
+        given, fused, inplace: as in `api.prepare`. The rotation rounds as `norm.rotation_rounding`
+            says.
         ways: counts the way of the call.
     """
     names = ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
     named = tuple(zip(names, weights, strict=True))
 
     def check() -> None:
-        check_call(tensors, freqs, rotation, fused, inplace)
-        _check_norm(tensors, named, norm, rotation.tensor_format)
+        check_call(tensors, given, fused, inplace)
+        _check_norm(tensors, named, norm, check_format(given.tensor_format, FORMATS))
 
-    given = *tensors, *weights
-    if inplace is True and wants_grad(given):
+    rows = *tensors, *weights
+    if inplace is True and wants_grad(rows):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
-    known = prepare(
+    rotation, known = prepare(
         tensors,
-        freqs,
-        rotation,
+        given,
         fused,
         inplace,
-        beside=weights,
+        others=weights,
         key=("norm", *norm),
         check=check,
         named=named,
     )
     # A norm has no operator: in a trace it is plain PyTorch, which compilers fuse.
-    path = way_of(fused, given, rotation, known, has_operator=False, ways=ways).path
+    path = way_of(fused, rows, rotation, known, has_operator=False, ways=ways).path
     if path == "pytorch":
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
     elif inplace and is_watched():

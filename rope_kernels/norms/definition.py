@@ -55,7 +55,9 @@ def normalize_and_rotate(
     if not norm.like_model:
         rows = tuple([t.to(compute_dtype(t)) for t in tensors])
     if norm.norm_after:
-        rows = reference.rotate(rows, rotation, stays_promoted=rotation.rounding == "promoted")
+        rows = reference.rotate(
+            rows, rotation, stays_promoted=rotation.options.rounding == "promoted"
+        )
     rows = tuple([_normalize(x, w, norm) for x, w in zip(rows, weights, strict=True)])
     if not norm.norm_after:
         # Each by itself: a weight may have promoted one of them.

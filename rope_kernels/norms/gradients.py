@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from ..autograd import count_as_written, gradients_by_pytorch, keep, kept
-from ..launch import Known, known_of, pair
+from ..autograd import Context, count_as_written, gradients_by_pytorch, keep, kept
+from ..launch import Known, known_of_rotation, pair
 from ..modes import have_memory, is_traced, is_transformed, wants_grad
 from ..rotation import Rotation
 from .definition import Gradients, Norm, Tensors, Weights, normalize_and_rotate
@@ -27,7 +27,7 @@ def by_kernel(
     if len({None if weight is None else weight.dtype for weight in weights}) > 1:
         outs: Tensors = ()
         for t, weight in zip(tensors, weights, strict=True):
-            known_alone = known_of((t, weight), rotation, *norm, inplace)
+            known_alone = known_of_rotation((t, weight), rotation, *norm, inplace)
             outs += by_kernel((t,), (weight,), rotation, norm, inplace=inplace, known=known_alone)
         return outs
     if wants_grad((*tensors, *weights)):
@@ -43,11 +43,10 @@ def by_kernel(
     return outs
 
 
-class NormContext(FunctionCtx):
-    """What a forward leaves for its backward. PyTorch makes it; this says of which types it is."""
+class NormContext(Context):
+    """What a forward leaves for its backward: see `autograd.Context`."""
 
     norm: Norm
-    needs_input_grad: tuple[bool, ...]
 
 
 class NormFunction(torch.autograd.Function):

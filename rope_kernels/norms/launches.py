@@ -7,7 +7,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..launch import Known, Launch, as_read, has_elements, known_of, pair, plan, resolved, run
+from ..launch import (
+    Known,
+    Launch,
+    as_read,
+    has_elements,
+    known_of_rotation,
+    pair,
+    plan,
+    resolved,
+    run,
+)
 from ..rotation import Rotation, compute_dtype
 from ..tiles import next_power_of_2
 from .definition import Gradients, Norm, Tensors, Weights
@@ -46,23 +56,23 @@ def launch_forward(
         q_read, k_read = (q, k) if inplace else (resolved(q), resolved(k))
         rows = {"q": q_read, "k": k_read, "q_out": q_out, "k_out": k_out}
         planned = plan(rows, rotation, choose=choose_norm_tile)
-        arguments, options = planned.arguments, planned.options
+        arguments, compiler = planned.arguments, planned.compiler
         arguments["strides"] = planned.strides_of("q", "k", "q_out", "k_out")
         arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
-        columns = next_power_of_2(rotation.rotary_dim // 2)
+        columns = next_power_of_2(rotation.options.rotary_dim // 2)
         apart = arguments["ROWS_OUTER"] and columns == 64 and not arguments["TAIL"]
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
-        arguments["FUSED"] = options["enable_fp_fusion"]
+        arguments["FUSED"] = compiler["enable_fp_fusion"]
         if apart and arguments["FAST_SINE"] and tensors[0].element_size() == 2:
             # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
-            options["maxnreg"] = HEADS_APART_REGISTERS
+            compiler["maxnreg"] = HEADS_APART_REGISTERS
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
         read = q_read, k_read, q_out, k_out, *own, *as_read(rotation)
         kernel = "norms.kernel.norm_rope_kernel"
-        return Launch(kernel, read, planned.programs, arguments, options)
+        return Launch(kernel, read, planned.programs, arguments, compiler)
 
     given = q, k, q_out, k_out, q_weight, k_weight, *rotation.tensors
-    run(known, given, prepare_launch, numbers=(rotation.first_position,))
+    run(known, given, prepare_launch, varying=(rotation.first_position,))
     return outs
 
 
@@ -100,7 +110,7 @@ def launch_backward(
     q_out, k_out = pair(outs)
     q_weight, k_weight = pair(weights)
     looks = *tensors, *grads, *weights
-    known = known_of(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
+    known = known_of_rotation(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
 
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
@@ -116,7 +126,7 @@ def launch_backward(
         share = _share_of_an_sm(tensors, rotation)
         choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
         planned = plan(rows, rotation, choose=choose)
-        arguments, options = planned.arguments, planned.options
+        arguments, compiler = planned.arguments, planned.compiler
         arguments["strides"] = planned.strides_of(*rows)
         arguments |= _numbers_of(norm)
         arguments["q_programs"] = q_programs
@@ -125,17 +135,17 @@ def launch_backward(
         turn_rounds = arguments["ROUNDING"] == "model"
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
         # Fused, the rows squared here are not the forward's: 5 to 9 % of gradients had other bits.
-        options["enable_fp_fusion"] = arguments["FUSED"] = not (norm.norm_after and turn_rounds)
+        compiler["enable_fp_fusion"] = arguments["FUSED"] = not (norm.norm_after and turn_rounds)
         if arguments["FAST_SINE"] and share.registers is not None:  # on NVIDIA's GPUs
-            options["maxnreg"] = share.registers
+            compiler["maxnreg"] = share.registers
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
         read = *rows.values(), *own, partials, *as_read(rotation)
         kernel = "norms.kernel.norm_rope_backward_kernel"
-        return Launch(kernel, read, programs, arguments, options)
+        return Launch(kernel, read, programs, arguments, compiler)
 
     rows_given = q, k, q_grad, k_grad, q_out, k_out
     given = *rows_given, q_weight, k_weight, partials, *rotation.tensors
-    run(known, given, prepare_launch, numbers=(rotation.first_position,))
+    run(known, given, prepare_launch, varying=(rotation.first_position,))
     if partials is not None:
         _add_up(partials, of_weights, q_programs, known)
     return outs, of_weights
@@ -162,8 +172,8 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
             "BLOCK_N": rows,
             "BLOCK_D": columns,
         }
-        options: dict[str, object] = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
-        return Launch("norms.kernel.sum_partials_kernel", given, blocks, arguments, options)
+        compiler: dict[str, object] = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
+        return Launch("norms.kernel.sum_partials_kernel", given, blocks, arguments, compiler)
 
     run(known_sum, given, prepare_launch)
 
@@ -190,11 +200,11 @@ def _roundings(
         return {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
     promotes = weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
     turns_fp32 = promotes and not norm.casts_last and not norm.norm_after
-    promoted = rotation.rounding == "promoted"
+    promoted = rotation.options.rounding == "promoted"
     return {
         "ROUNDS_NORMAL": not norm.casts_last and not (norm.norm_after and promoted),
         "ROUNDS_PRODUCT": not turns_fp32,
-        "ROUNDING": "upcast" if turns_fp32 else rotation.rounding,
+        "ROUNDING": "upcast" if turns_fp32 else rotation.options.rounding,
     }
 
 
@@ -220,7 +230,7 @@ class Share(NamedTuple):
 
 def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
     t = tensors[0]
-    if rotation.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
+    if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
         # Threads take up to 255 registers, and a limit would make them spill.
         return Share(8, TILE_BYTES, None)
     if rotation.cu_seqlens is not None and rotation.on_the_fly:

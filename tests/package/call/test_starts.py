@@ -37,6 +37,7 @@ def plans(monkeypatch):
         return plan(*arguments, **options)
 
     monkeypatch.setattr(launch, "plan", counted)
+    monkeypatch.setattr("rope_kernels.move.plan", counted)
     monkeypatch.setattr("rope_kernels.norms.launches.plan", counted)
     return made
 

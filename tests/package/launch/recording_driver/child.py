@@ -22,7 +22,7 @@ from ops import FEW, OPS
 from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.autograd import values_of
 from rope_kernels.launch import forget
-from rope_kernels.rotation import Rotation
+from rope_kernels.rotation import Options, Rotation
 
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u1": 1, "fp32": 4, "fp64": 8}
 NUMBERS = "launches", "function", "programs", "threads", "shared", "stream", "attributes"
@@ -169,9 +169,21 @@ def sample_of(name: str, **case):
     return op.sample("cpu", **case)
 
 
+def rotation(table, tensor_format, position_ids=None) -> Rotation:
+    return Rotation(
+        table=table,
+        sin=None,
+        cu_seqlens=None,
+        start_positions=None,
+        position_ids=position_ids,
+        first_position=None,
+        options=Options(tensor_format=tensor_format, rotary_dim=D),
+    )
+
+
 def operator_of_a_projection() -> tuple[Callable, dict]:
     qkv, table = torch.randn(S, 2, 3 * H * D), RotaryPositionEmbedding(D).turns()
-    arguments = H, H, "qkv", "sbhd", *values_of(Rotation(table, rotary_dim=D))
+    arguments = H, H, "qkv", "sbhd", *values_of(rotation(table, tensor_format="sbhd"))
     call = partial(torch.ops.rope_kernels.split_qkv_rope, qkv, *arguments)
     return call, {"qkv": qkv, "table": table}
 
@@ -202,7 +214,7 @@ def into_memory_that_a_graph_hands_over() -> list:
     The latter is what a compiled call in place hands over.
     """
     table, slots = RotaryPositionEmbedding(D).turns(), torch.arange(S)
-    values = values_of(Rotation(table, position_ids=slots, tensor_format="thd", rotary_dim=D))
+    values = values_of(rotation(table, tensor_format="thd", position_ids=slots))
     q, k, v = torch.randn(H, S, D).transpose(0, 1), torch.randn(S, 1, D), torch.randn(S, 1, D)
     caches, found = torch.zeros(2, 2, 4, 1, D).unbind(), []
     for q_out in (torch.empty(S, H, D), torch.empty(S, H, D), q.clone()):
