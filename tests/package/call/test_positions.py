@@ -17,9 +17,9 @@ from pairwise import cover
 from rope_kernels import (
     CpOrder,
     RotaryPositionEmbedding,
+    api,
     apply_rotary_pos_emb,
     autograd,
-    checks,
     cp_positions,
     norm_rope,
     rope_bw,
@@ -358,7 +358,7 @@ def past_the_table(which, device):
 def values_are_not_read(monkeypatch, device):
     """As on a GPU, where it would cost: so the kernel's answer can be seen on a CPU too."""
     if device == "cpu":
-        for module in (checks, autograd):
+        for module in (api, autograd):
             monkeypatch.setattr(module, "check_values", lambda *_: None)
 
 
