@@ -10,6 +10,7 @@ from torch import Tensor
 from . import autograd, reference
 from .check_call import check_call, check_lengths, check_rank, check_values
 from .checks import MOST_START, Named, bad, check_flag, check_integer, check_tensor
+from .embedding import RotaryPositionEmbedding
 from .launch import Known, known_of
 from .modes import is_traced, is_watched, unwatched
 from .overwritten import check_inplace
@@ -22,13 +23,13 @@ from .rotation import (
     Rotation,
     Rounding,
     TensorFormat,
+    as_first_position,
     chunks_of,
     find_in_packed,
     one_for_each_sequence,
     options_of,
     positions_of_rank,
     seq_len_of,
-    starts_of,
 )
 from .ways import Way
 
@@ -378,8 +379,13 @@ def prepare(
         check: checks all of these, in place of `check_call`.
         named: what a call in place reads besides its rotation.
     """
-    module, (table, sin) = given.module, given.tables
-    starts, first_position = starts_of(given)
+    freqs, (table, sin) = given.freqs, given.tables
+    module = freqs if isinstance(freqs, RotaryPositionEmbedding) else None
+    first_position: int | None = None
+    starts = given.start_positions
+    if not (starts is None or isinstance(starts, Tensor)):
+        first_position = as_first_position(starts)
+        starts = None
     known = None
     if fused is True:
         of_module: tuple[object, ...] = ()

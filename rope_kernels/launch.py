@@ -148,17 +148,17 @@ def run(
         varying: the kernel's arguments after these that are not remembered: numbers, and addresses
             of tensors that not all calls of the kernel have.
     """
-    device = given[0].get_device()
-    if given[0].is_cuda and device != torch.cuda.current_device():
-        with torch.cuda.device(device):  # Triton launches on the current one
-            _run(known, given, prepare, varying)
+    t = given[0]
+    if t.is_cuda and t.get_device() != torch.cuda.current_device():
+        with torch.cuda.device(t.get_device()):  # Triton launches on the current one
+            _run_here(known, given, prepare, varying)
     else:
-        _run(known, given, prepare, varying)
+        _run_here(known, given, prepare, varying)
 
 
-def _run(
+def _run_here(
     known: Known | None,
-    given: tuple[Tensor | None, ...],
+    given: Tensors,
     prepare: Callable[[], Launch | None],
     varying: tuple[int | None, ...],
 ) -> None:

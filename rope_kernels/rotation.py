@@ -17,6 +17,7 @@ Packed sequences are shared one by one, in the same way.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -162,8 +163,8 @@ class Rotation(NamedTuple):
     @property
     def transposed(self) -> "Rotation":
         """The map that takes gradients back."""
-        options = self.options._replace(transpose=not self.options.transpose)
-        return self._replace(options=options)
+        *tensors_and_start, options = self
+        return Rotation._make((*tensors_and_start, _transposed(options)))
 
     def of_rank(self, rank: int) -> "Rotation":
         """The same on another rank of context parallelism."""
@@ -219,18 +220,20 @@ class Rotation(NamedTuple):
 TENSORS = 5  # the first fields of a `Rotation`
 
 
+@lru_cache(4096)  # `_replace` takes a microsecond of every backward
+def _transposed(options: Options) -> Options:
+    return options._replace(transpose=not options.transpose)
+
+
 # What came becomes what a kernel needs
 
 
-def starts_of(given: Given) -> tuple[Tensor | None, int | None]:
-    """The start of each sequence, or the position that all sequences start at."""
-    came = given.start_positions
-    if came is None or isinstance(came, Tensor):
-        return came, None
-    if not is_integer(came):
-        shown = came if isinstance(came, bool) else f"of type {type(came).__name__}"
+def as_first_position(start: int) -> int:
+    """The position that all sequences start at, from what came as their start."""
+    if not is_integer(start):
+        shown = start if isinstance(start, bool) else f"of type {type(start).__name__}"
         raise bad(f"start_positions is {shown}", STARTS, TypeError)
-    return None, as_integer(came)
+    return as_integer(start)
 
 
 def one_for_each_sequence(

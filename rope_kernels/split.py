@@ -94,11 +94,10 @@ class Packed(NamedTuple):
         q, k, v = rows
         sizes = {"s": q.shape[0], "b": 1} | dict(zip(tensor_format, q.shape, strict=True))
 
-        def memory_like(x: Tensor) -> Tensor:
-            of_x = sizes | {"h": x.shape[-2]}
-            return x.new_empty([of_x[dim] for dim in self.output_format])
-
-        return memory_like(q), memory_like(k), memory_like(v)
+        of_q = [sizes[dim] for dim in self.output_format]
+        of_kv = of_q.copy()
+        of_kv[self.output_format.index("h")] = k.shape[-2]
+        return q.new_empty(of_q), k.new_empty(of_kv), v.new_empty(of_kv)
 
     def gradient_for(self, grads: Sequence[Tensor], tensor_format: str) -> Tensor:
         """Empty memory for that of a projection, from those of q, k and v."""
