@@ -6,7 +6,6 @@ queries and keys, too. One step of each takes its turn, and the unpatched model 
 shows the noise. Then a small model, eager and compiled.
 """
 
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -19,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.gpu import GPU
 from rope_kernels.huggingface import patch
+from rope_lab.compiler.plans import kernel_names
 from rope_lab.profiling.steps import Ways, kernels_of, step_us
 
 LAYERS, TOKENS = 4, 4096
@@ -54,7 +54,6 @@ MODELS = {  # the name on the page -> classes of transformers, options
     "DeepSeek V3, dense": ("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
 }
 WITH_NORMS = "Qwen3", "GLM4-MoE, dense", "Gemma 3"
-OURS = re.compile("rope_kernel|norm_rope|sum_partials")  # kernels' names
 
 
 def steps(gpu: GPU) -> Iterator[dict]:
@@ -147,5 +146,5 @@ def count_different(one: list[Tensor], other: list[Tensor]) -> int:
 def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int]:
     """Kernels of a step: all, and ours."""
     train(model, tokens, autocast)
-    kernels = kernels_of(partial(train, model, tokens, autocast))
-    return len(kernels), sum(bool(OURS.search(kernel.name)) for kernel in kernels)
+    kernels, names = kernels_of(partial(train, model, tokens, autocast)), kernel_names()
+    return len(kernels), sum(kernel.name in names for kernel in kernels)

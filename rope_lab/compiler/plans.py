@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from unittest.mock import PropertyMock, patch
 
 import torch
@@ -95,7 +96,7 @@ def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> l
 def plans(gpu: str = "sm_90") -> Iterator[list[Plan]]:
     """Plan every launch of calls that take their tensors to be on this GPU, and make none."""
     found: list[Plan] = []
-    _load_kernels()
+    _kernel_modules()
     yes, no = PropertyMock(return_value=True), PropertyMock(return_value=False)
     with (
         patch.dict(os.environ, {"TRITON_INTERPRET": "0"}),
@@ -123,9 +124,21 @@ def launched_by(launcher: Callable) -> Iterator[None]:
         yield
 
 
+def kernel_names() -> set[str]:
+    """The names of the package's kernels, as a profile has them.
+
+    What kernels are made of is compiled into them, and has names that end in other words.
+    """
+    import triton
+
+    functions = [x for module in _kernel_modules() for x in vars(module).values()]
+    names = [x.__name__ for x in functions if isinstance(x, triton.KernelInterface)]
+    return {name for name in names if name.endswith("_kernel")}
+
+
 @cache
-def _load_kernels() -> None:
-    """As the JIT or the interpreter has them in this process."""
-    for module in pkgutil.walk_packages(rope_kernels.__path__, "rope_kernels."):
-        if "kernel" in module.name.removeprefix("rope_kernels."):
-            import_module(module.name)
+def _kernel_modules() -> list[ModuleType]:
+    """All that have kernels, loaded: as the JIT or the interpreter has them in this process."""
+    modules = pkgutil.walk_packages(rope_kernels.__path__, "rope_kernels.")
+    names = [module.name for module in modules]
+    return [import_module(x) for x in names if "kernel" in x.removeprefix("rope_kernels.")]

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import rope_lab as lab
+from ops import OPS
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
-from rope_lab.compiler.plans import launched_by
+from rope_lab.compiler.plans import kernel_names, launched_by, plans_of
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -51,3 +52,14 @@ NO_PLAN = (
 def test_what_has_no_plan_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         lab.plan_of(**arguments)
+
+
+def test_all_kernels_have_names_that_are_known(device):
+    """Those that calls launch, forward and backward, and no others."""
+    launched = set()
+    for op in OPS:
+        for d in (64, 72):  # rows that fill a power of two, and that do not
+            sample = op.sample(device, d=d)
+            leaves = sample.leaves() if op.differentiable else {}
+            launched |= {plan.name for plan in plans_of(sample.call, leaves)}
+    assert launched == kernel_names()
