@@ -1,77 +1,90 @@
 """The kernel that rotates queries and keys, and the parts that all kernels are made of.
 
-A program loads the two members of some pairs of some rows, finds cos and sin of their angles, turns
-the pairs, and stores them. A row is one head of one batch entry at one position. One program owns
-both members of a pair, so every element is read once, written once, and may be overwritten. Rows of
-a position share cos and sin.
+Start with `rope_kernel`. It does what rung 7 of notebook 09 does, for more kinds of calls. A Triton
+program loads a tile of rows, finds cosines and sines of its angles, turns the pairs, and stores the
+rows. The other functions follow in the order in which `rope_kernel` calls them.
+
+A row is one head of one batch entry at one position. A pair is two elements of a row that turn
+together: its first and its second member. A tile is what one program takes: some positions, and
+some rows of each. Rows of one position turn by the same angles, so they share cosines and sines.
+One program owns both members of a pair, so every element is read once, written once, and may be
+overwritten.
 
 Blocks have shape (positions, rows, columns), and a column is a pair. What does not depend on the
-row has shape (positions, 1, columns). An argument that is None is not there: Triton leaves out the
-lines that need it.
+row has shape (positions, 1, columns).
 
-There is no torch and no launching here: `launch.py` says what the arguments are for a call. The
-parts follow in the order in which `rope_kernel` uses them. Other kernels are made of the same
-parts: of wide rows (`wide_kernel.py`), into caches and out of projections (`move_kernel.py`), and
-with a norm (`norms/kernel.py`).
+An argument that is None is absent from the call. Triton decides an `if` on such an argument, or on
+one in capitals, when it compiles: a kernel holds only the lines that its call needs.
+
+There is no torch and no launching here: `launch.py` makes the arguments of a call. Three more
+files have kernels made of the same parts: for rows that padding would waste (`wide_kernel.py`),
+into caches and out of projections (`move_kernel.py`), and with a norm (`norms/kernel.py`).
 """
 
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-# No value of these is compiled in: a new position, length, table or rank compiles no new kernel.
+# Triton compiles one more kernel for an integer that is 1, or that 16 divides. It does not look at
+# these: a new position, length, table or rank takes the kernel that is there.
 SIZES = ["first_position", "seq_len", "batch", "q_heads", "k_heads", "table_len", "sequences"]
 SIZES += ["cp_size", "cp_rank"]
 
 
 @triton.jit(do_not_specialize=SIZES)
 def rope_kernel(
-    q_ptr,  # what turns, viewed as (s, b, h, d)
-    k_ptr,  # a second tensor with other heads; or None
+    # What is read and written. Offsets and strides count elements.
+    q_ptr,  # queries, or any tensor that turns, viewed as (s, b, h, d)
+    k_ptr,  # keys: the same positions, other heads; or None
     q_out_ptr,  # results; they may be the inputs
     k_out_ptr,
-    table_ptr,  # angles or cosines, (b, s2, columns); or int64 frequencies, (d2 / 2,): on the fly
+    # By which angles.
+    table_ptr,  # angles or cosines, (b, s2, columns); or turns, (d2 / 2,): `angles_on_the_fly`
     sin_ptr,  # sines, if the table has cosines; or None
+    # Which position a token has: its index in its sequence, unless one of these says otherwise.
     cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, on all ranks; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
-    first_position,  # of all sequences; or None: 0. Each launch may have another one
-    # ptxas loads arguments in their order, and addresses of rows need the next ones first.
+    first_position,  # position of the first token of all sequences; or None: 0
+    # Sizes and strides. Loads of rows wait for their addresses, and ptxas loads arguments in their
+    # order. So what addresses need comes first.
     seq_len,  # s, or the number of packed tokens
     batch,  # b; or None: it is 1, or batch entries count as heads
     q_heads,
     k_heads,
     ids_strides,  # of b and s
-    table_strides,  # of b, s and columns; the first two in units of TABLE_UNIT
+    table_strides,  # of b, s and columns; those of b and s in units of TABLE_UNIT
     strides,  # of q, k, q_out and k_out: each of s, b, h and d
     table_len,  # s2
     sequences,  # number of packed sequences
     cp_size,  # ranks that share every sequence: context parallelism
-    cp_rank,
+    cp_rank,  # which of these ranks this is
     # Which elements of a row turn.
-    HALF: tl.constexpr,  # pairs
-    START: tl.constexpr,  # first element of the first pair
+    HALF: tl.constexpr,  # pairs of a row
+    START: tl.constexpr,  # the first element that turns
     TAIL: tl.constexpr,  # elements that only pass through, on both sides; 0 in place
-    READS_INTERLEAVED: tl.constexpr,  # a pair of the input is elements 2i and 2i + 1
-    WRITES_INTERLEAVED: tl.constexpr,
-    # Which tile a program takes, and in which order.
+    READS_INTERLEAVED: tl.constexpr,  # input: pair i is elements 2i, 2i + 1; else i, i + HALF
+    WRITES_INTERLEAVED: tl.constexpr,  # the same of the output
+    # Which tile a program takes.
     POSITIONS: tl.constexpr,  # of a tile, a power of two
-    ROWS: tl.constexpr,  # of a position in a tile, a power of two
-    ROWS_OUTER: tl.constexpr,  # programs go through positions before rows
-    STRETCH: tl.constexpr,  # None; or so many blocks of positions: all their rows, then the next
-    ALIGNED: tl.constexpr,  # bytes that divide every address of a row; 0: as Triton sees by itself
-    OUT_ALIGNED: tl.constexpr,  # the same of results
-    TABLE_UNIT: tl.constexpr,  # elements that divide these strides, so that loads are wide
+    ROWS: tl.constexpr,  # of each position in a tile, a power of two
+    ROWS_OUTER: tl.constexpr,  # from one program to the next, positions change before rows do
+    STRETCH: tl.constexpr,  # blocks of positions that all rows take before later ones; or None
+    # What Triton may assume, so that it makes wide loads and stores.
+    ALIGNED: tl.constexpr,  # bytes that divide the address of each row read; 0: Triton sees it
+    OUT_ALIGNED: tl.constexpr,  # the same of each row written
+    TABLE_UNIT: tl.constexpr,  # elements that divide the table's strides of b and s
     # How pairs turn.
     ONE_PER_PAIR: tl.constexpr,  # the table has a column for each pair, not for each element
     ATTENTION_FACTOR: tl.constexpr,  # of cos and sin on the fly; None: 1
-    CP_ORDER: tl.constexpr,  # "zigzag", "contiguous" or "round_robin"; None if `cp_size` is 1
+    CP_ORDER: tl.constexpr,  # which tokens of a sequence a rank has, see `find_positions`; or None
     INVERSE: tl.constexpr,  # by minus the angle
-    TRANSPOSE: tl.constexpr,  # the transposed map, for gradients
-    ROUNDING: tl.constexpr,  # "once", or as PyTorch's operators round: `api.py` lists the kinds
+    TRANSPOSE: tl.constexpr,  # the transposed map, which takes gradients back
+    ROUNDING: tl.constexpr,  # "once"; or as PyTorch's operators round, see `turn`
     FAST_SINE: tl.constexpr,  # fewer instructions, see `cos_sin`; on NVIDIA's GPUs, not for fp64
 ):
-    # My tile. Rows of k follow those of q, because they turn by the same angles.
+    # My tile: a block of positions, a block of rows, and a batch entry. At each position blocks of
+    # k's rows follow those of q's. They turn by the same angles, which L2 then still has.
     q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
     row_blocks = q_blocks
     if k_ptr is not None:
@@ -80,7 +93,7 @@ def rope_kernel(
         tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
     )
 
-    # My tensor: q or k.
+    # My tensor: q or k. `tl.where` chooses pointers and sizes, and all that follows is the same.
     q_strides, k_strides, q_out_strides, k_out_strides = strides
     x_ptr, x_strides, heads = q_ptr, q_strides, q_heads
     y_ptr, y_strides = q_out_ptr, q_out_strides
@@ -92,7 +105,8 @@ def rope_kernel(
         y_ptr = tl.where(is_k, k_out_ptr, q_out_ptr)
         y_strides = choose(is_k, k_out_strides, q_out_strides)
 
-    # My positions and rows.
+    # My positions and rows. The last tiles may reach past s, or past the last head: rows that do
+    # not exist are neither loaded nor stored. Pointers are to element 0 of each row.
     first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
@@ -100,17 +114,20 @@ def rope_kernel(
     y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, OUT_ALIGNED)
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
+    # A column is a pair: x1 has first members, x2 second ones, and the tail all that does not turn.
     pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
     x1, x2, tail = load_rows(
         x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED
     )
 
-    # The search for sequences is a loop. ptxas moves no load up across one, but would move those
-    # above down, and a program would wait for memory twice. It moves no load across a barrier.
+    # In a packed batch, `find_positions` searches for the sequence of each token. That is a loop.
+    # ptxas moves no load up across a loop, but it would move the loads above down below this one,
+    # and a program would wait for memory twice. It moves no load across a barrier.
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()
 
-    # Cosines and sines of my tokens' angles.
+    # Cosines and sines of my tokens' angles. The two members of a pair may have different angles in
+    # a table, so each has its own. Half-split, they are in the columns `pair` and `pair + HALF`.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
         sequences, cp_size, cp_rank, CP_ORDER,
@@ -122,7 +139,8 @@ def rope_kernel(
         q_ptr.dtype.element_ty,
     )  # fmt: skip
 
-    # Turn in fp32 (fp64 for fp64), round, and store every element once.
+    # Turn in fp32 (fp64 for fp64), round, and store every element once. A packed token that is in
+    # no sequence is padding, and passes through.
     is_rotated = None
     if cu_seqlens_ptr is not None:
         is_rotated = in_sequence[:, None, None]
@@ -142,12 +160,16 @@ def tile_of_program(
     """A program's block of positions, block of rows, and batch entry, in the order of memory.
 
     Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
+
+    A stretch is STRETCH blocks of positions. Programs take all rows and batch entries of a stretch
+    before those of the next one, as long as L2 still has its rows of the table.
     """
     first_block, blocks, b = 0, s_blocks, s_blocks * 0
     if STRETCH is not None:
         all_rows = row_blocks if batch is None else row_blocks * batch
         first_block = program // all_rows // STRETCH * STRETCH
-        program = program % all_rows + program // all_rows % STRETCH * all_rows  # in its stretch
+        # From here on, programs and blocks of positions are counted from the start of the stretch.
+        program = program % all_rows + program // all_rows % STRETCH * all_rows
         blocks = min(s_blocks - first_block, STRETCH) if STRETCH > 1 else 1
     if ROWS_OUTER:
         s_block, row_block = program % blocks, program // blocks
@@ -162,17 +184,18 @@ def tile_of_program(
 
 @triton.jit
 def choose(is_x, x, y):
-    """The four strides of x or of y: `tl.where` takes no tuples."""
+    """The four strides of x, or those of y: `tl.where`, which takes no tuples, for each."""
     s, b = tl.where(is_x, x[0], y[0]), tl.where(is_x, x[1], y[1])
     return s, b, tl.where(is_x, x[2], y[2]), tl.where(is_x, x[3], y[3])
 
 
 @triton.jit
 def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.constexpr):
-    """Where a tile is, in 64 bits from here on: an offset may pass 2^31 elements.
+    """Where a tile is, as (first_s, s_offset, s, row, b).
 
-    Returns its first position, those of its positions counted from there, (positions, 1), its
-    positions, its rows, (rows, 1), and its batch entry.
+    They are its first position; its positions counted from that, (positions, 1); its positions,
+    (positions,); its rows, (rows, 1); and its batch entry. All but the rows have 64 bits, because
+    an offset made of them may pass 2^31 elements.
     """
     first_s, s_offset = s_block.to(tl.int64) * POSITIONS, tl.arange(0, POSITIONS).to(tl.int64)
     row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
@@ -181,7 +204,10 @@ def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.const
 
 @triton.jit
 def row_pointers(ptr, strides, first_s, s_offset, row, b, ALIGNED: tl.constexpr):
-    """Pointers to element 0 of each row, with 64-bit offsets."""
+    """Pointers to element 0 of each row, with 64-bit offsets: (positions, rows, 1).
+
+    Where each column has a position or a row of its own, as in `wide_kernel`, they have columns.
+    """
     s_stride, b_stride, h_stride = whole_units(ptr, strides, ALIGNED)
     ptr += first_s * s_stride
     if ALIGNED > 0:
@@ -192,10 +218,11 @@ def row_pointers(ptr, strides, first_s, s_offset, row, b, ALIGNED: tl.constexpr)
 
 @triton.jit
 def whole_units(ptr, strides, ALIGNED: tl.constexpr):
-    """The strides of s, b and h, as numbers that the compiler sees ALIGNED bytes divide.
+    """The strides of s, b and h, written so that the compiler sees that ALIGNED bytes divide them.
 
-    In rows of 144 bytes 16 divides every stride in bytes, but not in elements, which is all that
-    the compiler is told. It recognizes a multiple, whatever becomes of it in sums.
+    Triton learns of a stride only whether 16 divides it, in elements. Rows of 72 elements of 2
+    bytes are 144 bytes apart: 16 bytes divide that, but 16 doesn't divide 72, and loads would be
+    narrow. `72 // 8 * 8` is 72, and the compiler knows that 8 divides it, in any sum.
     """
     s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
     if ALIGNED > 0:
@@ -215,11 +242,11 @@ def load_rows(
     START: tl.constexpr,
     TAIL: tl.constexpr,
     INTERLEAVED: tl.constexpr,
-    OTHER: tl.constexpr = None,  # what is loaded where nothing is; None: anything
+    OTHER: tl.constexpr = None,  # value of an element that is not there; None: undefined
 ):
     """Rows in three pieces: first members of pairs, second ones, and the tail, which passes."""
     rows += tl.cast(START, tl.int64) * d
-    if INTERLEAVED:  # one wide load, separated in registers
+    if INTERLEAVED:  # One load is wide where two would take every other element.
         COLUMNS: tl.constexpr = pair.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
         members = tl.load(rows + both * d, exists & (both < 2 * HALF), OTHER)
@@ -241,7 +268,8 @@ def load_rows(
 def tail_elements(START: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
     """The elements that do not turn, counted from START on, and which columns have one."""
     other = tl.arange(0, triton.next_power_of_2(TAIL))
-    # each branch is a whole number, or Triton sees no neighbors
+    # Each branch is a whole index. Triton 3.9 does not see that elements are neighbors in memory if
+    # one of two numbers is added to `other`, and then loads 2 bytes at a time.
     element = tl.where(
         other < START, other.to(tl.int64) - START, other.to(tl.int64) - START + 2 * HALF
     )
@@ -264,14 +292,18 @@ def find_positions(
     cp_rank,
     CP_ORDER: tl.constexpr,
 ):
-    """Each token's position in its sequence, and whether it is in a sequence."""
+    """Each token's position in its sequence, and whether it is in a sequence.
+
+    `rotation.py` has the orders of context parallelism, CP_ORDER. `length` is that of a token's
+    sequence on this rank.
+    """
     sequence, position, length, in_sequence = s * 0 + b, s, s * 0 + seq_len, s_exists
     if cu_seqlens_ptr is not None:
         ranks = 1 if CP_ORDER is None else cp_size
         sequence, position, length, in_sequence = find_sequences(
             s, cu_seqlens_ptr, sequences, ranks
         )
-    if CP_ORDER == "zigzag":  # chunk `cp_rank` of 2 * cp_size, then the `cp_rank`-th from the end
+    if CP_ORDER == "zigzag":  # Of 2 * cp_size chunks a rank has number cp_rank, from both ends.
         chunk, from_the_end = length // 2, 2 * cp_size.to(tl.int64) - 2 - cp_rank
         position += tl.where(position < chunk, cp_rank, from_the_end) * chunk
     elif CP_ORDER == "contiguous":
@@ -282,7 +314,7 @@ def find_positions(
         position += first_position
     if starts_ptr is not None:
         position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
-    if ids_ptr is not None:
+    if ids_ptr is not None:  # Ids override all of these.
         id_ptr = ids_ptr + b * ids_strides[0] + s * ids_strides[1]
         position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
     return position, in_sequence
@@ -292,9 +324,13 @@ def find_positions(
 def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
     """Each token's sequence, its index there, that one's length, and whether it is in one.
 
-    The last start <= token is `low` or one of the `span` starts after it (empty sequences share
-    their start with the next one). A step compares PROBES evenly spaced starts at once, one per
-    thread of a warp: every step waits for memory, so fewer steps are faster, even with more loads.
+    `cu_seqlens` counts tokens of all ranks; index and length are those on this one. A token is in
+    the sequence with the last start that is not after it; empty sequences have the same start as
+    the next one.
+
+    That start is number `low`, or one of the `span` starts after it. A step compares PROBES of
+    these, evenly spaced, one per thread of a warp. Every step waits for memory, so fewer steps are
+    faster, even with more loads.
     """
     PROBES: tl.constexpr = 32 // token.shape[0] if token.shape[0] < 16 else 2
     low, span = token * 0, sequences
@@ -306,7 +342,7 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
         low += apart * tl.sum(before.to(tl.int64), 1)
         span = apart - 1
     in_sequence = token * ranks < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
-    in_sequence &= low < sequences  # with no sequence at all, the only start may be past the token
+    in_sequence &= low < sequences  # Without any sequence, the only start may be after the token.
     start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
     end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
     return low, token - start // ranks, (end - start) // ranks, in_sequence
@@ -317,10 +353,10 @@ def find_cos_sin(
     position,  # of each token, (positions, 1) or (1, columns); or on the fly (columns,)
     token_exists,  # whether a token is there, in the same shape
     b,
-    pair,  # of each column, (columns,)
-    has_pair,
-    first,  # of each column: the first member of its pair, as a column of a table
-    second,
+    pair,  # (columns,): the number of each column's pair
+    has_pair,  # whether a column has one
+    first,  # which column of a half-split table the first member of the pair has
+    second,  # the same of the second member
     table_ptr,
     sin_ptr,
     table_strides,
@@ -333,7 +369,12 @@ def find_cos_sin(
     FAST_SINE: tl.constexpr,
     STORED: tl.constexpr,
 ):
-    """Cosines and sines of both members of each pair, (positions, 1, columns)."""
+    """Cosines and sines of both members of each pair, (positions, 1, columns).
+
+    They are computed from turns, loaded from a table of cosines and one of sines, or computed from
+    a table of angles. STORED is the dtype of what turns, INTERLEAVED the order of a table that has
+    a column for each element.
+    """
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
     if table_ptr.dtype.element_ty == tl.int64:
@@ -350,14 +391,15 @@ def find_cos_sin(
             column1, column2 = pair, pair
         elif INTERLEAVED:
             column1, column2 = 2 * pair, 2 * pair + 1
-        # A position past the table gives NaN. What isn't there gives 0: a norm adds its squares.
+        # A position outside of the table gives NaN, which is seen in the result. A token or a pair
+        # that isn't there gives 0, because a norm adds up squares of all that it has turned.
         exists = token_exists & has_pair[None, :]
         in_table = exists & (position >= 0) & (position < table_len)
         other = tl.where(exists, float("nan"), 0.0)
         row_of_table = (b * table_strides[0] + position * table_strides[1]) * TABLE_UNIT
         offset1 = row_of_table + (column1 * table_strides[2])[None, :]
         offset2 = row_of_table + (column2 * table_strides[2])[None, :]
-        # all loads come before the first sine, or a program would wait for memory twice
+        # All loads come before the first sine, or a program would wait for memory twice.
         angle1 = tl.load(table_ptr + offset1, in_table, other).to(COMPUTED)
         angle2 = angle1
         if not ONE_PER_PAIR:
@@ -380,25 +422,30 @@ def find_cos_sin(
 
 @triton.jit
 def angles_on_the_fly(position, turns_ptr, pair, exists, COMPUTED: tl.constexpr):
-    """Angles but for whole turns, from frequencies in units of 2^-64 turns a position.
+    """Angles in radians, less whole turns, from `turns`: how far each pair turns per position.
 
-    An int64 wraps around once per turn: its overflow removes whole turns and nothing else. So
-    angles are right to fp32's last digits at any position. fp32 can use the upper 32 bits alone.
+    Turns are int64, in units of 2^-64 of a whole turn. So int64 wraps around once per whole turn:
+    its overflow removes whole turns and nothing else, and angles are right to fp32's last digits at
+    any position. fp32 can use the upper 32 bits alone.
     """
     turns = tl.load(turns_ptr + pair, exists, other=0)
     if len(position.shape) == 2:
         turns = turns[None, :]
-    turned = position * turns
+    fraction = position * turns  # of a whole turn
     if COMPUTED == tl.float64:
-        return turned.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
-    return (turned >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
+        return fraction.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
+    return (fraction >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
 
 
 @triton.jit
 def cos_sin(
     angle, HAS_WHOLE_TURNS: tl.constexpr, FAST_SINE: tl.constexpr, BITS: tl.constexpr
 ):  # fmt: skip
-    """Cosine and sine, to 5e-7 for 16-bit elements, to 2e-7 for 32-bit, to the last for 64-bit."""
+    """Cosine and sine of angles in radians, for elements of so many BITS.
+
+    They are right to 5e-7 for 16-bit elements, to 2e-7 for 32-bit, and to the last digit for
+    64-bit.
+    """
     if FAST_SINE and HAS_WHOLE_TURNS:
         # Remove whole turns first: the library's sine has a slow branch for large angles, and the
         # hardware's is accurate from -pi to pi. 2 pi comes in three pieces, two of them with few
@@ -407,7 +454,7 @@ def cos_sin(
         angle = tl.fma(whole, -6.28125, angle)
         angle = tl.fma(whole, -0.0019350051879882812, angle)
         angle = tl.fma(whole, -3.019915981956753e-07, angle)
-    if FAST_SINE and BITS == 16:
+    if FAST_SINE and BITS == 16:  # These are the GPU's own approximations.
         return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
     return tl.cos(angle), tl.sin(angle)
 
@@ -426,10 +473,16 @@ def turn(
     ARE_ANGLES: tl.constexpr,  # cosines are computed, not given
     RETURNED: tl.constexpr,
 ):
-    """Rotate every pair in the dtype of its cosine, and round.
+    """Rotate every pair in the dtype of its cosine, and round to RETURNED.
 
     The transposed map differs in two signs, and in which sine it takes: it is the inverse only
     where both members have the same angle.
+
+    ROUNDING says where values are rounded, so that a model in PyTorch finds its own bits.
+    "once": the result alone, of fused multiply-adds.
+    "upcast": the result alone, but no product and sum are fused.
+    "model": each product, too; and cosines and sines, where they are computed.
+    "promoted": forward as "upcast", transposed as "model".
     """
     before1, before2 = x1, x2
     if TRANSPOSE:
@@ -438,7 +491,7 @@ def turn(
         x1, x2 = x1.to(cos1.dtype), x2.to(cos1.dtype)
         y1 = tl.fma(x1, cos1, -(x2 * sin1))
         y2 = tl.fma(x2, cos2, x1 * sin2)
-    else:  # the steps of PyTorch's operators; `launch.py` forbids the compiler to fuse them
+    else:  # These are the steps of PyTorch's operators. `launch.py` forbids to fuse them.
         ROUNDS_COS_SIN: tl.constexpr = ROUNDING == "model" and ARE_ANGLES
         ROUNDS: tl.constexpr = ROUNDING == "model" or (ROUNDING == "promoted" and TRANSPOSE)
         y1 = product(x1, cos1, ROUNDS_COS_SIN, ROUNDS, RETURNED)
@@ -455,7 +508,7 @@ def turn(
 def product(
     x, factor, ROUNDS_FACTOR: tl.constexpr, ROUNDS: tl.constexpr, RETURNED: tl.constexpr
 ):  # fmt: skip
-    """x * factor in the dtype of the factor, fp32 or fp64, or rounded to RETURNED."""
+    """x * factor in the dtype of the factor, fp32 or fp64, with its values rounded to RETURNED."""
     if ROUNDS_FACTOR:
         factor = factor.to(RETURNED).to(factor.dtype)
     found = x.to(factor.dtype) * factor
@@ -478,7 +531,7 @@ def store_rows(
     TAIL: tl.constexpr,
     INTERLEAVED: tl.constexpr,
 ):
-    """Write rows to where `load_rows` would read them."""
+    """Write rows in three pieces to where `load_rows` would read them."""
     rows += tl.cast(START, tl.int64) * d
     if INTERLEAVED:
         COLUMNS: tl.constexpr = pair.shape[0]
