@@ -33,7 +33,7 @@ def rotate(
     path, recorded = way_of(fused, tensors, rotation, known, ways=ways).path, wants_grad(tensors)
     if path == "kernel":
         if recorded:
-            outs = _record(*launch.pair(tensors), rotation, inplace, known)
+            outs = _record(*launch.q_and_k(tensors), rotation, inplace, known)
             return tensors if inplace else outs
         outs = launch.rotate(tensors, rotation, inplace, known)
         if inplace:
@@ -94,7 +94,7 @@ class RotationFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        of_q, of_k = launch.pair(_gradients(ctx, grads, ctx.needs_input_grad))
+        of_q, of_k = launch.q_and_k(_gradients(ctx, grads, ctx.needs_input_grad))
         return of_q, of_k, None, None, None
 
 

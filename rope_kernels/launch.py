@@ -1,8 +1,9 @@
 """From tensors to the kernel's arguments, and what is remembered of a launch.
 
 Calls that look alike, in all but elements and addresses, are checked and planned once: `known_of`
-finds what is remembered of them. The first one goes through Triton's JIT, which looks at every
-argument, and returns the compiled kernel; the next ones launch that, `compiled[grid](...)`.
+finds what is remembered of them, a `Known`. The first call goes through Triton's JIT, which looks
+at every argument, and returns the compiled kernel. The next ones launch that: `compiled[grid](...)`
+takes a fraction of the time.
 """
 
 import math
@@ -25,7 +26,7 @@ from .wide import WideTile, choose_wide_tile
 PLAIN = (Tensor, Parameter)
 Views = dict[str, Tensor]  # each (s, b, h, d)
 Strides = tuple[int, ...]
-Tensors = tuple[Tensor, *tuple[Tensor | None, ...]]  # of a launch; the first one is there
+Tensors = tuple[Tensor, *tuple[Tensor | None, ...]]  # of a launch; the first one is never None
 X = TypeVar("X")
 
 # What is remembered
@@ -35,13 +36,14 @@ X = TypeVar("X")
 class Known:
     """What is remembered of calls that look alike."""
 
-    options: Options | None = None  # of their rotation, once all checks but of values have passed
+    options: Options | None = None  # the rotation's; there if all checks but of values have passed
     launch: Callable[..., None] | None = None  # the compiled kernel, with its grid
-    arguments: tuple[object, ...] = ()  # that follow those which each call has of its own
-    then: "Known | None" = None  # of a launch that always follows
+    arguments: tuple[object, ...] = ()  # the kernel's last ones, which are equal in all these calls
+    then: "Known | None" = None  # what is remembered of a second launch, which always follows
 
 
-@lru_cache(4096, typed=True)  # True == 1 == 1.0, and only one of them is accepted
+# Without `typed`, True, 1 and 1.0 would be one signature, and a check accepts one of the three.
+@lru_cache(4096, typed=True)
 def _known(*signature: object) -> Known:
     return Known()
 
@@ -51,6 +53,8 @@ def known_of(
 ) -> Known | None:
     """What is remembered of calls with these options and with tensors that look like these.
 
+    Of `first_position` its width alone counts: the kernel takes the number from each call.
+
     None for what has no signature: a traced call, a tensor of another class, what can't be hashed.
     """
     if is_traced() or is_transformed():
@@ -58,7 +62,7 @@ def known_of(
     width = 0 if first_position is None else _width_of(first_position)
     signature = [len(tensors), width, *options]
     try:
-        for x in tensors:  # no function and no generator: in every call
+        for x in tensors:  # Every call comes here, and a function or a generator is slower.
             if x is None:
                 signature.append(None)
             elif type(x) in PLAIN:
@@ -68,14 +72,14 @@ def known_of(
             else:
                 return None
         return _known(*signature)
-    except (RuntimeError, TypeError):  # no strides or memory, or not hashable
+    except (RuntimeError, TypeError):  # A tensor has no strides or memory; or this isn't hashable.
         return None
 
 
 def known_of_rotation(
     tensors: Sequence[Tensor | None], rotation: Rotation, *options: object
 ) -> Known | None:
-    """The same for a rotation that is complete: a gradient's, or an operator's."""
+    """The same where the rotation is complete already: of gradients, and in operators."""
     tensors = *tensors, *rotation.tensors
     return known_of(tensors, rotation.first_position, rotation.options, *options)
 
@@ -118,18 +122,18 @@ class Launch(NamedTuple):
     compiler: dict[str, object]  # its options
 
 
-def pair(tensors: Sequence[X]) -> tuple[X, X | None]:
-    """Those of q and of k; None where there is no k."""
-    return (tensors[0], tensors[1]) if len(tensors) == 2 else (tensors[0], None)
+def q_and_k(items: Sequence[X]) -> tuple[X, X | None]:
+    """What belongs to q, and what belongs to k. Of one item the second is None: there is no k."""
+    return (items[0], items[1]) if len(items) == 2 else (items[0], None)
 
 
 def has_elements(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether there is anything to launch for; one of several may be empty."""
+    """Whether a launch has anything to do: one of several tensors may be empty."""
     return any([x is not None and x.numel() for x in tensors])
 
 
 def resolved(x: Tensor | None) -> Tensor | None:
-    """Without the pending sign of a view."""
+    """Without the sign that a view may have pending: a kernel reads memory as it is."""
     return None if x is None else x.resolve_neg()
 
 
@@ -143,14 +147,15 @@ def run(
 
     Args:
         known: what `known_of` has found for the call.
-        given: the kernel's tensors as they came, the first one on the device of all.
-        prepare: what is launched, with tensors as the kernel reads them; or None: no elements.
-        varying: the kernel's arguments after these that are not remembered: numbers, and addresses
-            of tensors that not all calls of the kernel have.
+        given: the kernel's first arguments: tensors as they came, all on the first one's device.
+        prepare: makes the launch, with tensors as the kernel reads them, some of them copies. None:
+            there is nothing to do.
+        varying: the arguments that follow them and differ between calls that look alike: numbers,
+            and addresses of tensors that not all calls of the kernel have.
     """
     t = given[0]
     if t.is_cuda and t.get_device() != torch.cuda.current_device():
-        with torch.cuda.device(t.get_device()):  # Triton launches on the current one
+        with torch.cuda.device(t.get_device()):  # Triton launches on the current device.
             _run_here(known, given, prepare, varying)
     else:
         _run_here(known, given, prepare, varying)
@@ -166,7 +171,7 @@ def _run_here(
     if known is not None and known.launch is not None:
         known.launch(*addresses, *varying, *known.arguments)
     elif is_watched():
-        with unwatched():  # a later call neither plans nor compiles
+        with unwatched():  # Modes should see the same here as in later calls, which plan nothing.
             _run_first(known, addresses, prepare, varying)
     else:
         _run_first(known, addresses, prepare, varying)
@@ -187,9 +192,10 @@ def _run_first(
     compiled = kernel[(launch.programs,)](*launch.tensors, *values, **launch.compiler)
     read = [*launch.tensors, *values[: len(varying)]]
     addresses_read = [x.data_ptr() if isinstance(x, Tensor) else x for x in read]
+    # A launch that read a copy is not remembered: later calls launch with the tensors that came.
     copied = addresses_read != [*addresses, *varying]
-    if known is not None and compiled is not None and not copied:  # a copy is new in each call
-        # another thread may launch as soon as it sees `launch`, so the arguments are there first
+    if known is not None and compiled is not None and not copied:
+        # Another thread may launch as soon as it sees `launch`, so the arguments are there first.
         known.arguments = values[len(varying) :]
         known.launch = compiled[(launch.programs, 1, 1)]
 
@@ -221,7 +227,10 @@ def kernel_of(name: str) -> Kernel:
 
 
 def as_read(rotation: Rotation) -> Tensors:
-    """The tensors of a rotation as the kernel reads them: lists contiguous, tables alike."""
+    """The tensors of a rotation as a kernel reads them.
+
+    Lists are contiguous, cosines and sines have the same strides, and no view has a pending sign.
+    """
     table, sin, cu_seqlens, starts, ids, *_ = rotation
     cu_seqlens = None if cu_seqlens is None else cu_seqlens.contiguous()
     starts = None if starts is None else starts.contiguous()
@@ -236,7 +245,7 @@ class Plan(NamedTuple):
     tile: Tile | WideTile
     programs: int
     strides: dict[str, Strides]  # of what is read and written, as (s, b, h, d)
-    arguments: dict[str, object]  # but for tensors, and those that a kernel has besides
+    arguments: dict[str, object]  # those that kernels have in common, but for tensors
     compiler: dict[str, object]  # its options
 
     def strides_of(self, *names: str) -> tuple[Strides | None, ...]:
@@ -245,7 +254,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    rows: Mapping[str, Tensor | None],
+    named: Mapping[str, Tensor | None],
     rotation: Rotation,
     *,
     choose: Callable[[Case], Tile | WideTile],
@@ -255,15 +264,15 @@ def plan(
     """Plan a launch, without a GPU: no value is read, and tensors may be on the meta device.
 
     Args:
-        rows: what is read and written: q, and maybe k and v, and of each what it becomes, as q_out;
-            or others of a kernel. None: not there.
+        named: what the kernel reads and writes: q, maybe k and v, and others of the kernel's own. A
+            name with "out" is of what is written, such as q_out. None: not there.
         rotation: by which angles.
         choose: the rule that finds the tile.
         inplace: leave elements beyond the rotary slice alone.
-        out_format: of what is written, if it is not that of the rotation, which what is read has
-            unless gradients go back.
+        out_format: of a forward's results, if it is not that of the rotation, which a forward's
+            tensors have. Where gradients go back, they are read in that and written in this.
     """
-    tensors = {name: x for name, x in rows.items() if x is not None}
+    tensors = {name: x for name, x in named.items() if x is not None}
     first, options = tensors["q"], rotation.options
     read, written = options.tensor_format, out_format or options.tensor_format
     if options.transpose:
@@ -273,7 +282,8 @@ def plan(
     has_table = not rotation.on_the_fly
     rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
     merged = not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch)
-    merged |= views["q"].shape[1] == 1  # a single entry is merged as it is
+    # One batch entry counts as merged, too: then programs don't divide to find theirs.
+    merged |= views["q"].shape[1] == 1
     if merged:
         views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
 
@@ -306,7 +316,7 @@ def plan(
         "ALIGNED": alignment_of([x for name, x in tensors.items() if "out" not in name]),
         "OUT_ALIGNED": alignment_of([x for name, x in tensors.items() if "out" in name]),
     }
-    # fusion, which decides last bits, is never left to the compiler's default
+    # Fusion decides last bits, so it is never left to the compiler's default.
     compiler: dict[str, object] = {
         "num_warps": tile.num_warps,
         "enable_fp_fusion": options.rounding == "once",
@@ -374,23 +384,28 @@ def _arguments_of(rotation: Rotation, t: Tensor) -> dict[str, object]:
 
 
 def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int | None) -> bool:
-    """Whether views (s, b, h, d) may be (s, 1, b * h, d): so is memory, and evenly spaced.
+    """Whether views (s, b, h, d) may become (s, 1, b * h, d).
 
-    Then rows of all batch entries, which turn by the same angles, share a tile.
+    Then rows of several batch entries, which turn by the same angles, share a tile. They may where
+    the heads of all entries are evenly spaced in memory, and programs take them in that order.
     """
     in_order = stretch == 1 or (rows_outer and views["q"].stride(2) > views["q"].stride(1))
     return in_order and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
 def strides_of(x: Tensor) -> tuple[int, ...]:
-    """In elements; 0 for a dimension of one index, where 1 would look unaligned to the compiler."""
+    """Strides in elements, and 0 for a dimension of one index, where it doesn't matter.
+
+    A stride of 1, which PyTorch may say there, would look unaligned to the compiler.
+    """
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
 
 def _strides_of_table(table: Tensor) -> tuple[tuple[int, ...], int]:
     """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
 
-    The unit is 1 where Triton finds all alignment by itself: where 16 divides the strides.
+    A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
+    It is 1 where 16 divides the strides, which Triton finds by itself.
     """
     strides, unit = strides_of(table if table.dim() == 3 else table.flatten(1)[None]), 1
     if any(step % 16 for step in strides[:-1]):
@@ -404,12 +419,12 @@ def alignment_of(tensors: Iterable[Tensor]) -> int:
     Triton knows of a stride only whether 16 divides it. Rows of 72 elements of 2 bytes are 144
     bytes apart, so 16 bytes are always aligned, yet Triton would load 2 at a time.
     """
-    aligned, known = 16, True
+    aligned, is_seen = 16, True
     for x in tensors:
         strides = [step for step in strides_of(x)[:-1] if step]
-        known &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
+        is_seen &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
         aligned = math.gcd(aligned, x.data_ptr(), *[step * x.element_size() for step in strides])
-    return 0 if known else aligned
+    return 0 if is_seen else aligned
 
 
 # Rotations
@@ -423,7 +438,7 @@ def choose_tile(case: Case) -> Tile | WideTile:
 def rotate(
     tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, known: Known | None = None
 ) -> tuple[Tensor, ...]:
-    """Rotate one or two tensors, known to be good, in one launch.
+    """Rotate one or two tensors of a checked call in one launch.
 
     The results are new; or with `inplace` the tensors themselves, of which only the rotary slice is
     touched. `known` is what `known_of` has found for the call.
@@ -433,9 +448,9 @@ def rotate(
     def prepare() -> Launch | None:
         if not has_elements(tensors):
             return None
-        # in place, minus x turned is minus what comes out
-        q, k = pair(tensors) if inplace else [resolved(x) for x in pair(tensors)]
-        q_out, k_out = pair(outs)
+        # In place a pending sign may stay: the map is linear, so minus x becomes minus the result.
+        q, k = q_and_k(tensors) if inplace else [resolved(x) for x in q_and_k(tensors)]
+        q_out, k_out = q_and_k(outs)
         named = {"q": q, "k": k, "q_out": q_out, "k_out": k_out}
         planned = plan(named, rotation, choose=choose_tile, inplace=inplace)
         if isinstance(planned.tile, WideTile):
@@ -447,7 +462,7 @@ def rotate(
         read = q, k, q_out, k_out, *as_read(rotation)
         return Launch("kernel.rope_kernel", read, planned.programs, arguments, planned.compiler)
 
-    given = *pair(tensors), *pair(outs), *rotation.tensors
+    given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
     run(known, given, prepare, (rotation.first_position,))
     return outs
 
@@ -459,7 +474,7 @@ def launch_of_wide_rows(
     read_group: int = 0,
     write_group: int = 0,
 ) -> Launch:
-    """The launch of a plan with a wide tile, of q and k, or of q, k and v: see `move`."""
+    """The launch of a plan with a wide tile, of q and k; or of q, k and v, as `move` has them."""
     arguments = planned.arguments | {
         "v_ptr": named.get("v"),
         "v_out_ptr": named.get("v_out"),

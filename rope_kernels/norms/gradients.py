@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from ..autograd import Context, count_as_written, gradients_by_pytorch, keep, kept
-from ..launch import Known, known_of_rotation, pair
+from ..launch import Known, known_of_rotation, q_and_k
 from ..modes import have_memory, is_traced, is_transformed, wants_grad
 from ..rotation import Rotation
 from .definition import Gradients, Norm, Tensors, Weights, normalize_and_rotate
@@ -31,8 +31,8 @@ def by_kernel(
             outs += by_kernel((t,), (weight,), rotation, norm, inplace=inplace, known=known_alone)
         return outs
     if wants_grad((*tensors, *weights)):
-        q, k = pair(tensors)
-        q_weight, k_weight = pair(weights)
+        q, k = q_and_k(tensors)
+        q_weight, k_weight = q_and_k(weights)
         recorded: Tensors = NormFunction.apply(  # type: ignore[no-untyped-call]  # has no types
             q, k, q_weight, k_weight, rotation, norm, known
         )
@@ -83,8 +83,8 @@ class NormFunction(torch.autograd.Function):
             rotation=rotation,
             norm=ctx.norm,
         )
-        q_grad, k_grad = pair(found[:count])
-        q_weight_grad, k_weight_grad = pair(found[count:])
+        q_grad, k_grad = q_and_k(found[:count])
+        q_weight_grad, k_weight_grad = q_and_k(found[count:])
         return q_grad, k_grad, q_weight_grad, k_weight_grad, None, None, None
 
 

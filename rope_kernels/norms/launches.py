@@ -13,8 +13,8 @@ from ..launch import (
     as_read,
     has_elements,
     known_of_rotation,
-    pair,
     plan,
+    q_and_k,
     resolved,
     run,
 )
@@ -45,9 +45,9 @@ def launch_forward(
     found for the call.
     """
     outs = tensors if inplace else rotation.memory_for(tensors)
-    q, k = pair(tensors)
-    q_out, k_out = pair(outs)
-    q_weight, k_weight = pair(weights)
+    q, k = q_and_k(tensors)
+    q_out, k_out = q_and_k(outs)
+    q_weight, k_weight = q_and_k(weights)
 
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
@@ -105,10 +105,10 @@ def launch_backward(
             return outs, tuple([x if x is None else x.zero_() for x in of_weights])
         shape = programs, tensors[0].shape[-1]
         partials = tensors[0].new_empty(shape, dtype=compute_dtype(tensors[0]))
-    q, k = pair(tensors)
-    q_grad, k_grad = pair(grads)
-    q_out, k_out = pair(outs)
-    q_weight, k_weight = pair(weights)
+    q, k = q_and_k(tensors)
+    q_grad, k_grad = q_and_k(grads)
+    q_out, k_out = q_and_k(outs)
+    q_weight, k_weight = q_and_k(weights)
     looks = *tensors, *grads, *weights
     known = known_of_rotation(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
 
@@ -159,7 +159,7 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
             known.then = Known()
         known_sum = known.then
     programs, d = partials.shape
-    given = partials, *pair(of_weights)
+    given = partials, *q_and_k(of_weights)
 
     def prepare_launch() -> Launch:
         rows = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
