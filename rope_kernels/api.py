@@ -56,76 +56,86 @@ def apply_rotary_pos_emb(
 ) -> Tensor:
     """Apply rotary position embedding to a query or key tensor.
 
-    Element i of the rotary slice turns together with element i + d2/2 (half-split pairing), or
-    element 2i with 2i + 1 (interleaved). Differentiable in `t` and `freqs`, as often as you like.
-    Takes TransformerEngine's keyword calls as they are; only the default of `fused` differs.
+    Of each head, d2 elements turn: the rotary slice. Element i of the slice turns together with
+    element i + d2/2 (half-split pairing), or element 2i with 2i + 1 (interleaved). The result is
+    differentiable in `t` and `freqs`, as often as you like. TransformerEngine's keyword calls work
+    as they are; only the default of `fused` differs.
 
     Args:
-        t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says; fp32,
-            fp16, bf16 or fp64; any strides. Of DTensors docs/several_gpus.md shows `local_map`.
-        freqs: on the device of `t`, one of
-            - angles in radians, (s2, 1, 1, d2), fp32 (fp64 too with fp64 `t`), even d2 <= d;
-            - (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
+        t: the tensor to rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as
+            `tensor_format` says, of fp32, fp16, bf16 or fp64, with any strides. DTensors are
+            refused: docs/several_gpus.md shows how `local_map` hands over their shards.
+        freqs: the angles, on the device of `t`. They are one of
+            - a table of angles in radians, (s2, 1, 1, d2), fp32 (with fp64 `t` also fp64), d2 <= d;
+            - two tables (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
             - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
-            s2 >= s * cp_size. Column i belongs to element i of the rotary slice, so a pair's
-            members may differ in angle. Or to pair i, in tables d2 / 2 wide: see `rotary_dim`,
-            which (cos, sin) need where they are narrower than d.
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd' (packed sequences).
-        fused: True: one kernel, fp32 math (fp64 for fp64 `t`), one rounding; cos and sin of angles
-            up to 10^7 radians to 2e-7, and to 5e-7 for fp16 and bf16, where a GPU computes them.
-            Where `freqs` requires a gradient: plain PyTorch that rounds where the kernel does.
-            False: plain PyTorch that rounds cos and sin to `t.dtype` first, as TransformerEngine's
-            unfused function; unless `rounding` says otherwise.
-        cu_seqlens: for 'thd' alone, (sequences + 1,), int32 or int64: where each sequence starts,
-            then where the last one ends. Positions restart at 0 in each. With `cp_size` > 1 they
-            are those of all ranks together, of whole, padded sequences; not a rank's own.
-        start_positions: (b,), or (sequences,) with `cu_seqlens`, int8 to int64 or uint8: the
-            position of the first token of each sequence, if it is not 0. An int, () or (1,): that
-            of all sequences.
-        position_ids: (b, s), (1, s) or (s,), or (t,) with 'thd', int8 to int64 or uint8: the
-            position of every token. Overrides the starts in `cu_seqlens`; not with `cp_size`.
-            Positions on several axes, as M-RoPE has them, make a table instead: docs/kernels.md
-            shows it.
-        interleaved: neighbors are a pair; tables, cos and sin too, repeat as 0, 0, 1, 1, ... Some
-            Hugging Face models (GLM, Ernie 4.5, Helium) hand over 0, 1, ..., 0, 1, ... instead.
-            None: what a module says; of a table False.
-        inplace: overwrite the rotary slice of `t` and return `t`. A view is fine, `q` in a packed
-            qkv too, unless autograd forbids it: then an error says so.
-        cp_size: number of ranks that share each sequence (context parallelism).
-        cp_rank: which of these ranks this is.
-        cp_order: what `t` holds of a sequence. 'zigzag': chunks number cp_rank and
-            2 * cp_size - 1 - cp_rank of its 2 * cp_size. 'contiguous': chunk number cp_rank of its
-            cp_size. 'round_robin': tokens cp_rank, cp_rank + cp_size, ... See `cp_positions`.
-        rotary_dim: d2, an even number; None: the width of the table. With it, a table may be d2 / 2
-            wide: column i then belongs to pair i, in both pairings. FlashAttention, flashinfer,
-            vLLM, GPT-J and gpt_oss store such tables. (cos, sin) that are narrower than d need it:
-            no shape tells which of the two they are. Of cos and sin side by side in one tensor, as
-            vLLM has them, pass the views `cache.chunk(2, dim=-1)`. A module knows its own.
-        rotary_start: elements rotary_start to rotary_start + d2 - 1 turn. All others pass through;
-            in place they are not touched.
-        inverse: negate the sine and nothing else: turn by minus the angle. That undoes a rotation
-            only where the members of each pair have the same angle, and `attention_factor` is 1.
-            The transpose of this map is `rope_bw(..., inverse=True)`.
-        output_pairing: 'same', or 'half': write half-split pairs, whatever is read, as DeepSeek V3
-            does with interleaved ones. Gradients are permuted back. Not with `inplace`.
-        rounding: where values are rounded to `t.dtype`. 'once', which None means to a kernel: fp32
-            math with fused multiply-adds, one rounding. The others have the bits of models' own
-            functions in PyTorch, given their (cos, sin); docs/kernels.md names the models. 'model':
-            each product is rounded, and their sum; so are cos and sin of angles. 'upcast': as
-            'once', but nothing is fused. 'promoted': forward as 'upcast', gradients as 'model'.
-            'model' means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in
-            autocast. Compiled, the kernel keeps these bits. Where a graph has PyTorch's operators,
-            as on a CPU, Inductor leaves out the roundings between them: docs/compile.md.
+            A table has s2 >= s * cp_size positions. Its column i belongs to element i of the rotary
+            slice, so the two members of a pair may have different angles. A table may also be
+            d2 / 2 wide, with a column for each pair: then `rotary_dim` has to say so.
+        tensor_format: the dimensions of `t` in their order: 'sbhd', 'bshd', 'bhsd', or 'thd' for
+            packed sequences.
+        fused: True: one kernel computes in fp32 (fp64 for fp64 `t`) and rounds once. Where it runs
+            on a GPU, cos and sin of angles up to 10^7 radians are right to 2e-7, and to 5e-7 for
+            fp16 and bf16. Where `freqs` requires a gradient, plain PyTorch does it, and rounds
+            where the kernel does. False: plain PyTorch rounds cos and sin to `t.dtype` first, as
+            TransformerEngine's unfused function does, unless `rounding` says otherwise.
+        cu_seqlens: (sequences + 1,), int32 or int64, for 'thd' alone: where each packed sequence
+            starts, then where the last one ends. Positions restart at 0 in each sequence. With
+            `cp_size` > 1 these are the bounds of whole, padded sequences, on all ranks together.
+            They are not those of a rank's own tokens.
+        start_positions: the position of the first token of each sequence, if it is not 0: (b,), or
+            (sequences,) with `cu_seqlens`, int8 to int64 or uint8. An int, or a tensor of shape ()
+            or (1,), is the position that all sequences start at.
+        position_ids: the position of every token: (b, s), (1, s) or (s,), or (t,) with 'thd', int8
+            to int64 or uint8. They override the positions that `cu_seqlens` gives. They can't come
+            with `start_positions`, nor with `cp_size` > 1. Positions on several axes, as in M-RoPE,
+            make a table instead: docs/kernels.md shows how.
+        interleaved: True: neighbors are a pair, and columns of tables repeat as 0, 0, 1, 1, ... The
+            tables of some Hugging Face models (GLM, Ernie 4.5, Helium) repeat as 0, 1, ..., 0, 1,
+            ... instead. False: halves are pairs. None: what a module says, and False for a table.
+        inplace: True: overwrite the rotary slice of `t`, and return `t`. It may be a view, such as
+            `q` in a packed qkv. Where autograd forbids that, an error says so.
+        cp_size: the number of ranks that share each sequence (context parallelism).
+        cp_rank: which of these ranks this is, from 0.
+        cp_order: which tokens of a sequence `t` holds. 'zigzag': of 2 * cp_size chunks it holds
+            number cp_rank and number 2 * cp_size - 1 - cp_rank. 'contiguous': of cp_size chunks it
+            holds number cp_rank. 'round_robin': it holds tokens cp_rank, cp_rank + cp_size, ...
+            `cp_positions` returns their positions.
+        rotary_dim: d2, an even number. None: the width of the table. If you say it, a table may be
+            d2 / 2 wide: its column i then belongs to pair i, in both pairings. FlashAttention,
+            flashinfer, vLLM, GPT-J and gpt_oss store such tables. (cos, sin) that are narrower than
+            d need it, because no shape tells which of the two they are. vLLM keeps cos and sin side
+            by side in one tensor: pass its two views, `cache.chunk(2, dim=-1)`. A module knows its
+            own d2.
+        rotary_start: the first element that turns: elements rotary_start to rotary_start + d2 - 1
+            are the rotary slice. All others are copied; in place they are not touched.
+        inverse: True: negate the sine and nothing else, which turns by minus the angle. That undoes
+            a rotation only where both members of each pair have the same angle, and
+            `attention_factor` is 1. `rope_bw(..., inverse=True)` is the transpose of this map.
+        output_pairing: 'same': pairs are written as they are read. 'half': they are written
+            half-split, whatever is read, as DeepSeek V3 does with interleaved ones; gradients are
+            permuted back. 'half' can't come with `inplace`.
+        rounding: where values are rounded to `t.dtype`. None: 'once', or what `fused=False` does.
+            'once': math is in fp32 with fused multiply-adds, and the result alone is rounded. The
+            others give the bits of models' own functions in PyTorch, from the models' (cos, sin);
+            docs/kernels.md names the models. 'model': each product is rounded, and then their sum.
+            So are cos and sin, if they are computed from angles. 'upcast': as 'once', but no
+            multiply-add is fused. 'promoted': forward as 'upcast', gradients as 'model'. 'model'
+            means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in autocast. Under
+            `torch.compile` the kernel keeps these bits. Where a graph has PyTorch's operators
+            instead, as on a CPU, Inductor leaves out roundings between them: docs/compile.md.
 
     Returns:
-        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out unrotated (and permuted, if `output_pairing` permutes). A module
-        turns by negative positions too. In a table they are no more than those past its end: an
-        error on the CPU, NaN where values are not read back, which is on a GPU, and in plain
-        PyTorch under `torch.compile`.
+        A new, contiguous tensor of the shape and dtype of `t`; or `t` itself with `inplace`. Tokens
+        past `cu_seqlens[-1]` are padding: they come out unrotated (and permuted, if
+        `output_pairing` permutes). A module also has angles for negative positions. A table has
+        none, nor for positions past its end. On the CPU, such a position is an error. Where values
+        are not read back, its elements come out as NaN: on a GPU, and in plain PyTorch under
+        `torch.compile`.
 
     Raises:
-        TypeError: a dtype that is not accepted, or not a tensor or bool where one is expected.
+        TypeError: a dtype is not accepted, or something else came where a tensor or a bool is
+            expected.
         ValueError: shapes, devices, values or options do not fit together.
 
     Example:
@@ -185,24 +195,24 @@ def rope_qk(
         q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
         k: keys, like `q` but for the number of heads and the strides.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said: no shape tells a batch
-            from positions.
-        fused: False: plain PyTorch, no kernel.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. You have to say it, because no shape tells a
+            batch from positions.
+        fused: False: plain PyTorch computes it, without a kernel.
         cu_seqlens: where packed sequences start and end ('thd').
-        start_positions: of each sequence's first token, if not 0.
+        start_positions: the position of each sequence's first token, if it is not 0.
         position_ids: the position of every token.
-        interleaved: neighbors are a pair, not halves.
-        inplace: overwrite q and k, and return them.
-        cp_size, cp_rank: how many ranks share each sequence, which this is.
+        interleaved: True: neighbors are a pair, not halves.
+        inplace: True: overwrite q and k, and return them.
+        cp_size, cp_rank: how many ranks share each sequence, and which of them this is.
         cp_order: which of a sequence's tokens a rank has.
         rotary_dim: how many elements of a head turn; narrow (cos, sin) need it.
         rotary_start: the first element that turns.
-        inverse: negate the sine: turn back.
+        inverse: True: negate the sine, to turn back.
         output_pairing: 'half': write half-split pairs, whatever is read.
-        rounding: where values are rounded; 'model' for a model's bits.
+        rounding: where values are rounded. 'model' gives a model's bits.
 
     Returns:
-        (q, k) rotated: each as `apply_rotary_pos_emb` returns it, bit for bit.
+        (q, k), rotated: each as `apply_rotary_pos_emb` returns it, bit for bit.
 
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
@@ -254,7 +264,7 @@ def rope_fw(
     output_pairing: OutputPairing = "same",
     rounding: Rounding | None = None,
 ) -> Tensor:
-    """Rotate `t`: the forward pass alone, not recorded by autograd and not for `torch.func`.
+    """Rotate `t`: the forward pass alone, which neither autograd nor `torch.func` differentiates.
 
     All arguments, the result and the errors are those of `apply_rotary_pos_emb`, which explains
     them.
@@ -308,13 +318,15 @@ def rope_bw(
 ) -> Tensor:
     """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
 
-    The transpose of the forward's linear map: the rotation by minus the angle where the members of
-    a pair have the same angle, and still the exact gradient where they don't. All arguments but
-    `grad`, the result and the errors are those of `apply_rotary_pos_emb`, which explains them. They
-    are what the forward was given.
+    This is the transpose of the forward's linear map. Where both members of each pair have the same
+    angle, it is the rotation by minus the angle. Where they don't, it still is the exact gradient.
+
+    Pass the arguments that the forward was given, with `grad` in the place of `t`. They, the result
+    and the errors are those of `apply_rotary_pos_emb`, which explains them.
 
     Args:
-        grad: of the shape of `rope_fw`'s output; any strides, 0 in expanded gradients too.
+        grad: the gradient of `rope_fw`'s output, of its shape and dtype, with any strides. They may
+            be 0, as in expanded gradients.
 
     Example:
         >>> t, rope = torch.randn(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
@@ -353,7 +365,7 @@ def rotate(
     inplace: bool = False,
     ways: Counter[Way] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Check a call, and rotate one or two tensors; `ways` counts the way."""
+    """Check a call, and rotate one or two tensors. `ways` counts the way that the call takes."""
     rotation, known = prepare(tensors, given, fused, inplace)
     return autograd.rotate(tensors, rotation, fused=fused, inplace=inplace, known=known, ways=ways)
 
@@ -369,15 +381,15 @@ def prepare(
     check: Callable[[], None] | None = None,
     named: Named = (),
 ) -> tuple[Rotation, Known | None]:
-    """The rotation that a call means, checked, and what is known of calls that look like it.
+    """The rotation that a call means, checked, and what is remembered of calls that look like it.
 
     Args:
         tensors: those that turn.
-        given, fused, inplace: as they came.
-        others: more tensors of the call.
-        key: more of its options, by which calls differ.
-        check: checks all of these, in place of `check_call`.
-        named: what a call in place reads besides its rotation.
+        given, fused, inplace: arguments of the call, as they came.
+        others: more tensors of the call, which its signature holds.
+        key: more options of the call, which its signature holds.
+        check: what checks the call, instead of `check_call`: it knows of the others, too.
+        named: tensors with their names that a call in place reads besides those of its rotation.
     """
     freqs, (table, sin) = given.freqs, given.tables
     module = freqs if isinstance(freqs, RotaryPositionEmbedding) else None
@@ -416,7 +428,9 @@ def prepare(
     if module is not None:
         table = module.turns(is_eager=known is not None)
         if known is not None and table.data_ptr() % 16:
-            known = None  # its signature has the address of the frequencies, not of their turns
+            # The signature says how `inv_freq` is aligned, not how its turns are, and kernels that
+            # are remembered take turns for aligned.
+            known = None
     if starts is not None:
         starts = one_for_each_sequence(starts, given.cu_seqlens, t, options.tensor_format)
     rotation = Rotation(
@@ -430,7 +444,7 @@ def prepare(
     )
     has_values_to_check = rotation.looks_up_positions and table.is_cpu
     if (first_position is not None or has_values_to_check) and not is_traced():
-        # on a GPU values are not read; if traced, the operator checks them when it runs
+        # Values on a GPU are never read. Those of a traced call are checked by its operator.
         check_values(rotation, seq_len_of(t, options.tensor_format))
     if inplace:
         check_inplace(tensors, rotation, named)
@@ -445,11 +459,11 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
         interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
 
     Returns:
-        A new tensor like `x`. Applied twice it gives -x.
+        A new tensor like `x`. Applied twice, the function returns -x.
 
     Raises:
         TypeError: `x` is not a tensor, or `interleaved` is not a bool.
-        ValueError: the last dimension is odd.
+        ValueError: the last dimension is odd, or there is none.
 
     Example:
         >>> rotate_half(torch.arange(4)), rotate_half(torch.arange(4), interleaved=True)
@@ -475,15 +489,16 @@ def cp_positions(
 ) -> Tensor:
     """Positions of the tokens that a rank of context parallelism holds, in the order it holds them.
 
-    `cp_size`, `cp_rank` and `cp_order` of a call make a kernel compute these. As `position_ids`
-    they do the same. Of a whole sequence `x[positions]` is what the rank holds.
+    A call with `cp_size`, `cp_rank` and `cp_order` has its kernel compute these positions. A call
+    with these as `position_ids` does the same. Of a whole sequence x, a rank holds `x[positions]`.
 
     Args:
-        seq_len: tokens of the whole sequence, which 2 * cp_size ('zigzag') or cp_size divides.
+        seq_len: tokens of the whole sequence. 2 * cp_size ('zigzag') or cp_size divides it.
         cp_size, cp_rank, cp_order: as in `apply_rotary_pos_emb`.
-        cu_seqlens: instead of `seq_len`, of packed sequences: (sequences + 1,), int32 or int64, as
-            in `apply_rotary_pos_emb`. Its values are read, so the CPU waits for a GPU that has it.
-        device: of the result; None: that of `cu_seqlens`, or PyTorch's default.
+        cu_seqlens: the bounds of packed sequences, instead of `seq_len`: (sequences + 1,), int32 or
+            int64, as in `apply_rotary_pos_emb`. Its values are read, so the CPU waits for a GPU
+            that has them.
+        device: where the result is. None: on the device of `cu_seqlens`, or PyTorch's default.
 
     Returns:
         int64, (seq_len / cp_size,), or (tokens / cp_size,) with `cu_seqlens`; each position counts
