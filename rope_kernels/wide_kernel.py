@@ -1,18 +1,20 @@
-"""The kernel of rows that fill no power of two, or whose halves are worse aligned than they are.
+"""The kernel of rows that fill no power of two, or whose halves are worse aligned than whole rows.
 
-`rope_kernel` pads each row to a power of two: of a head dimension of 72, half of what its threads
-hold is empty. Here a tile has lines, and a line has several rows side by side:
+`rope_kernel` pads each row to a power of two. With a head dimension of 72, almost half of what its
+threads hold is padding. Here a tile has lines, and a line has several rows side by side:
 
     | row 0 | row 1 | row 2 | left empty |
 
 There are two kinds of lines. In the first a column is a pair, as in `rope_kernel`. In the second,
-WHOLE_ROWS, a column is an element. Head dimension 72 in bf16: every row is aligned to 16 bytes, but
-its second half to 8. Loading whole rows keeps loads wide. Each element is loaded a second time as
-the other member of its pair, and that load comes from L1.
+WHOLE_ROWS, a column is an element. With a head dimension of 72 in bf16, every row is aligned to 16
+bytes, but its second half to 8: only loads of whole rows are wide. Each element is loaded a second
+time as the other member of its pair, and that load comes from L1.
 
-Pairs are half-split, and lines of pairs have no tail: other rows are padded. A third tensor, v, is
-only copied: `move.py` hands it over, of a packed projection. `kernel.py` explains the arguments
-that have no comment here, and has the other parts.
+Pairs are half-split, and lines of pairs have no tail. All other rows are padded. A third tensor, v,
+is only copied: it comes with q and k out of a packed projection (`move.py`).
+
+Read `rope_kernel` in `kernel.py` first. It explains the arguments that have no comment here, and
+that file has the other parts.
 """
 
 import triton
@@ -41,7 +43,7 @@ def wide_kernel(
     starts_ptr,
     ids_ptr,
     first_position,
-    v_ptr,  # like k; or None
+    v_ptr,  # like k, but it is copied; or None
     v_out_ptr,
     seq_len,
     batch,
@@ -61,8 +63,8 @@ def wide_kernel(
     LINES: tl.constexpr,  # of a position in a tile, a power of two
     COLUMNS: tl.constexpr,  # of a line, a power of two: pairs, or elements of WHOLE_ROWS
     SIDE_BY_SIDE: tl.constexpr,  # rows in a line
-    OVER_POSITIONS: tl.constexpr,  # those are one head at neighboring positions, not heads
-    WHOLE_ROWS: tl.constexpr,  # a column is an element
+    OVER_POSITIONS: tl.constexpr,  # a line has one head at many positions, not heads of one
+    WHOLE_ROWS: tl.constexpr,  # a column is an element, not a pair
     ROWS_OUTER: tl.constexpr,
     STRETCH: tl.constexpr,
     ALIGNED: tl.constexpr,
@@ -77,7 +79,7 @@ def wide_kernel(
     TRANSPOSE: tl.constexpr,
     ROUNDING: tl.constexpr,
     FAST_SINE: tl.constexpr,
-    IN_PLACE: tl.constexpr,
+    IN_PLACE: tl.constexpr,  # results overwrite what is read
 ):
     POSITIONS_OF_TILE: tl.constexpr = SIDE_BY_SIDE if OVER_POSITIONS else POSITIONS
     ROWS_OF_LINE: tl.constexpr = 1 if OVER_POSITIONS else SIDE_BY_SIDE
@@ -96,7 +98,7 @@ def wide_kernel(
         ROWS_OUTER, STRETCH,
     )  # fmt: skip
 
-    # My tensor.
+    # My tensor: q, k or v.
     q_strides, k_strides, v_strides, q_out_strides, k_out_strides, v_out_strides = strides
     x_ptr, x_strides, heads = q_ptr, q_strides, q_heads
     y_ptr, y_strides = q_out_ptr, q_out_strides
@@ -113,7 +115,8 @@ def wide_kernel(
         x_ptr, x_strides = tl.where(is_v, v_ptr, x_ptr), choose(is_v, v_strides, x_strides)
         y_ptr, y_strides = tl.where(is_v, v_out_ptr, y_ptr), choose(is_v, v_out_strides, y_strides)
 
-    # My columns: which row of its line each is in, and which column of that row it is.
+    # My columns: which row of its line each one is in, and which column of that row it is. What is
+    # left of a line after its last row is empty.
     column = tl.arange(0, COLUMNS)
     row_in_line, column_in_row = column * 0, column
     if SIDE_BY_SIDE > 1:
@@ -158,13 +161,13 @@ def wide_kernel(
     x1 = tl.load(x_rows + (element * d)[None, None, :], exists)
     x2 = tl.load(x_rows + (partner * d)[None, None, :], exists)
     if v_ptr is not None:
-        if is_v:  # it does not turn
+        if is_v:  # v does not turn, so its elements only go where they belong.
             tl.store(y_rows + (element * out_d)[None, None, :], x1, exists)
             if not WHOLE_ROWS:
                 tl.store(y_rows + (partner * out_d)[None, None, :], x2, exists)
             return
     if cu_seqlens_ptr is not None:
-        tl.debug_barrier()  # `rope_kernel` says why
+        tl.debug_barrier()  # `rope_kernel` says why.
 
     # Cosines and sines of my tokens' angles.
     position, in_sequence = find_positions(
@@ -173,7 +176,9 @@ def wide_kernel(
     )  # fmt: skip
     ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
     if WHOLE_ROWS and ON_THE_FLY and POSITIONS == 1 and not OVER_POSITIONS:
-        position = tl.broadcast_to(position, (COLUMNS,))  # then warps share the sines among them
+        # A line of one position needs a sine for each column. In one dimension warps share these
+        # among them. In two, (1, columns), each warp would evaluate all of them.
+        position = tl.broadcast_to(position, (COLUMNS,))
     else:
         position = per_token(position, OVER_POSITIONS)
     pair = element
@@ -201,7 +206,8 @@ def wide_kernel(
     if WHOLE_ROWS and TAIL > 0:
         y1 = tl.where(has_pair[None, None, :], y1, x1)
     if WHOLE_ROWS and IN_PLACE:
-        tl.debug_barrier()  # another thread may still need the old value
+        # Two threads have loaded each element. Both must have it before one of them overwrites it.
+        tl.debug_barrier()
     tl.store(y_rows + (element * out_d)[None, None, :], y1, exists)
     if not WHOLE_ROWS:
         tl.store(y_rows + (partner * out_d)[None, None, :], y2, exists)
@@ -215,11 +221,11 @@ def per_token(x, OVER_POSITIONS: tl.constexpr):
 
 @triton.jit
 def unseen_zero():
-    """0, which the compiler does not know; it sees a multiple of 65536. Grids have one dimension.
+    """0, which the compiler does not know: it sees a multiple of 65536. Grids have one dimension.
 
-    Added to a remainder, it keeps sums with it in 32 bits and more. LLVM computes a remainder of a
-    small number in 16 bits, and packs such sums in pairs (`add.s16x2`). ptxas 12.8 for sm_90
-    compared halves of them as if nothing had been added.
+    This works around a bug. LLVM computes the remainder of a small number in 16 bits, and packs
+    sums with it in pairs (`add.s16x2`). ptxas 12.8 for sm_90 then compares halves of such a pair as
+    if nothing had been added. With this zero added, sums have 32 bits or more.
     """
     return tl.program_id(1) * 65536
 
@@ -230,11 +236,12 @@ def elements_of_whole_rows(
 ):
     """For each column: its own element, the other member of its pair, and whether it has one.
 
-    Elements are counted from START on. An element of the tail is its own partner.
+    Elements are counted from START on. An element of the tail is its own partner. Without a tail a
+    row is its rotary slice alone, so it begins at START.
     """
     element = column_in_row.to(tl.int64) - (START if TAIL > 0 else 0)
-    turns = (element >= 0) & (element < 2 * HALF)
+    has_pair = (element >= 0) & (element < 2 * HALF)
     partner = tl.where(element < HALF, element + HALF, element - HALF)
     if TAIL > 0:
-        partner = tl.where(turns, partner, element)
-    return element, partner, is_filled & turns
+        partner = tl.where(has_pair, partner, element)
+    return element, partner, is_filled & has_pair
