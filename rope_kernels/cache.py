@@ -40,10 +40,10 @@ def rope_to_cache(
 ) -> Tensor:
     """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
 
-    Without a gradient. Nothing on the GPU is read back, so the call may be in a CUDA graph. All
+    The call has no gradient. It reads nothing back from the GPU, so it may be in a CUDA graph. All
     keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
 
-    A cache is addressed by its strides, so each common layout is a view (blocks, page, h, d):
+    A cache is addressed by its strides, so each common layout has a view (blocks, page, h, d):
 
     - vLLM: `kv_cache[0]` and `kv_cache[1]` of (2, blocks, page, h, d), in any order of memory; of
       (blocks, h, page, 2 d) `kv_cache.transpose(1, 2).chunk(2, dim=-1)`;
@@ -51,28 +51,31 @@ def rope_to_cache(
     - transformers' static cache: (b, h, s, d), `k_cache.transpose(1, 2)`: slot b * s + position.
 
     Args:
-        q: (tokens, h, d), fp32, fp16, bf16 or fp64; any strides, as k and v: slices of one
-            projection are fine.
-        k: (tokens, kv heads, d).
-        v: like `k`. It is copied.
+        q: queries, (tokens, h, d), of fp32, fp16, bf16 or fp64. Like k and v, they may have any
+            strides: slices of one projection are fine.
+        k: keys, (tokens, kv heads, d).
+        v: values, like `k`. They are copied.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        k_cache: (blocks, page, kv heads, d), the dtype of `k`.
+        k_cache: (blocks, page, kv heads, d), of the dtype of `k`.
         v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
         slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
-            block * page + position within it. A negative slot: the token is rotated, and not
-            written, nor are those after the first n. What a slot holds that occurs twice is
-            undefined. One outside the cache is an error on the CPU, and is not written on a GPU.
-        position_ids: (tokens,), the position of every token. One of it and `cu_seqlens` is needed.
-        cu_seqlens: (sequences + 1,), where each of several prompts starts, and where the last ends.
-        start_positions: beside `cu_seqlens`, (sequences,) or an int: the position of each prompt's
-            first token, which is how many tokens the cache has of it.
-        inplace: overwrite q and return it. k and v are never overwritten.
+            block * page + position within the block. A token with a negative slot is rotated, but
+            not written to the caches; nor are tokens after the first n. If a slot occurs twice,
+            what it then holds is undefined. A slot outside the cache is an error on the CPU; on a
+            GPU nothing is written to it.
+        position_ids: (tokens,): the position of every token. You need these, or `cu_seqlens`.
+        cu_seqlens: (sequences + 1,): where each of several prompts starts, then where the last one
+            ends.
+        start_positions: with `cu_seqlens`, (sequences,) or an int: the position of each prompt's
+            first token, which is how many of its tokens are in the cache already.
+        inplace: True: overwrite q and return it. k and v are never overwritten.
 
     Returns:
-        q rotated, new and contiguous, or itself with `inplace`.
+        q, rotated: a new, contiguous tensor, or q itself with `inplace`.
 
     Raises:
-        TypeError: a dtype that is not accepted, or not a tensor, number or bool where one is.
+        TypeError: a dtype is not accepted, or something else came where a tensor, a number or a
+            bool is expected.
         ValueError: shapes, devices, values or options do not fit together, memory that is written
             is shared, or a gradient is wanted.
 
@@ -106,7 +109,8 @@ def rope_to_cache(
         check_call((q, k), given, fused, inplace)
         _check_cache(k, *others)
 
-    # q alone may be overwritten. `_check_written` asks for that, and for the caches.
+    # `inplace` is about q alone, so `prepare` does not check it: `_check_written` does, for the
+    # caches too.
     rotation, known = prepare(
         (q, k), given, fused, inplace=False, others=others, key=("to cache", inplace), check=check
     )
@@ -115,14 +119,14 @@ def rope_to_cache(
     if not is_traced() and have_memory((*came, *rotation.tensors)):
         _check_written((q, k), inplace, others, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
-    is_empty = not all([x.numel() for x in (q, k, k_cache)])  # the kernel needs rows and slots
+    is_empty = not all([x.numel() for x in (q, k, k_cache)])  # A kernel would have nothing to do.
     path = way_of(fused, came, rotation, known, is_empty=is_empty).path
     if path == "kernel":
         move((q, k, v), (q_out, *caches), rotation, known=known, slots=slot_mapping)
         count_as_written((*caches, q) if inplace else caches)
     elif path == "operator" and not is_watched():
         _cache_op(q, k, q_out, *others, *values_of(rotation))
-    else:  # a mode sees what PyTorch's operators overwrite, not what ours do: see `autograd.rotate`
+    else:  # Modes see what PyTorch's operators overwrite, not what ours do: `autograd.rotate`.
         by = reference.rotate if path == "pytorch" else autograd.rotate
         rotated_q, rotated_k = by((q, k), rotation)
         _write(k_cache, rotated_k, slot_mapping)
@@ -161,7 +165,7 @@ def _check_no_gradient(given: tuple[Tensor, ...], rotation: Rotation) -> None:
 def _check_written(
     tensors: Sequence[Tensor], inplace: bool, others: Sequence[Tensor], rotation: Rotation
 ) -> None:
-    """Check what every call has to ask: memory that is written, and slots on the CPU."""
+    """Check what no signature tells, in every call: memory that is written, slots on the CPU."""
     named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *others), strict=True))
     names = *(("q",) if inplace else ()), "v_cache", "k_cache"
     written = [(name, named.pop(name)) for name in names]
@@ -177,19 +181,20 @@ def _check_written(
         raise bad(f"slot_mapping has {int(slots.max())}", accepted)
 
 
-def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
-    """Write rows (tokens, h, d) to their slots, in PyTorch; no shape depends on a value."""
-    page, slot, rows = cache.shape[1], slots.long(), rows[: slots.shape[0]]
+def _write(cache: Tensor, x: Tensor, slots: Tensor) -> None:
+    """Write x, (tokens, h, d), to the slots of its tokens, in plain PyTorch."""
+    page, slot, x = cache.shape[1], slots.long(), x[: slots.shape[0]]
     if not (slot.numel() and cache.numel()):
         return
     inside = (slot >= 0) & (slot < cache.shape[0] * page)
-    # A token without a slot writes once more what the first one with a slot does. Without any,
-    # slot 0 gets what it has. So no value is read back, and no shape depends on one.
+    # Selecting the tokens that have a slot would read values back, to know how many there are. So
+    # each of the others writes once more what the first token with a slot writes. If none has one,
+    # slot 0 gets what it holds.
     first, any_inside = inside.int().argmax().view(1), inside.any()
     other_slot = torch.where(any_inside, slot.index_select(0, first), 0)
-    other_row = torch.where(any_inside, rows.index_select(0, first), cache[0, 0])
+    other_x = torch.where(any_inside, x.index_select(0, first), cache[0, 0])
     slot = torch.where(inside, slot, other_slot)
-    cache[slot // page, slot % page] = torch.where(inside[:, None, None], rows, other_row)
+    cache[slot // page, slot % page] = torch.where(inside[:, None, None], x, other_x)
 
 
 @operator(

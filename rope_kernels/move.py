@@ -1,7 +1,4 @@
-"""Launches of the kernel that turns q and k, and copies v.
-
-`cache.py` and `split.py` are made of it.
-"""
+"""Launches of the kernel that turns q and k, and copies v: for `cache.py` and `split.py`."""
 
 from collections.abc import Mapping
 
@@ -24,12 +21,12 @@ from .tiles import Case, Tile, padded
 from .wide import WideTile
 
 MOVE_KERNEL = "move_kernel.move_kernel"
-Rows = tuple[Tensor, Tensor, Tensor]  # of q, k and v
+QKV = tuple[Tensor, Tensor, Tensor]  # q, k and v
 
 
 def move(
-    read: Rows,
-    written: Rows,
+    read: QKV,
+    written: QKV,
     rotation: Rotation,
     *,
     known: Known | None,
@@ -42,13 +39,14 @@ def move(
 
     Args:
         read: q, k and v.
-        written: where they go. q may be q itself; with `slots` k and v go into caches, (blocks,
-            page, h, d).
+        written: where they go. That of q may be q itself. With `slots`, those of k and v are
+            caches, (blocks, page, h, d).
         rotation: of q and k.
         known: what `known_of` has found for the call.
-        slots: (tokens,), where in the caches.
-        read_group, write_group: heads of q between which heads of k and v lie, in what is read and
-            in what is written; 0: none do.
+        slots: (n,), where in the caches the first n tokens go.
+        read_group, write_group: after how many heads of q a head of k and one of v follow, in a
+            packed tensor that is read, and in one that is written. `Packed.slices` makes the views.
+            0: the heads of q follow each other.
         out_format: as in `plan`.
     """
 
@@ -94,7 +92,7 @@ def move(
 
 def _into_a_cache(named: Mapping[str, Tensor], rotation: Rotation, slots: Tensor) -> Launch:
     """A launch that writes k and v to their slots. Rows are padded, whatever their width is."""
-    # The tokens of a cache are in no order, so what `plan` makes of the others is completed here.
+    # A cache has slots, not the positions of the call. So `plan` sees all tensors but the caches.
     in_order = {name: x for name, x in named.items() if name not in ("k_out", "v_out")}
     planned = plan(in_order, rotation, choose=choose_cache_tile)
     q_out, k_cache, v_cache = named["q_out"], named["k_out"], named["v_out"]

@@ -1,6 +1,7 @@
 """The kernel that turns q and k, and copies v: out of a packed projection, or into a cache.
 
-`kernel.py` explains the arguments that have no comment here, and has the other parts.
+Read `rope_kernel` in `kernel.py` first. It explains the arguments that have no comment here, and
+that file has the other parts.
 """
 
 import triton
@@ -33,23 +34,23 @@ def move_kernel(
     starts_ptr,
     ids_ptr,
     first_position,
-    v_ptr,  # like k
+    v_ptr,  # like k, but it is copied
     v_out_ptr,
     slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache
     seq_len,
     batch,
     q_heads,
-    k_heads,  # and those of v
-    listed,  # tokens that have an entry among the slots
+    k_heads,  # heads of k, and of v
+    listed,  # tokens, from the first one on, that have an entry in `slots_ptr`
     ids_strides,
     table_strides,
-    strides,  # of q, k, v, q_out, k_out and v_out: each of s, b, h and d; of a cache as it has them
+    strides,  # of q, k, v, q_out, k_out, v_out: each of s, b, h, d; a cache's of block, page, h, d
     table_len,
     sequences,
     cp_size,
     cp_rank,
-    cache_slots,  # blocks * page
-    page,  # positions of a block of a cache
+    cache_slots,  # slots of a cache: blocks * page
+    page,  # slots of a block
     HALF: tl.constexpr,
     START: tl.constexpr,
     TAIL: tl.constexpr,
@@ -79,7 +80,7 @@ def move_kernel(
         ROWS_OUTER, STRETCH,
     )  # fmt: skip
 
-    # My tensor.
+    # My tensor: q, k or v.
     q_strides, k_strides, v_strides, q_out_strides, k_out_strides, v_out_strides = strides
     is_kv, is_v = row_block >= q_blocks, row_block >= q_blocks + k_blocks
     row_block -= tl.where(is_kv, q_blocks, 0) + tl.where(is_v, k_blocks, 0)
@@ -101,7 +102,7 @@ def move_kernel(
     x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED)
     if slots_ptr is None:
         y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, OUT_ALIGNED)
-    else:  # the slot is used last of all, or other loads would wait for this one
+    else:  # The slot is loaded now and used last, so no other load waits for it.
         slot = tl.load(slots_ptr + s, s < listed, other=-1)
 
     # Load every element once.
@@ -166,14 +167,15 @@ def cache_pointers(
     page,
     ALIGNED: tl.constexpr,
 ):
-    """Pointers to element 0 of each row, at its token's slot, and which rows are written.
+    """Pointers to element 0 of each row at its token's slot, and which rows are written.
 
-    Rows of q are at their tokens, and b is 0: tokens of a cache have one dimension. Numbers are
-    chosen before they meet strides, or Triton 3.9 would no longer see that 16 divides offsets.
+    Rows of q go to their tokens in q's output, whatever the slot is. Both share this code, so each
+    number is chosen before it meets a stride. If one of two products were chosen, Triton 3.9 would
+    not see that 16 divides the offset, and would store 2 bytes at a time.
     """
     slot = slot.to(tl.int64)
     has_slot = (slot >= 0) & (slot < cache_slots)
-    # in 32 bits, if all slots fit: a division in 64 takes longer than the rest of a short call
+    # In 32 bits if all slots fit: a 64-bit division takes longer than the rest of a short call.
     slot = tl.where(has_slot, slot, 0).to(cache_slots.dtype)
     block = slot // page
     place = (slot - block * page).to(tl.int64)

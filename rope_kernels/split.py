@@ -38,7 +38,7 @@ from .modes import (
     is_watched,
     wants_grad,
 )
-from .move import Rows, move
+from .move import QKV, move
 from .rotation import (
     CpOrder,
     Freqs,
@@ -72,14 +72,15 @@ class Packed(NamedTuple):
 
     @property
     def group(self) -> int:
-        """Heads of q between which a head of k and one of v lie; 0: none do."""
+        """After how many heads of q a head of k and one of v follow; 0: those of q are together."""
         return 0 if self.packing == "qkv" else self.num_heads // self.num_kv_heads
 
-    def slices(self, qkv: Tensor) -> Rows:
+    def slices(self, qkv: Tensor) -> QKV:
         """Views of q, k and v, in which h and d are dimensions again.
 
-        Of 'grouped' that of q has its shape, strides and first elements, but not all of its heads:
-        the kernel steps over those of k and v.
+        With 'grouped', heads of k and v are between those of q, which no strides can say. So the
+        view of q has the right shape and strides, and begins right, but its heads are not all of
+        q's. It is for a kernel alone, which steps over the other heads: READ_GROUP, WRITE_GROUP.
         """
         h, kv, group = self.num_heads, self.num_kv_heads, self.group
         x = qkv.view(*qkv.shape[:-1], self.heads, qkv.shape[-1] // self.heads)
@@ -89,9 +90,9 @@ class Packed(NamedTuple):
         q, k, v = x.split_with_sizes((h, kv, kv), -2)
         return q, k, v
 
-    def memory_for(self, rows: Rows, tensor_format: str) -> Rows:
-        """Empty tensors for these views of q, k and v."""
-        q, k, v = rows
+    def memory_for(self, slices: QKV, tensor_format: str) -> QKV:
+        """Empty tensors for what becomes of these views of q, k and v."""
+        q, k, v = slices
         sizes = {"s": q.shape[0], "b": 1} | dict(zip(tensor_format, q.shape, strict=True))
 
         of_q = [sizes[dim] for dim in self.output_format]
@@ -100,7 +101,7 @@ class Packed(NamedTuple):
         return q.new_empty(of_q), k.new_empty(of_kv), v.new_empty(of_kv)
 
     def gradient_for(self, grads: Sequence[Tensor], tensor_format: str) -> Tensor:
-        """Empty memory for that of a projection, from those of q, k and v."""
+        """An empty tensor for the gradient of a projection, from those of q, k and v."""
         s, b, _, d = view_as_sbhd(grads[0], self.output_format).shape
         sizes = {"s": s, "t": s, "b": b}
         shape = *[sizes[dim] for dim in tensor_format[:-2]], self.heads * d
@@ -129,27 +130,29 @@ def split_qkv_rope(
     rotary_start: int = 0,
     inverse: bool = False,
     output_pairing: OutputPairing = "same",
-) -> Rows:
+) -> QKV:
     """Split a packed projection into q, k and v, and rotate q and k, in one launch.
 
-    v is copied. Differentiable in `qkv` and `freqs`, as often as you like; the gradient of `qkv` is
-    one tensor, which the backward writes directly: nothing is concatenated. All keywords that are
-    not named here are those of `apply_rotary_pos_emb`, which explains them.
+    v is copied. The results are differentiable in `qkv` and `freqs`, as often as you like. The
+    gradient of `qkv` is one tensor, which the backward writes directly: nothing is concatenated.
+    All keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
 
     Args:
-        qkv: what one linear layer returns, fp32, fp16, bf16 or fp64; any strides. (s, b, n * d),
-            (b, s, n * d), or (t, n * d) of packed sequences, as `tensor_format` says, with
-            n = num_heads + 2 * num_kv_heads.
+        qkv: the output of one linear layer, of fp32, fp16, bf16 or fp64, with any strides. It is
+            (s, b, n * d), (b, s, n * d), or (t, n * d) of packed sequences, as `tensor_format`
+            says, with n = num_heads + 2 * num_kv_heads.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        num_heads: heads of q.
-        num_kv_heads: heads of k, and of v.
-        tensor_format: 'sbhd', 'bshd' or 'thd', whose last two dimensions `qkv` has as one.
-        packing: the order of heads in it. 'qkv': all of q, then of k, then of v, as in Phi 3 and
-            vLLM. 'grouped': for each head of k the heads of q that share it, it, and its head of v,
-            as in Megatron-LM, whose (s, b, groups, heads of a group * d) is `qkv.flatten(2)` here,
-            and in GPT-NeoX, whose heads are all groups of one.
-        output_format: of q, k and v: 'sbhd', 'bshd' or 'bhsd', which attention in PyTorch takes;
-            from 'thd' also that, and elsewhere b is 1. None: `tensor_format`.
+        num_heads: the number of heads of q.
+        num_kv_heads: the number of heads of k, and of v.
+        tensor_format: 'sbhd', 'bshd' or 'thd'. The last dimension of `qkv` has h and d as one.
+        packing: the order of heads in `qkv`. 'qkv': all heads of q, then those of k, then those of
+            v, as in Phi 3 and vLLM. 'grouped': for each head of k first the heads of q that share
+            it, then this head, then its head of v. GPT-NeoX packs that way, in groups with one head
+            of q. So does Megatron-LM, whose tensor is (s, b, groups, heads of a group * d): pass
+            its `flatten(2)`.
+        output_format: the format of q, k and v: 'sbhd', 'bshd', or 'bhsd', which attention in
+            PyTorch takes. Packed sequences may also stay 'thd'; in the other formats they are one
+            batch entry. None: `tensor_format`.
 
     Returns:
         (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
@@ -192,7 +195,9 @@ def split_qkv_rope(
         output_format=read_format if output_format is None else output_format,
     )
     _check_projection(qkv, packed, read_format)
-    q, k, v = rows = packed.slices(qkv.resolve_neg())  # whole: rows of q may lie between others
+    # A pending sign is resolved in the whole projection. The view of q may not have all of its
+    # heads, and a copy of it would lose the others.
+    q, k, v = slices = packed.slices(qkv.resolve_neg())
     rotation, known = prepare(
         (q, k), given, fused, inplace=False, others=(v,), key=("split", *packed)
     )
@@ -203,9 +208,9 @@ def split_qkv_rope(
         q, k, v = _split_op(qkv, *packed, *values_of(rotation))
         return q, k, v
     if wants_grad((qkv,)):
-        q, k, v = _record_split(qkv, rows, packed, rotation, known)
+        q, k, v = _record_split(qkv, slices, packed, rotation, known)
         return q, k, v
-    return _split(rows, packed, rotation, known)
+    return _split(slices, packed, rotation, known)
 
 
 def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
@@ -229,23 +234,24 @@ def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
         raise bad(f"qkv has shape {tuple(qkv.shape)}", accepted)
 
 
-def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> Rows:
-    """The kernel's definition; differentiable."""
+def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> QKV:
+    """The kernel's definition, in plain PyTorch; differentiable."""
     q, k, v = packed.slices(qkv)
     if packed.group:
         heads = packed.num_kv_heads, packed.group + 2
         x = qkv.view(*qkv.shape[:-1], *heads, qkv.shape[-1] // packed.heads)
         q = x[..., : packed.group, :].flatten(-3, -2)
     rotated = reference.rotate((q, k), rotation)
-    rows = [view_as_sbhd(x, rotation.options.tensor_format) for x in (*rotated, v)]
-    q, k, v = [view_from_sbhd(x, packed.output_format) for x in rows]
+    views = [view_as_sbhd(x, rotation.options.tensor_format) for x in (*rotated, v)]
+    q, k, v = [view_from_sbhd(x, packed.output_format) for x in views]
     return q.contiguous(), k.contiguous(), v.clone(memory_format=torch.contiguous_format)
 
 
-def _split(rows: Rows, packed: Packed, rotation: Rotation, known: Known | None) -> Rows:
-    outs = packed.memory_for(rows, rotation.options.tensor_format)
+def _split(slices: QKV, packed: Packed, rotation: Rotation, known: Known | None) -> QKV:
+    """Rotate q and k, and copy v, out of a projection whose `slices` these are."""
+    outs = packed.memory_for(slices, rotation.options.tensor_format)
     move(
-        rows,
+        slices,
         outs,
         rotation,
         known=known,
@@ -256,7 +262,7 @@ def _split(rows: Rows, packed: Packed, rotation: Rotation, known: Known | None) 
 
 
 def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor:
-    """The transposed map: gradients of q, k and v to that of the projection."""
+    """The transposed map of `_split`: it takes gradients of q, k and v to the projection's."""
     back, (q, k, v) = rotation.transposed, grads
     out = packed.gradient_for(grads, rotation.options.tensor_format)
     known = known_of_rotation(grads, back, "join", *packed)
@@ -276,23 +282,23 @@ class SplitContext(Context):
 
     packed: Packed
     shape: torch.Size  # of the projection
-    others: int  # arguments of the operator besides the projection, which have no gradient
+    others: int  # how many arguments the operator has after the projection: none has a gradient
 
 
 class SplitFunction(torch.autograd.Function):
-    """A linear map, so nothing of the projection is kept but its shape. For eager calls."""
+    """A split in an eager call. The map is linear, so of the projection only its shape is kept."""
 
     @staticmethod
     def forward(
         ctx: SplitContext,
         qkv: Tensor,
-        rows: Rows,
+        slices: QKV,
         packed: Packed,
         rotation: Rotation,
         known: Known | None,
-    ) -> Rows:
+    ) -> QKV:
         _keep_split(ctx, qkv, packed, rotation)
-        return _split(rows, packed, rotation, known)
+        return _split(slices, packed, rotation, known)
 
     @staticmethod
     def backward(ctx: SplitContext, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -310,8 +316,8 @@ def _keep_split(ctx: SplitContext, qkv: Tensor, packed: Packed, rotation: Rotati
 def _gradient_of_split(ctx: SplitContext, grads: Sequence[Tensor | None]) -> Tensor | None:
     """The gradient of the projection.
 
-    The kernel takes gradients of all three outputs. Second derivatives, gradients in a transform,
-    and those where one was not used, are PyTorch's.
+    The kernel reads gradients of q, k and v. Where one of them was not used, in a transform, and
+    for second derivatives, PyTorch computes it.
     """
     rotation, packed = kept(ctx)[0], ctx.packed
     came = [grad for grad in grads if grad is not None]
@@ -324,7 +330,8 @@ def _gradient_of_split(ctx: SplitContext, grads: Sequence[Tensor | None]) -> Ten
             if is_watched():
                 return _join_op(came, *packed, *values_of(rotation))[0]
             return _join(came, packed, rotation)
-    # A linear map has the same derivative everywhere. These zeros are no batch, as `grads` may be.
+    # A linear map has the same derivative everywhere, so zeros will do. They are made from a shape,
+    # for `grads` may be a batch of gradients, which anything made like them would be, too.
     qkv = torch.zeros(ctx.shape, dtype=came[0].dtype, device=came[0].device, requires_grad=True)
     return gradients_by_pytorch(lambda x: _split_by_pytorch(x, packed, rotation), (qkv,), grads)[0]
 
@@ -335,10 +342,10 @@ _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format
 @operator("split_qkv_rope", f"Tensor qkv, {_PACKED}, {ROTATION}")
 def _split_op(qkv: Tensor, *values: Value) -> list[Tensor]:
     packed, rotation = _of_values(values)
-    rows = packed.slices(qkv.resolve_neg())
-    check_values(rotation, seq_len_of(rows[0], rotation.options.tensor_format))
-    known = known_of_rotation(rows, rotation, "split", *packed)
-    return list(_split(rows, packed, rotation, known))
+    slices = packed.slices(qkv.resolve_neg())
+    check_values(rotation, seq_len_of(slices[0], rotation.options.tensor_format))
+    known = known_of_rotation(slices, rotation, "split", *packed)
+    return list(_split(slices, packed, rotation, known))
 
 
 @operator("split_qkv_rope_backward", f"Tensor[] grads, {_PACKED}, {ROTATION}")
