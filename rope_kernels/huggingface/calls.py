@@ -1,13 +1,13 @@
 """How models' functions rotate, which of their calls a kernel takes, and what replaces them.
 
 A `Rule` says how a function rotates, and rotates in its place. A form takes the function's calls:
-it has the same arguments, and asks a rule before it calls the function itself.
+it has the same arguments, and calls the function itself where its rule can't rotate.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (
 
 Original = Callable[..., object]  # a function that a model has
 Form = Callable[..., object]  # what takes its calls; all are at the end of this file
+# What a form calls first, with tensors, cos, sin and `unsqueeze_dim`: `Rule.rotate`, or that of
+# `norms.NormedRotation`. None: the function itself has to do it.
+Rotate = Callable[[Tensors, Tensor, Tensor, int], Tensors | None]
 
 # Why the function itself takes a call.
 _NO_TENSOR = Way("original", "an argument is no tensor, or a DTensor")
@@ -153,29 +156,6 @@ class Rule:
         return outs if has_batch else tuple([x[0] for x in outs])
 
 
-class Rotating(Protocol):
-    """What a form asks first: `Counted`, or `norms.NormedRotation`, which normalizes, too."""
-
-    def rotate(
-        self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int
-    ) -> Tensors | None:
-        """The tensors rotated; None: the function itself has to do it."""
-
-
-@dataclass(frozen=True)
-class Counted:
-    """A rule at work for one function, whose calls are counted."""
-
-    rule: Rule
-    ways: Counter[Way]
-
-    def rotate(
-        self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int
-    ) -> Tensors | None:
-        """As the rule does."""
-        return self.rule.rotate(tensors, cos, sin, unsqueeze_dim, self.ways)
-
-
 def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:
     """The dimension of heads, from the end: where `unsqueeze` gives a table a new one."""
     return unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - cos.dim() - 1
@@ -187,11 +167,11 @@ def exchanged(tensors: Sequence[Tensor]) -> Tensors:
 
 
 # Forms: what takes the place of a function, with the same arguments. `patch` binds the first two:
-# `rotating` is asked to rotate, and `original`, the function itself, takes what that doesn't.
+# what rotates, and the function itself, which takes the calls that the other doesn't.
 
 
 def q_and_k(
-    rotating: Rotating,
+    rotate: Rotate,
     original: Original,
     q: Tensor,
     k: Tensor,
@@ -200,12 +180,12 @@ def q_and_k(
     unsqueeze_dim: int = 1,
 ) -> object:
     """Most of the models."""
-    outs = rotating.rotate((q, k), cos, sin, unsqueeze_dim)
+    outs = rotate((q, k), cos, sin, unsqueeze_dim)
     return outs or original(q, k, cos, sin, unsqueeze_dim)
 
 
 def with_unused_ids(
-    rotating: Rotating,
+    rotate: Rotate,
     original: Original,
     q: Tensor,
     k: Tensor,
@@ -215,12 +195,12 @@ def with_unused_ids(
     unsqueeze_dim: int = 1,
 ) -> object:
     """DeepSeek V3's interleaved function, GLM-ASR: position ids are there and have no use."""
-    outs = rotating.rotate((q, k), cos, sin, unsqueeze_dim)
+    outs = rotate((q, k), cos, sin, unsqueeze_dim)
     return outs or original(q, k, cos, sin, position_ids, unsqueeze_dim)
 
 
 def q_alone_or_with_k(
-    rotating: Rotating,
+    rotate: Rotate,
     original: Original,
     q: Tensor,
     k: Tensor | None = None,
@@ -230,14 +210,14 @@ def q_alone_or_with_k(
     unsqueeze_dim: int = 1,
 ) -> object:
     """Qwen4-exp: without keys the result is a tensor."""
-    outs = rotating.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
+    outs = rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
     if outs is None:
         return original(q, k, cos, sin, unsqueeze_dim)
     return outs[0] if k is None else outs
 
 
 def q_with_k_or_none(
-    rotating: Rotating,
+    rotate: Rotate,
     original: Original,
     q: Tensor,
     k: Tensor | None,
@@ -246,14 +226,14 @@ def q_with_k_or_none(
     unsqueeze_dim: int = 1,
 ) -> object:
     """Mistral Large 4: without keys the result has None in their place."""
-    outs = rotating.rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
+    outs = rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
     if outs is None:
         return original(q, k, cos, sin, unsqueeze_dim)
     return (outs[0], None) if k is None else outs
 
 
 def one_tensor(
-    rotating: Rotating,
+    rotate: Rotate,
     original: Original,
     x: Tensor,
     cos: Tensor,
@@ -261,12 +241,12 @@ def one_tensor(
     unsqueeze_dim: int = 1,
 ) -> object:
     """Gemma 3n, Gemma 4, DeepSeek V4."""
-    outs = rotating.rotate((x,), cos, sin, unsqueeze_dim)
+    outs = rotate((x,), cos, sin, unsqueeze_dim)
     return outs[0] if outs else original(x, cos, sin, unsqueeze_dim)
 
 
 def vision(
-    rotating: Rotating, original: Original, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
+    rotate: Rotate, original: Original, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
 ) -> object:
     """The towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
-    return rotating.rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)
+    return rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)

@@ -103,7 +103,7 @@ class NormedRotation:
     """What a forward calls in place of its rotation: it normalizes, too.
 
     It takes the rotation's arguments and hands them to the form of the rotation's rule. The form
-    asks `rotate` first, and if that can't be done in one launch, calls norms and rotation apart.
+    calls `rotate`, and where that can't be done in one launch, norms and rotation apart.
     """
 
     rule: Rule  # of the rotation
@@ -116,7 +116,7 @@ class NormedRotation:
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         apart = self._one_apart if len(self.norms) == 1 else self._two_apart
-        return self.rule.form(self, apart, *args, **kwargs)
+        return self.rule.form(self.rotate, apart, *args, **kwargs)
 
     def rotate(
         self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int

@@ -23,7 +23,6 @@ from hf_calls import (
     version,
 )
 from hugging_face import families_of
-from rope_kernels.huggingface.calls import Counted
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.rules import RULE_BY_DIGEST, RULES
 
@@ -51,7 +50,7 @@ def replaced(function):
         given.append(1)
         return function(*args, **kwargs)
 
-    return partial(rule.form, Counted(rule, Counter()), original), given
+    return partial(rule.form, partial(rule.rotate, ways=Counter()), original), given
 
 
 def disagreements(function, some, device):

@@ -23,7 +23,6 @@ from hf_models import FAMILIES
 from hugging_face import families_of
 from rope_kernels import which_way
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
-from rope_kernels.huggingface.calls import Counted
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
 from rope_kernels.huggingface.replacement import function_of
 from rope_kernels.huggingface.rules import RULE_BY_DIGEST
@@ -435,7 +434,8 @@ def test_odd_calls_go_to_the_function_itself(odd, llama):
 
     rule, ways = RULE_BY_DIGEST[code_digest(original)], Counter()
     call = ODD[odd](CASE.call_of(original, "cpu"))
-    got = outcome(functools.partial(rule.form, Counted(rule, ways), noting), call)
+    rotate = functools.partial(rule.rotate, ways=ways)
+    got = outcome(functools.partial(rule.form, rotate, noting), call)
     assert differs(got, outcome(original, call), strides=True) is None
     assert taken
     ((path, reason),) = ways  # of one call, or of one for values and one for gradients
