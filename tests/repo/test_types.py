@@ -1,5 +1,5 @@
-"""A type checker accepts right calls of the public functions, our pages' Python and files of the
-package, and finds misspelt calls."""
+"""A type checker accepts the package, right calls of it and our pages' Python, and finds misspelt
+calls."""
 
 import importlib.util
 import inspect
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import rope_kernels
+from processes import ROOT
 from test_readme import BLOCKS
 
 TYPED_CALLS = Path(__file__).with_name("typed_calls.py")
 PACKAGE = Path(rope_kernels.__file__).parent
-STRICT = "modes", "checks", "check_call", "overwritten", "embedding", "ways"  # files of the package
 
 WRONG = {  # each is one line that mypy has to refuse, with a word of its complaint
     "rope_qk(t, t, rope, positon_ids=ids)": '"positon_ids"',
@@ -56,15 +56,34 @@ def call_with_every_keyword(name):
     return f"{name}({', '.join(f'{key}={value}' for key, value in values.items())})"
 
 
-@pytest.fixture(scope="module")
-def complaints(tmp_path_factory):
-    """What `mypy --strict` prints of the right calls, the wrong ones and our pages', by file.
-
-    It reads the whole package. Of that it reports only what `STRICT` names, and nothing else, as
-    for users who installed it.
-    """
+def lines_of_mypy(folder, *arguments, **environment):
+    """What `mypy --strict` prints, in a process of its own."""
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("needs mypy")
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-color-output", *arguments],
+        cwd=folder,
+        env={"PATH": "", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode in (0, 1), found.stdout + found.stderr
+    return found.stdout.splitlines()
+
+
+def test_mypy_accepts_the_package(tmp_path):
+    """By the settings in pyproject.toml."""
+    *complaints, last = lines_of_mypy(ROOT, f"--cache-dir={tmp_path}", "rope_kernels")
+    assert complaints == []
+    assert last.startswith("Success")
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory):
+    """What mypy prints of the right calls, the wrong ones and our pages', by file.
+
+    It reads the package but reports nothing there, as for users who installed it.
+    """
     folder = tmp_path_factory.mktemp("mypy")
     wrong = folder / "wrong_calls.py"
     start = "import torch\nimport rope_kernels\n"
@@ -78,35 +97,21 @@ def complaints(tmp_path_factory):
     blocks = [folder / f"{name}.py" for name in BLOCKS]
     for block, code in zip(blocks, BLOCKS.values(), strict=True):
         block.write_text(code)
-    strict = [Path("rope_kernels", f"{name}.py") for name in STRICT]
-    options = "--strict", "--follow-imports=silent", "--no-color-output", "--cache-dir=cache"
     settings = folder / "mypy.ini"  # most of transformers has no types, and reading it takes long
     settings.write_text("[mypy]\n[mypy-transformers.*]\nfollow_imports = skip\n")
-    options += (f"--config-file={settings}",)
-    found = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, TYPED_CALLS, right, wrong, *blocks, *strict],
-        cwd=folder,
-        env={"MYPYPATH": str(folder), "PATH": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert found.returncode in (0, 1), found.stdout + found.stderr
-    lines = found.stdout.splitlines()
+    options = "--follow-imports=silent", "--cache-dir=cache", f"--config-file={settings}"
+    files = TYPED_CALLS, right, wrong, *blocks
+    lines = lines_of_mypy(folder, *options, *files, MYPYPATH=str(folder))
     return {
         "right": [x for x in lines if TYPED_CALLS.name in x or right.name in x],
         "wrong": [line for line in lines if wrong.name in line],
         **{path.stem: [line for line in lines if path.name in line] for path in blocks},
         "first line": start.count("\n") + 1,
-        "package": [line for line in lines if line.startswith("rope_kernels/")],
     }
 
 
 def test_mypy_accepts_every_public_name_and_keyword(complaints):
     assert complaints["right"] == []
-
-
-def test_mypy_accepts_the_files_of_the_package_that_have_types(complaints):
-    assert complaints["package"] == []
 
 
 def test_mypy_accepts_the_blocks_of_our_pages(complaints):
