@@ -29,7 +29,11 @@ def rotate(
     known: Known | None = None,
     ways: Counter[Way] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Rotate the tensors of a checked call, in the way that `way_of` finds."""
+    """Rotate the tensors of a checked call: by the kernel, by an operator, or in plain PyTorch.
+
+    `way_of` decides which, and `known` and `ways` are for it. Results are new, or with `inplace`
+    the tensors themselves.
+    """
     path, recorded = way_of(fused, tensors, rotation, known, ways=ways).path, wants_grad(tensors)
     if path == "kernel":
         if recorded:
@@ -39,8 +43,8 @@ def rotate(
         if inplace:
             count_as_written(outs)
         return outs
-    # PyTorch counts what an operator of ours overwrites before a mode sees it, which then takes the
-    # tensor for another one than the one that was saved. So modes see a copy of PyTorch's.
+    # PyTorch counts a write of our operator before a mode sees the operator. The mode would then
+    # take the tensor for another one than it has saved. So under a mode PyTorch's copy writes.
     if path == "operator" and inplace and not recorded and not is_watched():
         _rotate_inplace_op(list(tensors), *values_of(rotation))
         return tensors
@@ -50,17 +54,21 @@ def rotate(
         outs = reference.rotate(tensors, rotation)
     if not inplace:
         return outs
+    # The operator that writes in place has no backward, and plain PyTorch writes nothing in place.
     start, width = rotation.options.rotary_start, rotation.options.rotary_dim
-    for t, out in zip(tensors, outs, strict=True):  # no operator in place has a backward
+    for t, out in zip(tensors, outs, strict=True):
         if is_watched():
-            t.copy_(out)  # a mode may know what was saved by the address of its first element
+            t.copy_(out)  # A mode may recognize a saved tensor by the address of element 0.
         else:
             t.narrow(-1, start, width).copy_(out.narrow(-1, start, width))
     return tensors
 
 
 def count_as_written(tensors: Sequence[Tensor]) -> None:
-    """Tell autograd what a kernel has overwritten, so that it refuses a backward that needs it."""
+    """Tell autograd what a kernel has overwritten: it refuses a backward that needs the old values.
+
+    Tensors of inference mode count no writes.
+    """
     torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
 
 
@@ -74,7 +82,10 @@ class Context(FunctionCtx):
 
 
 class RotationFunction(torch.autograd.Function):
-    """For eager calls. Its backward is a call of its own: it may be traced, or differentiated."""
+    """A rotation in an eager call that autograd records. Traces record an operator: see below.
+
+    The backward is a call of its own. It may be traced, or differentiated again.
+    """
 
     @staticmethod
     def forward(
@@ -107,7 +118,7 @@ def keep(
     others: Sequence[Tensor | None] = (),
     frozen: Sequence[Tensor] = (),
 ) -> None:
-    """Save a rotation, and other tensors that a backward reads. `frozen` outs have no gradient."""
+    """Save a rotation, and other tensors that a backward reads. No gradient goes to `frozen`."""
     ctx.save_for_backward(*rotation.tensors, *others)  # type: ignore[arg-type]  # None, too
     ctx.options, ctx.first_position = rotation.options, rotation.first_position
     ctx.set_materialize_grads(False)
@@ -116,7 +127,7 @@ def keep(
 
 
 def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
-    """What `keep` has saved. A checkpoint lets `ctx.saved_tensors` be read once."""
+    """What `keep` has saved. Ask once: a checkpoint lets `ctx.saved_tensors` be read once."""
     saved = ctx.saved_tensors
     rotation = Rotation._make((*saved[:TENSORS], ctx.first_position, ctx.options))
     return rotation, saved[TENSORS:]
@@ -125,15 +136,15 @@ def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
 def keep_rotation(
     ctx: Context, tensors: Sequence[Tensor], outs: Sequence[Tensor], rotation: Rotation
 ) -> None:
-    """Keep nothing of the rotated tensors."""
-    pairs = zip(tensors, outs, strict=True)
-    keep(ctx, rotation, frozen=[out for t, out in pairs if not t.requires_grad])
+    """Save a rotation alone: the map is linear, so a backward reads nothing of the tensors."""
+    of_each = zip(tensors, outs, strict=True)
+    keep(ctx, rotation, frozen=[out for t, out in of_each if not t.requires_grad])
 
 
 def _gradients(
     ctx: Context, grads: Sequence[Tensor | None], wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of what was rotated, as far as they are wanted."""
+    """The gradients of what was rotated; None for those that are not `wanted`."""
     rotation, _ = kept(ctx)
     asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
     found: list[Tensor | None] = [None] * len(grads)
@@ -154,19 +165,19 @@ def gradients_by_pytorch(
     """The gradients as PyTorch computes them: differentiable once more, and in batches.
 
     Args:
-        function: of the inputs.
-        inputs: None comes back for those that require no gradient.
-        grads: of its outputs; None of those that are None, and of what nobody used.
+        function: computes outputs from the inputs, in plain PyTorch.
+        inputs: for those that require no gradient, None is returned.
+        grads: gradients of the outputs; None for an output that is None, or was not used.
     """
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        # one may be computed from another: a view of its own ends each path
+        # One input may have been computed from another. Gradients are asked of views, so that none
+        # flows on from one input into the other.
         given = [None if x is None else x.view_as(x) for x in inputs]
         outs = function(*given)
     wanted = [x for x in given if x is not None and x.requires_grad]
-    pairs = zip(outs, grads, strict=True)
     used = []
-    for out, grad in pairs:
+    for out, grad in zip(outs, grads, strict=True):
         if out is not None and grad is not None and out.requires_grad:
             used.append((out, grad))
     found = iter(
@@ -181,12 +192,13 @@ def gradients_by_pytorch(
     return [next(found) if x is not None and x.requires_grad else None for x in given]
 
 
-# For torch.compile, which does not look into an operator. A functional one carries its own
-# backward. An `autograd.Function` will not do under a trace: Dynamo traces through it, and then
-# saves no versions, so that a tensor which is overwritten between forward and backward gives wrong
-# gradients silently (seen with torch 2.11 and 2.13).
+# What follows is for torch.compile and other tracers. They do not look into an operator, and one
+# that overwrites nothing carries its own backward. An `autograd.Function` will not do under a
+# trace: Dynamo traces through it, and then saves no versions, so that a tensor which is overwritten
+# between forward and backward gives wrong gradients silently (seen with torch 2.11 and 2.13).
 
-Value = Tensor | torch.dtype | str | float | None  # of a field; a bool and an int are floats, too
+# An argument of an operator. To a type checker, a bool and an int are floats, too.
+Value = Tensor | torch.dtype | str | float | None
 
 
 class Operator(Protocol):
@@ -212,33 +224,33 @@ _TYPES: dict[object, str] = {
     torch.dtype | None: "ScalarType?",
 }
 _FIELDS = get_type_hints(Rotation)
-del _FIELDS["options"]  # their fields come last, one by one
+del _FIELDS["options"]  # A schema has no tuples of mixed types: options come last, one by one.
 _FIELDS |= get_type_hints(Options)
 ROTATION = ", ".join([f"{_TYPES[of_type]} {name}" for name, of_type in _FIELDS.items()])
-NAMESPACE = __name__.partition(".")[0]  # a copy of the package has operators of its own
+NAMESPACE = __name__.partition(".")[0]  # A copy of the package has operators of its own.
 
 
 def operator(
     name: str, arguments: str, mutates: Sequence[str] = ()
 ) -> Callable[[Callable[..., object]], Operator]:
-    """Declare a function as an operator. One that overwrites what is given returns nothing."""
+    """Declare a function as an operator. It returns tensors, or nothing if it `mutates` some."""
     schema = f"({arguments}) -> {'()' if mutates else 'Tensor[]'}"
     return torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=mutates, schema=schema)
 
 
 def values_of(rotation: Rotation) -> tuple[Value, ...]:
-    """A rotation as arguments of an operator."""
+    """A rotation as arguments of an operator, in the order of `ROTATION`."""
     return *rotation.tensors, rotation.first_position, *rotation.options
 
 
 def rotation_of(values: Sequence[Value]) -> Rotation:
-    """What `values_of` was given."""
+    """The rotation that `values_of` was given."""
     count = TENSORS + 1
     return Rotation._make((*values[:count], Options._make(values[count:])))
 
 
 def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[Tensor]:
-    """What was not known when PyTorch traced the call is checked now, and then it is launched."""
+    """Check what was not known while PyTorch traced the call, and launch."""
     given = tuple(tensors)
     if inplace:
         check_inplace(given, rotation)
@@ -270,9 +282,9 @@ def _keep_inputs(
 
 
 class OperatorContext(Context):
-    """The same of an operator, whose first argument is a list of tensors."""
+    """What an operator leaves for its backward. Its first argument is a list of tensors."""
 
-    needs_input_grad: tuple[Sequence[bool], ...]  # type: ignore[assignment]  # for a list: a list
+    needs_input_grad: tuple[Sequence[bool], ...]  # type: ignore[assignment]  # a list for a list
 
 
 def _backward(ctx: OperatorContext, grads: Sequence[Tensor | None]) -> tuple[object, ...]:
