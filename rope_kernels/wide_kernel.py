@@ -71,7 +71,7 @@ def wide_kernel(
     OUT_ALIGNED: tl.constexpr,
     TABLE_UNIT: tl.constexpr,
     READ_GROUP: tl.constexpr,  # packed qkv: so many heads of q, then one of k and one of v; else 0
-    WRITE_GROUP: tl.constexpr,
+    WRITE_GROUP: tl.constexpr,  # the same of what is written
     ONE_PER_PAIR: tl.constexpr,
     ATTENTION_FACTOR: tl.constexpr,
     CP_ORDER: tl.constexpr,
