@@ -1,6 +1,7 @@
 """Rotations in plain PyTorch: the kernel's definition and yardstick.
 
-On any device, in every dtype, for tensors of every class, with all derivatives. Nothing is checked.
+They work on any device, in every dtype, for tensors of every class, and have all derivatives.
+Arguments are not checked.
 """
 
 import math
@@ -41,14 +42,15 @@ def apply_rotary_pos_emb(
     transpose: bool = False,
     position_ids: Tensor | None = None,
 ) -> Tensor:
-    """`rope_kernels.apply_rotary_pos_emb` in PyTorch, for arguments that are known to be good.
+    """`rope_kernels.apply_rotary_pos_emb` in plain PyTorch, without its checks.
 
     Args:
         t, tensor_format, interleaved, rotary_dim, inverse, position_ids: as there.
         freqs: angles, (s2, 1, 1, d2); or (cos, sin); or a module's `turns()`, int64, (d2 / 2,).
-        round_once: compute in fp32 (fp64 for fp64) and round once, as the kernel does; False: round
-            cos and sin first and compute in `t.dtype`, as TransformerEngine's unfused function.
-        transpose: the transposed map, as `rope_bw` has it.
+        round_once: True: compute in fp32 (fp64 for fp64) and round once, as the kernel does. False:
+            round cos and sin first and compute in `t.dtype`, as TransformerEngine's unfused
+            function does.
+        transpose: True: the transposed map, which is that of `rope_bw`.
     """
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     if rotary_dim is None:
@@ -78,14 +80,14 @@ def rotate(
 ) -> tuple[Tensor, ...]:
     """Rotate tensors; differentiable in them and in the table, as often as you like.
 
-    `stays_promoted`: return fp32 (fp64 for fp64), for a norm that comes after the rotation.
+    With `stays_promoted` results are fp32 (fp64 for fp64), for a norm that comes after them.
     """
     options, stored, computed = rotation.options, tensors[0].dtype, compute_dtype(tensors[0])
     returned = computed if stays_promoted else rotation.returned_dtype(tensors[0])
     table_dtype = stored if options.rounding == "model" else computed
     if options.rounding in ("once", "upcast"):
         product_dtype, sum_dtype = computed, computed
-    else:  # "promoted" upcasts nothing: autograd rounds the gradient of each product
+    else:  # With "promoted" each product promotes `x`, and autograd rounds the gradient of each.
         product_dtype, sum_dtype = stored, returned
 
     cos, sin, in_sequence = cos_sin(
@@ -98,16 +100,16 @@ def rotate(
     reads_interleaved, writes_interleaved = options.pairings
     outs = []
     for x in tensors:
-        # not tensor_split: its backward adds up three tensors, where this one concatenates them
+        # The backward of `split` concatenates three tensors. That of `tensor_split` adds them up.
         before, given, after = torch.split(x, [start, end - start, x.shape[-1] - end], dim=-1)
         if options.interleaved and not reads_interleaved:
             given = torch.stack(given.chunk(2, dim=-1), dim=-1).reshape(given.shape)
         rotary = given
         if in_sequence is not None:
-            rotary = torch.where(in_sequence, rotary, 0)  # padding may hold anything, NaN too
+            rotary = torch.where(in_sequence, rotary, 0)  # Padding may hold anything, NaN too.
         rotary = rotary.to(product_dtype)
         if options.transpose:
-            # the transpose of a quarter turn is its negative
+            # The transpose of a quarter turn is its negative.
             of_cos, of_sin = (rotary * cos).to(sum_dtype), (rotary * sin).to(sum_dtype)
             rotated = of_cos - rotate_half(of_sin, options.interleaved)
         else:
@@ -118,16 +120,16 @@ def rotate(
         if options.interleaved and not writes_interleaved:
             rotated = torch.cat((rotated[..., ::2], rotated[..., 1::2]), dim=-1)
         if options.keeps_strides and options.rotary_dim == x.shape[-1]:
-            outs.append(rotated)  # elementwise operators keep the order of dimensions of `x`
+            outs.append(rotated)  # Elementwise operators have kept the strides of `x`.
         else:
             outs.append(torch.cat((before, rotated, after), dim=-1).contiguous())
     return tuple(outs)
 
 
 def _like_rows(x: Tensor, options: Options) -> Tensor:
-    """(b or 1, s, d2) as (s, b or 1, 1, d2), in the order of what turns.
+    """Values (b or 1, s, d2) with the dimensions of the tensor that turns, in its order.
 
-    Then the gradients of what turns come out contiguous.
+    They are permuted and not the tensor, so that its gradient comes out contiguous.
     """
     return view_from_sbhd(x.transpose(0, 1)[:, :, None], options.tensor_format)
 
@@ -135,7 +137,10 @@ def _like_rows(x: Tensor, options: Options) -> Tensor:
 def cos_sin(
     rotation: Rotation, seq_len: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """cos and sin, (b or 1, s, d2), NaN past the table; and whether tokens are in sequences."""
+    """Cosines and sines of each token, (b or 1, s, d2), and whether it is in a sequence.
+
+    They are NaN where a position is outside of the table. None: all tokens are in sequences.
+    """
     options, tables = rotation.options, _tables(rotation)
     in_order = not rotation.looks_up_positions and rotation.first_position is None
     if in_order and not rotation.on_the_fly and options.cp_size == 1:
@@ -145,7 +150,8 @@ def cos_sin(
         if rotation.on_the_fly:
             found = [radians(rotation.table, position[..., None], dtype)]
         else:
-            # cast first: the gradient of a row adds up that of all tokens before it is rounded
+            # Rows are cast before tokens take them. So the gradient of a row, to which all of its
+            # tokens add, is rounded once.
             found = [_rows_at(x.to(dtype), position) for x in tables]
     cos, sin = found[0].to(dtype), found[-1].to(dtype)
     if rotation.sin is None:
@@ -159,7 +165,7 @@ def cos_sin(
 
 
 def positions(rotation: Rotation, seq_len: int) -> tuple[Tensor, Tensor | None]:
-    """Position of each token, (b or 1, s), and whether it is in a sequence (None: all are)."""
+    """The position of each token, (b or 1, s), and whether it is in a sequence; None: all are."""
     options, starts = rotation.options, rotation.start_positions
     token = torch.arange(seq_len, device=rotation.table.device)
     position, in_sequence = token, None
@@ -186,13 +192,13 @@ def positions(rotation: Rotation, seq_len: int) -> tuple[Tensor, Tensor | None]:
 def _tables(rotation: Rotation) -> list[Tensor]:
     """Angles, or cosines and sines, each (b or 1, s2, w); or turns."""
     tables = [rotation.table] if rotation.sin is None else [rotation.table, rotation.sin]
-    # not flatten, which PyTorch can't do to a batch of gradients
+    # A batch of gradients can be indexed in PyTorch, but not flattened.
     tables = [x[:, 0, 0] if x.dim() == 4 else x for x in tables]
     return [x if x.dim() == 3 else x[None] for x in tables]
 
 
 def _rows_at(table: Tensor, position: Tensor) -> Tensor:
-    """Rows of the table at each position, (b or 1, s, columns); NaN past its end."""
+    """The table's row at each position, (b or 1, s, columns); NaN where it has none."""
     entry, s2 = torch.arange(table.shape[0], device=table.device)[:, None], table.shape[1]
     row = torch.where(position < 0, s2, position).clamp(max=s2)
     return pad(table, (0, 0, 0, 1), value=math.nan)[entry, row]

@@ -1,17 +1,17 @@
 """What turns, by which angles, and where each token is.
 
-`Given` is what came with a call. `Rotation` is what it means, complete: all that kernels and plain
-PyTorch need to know.
+`Given` is what came with a call. `Rotation` is what the call means, complete: all that kernels and
+plain PyTorch need to know. Neither is ever changed.
 
-Letters: s = position in the sequence, b = batch, h = head, d = head dimension, t = token of a
-packed batch. The order of the letters of a format is the order of the dimensions.
+The letters of a format name the dimensions in their order: s = position in the sequence, b = batch,
+h = head, d = head dimension, t = token of a packed batch.
 
 Ranks of context parallelism share a sequence in one of three orders. With n ranks and a sequence of
 s tokens, rank r holds s / n of them:
 - zigzag: chunks number r and 2n - 1 - r of 2n equal chunks. With a causal mask all ranks then have
-  equally much to do. TransformerEngine, Megatron-LM, and PyTorch's `context_parallel`.
-- contiguous: chunk number r of n. Megatron-LM's `cp_partition_mode="contiguous"`.
-- round_robin: tokens r, r + n, r + 2n, ... SGLang's `round-robin-split`.
+  equally much to do. TransformerEngine, Megatron-LM and PyTorch's `context_parallel` do so.
+- contiguous: chunk number r of n, as Megatron-LM with `cp_partition_mode="contiguous"`.
+- round_robin: tokens r, r + n, r + 2n, ..., as SGLang with `round-robin-split`.
 
 Packed sequences are shared one by one, in the same way.
 """
@@ -51,18 +51,20 @@ def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
 
 
 def seq_len_of(t: Tensor, tensor_format: str) -> int:
-    """s, or the number of packed tokens. A view would take longer than all checks of a call."""
+    """s, or the number of packed tokens. A view, only for this, takes longer than all checks."""
     return t.shape[0 if tensor_format == "thd" else tensor_format.index("s")]
 
 
 def compute_dtype(t: Tensor) -> torch.dtype:
+    """The dtype in which values of `t` are computed."""
     return torch.float64 if t.dtype == torch.float64 else torch.float32
 
 
 class Given(NamedTuple):
-    """The arguments of a call as they came, defaults too, but for the tensors that turn.
+    """The arguments of a call as they came, but for the tensors that turn. Nothing is checked.
 
-    Nothing is checked. The public functions, `patch` and `rope_bw` make it.
+    The public functions make it, and so do the functions that `huggingface.patch` puts in place of
+    a model's.
     """
 
     freqs: Freqs
@@ -70,16 +72,17 @@ class Given(NamedTuple):
     start_positions: int | Tensor | None
     position_ids: Tensor | None
     tensor_format: str | None  # None: it was not said
-    rotary_dim: int | None = None  # None: the width of the table
+    rotary_dim: int | None = None  # None: the width of the table, or what a module says
     rotary_start: int = 0
-    interleaved: bool | None = None  # None: a module's own; of a table False
+    interleaved: bool | None = None  # None: what a module says, and False for a table
     output_pairing: str = "same"
     cp_size: int = 1
     cp_rank: int = 0
     cp_order: str = "zigzag"
     inverse: bool = False
-    rounding: str | None = None  # None: that of the function
-    transpose: bool = False  # these three, as in `Options`
+    rounding: str | None = None  # None: "once", or without a kernel "model"
+    # No public function has these three as arguments. `Options` explains them.
+    transpose: bool = False
     promoted_from: torch.dtype | None = None
     keeps_strides: bool = False
 
@@ -106,11 +109,14 @@ class Given(NamedTuple):
         return self.interleaved
 
 
-TENSORS_OF_GIVEN = 4  # fields; all others are plain values, which a signature holds
+TENSORS_OF_GIVEN = 4  # the first fields of a `Given`; a signature holds the others as they are
 
 
 class Options(NamedTuple):
-    """How a rotation turns: what is neither a tensor nor a number of its own in each call."""
+    """How a rotation turns: all of it that calls which look alike have in common.
+
+    A rotation also has tensors, and a first position, which are new in each call.
+    """
 
     tensor_format: str
     rotary_dim: int  # d2
@@ -120,15 +126,15 @@ class Options(NamedTuple):
     cp_size: int = 1
     cp_rank: int = 0
     cp_order: str = "zigzag"
-    inverse: bool = False  # by minus the angle: every sine is negated
-    rounding: str = "once"  # where values are rounded to the dtype of what turns
-    attention_factor: float = 1.0  # of cos and sin from turns
+    inverse: bool = False  # turns by minus the angle: every sine is negated
+    rounding: str = "once"  # where values are rounded to the dtype of the tensor
+    attention_factor: float = 1.0  # multiplies cos and sin that are computed from turns
     transpose: bool = False  # the transposed map, which takes gradients back
-    # A forward reads this dtype and returns that of the table; a backward takes it back. None: what
-    # turns keeps its dtype.
+    # If not None, the forward reads this dtype and returns the table's, as PyTorch's operators
+    # promote; gradients come in the table's dtype and are returned in this one.
     promoted_from: torch.dtype | None = None
-    # The result has the strides of what turns, as PyTorch's elementwise operators have it.
-    # Gradients are contiguous.
+    # The result has the strides of the tensor that turns, as PyTorch's elementwise operators return
+    # it. Gradients are contiguous all the same.
     keeps_strides: bool = False
 
     @property
@@ -141,13 +147,15 @@ class Options(NamedTuple):
 class Rotation(NamedTuple):
     """The linear map of one call, complete."""
 
-    # radians (s2, 1, 1, w), cosines (s2, w) or (b, s2, w), or turns (d2 / 2,); w is d2 or d2 / 2
+    # Angles in radians, (s2, 1, 1, w); or cosines, (s2, w) or (b, s2, w); w is d2 or d2 / 2. Or
+    # turns, (d2 / 2,), int64: how far each pair turns per position, see `embedding.in_turns`.
     table: Tensor
     sin: Tensor | None  # sines, if the table holds cosines
     cu_seqlens: Tensor | None  # (sequences + 1,)
     start_positions: Tensor | None  # (b,) or (sequences,), of each sequence
     position_ids: Tensor | None  # (b or 1, s) or (tokens,)
-    # Of all sequences; None: 0. Kernels take it from each call, so no signature has it.
+    # The position that all sequences start at; None: 0. A kernel takes it as an argument, so calls
+    # with other numbers look alike.
     first_position: int | None
     options: Options
 
@@ -167,7 +175,7 @@ class Rotation(NamedTuple):
         return Rotation._make((*tensors_and_start, _transposed(options)))
 
     def of_rank(self, rank: int) -> "Rotation":
-        """The same on another rank of context parallelism."""
+        """The same rotation on another rank of context parallelism."""
         return self._replace(options=self.options._replace(cp_rank=rank))
 
     @property
@@ -203,14 +211,14 @@ class Rotation(NamedTuple):
         return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
     def returned_dtype(self, t: Tensor) -> torch.dtype:
-        """That of the result, from what turns: another one only if the rotation promotes."""
+        """The dtype of the result, which is that of `t` unless the rotation promotes."""
         promoted_from = self.options.promoted_from
         if promoted_from is None:
             return t.dtype
         return promoted_from if self.options.transpose else self.table.dtype
 
     def memory_for(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Empty tensors for the results."""
+        """Empty tensors for the results of rotating these."""
         keeps = self.options.keeps_strides and not self.options.transpose
         kind = torch.preserve_format if keeps else torch.contiguous_format
         dtype = self.returned_dtype(tensors[0])
@@ -239,7 +247,7 @@ def as_first_position(start: int) -> int:
 def one_for_each_sequence(
     starts: Tensor, cu_seqlens: Tensor | None, t: Tensor, tensor_format: str
 ) -> Tensor:
-    """Starts, (b,) or (sequences,), of a checked call: one may have come for all of them."""
+    """The starts of a checked call as (b,) or (sequences,). One may have come for all of them."""
     count = t.shape[tensor_format.index("b")] if cu_seqlens is None else len(cu_seqlens) - 1
     if starts.dim() == 0 or (starts.shape[0] == 1 and count != 1):
         return starts.expand(count).contiguous()
@@ -247,7 +255,7 @@ def one_for_each_sequence(
 
 
 def options_of(given: Given, t: Tensor, fused: bool) -> Options:
-    """The options of a checked call, where `t` turns; NumPy's integers as Python's."""
+    """The options of a checked call that rotates `t`. NumPy's integers become Python's."""
     module, (table, sin) = given.module, given.tables
     rotary_dim, attention_factor = given.rotary_dim, 1.0
     if module is not None:
@@ -258,7 +266,7 @@ def options_of(given: Given, t: Tensor, fused: bool) -> Options:
     if rounding is None:
         rounding = "once" if fused else "model"
     elif rounding == "model" and sin is not None and sin.dtype != t.dtype:
-        rounding = "promoted"  # PyTorch's operators promote what meets other cosines
+        rounding = "promoted"  # PyTorch's operators promote where cosines have another dtype.
     return Options(
         tensor_format=check_format(given.tensor_format, FORMATS),
         rotary_dim=as_integer(rotary_dim),
@@ -281,7 +289,7 @@ def options_of(given: Given, t: Tensor, fused: bool) -> Options:
 
 
 def len_of_table(table: Tensor) -> int:
-    """s2, of angles and of cosines."""
+    """s2, the number of positions of a table of angles or of cosines."""
     return table.shape[1 if table.dim() == 3 else 0]
 
 
@@ -301,15 +309,15 @@ def positions_of_rank(
 
 
 def chunks_of(cp_size: int, cp_order: str) -> int:
-    """A number that has to divide the length of every sequence."""
+    """In how many chunks ranks share a sequence. The number has to divide each one's length."""
     return 2 * cp_size if cp_order == "zigzag" and cp_size > 1 else cp_size
 
 
 def find_in_packed(cu_seqlens: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Which sequence each token of a packed batch is in, its index there, and that one's length.
 
-    `cu_seqlens` counts the tokens that this rank holds. A token past the last sequence has the
-    number of the last bound, and length 0.
+    `cu_seqlens` counts the tokens that this rank holds. A token past the last sequence is given a
+    number past the last one's, and a length of 0.
     """
     sequence = torch.searchsorted(cu_seqlens, token, right=True) - 1
     return sequence, token - cu_seqlens[sequence], pad(cu_seqlens.diff(), (0, 1))[sequence]
