@@ -54,38 +54,43 @@ def norm_rope(
     """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
 
     y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
-    y is written once. The mean is over the whole head dimension, elements that do not turn too.
-    Differentiable in `t`, `weight` and `freqs`, as often as you like: from the second derivative on
-    in plain PyTorch. Gradients of weights are summed in fp32 in a fixed order: the bits are the
-    same in every run on the same GPU. Under a trace, as of `torch.compile`, it is plain PyTorch.
-    All keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
+    y is written once. The mean is over the whole head dimension, with the elements that do not
+    turn. The result is differentiable in `t`, `weight` and `freqs`, as often as you like; from the
+    second derivative on, plain PyTorch computes it. Gradients of weights are summed in fp32 in a
+    fixed order, so their bits are the same in every run on the same GPU. Under a trace, such as
+    that of `torch.compile`, plain PyTorch computes everything. All keywords that are not named here
+    are those of `apply_rotary_pos_emb`, which explains them.
 
     Args:
-        t: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
-        weight: (d,), the dtype of `t`, or fp32. None: no product.
-        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin). With a table that
-            requires a gradient all is computed in plain PyTorch.
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said.
-        eps: is added to the mean of squares.
-        weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
-        norm_after: rotate first, then normalize and multiply, as HunYuan, Llama 4 and NanoChat do.
-        rounding: 'once', or None: fp32 math (fp64 for fp64 `t`), one rounding. The others round to
-            the dtype of `t` where PyTorch's operators do in a model; docs/kernels.md names the
-            models. 'model': the normalized row and its product with the weight, then as in
-            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: the
-            product alone. As in PyTorch, a weight in fp32 (with 'model') and (cos, sin) of another
-            dtype than `t` promote what they meet to fp32, which is rounded at the end. Squares are
-            added in another order than PyTorch's: of 10 000 elements 1 may differ in bf16, 3 in
-            fp16, by one unit. Gradients are computed in fp32 with the same cos and sin, and rounded
-            once. `fused=False` has the model's bits; its gradients go back through all roundings.
-            Compiled by Inductor, on any device, no model's bits are promised: docs/compile.md.
-        fused: False: plain PyTorch.
-        inplace: overwrite `t`, all of it, and return it. Without gradients.
+        t: the tensor to normalize and rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or
+            (t, h, d), as `tensor_format` says, of fp32, fp16, bf16 or fp64, with any strides.
+        weight: (d,), of the dtype of `t`, or fp32. None: rows are not multiplied.
+        freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin). If a table requires a
+            gradient, plain PyTorch computes everything.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. You have to say it.
+        eps: what is added to the mean of squares, from 0.
+        weight_offset: what is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
+        norm_after: True: rotate first, then normalize and multiply, as HunYuan, Llama 4 and
+            NanoChat do.
+        rounding: where values are rounded to the dtype of `t`. 'once', or None: math is in fp32
+            (fp64 for fp64 `t`), and the result alone is rounded. The others round where PyTorch's
+            operators do in a model; docs/kernels.md names the models. 'model': the normalized row
+            is rounded, then its product with the weight, then the rotation as in
+            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: before
+            the rotation, the product alone is rounded. As in PyTorch, a weight in fp32 (with
+            'model') and (cos, sin) of another dtype than `t` promote what they meet to fp32, which
+            is rounded at the end. Squares are added in another order than PyTorch's: of 10 000
+            elements 1 may differ in bf16, 3 in fp16, by one unit. Gradients are computed in fp32
+            with the same cos and sin, and rounded once. `fused=False` has the model's bits, and its
+            gradients go back through all roundings. Compiled by Inductor, on any device, no model's
+            bits are promised: docs/compile.md.
+        fused: False: plain PyTorch computes it, without a kernel.
+        inplace: True: overwrite `t`, all of it, and return it. No gradient may be wanted then.
 
     Returns:
-        A contiguous tensor of the shape and dtype of `t`, or `t` itself with `inplace`. Tokens past
-        `cu_seqlens[-1]` come out normalized, but unrotated. They count in the weight's gradient, so
-        a NaN in one of them reaches it.
+        A new, contiguous tensor of the shape and dtype of `t`; or `t` itself with `inplace`. Tokens
+        past `cu_seqlens[-1]` are padding: they come out normalized, but unrotated. They count in
+        the weight's gradient, so a NaN in one of them reaches it.
 
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
@@ -155,20 +160,20 @@ def qk_norm_rope(
 ) -> tuple[Tensor, Tensor]:
     """Normalize and rotate queries and keys: one launch forward, two backward.
 
-    Backward q and k take launches of their own where autograd wants other gradients of q than of k.
+    Where autograd wants other gradients of q than of k, each takes backward launches of its own.
     `norm_rope` explains `eps`, `weight_offset`, `norm_after`, `rounding` and `inplace`;
     `apply_rotary_pos_emb` explains all other keywords.
 
     Args:
         q: queries, as `t` in `norm_rope`.
         k: keys, like `q` but for the number of heads and the strides.
-        q_weight, k_weight: as `weight` there. If they differ in dtype, or one is None, q and k take
-            a launch each.
+        q_weight, k_weight: as `weight` in `norm_rope`. If they differ in dtype, or one is None, q
+            and k take a launch each.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It has to be said.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. You have to say it.
 
     Returns:
-        (q, k), each as `norm_rope` returns it, but for the order in which squares are added: a tile
+        (q, k), each as `norm_rope` returns it, but for the order in which squares are added, which
         depends on the number of heads. So the last bits of a row may differ.
 
     Raises:
@@ -223,9 +228,8 @@ def normalize_by(
         norm: how rows are normalized, as it came.
         tensors: one or two of them.
         weights: as many.
-        given, fused, inplace: as in `api.prepare`. The rotation rounds as `norm.rotation_rounding`
-            says.
-        ways: counts the way of the call.
+        given, fused, inplace: as in `api.prepare`. `given.rounding` is `norm.rotation_rounding`.
+        ways: counts the way that the call takes.
     """
     names = ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
     named = tuple(zip(names, weights, strict=True))
@@ -234,8 +238,8 @@ def normalize_by(
         check_call(tensors, given, fused, inplace)
         _check_norm(tensors, named, norm, check_format(given.tensor_format, FORMATS))
 
-    rows = *tensors, *weights
-    if inplace is True and wants_grad(rows):
+    inputs = *tensors, *weights
+    if inplace is True and wants_grad(inputs):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
     rotation, known = prepare(
@@ -249,7 +253,7 @@ def normalize_by(
         named=named,
     )
     # A norm has no operator: in a trace it is plain PyTorch, which compilers fuse.
-    path = way_of(fused, rows, rotation, known, has_operator=False, ways=ways).path
+    path = way_of(fused, inputs, rotation, known, has_operator=False, ways=ways).path
     if path == "pytorch":
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
     elif inplace and is_watched():
@@ -265,14 +269,14 @@ def normalize_by(
 
 
 def norm_of(eps: float, weight_offset: float, norm_after: bool, rounding: str | None) -> Norm:
-    """The arguments as they came, but real numbers of any kind, NumPy's too, as floats."""
+    """A norm of the arguments as they came, but with real numbers of any kind as floats."""
     if type(eps) is not float or type(weight_offset) is not float:
         eps, weight_offset = _as_float(eps), _as_float(weight_offset)
     return Norm(eps, weight_offset, norm_after, rounding)
 
 
 def _as_float(number: float) -> float:
-    """What is no real number, or too large for a float, comes back as it is, for the checks."""
+    """A real number as a float. What else came, or is too large, is returned for the checks."""
     if not isinstance(number, Real) or isinstance(number, bool):
         return number
     try:

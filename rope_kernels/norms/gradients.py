@@ -23,7 +23,7 @@ def by_kernel(
     inplace: bool,
     known: Known | None,
 ) -> Tensors:
-    """One launch for q and k; a launch each where their weights differ in dtype."""
+    """Normalize and rotate q and k in one launch; in one each if their weights differ in dtype."""
     if len({None if weight is None else weight.dtype for weight in weights}) > 1:
         outs: Tensors = ()
         for t, weight in zip(tensors, weights, strict=True):
@@ -50,7 +50,7 @@ class NormContext(Context):
 
 
 class NormFunction(torch.autograd.Function):
-    """Keeps nothing but what the forward was given."""
+    """A norm and a rotation in an eager call. It keeps nothing but what the forward was given."""
 
     @staticmethod
     def forward(
@@ -95,14 +95,14 @@ def _wanted(ctx: NormContext, count: int) -> list[tuple[bool, bool]]:
 
 
 class GradientsContext(FunctionCtx):
-    """The same of `KernelGradients`."""
+    """What `KernelGradients` leaves for its own backward."""
 
     differentiate: Callable[..., Sequence[Tensor | None]]
     saved_tensors: tuple[Tensor | None, ...]
 
 
 class KernelGradients(torch.autograd.Function):
-    """Gradients by the kernel as they are, whose derivatives PyTorch computes."""
+    """Hands on gradients that a kernel has computed. Their derivatives PyTorch computes."""
 
     @staticmethod
     def forward(
@@ -129,13 +129,14 @@ def _gradients(
     rotation: Rotation,
     norm: Norm,
 ) -> Gradients:
-    """Gradients of the tensors, then of the weights, as far as they are `wanted` of each.
+    """Gradients of the tensors, then of the weights; None for those that are not `wanted`.
 
-    In a trace or a transform, and of many `grads` at once, in a batch, PyTorch computes them.
+    In a trace, in a transform, and where `grads` are a batch of gradients, PyTorch computes them.
     """
     count = len(tensors)
     found: list[Tensor | None] = [None] * (2 * count)
-    # Tensors of which the same is wanted share a launch: here are their numbers and their `grads`.
+    # Tensors of which the same is wanted share a launch. For each launch, these are the tensors'
+    # numbers and their `grads`.
     asked: dict[tuple[bool, bool], list[tuple[int, Tensor]]] = {}
     for i, (grad, what) in enumerate(zip(grads, wanted, strict=True)):
         if grad is not None and any(what):
@@ -170,7 +171,7 @@ def _gradients(
 def _gradients_by_pytorch(
     rotation: Rotation, norm: Norm, *given: Tensor | None
 ) -> list[Tensor | None]:
-    """The same of tensors, weights and their `grads`, as many of each; differentiable."""
+    """The same in plain PyTorch, differentiable. `given` are the tensors, weights and `grads`."""
     count = len(given) // 3
     inputs, grads = given[: 2 * count], given[2 * count :]
 

@@ -1,10 +1,11 @@
 """The kernels with a norm: forward, backward, and the sum of programs' shares of gradients.
 
-A program has whole rows, so it can sum their squares. A row comes in three pieces: the first
-members of its pairs, the second ones, and the tail, which does not turn but is normalized too.
-Arguments that have no comment are those of `kernel.rope_kernel`.
+Read `rope_kernel` in `../kernel.py` first. It explains the arguments that have no comment here, and
+that file has the other parts.
 
-Nothing is kept for the backward but x, which it reads anyway: it sums the squares again.
+A program has whole rows, so it can sum their squares. A row comes in three pieces: the first
+members of its pairs, the second ones, and the tail, which does not turn but is normalized too. The
+backward reads x again and sums the squares again, so the forward stores nothing for it.
 """
 
 import triton
@@ -65,20 +66,21 @@ def norm_rope_kernel(
     ATTENTION_FACTOR: tl.constexpr,
     CP_ORDER: tl.constexpr,
     INVERSE: tl.constexpr,
-    ROUNDING: tl.constexpr,  # of the rotation
+    ROUNDING: tl.constexpr,  # where the rotation rounds
     FUSED: tl.constexpr,  # whether the compiler may fuse a product with a sum
     FAST_SINE: tl.constexpr,
     EPS: tl.constexpr,  # is added to the mean of squares
     OFFSET: tl.constexpr,  # is added to the weight
-    NORM_AFTER: tl.constexpr,  # rotate first
-    ROUNDS_NORMAL: tl.constexpr,  # the normalized row, before the weight
-    ROUNDS_PRODUCT: tl.constexpr,  # after it
-    WEIGHTS_LAST: tl.constexpr,  # loaded after the elements
+    NORM_AFTER: tl.constexpr,  # rotate first, then normalize
+    ROUNDS_NORMAL: tl.constexpr,  # round the normalized row, before it meets the weight
+    ROUNDS_PRODUCT: tl.constexpr,  # round its product with the weight
+    WEIGHTS_LAST: tl.constexpr,  # load weights after the elements, not before
 ):
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED  # what the rotation returns
-    PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    # Weights belong to elements in the order in which they are normalized.
+    WEIGHTS_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
     pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
 
     # My tile: rows of q or of k.
@@ -108,7 +110,7 @@ def norm_rope_kernel(
     # Load everything before anything is used. The order decides how many registers it takes.
     if not WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
-            weight_ptr, pair, OFFSET, HALF, START, TAIL, PAIRS_WEIGHTS, COMPUTED
+            weight_ptr, pair, OFFSET, HALF, START, TAIL, WEIGHTS_INTERLEAVED, COMPUTED
         )
     x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED)
     x1, x2, tail = load_exact(
@@ -116,10 +118,10 @@ def norm_rope_kernel(
     )
     if WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
-            weight_ptr, pair, OFFSET, HALF, START, TAIL, PAIRS_WEIGHTS, COMPUTED
+            weight_ptr, pair, OFFSET, HALF, START, TAIL, WEIGHTS_INTERLEAVED, COMPUTED
         )
-    if cu_seqlens_ptr is not None:  # the barrier is explained in `rope_kernel`
-        tl.debug_barrier()
+    if cu_seqlens_ptr is not None:
+        tl.debug_barrier()  # `rope_kernel` says why.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
         sequences, cp_size, cp_rank, CP_ORDER,
@@ -167,11 +169,11 @@ def norm_rope_backward_kernel(
     k_ptr,
     q_grad_ptr,  # gradients of its results
     k_grad_ptr,
-    q_out_ptr,  # gradients of what it read; or None: not wanted
+    q_out_ptr,  # gradients of what the forward read; or None: not wanted
     k_out_ptr,
     q_weight_ptr,
     k_weight_ptr,
-    partial_ptr,  # (programs, d): their shares of the weight's gradient; or None: not wanted
+    partial_ptr,  # (programs, d): each one's share of the weight's gradient; or None: not wanted
     table_ptr,
     sin_ptr,
     cu_seqlens_ptr,
@@ -182,7 +184,7 @@ def norm_rope_backward_kernel(
     batch,
     q_heads,
     k_heads,
-    q_programs,  # the first ones share the tiles of q, the others those of k
+    q_programs,  # so many programs, the first ones, share the tiles of q; the others those of k
     ids_strides,
     table_strides,
     strides,  # of q, k, q_grad, k_grad, q_out and k_out
@@ -193,8 +195,8 @@ def norm_rope_backward_kernel(
     HALF: tl.constexpr,
     START: tl.constexpr,
     TAIL: tl.constexpr,
-    READS_INTERLEAVED: tl.constexpr,  # as in the forward, as is all else
-    WRITES_INTERLEAVED: tl.constexpr,
+    READS_INTERLEAVED: tl.constexpr,  # what the forward read, and these gradients go back to
+    WRITES_INTERLEAVED: tl.constexpr,  # what the forward wrote, as are its results' gradients
     POSITIONS: tl.constexpr,
     ROWS: tl.constexpr,
     ROWS_OUTER: tl.constexpr,
@@ -210,20 +212,20 @@ def norm_rope_backward_kernel(
     EPS: tl.constexpr,
     OFFSET: tl.constexpr,
     NORM_AFTER: tl.constexpr,
-    ROUNDING: tl.constexpr,  # as the forward did; the gradient is computed in fp32
-    ROUNDS_COS_SIN: tl.constexpr,
-    FUSED: tl.constexpr,  # in this kernel, which may fuse where the forward may not
+    ROUNDING: tl.constexpr,  # where the forward's rotation rounded; gradients are not rounded there
+    ROUNDS_COS_SIN: tl.constexpr,  # round cosines and sines, as the forward did
+    FUSED: tl.constexpr,  # whether the compiler may fuse here, which it may not in all forwards
 ):
     """A program takes tiles `number`, `number + programs`, ... of q or of k.
 
     Tiles are in the order of the forward's programs. A program keeps its share of the weight's
-    gradient in registers, and writes it at its end. `sum_partials_kernel` adds shares in a fixed
-    order. Atomics would add them as they arrive.
+    gradient in registers, and writes it at its end. `sum_partials_kernel` adds the shares in a
+    fixed order. Atomics would add them as they arrive, with other bits in each run.
     """
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED
-    PAIRS_WEIGHTS: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    WEIGHTS_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
     # Triton 3.6 does not compile a norm after a rotation of one pair in one column.
     COLUMNS: tl.constexpr = max(2, triton.next_power_of_2(HALF))
     pair = tl.arange(0, COLUMNS).to(tl.int64)
@@ -247,8 +249,10 @@ def norm_rope_backward_kernel(
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
     w1, w2, w_tail = load_weight(
-        weight_ptr, pair, OFFSET, HALF, START, TAIL, PAIRS_WEIGHTS, COMPUTED
+        weight_ptr, pair, OFFSET, HALF, START, TAIL, WEIGHTS_INTERLEAVED, COMPUTED
     )
+
+    # My share of the weight's gradient, for each place of a row in a tile.
     sum1 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
     sum2 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
     TAIL_COLUMNS: tl.constexpr = triton.next_power_of_2(TAIL) if TAIL > 0 else 1
@@ -289,9 +293,10 @@ def norm_rope_backward_kernel(
             cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
             cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
 
-        # Back through the rotation; my share of the weight's gradient; through weight and norm.
+        # Go back through the rotation, add to my share, and go back through weight and norm. With
+        # NORM_AFTER x has to be rotated first, and the gradient goes back through that at the end.
         seen1, seen2 = x1, x2
-        if NORM_AFTER:  # The forward squared rows that it had rounded.
+        if NORM_AFTER:  # The forward may have rounded the rows that it squared.
             seen1, seen2 = turn(
                 x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, False, ROUNDED
             )
@@ -302,7 +307,7 @@ def norm_rope_backward_kernel(
         else:
             g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, is_rotated, True, "once", False, COMPUTED)
         squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, HALF, TAIL, FUSED)
-        # A row that is missing has 0 here: with eps = 0, rsqrt is infinite, and its sums NaN.
+        # A row that doesn't exist has 0 here. With eps = 0 its rsqrt is infinite, and sums are NaN.
         rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
         if partial_ptr is not None:
@@ -325,22 +330,25 @@ def norm_rope_backward_kernel(
         mine = partial_ptr + tl.program_id(0).to(tl.int64) * (2 * HALF + TAIL)
         store_exact(
             mine, 1, pair, sum_of_tile(sum1), sum_of_tile(sum2), sum_of_tile(sum_tail),
-            tl.full((1, 1, 1), 1, tl.int1), HALF, START, TAIL, PAIRS_WEIGHTS,
+            tl.full((1, 1, 1), 1, tl.int1), HALF, START, TAIL, WEIGHTS_INTERLEAVED,
         )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["q_programs", "programs"])
 def sum_partials_kernel(
-    partial_ptr,  # (programs, d): those for q, then those for k
+    partial_ptr,  # (programs, d): shares of q's weight, then those of k's
     q_grad_ptr,  # (d,): gradients of the weights
     k_grad_ptr,
-    q_programs,
-    programs,
-    D: tl.constexpr,
-    BLOCK_N: tl.constexpr,  # rows added at a time, a power of two
-    BLOCK_D: tl.constexpr,  # columns of a program, a power of two
+    q_programs,  # how many shares are of q's weight
+    programs,  # how many there are
+    D: tl.constexpr,  # d
+    BLOCK_N: tl.constexpr,  # shares loaded at a time, a power of two
+    BLOCK_D: tl.constexpr,  # elements of a program, a power of two
 ):
-    """Add rows, always in the same order: row n to row n + BLOCK_N, then a tree."""
+    """Add up the shares of the weights' gradients, always in the same order.
+
+    Share n + BLOCK_N is added to share n, and so on. A tree adds up the BLOCK_N sums.
+    """
     BLOCKS: tl.constexpr = (D + BLOCK_D - 1) // BLOCK_D
     block, grad_ptr, first, last = tl.program_id(0), q_grad_ptr, 0, q_programs
     if k_grad_ptr is not None:
@@ -368,7 +376,7 @@ def load_exact(
     INTERLEAVED: tl.constexpr,
     COMPUTED: tl.constexpr,
 ):
-    """Whole rows in three pieces, in fp32 or fp64; 0 where there is nothing."""
+    """Whole rows in three pieces, as `load_rows` has them, in fp32 or fp64; 0 where nothing is."""
     x1, x2, tail = load_rows(rows, d, pair, exists, HALF, START, TAIL, INTERLEAVED, 0)
     return x1.to(COMPUTED), x2.to(COMPUTED), tail.to(COMPUTED)
 
@@ -404,7 +412,11 @@ def load_weight(
     INTERLEAVED: tl.constexpr,
     COMPUTED: tl.constexpr,
 ):
-    """Offset plus weight, in pieces (1, 1, columns); 1 without a weight."""
+    """OFFSET plus the weight, in the pieces of a row, (1, 1, columns); or 1 without a weight.
+
+    They have three dimensions like rows. With fewer Triton gives each thread 2 elements, and then
+    takes that layout for the rows, too.
+    """
     one = tl.full((1, 1, 1), 1, COMPUTED)
     w1, w2, tail = one, one, one
     if ptr is not None:
@@ -418,7 +430,11 @@ def load_weight(
 def mean_of_products(
     x1, y1, x2, y2, tail, HALF: tl.constexpr, TAIL: tl.constexpr, FUSED: tl.constexpr
 ):  # fmt: skip
-    """Of each row, (positions, rows, 1). No compiler decides which of two products is rounded."""
+    """The mean over each row of x * y, (positions, rows, 1). `tail` has products already.
+
+    A compiler that fuses would leave one of two products unrounded, and choose which. So the
+    multiply-add is written out.
+    """
     total = tl.sum(tl.fma(x1, y1, x2 * y2) if FUSED else x1 * y1 + x2 * y2, 2)
     if TAIL > 0:
         total += tl.sum(tail, 2)

@@ -23,12 +23,12 @@ from ..tiles import next_power_of_2
 from .definition import Gradients, Norm, Tensors, Weights
 from .tiles import choose_norm_backward_tile, choose_norm_tile
 
-HEADS_APART_REGISTERS = 112  # of a thread of a forward, at most, where heads lie apart
-SMS_ELSEWHERE = 4  # where there is no GPU
+HEADS_APART_REGISTERS = 112  # of a thread of a forward, at most, if heads lie apart as in bhsd
+SMS_ELSEWHERE = 4  # streaming multiprocessors that count where there is no GPU
 TILE_BYTES = 2048  # of a backward's tile; a small call has a program for each tile
-# What a program of the sum of partial gradients adds at a time: so many rows, so many elements.
+# What a program that adds up shares of gradients loads at a time: shares, and elements in all.
 PARTIALS_AT_ONCE, PARTIALS = 512, 2048
-SUM_WARPS = 8
+SUM_WARPS = 8  # of such a program
 
 
 def launch_forward(
@@ -39,7 +39,7 @@ def launch_forward(
     inplace: bool,
     known: Known | None,
 ) -> Tensors:
-    """Normalize and rotate one or two tensors, known to be good, in one launch.
+    """Normalize and rotate one or two tensors of a checked call, in one launch.
 
     The results are new; or with `inplace` the tensors themselves. `known` is what `known_of` has
     found for the call.
@@ -52,10 +52,10 @@ def launch_forward(
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
-        # In place, minus x comes out as minus what x does, so a pending sign may stay.
+        # In place a pending sign may stay: minus x becomes minus what x becomes.
         q_read, k_read = (q, k) if inplace else (resolved(q), resolved(k))
-        rows = {"q": q_read, "k": k_read, "q_out": q_out, "k_out": k_out}
-        planned = plan(rows, rotation, choose=choose_norm_tile)
+        named = {"q": q_read, "k": k_read, "q_out": q_out, "k_out": k_out}
+        planned = plan(named, rotation, choose=choose_norm_tile)
         arguments, compiler = planned.arguments, planned.compiler
         arguments["strides"] = planned.strides_of("q", "k", "q_out", "k_out")
         arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
@@ -64,7 +64,7 @@ def launch_forward(
         arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
         arguments["FUSED"] = compiler["enable_fp_fusion"]
         if apart and arguments["FAST_SINE"] and tensors[0].element_size() == 2:
-            # Heads apart, rows of 256 bytes: Triton 3.6 loses 18 points without the limit.
+            # Rows are of 256 bytes. Without this limit, Triton 3.6 would lose 18 points.
             compiler["maxnreg"] = HEADS_APART_REGISTERS
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
         read = q_read, k_read, q_out, k_out, *own, *as_read(rotation)
@@ -91,7 +91,7 @@ def launch_backward(
         tensors, weights, rotation, norm: those of the forward.
         grads: of the forward's results.
         wants_inputs: whether gradients of the tensors are wanted.
-        wants_weights: whether those of the weights are, none of which is None then.
+        wants_weights: whether those of the weights are wanted. None of the weights is None then.
     """
     outs: Gradients = (None,) * len(tensors)
     of_weights: Gradients = (None,) * len(weights)
@@ -115,7 +115,7 @@ def launch_backward(
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
-        rows = {
+        named = {
             "q": resolved(q),
             "k": resolved(k),
             "q_grad": resolved(q_grad),
@@ -125,26 +125,26 @@ def launch_backward(
         }
         share = _share_of_an_sm(tensors, rotation)
         choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
-        planned = plan(rows, rotation, choose=choose)
+        planned = plan(named, rotation, choose=choose)
         arguments, compiler = planned.arguments, planned.compiler
-        arguments["strides"] = planned.strides_of(*rows)
+        arguments["strides"] = planned.strides_of(*named)
         arguments |= _numbers_of(norm)
         arguments["q_programs"] = q_programs
         of_forward = _roundings(tensors[0], weights[0], rotation, norm)
         arguments["ROUNDING"] = of_forward["ROUNDING"]
         turn_rounds = arguments["ROUNDING"] == "model"
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
-        # Fused, the rows squared here are not the forward's: 5 to 9 % of gradients had other bits.
+        # If the rotation before a norm were fused here, its rows would not be those that a model's
+        # forward squared: 5 to 9 % of gradients had other bits.
         compiler["enable_fp_fusion"] = arguments["FUSED"] = not (norm.norm_after and turn_rounds)
         if arguments["FAST_SINE"] and share.registers is not None:  # on NVIDIA's GPUs
             compiler["maxnreg"] = share.registers
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
-        read = *rows.values(), *own, partials, *as_read(rotation)
+        read = *named.values(), *own, partials, *as_read(rotation)
         kernel = "norms.kernel.norm_rope_backward_kernel"
         return Launch(kernel, read, programs, arguments, compiler)
 
-    rows_given = q, k, q_grad, k_grad, q_out, k_out
-    given = *rows_given, q_weight, k_weight, partials, *rotation.tensors
+    given = q, k, q_grad, k_grad, q_out, k_out, q_weight, k_weight, partials, *rotation.tensors
     run(known, given, prepare_launch, varying=(rotation.first_position,))
     if partials is not None:
         _add_up(partials, of_weights, q_programs, known)
@@ -152,7 +152,11 @@ def launch_backward(
 
 
 def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Known | None) -> None:
-    """Write the gradients of the weights. All about this launch is known from the one before."""
+    """Write the gradients of the weights.
+
+    This launch depends on nothing but what the one before it does, so its `Known` is the `then` of
+    that one's.
+    """
     known_sum = None
     if known is not None:
         if known.then is None:
@@ -162,15 +166,15 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
     given = partials, *q_and_k(of_weights)
 
     def prepare_launch() -> Launch:
-        rows = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
-        columns = PARTIALS // rows
-        blocks = len(of_weights) * -(-d // columns)
+        block_n = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
+        block_d = PARTIALS // block_n
+        blocks = len(of_weights) * -(-d // block_d)
         arguments: dict[str, object] = {
             "q_programs": q_programs,
             "programs": programs,
             "D": d,
-            "BLOCK_N": rows,
-            "BLOCK_D": columns,
+            "BLOCK_N": block_n,
+            "BLOCK_D": block_d,
         }
         compiler: dict[str, object] = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
         return Launch("norms.kernel.sum_partials_kernel", given, blocks, arguments, compiler)
@@ -183,19 +187,22 @@ def _memory_like(x: Tensor) -> Tensor:
 
 
 def _weight_as_read(weight: Tensor | None) -> Tensor | None:
-    """Contiguous, and without the pending sign of a view."""
+    """A weight as kernels read it: contiguous, and without a pending sign."""
     return None if weight is None else weight.resolve_neg().contiguous()
 
 
 def _numbers_of(norm: Norm) -> dict[str, object]:
-    """Arguments of both kernels."""
+    """What describes a norm, as arguments of the forward and of the backward."""
     return {"EPS": norm.eps, "OFFSET": norm.weight_offset, "NORM_AFTER": norm.norm_after}
 
 
 def _roundings(
     t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm
 ) -> dict[str, object]:
-    """What a forward rounds besides its result, as arguments; PyTorch's operators promote."""
+    """What a forward rounds besides its result, as arguments.
+
+    A model's operators in PyTorch promote: what meets a weight in fp32 is fp32, and isn't rounded.
+    """
     if not norm.like_model:
         return {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
     promotes = weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
@@ -209,7 +216,10 @@ def _roundings(
 
 
 def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
-    """How many programs a backward has for q, which are the first ones, and how many in all."""
+    """How many programs a backward has for q, which are the first ones, and how many in all.
+
+    There are as many as the GPU runs at a time, for each leaves a share of the weights' gradients.
+    """
     sizes = [t.numel() for t in tensors]
     most = count_sms(tensors[0].device) * _share_of_an_sm(tensors, rotation).programs
     if 0 in (sizes[0], sizes[-1]):
@@ -221,20 +231,22 @@ def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
 
 
 class Share(NamedTuple):
-    """What a backward's programs, of one warp each, have of an SM."""
+    """What a backward's programs, of one warp each, have of a streaming multiprocessor (SM)."""
 
-    programs: int
-    tile_bytes: int
-    registers: int | None  # of a thread at most; None: as many as it likes
+    programs: int  # at a time
+    tile_bytes: int  # of each
+    registers: int | None  # of a thread, at most; None: the compiler decides
 
 
 def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
+    """The share with which a backward was fastest on an H200; benchmarks/NOTES.md has others."""
     t = tensors[0]
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
         # Threads take up to 255 registers, and a limit would make them spill.
         return Share(8, TILE_BYTES, None)
     if rotation.cu_seqlens is not None and rotation.on_the_fly:
-        # Two tokens share a search, where the heads of one fill a tile: 2 points on an H200.
+        # Where the heads of one token fill a tile, a larger one lets two tokens share a search: 2
+        # points on an H200.
         fill_it = math.gcd(*[x.shape[1] for x in tensors]) * t.shape[-1] * t.element_size()
         if fill_it >= TILE_BYTES:
             return Share(8, 2 * TILE_BYTES, None)
@@ -244,7 +256,7 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
 
 @lru_cache
 def count_sms(device: torch.device) -> int:
-    """Number of streaming multiprocessors (SMs); on a CPU some number."""
+    """The number of streaming multiprocessors (SMs) of a GPU. A CPU counts as a few."""
     if device.type != "cuda":
         return SMS_ELSEWHERE
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -1,11 +1,11 @@
-"""Which tile a norm gets: whole rows, measured as those of `rope_kernels.tiles`."""
+"""Which tile a norm gets. Tiles were measured on one H200: see benchmarks/NOTES.md."""
 
 from ..tiles import MOST_EMPTY, Case, Tile, padded, warps_of
 
 
 def choose_norm_tile(case: Case) -> Tile:
-    """A tile of whole rows: no more than a warp can hold until it knows their sums."""
-    if case.rows_outer:  # positions are neighbors in memory
+    """A tile of padded rows: no more than a warp can hold until it knows their sums."""
+    if case.rows_outer:  # Positions are neighbors in memory, so a tile has at least four.
         tile = padded(case, min(4096, 16 * case.padded_bytes))
         positions = max(tile.positions, min(4, tile.positions * tile.rows))
         rows = max(1, tile.positions * tile.rows // positions)
@@ -17,7 +17,7 @@ def choose_norm_tile(case: Case) -> Tile:
 
 
 def choose_norm_backward_tile(case: Case, tile_bytes: int) -> Tile:
-    """The same for a backward, which also holds gradients, and sums of its own."""
-    # With 8 heads and 1 the lower bound on empty places gains 13 points.
+    """A tile of a backward, which also holds gradients, and sums of its own."""
+    # For 8 heads of q and 1 of k it gains 13 points if fewer places are empty.
     tile = padded(case, tile_bytes, most_empty=MOST_EMPTY / 2)
     return tile._replace(num_warps=warps_of(case.padded_bytes, 2048))
