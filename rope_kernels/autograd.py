@@ -54,7 +54,7 @@ def rotate(
         outs = reference.rotate(tensors, rotation)
     if not inplace:
         return outs
-    # The operator that writes in place has no backward, and plain PyTorch writes nothing in place.
+    # The operator in place has no backward, and plain PyTorch makes new tensors: copy the results.
     start, width = rotation.options.rotary_start, rotation.options.rotary_dim
     for t, out in zip(tensors, outs, strict=True):
         if is_watched():

@@ -292,7 +292,7 @@ def plan(
     # Half-empty tiles in a row would leave SMs idle, so a position's programs run together.
     rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
     if stretch is not None:
-        # Merged batch entries are consecutive in memory as they are.
+        # Heads of merged batch entries follow each other in memory, so they need no stretch.
         in_stretches = rows_outer or not merged
         stretch = max(1, stretch // tile.positions) if in_stretches else None
     seq_len, batch, q_heads, _ = views["q"].shape
