@@ -184,7 +184,7 @@ def tile_of_program(
 
 @triton.jit
 def choose(is_x, x, y):
-    """The four strides of x, or those of y: `tl.where`, which takes no tuples, for each."""
+    """The four strides of x if `is_x`, else those of y. `tl.where` takes no tuples."""
     s, b = tl.where(is_x, x[0], y[0]), tl.where(is_x, x[1], y[1])
     return s, b, tl.where(is_x, x[2], y[2]), tl.where(is_x, x[3], y[3])
 
@@ -235,7 +235,7 @@ def whole_units(ptr, strides, ALIGNED: tl.constexpr):
 @triton.jit
 def load_rows(
     rows,  # pointers to element 0 of each row
-    d,  # stride of elements
+    d,  # from one element of a row to the next: the last of its strides
     pair,  # (columns,): the number of each column's pair
     exists,  # whether a row is there
     HALF: tl.constexpr,
@@ -294,8 +294,9 @@ def find_positions(
 ):
     """Each token's position in its sequence, and whether it is in a sequence.
 
-    `rotation.py` has the orders of context parallelism, CP_ORDER. `length` is that of a token's
-    sequence on this rank.
+    It begins with a token's index in its sequence, and `length`, how many tokens the sequence has:
+    both as this rank has them. CP_ORDER is one of three orders in which ranks share a sequence,
+    which `rotation.py` explains, or None.
     """
     sequence, position, length, in_sequence = s * 0 + b, s, s * 0 + seq_len, s_exists
     if cu_seqlens_ptr is not None:
@@ -404,7 +405,7 @@ def find_cos_sin(
         angle2 = angle1
         if not ONE_PER_PAIR:
             angle2 = tl.load(table_ptr + offset2, in_table, other).to(COMPUTED)
-        if sin_ptr is not None:
+        if sin_ptr is not None:  # The table has cosines, not angles.
             cos1, cos2 = angle1, angle2
             sin1 = tl.load(sin_ptr + offset1, in_table, other).to(COMPUTED)
             sin2 = sin1
