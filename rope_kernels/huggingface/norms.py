@@ -131,7 +131,7 @@ class NormedRotation:
         if self.norm is None or in_fp32 is None:
             self.ways[NORMS_APART] += 1
             return None
-        # All of `NORMS` round like a model, as do the rotations that `normed_forward` takes.
+        # `NORM_RULES` round like a model, as do the rotations that `replacement_forward` takes.
         by = partial(normalize_by, self.norm, weights=weights)
         outs = self.rule.rotate(tensors, cos, sin, unsqueeze_dim, self.ways, by)
         if outs is None:
