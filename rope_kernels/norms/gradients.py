@@ -9,7 +9,7 @@ from torch.autograd.function import FunctionCtx
 
 from ..autograd import Context, count_as_written, gradients_by_pytorch, keep, kept
 from ..launch import Known, known_of_rotation, q_and_k
-from ..modes import have_memory, is_traced, is_transformed, wants_grad
+from ..modes import apply_without_functorch, have_memory, is_traced, is_transformed, wants_grad
 from ..rotation import Rotation
 from .definition import Gradients, Norm, Tensors, Weights, normalize_and_rotate
 from .launches import launch_backward, launch_forward
@@ -33,10 +33,7 @@ def by_kernel(
     if wants_grad((*tensors, *weights)):
         q, k = q_and_k(tensors)
         q_weight, k_weight = q_and_k(weights)
-        recorded: Tensors = NormFunction.apply(  # type: ignore[no-untyped-call]  # has no types
-            q, k, q_weight, k_weight, rotation, norm, known
-        )
-        return recorded
+        return _record(q, k, q_weight, k_weight, rotation, norm, known)
     outs = launch_forward(tensors, weights, rotation, norm, inplace=inplace, known=known)
     if inplace:
         count_as_written(outs)
@@ -86,6 +83,9 @@ class NormFunction(torch.autograd.Function):
         q_grad, k_grad = q_and_k(found[:count])
         q_weight_grad, k_weight_grad = q_and_k(found[count:])
         return q_grad, k_grad, q_weight_grad, k_weight_grad, None, None, None
+
+
+_record = apply_without_functorch(NormFunction)
 
 
 def _wanted(ctx: NormContext, count: int) -> list[tuple[bool, bool]]:
