@@ -281,7 +281,7 @@ def plan(
     views = {name: view_as_sbhd(x, formats[name]) for name, x in tensors.items()}
     has_table = not rotation.on_the_fly
     rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
-    merged = not rotation.per_batch and _batch_may_count_as_heads(views, rows_outer, stretch)
+    merged = not rotation.per_batch and _batch_may_count_as_heads(views, stretch)
     # One batch entry counts as merged, too: then programs don't divide to find theirs.
     merged |= views["q"].shape[1] == 1
     if merged:
@@ -383,14 +383,13 @@ def _arguments_of(rotation: Rotation, t: Tensor) -> dict[str, object]:
     }
 
 
-def _batch_may_count_as_heads(views: Views, rows_outer: bool, stretch: int | None) -> bool:
+def _batch_may_count_as_heads(views: Views, stretch: int | None) -> bool:
     """Whether views (s, b, h, d) may become (s, 1, b * h, d).
 
     Then rows of several batch entries, which turn by the same angles, share a tile. They may where
     the heads of all entries are evenly spaced in memory, and programs take them in that order.
     """
-    in_order = stretch == 1 or (rows_outer and views["q"].stride(2) > views["q"].stride(1))
-    return in_order and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
+    return stretch == 1 and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
 def strides_of(x: Tensor) -> tuple[int, ...]:

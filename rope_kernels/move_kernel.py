@@ -34,6 +34,7 @@ def move_kernel(
     starts_ptr,
     ids_ptr,
     first_position,
+    # Like `first_position`, these differ from launch to launch: `varying` in `launch.run`.
     v_ptr,  # like k, but it is copied
     v_out_ptr,
     slots_ptr,  # (listed,): where in the caches tokens go; negative: nowhere; or None: no cache

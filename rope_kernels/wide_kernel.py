@@ -43,6 +43,7 @@ def wide_kernel(
     starts_ptr,
     ids_ptr,
     first_position,
+    # Like `first_position`, these differ from launch to launch: `varying` in `launch.run`.
     v_ptr,  # like k, but it is copied; or None
     v_out_ptr,
     seq_len,
