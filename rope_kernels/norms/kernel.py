@@ -142,16 +142,10 @@ def norm_rope_kernel(
             x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, ARE_ANGLES, ROUNDED
         )
         x1, x2 = x1.to(COMPUTED), x2.to(COMPUTED)
-    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF, TAIL, FUSED)
-    rstd = tl.rsqrt(squares + EPS)
-    x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
-    if ROUNDS_NORMAL:
-        x1, x2 = x1.to(STORED).to(COMPUTED), x2.to(STORED).to(COMPUTED)
-        tail = tail.to(STORED).to(COMPUTED)
-    x1, x2, tail = x1 * w1, x2 * w2, tail * w_tail
-    if ROUNDS_PRODUCT:
-        x1, x2 = x1.to(STORED).to(COMPUTED), x2.to(STORED).to(COMPUTED)
-        tail = tail.to(STORED).to(COMPUTED)
+    x1, x2, tail = normalize(
+        x1, x2, tail, w1, w2, w_tail,
+        HALF, TAIL, EPS, FUSED, ROUNDS_NORMAL, ROUNDS_PRODUCT, STORED,
+    )  # fmt: skip
     if not NORM_AFTER:
         x1, x2 = turn(
             x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, ARE_ANGLES, ROUNDED
@@ -424,6 +418,36 @@ def load_weight(
         w1, w2, tail = load_exact(ptr, 1, pair, all_exist, HALF, START, TAIL, INTERLEAVED, COMPUTED)
         w1, w2, tail = w1 + OFFSET, w2 + OFFSET, tail + OFFSET
     return w1, w2, tail
+
+
+@triton.jit
+def normalize(
+    x1,
+    x2,
+    tail,
+    w1,  # the weight in three pieces, offset included: `load_weight`
+    w2,
+    w_tail,
+    HALF: tl.constexpr,
+    TAIL: tl.constexpr,
+    EPS: tl.constexpr,
+    FUSED: tl.constexpr,
+    ROUNDS_NORMAL: tl.constexpr,
+    ROUNDS_PRODUCT: tl.constexpr,
+    STORED: tl.constexpr,
+):
+    """Divide rows by their root mean square, and multiply them by the weight."""
+    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF, TAIL, FUSED)
+    rstd = tl.rsqrt(squares + EPS)
+    x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
+    if ROUNDS_NORMAL:
+        x1, x2 = x1.to(STORED).to(rstd.dtype), x2.to(STORED).to(rstd.dtype)
+        tail = tail.to(STORED).to(rstd.dtype)
+    x1, x2, tail = x1 * w1, x2 * w2, tail * w_tail
+    if ROUNDS_PRODUCT:
+        x1, x2 = x1.to(STORED).to(rstd.dtype), x2.to(STORED).to(rstd.dtype)
+        tail = tail.to(STORED).to(rstd.dtype)
+    return x1, x2, tail
 
 
 @triton.jit
