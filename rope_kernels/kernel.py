@@ -1,8 +1,12 @@
 """The kernel that rotates queries and keys, and the parts that all kernels are made of.
 
-Start with `rope_kernel`. It does what rung 7 of notebook 09 does, for more kinds of calls. A Triton
-program loads a tile of rows, finds cosines and sines of its angles, turns the pairs, and stores the
-rows. The other functions follow in the order in which `rope_kernel` calls them.
+Start with `rope_kernel`. It does what rung 7 of notebook 09 does: a Triton program loads a tile of
+rows, finds cosines and sines of its angles, turns the pairs, and stores the rows. The other
+functions follow in the order in which `rope_kernel` calls them.
+
+Rung 7 does not have these parts: keys in the same launch, strides, several positions in a tile,
+positions other than 0, 1, 2, and so on, rows with a tail, interleaved pairs, tables of cosines and
+angles without a table, and rounding as a model rounds.
 
 A row is one head of one batch entry at one position. A pair is two elements of a row that turn
 together: its first and its second member. A tile is what one program takes: some positions, and
@@ -10,8 +14,12 @@ some rows of each. Rows of one position turn by the same angles, so they share c
 One program owns both members of a pair, so every element is read once, written once, and may be
 overwritten.
 
-Blocks have shape (positions, rows, columns), and a column is a pair. What does not depend on the
-row has shape (positions, 1, columns).
+Blocks have shape (positions, rows, columns). What does not depend on the row has shape
+(positions, 1, columns). In a tile a column is a pair. In a table it is an element, or with
+ONE_PER_PAIR a pair. x is what is read, y is what is written.
+
+Rung 7's `position` is two things here. `s` is a token's place in the tensor, which decides its
+address. `position` is its place in its sequence, which decides its angles.
 
 An argument that is None is absent from the call. Triton decides an `if` on such an argument, or on
 one in capitals, when it compiles: a kernel holds only the lines that its call needs.
@@ -38,19 +46,23 @@ def rope_kernel(
     k_ptr,  # keys: the same positions, other heads; or None
     q_out_ptr,  # results; they may be the inputs
     k_out_ptr,
-    # By which angles.
-    table_ptr,  # angles or cosines, (b, s2, columns); or turns, (d2 / 2,): `angles_on_the_fly`
+    # By which angles. From turns they are computed: see `angles_on_the_fly`.
+    table_ptr,  # angles or cosines, (b, s2, table columns); or if int64 turns, (d2 / 2,)
     sin_ptr,  # sines, if the table has cosines; or None
-    # Which position a token has: its index in its sequence, unless one of these says otherwise.
-    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start, on all ranks; or None
+    # Which position a token has. It is the token's index in its sequence, which is a batch entry or
+    # a packed sequence. Where ranks share sequences, cp_* below make it the index among tokens of
+    # all ranks, which `cu_seqlens` counts. First position and start are added to that. An id
+    # overrides all of these.
+    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start and the last one ends; or None
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
-    first_position,  # position of the first token of all sequences; or None: 0
-    # Sizes and strides. Loads of rows wait for their addresses, and ptxas loads arguments in their
-    # order. So what addresses need comes first.
+    first_position,  # position at which every sequence starts; or None: 0
+    # Sizes and strides. ptxas loads arguments in their order, and a decoded token waits for what
+    # comes before its loads. Sizes and strides of ids and of the table come before those of rows:
+    # that and one division less took a launch from 2.58 to 2.30 µs (benchmarks/NOTES.md).
     seq_len,  # s, or the number of packed tokens
     batch,  # b; or None: it is 1, or batch entries count as heads
-    q_heads,
+    q_heads,  # of one batch entry, or of all: see `batch`
     k_heads,
     ids_strides,  # of b and s
     table_strides,  # of b, s and columns; those of b and s in units of TABLE_UNIT
@@ -62,18 +74,19 @@ def rope_kernel(
     # Which elements of a row turn.
     HALF: tl.constexpr,  # pairs of a row
     START: tl.constexpr,  # the first element that turns
-    TAIL: tl.constexpr,  # elements that only pass through, on both sides; 0 in place
+    TAIL: tl.constexpr,  # elements before and after those that turn; 0 in place, where they stay
     READS_INTERLEAVED: tl.constexpr,  # input: pair i is elements 2i, 2i + 1; else i, i + HALF
     WRITES_INTERLEAVED: tl.constexpr,  # the same of the output
     # Which tile a program takes.
     POSITIONS: tl.constexpr,  # of a tile, a power of two
     ROWS: tl.constexpr,  # of each position in a tile, a power of two
     ROWS_OUTER: tl.constexpr,  # from one program to the next, positions change before rows do
-    STRETCH: tl.constexpr,  # blocks of positions that all rows take before later ones; or None
+    # Programs finish all rows of so many blocks of positions before they go on; None: of all.
+    STRETCH: tl.constexpr,
     # What Triton may assume, so that it makes wide loads and stores.
-    ALIGNED: tl.constexpr,  # bytes that divide the address of each row read; 0: Triton sees it
+    ALIGNED: tl.constexpr,  # bytes that divide the address of each row read; 0: Triton finds 16
     OUT_ALIGNED: tl.constexpr,  # the same of each row written
-    TABLE_UNIT: tl.constexpr,  # elements that divide the table's strides of b and s
+    TABLE_UNIT: tl.constexpr,  # factor of table_strides of b and s, constant so that Triton sees it
     # How pairs turn.
     ONE_PER_PAIR: tl.constexpr,  # the table has a column for each pair, not for each element
     ATTENTION_FACTOR: tl.constexpr,  # of cos and sin on the fly; None: 1
@@ -83,8 +96,9 @@ def rope_kernel(
     ROUNDING: tl.constexpr,  # "once"; or as PyTorch's operators round, see `turn`
     FAST_SINE: tl.constexpr,  # fewer instructions, see `cos_sin`; on NVIDIA's GPUs, not for fp64
 ):
-    # My tile: a block of positions, a block of rows, and a batch entry. At each position blocks of
-    # k's rows follow those of q's. They turn by the same angles, which L2 then still has.
+    # My tile: a block of positions, a block of rows, and a batch entry. Blocks of k's rows are
+    # numbered after q's. Their programs follow those of q at the same positions; with ROWS_OUTER,
+    # those of q in the same stretch. They turn by the same angles, which L2 then still has.
     q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
     row_blocks = q_blocks
     if k_ptr is not None:
@@ -115,19 +129,25 @@ def rope_kernel(
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
     # A column is a pair: x1 has first members, x2 second ones, and the tail all that does not turn.
+    # `pair` has 64 bits, because elements of a row may be so far apart that the last one is more
+    # than 2^31 from the first.
     pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
     x1, x2, tail = load_rows(
         x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED
     )
 
     # In a packed batch, `find_positions` searches for the sequence of each token. That is a loop.
-    # ptxas moves no load up across a loop, but it would move the loads above down below this one,
+    # ptxas moves no load up across a loop, but it would move the loads above down below the loop,
     # and a program would wait for memory twice. It moves no load across a barrier.
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()
 
     # Cosines and sines of my tokens' angles. The two members of a pair may have different angles in
-    # a table, so each has its own. Half-split, they are in the columns `pair` and `pair + HALF`.
+    # a table, so each has its own cosine and sine. In a half-split table these are in the columns
+    # `pair` and `pair + HALF`. `pair` is passed twice: as the number of the pair, and as the column
+    # of its first member, which is another number in `wide_kernel`. A table is interleaved if pairs
+    # are so on either side. With `output_pairing="half"` they are so on one side: a forward reads
+    # them interleaved, and a backward writes them interleaved.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
         sequences, cp_size, cp_rank, CP_ORDER,
@@ -140,7 +160,8 @@ def rope_kernel(
     )  # fmt: skip
 
     # Turn in fp32 (fp64 for fp64), round, and store every element once. A packed token that is in
-    # no sequence is padding, and passes through.
+    # no sequence is padding, and passes through. q_out's dtype may differ from q's: where a table
+    # promotes, a forward returns the table's.
     is_rotated = None
     if cu_seqlens_ptr is not None:
         is_rotated = in_sequence[:, None, None]
@@ -164,12 +185,15 @@ def tile_of_program(
     A stretch is STRETCH blocks of positions. Programs take all rows and batch entries of a stretch
     before those of the next one, as long as L2 still has its rows of the table.
     """
+    # `s_blocks * 0` is a tensor, as b is elsewhere: a plain 0 has no `.to` for `place_of_tile`.
     first_block, blocks, b = 0, s_blocks, s_blocks * 0
     if STRETCH is not None:
-        all_rows = row_blocks if batch is None else row_blocks * batch
-        first_block = program // all_rows // STRETCH * STRETCH
+        all_row_blocks = row_blocks if batch is None else row_blocks * batch
+        first_block = program // all_row_blocks // STRETCH * STRETCH
         # From here on, programs and blocks of positions are counted from the start of the stretch.
-        program = program % all_rows + program // all_rows % STRETCH * all_rows
+        # That makes program % (all_row_blocks * STRETCH). It is written with the quotient and the
+        # remainder that are there already, because a decoded token waits for each division.
+        program = program % all_row_blocks + program // all_row_blocks % STRETCH * all_row_blocks
         blocks = min(s_blocks - first_block, STRETCH) if STRETCH > 1 else 1
     if ROWS_OUTER:
         s_block, row_block = program % blocks, program // blocks
@@ -183,10 +207,11 @@ def tile_of_program(
 
 
 @triton.jit
-def choose(is_x, x, y):
-    """The four strides of x if `is_x`, else those of y. `tl.where` takes no tuples."""
-    s, b = tl.where(is_x, x[0], y[0]), tl.where(is_x, x[1], y[1])
-    return s, b, tl.where(is_x, x[2], y[2]), tl.where(is_x, x[3], y[3])
+def choose(is_first, first, second):
+    """The four strides `first` if `is_first`, else `second`. `tl.where` takes no tuples."""
+    s, b = tl.where(is_first, first[0], second[0]), tl.where(is_first, first[1], second[1])
+    h, d = tl.where(is_first, first[2], second[2]), tl.where(is_first, first[3], second[3])
+    return s, b, h, d
 
 
 @triton.jit
@@ -196,6 +221,9 @@ def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.const
     They are its first position; its positions counted from that, (positions, 1); its positions,
     (positions,); its rows, (rows, 1); and its batch entry. All but the rows have 64 bits, because
     an offset made of them may pass 2^31 elements.
+
+    `first_s` and `s_offset` are apart because `row_pointers` adds `first_s` to the tensor's
+    pointer, a scalar, and tells Triton how that is aligned.
     """
     first_s, s_offset = s_block.to(tl.int64) * POSITIONS, tl.arange(0, POSITIONS).to(tl.int64)
     row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
@@ -234,8 +262,8 @@ def whole_units(ptr, strides, ALIGNED: tl.constexpr):
 
 @triton.jit
 def load_rows(
-    rows,  # pointers to element 0 of each row
-    d,  # from one element of a row to the next: the last of its strides
+    row_ptrs,  # pointers to element 0 of each row
+    d_stride,  # from one element of a row to the next: the last of its strides
     pair,  # (columns,): the number of each column's pair
     exists,  # whether a row is there
     HALF: tl.constexpr,
@@ -245,35 +273,35 @@ def load_rows(
     OTHER: tl.constexpr = None,  # value of an element that is not there; None: undefined
 ):
     """Rows in three pieces: first members of pairs, second ones, and the tail, which passes."""
-    rows += tl.cast(START, tl.int64) * d
+    row_ptrs += tl.cast(START, tl.int64) * d_stride
     if INTERLEAVED:  # One load is wide where two would take every other element.
         COLUMNS: tl.constexpr = pair.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-        members = tl.load(rows + both * d, exists & (both < 2 * HALF), OTHER)
+        members = tl.load(row_ptrs + both * d_stride, exists & (both < 2 * HALF), OTHER)
         members = tl.reshape(members, (members.shape[0], members.shape[1], COLUMNS, 2))
         x1, x2 = tl.split(members)
     else:
         pair_exists = exists & (pair < HALF)[None, None, :]
-        x1 = tl.load(rows + (pair * d)[None, None, :], pair_exists, OTHER)
-        x2 = tl.load(rows + ((pair + HALF) * d)[None, None, :], pair_exists, OTHER)
+        x1 = tl.load(row_ptrs + (pair * d_stride)[None, None, :], pair_exists, OTHER)
+        x2 = tl.load(row_ptrs + ((pair + HALF) * d_stride)[None, None, :], pair_exists, OTHER)
     tail = tl.zeros((1, 1, 1), x1.dtype)
     if TAIL > 0:
         element, is_tail = tail_elements(START, HALF, TAIL)
         tail_exists = exists & is_tail[None, None, :]
-        tail = tl.load(rows + (element * d)[None, None, :], tail_exists, OTHER)
+        tail = tl.load(row_ptrs + (element * d_stride)[None, None, :], tail_exists, OTHER)
     return x1, x2, tail
 
 
 @triton.jit
 def tail_elements(START: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
     """The elements that do not turn, counted from START on, and which columns have one."""
-    other = tl.arange(0, triton.next_power_of_2(TAIL))
-    # Each branch is a whole index. Triton 3.9 does not see that elements are neighbors in memory if
-    # one of two numbers is added to `other`, and then loads 2 bytes at a time.
+    index = tl.arange(0, triton.next_power_of_2(TAIL))
+    # Each branch is a whole sum. Triton 3.9 does not see that elements are neighbors in memory if
+    # one of two numbers is added to `index`, and then loads 2 bytes at a time.
     element = tl.where(
-        other < START, other.to(tl.int64) - START, other.to(tl.int64) - START + 2 * HALF
+        index < START, index.to(tl.int64) - START, index.to(tl.int64) - START + 2 * HALF
     )
-    return element, other < TAIL
+    return element, index < TAIL
 
 
 @triton.jit
@@ -295,16 +323,25 @@ def find_positions(
     """Each token's position in its sequence, and whether it is in a sequence.
 
     It begins with a token's index in its sequence, and `length`, how many tokens the sequence has:
-    both as this rank has them. CP_ORDER is one of three orders in which ranks share a sequence,
-    which `rotation.py` explains, or None.
+    both as this rank has them. Where ranks share a sequence, the index becomes that among tokens of
+    all ranks. First position and start are added. An id overrides all of these.
+
+    CP_ORDER says which tokens of a sequence rank r of n has, or is None if ranks share none.
+    "zigzag": chunks number r and 2n - 1 - r of 2n equal chunks.
+    "contiguous": chunk number r of n.
+    "round_robin": tokens r, r + n, r + 2n, and so on.
     """
+    # `s * 0` makes blocks with an int64 for each token, as `find_sequences` returns them. Loads of
+    # starts need a block of pointers for their mask, and a position may need 64 bits.
     sequence, position, length, in_sequence = s * 0 + b, s, s * 0 + seq_len, s_exists
     if cu_seqlens_ptr is not None:
         ranks = 1 if CP_ORDER is None else cp_size
         sequence, position, length, in_sequence = find_sequences(
             s, cu_seqlens_ptr, sequences, ranks
         )
-    if CP_ORDER == "zigzag":  # Of 2 * cp_size chunks a rank has number cp_rank, from both ends.
+    if CP_ORDER == "zigzag":
+        # Of 2 * cp_size chunks a rank has number cp_rank, from both ends. An index in the second
+        # one, number 2 * cp_size - 1 - cp_rank, already counts one chunk, hence - 2.
         chunk, from_the_end = length // 2, 2 * cp_size.to(tl.int64) - 2 - cp_rank
         position += tl.where(position < chunk, cp_rank, from_the_end) * chunk
     elif CP_ORDER == "contiguous":
@@ -315,7 +352,7 @@ def find_positions(
         position += first_position
     if starts_ptr is not None:
         position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
-    if ids_ptr is not None:  # Ids override all of these.
+    if ids_ptr is not None:
         id_ptr = ids_ptr + b * ids_strides[0] + s * ids_strides[1]
         position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
     return position, in_sequence
@@ -334,7 +371,7 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
     faster, even with more loads.
     """
     PROBES: tl.constexpr = 32 // token.shape[0] if token.shape[0] < 16 else 2
-    low, span = token * 0, sequences
+    low, span = token * 0, sequences  # `low` is a block at once: a loop keeps its variables' types.
     while span > 0:
         apart = (span - 1) // PROBES + 1
         probe = low[:, None] + apart * tl.arange(1, PROBES + 1)[None, :]
@@ -378,7 +415,7 @@ def find_cos_sin(
     """
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
-    if table_ptr.dtype.element_ty == tl.int64:
+    if table_ptr.dtype.element_ty == tl.int64:  # int64 means turns: a table has floats.
         angle = angles_on_the_fly(position, table_ptr, pair, has_pair, COMPUTED)
         cos1, sin1 = cos_sin(angle, False, FAST_SINE, BITS)
         if ATTENTION_FACTOR is not None:
@@ -401,21 +438,21 @@ def find_cos_sin(
         offset1 = row_of_table + (column1 * table_strides[2])[None, :]
         offset2 = row_of_table + (column2 * table_strides[2])[None, :]
         # All loads come before the first sine, or a program would wait for memory twice.
-        angle1 = tl.load(table_ptr + offset1, in_table, other).to(COMPUTED)
-        angle2 = angle1
+        entry1 = tl.load(table_ptr + offset1, in_table, other).to(COMPUTED)
+        entry2 = entry1
         if not ONE_PER_PAIR:
-            angle2 = tl.load(table_ptr + offset2, in_table, other).to(COMPUTED)
-        if sin_ptr is not None:  # The table has cosines, not angles.
-            cos1, cos2 = angle1, angle2
+            entry2 = tl.load(table_ptr + offset2, in_table, other).to(COMPUTED)
+        if sin_ptr is not None:  # Entries are cosines, not angles.
+            cos1, cos2 = entry1, entry2
             sin1 = tl.load(sin_ptr + offset1, in_table, other).to(COMPUTED)
             sin2 = sin1
             if not ONE_PER_PAIR:
                 sin2 = tl.load(sin_ptr + offset2, in_table, other).to(COMPUTED)
         else:
-            cos1, sin1 = cos_sin(angle1, True, FAST_SINE, BITS)
+            cos1, sin1 = cos_sin(entry1, True, FAST_SINE, BITS)
             cos2, sin2 = cos1, sin1
             if not ONE_PER_PAIR:
-                cos2, sin2 = cos_sin(angle2, True, FAST_SINE, BITS)
+                cos2, sin2 = cos_sin(entry2, True, FAST_SINE, BITS)
     if INVERSE:
         sin1, sin2 = -sin1, -sin2
     return cos1[:, None, :], sin1[:, None, :], cos2[:, None, :], sin2[:, None, :]
@@ -471,7 +508,7 @@ def turn(
     is_rotated,  # whether a token turns, or passes through; or None: all turn
     TRANSPOSE: tl.constexpr,
     ROUNDING: tl.constexpr,
-    ARE_ANGLES: tl.constexpr,  # cosines are computed, not given
+    COMPUTES_COS_SIN: tl.constexpr,  # from angles or turns; else a table of cosines was given
     RETURNED: tl.constexpr,
 ):
     """Rotate every pair in the dtype of its cosine, and round to RETURNED.
@@ -493,7 +530,7 @@ def turn(
         y1 = tl.fma(x1, cos1, -(x2 * sin1))
         y2 = tl.fma(x2, cos2, x1 * sin2)
     else:  # These are the steps of PyTorch's operators. `launch.py` forbids to fuse them.
-        ROUNDS_COS_SIN: tl.constexpr = ROUNDING == "model" and ARE_ANGLES
+        ROUNDS_COS_SIN: tl.constexpr = ROUNDING == "model" and COMPUTES_COS_SIN
         ROUNDS: tl.constexpr = ROUNDING == "model" or (ROUNDING == "promoted" and TRANSPOSE)
         y1 = product(x1, cos1, ROUNDS_COS_SIN, ROUNDS, RETURNED)
         y1 -= product(x2, sin1, ROUNDS_COS_SIN, ROUNDS, RETURNED)
@@ -520,8 +557,8 @@ def product(
 
 @triton.jit
 def store_rows(
-    rows,  # as in `load_rows`
-    d,
+    row_ptrs,  # as in `load_rows`
+    d_stride,
     pair,
     y1,
     y2,
@@ -533,16 +570,17 @@ def store_rows(
     INTERLEAVED: tl.constexpr,
 ):
     """Write rows in three pieces to where `load_rows` would read them."""
-    rows += tl.cast(START, tl.int64) * d
+    row_ptrs += tl.cast(START, tl.int64) * d_stride
     if INTERLEAVED:
         COLUMNS: tl.constexpr = pair.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
         members = tl.reshape(tl.join(y1, y2), (y1.shape[0], y1.shape[1], 2 * COLUMNS))
-        tl.store(rows + both * d, members, exists & (both < 2 * HALF))
+        tl.store(row_ptrs + both * d_stride, members, exists & (both < 2 * HALF))
     else:
         pair_exists = exists & (pair < HALF)[None, None, :]
-        tl.store(rows + (pair * d)[None, None, :], y1, pair_exists)
-        tl.store(rows + ((pair + HALF) * d)[None, None, :], y2, pair_exists)
+        tl.store(row_ptrs + (pair * d_stride)[None, None, :], y1, pair_exists)
+        tl.store(row_ptrs + ((pair + HALF) * d_stride)[None, None, :], y2, pair_exists)
     if TAIL > 0:
         element, is_tail = tail_elements(START, HALF, TAIL)
-        tl.store(rows + (element * d)[None, None, :], tail, exists & is_tail[None, None, :])
+        tail_exists = exists & is_tail[None, None, :]
+        tl.store(row_ptrs + (element * d_stride)[None, None, :], tail, tail_exists)
