@@ -236,6 +236,8 @@ def test_another_option_is_another_call(op, interpreter, device, monkeypatch):
         assert interpreter is None or interpreter.launches > before
         if name == "interleaved" and op.inplace:
             check_in_place(op.sample(device, **case))
+        if (name, value) == ("layout", "transposed") and op.inplace:
+            check_in_place(sample)  # by the strides of what was given, not by those of new memory
         if "cp_rank" in sample.where:
             sample.where["cp_rank"] = 0
             sample.check()
@@ -245,6 +247,11 @@ def test_another_option_is_another_call(op, interpreter, device, monkeypatch):
         sample.more = {"rounding": rounding}
         for got, want in zip(sample.call(), sample.call(fused=False), strict=True):
             assert torch.equal(got, want)
+        if op.differentiable and not op.weights:  # a norm rounds its gradients once
+            outs, leaves, grads = step_of(sample)
+            others, other_leaves, _ = step_of(sample, fused=False)
+            found, wants = gradients(outs, leaves, grads), gradients(others, other_leaves, grads)
+            assert all(map(torch.equal, found, wants))
     if op.name == "split_qkv_rope":
         monkeypatch.setattr(ops.SplitSample, "HEADS", 6)  # as many with those of k and v
         monkeypatch.setattr(ops.SplitSample, "KV_HEADS", 1)
@@ -323,12 +330,14 @@ def test_a_module_may_change_between_calls(op, interpreter, device):
     module = RotaryPositionEmbedding(8).to(device)
     sample = op.sample(device, **SIZES | {"rotary": 1.0, "freqs": "on the fly"})
     sample.call(freqs=module)  # which the next ones may be taken for
+    assert_goes_back_as_pytorch(sample, module)
     for name, value in {"attention_factor": 1.5, "interleaved": True}.items():
         setattr(module, name, value)
         sample.how["interleaved"] = module.interleaved
         wants = sample.call(freqs=module, fused=False)
         for got, want in zip(sample.call(freqs=module), wants, strict=True):
             torch.testing.assert_close(got, want)
+        assert_goes_back_as_pytorch(sample, module)
     narrower = RotaryPositionEmbedding(6, interleaved=True, attention_factor=1.5).to(device)
     narrower.inv_freq = module.inv_freq
     with pytest.raises(ValueError, match=r"^freqs has shape \(4,\)"):
@@ -342,6 +351,15 @@ def test_a_module_may_change_between_calls(op, interpreter, device):
     if op.name not in ("rope_fw", "rope_bw"):  # which never record what they do
         with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
             sample.call(freqs=module)
+
+
+def assert_goes_back_as_pytorch(sample, module):
+    """The launch of a backward has a signature of its own."""
+    if sample.op.differentiable:
+        outs, leaves, grads = step_of(sample, freqs=module)
+        others, other_leaves, _ = step_of(sample, freqs=module, fused=False)
+        found, wants = gradients(outs, leaves, grads), gradients(others, other_leaves, grads)
+        torch.testing.assert_close(found, wants)
 
 
 @each_op
@@ -429,13 +447,24 @@ def with_a_sign_of_its_own(sample):
     sample.freqs = torch._neg_view(sample.freqs)
 
 
+def with_a_last_tensor_of_another_sign(sample):
+    """Of a cache that is v, whose address is none of the rotation's."""
+    name = sample.op.tensors[-1]
+    sample.given[name] = torch._neg_view(sample.given[name])
+
+
 def with_a_list_that_is_not_contiguous(sample):
     for name, x in sample.where.items():
         sample.where[name] = x.repeat_interleave(2)[::2]
 
 
+def with_slots_that_are_not_contiguous(sample):
+    sample.slots = sample.slots.repeat_interleave(2)[::2]
+
+
 COPIED = {  # what a kernel can't read as it is
     "a sign": ({"layout": "negative_view", "gradient": "negative_view"}, None),
+    "the last one's sign": ({}, with_a_last_tensor_of_another_sign),
     "a weight": ({"weight": "strided"}, None),
     "a table": ({}, with_a_sign_of_its_own),
     "a sine": ({"freqs": "cos and sin"}, with_other_strides),
@@ -443,6 +472,7 @@ COPIED = {  # what a kernel can't read as it is
         {"tensor_format": "thd", "positions": "starts"},
         with_a_list_that_is_not_contiguous,
     ),
+    "slots": ({"s": 2}, with_slots_that_are_not_contiguous),
 }
 
 
@@ -453,6 +483,8 @@ def test_what_is_copied_is_copied_in_each_call(op, name, interpreter, device):
     case, change = COPIED[name]
     if name == "a weight" and not op.weights:
         pytest.skip("no weight")
+    if name == "slots" and op.name != "rope_to_cache":
+        pytest.skip("no slots")
     for _ in range(2):
         sample = op.sample(device, **SIZES | {"s": 1, "heads": (1,) * len(op.tensors)} | case)
         if change:

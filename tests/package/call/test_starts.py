@@ -97,6 +97,15 @@ def test_each_of_them_turns_by_its_own_position(op, freqs, interpreter, device):
         sample.check()
 
 
+@each_op
+def test_a_call_without_a_start_is_another_call(op, interpreter, device):
+    """Its kernel has no such argument: 0 would be a number, too."""
+    sample = decoded(op, "on the fly", device)
+    for start in (None, 7, None, 0):
+        sample.where["start_positions"] = start
+        sample.check()
+
+
 def test_positions_beyond_32_bits_are_another_kernel(interpreter, device):
     """Which takes a number of 64 bits."""
     rope = RotaryPositionEmbedding(64).to(device)

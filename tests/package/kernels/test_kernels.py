@@ -65,6 +65,12 @@ def test_sizes_that_no_block_divides(tensor_format, s, h, d, device):
     check_both_directions(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens)
 
 
+def test_whole_rows_turn_in_their_middle_and_are_packed(device):
+    """What is read is every second element of memory, what is written all of new memory."""
+    t, grad = torch.randn(2, 3, 2, 5, 60, device=device)[..., ::2]
+    check_both_directions(t, grad, angles(3, 20, device), "sbhd", rotary_start=5)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU runs all programs")
 def test_the_last_programs_take_the_last_positions_of_every_entry(whole_way):
     """Of 1030 positions they take 1024 of an entry, those of the next one, and then the rest."""

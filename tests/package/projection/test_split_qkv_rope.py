@@ -1,12 +1,21 @@
 """`split_qkv_rope`: what it alone has. Values and gradients are in `test_ops.py`."""
 
+import pytest
 import torch
 
-from ops import SplitSample
+from ops import BF16, OPS, SplitSample
 from rope_kernels import RotaryPositionEmbedding, rope_qk, split_qkv_rope
 from yardstick import heads_of, in_format
 
 HEADS, KV_HEADS = SplitSample.HEADS, SplitSample.KV_HEADS
+(OP,) = (op for op in OPS if op.name == "split_qkv_rope")
+
+
+@pytest.mark.parametrize("packing", ("qkv", "grouped"))
+@pytest.mark.parametrize("d", (72, 160))
+def test_heads_side_by_side(d, packing, device):
+    """Of 72 elements of 2 bytes whole rows are in a line, of 160 the pairs of rows. v is copied."""
+    OP.sample(device, d=d, dtype=BF16, packing=packing).check()
 
 
 def test_one_token_is_new_memory_too(device):
