@@ -17,7 +17,6 @@ Packed sequences are shared one by one, in the same way.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -129,13 +128,14 @@ class Options(NamedTuple):
     inverse: bool = False  # turns by minus the angle: every sine is negated
     rounding: str = "once"  # where values are rounded to the dtype of the tensor
     attention_factor: float = 1.0  # multiplies cos and sin that are computed from turns
-    transpose: bool = False  # the transposed map, which takes gradients back
     # If not None, the forward reads this dtype and returns the table's, as PyTorch's operators
     # promote; gradients come in the table's dtype and are returned in this one.
     promoted_from: torch.dtype | None = None
     # The result has the strides of the tensor that turns, as PyTorch's elementwise operators return
     # it. Gradients are contiguous all the same.
     keeps_strides: bool = False
+    # The transposed map, which takes gradients back. It comes last: see `Rotation.transposed`.
+    transpose: bool = False
 
     @property
     def pairings(self) -> tuple[bool, bool]:
@@ -171,8 +171,10 @@ class Rotation(NamedTuple):
     @property
     def transposed(self) -> "Rotation":
         """The map that takes gradients back."""
+        # Every backward comes here, and `_replace` would take longer.
         *tensors_and_start, options = self
-        return Rotation._make((*tensors_and_start, _transposed(options)))
+        *others, transpose = options
+        return Rotation._make((*tensors_and_start, Options._make((*others, not transpose))))
 
     def of_rank(self, rank: int) -> "Rotation":
         """The same rotation on another rank of context parallelism."""
@@ -226,11 +228,6 @@ class Rotation(NamedTuple):
 
 
 TENSORS = 5  # the first fields of a `Rotation`
-
-
-@lru_cache(4096)  # `_replace` takes a microsecond of every backward
-def _transposed(options: Options) -> Options:
-    return options._replace(transpose=not options.transpose)
 
 
 # What came becomes what a kernel needs
