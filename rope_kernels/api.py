@@ -10,7 +10,6 @@ from torch import Tensor
 from . import autograd, reference
 from .check_call import check_call, check_lengths, check_rank, check_values
 from .checks import MOST_START, Named, bad, check_flag, check_integer, check_tensor
-from .embedding import RotaryPositionEmbedding
 from .launch import Known, known_of
 from .modes import is_traced, is_watched, unwatched
 from .overwritten import check_inplace
@@ -391,8 +390,7 @@ def prepare(
         check: what checks the call, instead of `check_call`: it knows of the others, too.
         named: tensors with their names that a call in place reads besides those of its rotation.
     """
-    freqs, (table, sin) = given.freqs, given.tables
-    module = freqs if isinstance(freqs, RotaryPositionEmbedding) else None
+    module, (table, sin) = given.module, given.tables
     first_position: int | None = None
     starts = given.start_positions
     if not (starts is None or isinstance(starts, Tensor)):

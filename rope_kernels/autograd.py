@@ -146,13 +146,13 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of what was rotated; None for those that are not `wanted`."""
     rotation, _ = kept(ctx)
-    asked = [i for i, grad in enumerate(grads) if grad is not None and wanted[i]]
+    asked = [(i, grad) for i, grad in enumerate(grads) if grad is not None and wanted[i]]
     found: list[Tensor | None] = [None] * len(grads)
     if asked:
         back = rotation.transposed
-        given = tuple([grad for i, grad in enumerate(grads) if grad is not None and i in asked])
+        given = tuple([grad for _, grad in asked])
         rotated = rotate(given, back, known=known_of_rotation(given, back))
-        for i, gradient in zip(asked, rotated, strict=True):
+        for (i, _), gradient in zip(asked, rotated, strict=True):
             found[i] = gradient
     return tuple(found)
 

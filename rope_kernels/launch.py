@@ -226,7 +226,7 @@ def kernel_of(name: str) -> Kernel:
 # Plans
 
 
-def as_read(rotation: Rotation) -> Tensors:
+def _as_read(rotation: Rotation) -> Tensors:
     """The tensors of a rotation as a kernel reads them.
 
     Lists are contiguous, cosines and sines have the same strides, and no view has a pending sign.
@@ -245,6 +245,7 @@ class Plan(NamedTuple):
     tile: Tile | WideTile
     programs: int
     strides: dict[str, Strides]  # of what is read and written, as (s, b, h, d)
+    of_rotation: Tensors  # its tensors, as kernels read them
     arguments: dict[str, object]  # those that kernels have in common, but for tensors
     compiler: dict[str, object]  # its options
 
@@ -299,8 +300,9 @@ def plan(
     row_blocks = -(-q_heads // tile.rows)
     row_blocks += -(-case.k_rows // tile.rows) * (2 if "v" in tensors else 1)
     reads_interleaved, writes_interleaved = options.pairings
+    of_rotation = _as_read(rotation)
     arguments = {
-        **_arguments_of(rotation, first),
+        **_arguments_of(rotation, of_rotation[0], first),
         **tile.arguments,
         "seq_len": seq_len,
         "batch": None if merged else batch,
@@ -325,6 +327,7 @@ def plan(
         tile=tile,
         programs=batch * row_blocks * -(-seq_len // tile.positions),
         strides={name: strides_of(view) for name, view in views.items()},
+        of_rotation=of_rotation,
         arguments=arguments,
         compiler=compiler,
     )
@@ -357,13 +360,12 @@ def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) 
     )
 
 
-def _arguments_of(rotation: Rotation, t: Tensor) -> dict[str, object]:
-    """The arguments that say by which angles `t` turns, and how."""
+def _arguments_of(rotation: Rotation, table: Tensor, t: Tensor) -> dict[str, object]:
+    """The arguments that say by which angles `t` turns, and how. `table` is as kernels read it."""
     options, ids, cu_seqlens = rotation.options, rotation.position_ids, rotation.cu_seqlens
     is_shared = options.cp_size > 1
     table_len, table_strides, unit = None, None, 1
     if not rotation.on_the_fly:
-        table, *_ = as_read(rotation)
         table_len, (table_strides, unit) = rotation.table_len, _strides_of_table(table)
     return {
         "first_position": rotation.first_position,
@@ -458,8 +460,13 @@ def rotate(
             "strides": planned.strides_of("q", "k", "q_out", "k_out"),
             "TRANSPOSE": rotation.options.transpose,
         }
-        read = q, k, q_out, k_out, *as_read(rotation)
-        return Launch("kernel.rope_kernel", read, planned.programs, arguments, planned.compiler)
+        return Launch(
+            kernel="kernel.rope_kernel",
+            tensors=(q, k, q_out, k_out, *planned.of_rotation),
+            programs=planned.programs,
+            arguments=arguments,
+            compiler=planned.compiler,
+        )
 
     given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
     run(known, given, prepare, (rotation.first_position,))
@@ -470,6 +477,7 @@ def launch_of_wide_rows(
     planned: Plan,
     named: Mapping[str, Tensor | None],
     rotation: Rotation,
+    *,
     read_group: int = 0,
     write_group: int = 0,
 ) -> Launch:
@@ -485,10 +493,10 @@ def launch_of_wide_rows(
     }
     # Lines of rows are half-split: the rules in `wide.py` take no others.
     del arguments["READS_INTERLEAVED"], arguments["WRITES_INTERLEAVED"]
-    tensors = *[named.get(name) for name in ("q", "k", "q_out", "k_out")], *as_read(rotation)
+    rows = [named.get(name) for name in ("q", "k", "q_out", "k_out")]
     return Launch(
         kernel="wide_kernel.wide_kernel",
-        tensors=tensors,
+        tensors=(*rows, *planned.of_rotation),
         programs=planned.programs,
         arguments=arguments,
         compiler=planned.compiler,

@@ -8,7 +8,6 @@ from .launch import (
     Known,
     Launch,
     alignment_of,
-    as_read,
     choose_tile,
     has_elements,
     launch_of_wide_rows,
@@ -49,7 +48,6 @@ def move(
             0: the heads of q follow each other.
         out_format: as in `plan`.
     """
-
     q, k, v = read
     q_out, k_out, v_out = written
 
@@ -68,7 +66,9 @@ def move(
             return _into_a_cache(named, rotation, slots)
         planned = plan(named, rotation, choose=choose_tile, out_format=out_format)
         if isinstance(planned.tile, WideTile):
-            return launch_of_wide_rows(planned, named, rotation, read_group, write_group)
+            return launch_of_wide_rows(
+                planned, named, rotation, read_group=read_group, write_group=write_group
+            )
         arguments = planned.arguments | {
             "v_ptr": named["v"],
             "v_out_ptr": v_out,
@@ -81,8 +81,13 @@ def move(
             "cache_slots": None,
             "page": None,
         }
-        tensors = named["q"], named["k"], q_out, k_out, *as_read(rotation)
-        return Launch(MOVE_KERNEL, tensors, planned.programs, arguments, planned.compiler)
+        return Launch(
+            kernel=MOVE_KERNEL,
+            tensors=(named["q"], named["k"], q_out, k_out, *planned.of_rotation),
+            programs=planned.programs,
+            arguments=arguments,
+            compiler=planned.compiler,
+        )
 
     varying = [rotation.first_position, v.data_ptr(), v_out.data_ptr()]
     if slots is not None:
@@ -111,8 +116,13 @@ def _into_a_cache(named: Mapping[str, Tensor], rotation: Rotation, slots: Tensor
         "cache_slots": blocks * page,
         "page": page,
     }
-    tensors = named["q"], named["k"], q_out, k_cache, *as_read(rotation)
-    return Launch(MOVE_KERNEL, tensors, planned.programs, arguments, planned.compiler)
+    return Launch(
+        kernel=MOVE_KERNEL,
+        tensors=(named["q"], named["k"], q_out, k_cache, *planned.of_rotation),
+        programs=planned.programs,
+        arguments=arguments,
+        compiler=planned.compiler,
+    )
 
 
 def choose_cache_tile(case: Case) -> Tile:
@@ -120,7 +130,7 @@ def choose_cache_tile(case: Case) -> Tile:
 
     By a table three loads wait for each other: an id, a slot, and a row of the table. So a warp
     gets twice as many rows, all of whose loads are in flight. 8192 tokens of 32 + 8 heads of 128 in
-    bf16, by bf16 (cos, sin): 94 % of a copy, where two warps of half as many rows each had 83.
+    bf16, by bf16 (cos, sin): 92 % of a copy, and 86 with two warps (benchmarks/NOTES.md).
     """
     most_empty = 0.2 if case.packed else 0.4
     return padded(case, 2048 if case.on_the_fly else 4096, most_empty=most_empty)

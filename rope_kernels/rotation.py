@@ -104,7 +104,7 @@ class Given(NamedTuple):
     def pairs_are_interleaved(self) -> bool:
         """What `interleaved` means, also where it was not said."""
         if self.interleaved is None:
-            return isinstance(self.freqs, RotaryPositionEmbedding) and self.freqs.interleaved
+            return self.module is not None and self.module.interleaved
         return self.interleaved
 
 

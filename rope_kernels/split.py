@@ -197,7 +197,8 @@ def split_qkv_rope(
     _check_projection(qkv, packed, read_format)
     # A pending sign is resolved in the whole projection. The view of q may not have all of its
     # heads, and a copy of it would lose the others.
-    q, k, v = slices = packed.slices(qkv.resolve_neg())
+    slices = packed.slices(qkv.resolve_neg())
+    q, k, v = slices
     rotation, known = prepare(
         (q, k), given, fused, inplace=False, others=(v,), key=("split", *packed)
     )

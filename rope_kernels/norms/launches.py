@@ -10,7 +10,6 @@ from torch import Tensor
 from ..launch import (
     Known,
     Launch,
-    as_read,
     has_elements,
     known_of_rotation,
     plan,
@@ -67,9 +66,13 @@ def launch_forward(
             # Rows are of 256 bytes. Without this limit, Triton 3.6 would lose 18 points.
             compiler["maxnreg"] = HEADS_APART_REGISTERS
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
-        read = q_read, k_read, q_out, k_out, *own, *as_read(rotation)
-        kernel = "norms.kernel.norm_rope_kernel"
-        return Launch(kernel, read, planned.programs, arguments, compiler)
+        return Launch(
+            kernel="norms.kernel.norm_rope_kernel",
+            tensors=(q_read, k_read, q_out, k_out, *own, *planned.of_rotation),
+            programs=planned.programs,
+            arguments=arguments,
+            compiler=compiler,
+        )
 
     given = q, k, q_out, k_out, q_weight, k_weight, *rotation.tensors
     run(known, given, prepare_launch, varying=(rotation.first_position,))
@@ -140,9 +143,13 @@ def launch_backward(
         if arguments["FAST_SINE"] and share.registers is not None:  # on NVIDIA's GPUs
             compiler["maxnreg"] = share.registers
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
-        read = *named.values(), *own, partials, *as_read(rotation)
-        kernel = "norms.kernel.norm_rope_backward_kernel"
-        return Launch(kernel, read, programs, arguments, compiler)
+        return Launch(
+            kernel="norms.kernel.norm_rope_backward_kernel",
+            tensors=(*named.values(), *own, partials, *planned.of_rotation),
+            programs=programs,
+            arguments=arguments,
+            compiler=compiler,
+        )
 
     given = q, k, q_grad, k_grad, q_out, k_out, q_weight, k_weight, partials, *rotation.tensors
     run(known, given, prepare_launch, varying=(rotation.first_position,))
@@ -177,7 +184,13 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
             "BLOCK_D": block_d,
         }
         compiler: dict[str, object] = {"num_warps": SUM_WARPS, "enable_fp_fusion": True}
-        return Launch("norms.kernel.sum_partials_kernel", given, blocks, arguments, compiler)
+        return Launch(
+            kernel="norms.kernel.sum_partials_kernel",
+            tensors=given,
+            programs=blocks,
+            arguments=arguments,
+            compiler=compiler,
+        )
 
     run(known_sum, given, prepare_launch)
 
