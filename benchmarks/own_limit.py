@@ -72,6 +72,7 @@ class Row:
     rounding: str = "once"  # of a norm
     norm_after: bool = False
     inplace: bool = False
+    cuts: tuple[int, ...] = CUTS  # where packed sequences begin, and the last one ends
 
     @property
     def is_norm(self) -> bool:
@@ -80,6 +81,11 @@ class Row:
     @property
     def to_cache(self) -> bool:
         return self.function == "rope_to_cache"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether each token is the next one of a sequence of its own."""
+        return self.to_cache and self.s <= DECODED
 
     @property
     def is_packed(self) -> bool:
@@ -115,9 +121,9 @@ class Row:
     def positions(self) -> int:
         """How many different ones there are: batch entries share theirs."""
         if self.is_packed:
-            return max(end - begin for begin, end in pairwise(CUTS))
+            return max(end - begin for begin, end in pairwise(self.cuts))
         if self.to_cache:  # two prompts; or tokens that are decoded, each of a sequence
-            return self.s // 2 if self.s > DECODED else self.s
+            return self.s if self.decodes else self.s // 2
         return self.s
 
     @property
@@ -144,7 +150,7 @@ class Row:
             "table": self.table.bytes_of(self.positions, self.d),
             "position ids": self.tokens * _INT64 if self.position_ids else 0,
             "slots": self.tokens * _INT64 if self.to_cache else 0,
-            "cu_seqlens": len(CUTS) * _INT32 if self.is_packed else 0,
+            "cu_seqlens": len(self.cuts) * _INT32 if self.is_packed else 0,
             "weights": weights,
             "gradients of weights": weights if self.backward else 0,
             "partial sums": 2 * partials if self.is_norm and self.backward else 0,

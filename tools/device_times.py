@@ -6,8 +6,12 @@
 Each figure is a share of the speed of `copy_`, in per cent: a copy of q and k, which a call reads
 once and writes once; or of q, k and v. A norm's backward also reads what its forward read, so it
 is held against one copy and a half. Before, after and the copy take turns, and the L2 cache is
-flushed before each sample (`rope_lab/timing.py`). The last column, `scatter`, says how far medians
-of turns were from each other, in the same points: what differs by less has not differed.
+flushed before each sample (`rope_lab/timing.py`). `scatter` says how far medians of turns were from
+each other, in the same points: what differs by less has not differed.
+
+Rows of the benchmark (`--only row`) also have `limit`, the per cent of a copy that are left when
+all bytes of a call are counted (`benchmarks/own_limit.py`), and how much of that the call after
+reaches. A step that decodes is timed beside `rope_qk` in place, and compared with it.
 
 Both packages compile first, all calls in several processes.
 """
@@ -31,7 +35,6 @@ from types import ModuleType
 import torch
 
 from sized_calls import (
-    DECODED,
     ON_THE_FLY,
     TABLE,
     TOKENS,
@@ -39,22 +42,26 @@ from sized_calls import (
     Call,
     Case,
     Maker,
+    call_of_row,
 )
 from two_checkouts import DEVICE, ROOT, copy_packages, load_packages
 
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.own_limit import DECODED, ROWS
+from benchmarks.row_inputs import RowInputs
 from rope_lab.records import circumstances, origin
 from rope_lab.timing import measure, require_compiled_kernels
 
-COPY = "copy_"
+COPY, ROTATION = "copy_", "rope_qk in place"
+WIDTH = 86  # of a call's name in a line
 Run = Callable[[], object]  # what is timed
 
 # the calls
 
 
 def all_cases() -> list[Case]:
-    return [*core(), *wide(), *caches(), *splits(), *norms()]
+    return [*core(), *wide(), *caches(), *splits(), *norms(), *rows()]
 
 
 def core() -> Iterator[Case]:
@@ -115,6 +122,12 @@ def norms() -> Iterator[Case]:
             yield from both_ways("norm", f"{tensor_format}, {kind}", make)
 
 
+def rows() -> Iterator[Case]:
+    """Those of the benchmark, each with a limit of its own."""
+    for row in ROWS:
+        yield Case("row", row.label, partial(call_of_row, row=row), row.backward, row)
+
+
 def both_ways(group: str, name: str, make: Callable[[Maker], Call]) -> Iterator[Case]:
     yield Case(group, f"{name}, forward", make)
     yield Case(group, f"{name}, backward", make, backward=True)
@@ -122,6 +135,8 @@ def both_ways(group: str, name: str, make: Callable[[Maker], Call]) -> Iterator[
 
 def copies_of(case: Case) -> float:
     """How many copies of its rows move as many bytes as a call."""
+    if case.row is not None:
+        return case.row.copies
     return 1.5 if case.group == "norm" and case.backward else 1.0
 
 
@@ -154,6 +169,9 @@ def time_case(case: Case, packages: Sequence[ModuleType], turns: int) -> dict:
             calls.append(case.call(package, DEVICE))
         runs = [run_of(call, case.backward) for call in calls]
         timed = dict(zip(("before", "after"), runs, strict=True)) | {COPY: copy_of(calls[0])}
+        if case.row is not None and case.row.decodes:
+            inputs = RowInputs(case.row, DEVICE, has_values=DEVICE != "cpu")
+            timed[ROTATION] = inputs.rotation_in_place(packages[1])
         found = measure(timed, rounds=turns)
     except Exception as error:  # of whatever kind: the others are timed all the same
         return row | {"refused": f"{type(error).__name__}: {error}"}
@@ -161,6 +179,10 @@ def time_case(case: Case, packages: Sequence[ModuleType], turns: int) -> dict:
     row |= {name: round(per_cent / found[name].median_us, 2) for name in ("before", "after")}
     scatter = max(timing.spread for timing in found.values()) * row["after"]
     row["scatter"] = round(scatter, 2)
+    if case.row is not None:
+        row["limit"] = round(100 * case.row.own_limit, 2)
+    if ROTATION in found:
+        row["rotations"] = round(found["after"].median_us / found[ROTATION].median_us, 3)
     return row | {"microseconds": {name: timing.median_us for name, timing in found.items()}}
 
 
@@ -168,11 +190,15 @@ def time_case(case: Case, packages: Sequence[ModuleType], turns: int) -> dict:
 
 
 def line_of(row: dict) -> str:
-    title = f"{row['group']:6} {row['call']:44}"
+    title = f"{row['group']:6} {row['call']:{WIDTH}}"
     if "refused" in row:
         return f"{title} {row['refused']}"
     before, after, microseconds = row["before"], row["after"], row["microseconds"][COPY]
     figures = f"{before:7.1f} {after:7.1f} {after - before:+8.1f} {row['scatter']:8.1f}"
+    if "limit" in row:
+        figures += f" {row['limit']:7.1f} {after / row['limit']:8.1%}"
+    if "rotations" in row:
+        figures += f", {row['rotations']:.2f} times {ROTATION}"
     return f"{title} {microseconds:8.1f} {figures}"
 
 
@@ -185,7 +211,7 @@ def by_group(rows: Sequence[dict]) -> Iterator[str]:
         differs = [now - was for was, now in zip(before, after, strict=True)]
         medians = f"{statistics.median(before):7.1f} {statistics.median(after):7.1f}"
         spread = f"{min(differs):+8.1f} to {max(differs):+.1f}"
-        yield f"{group:6} {f'median of {len(found)} calls':44} {'':8} {medians} {spread}"
+        yield f"{group:6} {f'median of {len(found)} calls':{WIDTH}} {'':8} {medians} {spread}"
 
 
 # the command
@@ -242,7 +268,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{len(cases)} calls of both were compiled in {time.monotonic() - begin:.0f} s")
         packages = load_packages(Path(folder))
         titles = f"{'copy, us':>8} {'before':>7} {'after':>7} {'differs':>8} {'scatter':>8}"
-        print(f"{'':51} {titles}")
+        titles += f" {'limit':>7} {'of limit':>8}"
+        print(f"{'':{WIDTH + 7}} {titles}")
         rows = []
         for case in cases.values():
             rows.append(time_case(case, packages, options.turns))

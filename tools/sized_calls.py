@@ -5,20 +5,25 @@ tokens, or in as many packed ones. On a GPU tensors are random. On a CPU, where 
 size runs, they have no values: so they cost nothing.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.own_limit import CUTS, Row
+from benchmarks.row_inputs import RowInputs
+
 B, S, HEADS, KV_HEADS = 2, 4096, 32, 8
 POSITIONS = 2 * S  # of a table: calls may start later, or share their sequences with a rank
 TOKENS = B * S
-# Packed sequences: of unequal lengths, which two ranks of context parallelism can cut into four.
-CUTS = 0, 100, 1100, 3000, 4100, 6000, 7000, TOKENS
-PAGE, DECODED = 16, 64  # tokens of a page; of a step that decodes
+PAGE = 16  # tokens of a page of a cache
 ON_THE_FLY = "on the fly"
 ANGLES = "angles"  # fp32
 WIDE_TABLE = "cos and sin"  # fp32, a column for each element
@@ -155,6 +160,13 @@ class Maker:
         return Call(self.package.rope_to_cache, given, of_table | where | options, (q, k, v))
 
 
+def call_of_row(maker: Maker, row: Row) -> Call:
+    """The call of a row of the benchmark. On a CPU its tensors have no values, as others here."""
+    inputs = RowInputs(row, maker.device, has_values=maker.device != "cpu")
+    function, given = inputs.function(maker.package), inputs.given(maker.package)
+    return Call(function, given, inputs.options, inputs.rows)
+
+
 class Case(NamedTuple):
     """A call that a tool knows by its group and name."""
 
@@ -162,6 +174,7 @@ class Case(NamedTuple):
     name: str
     make: Callable[[Maker], Call]
     backward: bool = False  # with gradients
+    row: Row | None = None  # of the benchmark, which has a limit of its own
 
     @property
     def title(self) -> str:

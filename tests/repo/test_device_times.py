@@ -28,7 +28,7 @@ def run(*arguments):
 
 
 @pytest.mark.usefixtures("needs_triton")
-@pytest.mark.parametrize("group", ("core", "wide", "cache", "split", "norm"))
+@pytest.mark.parametrize("group", ("core", "wide", "cache", "split", "norm", "row"))
 def test_what_is_timed_is_one_launch_and_what_it_is_held_against_has_its_bytes(group, monkeypatch):
     """A norm's backward is two: the second adds up the weights' gradients."""
     monkeypatch.setattr(torch, "randn_like", torch.empty_like)  # which costs nothing
@@ -39,14 +39,42 @@ def test_what_is_timed_is_one_launch_and_what_it_is_held_against_has_its_bytes(g
             timed = device_times.run_of(call, case.backward)
             before = len(found)
             results = timed()
-        assert len(found) - before == (2 if group == "norm" and case.backward else 1), case.title
+        of_norm = group == "norm" or (case.row is not None and case.row.is_norm)
+        assert len(found) - before == (2 if of_norm and case.backward else 1), case.title
         copied = sum(x.nbytes for x in call.rows)
         rows = results if isinstance(results, tuple) else (results,)
-        if group == "cache":  # k and v are in it
+        if group == "cache" or (case.row is not None and case.row.to_cache):  # k and v are in it
             assert copied == results.nbytes // 32 * (32 + 8 + 8), case.title
         else:
             assert copied == sum(x.nbytes for x in rows if x.dim() > 1), case.title
     assert len({case.title for case in cases}) == len(cases)
+
+
+@pytest.mark.parametrize("title", [title for title, case in CASES.items() if case.row is not None])
+def test_the_formula_of_a_limit_counts_what_a_call_is_given(title):
+    """Its tables have as many positions as it needs; but a step that decodes leaves most alone."""
+    row, call = CASES[title].row, CASES[title].call(rope_kernels)
+    assert row.copied == 2 * sum(x.nbytes for x in call.rows)
+    freqs = call.given[3 if row.to_cache else len(call.rows) + 2 * row.is_norm]
+    if isinstance(freqs, torch.nn.Module):
+        table = freqs.inv_freq.numel() * 8
+    else:
+        parts = freqs if isinstance(freqs, tuple) else (freqs,)
+        table = sum(x[: row.positions].nbytes for x in parts)
+        assert row.decodes or len(parts[0]) == row.positions
+    weights = sum(x.nbytes for x in call.given[2:4]) if row.is_norm else 0
+    ids, cuts = call.options.get("position_ids"), call.options.get("cu_seqlens")
+    wanted = {
+        "table": table,
+        "position ids": 0 if ids is None else ids.nbytes,
+        "slots": call.given[-1].nbytes if row.to_cache else 0,
+        "cu_seqlens": 0 if cuts is None else cuts.nbytes,
+        "weights": weights,
+        "gradients of weights": weights if row.backward else 0,
+    }
+    assert {name: row.moved[name] for name in wanted} == wanted
+    if ids is not None:
+        assert len(ids.unique()) == row.positions
 
 
 def test_a_copy_has_all_rows_of_a_call():
@@ -87,6 +115,33 @@ def test_figures_are_per_cent_of_a_copy(title, before, after, figures):
     assert (row["before"], row["after"], row["scatter"]) == (before, after, round(after / 100, 2))
     assert row["microseconds"] == {"before": 40.0, "after": 50.0, "copy_": 36.0}
     assert f"{after - before:+.1f}" in device_times.line_of(row)
+
+
+@pytest.mark.usefixtures("needs_triton")
+def test_a_row_has_its_limit_and_how_much_of_it_the_call_after_reaches(figures):
+    title = "row, qk_norm_rope, bshd, 2x4096 tokens, norm after, backward, fp32 cos and sin (s, d)"
+    with launched_by(lambda *launch: None):
+        row = device_times.time_case(CASES[title], PACKAGES, 3)
+    assert (row["after"], row["limit"]) == (108.0, 97.74)
+    assert device_times.line_of(row).endswith("97.7   110.5%")
+
+
+@pytest.mark.usefixtures("needs_triton")
+def test_a_step_that_decodes_is_timed_beside_a_rotation_in_place(figures, monkeypatch):
+    times = {"before": 6.0, "after": 5.5, "copy_": 4.0, device_times.ROTATION: 5.0}
+
+    def measure(runs, rounds):
+        assert list(runs) == list(times)
+        runs[device_times.ROTATION]()
+        return {name: timing(time) for name, time in times.items()}
+
+    monkeypatch.setattr(device_times, "measure", measure)
+    with launched_by(lambda *launch: None):
+        row = device_times.time_case(
+            CASES["row, rope_to_cache, 64 tokens, on the fly"], PACKAGES, 3
+        )
+    assert row["rotations"] == 1.1
+    assert device_times.line_of(row).endswith("1.10 times rope_qk in place")
 
 
 def test_a_call_that_a_checkout_refuses_has_a_row_that_says_why(figures):
