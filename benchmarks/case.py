@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from benchmarks.own_limit import Row
+
 BASE = 10000.0  # of the frequencies
 LIMITS = ("copy_", "x * 2")  # what everybody is compared with
 OURS = "rope_kernels"
 ON_THE_FLY = "rope_kernels, on the fly"
 COS_AND_SIN = "rope_kernels, cos and sin"
+ROTATION = "rope_qk in place"  # what a step that decodes is compared with
 
 BOTH_WAYS = ("forward", "backward")
 DIRECTIONS = (*BOTH_WAYS, "both")  # both: forward and backward through autograd
@@ -80,6 +83,6 @@ class Case:
 class Group:
     """Cases that are measured in the same directions."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[Case | Row, ...]
     directions: tuple[str, ...] = DIRECTIONS
     alone: bool = False  # without other projects

@@ -27,6 +27,9 @@ ABOUT = {
     "calls": (12, "every kind of call"),
     "peers": (2, "six shapes beside other projects: README's table"),
     "norm": (2, "norm and rotation in one kernel"),
+    "cache-limits": (1, "rows of caches beside their own limits"),
+    "norm-limits": (3, "rows of norms beside their own limits"),
+    "rotation-limits": (3, "rows of rotations beside their own limits"),
     "models": (4, "training steps of patched models"),
 }
 WRITTEN = (  # what a record changes

@@ -11,7 +11,9 @@ import torch
 
 from benchmarks.case import LIMITS, Case, Group
 from benchmarks.gpu import GPU
+from benchmarks.own_limit import Row
 from benchmarks.provider import Provider, Run, first_line
+from benchmarks.row_inputs import RowInputs
 from benchmarks.workload import Workload
 
 EVERYBODY = "everybody"  # where nobody in particular is left out
@@ -26,7 +28,7 @@ class OneCase:
     """A case of a group: `measure` collects the rows, and those who are left out."""
 
     group: Group
-    case: Case
+    case: Case | Row
     gpu: GPU
     rows: list[dict] = field(default_factory=list)
     left_out: list[dict] = field(default_factory=list)
@@ -34,7 +36,8 @@ class OneCase:
     def measure(self, providers: list[Provider]) -> None:
         """Check and time every direction."""
         torch._dynamo.reset()  # see providers/pytorch.py
-        workload, functions = Workload(self.case, self.gpu.device), {}
+        make = RowInputs if isinstance(self.case, Row) else Workload
+        workload, functions = make(self.case, self.gpu.device), {}
         for provider in providers:
             why = [provider.cannot(self.case, d) for d in self.group.directions]
             if not all(why):
@@ -46,7 +49,7 @@ class OneCase:
         self.gpu.free()
 
     def _one_direction(
-        self, workload: Workload, direction: str, functions: dict[Provider, Callable]
+        self, workload: Workload | RowInputs, direction: str, functions: dict[Provider, Callable]
     ) -> None:
         checked: dict[Provider, tuple[Run, float | None]] = {}
         for provider, function in functions.items():
@@ -65,13 +68,19 @@ class OneCase:
         for provider, (run, error) in checked.items():
             timing = timings[provider.name]
             row = {"shape": self.case.label, "direction": direction, "provider": provider.name}
-            share = provider.copies(direction) * limit / timing.median_us
+            share = provider.copies(self.case, direction) * limit / timing.median_us
             row |= asdict(timing) | {"of_limit": round(share, 4), "how": run.how}
+            if isinstance(self.case, Row):
+                row["own_limit"] = round(self.case.own_limit, 4)
             self.rows.append(row | {"error": error and float(f"{error:.3g}")})
             print(_line(self.rows[-1]), flush=True)
 
     def _checked(
-        self, workload: Workload, provider: Provider, function: Callable, direction: str
+        self,
+        workload: Workload | RowInputs,
+        provider: Provider,
+        function: Callable,
+        direction: str,
     ) -> tuple[Run, float | None]:
         """What is timed, and how far its first results are from fp64."""
         run = provider.run(workload, function, direction)

@@ -73,6 +73,7 @@ class Row:
     norm_after: bool = False
     inplace: bool = False
     cuts: tuple[int, ...] = CUTS  # where packed sequences begin, and the last one ends
+    clock: str = "device"  # as a case has it
 
     @property
     def is_norm(self) -> bool:

@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
-from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS
+from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS, ROTATION
 from benchmarks.tables import NOTHING, RESULTS, ROOT, Cells, Table, cells, load, markdown, table
 from rope_lab.records import origin, recorded
 
@@ -31,6 +31,16 @@ PAGES = {  # title, and what per cent are of
         "The backward has the gradients of both weights. Notebook 11 is the source where it has "
         "other times of `torch.compile` ([why](../README.md#the-record)).",
     ),
+}
+_OF_LIMITS = (
+    "A copy is `copy_` of the same q and k (for a cache q, k and v); a norm's backward is compared "
+    "with one and a half. The limit is what is left of its speed when all bytes of a call count "
+    "once: [own_limit.py](../own_limit.py)."
+)
+LIMITED = {
+    "cache-limits": "Into a cache, beside each row's own limit",
+    "norm-limits": "Normalize and rotate, beside each row's own limit",
+    "rotation-limits": "Rotate, beside each row's own limit",
 }
 
 
@@ -104,9 +114,11 @@ def links(records: Sequence[dict]) -> str:
     found: Cells = {}
     for results in records:
         name, file = results["benchmark"], f"results/{results['file']}.md"
-        target = file if name in PAGES else "../docs/hugging_face.md#Speed"
+        target = file if name in PAGES or name in LIMITED else "../docs/hugging_face.md#Speed"
         found.setdefault((results["gpu"],), {})[name] = f"[{results['date']}]({target})"
-    return table(["GPU"], found, ["calls", "peers", "norm", "models"]).replace("---:|", "---|")
+    return table(["GPU"], found, ["calls", "peers", "norm", *LIMITED, "models"]).replace(
+        "---:|", "---|"
+    )
 
 
 def page(results: dict) -> str:
@@ -115,6 +127,8 @@ def page(results: dict) -> str:
     A cell has per cent of the limit's speed and the median; the limit's cells have its median
     alone. Where there are many shapes, each has a line, else each provider.
     """
+    if results["benchmark"] in LIMITED:
+        return page_of_limits(results)
     if (name := results["benchmark"]) not in PAGES:
         return ""
     title, about = PAGES[name]
@@ -128,12 +142,46 @@ def page(results: dict) -> str:
             texts["largest error"] = f"{max(errors):.1e}" if errors else NOTHING
         names = dict.fromkeys(row[columns] for row in shown)
         parts.append(table([direction], found, [*names, "largest error"]))
-    most = max(rows, key=itemgetter("spread"))
+    return "\n\n".join([*parts, *_below_tables(results)]) + "\n"
+
+
+def page_of_limits(results: dict) -> str:
+    """A line for each row: its limit, how much of it ours has, and the fastest of the others."""
+    by_label: dict[str, dict[str, dict]] = {}
+    for row in results["rows"]:
+        by_label.setdefault(row["shape"], {})[row["provider"]] = row
+    found: Cells = {}
+    for label, of_row in by_label.items():
+        copy, ours, rotation = (of_row.pop(name, None) for name in ("copy_", OURS, ROTATION))
+        line = found.setdefault((label,), {})
+        if copy is not None:
+            line |= {"limit": f"{copy['own_limit']:.1%}", "copy": f"{copy['median_us']:.1f} µs"}
+        if ours is not None:
+            line[OURS] = f"{ours['of_limit']:.1%} ({ours['median_us']:.1f} µs)"
+            line["of its limit"] = f"{ours['of_limit'] / ours['own_limit']:.1%}"
+            line["error"] = f"{ours['error']:.1e}"
+        if ours is not None and rotation is not None:
+            times = ours["median_us"] / rotation["median_us"]
+            line[ROTATION] = f"{times:.2f} times {rotation['median_us']:.1f} µs"
+        if others := sorted(of_row.values(), key=itemgetter("of_limit")):
+            best = others[-1]
+            line["best of the others"] = f"{best['provider']}: {best['of_limit']:.1%}"
+            line["its error"] = f"{best['error']:.1e}"
+    columns = ("limit", "copy", OURS, "of its limit", "error", "best of the others", "its error")
+    if any(ROTATION in line for line in found.values()):
+        columns = (*columns[:5], ROTATION, *columns[5:])
+    title = LIMITED[results["benchmark"]]
+    parts = [f"# {title}", f"{results['gpu']}. {_OF_LIMITS}", table(["row"], found, columns)]
+    return "\n\n".join([*parts, *_below_tables(results)]) + "\n"
+
+
+def _below_tables(results: dict) -> list[str]:
+    """How it was measured, who was measured, and who was not."""
+    most = max(results["rows"], key=itemgetter("spread"))
     place = ", ".join(most[name] for name in ("provider", "shape", "direction"))
     spread = f"The medians of rounds differ by up to {most['spread']:.1%} ({place})."
-    parts.append(f"{results['what']}. {_source(results)} {spread}")
-    parts += filter(None, [_who(results), _left_out(results)])
-    return "\n\n".join(parts) + "\n"
+    how = f"{results['what']}. {_source(results)} {spread}"
+    return [how, *filter(None, [_who(results), _left_out(results)])]
 
 
 def _in_page(row: dict) -> str:

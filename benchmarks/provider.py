@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case
+from benchmarks.own_limit import Row
 from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source
 from benchmarks.workload import Layout, Workload, rounded_error
@@ -77,7 +78,7 @@ class Provider:
         """How far results are from fp64."""
         return workload.error(results, layout, direction)
 
-    def copies(self, direction: str) -> float:
+    def copies(self, case: Case | Row, direction: str) -> float:
         """How many of the limit's copies move as many bytes."""
         return 1
 

@@ -1,7 +1,8 @@
 """The tensors of a row, and the call that a package makes of them.
 
 A package is `rope_kernels`, or that of another checkout under a name of its own. Tables are made of
-the module's angles, so that all packages get the same bits.
+the module's angles, so that all packages get the same bits. What is right is computed in fp64, by
+definition, without a package.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from benchmarks.own_limit import Row, Table
 
+BASE = 10000.0  # of the frequencies
 EPS = 1e-6  # of norms
 PAGE = 16  # tokens of a page of a cache
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -72,6 +74,72 @@ class RowInputs:
         """How many positions a table has."""
         return 4096 if self.row.to_cache else self.row.positions
 
+    def fresh(self) -> "RowInputs":
+        """The same in other memory, so that nobody finds what another has written."""
+        return RowInputs(self.row, self.device, self.has_values)
+
+    @property
+    def positions(self) -> Tensor:
+        """Of each token: (b or 1, s)."""
+        row = self.row
+        if self.position_ids is not None:
+            return self.position_ids.view(-1, row.s)
+        index = torch.arange(row.s, device=self.device)
+        if row.is_packed:
+            cuts = torch.tensor(row.cuts, device=self.device)
+            index -= cuts[torch.searchsorted(cuts, index, right=True) - 1]
+        return index[None]
+
+    # what is right
+
+    def found(self, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """What `right` is compared with: of q and both caches, q and what is in the slots."""
+        if not self.row.to_cache:
+            return results
+        q, *caches = results
+        return q, *[cache.flatten(0, 1)[self.slots] for cache in caches]
+
+    def right(self, over_all_heads: bool = False) -> tuple[Tensor, ...]:
+        """The row's results, or its gradients, in fp64.
+
+        Args:
+            over_all_heads: a norm's mean is over all heads of a token, as nobody but flashinfer has
+                it here.
+        """
+        row, leaves = self.row, [x.detach().double() for x in (*self.tensors, *self.weights)]
+        with torch.set_grad_enabled(row.backward):
+            leaves = [x.requires_grad_(row.backward) for x in leaves]
+            outs = leaves[: len(self.tensors)]
+            weights = leaves[len(self.tensors) :]
+            if row.norm_after:
+                outs = [self._rotated(x) for x in outs]
+            if row.is_norm:
+                dims = (row.tensor_format.index("h"), -1) if over_all_heads else -1
+                pairs = zip(outs, weights, strict=True)
+                outs = [
+                    x * (x.square().mean(dims, keepdim=True) + EPS).rsqrt() * w for x, w in pairs
+                ]
+            if not row.norm_after:
+                outs = [self._rotated(x) for x in outs]
+        if row.backward:
+            return torch.autograd.grad(outs, leaves, [x.double() for x in self.grads])
+        return tuple(outs) + ((self.v.double(),) if row.to_cache else ())
+
+    def _rotated(self, x: Tensor) -> Tensor:
+        pair = torch.arange(0, self.row.d, 2, device=self.device, dtype=torch.float64)
+        angle = self.positions.double()[:, :, None] * BASE ** -(
+            pair / self.row.d
+        )  # (b or 1, s, d/2)
+        angle = {
+            "bshd": lambda: angle[:, :, None],
+            "bhsd": lambda: angle[:, None],
+            "sbhd": lambda: angle.transpose(0, 1)[:, :, None],
+            "thd": lambda: angle[0][:, None],
+        }[self.row.tensor_format]()
+        first, second = x.chunk(2, -1)
+        cos, sin = angle.cos(), angle.sin()
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
     # a package's call
 
     def freqs(self, package: ModuleType) -> object:
@@ -84,7 +152,7 @@ class RowInputs:
 
     def rope(self, package: ModuleType) -> torch.nn.Module:
         """The module of frequencies."""
-        return package.RotaryPositionEmbedding(self.row.d).to(self.device)
+        return package.RotaryPositionEmbedding(self.row.d, rotary_base=BASE).to(self.device)
 
     @cached_property
     def options(self) -> dict[str, object]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from benchmarks.case import BOTH_WAYS, DIRECTIONS, Case, Group
 from benchmarks.gpu import GPU
+from benchmarks.own_limit import ROWS, Row
 from benchmarks.provider import Provider
-from benchmarks.providers import NORMS, PROVIDERS
+from benchmarks.providers import NORMS, PROVIDERS, ROW_PROVIDERS
 
 HEADLINE = (2048, 16, 8, 256)  # where a submission compared itself with TransformerEngine
 # The wall-time test of a submission (notebook 00).
@@ -110,6 +111,17 @@ NORM = (
 )
 
 
+def _rows(wanted: Callable[[Row], bool]) -> tuple[Group, ...]:
+    """Rows of a function that have a limit of their own: forward, and those that are backward."""
+    of_function = [row for row in ROWS if wanted(row)]
+    found = []
+    for direction in BOTH_WAYS:
+        rows = tuple(row for row in of_function if row.backward == (direction == "backward"))
+        if rows:
+            found.append(Group(rows, (direction,)))
+    return tuple(found)
+
+
 def _models(gpu: GPU) -> Iterator[dict]:
     from benchmarks import models  # transformers, which takes seconds
 
@@ -131,5 +143,12 @@ BENCHMARKS = (
     Benchmark("calls", CALLS, tuple(PROVIDERS.values())),
     Benchmark("peers", PEERS, tuple(PROVIDERS.values()), file="{name}-{gpu}"),
     Benchmark("norm", NORM, tuple(NORMS.values())),
+    Benchmark("cache-limits", _rows(lambda row: row.to_cache), tuple(ROW_PROVIDERS.values())),
+    Benchmark("norm-limits", _rows(lambda row: row.is_norm), tuple(ROW_PROVIDERS.values())),
+    Benchmark(
+        "rotation-limits",
+        _rows(lambda row: row.function == "rope_qk"),
+        tuple(ROW_PROVIDERS.values()),
+    ),
     Benchmark("models", rows=_models),
 )

@@ -48,12 +48,13 @@ from two_checkouts import DEVICE, ROOT, copy_packages, load_packages
 
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.case import ROTATION
 from benchmarks.own_limit import DECODED, ROWS
 from benchmarks.row_inputs import RowInputs
 from rope_lab.records import circumstances, origin
 from rope_lab.timing import measure, require_compiled_kernels
 
-COPY, ROTATION = "copy_", "rope_qk in place"
+COPY = "copy_"
 WIDTH = 86  # of a call's name in a line
 Run = Callable[[], object]  # what is timed
 

@@ -25,7 +25,7 @@ class NormProvider(Provider):
     def error(self, workload: Workload, results: tuple, layout: Layout, direction: str) -> float:
         return workload.norm_error(results, direction)
 
-    def copies(self, direction: str) -> float:
+    def copies(self, case: Case, direction: str) -> float:
         return 1.5 if direction == "backward" else 1  # q, k and gradients read, gradients written
 
     def layout(self, case: Case) -> Layout:

@@ -122,7 +122,7 @@ def test_models_fill_in_the_table_between_the_marks_of_their_page(tmp_path, monk
     assert "| Made | 0/7 | 28→2 | 1,024,000→2,048,000 | – |" in text and "Small" not in text
     assert "old" not in text.split() and "Made Up, torch 2.11.0" in text
     assert f"transformers {version('transformers')}" in text
-    assert "| Made Up | – | – | – | [2026-11-20](../docs/hugging_face.md#Speed) |" in (
+    assert "| Made Up | – | – | – | – | – | – | [2026-11-20](../docs/hugging_face.md#Speed) |" in (
         records.read_text()
     )
 

@@ -1,0 +1,193 @@
+"""Who makes the calls of rows that have a limit of their own: a copy, ours, and what others share.
+
+Everybody gets tensors in memory of its own: nobody is right by what another has written.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+import rope_kernels
+from benchmarks.case import OURS, ROTATION
+from benchmarks.own_limit import BF16, BF16_OF_PAIRS, FP32, Row
+from benchmarks.provider import Function, Provider, Run
+from benchmarks.row_inputs import RowInputs
+from benchmarks.workload import Layout
+
+_BF16_TABLES = BF16, BF16_OF_PAIRS
+
+
+class RowProvider(Provider):
+    """`make` has fresh inputs, and returns the call: what it returns is right, or what it wrote."""
+
+    largest_error = 2e-2  # of bf16, rounded several times
+
+    def suits(self, row: Row) -> bool:
+        """Whether it has such a call."""
+        raise NotImplementedError
+
+    def make(self, inputs: RowInputs) -> Callable[[], tuple[Tensor, ...]]:
+        """The call."""
+        raise NotImplementedError
+
+    def how(self, row: Row) -> str:
+        """In which layout, and what it does otherwise than the row says."""
+        return row.tensor_format
+
+    def right(self, inputs: RowInputs) -> tuple[Tensor, ...]:
+        """What it should have found, in fp64."""
+        return inputs.right()
+
+    def cannot(self, row: Row, direction: str) -> str | None:
+        return None if self.suits(row) else "that is no call that it has"
+
+    def copies(self, row: Row, direction: str) -> float:
+        return row.copies
+
+    def allowed_error(self, row: Row) -> float:
+        return self.largest_error
+
+    def function(self, inputs: RowInputs) -> Function:
+        return self.make(inputs.fresh())
+
+    def run(self, inputs: RowInputs, function: Function, direction: str) -> Run:
+        return Run(function, Layout(inputs.row.tensor_format), how=self.how(inputs.row))
+
+    @torch.no_grad()
+    def error(
+        self, inputs: RowInputs, results: tuple[Tensor, ...], layout: Layout, direction: str
+    ) -> float:
+        found, right = inputs.found(results), self.right(inputs)
+        shapes = [tuple(x.shape) for x in found]
+        if shapes != [tuple(x.shape) for x in right]:
+            raise ValueError(f"results have shapes {shapes}")
+        pairs = zip(found, right, strict=True)
+        relative = [(x.double() - wanted).norm() / wanted.norm() for x, wanted in pairs]
+        return float(torch.stack(relative).max())
+
+
+class CopyOfRows(RowProvider):
+    """`copy_` of q and k, and for a cache of v: one buffer that is read, and another one."""
+
+    name = "copy_"
+    is_ours_or_a_limit = True
+
+    def suits(self, row: Row) -> bool:
+        return True
+
+    def make(self, inputs: RowInputs) -> Callable[[], tuple[Tensor, ...]]:
+        source = torch.cat([x.detach().flatten() for x in inputs.rows])
+        out = torch.empty_like(source)
+        return lambda: (out.copy_(source),)
+
+    def run(self, inputs: RowInputs, function: Function, direction: str) -> Run:
+        return Run(function)
+
+    def copies(self, row: Row, direction: str) -> float:
+        return 1.0
+
+
+class OursOfRows(RowProvider):
+    """`rope_kernels`, by its public functions."""
+
+    name = OURS
+    is_ours_or_a_limit = True
+
+    def suits(self, row: Row) -> bool:
+        return True
+
+    def allowed_error(self, row: Row) -> float:
+        rounds_more = row.rounding == "model" or row.table in _BF16_TABLES
+        return 1e-2 if rounds_more else 5e-3
+
+    def how(self, row: Row) -> str:
+        return f"{row.tensor_format}, in place" if row.inplace else row.tensor_format
+
+    def make(self, inputs: RowInputs) -> Callable[[], tuple[Tensor, ...]]:
+        function, given = inputs.function(rope_kernels), inputs.given(rope_kernels)
+        call = partial(function, *given, **inputs.options)
+        if inputs.row.to_cache:
+            return lambda: (call(), inputs.k_cache, inputs.v_cache)
+        if not inputs.row.backward:
+            return lambda: _as_tuple(call())
+        leaves = [*inputs.tensors, *inputs.weights]
+        outs = _as_tuple(call())
+        return partial(torch.autograd.grad, outs, leaves, inputs.grads, retain_graph=True)
+
+
+class RotationInPlace(RowProvider):
+    """`rope_qk` of the same q and k, in place: what a step that decodes is held against."""
+
+    name = ROTATION
+    is_ours_or_a_limit = True
+
+    def suits(self, row: Row) -> bool:
+        return row.decodes
+
+    def how(self, row: Row) -> str:
+        return "thd, in place: it has no v, and writes to no cache"
+
+    def make(self, inputs: RowInputs) -> Callable[[], tuple[Tensor, ...]]:
+        return inputs.rotation_in_place(rope_kernels)
+
+    def error(
+        self, inputs: RowInputs, results: tuple[Tensor, ...], layout: Layout, direction: str
+    ) -> float:
+        """k as it would be in the cache."""
+        q, k = results
+        k_of_cache, v = (torch.empty_like(x) for x in (inputs.k_cache, inputs.v_cache))
+        k_of_cache.flatten(0, 1)[inputs.slots], v.flatten(0, 1)[inputs.slots] = k, inputs.v
+        return super().error(inputs, (q, k_of_cache, v), layout, direction)
+
+
+class PackedNorm(RowProvider):
+    """A kernel that normalizes and rotates q and k within a packed projection, in place.
+
+    Its heads are those of q, of k and of v, which it leaves alone. Tokens follow each other.
+    """
+
+    of_tables = FP32, *_BF16_TABLES
+
+    def suits(self, row: Row) -> bool:
+        rounds_once = row.rounding == "once" and not row.norm_after
+        is_forward_norm = row.is_norm and not row.backward
+        in_a_row = row.tensor_format in ("bshd", "thd")
+        return is_forward_norm and rounds_once and in_a_row and row.table in self.of_tables
+
+    @staticmethod
+    def packed(inputs: RowInputs) -> Tensor:
+        """(tokens, (h + 2 kv heads) d): q, k and a v."""
+        q, k = (x.reshape(inputs.row.tokens, -1) for x in inputs.tensors)
+        return torch.cat((q, k, inputs.v.reshape(inputs.row.tokens, -1)), 1)
+
+    @staticmethod
+    def q_and_k(inputs: RowInputs, qkv: Tensor) -> tuple[Tensor, ...]:
+        """Views of the packed projection in the row's format."""
+        row = inputs.row
+        q, k, _ = qkv.split([row.h * row.d, row.k_heads * row.d, row.k_heads * row.d], 1)
+        shapes = [x.shape for x in inputs.tensors]
+        return tuple(
+            x.unflatten(1, (-1, row.d)).view(shape) if row.is_packed
+            else x.unflatten(0, (row.b, row.s)).unflatten(2, (-1, row.d))
+            for x, shape in zip((q, k), shapes, strict=True)
+        )  # fmt: skip
+
+    @staticmethod
+    def token_positions(inputs: RowInputs) -> Tensor:
+        """int64, of all tokens in their order."""
+        return inputs.positions.expand(inputs.row.b, inputs.row.s).reshape(-1).contiguous()
+
+
+def cos_beside_sin(inputs: RowInputs, dtype: torch.dtype) -> Tensor:
+    """(positions, d): cosines of pairs, then their sines, as engines keep them."""
+    angles = inputs.rope(rope_kernels)(inputs.table_len)[:, 0, 0, : inputs.row.d // 2]
+    return torch.cat((angles.cos(), angles.sin()), 1).to(dtype)
+
+
+def _as_tuple(result: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+PROVIDERS = CopyOfRows(), OursOfRows(), RotationInPlace()
