@@ -11,7 +11,7 @@ from torch import Tensor
 
 import rope_kernels
 from benchmarks.case import OURS, ROTATION
-from benchmarks.own_limit import BF16, BF16_OF_PAIRS, FP32, Row
+from benchmarks.own_limit import BF16, BF16_OF_PAIRS, FP32, Row, Table
 from benchmarks.provider import Function, Provider, Run
 from benchmarks.row_inputs import RowInputs
 from benchmarks.workload import Layout
@@ -142,13 +142,23 @@ class RotationInPlace(RowProvider):
         return super().error(inputs, (q, k_of_cache, v), layout, direction)
 
 
+class RotationOfOthers(RowProvider):
+    """A kernel that rotates q and k in place, by the position of each token."""
+
+    of_tables: tuple[Table, ...]
+
+    def suits(self, row: Row) -> bool:
+        is_rotation = row.function == "rope_qk" and row.k_heads > 0 and not row.backward
+        return is_rotation and row.tensor_format in ("bshd", "thd") and row.table in self.of_tables
+
+
 class PackedNorm(RowProvider):
     """A kernel that normalizes and rotates q and k within a packed projection, in place.
 
     Its heads are those of q, of k and of v, which it leaves alone. Tokens follow each other.
     """
 
-    of_tables = FP32, *_BF16_TABLES
+    of_tables: tuple[Table, ...] = (FP32, *_BF16_TABLES)
 
     def suits(self, row: Row) -> bool:
         rounds_once = row.rounding == "once" and not row.norm_after
@@ -174,10 +184,10 @@ class PackedNorm(RowProvider):
             for x, shape in zip((q, k), shapes, strict=True)
         )  # fmt: skip
 
-    @staticmethod
-    def token_positions(inputs: RowInputs) -> Tensor:
-        """int64, of all tokens in their order."""
-        return inputs.positions.expand(inputs.row.b, inputs.row.s).reshape(-1).contiguous()
+
+def token_positions(inputs: RowInputs) -> Tensor:
+    """int64, of all tokens in their order."""
+    return inputs.positions.expand(inputs.row.b, inputs.row.s).reshape(-1).contiguous()
 
 
 def cos_beside_sin(inputs: RowInputs, dtype: torch.dtype) -> Tensor:

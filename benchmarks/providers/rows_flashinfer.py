@@ -15,7 +15,13 @@ from benchmarks.own_limit import FP32, ON_THE_FLY, Row
 from benchmarks.peers.code import HERE, build, call
 from benchmarks.provider import BY_ITS_HOST_CODE, FromSources
 from benchmarks.providers.flashinfer import _FLAGS, FlashInfer
-from benchmarks.providers.rows import PackedNorm, RowProvider, cos_beside_sin
+from benchmarks.providers.rows import (
+    PackedNorm,
+    RotationOfOthers,
+    RowProvider,
+    cos_beside_sin,
+    token_positions,
+)
 from benchmarks.row_inputs import BASE, EPS, RowInputs
 
 CACHE = FlashInfer.source  # its files for RoPE have this, too
@@ -33,7 +39,7 @@ NORM = replace(
 class FlashInferCache(RowProvider, FromSources):
     """One launch; q comes out new, and k is not overwritten."""
 
-    name = "flashinfer"
+    name = "flashinfer, cache"
     source = CACHE
     measures, built_with = BY_ITS_HOST_CODE, " ".join(("-O3", *_FLAGS))
 
@@ -66,6 +72,36 @@ class FlashInferCache(RowProvider, FromSources):
             return q_out, *caches
 
         return append
+
+
+class FlashInferRotation(RotationOfOthers, FromSources):
+    """By an fp32 table of pairs, or on the fly."""
+
+    name = "flashinfer, rotation"
+    source = CACHE
+    measures, built_with = BY_ITS_HOST_CODE, FlashInfer.built_with
+    of_tables = ON_THE_FLY, FP32
+
+    def how(self, row: Row) -> str:
+        table = "fp32 cos beside sin (s, d/2), " if row.table == FP32 else ""
+        return f"in place; {table}with int32 position ids"
+
+    def prepare(self) -> CDLL:
+        return FlashInfer().prepare()
+
+    def make(self, inputs: RowInputs):
+        row, (q, k), code = inputs.row, inputs.tensors, self.code
+        positions, sizes = token_positions(inputs).int(), (row.tokens, row.h, row.k_heads, row.d)
+        by_table = row.table == FP32
+        tables = (cos_beside_sin(inputs, torch.float32),) if by_table else ()
+        rotate = code.rotate_by_cache if by_table else code.rotate_on_the_fly
+        last = () if by_table else (BASE,)
+
+        def rotation() -> tuple[Tensor, ...]:
+            call(rotate, q, k, q, k, *tables, positions, *sizes, *last)
+            return q, k
+
+        return rotation
 
 
 class FlashInferNorm(PackedNorm, FromSources):
@@ -103,4 +139,4 @@ class FlashInferNorm(PackedNorm, FromSources):
         return norm
 
 
-PROVIDERS = FlashInferCache(), FlashInferNorm()
+PROVIDERS = FlashInferCache(), FlashInferNorm(), FlashInferRotation()

@@ -13,7 +13,7 @@ from benchmarks.own_limit import ON_THE_FLY, Row
 from benchmarks.peers.code import HERE, build, call
 from benchmarks.peers.sources import Source
 from benchmarks.provider import BY_ITS_HOST_CODE, FromSources
-from benchmarks.providers.rows import PackedNorm
+from benchmarks.providers.rows import PackedNorm, token_positions
 from benchmarks.row_inputs import BASE, EPS, RowInputs
 
 _JIT = "python/sglang/kernels/jit"
@@ -29,7 +29,7 @@ _FLAGS = (
 class SglangNorm(PackedNorm, FromSources):
     """On the fly, with int32 positions."""
 
-    name = "SGLang"
+    name = "SGLang, norm"
     source = Source(
         "SGLang",
         "https://github.com/sgl-project/sglang",
@@ -61,7 +61,7 @@ class SglangNorm(PackedNorm, FromSources):
 
     def make(self, inputs: RowInputs):
         row, qkv, code = inputs.row, self.packed(inputs), self.code
-        tensors = qkv, *inputs.weights, self.token_positions(inputs).int()
+        tensors = qkv, *inputs.weights, token_positions(inputs).int()
         sizes = row.tokens, row.h, row.k_heads, row.d
         outs = self.q_and_k(inputs, qkv)
 

@@ -13,7 +13,13 @@ from benchmarks.own_limit import BF16, BF16_OF_PAIRS, FP32, Row
 from benchmarks.peers.code import DTYPE_CODES, HERE, build, call
 from benchmarks.peers.sources import Source
 from benchmarks.provider import BY_ITS_HOST_CODE, FromSources
-from benchmarks.providers.rows import PackedNorm, RowProvider, cos_beside_sin
+from benchmarks.providers.rows import (
+    PackedNorm,
+    RotationOfOthers,
+    RowProvider,
+    cos_beside_sin,
+    token_positions,
+)
 from benchmarks.providers.vllm import Vllm
 from benchmarks.row_inputs import EPS, RowInputs
 
@@ -56,7 +62,7 @@ def _build(launcher: str) -> CDLL:
 class VllmNorm(PackedNorm, FromSources):
     """`fused_qk_norm_rope`: each row once read and written, rounded once, by a table of pairs."""
 
-    name = "vLLM"
+    name = "vLLM, norm"
     source = SOURCE
     measures, built_with = BY_ITS_HOST_CODE, " ".join(("-O3", *_FLAGS))
     of_tables = FP32, BF16, BF16_OF_PAIRS
@@ -72,7 +78,7 @@ class VllmNorm(PackedNorm, FromSources):
         row, qkv = inputs.row, self.packed(inputs)
         is_fp32 = row.table == FP32
         table = cos_beside_sin(inputs, torch.float32 if is_fp32 else torch.bfloat16)
-        tensors = qkv, *inputs.weights, table, self.token_positions(inputs)
+        tensors = qkv, *inputs.weights, table, token_positions(inputs)
         sizes = int(is_fp32), row.tokens, row.h, row.k_heads, row.d, len(table)
         outs = self.q_and_k(inputs, qkv)
 
@@ -81,6 +87,33 @@ class VllmNorm(PackedNorm, FromSources):
             return outs
 
         return norm
+
+
+class VllmRotation(RotationOfOthers, FromSources):
+    """`rotary_embedding`, by a table of pairs in the dtype of q."""
+
+    name = "vLLM, rotation"
+    source = Vllm.source
+    measures, built_with = BY_ITS_HOST_CODE, Vllm.built_with
+    of_tables = BF16, BF16_OF_PAIRS
+
+    def how(self, row: Row) -> str:
+        return "in place; bf16 cos beside sin (s, d/2), with position ids"
+
+    def prepare(self) -> CDLL:
+        return Vllm().prepare()
+
+    def make(self, inputs: RowInputs):
+        row, (q, k), code = inputs.row, inputs.tensors, self.code
+        table = cos_beside_sin(inputs, q.dtype)
+        tensors = token_positions(inputs), q, k, table
+        sizes = DTYPE_CODES[q.dtype], row.tokens, row.h, row.k_heads, row.d, len(table)
+
+        def rotation() -> tuple[torch.Tensor, ...]:
+            call(code.rotate_in_place, *tensors, *sizes)
+            return q, k
+
+        return rotation
 
 
 class VllmCache(RowProvider, FromSources):
@@ -121,4 +154,4 @@ class VllmCache(RowProvider, FromSources):
         return write
 
 
-PROVIDERS = VllmNorm(), VllmCache()
+PROVIDERS = VllmNorm(), VllmCache(), VllmRotation()
