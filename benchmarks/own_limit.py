@@ -98,6 +98,12 @@ class Row:
         return self.s * self.b
 
     @property
+    def called(self) -> str:
+        """The public function: rows of one tensor have that of one."""
+        one = {"rope_qk": "apply_rotary_pos_emb", "qk_norm_rope": "norm_rope"}
+        return self.function if self.k_heads else one[self.function]
+
+    @property
     def label(self) -> str:
         """A name that no other row has."""
         one_of_many = self.is_packed or self.to_cache
@@ -114,7 +120,7 @@ class Row:
             "backward" if self.backward else "forward": not self.to_cache,
             str(self.table): True,
         }
-        return ", ".join([self.function, *[words for words, holds in said.items() if holds]])
+        return ", ".join([self.called, *[words for words, holds in said.items() if holds]])
 
     # the formula
 

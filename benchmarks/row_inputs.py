@@ -175,9 +175,7 @@ class RowInputs:
 
     def function(self, package: ModuleType) -> Callable:
         """The package's function for the row."""
-        one = {"rope_qk": "apply_rotary_pos_emb", "qk_norm_rope": "norm_rope"}
-        name = self.row.function if self.row.k_heads else one[self.row.function]
-        return getattr(package, name)
+        return getattr(package, self.row.called)
 
     def rotation_in_place(self, package: ModuleType) -> Callable[[], object]:
         """`rope_qk` of the q and k of a cache's row, by the same table, in place of them."""

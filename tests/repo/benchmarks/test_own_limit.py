@@ -86,4 +86,7 @@ def test_every_row_of_the_step_is_there():
         for table in own_limit.TABLES:
             assert f"rope_to_cache, {tokens} tokens, {table}" in labels
     assert "qk_norm_rope, thd, 8192 tokens, backward, fp32 cos and sin (s, d)" in labels
-    assert "rope_qk, bshd, 2x4096 tokens, 9 heads, forward, fp32 cos and sin (s, d)" in labels
+    assert (
+        "apply_rotary_pos_emb, bshd, 2x4096 tokens, 9 heads, forward, fp32 cos and sin (s, d)"
+        in labels
+    )
