@@ -17,7 +17,15 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .modes import Engine, engine_of, is_traced, is_transformed, is_watched, unwatched
+from .modes import (
+    Engine,
+    engine_of,
+    is_traced,
+    is_transformed,
+    is_watched,
+    stream_of,
+    unwatched,
+)
 from .rotation import Options, Rotation, view_as_sbhd
 from .tiles import MOST_EMPTY, Case, Tile, choose_padded_tile, order_of_programs
 from .wide import WideTile, choose_wide_tile
@@ -154,11 +162,12 @@ def run(
             and addresses of tensors that not all calls of the kernel have.
     """
     t = given[0]
-    if t.is_cuda and t.get_device() != torch.cuda.current_device():
-        with torch.cuda.device(t.get_device()):  # Triton launches on the current device.
-            _run_here(known, given, prepare, varying)
+    device = t.get_device()  # -1: a CPU
+    if t.is_cuda and device != torch.cuda.current_device():
+        with torch.cuda.device(device):  # Triton launches on the current device.
+            _run_here(known, given, prepare, varying, device)
     else:
-        _run_here(known, given, prepare, varying)
+        _run_here(known, given, prepare, varying, device)
 
 
 def _run_here(
@@ -166,10 +175,14 @@ def _run_here(
     given: Tensors,
     prepare: Callable[[], Launch | None],
     varying: tuple[int | None, ...],
+    device: int,
 ) -> None:
     addresses = [None if x is None else x.data_ptr() for x in given]
     if known is not None and known.launch is not None:
-        known.launch(*addresses, *varying, *known.arguments)
+        # Without a stream Triton asks for the device and then for its stream, in four times the
+        # time that this takes.
+        stream = None if device < 0 else stream_of(device)
+        known.launch(*addresses, *varying, *known.arguments, stream=stream)
     elif is_watched():
         with unwatched():  # Modes should see the same here as in later calls, which plan nothing.
             _run_first(known, addresses, prepare, varying)

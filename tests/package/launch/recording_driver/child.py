@@ -19,7 +19,7 @@ from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.jit import JITFunction
 
 from ops import FEW, OPS
-from rope_kernels import RotaryPositionEmbedding
+from rope_kernels import RotaryPositionEmbedding, launch
 from rope_kernels.autograd import values_of
 from rope_kernels.launch import forget
 from rope_kernels.rotation import Options, Rotation
@@ -57,7 +57,8 @@ torch.Tensor.is_cuda, torch.Tensor.is_cpu = (property(lambda t, x=x: x) for x in
 torch.cuda.is_current_stream_capturing = lambda: False
 torch.cuda.synchronize = lambda device=None: None
 torch.cuda.current_stream = lambda device=None: SimpleNamespace(synchronize=lambda: None)
-torch.cuda.current_device = lambda: -1  # where tensors on the CPU are
+torch.cuda.current_device = torch.Tensor.get_device = lambda *tensor: 0
+launch.stream_of = lambda device: RecordingDriver.stream
 
 by_jit = SimpleNamespace(count=0, names=[], fp_fusion=set())
 
