@@ -25,6 +25,7 @@ from .rotation import (
     as_first_position,
     chunks_of,
     find_in_packed,
+    given_of,
     one_for_each_sequence,
     options_of,
     positions_of_rank,
@@ -146,7 +147,7 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
@@ -223,7 +224,7 @@ def rope_qk(
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
@@ -275,7 +276,7 @@ def rope_fw(
 
     Source: TransformerEngine's `fused_rope_forward`.
     """
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
@@ -336,7 +337,7 @@ def rope_bw(
 
     Source: TransformerEngine's `fused_rope_backward`.
     """
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,

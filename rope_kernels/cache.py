@@ -14,7 +14,7 @@ from .launch import known_of_rotation
 from .modes import have_memory, is_differentiated, is_traced, is_transformed, is_watched, wants_grad
 from .move import move
 from .overwritten import check_apart, check_overwritten, named_tensors
-from .rotation import Freqs, Given, Rotation, Rounding
+from .rotation import Freqs, Rotation, Rounding, given_of
 from .ways import way_of
 
 
@@ -91,7 +91,7 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,

@@ -42,11 +42,11 @@ from .move import QKV, move
 from .rotation import (
     CpOrder,
     Freqs,
-    Given,
     OutputPairing,
     Rotation,
     Rounding,
     TensorFormat,
+    given_of,
     seq_len_of,
     view_as_sbhd,
     view_from_sbhd,
@@ -171,7 +171,7 @@ def split_qkv_rope(
 
     Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
     """
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,

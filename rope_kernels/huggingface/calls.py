@@ -16,7 +16,7 @@ from .. import api
 from ..checks import FLOATS
 from ..modes import is_dtensor
 from ..norms import Tensors
-from ..rotation import Given, OutputPairing, Rounding
+from ..rotation import OutputPairing, Rounding, given_of
 from ..ways import Way
 
 _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table has
@@ -134,7 +134,7 @@ class Rule:
             tensors = exchanged(tensors) if exchanges else tuple([x[None] for x in tensors])
         if self.columns == "first half":
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
-        given = Given(
+        given = given_of(
             freqs=(cos, sin),
             cu_seqlens=None,
             start_positions=None,

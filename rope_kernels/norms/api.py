@@ -19,6 +19,7 @@ from ..rotation import (
     OutputPairing,
     TensorFormat,
     compute_dtype,
+    given_of,
 )
 from ..ways import Way, way_of
 from .definition import Norm, NormRounding, Tensors, Weights, normalize_and_rotate
@@ -105,7 +106,7 @@ def norm_rope(
     https://arxiv.org/abs/2505.09388.
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
@@ -186,7 +187,7 @@ def qk_norm_rope(
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    given = Given(
+    given = given_of(
         freqs=freqs,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
