@@ -11,13 +11,14 @@ from . import autograd, reference
 from .check_call import check_call, check_lengths, check_rank, check_values
 from .checks import MOST_START, Named, bad, check_flag, check_integer, check_tensor
 from .launch import Known, known_of
-from .modes import is_traced, is_watched, unwatched
+from .modes import is_eager, is_traced, is_watched, unwatched
 from .overwritten import check_inplace
 from .rotation import (
     TENSORS_OF_GIVEN,
     CpOrder,
     Freqs,
     Given,
+    Options,
     OutputPairing,
     Rotation,
     Rounding,
@@ -391,18 +392,24 @@ def prepare(
         check: what checks the call, instead of `check_call`: it knows of the others, too.
         named: tensors with their names that a call in place reads besides those of its rotation.
     """
-    module, (table, sin) = given.module, given.tables
+    module, starts = given.module, given.start_positions
     first_position: int | None = None
-    starts = given.start_positions
     if not (starts is None or isinstance(starts, Tensor)):
         first_position = as_first_position(starts)
         starts = None
+    may_know, filled = fused is True and is_eager(), None
+    of_module: tuple[object, ...] = ()
+    if module is None:
+        table, sin = given.tables
+    else:
+        table, sin = None, None
+        filled = module.filled() if may_know else None
+        # Of a module whose frequencies count no changes, or are refused, nothing is remembered.
+        may_know = filled is not None
+        if filled is not None:
+            of_module = module.looks(filled)
     known = None
-    if fused is True:
-        of_module: tuple[object, ...] = ()
-        if module is not None:
-            is_trained = table.requires_grad and torch.is_grad_enabled()
-            of_module = module.rotary_dim, module.interleaved, module.attention_factor, is_trained
+    if may_know:
         known = known_of(
             (*tensors, *others, table, sin, given.cu_seqlens, starts, given.position_ids),
             first_position,
@@ -414,40 +421,42 @@ def prepare(
         )
     options = None if known is None else known.options
     if options is None:
-        # Modes that watch operators should see the same in a first call and in later ones.
-        with unwatched() if is_watched() else nullcontext():
-            if check is None:
-                check_call(tensors, given, fused, inplace)
-            else:
-                check()
-        options = options_of(given, tensors[0], fused)
+        options = _options_of_new_call(tensors, given, fused, inplace, check)
         if known is not None:
             known.options = options
     t = tensors[0]
     if module is not None:
-        table = module.turns(is_eager=known is not None)
-        if known is not None and table.data_ptr() % 16:
-            # The signature says how `inv_freq` is aligned, not how its turns are, and kernels that
-            # are remembered take turns for aligned.
-            known = None
+        table = module.turns() if filled is None else filled.turns
     if starts is not None:
         starts = one_for_each_sequence(starts, given.cu_seqlens, t, options.tensor_format)
-    rotation = Rotation(
-        table=table,
-        sin=sin,
-        cu_seqlens=given.cu_seqlens,
-        start_positions=starts,
-        position_ids=given.position_ids,
-        first_position=first_position,
-        options=options,
+    # Every call comes here, and a constructor takes twice as long by names.
+    rotation = Rotation._make(
+        (table, sin, given.cu_seqlens, starts, given.position_ids, first_position, options)
     )
-    has_values_to_check = rotation.looks_up_positions and table.is_cpu
+    has_values_to_check = rotation.table.is_cpu and rotation.looks_up_positions
     if (first_position is not None or has_values_to_check) and not is_traced():
         # Values on a GPU are never read. Those of a traced call are checked by its operator.
         check_values(rotation, seq_len_of(t, options.tensor_format))
     if inplace:
         check_inplace(tensors, rotation, named)
     return rotation, known
+
+
+def _options_of_new_call(
+    tensors: tuple[Tensor, ...],
+    given: Given,
+    fused: bool,
+    inplace: bool,
+    check: Callable[[], None] | None,
+) -> Options:
+    """Check a call that looks like none before."""
+    # Modes that watch operators should see the same in a first call and in later ones.
+    with unwatched() if is_watched() else nullcontext():
+        if check is None:
+            check_call(tensors, given, fused, inplace)
+        else:
+            check()
+    return options_of(given, tensors[0], fused)
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:

@@ -20,8 +20,7 @@ from torch.nn import Parameter
 from .modes import (
     Engine,
     engine_of,
-    is_traced,
-    is_transformed,
+    is_eager,
     is_watched,
     stream_of,
     unwatched,
@@ -59,14 +58,12 @@ def _known(*signature: object) -> Known:
 def known_of(
     tensors: Sequence[Tensor | None], first_position: int | None, *options: object
 ) -> Known | None:
-    """What is remembered of calls with these options and with tensors that look like these.
+    """What is remembered of eager calls with these options and with tensors that look like these.
 
     Of `first_position` its width alone counts: the kernel takes the number from each call.
 
-    None for what has no signature: a traced call, a tensor of another class, what can't be hashed.
+    None for what has no signature: a tensor of another class, or what can't be hashed.
     """
-    if is_traced() or is_transformed():
-        return None
     width = 0 if first_position is None else _width_of(first_position)
     signature = [len(tensors), width, *options]
     try:
@@ -87,7 +84,12 @@ def known_of(
 def known_of_rotation(
     tensors: Sequence[Tensor | None], rotation: Rotation, *options: object
 ) -> Known | None:
-    """The same where the rotation is complete already: of gradients, and in operators."""
+    """The same where the rotation is complete already: of gradients, and in operators.
+
+    None, too, for a call that isn't eager.
+    """
+    if not is_eager():
+        return None
     tensors = *tensors, *rotation.tensors
     return known_of(tensors, rotation.first_position, rotation.options, *options)
 
