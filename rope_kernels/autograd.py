@@ -146,15 +146,14 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of what was rotated; None for those that are not `wanted`."""
     rotation, _ = kept(ctx)
-    asked = [(i, grad) for i, grad in enumerate(grads) if grad is not None and wanted[i]]
-    found: list[Tensor | None] = [None] * len(grads)
-    if asked:
-        back = rotation.transposed
-        given = tuple([grad for _, grad in asked])
-        rotated = rotate(given, back, known=known_of_rotation(given, back))
-        for (i, _), gradient in zip(asked, rotated, strict=True):
-            found[i] = gradient
-    return tuple(found)
+    # Only the first of `wanted` are about what was rotated.
+    asked = [grad if want else None for grad, want in zip(grads, wanted, strict=False)]
+    given = tuple([grad for grad in asked if grad is not None])
+    if not given:
+        return (None,) * len(grads)
+    back = rotation.transposed
+    found = iter(rotate(given, back, known=known_of_rotation(given, back)))
+    return tuple([None if grad is None else next(found) for grad in asked])
 
 
 def gradients_by_pytorch(

@@ -206,7 +206,7 @@ class Rotation(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, *tuple[Tensor | None, ...]]:
-        return self.table, self.sin, self.cu_seqlens, self.start_positions, self.position_ids
+        return self[:5]
 
     @property
     def places(self) -> tuple[Tensor | None, ...]:
@@ -216,10 +216,11 @@ class Rotation(NamedTuple):
     @property
     def transposed(self) -> "Rotation":
         """The map that takes gradients back."""
-        # Every backward comes here, and `_replace` would take longer.
-        *tensors_and_start, options = self
-        *others, transpose = options
-        return Rotation._make((*tensors_and_start, Options._make((*others, not transpose))))
+        # Every backward comes here, and `_replace` would take longer. Options come last, and so
+        # does their `transpose`.
+        options = self.options
+        back = Options._make((*options[:-1], not options.transpose))
+        return Rotation._make((*self[:-1], back))
 
     def of_rank(self, rank: int) -> "Rotation":
         """The same rotation on another rank of context parallelism."""
