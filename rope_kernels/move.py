@@ -126,11 +126,5 @@ def _into_a_cache(named: Mapping[str, Tensor], rotation: Rotation, slots: Tensor
 
 
 def choose_cache_tile(case: Case) -> Tile:
-    """Padded rows, whatever their width is.
-
-    By a table three loads wait for each other: an id, a slot, and a row of the table. So a warp
-    gets twice as many rows, all of whose loads are in flight. 8192 tokens of 32 + 8 heads of 128 in
-    bf16, by bf16 (cos, sin): 92 % of a copy, and 86 with two warps (benchmarks/NOTES.md).
-    """
-    most_empty = 0.2 if case.packed else 0.4
-    return padded(case, 2048 if case.on_the_fly else 4096, most_empty=most_empty)
+    """Padded rows, whatever their width is: a line of rows would go to slots that are far apart."""
+    return padded(case, 2048, most_empty=0.2 if case.packed else 0.4)

@@ -106,6 +106,15 @@ def move_kernel(
     else:  # The slot is loaded now and used last, so no other load waits for it.
         slot = tl.load(slots_ptr + s, s < listed, other=-1)
 
+    # A row of a table can't be loaded before the token's id is there. So the id is loaded first.
+    # On the fly nothing waits for it that long: there it would only delay the rows.
+    IDS_FIRST: tl.constexpr = ids_ptr is not None and table_ptr.dtype.element_ty != tl.int64
+    if IDS_FIRST:
+        position, in_sequence = find_positions(
+            s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides,
+            seq_len, sequences, cp_size, cp_rank, CP_ORDER,
+        )  # fmt: skip
+
     # Load every element once.
     pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
     x1, x2, tail = load_rows(
@@ -129,10 +138,11 @@ def move_kernel(
     # q and k turn, as in `rope_kernel`.
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()
-    position, in_sequence = find_positions(
-        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
-        sequences, cp_size, cp_rank, CP_ORDER,
-    )  # fmt: skip
+    if not IDS_FIRST:
+        position, in_sequence = find_positions(
+            s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides,
+            seq_len, sequences, cp_size, cp_rank, CP_ORDER,
+        )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
         table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
