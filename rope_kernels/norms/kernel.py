@@ -209,12 +209,14 @@ def norm_rope_backward_kernel(
     ROUNDING: tl.constexpr,  # where the forward's rotation rounded; gradients are not rounded there
     ROUNDS_COS_SIN: tl.constexpr,  # round cosines and sines, as the forward did
     FUSED: tl.constexpr,  # whether the compiler may fuse here, which it may not in all forwards
+    NEXT_FIRST: tl.constexpr,  # load the next tile's rows before this tile's angles, not after them
 ):
     """A program takes tiles `number`, `number + programs`, ... of q or of k.
 
-    Tiles are in the order of the forward's programs. A program keeps its share of the weight's
-    gradient in registers, and writes it at its end. `sum_partials_kernel` adds the shares in a
-    fixed order. Atomics would add them as they arrive, with other bits in each run.
+    Tiles are in the order of the forward's programs. While a program works on a tile, the rows of
+    its next one are in flight. It keeps its share of the weight's gradient in registers, and writes
+    it at its end. `sum_partials_kernel` adds the shares in a fixed order. Atomics would add them as
+    they arrive, with other bits in each run.
     """
     STORED: tl.constexpr = q_ptr.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
@@ -254,21 +256,31 @@ def norm_rope_backward_kernel(
 
     s_blocks, row_blocks = tl.cdiv(seq_len, POSITIONS), tl.cdiv(heads, ROWS)
     tiles = s_blocks * row_blocks if batch is None else s_blocks * row_blocks * batch
+    (
+        next_s_block, next_row_block, next_b,
+        next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
+    ) = load_x_and_gradient(
+        number, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
+        batch, seq_len, heads, pair, HALF, START, TAIL, READS_INTERLEAVED,
+        WRITES_INTERLEAVED, POSITIONS, ROWS, ROWS_OUTER, STRETCH, ALIGNED,
+    )  # fmt: skip
     for tile in range(number, tiles, programs):
-        s_block, row_block, b = tile_of_program(
-            tile, s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
+        first_s, s_offset, s, row, b = place_of_tile(
+            next_s_block, next_row_block, next_b, POSITIONS, ROWS
         )
-        first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
         s_exists = s < seq_len
         exists = s_exists[:, None, None] & (row < heads)[None, :, :]
-        g_rows = row_pointers(g_ptr, g_strides, first_s, s_offset, row, b, ALIGNED)
-        g1, g2, g_tail = load_exact(
-            g_rows, g_strides[3], pair, exists, HALF, START, TAIL, WRITES_INTERLEAVED, COMPUTED
-        )
-        x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED)
-        x1, x2, x_tail = load_exact(
-            x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED, COMPUTED
-        )
+        x1, x2, x_tail = next_x1.to(COMPUTED), next_x2.to(COMPUTED), next_x_tail.to(COMPUTED)
+        g1, g2, g_tail = next_g1.to(COMPUTED), next_g2.to(COMPUTED), next_g_tail.to(COMPUTED)
+        if NEXT_FIRST:
+            (
+                next_s_block, next_row_block, next_b,
+                next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
+            ) = load_x_and_gradient(
+                tile + programs, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
+                batch, seq_len, heads, pair, HALF, START, TAIL, READS_INTERLEAVED,
+                WRITES_INTERLEAVED, POSITIONS, ROWS, ROWS_OUTER, STRETCH, ALIGNED,
+            )  # fmt: skip
         if cu_seqlens_ptr is not None:
             tl.debug_barrier()
         position, in_sequence = find_positions(
@@ -300,6 +312,15 @@ def norm_rope_backward_kernel(
             )
         else:
             g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, is_rotated, True, "once", False, COMPUTED)
+        if not NEXT_FIRST:  # The cosines of a table have left their registers now.
+            (
+                next_s_block, next_row_block, next_b,
+                next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
+            ) = load_x_and_gradient(
+                tile + programs, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
+                batch, seq_len, heads, pair, HALF, START, TAIL, READS_INTERLEAVED,
+                WRITES_INTERLEAVED, POSITIONS, ROWS, ROWS_OUTER, STRETCH, ALIGNED,
+            )  # fmt: skip
         squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, HALF, TAIL, FUSED)
         # A row that doesn't exist has 0 here. With eps = 0 its rsqrt is infinite, and sums are NaN.
         rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)
@@ -356,6 +377,52 @@ def sum_partials_kernel(
         mask = (row < last)[:, None] & (column < D)[None, :]
         total += tl.load(partial_ptr + row[:, None] * D + column[None, :], mask, other=0)
     tl.store(grad_ptr + column, tl.sum(total, 0).to(grad_ptr.dtype.element_ty), column < D)
+
+
+@triton.jit
+def load_x_and_gradient(
+    tile,  # number of the tile; past the last one everything is 0
+    tiles,
+    x_ptr,
+    x_strides,
+    g_ptr,
+    g_strides,
+    s_blocks,
+    row_blocks,
+    batch,
+    seq_len,
+    heads,
+    pair,
+    HALF: tl.constexpr,
+    START: tl.constexpr,
+    TAIL: tl.constexpr,
+    READS_INTERLEAVED: tl.constexpr,
+    WRITES_INTERLEAVED: tl.constexpr,
+    POSITIONS: tl.constexpr,
+    ROWS: tl.constexpr,
+    ROWS_OUTER: tl.constexpr,
+    STRETCH: tl.constexpr,
+    ALIGNED: tl.constexpr,
+):
+    """Where a tile is, as `tile_of_program` returns it; its rows in three pieces; their gradients.
+
+    They are as they are stored, which takes half the registers until they are needed.
+    """
+    # Past the last tile the last one is looked at, because an order with stretches has no more.
+    s_block, row_block, b = tile_of_program(
+        min(tile, tiles - 1), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
+    )
+    first_s, s_offset, s, row, b64 = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :] & (tile < tiles)
+    g_rows = row_pointers(g_ptr, g_strides, first_s, s_offset, row, b64, ALIGNED)
+    g1, g2, g_tail = load_rows(
+        g_rows, g_strides[3], pair, exists, HALF, START, TAIL, WRITES_INTERLEAVED, 0
+    )
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b64, ALIGNED)
+    x1, x2, x_tail = load_rows(
+        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED, 0
+    )
+    return s_block, row_block, b, x1, x2, x_tail, g1, g2, g_tail
 
 
 @triton.jit

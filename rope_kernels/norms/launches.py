@@ -1,6 +1,5 @@
 """Launches of the kernels: what they allocate, round and fuse, and how many programs they have."""
 
-import math
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -22,7 +21,6 @@ from ..tiles import next_power_of_2
 from .definition import Gradients, Norm, Tensors, Weights
 from .tiles import choose_norm_backward_tile, choose_norm_tile
 
-HEADS_APART_REGISTERS = 112  # of a thread of a forward, at most, if heads lie apart as in bhsd
 SMS_ELSEWHERE = 4  # streaming multiprocessors that count where there is no GPU
 TILE_BYTES = 2048  # of a backward's tile; a small call has a program for each tile
 # What a program that adds up shares of gradients loads at a time: shares, and elements in all.
@@ -58,13 +56,8 @@ def launch_forward(
         arguments, compiler = planned.arguments, planned.compiler
         arguments["strides"] = planned.strides_of("q", "k", "q_out", "k_out")
         arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
-        columns = next_power_of_2(rotation.options.rotary_dim // 2)
-        apart = arguments["ROWS_OUTER"] and columns == 64 and not arguments["TAIL"]
-        arguments["WEIGHTS_LAST"] = apart or rotation.cu_seqlens is not None
+        arguments["WEIGHTS_LAST"] = _weights_come_last(rotation, norm)
         arguments["FUSED"] = compiler["enable_fp_fusion"]
-        if apart and arguments["FAST_SINE"] and tensors[0].element_size() == 2:
-            # Rows are of 256 bytes. Without this limit, Triton 3.6 would lose 18 points.
-            compiler["maxnreg"] = HEADS_APART_REGISTERS
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
         return Launch(
             kernel="norms.kernel.norm_rope_kernel",
@@ -77,6 +70,16 @@ def launch_forward(
     given = q, k, q_out, k_out, q_weight, k_weight, *rotation.tensors
     run(known, given, prepare_launch, varying=(rotation.first_position,))
     return outs
+
+
+def _weights_come_last(rotation: Rotation, norm: Norm) -> bool:
+    """Whether a forward loads weights after the elements. The order decides its registers.
+
+    8192 tokens, 32 + 8 heads, H200: with a model's roundings it gains 2 to 9 points, packed rows of
+    256 gain 4. Elsewhere it loses: up to 10 points by a table in packed sequences of 128.
+    """
+    long_and_packed = rotation.cu_seqlens is not None and rotation.options.rotary_dim > 128
+    return norm.like_model or long_and_packed
 
 
 def launch_backward(
@@ -135,6 +138,7 @@ def launch_backward(
         arguments["q_programs"] = q_programs
         of_forward = _roundings(tensors[0], weights[0], rotation, norm)
         arguments["ROUNDING"] = of_forward["ROUNDING"]
+        arguments["NEXT_FIRST"] = rotation.on_the_fly and rotation.cu_seqlens is None
         turn_rounds = arguments["ROUNDING"] == "model"
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
         # If the rotation before a norm were fused here, its rows would not be those that a model's
@@ -257,14 +261,11 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
         # Threads take up to 255 registers, and a limit would make them spill.
         return Share(8, TILE_BYTES, None)
-    if rotation.cu_seqlens is not None and rotation.on_the_fly:
-        # Where the heads of one token fill a tile, a larger one lets two tokens share a search: 2
-        # points on an H200.
-        fill_it = math.gcd(*[x.shape[1] for x in tensors]) * t.shape[-1] * t.element_size()
-        if fill_it >= TILE_BYTES:
-            return Share(8, 2 * TILE_BYTES, None)
-    # 16 programs with 128 registers gain 3 points on the fly, but lose 4 with a table, and 5 on an
-    # H100.
+    of_elements = not (rotation.on_the_fly or rotation.one_per_pair)
+    if of_elements and rotation.table.dtype == torch.float32 and rotation.cu_seqlens is None:
+        # Cosines of all elements in fp32 take 32 registers. If more rows share them, that gains 1
+        # to 3 points.
+        return Share(8, 2 * TILE_BYTES, None)
     return Share(12, TILE_BYTES, 168)
 
 

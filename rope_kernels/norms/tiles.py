@@ -5,11 +5,6 @@ from ..tiles import MOST_EMPTY, Case, Tile, padded, warps_of
 
 def choose_norm_tile(case: Case) -> Tile:
     """A tile of padded rows: no more than a warp can hold until it knows their sums."""
-    if case.rows_outer:  # Positions are neighbors in memory, so a tile has at least four.
-        tile = padded(case, min(4096, 16 * case.padded_bytes))
-        positions = max(tile.positions, min(4, tile.positions * tile.rows))
-        rows = max(1, tile.positions * tile.rows // positions)
-        return tile._replace(positions=positions, rows=rows)
     # A program that waits for its searches gets more to do.
     tile_bytes = 4096 if case.packed else 2048
     tile = padded(case, tile_bytes, most_empty=MOST_EMPTY, least_rows=2)
