@@ -192,7 +192,7 @@ with launched_by(lambda *launch: None):
 @pytest.mark.usefixtures("needs_triton")
 def test_both_checkouts_are_called_and_reported_where_a_timer_is_stubbed(tmp_path):
     file = tmp_path / "times.json"
-    only = "--only", "norm bshd fly", "--json", str(file)
+    only = "--only", "norm, bshd fly", "--json", str(file)
     command = [sys.executable, "-c", STUBBED, ".", ".", *only]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tools'}"}
     said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
