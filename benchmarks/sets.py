@@ -111,17 +111,6 @@ NORM = (
 )
 
 
-def _rows(wanted: Callable[[Row], bool]) -> tuple[Group, ...]:
-    """Rows of a function that have a limit of their own: forward, and those that are backward."""
-    of_function = [row for row in ROWS if wanted(row)]
-    found = []
-    for direction in BOTH_WAYS:
-        rows = tuple(row for row in of_function if row.backward == (direction == "backward"))
-        if rows:
-            found.append(Group(rows, (direction,)))
-    return tuple(found)
-
-
 def _models(gpu: GPU) -> Iterator[dict]:
     from benchmarks import models  # transformers, which takes seconds
 
@@ -139,16 +128,24 @@ class Benchmark:
     file: str = "{gpu}-{name}"
 
 
+def _limits(name: str, wanted: Callable[[Row], bool]) -> Benchmark:
+    """Rows that have a limit of their own, by those who have such a call."""
+    rows = tuple(row for row in ROWS if wanted(row))
+    groups = []
+    for direction in BOTH_WAYS:
+        of_direction = tuple(row for row in rows if row.backward == (direction == "backward"))
+        if of_direction:
+            groups.append(Group(of_direction, (direction,)))
+    providers = tuple(p for p in ROW_PROVIDERS.values() if any(map(p.suits, rows)))
+    return Benchmark(name, tuple(groups), providers)
+
+
 BENCHMARKS = (
     Benchmark("calls", CALLS, tuple(PROVIDERS.values())),
     Benchmark("peers", PEERS, tuple(PROVIDERS.values()), file="{name}-{gpu}"),
     Benchmark("norm", NORM, tuple(NORMS.values())),
-    Benchmark("cache-limits", _rows(lambda row: row.to_cache), tuple(ROW_PROVIDERS.values())),
-    Benchmark("norm-limits", _rows(lambda row: row.is_norm), tuple(ROW_PROVIDERS.values())),
-    Benchmark(
-        "rotation-limits",
-        _rows(lambda row: row.function == "rope_qk"),
-        tuple(ROW_PROVIDERS.values()),
-    ),
+    _limits("cache-limits", lambda row: row.to_cache),
+    _limits("norm-limits", lambda row: row.is_norm),
+    _limits("rotation-limits", lambda row: row.function == "rope_qk"),
     Benchmark("models", rows=_models),
 )

@@ -176,13 +176,10 @@ class PackedNorm(RowProvider):
     def q_and_k(inputs: RowInputs, qkv: Tensor) -> tuple[Tensor, ...]:
         """Views of the packed projection in the row's format."""
         row = inputs.row
-        q, k, _ = qkv.split([row.h * row.d, row.k_heads * row.d, row.k_heads * row.d], 1)
-        shapes = [x.shape for x in inputs.tensors]
-        return tuple(
-            x.unflatten(1, (-1, row.d)).view(shape) if row.is_packed
-            else x.unflatten(0, (row.b, row.s)).unflatten(2, (-1, row.d))
-            for x, shape in zip((q, k), shapes, strict=True)
-        )  # fmt: skip
+        q, k, _ = qkv.view(row.tokens, -1, row.d).split([row.h, row.k_heads, row.k_heads], 1)
+        if row.is_packed:
+            return q, k
+        return q.unflatten(0, (row.b, row.s)), k.unflatten(0, (row.b, row.s))
 
 
 def token_positions(inputs: RowInputs) -> Tensor:
