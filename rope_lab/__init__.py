@@ -22,6 +22,7 @@ _LOADED_LATER = {  # name -> its module, and its name there; None: it is the mod
     "check_rung": (".judge.climb.check_rung", "check_rung"),
     "inspect": (".judge.inspect.inspect", "inspect"),
     "ladder": (".judge.climb.ladder", "ladder"),
+    "show_rung": (".rungs.kept", "show_rung"),
 }
 
 

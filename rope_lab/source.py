@@ -1,5 +1,6 @@
 """The source of a function, for a notebook to show."""
 
+import html
 import inspect
 
 from IPython.display import Markdown, display
@@ -14,6 +15,21 @@ class Source(Markdown):
 
     def __repr__(self) -> str:
         return self.text
+
+
+class FoldedSource:
+    """Python under a line that opens it: readers who know it don't have to scroll past it."""
+
+    def __init__(self, title: str, text: str) -> None:
+        self.title = title
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"{self.title}\n\n{self.text}"
+
+    def _repr_html_(self) -> str:
+        title, text = html.escape(self.title), html.escape(self.text)
+        return f"<details><summary>{title}</summary><pre>{text}</pre></details>"
 
 
 def show_source(*functions) -> None:

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ..records import records_folder
+from ..records import QUIET, records_folder
 from ..shipment import Shipment
+from ..source import FoldedSource
 from ..worker import module_at
-from . import RUNGS
+from . import RUNGS, rung_of
 
 FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead, for tests
 _WITH_A_BACKWARD = 4  # the first such rung
@@ -52,3 +53,20 @@ def mine_or_ours() -> Callable:
     own = [rung for rung in climbed() if rung >= _WITH_A_BACKWARD]
     module = module_at(str(folder() / f"rung_{own[-1]}.py")) if own else RUNGS[max(RUNGS)].module
     return module.my_rope
+
+
+def show_rung(rung: int) -> FoldedSource:
+    """The kernel and launcher of a rung, folded, to be copied into a cell and edited there.
+
+    They are the reader's own, if the rung was judged right, and ours if not, or where outputs are
+    compared.
+
+    Raises:
+        ValueError: there is no such rung.
+    """
+    ours = rung_of(rung)
+    path = folder() / f"rung_{rung}.py"
+    if QUIET not in os.environ and path.exists():
+        text = path.read_text(encoding="utf-8").removeprefix(_IMPORTS)
+        return FoldedSource(f"Rung {rung} to copy: your own", text.strip())
+    return FoldedSource(f"Rung {rung} to copy: ours", ours.source.strip())

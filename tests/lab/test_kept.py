@@ -77,3 +77,19 @@ def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, tmp_pa
         kept.keep(rung, my_rope_of(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
     assert "is_5" in (folder / "rung_5.py").read_text()
     assert kept.mine_or_ours().__code__.co_filename.endswith("rung_5.py")
+
+
+def test_a_rung_to_copy_is_the_readers_own_once_it_is_kept(monkeypatch, tmp_path):
+    monkeypatch.delenv(QUIET, raising=False)
+    ours = lab.show_rung(5)
+    assert repr(ours) == f"Rung 5 to copy: ours\n\n{RUNGS[5].source.strip()}"
+    text = RUNGS[5].source.replace("block_r, num_warps = 8, 1", "block_r, num_warps = 4, 2")
+    kept.keep(5, my_rope_of(text, tmp_path))
+    own = lab.show_rung(5)
+    assert own.title == "Rung 5 to copy: your own" and "num_warps = 4, 2" in own.text
+    assert own.text.startswith("@triton.jit") and "import" not in own.text
+    assert own._repr_html_().startswith("<details><summary>Rung 5 to copy: your own</summary><pre>")
+    monkeypatch.setenv(QUIET, "1")
+    assert repr(lab.show_rung(5)) == repr(ours)
+    with pytest.raises(ValueError, match="rung is 9; accepted: 1 to 7"):
+        lab.show_rung(9)
