@@ -116,11 +116,11 @@ def owners(layouts: dict[int, Layout], rows: int = 8, pairs: int = 128) -> None:
         ax.set_title(f"{count} warp" + "s, a color each" * (count > 1))
         ax.spines[:].set_visible(False)
         ax.tick_params(length=0)
-    draw.finish(figure, "Lanes fill a row, then warps go down")
+    draw.finish(figure, "Lanes fill rows, and warps are stacked downwards")
 
 
 def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -> None:
-    """Speed of a copy over what it has in flight on an SM; equation (1) asks for `need` KiB.
+    """Speed of a copy over what it has in flight on an SM; equation (2) asks for `need` KiB.
 
     `shares`: bytes in flight of a program -> KiB in flight on an SM -> share of PyTorch's copy.
     """
@@ -131,7 +131,7 @@ def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -
         ax.plot(list(share), per_cent, mark, color=color, label=f"{size // 1024} KiB a program")
     kib = np.sort([need, *np.geomspace(1, 128)])
     law = np.minimum(100, 100 * kib / need)
-    ax.plot(kib, law, "--", color=INK, label="equation (1)", zorder=0)
+    ax.plot(kib, law, "--", color=INK, label="equation (2)", zorder=0)
     draw.log_ticks(ax, "x", [1, 2, 4, 8, 16, 32, 64, 128])
     ax.set(xlabel="KiB in flight on an SM", ylabel="% of copy bandwidth", ylim=(0, 108))
     figure.legend(loc="outside lower center", ncols=1 + len(shares))
