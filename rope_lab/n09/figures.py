@@ -1,7 +1,9 @@
-"""The climb of notebooks 04 to 09 as one picture: what each rung took away."""
+"""The order of a warp's instructions; the climb of notebooks 04 to 09, rung by rung."""
 
 import matplotlib.pyplot as plt
 
+from ..compiler.compile import Compiled
+from ..compiler.stages import executed, kernel_lines
 from ..figures import style as draw
 from ..figures.style import BLUE, GREEN, INK, ON_COLOR, ORANGE
 
@@ -47,3 +49,30 @@ def climb(record) -> None:
     rungs = len(NAMES) - 2  # without eager and the package
     said = f"The last of {rungs} rungs has {100 * copy / us[rungs]:.1f} % of a copy's speed"
     draw.finish(figure, f"{said}, {us[0] / us[rungs]:.0f} times eager's", record.source)
+
+
+def order(kernels: dict[str, Compiled], title: str) -> None:
+    """The instructions that a warp executes, in order: loads, those of sines, and stores."""
+    figure, ax = plt.subplots(figsize=(draw.WIDTH, 1.5 + 0.55 * len(kernels)))
+    names = {"a load": BLUE, "sine or cosine": ORANGE, "a store": GREEN}
+    for row, code in enumerate(kernels.values()):
+        lines = kernel_lines(code).items()
+        of_sines = {number for number, line in lines if "tl.cos(" in line or "tl.sin(" in line}
+        places = {name: [] for name in names}
+        for place, operation in enumerate(executed(code)):
+            if operation.opcode.startswith("LDG"):
+                places["a load"].append(place)
+            elif operation.opcode.startswith("STG"):
+                places["a store"].append(place)
+            elif operation.line in of_sines:
+                places["sine or cosine"].append(place)
+        for name, color in names.items():
+            width = 1.0 if name == "sine or cosine" else 3.0
+            ends = row - 0.36, row + 0.36
+            ax.vlines(places[name], *ends, color=color, linewidth=width, zorder=1 + width)
+    ax.set_yticks(range(len(kernels)), list(kernels))
+    ax.set(xlabel="instructions of a warp, from the first to the last", xlim=(-8, None))
+    ax.set_ylim(len(kernels) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    draw.color_key(figure, names)
+    draw.finish(figure, title)

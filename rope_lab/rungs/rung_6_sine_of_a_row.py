@@ -40,8 +40,12 @@ def my_rope(t, freqs, out=None, transpose=False):
     block_r, num_warps = 8, 1
     if out is None:
         out = torch.empty_like(t)
-    my_rope_kernel[(s * triton.cdiv(b * h, block_r),)](
-        *(t, freqs, out, b * h),
+    grid = (s * triton.cdiv(b * h, block_r),)
+    my_rope_kernel[grid](
+        t,
+        freqs,
+        out,
+        b * h,
         HALF=d // 2,
         BLOCK_R=block_r,
         BLOCK_HALF=triton.next_power_of_2(d // 2),
