@@ -1,7 +1,7 @@
 """Notebook 10: what the kernels with bugs should compute."""
 
 from ..judge.definitions import rope, rope_of_q_and_k
-from ..judge.exercise import Exercise, WrongAnswer
+from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.spec import STRIDED, Case, spec
 
 # every tensor contiguous, and every head rotated as a whole
@@ -43,6 +43,42 @@ REPAIR_IT = Exercise(
             },
             told="a wrong stride: it reads the memory as if the tensor were contiguous",
         ),
+    ),
+)
+
+# The walk, in the case where q is a slice of rows with 29 elements, and k is contiguous.
+_TOKEN, _HEAD = 20, 6 - 5  # of program (20, 6): the grid counts q's 5 heads first
+_POSITION, _SEQUENCE = divmod(_TOKEN, 3)  # of 3 sequences
+_Q_APART, _K_APART = 24 + 5, 24  # heads of each, in elements
+_BEGIN = _POSITION * 3 * 2 * 24 + _SEQUENCE * 2 * 24  # of k's 2 heads of that token
+WALKED = [
+    _Q_APART,
+    _K_APART,
+    _POSITION,
+    _SEQUENCE,
+    _HEAD,
+    _BEGIN + _HEAD * _K_APART,
+    _BEGIN + _HEAD * _Q_APART,
+]
+MISSTEPS = {
+    "24 elements belong to a head, and 5 more lie before the next one: q is a slice": {1: 24},
+    "k is contiguous in this case, so its heads follow one another": {2: 29},
+    "20 is the token, of which each position has 3: see the first line of the kernel": {3: 20},
+    "the sequence is what is left: token % batch": {4: 6},
+    "6 counts q's 5 heads first": {5: 6},
+    "here the stride is k's own, not that of the line with the bug": {6: 989},
+    "1008 is the first element after the end, not the first of a head": {6: 1008, 7: 1008},
+    "it should begin there: insert the numbers into the line letter by letter": {7: 984},
+}
+
+THE_WALK = Exercise(
+    cell="10-ex3",
+    judged_by=(WALKED, MISSTEPS),
+    wrong_answers=(
+        WrongValue(given=[29, 24, 20, 2, 1, 984, 989], told="20 is the token"),
+        WrongValue(given=[29, 24, 6, 2, 6, 984, 989], told="6 counts q's 5 heads first"),
+        WrongValue(given=[29, 29, 6, 2, 1, 984, 989], told="k is contiguous in this case"),
+        WrongValue(given=[29, 24, 6, 2, 1, 984, 984], told="insert the numbers into the line"),
     ),
 )
 
