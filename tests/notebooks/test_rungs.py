@@ -121,3 +121,11 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
 def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
     verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source, tmp_path))
     assert verdict and "ahead" not in repr(verdict), verdict
+
+
+@pytest.mark.parametrize("rung", (4, 5, 6))
+def test_our_kernel_of_the_next_rung_is_told_that_it_is_ahead(rung, tmp_path):
+    told = repr(lab.check_rung(rung, my_rope_of(RUNGS[rung + 1].source, tmp_path)))
+    assert told.startswith(f"RIGHT: rung {rung}, ")
+    assert [*map(int, re.findall(r"as rung (\d) wants", told))] == [rung + 1]
+    assert f"our kernel for rung {rung + 1} takes" in told
