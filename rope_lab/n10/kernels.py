@@ -1,4 +1,7 @@
-"""Notebook 10: rung 2, and without the mask of its first store. Importing it loads Triton."""
+"""Notebook 10: rung 2, and the same kernel without the mask of its first store.
+
+Importing this loads Triton.
+"""
 
 from torch import Tensor
 
