@@ -138,7 +138,7 @@ def launch_backward(
         arguments["q_programs"] = q_programs
         of_forward = _roundings(tensors[0], weights[0], rotation, norm)
         arguments["ROUNDING"] = of_forward["ROUNDING"]
-        arguments["NEXT_FIRST"] = rotation.on_the_fly and rotation.cu_seqlens is None
+        arguments["NEXT_FIRST"] = _next_comes_first(rotation)
         turn_rounds = arguments["ROUNDING"] == "model"
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
         # If the rotation before a norm were fused here, its rows would not be those that a model's
@@ -261,12 +261,27 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
         # Threads take up to 255 registers, and a limit would make them spill.
         return Share(8, TILE_BYTES, None)
-    of_elements = not (rotation.on_the_fly or rotation.one_per_pair)
-    if of_elements and rotation.table.dtype == torch.float32 and rotation.cu_seqlens is None:
-        # Cosines of all elements in fp32 take 32 registers. If more rows share them, that gains 1
-        # to 3 points.
-        return Share(8, 2 * TILE_BYTES, None)
+    if _has_wide_table(rotation) and rotation.cu_seqlens is None:
+        # Cosines of all elements in fp32 take 32 registers, which leaves too few for two tiles of
+        # 2 KiB: with smaller ones, bhsd gains 2 points.
+        return Share(16, TILE_BYTES // 2, 128)
     return Share(12, TILE_BYTES, 168)
+
+
+def _has_wide_table(rotation: Rotation) -> bool:
+    """Whether a table in fp32 has a column for each element."""
+    of_elements = not (rotation.on_the_fly or rotation.one_per_pair)
+    return of_elements and rotation.table.dtype == torch.float32
+
+
+def _next_comes_first(rotation: Rotation) -> bool:
+    """Whether a backward loads its next tile's rows before it looks for this tile's angles.
+
+    On the fly that gains 3 points over loading them after. With a table the cosines would be in
+    registers, too, and threads would spill. A packed sequence is searched for first: 3 points.
+    """
+    has_registers = rotation.on_the_fly or _has_wide_table(rotation)
+    return has_registers and rotation.cu_seqlens is None
 
 
 @lru_cache
