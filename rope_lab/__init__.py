@@ -19,6 +19,7 @@ from .source import show_source
 _LOADED_LATER = {  # name -> its module, and its name there; None: it is the module
     "draw": (".figures.style", None),
     "explore": (".figures.sliders", "explore"),
+    "draw_launch": (".judge.picture.draw_launch", "draw_launch"),
     "check_rung": (".judge.climb.check_rung", "check_rung"),
     "inspect": (".judge.inspect.inspect", "inspect"),
     "ladder": (".judge.climb.ladder", "ladder"),

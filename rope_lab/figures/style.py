@@ -46,13 +46,16 @@ def style() -> None:
 # what a figure says about itself
 
 
-def finish(figure: Figure, conclusion: str, source: str = "") -> None:
-    """Give a figure its title, which says what one should see in it, and its source; show it."""
+def finish(figure: Figure, conclusion: str, source: str = "", alt: str = "") -> None:
+    """Give a figure its title, which says what one should see in it, and its source; show it.
+
+    `alt`: its description, where titles, axes and words don't tell what is to be seen.
+    """
     if conclusion:
         figure.suptitle(conclusion, x=LEFT, ha="left", wrap=True)
     if source:
         _cite(figure, source)
-    display(figure, metadata={"image/png": {"alt": description(figure)}})
+    display(figure, metadata={"image/png": {"alt": alt or description(figure)}})
     plt.close(figure)
 
 

@@ -63,7 +63,12 @@ def start(folder: Path) -> None:
 
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
-    """The `verdict` on a candidate, and what it `printed`; `tell` says when a case begins."""
+    """The `verdict` on a candidate, and what it `printed`; `tell` says when a case begins.
+
+    Of a launch that is to be drawn, its accesses.
+    """
+    if "launch" in job:
+        return accesses_in_words(job["launch"], folder)
     candidate = load(job["candidate"], folder, "candidate")
     if job["out"]:
         candidate = in_place(candidate, job["out"])
@@ -76,6 +81,18 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     if job["probe"] and verdict:
         verdict = probed(verdict, candidate, wanted, job["probe"])
     return {"verdict": verdict, "printed": printed}
+
+
+def accesses_in_words(launch: dict, folder: Path) -> dict:
+    """As `accesses_of`, with what the kernel `printed`; or why the launch is `refused`."""
+    from .accesses import accesses_of
+
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            found = accesses_of(load(launch["kernel"], folder, "candidate"), launch)
+        except Exception as error:  # whatever a reader's kernel may raise
+            found = {"refused": cannot_be_interpreted(error) or in_words(error)[0]}
+    return found | {"printed": said.getvalue()[:MAX_PRINTED]}
 
 
 def in_place(candidate: Callable, out: str) -> Callable:

@@ -1,0 +1,145 @@
+"""The child's part of a picture: interpret one launch, and note the lanes of its loads and stores.
+
+A job has no tensors but `Packed` ones and the bytes of their storages: pickled by itself, each
+tensor would get a storage of its own, and an input that is overwritten would be two tensors.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .trace import Trace
+
+_GAP = 1 << 16  # bytes between storages: where a lane is masked off, its address is next to its own
+_ALIGNED = 64  # bytes
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A tensor without its memory.
+
+    Attributes:
+        storage: the number of its storage.
+        first: the number of its first element in the storage.
+    """
+
+    storage: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    first: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Of each element, in its shape: its number in the storage."""
+        found = np.full(self.shape, self.first)
+        for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
+            behind = (1,) * (len(self.shape) - axis - 1)
+            found += (stride * np.arange(size)).reshape(-1, *behind)
+        return found
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or a store of one program.
+
+    Attributes:
+        does: "loads" or "stores"; an atomic operation stores.
+        program: its number in the order in which the interpreter runs programs.
+        storage: of each lane, the number of the storage at its address, or next to it.
+        offset: of each lane, its address in bytes from the begin of that storage.
+        wanted: of each lane, whether its mask lets it load or store.
+    """
+
+    does: str
+    program: int
+    storage: np.ndarray
+    offset: np.ndarray
+    wanted: np.ndarray
+
+
+class Accesses(Trace):
+    """A `Trace` that keeps the lanes of every access."""
+
+    def __init__(self, begins: list[int], sizes: list[int]) -> None:
+        """Of the storages: their addresses, which increase, and their sizes in bytes."""
+        super().__init__()
+        self.begins, self.ends = np.array(begins), np.array(begins) + np.array(sizes)
+        self.found: list[Access] = []
+
+    def _at_load(self, original: Callable, builder, pointers, mask, *rest, **named):
+        self._keep("loads", pointers, mask)
+        return super()._at_load(original, builder, pointers, mask, *rest, **named)
+
+    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
+        self._keep("stores", pointers, mask)
+        return super()._at_store(original, builder, pointers, value, mask, *rest, **named)
+
+    def _at_atomic(self, original: Callable, builder, op, pointers, value, mask, *rest):
+        self._keep("stores", pointers, mask)
+        return super()._at_atomic(original, builder, op, pointers, value, mask, *rest)
+
+    def _keep(self, does: str, pointers, mask) -> None:
+        address = pointers.data.astype(np.int64)
+        before = self.begins - address[..., None]
+        after = address[..., None] - (self.ends - 1)
+        storage = np.maximum(before, after).argmin(axis=-1)
+        wanted = np.broadcast_to(mask.data, address.shape).astype(bool)
+        program = len(self.programs) - 1
+        offset = address - self.begins[storage]
+        self.found.append(Access(does, program, storage, offset, wanted.copy()))
+
+
+def accesses_of(kernel: object, job: dict) -> dict:
+    """What a launch does. Of a job: `grid`, `arguments` by name, and `storages`, their bytes.
+
+    Returns:
+        `programs`: the place in the grid of each, and `accesses`.
+    """
+    while hasattr(getattr(kernel, "fn", None), "fn"):
+        kernel = kernel.fn  # the job has what a tuner would choose
+    sizes = [len(content) for content in job["storages"]]
+    room = [-(-(size + _GAP) // _ALIGNED) * _ALIGNED for size in sizes]
+    arena = np.zeros(_GAP + sum(room), dtype=np.uint8)
+    places = [_GAP + sum(room[:number]) for number in range(len(sizes))]
+    memories = []
+    for content, place in zip(job["storages"], places, strict=True):
+        memory = arena[place : place + len(content)]
+        memory[:] = np.frombuffer(content, dtype=np.uint8)
+        memories.append(torch.from_numpy(memory))
+    begins = [arena.ctypes.data + place for place in places]
+
+    def unpacked(value: object) -> object:
+        if isinstance(value, Packed):
+            memory = memories[value.storage].untyped_storage()
+            tensor = torch.empty(0, dtype=value.dtype)
+            return tensor.set_(memory, value.first, value.shape, value.strides)
+        return tuple(map(unpacked, value)) if isinstance(value, tuple) else value
+
+    arguments = {name: unpacked(value) for name, value in job["arguments"].items()}
+    with Accesses(begins, sizes) as trace:
+        kernel[job["grid"]](**arguments)
+    return {"programs": trace.programs, "accesses": trace.found}
+
+
+def packed(value: object, storages: dict[int, bytes]) -> object:
+    """An argument of a launch for a job; `storages`, by address, gets the bytes of its tensors."""
+    if isinstance(value, tuple):
+        return tuple(packed(item, storages) for item in value)
+    if not isinstance(value, Tensor):
+        return value
+    storage = value.untyped_storage()
+    if storage.data_ptr() not in storages:
+        memory = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
+        storages[storage.data_ptr()] = memory.cpu().numpy().tobytes()
+    number = list(storages).index(storage.data_ptr())
+    first = value.storage_offset()
+    return Packed(number, value.dtype, tuple(value.shape), tuple(value.stride()), first)

@@ -1,0 +1,185 @@
+"""`lab.draw_launch`: which program stores which element, in one launch of a kernel of your own."""
+
+import pickle
+from collections.abc import Callable
+
+from torch import Tensor
+
+from ...child import Ended, Worker
+from ...shipment import CannotPassOn, Shipment, is_kernel
+from ..accesses import Access, Packed, packed
+from ..climb.instruments import Launch, launches_of
+from ..judge import CHILD, SECONDS
+from ..judge_process import HOW_TO_BEGIN
+from ..verdict import raised
+from .drawing import Panel, draw_panels
+from .sheet import HIGHEST, WIDEST, Sheet
+
+MOST_PROGRAMS = 256
+
+
+class NotDrawn(Exception):
+    """Why a launch can't be drawn, as a sentence."""
+
+
+def draw_launch(
+    call: Callable,
+    /,
+    *arguments: object,
+    of: str | None = None,
+    loads: str | None = None,
+    **options: object,
+) -> None:
+    """Draw which program stores which element of a tensor, in one launch of a kernel of your own.
+
+    Write what you would call, a comma, and the arguments of the call:
+
+        lab.draw_launch(copy_kernel[(3,)], x, out, 10, BLOCK=4)  # copy_kernel[(3,)](x, ...)
+        lab.draw_launch(my_rope, t, freqs, loads="t_ptr")  # my_rope(t, freqs)
+
+    The picture has a cell for each element, with the number of the program that stores it. Marked
+    are elements that no program stores, those that are stored more than once, and lanes that are
+    masked off. The last dimension goes across, and the others go down. Rows that are apart in
+    memory have their padding between them.
+
+    The launch runs in Triton's interpreter and on copies, where there is a GPU, too: it changes no
+    tensor of yours. What its kernel prints is printed here.
+
+    Args:
+        call: a function that launches one kernel, or `kernel[grid]`.
+        arguments, options: of the call. Tensors may have up to 32 rows of up to 32 columns each,
+            and a vector up to 1024 elements. The grid may have up to 256 programs.
+        of: which of the kernel's arguments is drawn, by its name. By default, the one that it
+            stores in.
+        loads: the name of an argument whose loads are drawn, too.
+
+    A launch that can't be drawn prints why: it is too large, out of bounds, or not the only one;
+    or it raises an error. A stub that raises `NotImplementedError` prints that it isn't done yet.
+
+    Raises:
+        ValueError: the kernel has no tensor by the name of `of` or `loads`.
+    """
+    try:
+        launch = _only_launch(call, arguments, options)
+        tensors = _tensors_of(launch)
+        for name in (of, loads):
+            if name is not None and name not in tensors:
+                raise ValueError(f"{name!r} is no tensor of the launch; accepted: {[*tensors]}")
+        panels, printed = _panels(launch, of, loads)
+    except NotDrawn as refused:
+        print(refused)
+        return
+    print(printed, end="")
+    draw_panels(panels, launch.kernel.fn.__name__)
+
+
+def _only_launch(call: Callable, arguments: tuple, options: dict) -> Launch:
+    if is_kernel(call):
+        raise NotDrawn("Not drawn: a kernel needs its grid: lab.draw_launch(kernel[grid], ...)")
+    launches: list[Launch] = []
+    try:
+        launches = launches_of(lambda: call(*arguments, **options))
+    except NotImplementedError as stub:
+        raise NotDrawn(f"NOT YET: {str(stub) or HOW_TO_BEGIN}") from None
+    except Exception as error:  # whatever a reader's function may raise
+        raise NotDrawn(f"Not drawn: it {raised(error)}") from error
+    if len(launches) != 1:
+        count = len(launches) or "no"
+        words = "a picture has one: lab.draw_launch(kernel[grid], ...) draws it by itself"
+        raise NotDrawn(f"Not drawn: there are {count} launches, and {words}")
+    (launch,) = launches
+    if launch.programs > MOST_PROGRAMS:
+        words = f"{launch.programs} programs, and a picture has at most {MOST_PROGRAMS}"
+        raise NotDrawn(f"Not drawn: the launch has {words}: draw it with smaller tensors")
+    return launch
+
+
+def _named(launch: Launch) -> dict[str, object]:
+    """The arguments of a launch by name."""
+    names = launch.kernel.arg_names
+    given = dict(zip(names, launch.arguments, strict=False)) | launch.options
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _tensors_of(launch: Launch) -> dict[str, Tensor]:
+    return {name: value for name, value in _named(launch).items() if isinstance(value, Tensor)}
+
+
+def _panels(launch: Launch, of: str | None, loads: str | None) -> tuple[list[Panel], str]:
+    """What is to be drawn, and what the kernel printed."""
+    storages: dict[int, bytes] = {}
+    for name in filter(None, (of, loads)):
+        _refuse_large(name, _tensors_of(launch)[name])
+    arguments = {name: packed(value, storages) for name, value in _named(launch).items()}
+    found = _answer(launch, arguments, [*storages.values()])
+    numbers = [",".join(map(str, at[: len(launch.grid)])) for at in found["programs"]]
+
+    def panel(name: str, does: str) -> Panel:
+        _refuse_large(name, _tensors_of(launch)[name])
+        sheet = Sheet(arguments[name], does)
+        sheet.add(found["accesses"])
+        return Panel(sheet, name, numbers)
+
+    of = of or _stored_in(arguments, found["accesses"])
+    panels = [panel(loads, "loads")] if loads else []
+    return [*panels, panel(of, "stores")], found["printed"]
+
+
+def _refuse_large(name: str, tensor: Tensor) -> None:
+    columns = tensor.shape[-1] if tensor.dim() > 1 else WIDEST
+    if tensor.numel() == 0:
+        raise NotDrawn(f"Not drawn: {name} has no elements")
+    if columns > WIDEST or tensor.numel() > HIGHEST * columns:
+        words = f"and a picture has at most {HIGHEST} rows of {WIDEST} elements"
+        shape = tuple(tensor.shape)
+        raise NotDrawn(f"Not drawn: {name} has the shape {shape}, {words}: draw a smaller one")
+
+
+def _answer(launch: Launch, arguments: dict, storages: list[bytes]) -> dict:
+    """What the child says of a launch."""
+    kernel = launch.kernel
+    shipment = Shipment()
+    try:
+        shipment.add(kernel.fn.__name__, kernel)
+        shipped = {"program": shipment.program, "name": kernel.fn.__name__, "options": {}}
+        job = {"kernel": shipped, "grid": launch.grid, "arguments": arguments, "storages": storages}
+        pickle.dumps(job)
+    except CannotPassOn as refused:
+        raise NotDrawn(f"Not drawn: {refused}") from None
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise NotDrawn(f"Not drawn: an argument can't be passed on: {error}") from None
+    try:
+        found = Worker.kept(CHILD, "1").ask({"launch": job}, SECONDS)
+    except Ended as ended:
+        what = f"ran for {SECONDS:.0f} seconds without coming to an end"
+        if not ended.late:
+            what = f"ended the interpreter's process (exit {ended.code})"
+        raise NotDrawn(f"Not drawn: the launch {what}") from None
+    if "refused" in found:
+        print(found["printed"], end="")
+        raise NotDrawn(f"Not drawn: {found['refused']}")
+    return found
+
+
+def _stored_in(arguments: dict[str, object], accesses: list[Access]) -> str:
+    """The argument that a kernel stores in; of two names for the same elements, the last."""
+    stored: dict[int, set[int]] = {}
+    for access in (access for access in accesses if access.does == "stores"):
+        for storage, offset in zip(
+            access.storage[access.wanted].tolist(),
+            access.offset[access.wanted].tolist(),
+            strict=True,
+        ):
+            stored.setdefault(storage, set()).add(offset)
+    by_place = {}
+    for name, tensor in arguments.items():
+        if isinstance(tensor, Packed):
+            own = set((tensor.offsets * tensor.dtype.itemsize).reshape(-1).tolist())
+            if own & stored.get(tensor.storage, set()):
+                by_place[tensor] = name
+    names = [*by_place.values()]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotDrawn("Not drawn: no program stores in a tensor: name one, as of='out_ptr'")
+    raise NotDrawn(f"Not drawn: it stores in {' and '.join(names)}: name one, as of={names[0]!r}")

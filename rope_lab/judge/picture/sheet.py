@@ -1,0 +1,170 @@
+"""Where the elements of a tensor are drawn, and whose they are."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..accesses import Access, Packed
+
+WIDEST, HIGHEST = 32, 32  # cells of a picture
+_BEYOND = 4  # columns beside the elements, and rows above and below them, that are drawn
+
+Cell = tuple[int, int]  # a row and a column
+
+
+@dataclass
+class Sheet:
+    """A tensor as a grid of cells: its last dimension across, the others down.
+
+    A long vector goes on in the next row. Beside the elements there may be cells for memory that
+    isn't the tensor's: the padding of its rows, or what comes before and after it.
+
+    Attributes:
+        does: "stores" or "loads", the accesses that are noted.
+        by: of a cell, the program of each store, in their order; of each program one load.
+        masked: the cells at which lanes that are masked off point, and the programs of these lanes.
+        not_drawn: how many lanes that are masked off point elsewhere.
+        outside: how many elements outside of the tensor are accessed, drawn or not.
+    """
+
+    tensor: Packed
+    does: str
+    by: dict[Cell, list[int]] = field(default_factory=lambda: defaultdict(list))
+    masked: dict[Cell, list[int]] = field(default_factory=lambda: defaultdict(list))
+    not_drawn: int = 0
+    outside: int = 0
+
+    def __post_init__(self) -> None:
+        offsets = self.tensor.offsets
+        self.is_vector = offsets.ndim < 2
+        self.columns = min(offsets.size, WIDEST) if self.is_vector else offsets.shape[-1]
+        self.rows = -(-offsets.size // self.columns) if self.columns else 0
+        self.elements = {
+            divmod(number, self.columns): int(offset)
+            for number, offset in enumerate(offsets.reshape(-1))
+        }
+        self._cells: dict[int, list[Cell]] = defaultdict(list)  # of an offset
+        for cell, offset in self.elements.items():
+            self._cells[offset].append(cell)
+        self._row_step, self._column_step = self._steps(offsets)
+
+    def _steps(self, offsets: np.ndarray) -> tuple[int, int]:
+        """From a row to the next one, and from a column; 0 if rows are not equally far apart."""
+        column_step = self.tensor.strides[-1] if self.tensor.strides else 1
+        if self.is_vector:
+            return self.columns * column_step if self.rows > 1 else 0, column_step
+        starts = offsets.reshape(self.rows, self.columns)[:, 0] if self.columns else np.zeros(0)
+        steps = set(np.diff(starts).tolist()) or {self.columns * column_step}
+        return steps.pop() if len(steps) == 1 else 0, column_step
+
+    def index(self, cell: Cell) -> tuple[int, ...]:
+        """Of an element."""
+        number = cell[0] * self.columns + cell[1]
+        return tuple(map(int, np.unravel_index(number, self.tensor.shape or (1,))))
+
+    @property
+    def padding(self) -> list[Cell]:
+        """Cells of memory between two rows, where rows are a little apart."""
+        if self._column_step <= 0 or self._row_step <= 0 or self._row_step % self._column_step:
+            return []
+        columns = range(self.columns, self._row_step // self._column_step)
+        if len(columns) > WIDEST - self.columns:
+            return []
+        return [(row, column) for row in range(self.rows - 1) for column in columns]
+
+    @property
+    def untouched(self) -> list[Cell]:
+        """Elements that no program accesses."""
+        return [cell for cell in self.elements if not self.by[cell]]
+
+    @property
+    def several(self) -> list[Cell]:
+        """Elements that are stored more than once, or loaded by several programs."""
+        return [cell for cell in self.elements if len(self.by[cell]) > 1]
+
+    def add(self, accesses: Iterable[Access]) -> None:
+        """Note those to this tensor."""
+        for access in accesses:
+            here = access.storage == self.tensor.storage
+            if access.does == self.does and here.any():
+                self._note(access, here, access.offset // self.tensor.dtype.itemsize)
+
+    def _note(self, access: Access, here: np.ndarray, offsets: np.ndarray) -> None:
+        for offset in offsets[here & access.wanted].tolist():
+            cells = self._cells.get(offset)
+            if cells is None:
+                self.outside += 1
+                cells = self._beside(offset)
+            for cell in cells:
+                if self.does == "stores" or access.program not in self.by[cell]:
+                    self.by[cell].append(access.program)
+        lanes = self._cells_of_lanes(offsets, here & access.wanted)
+        for lane in zip(*np.nonzero(here & ~access.wanted), strict=True):
+            cells = [lanes[lane]] if lanes is not None else self._at(int(offsets[lane]))
+            drawn = [cell for cell in cells if self._is_near(cell)]
+            self.not_drawn += not drawn
+            for cell in drawn:
+                self.masked[cell].append(access.program)
+
+    def _at(self, offset: int) -> list[Cell]:
+        return self._cells.get(offset) or self._beside(offset)
+
+    def _beside(self, offset: int) -> list[Cell]:
+        """The cell of memory that isn't the tensor's, where there is one."""
+        row_step, column_step = self._row_step, self._column_step
+        far = offset - self.tensor.first
+        is_one_row = self.is_vector and self.rows == 1
+        are_rows_apart = is_one_row or row_step >= self.columns * column_step
+        if column_step <= 0 or not are_rows_apart or far % column_step:
+            return []
+        row, rest = (0, far) if is_one_row else divmod(far, row_step)
+        cell = row, rest // column_step
+        return [cell] if self._is_near(cell) else []
+
+    def _is_near(self, cell: Cell) -> bool:
+        """Whether it is drawn, if it is no element's."""
+        row, column = cell
+        is_row = -_BEYOND <= row < self.rows + _BEYOND
+        return is_row and -_BEYOND <= column < self.columns + _BEYOND
+
+    def _cells_of_lanes(self, offsets: np.ndarray, wanted: np.ndarray) -> dict | None:
+        """The cell of each lane if lanes go along rows and columns, also past the tensor's ends.
+
+        By its address alone, a lane past the end of a row would be in the next row. None if lanes
+        go another way: those that are not masked off tell.
+        """
+        origin = (0,) * offsets.ndim
+        start = self._at(int(offsets[origin]))
+        if len(start) != 1:
+            return None
+        lanes, cell_steps = np.indices(offsets.shape), []
+        steps = [
+            int(np.take(offsets, 1, axis)[origin[1:]] - offsets[origin]) if size > 1 else 0
+            for axis, size in enumerate(offsets.shape)
+        ]
+        reached = sum((step * lanes[axis] for axis, step in enumerate(steps)), offsets[origin])
+        if (reached != offsets).any():
+            return None
+        for step in steps:
+            cell_step = self._cell_step(step)
+            if cell_step is None:
+                return None
+            cell_steps.append(cell_step)
+        found = {}
+        for lane in np.ndindex(offsets.shape):
+            row = start[0][0] + sum(n * down for n, (down, _) in zip(lane, cell_steps, strict=True))
+            column = start[0][1] + sum(n * on for n, (_, on) in zip(lane, cell_steps, strict=True))
+            found[lane] = row, column
+            if wanted[lane] and found[lane] not in self._at(int(offsets[lane])):
+                return None
+        return found
+
+    def _cell_step(self, step: int) -> Cell | None:
+        """Rows down and columns on that a step in memory takes."""
+        by_size = [(self._row_step, (1, 0)), (self._column_step, (0, 1))]
+        for size, (down, on) in sorted(by_size, key=lambda item: -abs(item[0])):
+            if size and step % size == 0:
+                return step // size * down, step // size * on
+        return None
