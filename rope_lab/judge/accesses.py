@@ -16,6 +16,11 @@ from .trace import Trace
 
 _GAP = 1 << 16  # bytes between storages: where a lane is masked off, its address is next to its own
 _ALIGNED = 64  # bytes
+MOST_LANES = 1 << 18  # of all loads and stores
+
+
+class TooManyLanes(Exception):
+    """A launch loads and stores more than can be drawn."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Accesses(Trace):
         super().__init__()
         self.begins, self.ends = np.array(begins), np.array(begins) + np.array(sizes)
         self.found: list[Access] = []
+        self.lanes = 0  # of all these
 
     def _at_load(self, original: Callable, builder, pointers, mask, *rest, **named):
         self._keep("loads", pointers, mask)
@@ -89,20 +95,25 @@ class Accesses(Trace):
 
     def _keep(self, does: str, pointers, mask) -> None:
         address = pointers.data.astype(np.int64)
+        self.lanes += address.size
+        if self.lanes > MOST_LANES:
+            raise TooManyLanes
         before = self.begins - address[..., None]
         after = address[..., None] - (self.ends - 1)
-        storage = np.maximum(before, after).argmin(axis=-1)
+        nearest = np.maximum(before, after).argmin(axis=-1)
         wanted = np.broadcast_to(mask.data, address.shape).astype(bool)
+        # a lane that is masked off belongs to what the others access
+        own = nearest[wanted][0] if wanted.any() else nearest.flat[0]
+        storage = np.where(wanted, nearest, own)
         program = len(self.programs) - 1
-        offset = address - self.begins[storage]
-        self.found.append(Access(does, program, storage, offset, wanted.copy()))
+        self.found.append(Access(does, program, storage, address - self.begins[storage], wanted))
 
 
 def accesses_of(kernel: object, job: dict) -> dict:
     """What a launch does. Of a job: `grid`, `arguments` by name, and `storages`, their bytes.
 
     Returns:
-        `programs`: the place in the grid of each, and `accesses`.
+        `programs`: the place in the grid of each, and `accesses`; or why it is `refused`.
     """
     while hasattr(getattr(kernel, "fn", None), "fn"):
         kernel = kernel.fn  # the job has what a tuner would choose
@@ -126,7 +137,13 @@ def accesses_of(kernel: object, job: dict) -> dict:
 
     arguments = {name: unpacked(value) for name, value in job["arguments"].items()}
     with Accesses(begins, sizes) as trace:
-        kernel[job["grid"]](**arguments)
+        try:
+            kernel[job["grid"]](**arguments)
+        except Exception:
+            if trace.lanes <= MOST_LANES:
+                raise
+            words = f"more than {MOST_LANES} elements: take smaller blocks, or fewer programs"
+            return {"refused": f"its programs load and store {words}"}
     return {"programs": trace.programs, "accesses": trace.found}
 
 

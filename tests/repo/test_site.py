@@ -90,7 +90,11 @@ def test_what_a_directive_brings_on_the_site_is_linked_on_the_forge():
         assert links_on_the_forge(page) >= {n for n in NOTEBOOKS if n.split("/")[1] == folder}
     for page, module, names in (
         ("api.md", "rope_kernels", rope_kernels.__all__),
-        ("lab.md", "rope_lab", ["bench", "observe", "check_exercise", "inspect", "ladder"]),
+        (
+            "lab.md",
+            "rope_lab",
+            ["bench", "observe", "check_exercise", "draw_launch", "inspect", "ladder"],
+        ),
     ):
         assert [name for name in names if name not in on_the_forge(page)] == []
         assert any(link.startswith(f"{module}/") for link in links_on_the_forge(page))

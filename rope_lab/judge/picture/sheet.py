@@ -9,9 +9,24 @@ import numpy as np
 from ..accesses import Access, Packed
 
 WIDEST, HIGHEST = 32, 32  # cells of a picture
-_BEYOND = 4  # columns beside the elements, and rows above and below them, that are drawn
+_BESIDE, _BELOW = 8, 4  # columns beside the elements, and rows below and above, that are drawn
 
 Cell = tuple[int, int]  # a row and a column
+
+
+@dataclass(frozen=True)
+class _Own:
+    """An access to a sheet's tensor, or near it.
+
+    Attributes:
+        offsets: of each lane, in elements from the begin of the storage.
+        here: of each lane, whether it is in that storage.
+    """
+
+    program: int
+    offsets: np.ndarray
+    here: np.ndarray
+    wanted: np.ndarray
 
 
 @dataclass
@@ -86,13 +101,24 @@ class Sheet:
 
     def add(self, accesses: Iterable[Access]) -> None:
         """Note those to this tensor."""
-        for access in accesses:
-            here = access.storage == self.tensor.storage
-            if access.does == self.does and here.any():
-                self._note(access, here, access.offset // self.tensor.dtype.itemsize)
+        own = [
+            _Own(access.program, access.offset // self.tensor.dtype.itemsize, here, access.wanted)
+            for access in accesses
+            if access.does == self.does and (here := access.storage == self.tensor.storage).any()
+        ]
+        for one in own:
+            self._note(one)
+        lanes = [self._cells_of_lanes(one) for one in own]
+        go_along_rows = all(
+            cells is not None or not (one.here & one.wanted).any()
+            for one, cells in zip(own, lanes, strict=True)
+        )
+        for one, cells in zip(own, lanes, strict=True):
+            self._note_masked(one, cells if go_along_rows else None)
 
-    def _note(self, access: Access, here: np.ndarray, offsets: np.ndarray) -> None:
-        for offset in offsets[here & access.wanted].tolist():
+    def _note(self, access: "_Own") -> None:
+        """The lanes that aren't masked off."""
+        for offset in access.offsets[access.here & access.wanted].tolist():
             cells = self._cells.get(offset)
             if cells is None:
                 self.outside += 1
@@ -100,9 +126,11 @@ class Sheet:
             for cell in cells:
                 if self.does == "stores" or access.program not in self.by[cell]:
                     self.by[cell].append(access.program)
-        lanes = self._cells_of_lanes(offsets, here & access.wanted)
-        for lane in zip(*np.nonzero(here & ~access.wanted), strict=True):
-            cells = [lanes[lane]] if lanes is not None else self._at(int(offsets[lane]))
+
+    def _note_masked(self, access: "_Own", lanes: dict | None) -> None:
+        """The others: at the cells of these lanes, or, if there are none, at their addresses."""
+        for lane in zip(*np.nonzero(access.here & ~access.wanted), strict=True):
+            cells = self._at(int(access.offsets[lane])) if lanes is None else [lanes[lane]]
             drawn = [cell for cell in cells if self._is_near(cell)]
             self.not_drawn += not drawn
             for cell in drawn:
@@ -126,15 +154,16 @@ class Sheet:
     def _is_near(self, cell: Cell) -> bool:
         """Whether it is drawn, if it is no element's."""
         row, column = cell
-        is_row = -_BEYOND <= row < self.rows + _BEYOND
-        return is_row and -_BEYOND <= column < self.columns + _BEYOND
+        is_row = -_BELOW <= row < self.rows + _BELOW
+        return is_row and -_BESIDE <= column < self.columns + _BESIDE
 
-    def _cells_of_lanes(self, offsets: np.ndarray, wanted: np.ndarray) -> dict | None:
+    def _cells_of_lanes(self, access: "_Own") -> dict | None:
         """The cell of each lane if lanes go along rows and columns, also past the tensor's ends.
 
         By its address alone, a lane past the end of a row would be in the next row. None if lanes
         go another way: those that are not masked off tell.
         """
+        offsets, wanted = access.offsets, access.here & access.wanted
         origin = (0,) * offsets.ndim
         start = self._at(int(offsets[origin]))
         if len(start) != 1:
