@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
@@ -100,6 +101,17 @@ class Panel:
 
 def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
     """One above the other, with a key; the last one's conclusion is the title."""
+    with plt.style.context("rope_lab.figures.plate"):  # a reader's own notebook may have another
+        figure, axes = _figure_for(panels)
+        for ax, panel in zip(axes, panels, strict=True):
+            _draw_panel(ax, panel)
+        conclusion = panels[-1].conclusion
+        words = [f"{conclusion}, in a launch of {kernel}", *(panel.in_words for panel in panels)]
+        draw.finish(figure, conclusion, alt=". ".join(words) + ".")
+
+
+def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes]]:
+    """A figure with its key, and axes for each panel, whose cells are all of one size."""
     drawn = [_cells_drawn(panel.sheet) for panel in panels]
     columns = [column for cells in drawn for _, column in cells]
     rows = [[row for row, _ in cells] for cells in drawn]
@@ -109,22 +121,14 @@ def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
     key = _key(panels)
     key_rows = -(-len(key) // _KEYS_IN_A_ROW)
     tall = side * sum(heights) + _ABOVE * len(panels) + _TITLE + _KEY * key_rows
-    figure, axes = plt.subplots(
-        len(panels),
-        1,
-        figsize=(_WIDTH, round(tall, 2)),
-        height_ratios=heights,
-        squeeze=False,
-    )
-    for ax, panel, of_panel in zip(axes[:, 0], panels, rows, strict=True):
+    size = _WIDTH, round(tall, 2)
+    figure, axes = plt.subplots(len(panels), 1, figsize=size, height_ratios=heights, squeeze=False)
+    for ax, of_panel in zip(axes[:, 0], rows, strict=True):
         ax.set(xlim=(left - 0.05, right + 0.05), ylim=(max(of_panel) + 1.05, min(of_panel) - 0.05))
         ax.set_aspect("equal", anchor="W")
-        _draw_panel(ax, panel)
     look = {"loc": "outside lower left", "ncols": _KEYS_IN_A_ROW, "fontsize": SMALL}
     figure.legend(key.values(), key, **look)
-    conclusion = panels[-1].conclusion
-    words = [f"{conclusion}, in a launch of {kernel}", *(panel.in_words for panel in panels)]
-    draw.finish(figure, conclusion, alt=". ".join(words) + ".")
+    return figure, axes[:, 0]
 
 
 def _cells_drawn(sheet: Sheet) -> list[Cell]:
