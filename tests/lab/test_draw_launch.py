@@ -141,8 +141,9 @@ def test_rows_of_a_vector_and_of_more_than_two_dimensions(shape, block, sheet_of
     assert sheet.index(divmod(n - 1, columns)) == tuple(size - 1 for size in shape)
 
 
-def test_lanes_far_from_the_tensor_are_counted(sheet_of, capsys):
+def test_lanes_far_from_the_tensor_are_counted(sheet_of, pictures, capsys):
     sheet = sheet_of(copy_kernel[(1,)], torch.zeros(10), torch.zeros(10), 10, BLOCK=64)
+    assert key_of(pictures[0][1])[-1] == "lane masked off (46 more are farther out)"
     assert list(sheet.masked) == [(0, column) for column in range(10, 18)]
     assert sheet.not_drawn == 46 and capsys.readouterr().out == ""
 
@@ -269,12 +270,20 @@ def test_cells_have_numbers_colors_and_marks(pictures, device):
     assert [patch.get_x() for patch in dashed] == pytest.approx([10.04, 11.04])
 
 
+def test_a_number_that_is_too_wide_for_a_cell_is_written_once_for_neighbors(pictures):
+    lab.draw_launch(copy_kernel[(128,)], torch.zeros(512), torch.zeros(512), 512, BLOCK=4)
+    texts = pictures[0][1].axes[0].texts
+    assert [text.get_text() for text in texts[-3:]] == ["125", "126", "127"]
+    assert [text.get_position()[0] for text in texts[-3:]] == [22, 26, 30]  # of columns 20 to 31
+    assert len(texts) == 4 * 100 + 28
+
+
 def test_what_several_programs_store_is_no_programs_color(pictures, device):
     out = torch.zeros(4, 4, device=device)
     lab.draw_launch(fill_kernel[(2, 1)], out, 4, 4, 4, 1, PROGRAM_ROWS=1, ROWS=2, COLUMNS=4)
     (_, figure, alt) = pictures[0]
     words = [text.get_text() for text in figure.axes[0].texts]
-    assert words == ["0,0"] * 4 + ["2x"] * 4 + ["1,0"] * 4
+    assert words == ["2x"] * 4 + ["0,0"] * 4 + ["1,0"] * 4
     assert sum(patch.get_hatch() == "////" for patch in figure.axes[0].patches) == 4
     assert "4 are stored more than once, the first is [1, 0], by 0,0 and 1,0" in alt
 

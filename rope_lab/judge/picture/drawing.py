@@ -1,8 +1,9 @@
 """Draw a sheet: a cell for each element, with the number and the color of its program."""
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -21,6 +22,7 @@ _WIDTH, _HEIGHT = draw.WIDTH, 8.0  # inches of a figure, and of all its cells
 _BESIDE, _ABOVE = 1.1, 0.55  # inches for names of rows, and for a panel's title and columns
 _TITLE, _KEY = 0.75, 0.27  # inches for the figure's title, and for a row of the key
 _KEYS_IN_A_ROW = 3
+_DIGIT = 0.09  # inches of a digit in small text
 _IN_WORDS = 8  # programs that a description lists
 _SEVERAL = {"hatch": "////", "facecolor": PLATE, "edgecolor": INK, "linewidth": 0.8}
 _NOBODY = {"hatch": "...", "facecolor": PLATE, "edgecolor": GREY, "linewidth": 0.8}
@@ -53,10 +55,10 @@ class Panel:
         programs = {program for cell in elements for program in sheet.by[cell]}
         count, size = len(elements), len(sheet.elements)
         who = f"{len(programs)} program{'s' * (len(programs) != 1)}"
-        does = self.sheet.does.removesuffix("s") if len(programs) != 1 else self.sheet.does
+        does = sheet.does if len(programs) == 1 else sheet.does.removesuffix("s")
         how_many = f"all {size} elements" if count == size else f"{count} of {size} elements"
         words = f"{who} {does} {how_many} of {self.name}"
-        if self.sheet.does == "stores" and sheet.several:
+        if sheet.does == "stores" and sheet.several:
             words += f", {len(sheet.several)} of them more than once"
         if sheet.outside:
             words += f", and {sheet.outside} that are not its own"
@@ -102,16 +104,16 @@ class Panel:
 def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
     """One above the other, with a key; the last one's conclusion is the title."""
     with plt.style.context("rope_lab.figures.plate"):  # a reader's own notebook may have another
-        figure, axes = _figure_for(panels)
+        figure, axes, side = _figure_for(panels)
         for ax, panel in zip(axes, panels, strict=True):
-            _draw_panel(ax, panel)
+            _draw_panel(ax, panel, side)
         conclusion = panels[-1].conclusion
         words = [f"{conclusion}, in a launch of {kernel}", *(panel.in_words for panel in panels)]
         draw.finish(figure, conclusion, alt=". ".join(words) + ".")
 
 
-def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with its key, and axes for each panel, whose cells are all of one size."""
+def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]:
+    """A figure with its key, axes for each panel, and the inches of all cells."""
     drawn = [_cells_drawn(panel.sheet) for panel in panels]
     columns = [column for cells in drawn for _, column in cells]
     rows = [[row for row, _ in cells] for cells in drawn]
@@ -128,14 +130,15 @@ def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes]]:
         ax.set_aspect("equal", anchor="W")
     look = {"loc": "outside lower left", "ncols": _KEYS_IN_A_ROW, "fontsize": SMALL}
     figure.legend(key.values(), key, **look)
-    return figure, axes[:, 0]
+    return figure, axes[:, 0], side
 
 
 def _cells_drawn(sheet: Sheet) -> list[Cell]:
     return [*sheet.elements, *sheet.masked, *sheet.by, *sheet.padding]
 
 
-def _draw_panel(ax: Axes, panel: Panel) -> None:
+def _draw_panel(ax: Axes, panel: Panel, side: float) -> None:
+    """`side`: inches of a cell."""
     sheet = panel.sheet
     for cell in sheet.padding:
         _draw_cell(ax, cell, **_PADDING)
@@ -144,7 +147,6 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         if len(programs) == 1:
             color = PROGRAM_COLORS[programs[0] % len(PROGRAM_COLORS)]
             _draw_cell(ax, cell, facecolor=color, edgecolor=PLATE, linewidth=0.8)
-            _write(ax, cell, panel.numbers[programs[0]])
         elif programs:
             _draw_cell(ax, cell, **_SEVERAL)
             look = {"facecolor": PLATE, "edgecolor": "none", "boxstyle": "square,pad=0.1"}
@@ -153,6 +155,8 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
             _draw_cell(ax, cell, **_NOBODY)
         if programs and cell not in sheet.elements:
             _draw_cell(ax, cell, fill=False, edgecolor=draw.RED, linewidth=2.2)
+    for (row, column), number in _numbers_in_place(panel, side):
+        _write(ax, (row, column), number)
     for cell, programs in sheet.masked.items():
         if cell in sheet.elements:
             look = {"marker": "o", "fillstyle": "none", "color": ON_COLOR, "markersize": 3}
@@ -171,11 +175,28 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         spine.set_visible(False)
 
 
+def _numbers_in_place(panel: Panel, side: float) -> Iterator[tuple[tuple[int, float], str]]:
+    """A number in each cell or, where it is too wide, in the middle of neighbors with the same."""
+    by = panel.sheet.by
+    cells = sorted(cell for cell in by if len(by[cell]) == 1)
+
+    def run_of(place_and_cell: tuple[int, Cell]) -> tuple[int, int, str]:
+        """Neighbors with the same number have the same run; a cell with room is alone in its run."""
+        place, (row, column) = place_and_cell
+        number = panel.numbers[by[row, column][0]]
+        has_room = _DIGIT * len(number) <= side
+        return row, column if has_room else column - place, number
+
+    for (row, _, number), run in itertools.groupby(enumerate(cells), run_of):
+        columns = [column for _, (_, column) in run]
+        yield (row, sum(columns) / len(columns)), number
+
+
 def _draw_cell(ax: Axes, cell: Cell, **look) -> None:
     ax.add_patch(Rectangle((cell[1] + 0.04, cell[0] + 0.04), 0.92, 0.92, **look))
 
 
-def _write(ax: Axes, cell: Cell, words: str, **look) -> None:
+def _write(ax: Axes, cell: tuple[int, float], words: str, **look) -> None:
     draw.write(ax, cell[1] + 0.5, cell[0] + 0.5, words, **{"color": ON_COLOR} | look)
 
 
@@ -204,8 +225,8 @@ def _key(panels: Sequence[Panel]) -> dict[str, Artist]:
         if any(cell in sheet.elements for cell in sheet.masked):
             look = {"marker": "o", "fillstyle": "none", "color": ON_COLOR, "linestyle": ""}
             key["a masked lane points here"] = Line2D([], [], **look)
-        if any(cell not in sheet.elements for cell in sheet.masked):
+        if sheet.not_drawn or any(cell not in sheet.elements for cell in sheet.masked):
             more = sum(panel.sheet.not_drawn for panel in panels)
-            words = f"lane masked off ({more} more lie farther out)" if more else "lane masked off"
+            words = f"lane masked off ({more} more are farther out)" if more else "lane masked off"
             key[words] = Rectangle((0, 0), 1, 1, edgecolor=INK, **_OFF)
     return key
