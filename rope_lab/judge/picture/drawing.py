@@ -181,7 +181,7 @@ def _numbers_in_place(panel: Panel, side: float) -> Iterator[tuple[tuple[int, fl
     cells = sorted(cell for cell in by if len(by[cell]) == 1)
 
     def run_of(place_and_cell: tuple[int, Cell]) -> tuple[int, int, str]:
-        """Neighbors with the same number have the same run; a cell with room is alone in its run."""
+        """The same for neighbors that have the same number, unless there is room in each cell."""
         place, (row, column) = place_and_cell
         number = panel.numbers[by[row, column][0]]
         has_room = _DIGIT * len(number) <= side
