@@ -342,11 +342,18 @@ def test_a_token_that_is_decoded_waits_for_one_division():
 
 @pytest.mark.parametrize("tensor_format", ("bhsd", "bshd", "sbhd", "thd"))
 def test_a_norms_backward_finds_its_next_tile_by_one_division(tensor_format):
-    """Where no table asks for stretches, and there is one batch entry."""
+    """Where no table asks for stretches, and there is one batch entry.
+
+    Its first tile takes another one, before the loop; the compiler may share a reciprocal.
+    """
     function, (t, weight, *rest), options = normalized(D, on_the_fly(D), tensor_format, b=1)
     _, backward, _ = plans_of(function, *trained(t, weight), *rest, **options)
     code = backward.compiled()
-    assert sum("I2F.RP" in line for line in longest_loop(code)) == 1, code
+    in_all, in_the_loop = [
+        sum("I2F.RP" in line for line in lines)
+        for lines in (code.sass.splitlines(), longest_loop(code))
+    ]
+    assert in_the_loop <= 1 and in_all - in_the_loop <= 1 <= in_all, code
 
 
 def longest_loop(code):
