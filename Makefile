@@ -31,7 +31,7 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadsc
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment pins lab test test-all mutants notebook notebooks exercise hugging_face bench record site docker_image size clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks times exercise hugging_face bench record site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,9 @@ notebook: environment ## run, store and check one notebook and its solutions: ma
 	@[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N); say which one: make notebook N=04"; exit 1; }
 	"$(VENV)"/bin/python -m rope_lab.run_notebooks $(OF_N)
 	"$(VENV)"/bin/python -m pytest --nbval $(OF_N)
+
+times: environment ## compute how long each notebook takes, and write it where it is said
+	"$(VENV)"/bin/python tools/reading_times.py
 
 exercise: environment ## add an exercise's cells, of a draft that it explains: make exercise N=05
 	@"$(VENV)"/bin/python tools/add_exercise.py $(N)

@@ -239,7 +239,7 @@ def main(number: str) -> None:
         sys.exit(f"error: {error}")
     print(*lines, sep="\n")
     print(f"Now run it: make notebook N={number}; then pytest tests/notebooks -k {number}.")
-    print(f"Do the minutes in its first cell still hold? {file.name} may go.")
+    print(f"`make times` writes how long it takes. {file.name} may go.")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from notebook_form import ROOT, load, names_of_detours, names_of_notebooks, stated_time
+from notebook_form import ROOT, load, names_of_detours, names_of_notebooks
+from reading_times import stated_time
 
 ROAD = names_of_notebooks()
 
@@ -73,7 +74,7 @@ def test_a_first_cell_links_to_notebooks_by_their_titles(name):
 
 def test_readme_has_each_notebook_once_with_its_question_and_minutes():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    row = r"^\| (\[\d\d .+\]\(.+\)) \| (.+) \| (.+) \| (\d+)\u00a0min \|$"
+    row = r"^\| (\[\d\d .+\]\(.+\)) \| (.+) \| (.+) \| (\d+)\u00a0min \| \d+\u00a0min \|$"
     found = re.findall(row, readme, re.MULTILINE)
     wanted, whole = [], 0
     for (_, _, afterwards, _), name in zip(found, ROAD, strict=True):
@@ -84,4 +85,4 @@ def test_readme_has_each_notebook_once_with_its_question_and_minutes():
         question = re.match(r".*\n\n\*\*(.+\?)\*\*\n", first)[1]
         wanted.append((link(name, "notebooks/"), question, afterwards, str(minutes)))
     assert found == wanted
-    assert f"\n| | | all of it | {whole} min |\n" in readme
+    assert f"\n| | | *all of the road* | {whole}\u00a0min | " in readme

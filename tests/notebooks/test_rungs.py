@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import rope_lab as lab
+from notebook_form import ROOT
 from readers_rung import my_rope_of
 from rope_lab.rungs import RUNGS
 
@@ -129,3 +130,12 @@ def test_our_kernel_of_the_next_rung_is_told_that_it_is_ahead(rung, tmp_path):
     assert told.startswith(f"RIGHT: rung {rung}, ")
     assert [*map(int, re.findall(r"as rung (\d) wants", told))] == [rung + 1]
     assert f"our kernel for rung {rung + 1} takes" in told
+
+
+def test_the_picture_of_readme_shows_the_verdict_on_rung_2_as_rung_3():
+    """Word by word, but in a narrower table."""
+    picture = (ROOT / "docs/images/speed.svg").read_text(encoding="utf-8")
+    drawn = re.findall(r'class="code"[^>]*>(.+?)</text>', picture)
+    line, *drawn = drawn
+    assert line in RUNGS[2].source
+    assert " ".join(drawn).split() == repr(lab.check_rung(3, RUNGS[2].module.my_rope)).split()

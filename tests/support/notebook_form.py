@@ -13,12 +13,13 @@ from pathlib import Path
 
 import nbformat
 
+from reading_times import stated_time
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
 
 TAGS = {"measures", "raises-exception"}  # conftest.py reads `measures`
 MAX_BYTES = 1_000_000
-TIME = re.compile(r"^\| Time \| (\d+) minutes(?:,.* for the core: sections? ([\d, -]+))? \|$", re.M)
 
 
 @dataclass
@@ -73,16 +74,6 @@ def load_stored(name: str) -> Notebook | None:
     if text is None:
         return None
     return Notebook(path.name, nbformat.reads(text, as_version=4), path.parent)
-
-
-def stated_time(first_cell: str) -> tuple[int, list[int]]:
-    """What the table of cell 0 says: minutes, and sections of the road; none where all count."""
-    minutes, sections = TIME.search(first_cell).groups()
-    core = []
-    for span in sections.split(",") if sections else ():
-        first, _, last = span.strip().partition("-")
-        core += range(int(first), int(last or first) + 1)
-    return int(minutes), core
 
 
 def tags_of(cell) -> set[str]:
