@@ -37,8 +37,15 @@ def rotate_in_place(t: Tensor, freqs: Tensor, kernel, out: Tensor | None = None)
         launched.append((chosen["BLOCK_R"], triton.cdiv(b * h, chosen["BLOCK_R"])))
         return (s * launched[-1][1],)
 
-    sizes = {"HALF": d // 2, "BLOCK_HALF": triton.next_power_of_2(d // 2), "TRANSPOSE": False}
-    kernel[grid](t, freqs, out, b * h, **sizes)
+    kernel[grid](
+        t,
+        freqs,
+        out,
+        b * h,
+        HALF=d // 2,
+        BLOCK_HALF=triton.next_power_of_2(d // 2),
+        TRANSPOSE=False,
+    )
     return out
 
 

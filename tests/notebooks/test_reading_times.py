@@ -29,7 +29,7 @@ def test_a_page_says_what_is_computed(page):
 
 
 def times_of_cells(tmp_path, *cells, core="1", solutions=()) -> Times:
-    """Of a notebook with these cells; its first one has ten words."""
+    """Of a notebook with these cells; its first one has three words, and the time."""
     first = f"# 03 · Title\n\n**Why?**\n\n| Time | 1 minutes for the core, sections {core} |\n"
     path = tmp_path / "03_title.ipynb"
     nbformat.write(new_notebook(cells=[new_markdown_cell(first), *cells]), path)
