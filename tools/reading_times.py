@@ -155,15 +155,17 @@ def times_of(path: Path) -> Times:
     solved = nbformat.read(solutions, as_version=4).cells if solutions.exists() else []
     solved_by_id = {cell.id: cell.source for cell in solved if cell.cell_type == "code"}
     times = Times(path, node, stated_time(node.cells[0].source)[1])
-    part = Part(section=None)
+    part, shown = Part(section=None), ""  # a rung that a reader copies into the next cell
     times.parts.append(part)
     for cell in node.cells:
         if cell.cell_type == "code":
             part.lines += sum(bool(line.strip()) for line in cell.source.splitlines())
             part.looked_at += sum("image/png" in one.get("data", {}) for one in cell.outputs)
             if part.name and cell.id in solved_by_id:
-                new = lines_written(cell.source, solved_by_id[cell.id])
+                new = lines_written(shown + cell.source, solved_by_id[cell.id])
                 part.written = (part.written or 0) + new
+            copied = re.fullmatch(r"lab\.show_rung\((\d)\)", cell.source)
+            shown = _rung_in(path.parent / "solutions", copied[1]) if copied else ""
             continue
         if part.written is not None:  # an exercise ends with its code
             part = Part(section=part.section)
@@ -178,6 +180,18 @@ def times_of(path: Path) -> Times:
             part.predictions += line.count("**Predict.**")
     times.parts = [part for part in times.parts if part.section != REFERENCES]
     return times
+
+
+def _rung_in(solutions: Path, number: str) -> str:
+    """A rung's kernel and launcher, from the cell that has it judged."""
+    check = f"lab.check_rung({number}, my_rope)"
+    cells = (
+        cell.source
+        for path in sorted(solutions.glob("*.ipynb"))
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "code"
+    )
+    return next(source.removesuffix(check) for source in cells if source.endswith(check))
 
 
 REFERENCES = -1  # is looked up, not read

@@ -103,6 +103,21 @@ def test_an_exercise_takes_two_minutes_a_statement_and_five_at_least(tmp_path, s
     assert [part.exercise_minutes for part in times.parts if part.name] == [right]
 
 
+@pytest.mark.parametrize("before, right", [("lab.show_rung(4)", 5), ("print(4)", 6)])
+def test_what_is_copied_from_the_rung_below_is_not_written(tmp_path, before, right):
+    body = "    n = 2\n    grid = (n,)\n    return kernel[grid](t, num_warps={})\n\n\n"
+    rung = f"def my_rope(t):\n{body}"
+    cells = {
+        "03-ex0": rung.format(4) + "lab.check_rung(4, my_rope)",
+        "03-ex1": rung.format(1) + "lab.check_rung(5, my_rope)",
+    }
+    solutions = [new_code_cell(source, id=name) for name, source in cells.items()]
+    stub = "def my_rope(t):\n    raise NotImplementedError()\n\n\nlab.check_rung(5, my_rope)"
+    task, cell = exercise(stub)
+    times = times_of_cells(tmp_path, task, new_code_cell(before), cell, solutions=solutions)
+    assert [part.exercise_minutes for part in times.parts if part.name] == [right]
+
+
 def test_without_a_solution_the_title_says_how_long_an_exercise_takes(tmp_path):
     times = times_of_cells(tmp_path, *exercise(STUB, "### Exercise 1: Twice (20 minutes)"))
     assert [part.exercise_minutes for part in times.parts if part.name] == [20]
