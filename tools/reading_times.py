@@ -2,9 +2,10 @@
 
 A notebook's time is made of what is in it: a minute for 200 words, 1.5 seconds for a line of code,
 half a minute for a displayed equation or a picture, 45 seconds for a prediction. An exercise takes
-two minutes for each line that the reader writes, and five at least. The reader writes the lines of
-the solution that its stub doesn't have; a statement over several lines is one. Hints, answers and
-references are not counted, nor is the time for which cells run.
+two minutes for each line that the reader writes, and five at least; where an edit has to be found,
+its author may say more in the title. The reader writes the lines of the solution that its stub
+doesn't have; a statement over several lines is one. Hints, answers and references are not counted,
+nor is the time for which cells run.
 
 The **core** are the sections that the first cell names, without optional exercises. `make times`
 writes the minutes into first cells, titles of exercises, README and docs/detours.md;
@@ -66,16 +67,15 @@ class Part:
     lines: int = 0  # of code
     looked_at: int = 0  # equations and pictures
     predictions: int = 0
-    written: int | None = None  # lines of an exercise that the reader writes
+    written: int = 0  # lines of an exercise, by the reader
+    is_over: bool = False  # an exercise, with its code
     stated: int = 0  # minutes in the exercise's title
     name: str = ""  # of the exercise
 
     @property
     def exercise_minutes(self) -> int:
-        """What its title should say; what it says if no solution is shown."""
-        if self.written is None:
-            return self.stated
-        return max(MINUTES_AN_EXERCISE, MINUTES_A_WRITTEN_LINE * self.written)
+        """What its title should say: what it says, or more where that is too little."""
+        return max(self.stated, MINUTES_AN_EXERCISE, MINUTES_A_WRITTEN_LINE * self.written)
 
     @property
     def minutes(self) -> float:
@@ -163,11 +163,12 @@ def times_of(path: Path) -> Times:
             part.looked_at += sum("image/png" in one.get("data", {}) for one in cell.outputs)
             if part.name and cell.id in solved_by_id:
                 new = lines_written(shown + cell.source, solved_by_id[cell.id])
-                part.written = (part.written or 0) + new
+                part.written += new
+                part.is_over = True
             copied = re.fullmatch(r"lab\.show_rung\((\d)\)", cell.source)
             shown = _rung_in(path.parent / "solutions", copied[1]) if copied else ""
             continue
-        if part.written is not None:  # an exercise ends with its code
+        if part.is_over:
             part = Part(section=part.section)
             times.parts.append(part)
         for line in NOT_COUNTED.sub("", cell.source).splitlines():
@@ -287,7 +288,7 @@ def readme(page: str) -> str:
         f"included, and {whole} with all that is optional. Four notebooks beyond the road add "
         f"{_hours(sum(times.core for times in beyond))}, four detours "
         f"{_hours(sum(times.core for times in detours))}. The times are "
-        "[computed](tools/reading_times.py) from words and lines. If Triton is new to you, allow "
+        "[computed](tools/reading_times.py) from words, lines and exercises. If Triton is new to you, allow "
         "half as long again.\n"
     )
     return fill(page, "time", time)

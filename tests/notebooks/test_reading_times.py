@@ -118,8 +118,10 @@ def test_what_is_copied_from_the_rung_below_is_not_written(tmp_path, before, rig
     assert [part.exercise_minutes for part in times.parts if part.name] == [right]
 
 
-def test_without_a_solution_the_title_says_how_long_an_exercise_takes(tmp_path):
-    times = times_of_cells(tmp_path, *exercise(STUB, "### Exercise 1: Twice (20 minutes)"))
+@pytest.mark.parametrize("solutions", [(), [new_code_cell(SOLUTION, id="03-ex1")]])
+def test_a_title_may_say_more(tmp_path, solutions):
+    cells = exercise(STUB, "### Exercise 1: Twice (20 minutes)")
+    times = times_of_cells(tmp_path, *cells, solutions=solutions)
     assert [part.exercise_minutes for part in times.parts if part.name] == [20]
 
 
