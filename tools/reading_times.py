@@ -288,8 +288,8 @@ def readme(page: str) -> str:
         f"included, and {whole} with all that is optional. Four notebooks beyond the road add "
         f"{_hours(sum(times.core for times in beyond))}, four detours "
         f"{_hours(sum(times.core for times in detours))}. The times are "
-        "[computed](tools/reading_times.py) from words, lines and exercises. If Triton is new to you, allow "
-        "half as long again.\n"
+        "[computed](tools/reading_times.py) from words, lines and exercises. If Triton is new to "
+        "you, allow half as long again.\n"
     )
     return fill(page, "time", time)
 
