@@ -39,6 +39,10 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
     "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
+    "Cannot make_shape_compatible": "[:, None] makes a column of a block, and [None, :] a row",
+    "Expected pointer argument to have shape": "the address has no row, or no column",
+    "and triton.language.float": "an index is a whole number: a // b, not a / b",
+    "Unsupported ptr type": "an address begins with a pointer: tl.load(x_ptr + i)",
     "'int' object has no attribute 'to'": "an index of a loop: tl.cast(i, tl.int64)",
     "active drivers": "it asks for a GPU, and the interpreter has none",
 }
@@ -48,6 +52,7 @@ NOT_BY_THE_KERNEL = (
     "or a view of that (tl.store converts to the dtype of its pointer)"
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
+OUTSIDE, COLLISION = "out of bounds", "write collision"  # how a reason begins
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of files
@@ -173,7 +178,8 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
     if missed is not None:  # wrong elements, and no reason yet
         of_one_result = (attempt for attempt in misses if attempt.missed == missed)
         reason = kind_of_mistake(attempt.evidence() for attempt in of_one_result)
-        first = replace(first, reason=reason)
+        because = misses[0].own_mistake() if reason.startswith(COLLISION) else ""
+        first = replace(first, reason=reason, because=because)
     also_wrong = tuple(other.cases.wrong for other in others)
     cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
     return replace(first, cases=cases), printed
@@ -223,6 +229,7 @@ class Attempt:
 
     def _run(self) -> Verdict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
+        stopped = None
         with watch() as self.trace, self.eager:
             try:
                 self.returned = self.candidate(*self.given)
@@ -232,10 +239,43 @@ class Attempt:
                 if reason := cannot_be_interpreted(error):
                     return Verdict(state=NOT_YET, reason=reason)
                 reason, owner = in_words(error)
-                return self._wrong(reason, owner)
+                stopped = self._wrong(reason, owner)
+        if stopped is not None:
+            is_outside = stopped.reason.startswith(OUTSIDE)
+            return replace(stopped, because=self.own_mistake() if is_outside else "")
         if self.returned is not None or self.wanted.overwrites:
             return None
         return self._wrong("it returns None: is a `return` missing?")
+
+    def own_mistake(self) -> str:
+        """Which mistake of the exercise gives this result, and those of later cases; '' for none.
+
+        The candidate runs once more, and goes on after an access outside the tensors.
+        """
+        left = self._mistakes_in(self.case)
+        cases = self.wanted.cases
+        later = cases[cases.index(self.case) + 1 :] if self.case in cases else []
+        for case in later:
+            if len(left) < 2:
+                break
+            held = self._mistakes_in(case)
+            left = [words for words in left if words in held] or left
+        return left[0] if left else ""
+
+    def _mistakes_in(self, case: Case) -> list[str]:
+        """Those of the exercise whose result is the candidate's, in one case."""
+        from .trace import Trace
+
+        inputs = self.wanted.inputs(case)
+        try:
+            with Trace(goes_on=True), contextlib.redirect_stdout(io.StringIO()):
+                got = as_tuple(self.candidate(*self.wanted.inputs(case)))[0]
+            off = 1e-4 if got.dtype == torch.float32 else 1e-2
+            made = {words: results(f, inputs)[0] for words, f in self.wanted.mistakes.items()}
+            same = partial(torch.allclose, got, rtol=off, atol=off, equal_nan=True)
+            return [words for words, result in made.items() if same(result)]
+        except Exception:  # whatever a reader's function may raise further on
+            return []
 
     def _results(self) -> tuple:
         names = self.wanted.names
@@ -306,7 +346,7 @@ class Attempt:
         for race in trace.races:
             yield f"a race between programs: {race}"
         for collision in trace.collisions:
-            yield f"write collision: {collision}"
+            yield f"{COLLISION}: {collision}"
         if self.wanted.kernel:
             yield from self._without_the_kernel(trace)
         if allowed is not None and trace.launches > allowed:
@@ -374,7 +414,7 @@ def in_words(error: Exception) -> tuple[str, str]:
         from .trace import LeftItsTensors, name_of
 
         if isinstance(inner, LeftItsTensors):
-            return f"out of bounds: {inner}", name_of(inner.program) * (inner.does == "writes")
+            return f"{OUTSIDE}: {inner}", name_of(inner.program) * (inner.does == "writes")
     text = str(inner).strip().splitlines() or [""]
     for found, advice in ADVICE.items():
         if found in text[0]:

@@ -78,6 +78,7 @@ class Event:
 class Trace:
     """What happened in all launches while it was open."""
 
+    goes_on: bool = False  # past an access outside the tensors: it loads NaN, and stores nothing
     launches: int = 0
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -180,6 +181,9 @@ class Trace:
         if other is None:
             self.undefined |= not np.all(mask.data)
             other = _anything(pointers)
+        if self.goes_on:
+            other = self._nan_outside(pointers, mask, other)
+            mask = self._inside(pointers, mask)
         return original(builder, pointers, mask, other, *rest, **named)
 
     def _at_store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
@@ -192,6 +196,8 @@ class Trace:
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
             memory.writer[at[:, None] + np.arange(size)] = len(self.programs) - 1
+        if self.goes_on:
+            mask = self._inside(pointers, mask)
         return original(builder, pointers, value, mask, *rest, **named)
 
     def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
@@ -281,9 +287,25 @@ class Trace:
                 which = np.zeros(wanted.shape, dtype=bool)
                 which[wanted] = inside
                 yield memory, addresses[inside] - memory.begin, size, which
-        if left.any():
+        if left.any() and not self.goes_on:
             program = self.programs[-1]
             raise LeftItsTensors(program, does, self._place(int(addresses[left][0]), size))
+
+    def _inside(self, pointers, mask) -> TensorHandle:
+        """The mask without lanes outside the tensors."""
+        address = pointers.data.astype(np.int64)
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        inside = np.zeros(address.shape, dtype=bool)
+        for memory in self.memories:
+            inside |= (address >= memory.begin) & (address + size <= memory.end)
+        return TensorHandle(inside & np.broadcast_to(mask.data, address.shape), mask.dtype)
+
+    def _nan_outside(self, pointers, mask, other) -> TensorHandle:
+        """What a load gives where it is masked off; anything where it leaves the tensors."""
+        inside = self._inside(pointers, mask).data
+        left = np.broadcast_to(mask.data, inside.shape).astype(bool) & ~inside
+        given = np.broadcast_to(other.data, inside.shape)
+        return TensorHandle(np.where(left, _anything(pointers).data, given), other.dtype)
 
     def _place(self, address: int, size: int) -> str:
         """Where an address lies, seen from the nearest tensor of the launch."""

@@ -45,7 +45,7 @@ class Cases:
     engine: str = "interpreted"  # or 'compiled'
     launches: int = 0  # of kernels, in the interpreter, where all is right
 
-    def lines(self, compared: Comparison | None, looks_like: str) -> list[str]:
+    def lines(self, compared: Comparison | None, looks_like: str, because: str) -> list[str]:
         """The verdict on a wrong case, from its first line to its last."""
         count = len(self.right)
         right = {0: "every case fails", 1: "1 other case is right"}
@@ -58,6 +58,7 @@ class Cases:
             *(compared.lines() if compared else ()),
             *labeled("stored by", self.owner),
             *labeled("looks like", looks_like),
+            *labeled("because", because),
             *labeled("also wrong", ", ".join(self.also_wrong) if self.right else ""),
         ]
 
@@ -83,7 +84,7 @@ class Verdict:
     remark: str = ""  # what a right answer does that it need not do
     place: str = ""  # which of several answers, or which GPU, is wrong
     looks_like: str = ""  # which mistake leads to a wrong answer
-    because: str = ""  # why a wrong choice is wrong
+    because: str = ""  # why a wrong choice is wrong, or which mistake leads to a wrong address
     hint: str = ""  # what to think of, where something is wrong
     boxed: bool = False  # it is about a reader's own work, which a page shows in a box
     compared: Comparison | None = None  # in an exercise, of the first wrong case
@@ -99,7 +100,8 @@ class Verdict:
 
     def __repr__(self) -> str:
         if self.cases.wrong:
-            return "\n".join(self.cases.lines(self.compared, looks_like=self.reason))
+            lines = self.cases.lines(self.compared, looks_like=self.reason, because=self.because)
+            return "\n".join(lines)
         state = self.state.upper()
         if self.remark:
             first = f"{state}, but {self.remark}\n  {self.reason}"

@@ -1,9 +1,8 @@
 """Notebook 03: bytes of three loads, and the reader's first gather."""
 
-import torch
-
 from ..judge.definitions import rotate_half
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
+from ..judge.lines import rotate_half_by_lines
 from ..judge.spec import STRIDED, spec
 
 # bytes that memory sends for three loads of a warp
@@ -44,143 +43,213 @@ HOW_MANY_BYTES = Exercise(
 )
 
 
-def _gathered(place):
-    """A mistake: each element takes the one at `place(i, half, n)`, if there is one."""
-
-    def mistaken(x):
-        row, n = x.shape[-1], x.numel()
-        i = torch.arange(n)
-        partner = place(i, row // 2, n)
-        exists = (partner >= 0) & (partner < n)
-        taken = torch.where(exists, x.flatten()[partner.clamp(0, n - 1)], torch.nan)
-        return torch.where(i % row < row // 2, -taken, taken).view_as(x)
-
-    return mistaken
-
-
-def _in_the_first_row(i, half, n):
-    return (i + half) % (2 * half)
-
-
-def _in_the_whole_tensor(i, half, n):
-    return (i + half) % n
-
-
-def _always_ahead(i, half, n):
-    return i + half
-
-
-def _from_its_end(i, half, n):
-    return i - 2 * (i % (2 * half)) + 2 * half - 1
-
-
-def _neighbor(i, half, n):
-    return i + 1 - 2 * (i % 2)
-
-
-def _one_too_few(i, half, n):
-    return torch.where(i % (2 * half) < half, i + half - 1, i - half + 1)
-
-
-def _halves_of_the_whole(x):
-    i, half, values = torch.arange(x.numel()), x.shape[-1] // 2, x.flatten()
-    return torch.where(i < half, -values[(i + half) % len(i)], values[i - half]).view_as(x)
-
-
-# The kernel takes a contiguous tensor for one long vector.
-rotate_half_gathered = spec(
+# The kernel takes a contiguous tensor for a list of rows.
+rotate_half_of_rows = spec(
     rotate_half.function,
     kernel=True,
     leave_out=STRIDED,
     mistakes={
-        "every row takes the elements of the first one: % (2 * HALF) drops the row": (
-            _gathered(_in_the_first_row)
+        "every result is right, so only the mask is wrong: it needs the rows and the columns, "
+        "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": rotate_half_by_lines(),
+        "rows are 2 * HALF apart in memory; BLOCK_C is the block's width": rotate_half_by_lines(
+            x="load(x_ptr, row * BLOCK_C + partner)"
         ),
-        "the partner is sought in the whole tensor: % n does not stay in the row": (
-            _gathered(_in_the_whole_tensor)
+        "rows are 2 * HALF apart in memory; BLOCK_C is the width of the block": (
+            rotate_half_by_lines(
+                x="load(x_ptr, row * BLOCK_C + partner)", place="row * BLOCK_C + column"
+            )
+        ),
+        "rows are 2 * HALF apart in memory: row needs this factor": rotate_half_by_lines(
+            x="load(x_ptr, row + partner)", place="row + column"
+        ),
+        "rows are 2 * HALF apart in memory, and HALF is half of that": rotate_half_by_lines(
+            x="load(x_ptr, row * HALF + partner)", place="row * HALF + column"
+        ),
+        "rows are 2 * HALF apart in memory, and `rows` says how many there are": (
+            rotate_half_by_lines(x="load(x_ptr, row * rows + partner)", place="row * rows + column")
+        ),
+        "row and column have changed places: neighbors in a row are neighbors in memory": (
+            rotate_half_by_lines(x="load(x_ptr, row + rows * partner)", place="row + rows * column")
+        ),
+        "rows are 2 * HALF apart in memory, where they are stored, too": rotate_half_by_lines(
+            place="row * BLOCK_C + column"
+        ),
+        "rows are 2 * HALF apart in memory, not HALF": rotate_half_by_lines(
+            x="load(x_ptr, row * HALF + partner)"
+        ),
+        "rows are 2 * HALF apart in memory: row needs that factor": rotate_half_by_lines(
+            x="load(x_ptr, row + partner)"
+        ),
+        "rows are 2 * HALF apart in memory, and `rows` is how many there are": (
+            rotate_half_by_lines(x="load(x_ptr, row * rows + partner)")
+        ),
+        "row and column have changed places: a column's neighbors are next to each other": (
+            rotate_half_by_lines(x="load(x_ptr, row + rows * partner)")
+        ),
+        "every row takes the elements of the first one: the load's address has no row": (
+            rotate_half_by_lines(x="load(x_ptr, partner)")
+        ),
+        "the element itself is loaded, where its partner is asked for": rotate_half_by_lines(
+            x="load(x_ptr, row * 2 * HALF + column)"
         ),
         "both halves look HALF ahead, and the second one has to look back": (
-            _gathered(_always_ahead)
+            rotate_half_by_lines(partner="column + HALF")
+        ),
+        "the first half looks back for its partner, and the second one ahead: the other way": (
+            rotate_half_by_lines(partner="where(in_first_half, column - HALF, column + HALF)")
+        ),
+        "column HALF is the first of the second half: <, not <=": rotate_half_by_lines(
+            in_first_half="column <= HALF"
+        ),
+        "half of BLOCK_C, where HALF decides: a block may be wider than a row": (
+            rotate_half_by_lines(
+                in_first_half="column < BLOCK_C // 2",
+                partner="where(in_first_half, column + BLOCK_C // 2, column - BLOCK_C // 2)",
+            )
+        ),
+        "the first half ends at HALF, not at half of BLOCK_C": rotate_half_by_lines(
+            in_first_half="column < BLOCK_C // 2"
+        ),
+        "the partner by % BLOCK_C: a block may be wider than a row, which has 2 * HALF": (
+            rotate_half_by_lines(partner="(column + HALF) % BLOCK_C")
         ),
         "the row from its end: the first with the last, where HALF is between partners": (
-            _gathered(_from_its_end)
+            rotate_half_by_lines(partner="2 * HALF - 1 - column")
         ),
-        "the partner is the neighbor, where HALF is between partners": _gathered(_neighbor),
-        "one element too few between partners": _gathered(_one_too_few),
-        "the halves of the whole tensor: i % (2 * HALF) tells where in its row an element is": (
-            _halves_of_the_whole
+        "the partner is the neighbor, where HALF is between partners": (
+            rotate_half_by_lines(partner="column ^ 1")
+        ),
+        "one element too few between partners": rotate_half_by_lines(
+            partner="where(in_first_half, column + HALF - 1, column - HALF + 1)"
+        ),
+        "one element too many between partners": rotate_half_by_lines(
+            partner="where(in_first_half, column + HALF + 1, column - HALF - 1)"
         ),
     },
 )
 
 
-YOUR_OWN_GATHER = Exercise(
+ROWS_AND_COLUMNS = Exercise(
     cell="03-ex3",
-    judged_by=rotate_half_gathered,
+    judged_by=rotate_half_of_rows,
     wrong_answers=(
         WrongAnswer(
-            mistake="the partner as it is",
-            instead={"sign * x": "x"},
+            mistake="a mask of rows alone",
+            instead={"(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "row[:, None] < rows"},
+            told="only the mask is wrong: it needs the rows and the columns",
+        ),
+        WrongAnswer(
+            mistake="rows as far apart as the block is wide",
+            instead={"* 2 * HALF +": "* BLOCK_C +"},
+            told="rows are 2 * HALF apart in memory; BLOCK_C is the width of the block",
+        ),
+        WrongAnswer(
+            mistake="a mask of columns alone",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "column[None, :] < 2 * HALF"
+            },
+            told="only the mask is wrong: it needs the rows and the columns",
+        ),
+        WrongAnswer(
+            mistake="no mask for the load",
+            instead={"partner[None, :], mask=exists": "partner[None, :]"},
+            told="only the mask is wrong: it needs the rows and the columns",
+        ),
+        WrongAnswer(
+            mistake="and for &",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "(row[:, None] < rows) and (column[None, :] < 2 * HALF)"
+                ),
+            },
+            told="for and, or, not, if write &, |, ~, where",
+        ),
+        WrongAnswer(
+            mistake="no parentheses",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "row[:, None] < rows & column[None, :] < 2 * HALF"
+                ),
+            },
+            told="for and, or, not, if write &, |, ~, where",
+        ),
+        WrongAnswer(
+            mistake="a mask without dimensions",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "(row < rows) & (column < 2 * HALF)"
+                ),
+            },
+            told="[:, None] makes a column of a block, and [None, :] a row",
+        ),
+        WrongAnswer(
+            mistake="an address without dimensions",
+            instead={"row[:, None] * 2 * HALF + partner[None, :]": "row * 2 * HALF + partner"},
+            told="[:, None] makes a column of a block, and [None, :] a row",
+        ),
+        WrongAnswer(
+            mistake="no row in the address",
+            instead={"x_ptr + row[:, None] * 2 * HALF +": "x_ptr +"},
+            told="every row takes the elements of the first one",
+        ),
+        WrongAnswer(
+            mistake="rows one element apart",
+            instead={"row[:, None] * 2 * HALF": "row[:, None]"},
+            told="rows are 2 * HALF apart in memory: row needs this factor",
+        ),
+        WrongAnswer(
+            mistake="rows half as far apart",
+            instead={"row[:, None] * 2 * HALF": "row[:, None] * HALF"},
+            told="rows are 2 * HALF apart in memory, and HALF is half of that",
+        ),
+        WrongAnswer(
+            mistake="the element itself",
+            instead={"+ partner[None, :]": "+ column[None, :]"},
+            told="the element itself is loaded, where its partner is asked for",
+        ),
+        WrongAnswer(
+            mistake="always ahead",
+            instead={"tl.where(in_first_half, column + HALF, column - HALF)": "column + HALF"},
+            told="both halves look HALF ahead, and the second one has to look back",
+        ),
+        WrongAnswer(
+            mistake="the other way",
+            instead={
+                "tl.where(in_first_half, column + HALF, column - HALF)": (
+                    "tl.where(in_first_half, column - HALF, column + HALF)"
+                ),
+            },
+            told="the first half looks back for its partner, and the second one ahead",
+        ),
+        WrongAnswer(
+            mistake="half of the block",
+            instead={"column < HALF": "column < BLOCK_C // 2"},
+            told="the first half ends at HALF, not at half of BLOCK_C",
+        ),
+        WrongAnswer(
+            mistake="column HALF in the first half",
+            instead={"column < HALF": "column <= HALF"},
+            told="column HALF is the first of the second half",
+        ),
+        WrongAnswer(
+            mistake="one too few",
+            instead={"column + HALF, column - HALF": "column + HALF - 1, column - HALF + 1"},
+            told="one element too few between partners",
+        ),
+        WrongAnswer(
+            mistake="neighbors",
+            instead={"tl.where(in_first_half, column + HALF, column - HALF)": "column ^ 1"},
+            told="the partner is the neighbor, where HALF is between partners",
+        ),
+        WrongAnswer(
+            mistake="no sign",
+            instead={"sign[None, :] * x": "x"},
             told="a sign: what is wrong has the opposite sign, in the first half",
         ),
         WrongAnswer(
             mistake="the signs of the halves swapped",
             instead={"in_first_half, -1, 1": "in_first_half, 1, -1"},
             told="every element has the opposite sign",
-        ),
-        WrongAnswer(
-            mistake="the element itself",
-            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "i"},
-            told="halves swapped, and a sign: each half is where the other should be",
-        ),
-        WrongAnswer(
-            mistake="the row lost",
-            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "(i + HALF) % (2 * HALF)"},
-            told="every row takes the elements of the first one: % (2 * HALF) drops the row",
-        ),
-        WrongAnswer(
-            mistake="the whole tensor for a row",
-            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "(i + HALF) % n"},
-            told="the partner is sought in the whole tensor: % n does not stay in the row",
-        ),
-        WrongAnswer(
-            mistake="always ahead",
-            instead={
-                "tl.where(in_first_half, i + HALF, i - HALF)": "i + HALF",
-                "partner, mask=exists": "partner, mask=partner < n",
-            },
-            told="both halves look HALF ahead, and the second one has to look back",
-        ),
-        WrongAnswer(
-            mistake="a row from its end",
-            instead={
-                "tl.where(in_first_half, i + HALF, i - HALF)": (
-                    "i - 2 * (i % (2 * HALF)) + 2 * HALF - 1"
-                )
-            },
-            told="the row from its end: the first with the last",
-        ),
-        WrongAnswer(
-            mistake="neighbors",
-            instead={"tl.where(in_first_half, i + HALF, i - HALF)": "i ^ 1"},
-            told="the partner is the neighbor, where HALF is",
-        ),
-        WrongAnswer(
-            mistake="one too few",
-            instead={"i + HALF, i - HALF": "i + HALF - 1, i - HALF + 1"},
-            told="one element too few between partners",
-        ),
-        WrongAnswer(
-            mistake="halves of the whole tensor",
-            instead={"i % (2 * HALF) < HALF": "i < HALF"},
-            told="the halves of the whole tensor: i % (2 * HALF) tells where in its row an "
-            "element is",
-        ),
-        WrongAnswer(
-            mistake="the ends of the tensor",
-            instead={"i + HALF, i - HALF": "tl.maximum(i - HALF, 0), tl.minimum(i + HALF, n - 1)"},
-            told="the wrong element: (0, 0, 0, 0) of the result takes x[0, 0, 0, 0], not "
-            "x[0, 0, 0, 4]",
         ),
     ),
 )

@@ -1,7 +1,11 @@
 """Notebook 04: the first RoPE kernels."""
+# ruff: noqa: F821 (the letters of shapes)
 
-from ..judge.definitions import rope  # noqa: F401 (the solutions ask for it here)
+from ..judge.climb.specifications import mistakes_of_rotating
+from ..judge.definitions import rope
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
+from ..judge.lines import copy_by_lines
+from ..judge.spec import spec
 from ..rungs import RUNGS
 
 # what becomes of five calls of the first kernel
@@ -20,6 +24,135 @@ FIVE_TESTS = {
 }
 
 
+_OF_INDICES = {
+    "every result is right, so only a mask is missing, or true for lanes past the end": (
+        copy_by_lines()
+    ),
+    "the head: i // D counts the heads of all tokens; % heads begins again with each": (
+        copy_by_lines(head="i // D")
+    ),
+    "the head: a remainder first counts elements, and a head has D: divide i by D, then take %": (
+        copy_by_lines(head="i % heads")
+    ),
+    "the head: % and // have changed places; divide first, then take the remainder": (
+        copy_by_lines(head="i % D // heads")
+    ),
+    "the head: the numbers have changed places; divide by D, then take % heads": (
+        copy_by_lines(head="i // heads % D")
+    ),
+    "the head: divide by D, the elements of a head, and not by heads": (
+        copy_by_lines(head="i // heads % heads")
+    ),
+    "the head: there are `heads` of them, so % heads, not % batch": (
+        copy_by_lines(head="i // D % batch")
+    ),
+    "the head: heads of a token are next to each other, so divide by D alone": (
+        copy_by_lines(head="i // (D * batch) % heads")
+    ),
+    "the head: i // (D * heads) counts tokens; divide by D alone": (
+        copy_by_lines(head="i // (D * heads)")
+    ),
+    "the sequence: i // (D * heads) counts the tokens of all positions; % batch is missing": (
+        copy_by_lines(sequence="i // (D * heads)")
+    ),
+    "the sequence: there are `batch` of them, so % batch, not % heads": (
+        copy_by_lines(sequence="i // (D * heads) % heads")
+    ),
+    "the sequence: % and // have changed places; divide first, then take the remainder": (
+        copy_by_lines(sequence="i % (D * heads) // batch")
+    ),
+    "the sequence: a token has D * heads elements: divide by both, not by D alone": (
+        copy_by_lines(sequence="i // D % batch")
+    ),
+    "the sequence: a token has D * heads elements: divide by both, not by heads alone": (
+        copy_by_lines(sequence="i // heads % batch")
+    ),
+    "the sequence: i // D * heads divides, and then multiplies: parentheses, i // (D * heads)": (
+        copy_by_lines(sequence="i // D * heads % batch")
+    ),
+    "the position: i // D * heads * batch divides by D alone: parentheses around the product": (
+        copy_by_lines(position="i // D * heads * batch")
+    ),
+    "sequence and position: i // D * heads divides, and then multiplies: parentheses": (
+        copy_by_lines(sequence="i // D * heads % batch", position="i // D * heads * batch")
+    ),
+    "the position: i // (D * heads) counts tokens, and a position has `batch` of them": (
+        copy_by_lines(position="i // (D * heads)")
+    ),
+    "the position: it has D * heads * batch elements: divide by all three, not by D alone": (
+        copy_by_lines(position="i // D")
+    ),
+    "the position: it has D * heads * batch elements, and `heads` is left out": (
+        copy_by_lines(position="i // (D * batch)")
+    ),
+    "the position: a remainder is too much; no index is further out that begins it again": (
+        copy_by_lines(position="i // (D * heads * batch) % batch")
+    ),
+    "the position: how many whole ones fit before i is a division, //, not %": (
+        copy_by_lines(position="i % (D * heads * batch)")
+    ),
+    "remainders first count elements: for the head divide i by D, for the sequence by D * heads": (
+        copy_by_lines(head="i % heads", sequence="i % batch")
+    ),
+    "batch and heads have changed places in head and sequence": (
+        copy_by_lines(head="i // D % batch", sequence="i // (D * batch) % heads")
+    ),
+    "position * stride_s is missing in the address": (
+        copy_by_lines(row="sequence * stride_b + head * stride_h")
+    ),
+    "a position is stride_s elements after the one before, not 1": (
+        copy_by_lines(row="position + sequence * stride_b + head * stride_h")
+    ),
+    "sequence * stride_b is missing in the address": (
+        copy_by_lines(row="position * stride_s + head * stride_h")
+    ),
+    "a sequence is stride_b elements after the one before, not 1": (
+        copy_by_lines(row="position * stride_s + sequence + head * stride_h")
+    ),
+    "head * stride_h is missing in the address": (
+        copy_by_lines(row="position * stride_s + sequence * stride_b")
+    ),
+    "a head is stride_h elements after the one before, not 1": (
+        copy_by_lines(row="position * stride_s + sequence * stride_b + head")
+    ),
+    "t comes out in the order of its memory: load by the strides of t, store at out_ptr + i": (
+        copy_by_lines(place="row + column * stride_d")
+    ),
+    "each element has a place of its own in the result: store at out_ptr + i": (
+        copy_by_lines(place="column")
+    ),
+    "column * stride_d is missing in the address": copy_by_lines(x="load(t_ptr, row)"),
+    "a wrong stride: those of sequences and heads have changed places": (
+        copy_by_lines(row="position * stride_s + sequence * stride_h + head * stride_b")
+    ),
+    "one stride for all: each index has its own": (
+        copy_by_lines(row="(position + sequence + head) * stride_s")
+    ),
+    "i counts from the first element of t, and row_ptr is at the row: add column * stride_d": (
+        copy_by_lines(x="load(t_ptr, row + i)")
+    ),
+    "i counts from the first element of t, and row_ptr is at the row: column, not i": (
+        copy_by_lines(x="load(t_ptr, row + i * stride_d)")
+    ),
+}
+
+
+@spec(kernel=True, launches=1, mistakes=_OF_INDICES)
+def strided_copy(t: "(s, b, h, d)"):
+    """The same elements, one after the other in memory."""
+    return t.clone()
+
+
+# with nothing beside what rotates
+rope_of_whole_heads = spec(
+    rope.function,
+    kernel=True,
+    launches=1,
+    leave_out=("part of the head rotated",),
+    mistakes=mistakes_of_rotating("D"),
+)
+
+
 RIGHT_WRONG_OR_REFUSED = Exercise(
     cell="04-ex1",
     judged_by=FIVE_TESTS,
@@ -31,6 +164,251 @@ RIGHT_WRONG_OR_REFUSED = Exercise(
         WrongValue(
             given=["right", "wrong", "right", "wrong", "maybe"],
             told="'maybe' is none of right, wrong, refused",
+        ),
+    ),
+)
+
+COPY_WITH_STRIDES = Exercise(
+    cell="04-ex3",
+    judged_by=strided_copy,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="no parentheses",
+            instead={"sequence = i // (D * heads) % batch": "sequence = i // D * heads % batch"},
+            told="i // D * heads divides, and then multiplies: parentheses",
+        ),
+        WrongAnswer(
+            mistake="the last stride forgotten",
+            instead={"column * stride_d": "column"},
+            told="a wrong stride: the last one is forgotten",
+        ),
+        WrongAnswer(
+            mistake="sequence and head exchanged",
+            instead={
+                "head = i // D % heads": "head = i // (D * batch) % heads",
+                "sequence = i // (D * heads) % batch": "sequence = i // D % batch",
+            },
+            told="sequence and head are counted in the other order",
+        ),
+        WrongAnswer(
+            mistake="a remainder before the division",
+            instead={"head = i // D % heads": "head = i % heads"},
+            told="the head: a remainder first counts elements",
+        ),
+        WrongAnswer(
+            mistake="division and remainder exchanged",
+            instead={"head = i // D % heads": "head = i % D // heads"},
+            told="the head: % and // have changed places",
+        ),
+        WrongAnswer(
+            mistake="heads of all tokens",
+            instead={"head = i // D % heads": "head = i // D"},
+            told="% heads begins again with each",
+        ),
+        WrongAnswer(
+            mistake="sequences of all positions",
+            instead={"sequence = i // (D * heads) % batch": "sequence = i // (D * heads)"},
+            told="% batch is missing",
+        ),
+        WrongAnswer(
+            mistake="the position without batch",
+            instead={"position = i // (D * heads * batch)": "position = i // (D * heads)"},
+            told="counts tokens, and a position has `batch` of them",
+        ),
+        WrongAnswer(
+            mistake="a remainder for the position",
+            instead={
+                "position = i // (D * heads * batch)": "position = i // (D * heads * batch) % batch"
+            },
+            told="a remainder is too much",
+        ),
+        WrongAnswer(
+            mistake="no stride of positions",
+            instead={"position * stride_s + ": ""},
+            told="position * stride_s is missing",
+        ),
+        WrongAnswer(
+            mistake="positions one element apart",
+            instead={"position * stride_s": "position"},
+            told="a position is stride_s elements after the one before, not 1",
+        ),
+        WrongAnswer(
+            mistake="two strides exchanged",
+            instead={
+                "position * stride_s + sequence * stride_b": (
+                    "position * stride_b + sequence * stride_s"
+                ),
+            },
+            told="those of positions and sequences have changed places",
+        ),
+        WrongAnswer(
+            mistake="two other strides exchanged",
+            instead={
+                "sequence * stride_b + head * stride_h": "sequence * stride_h + head * stride_b"
+            },
+            told="those of sequences and heads have changed places",
+        ),
+        WrongAnswer(
+            mistake="heads side by side",
+            instead={"head * stride_h": "head * D"},
+            told="that of heads is taken for a contiguous tensor's",
+        ),
+        WrongAnswer(
+            mistake="i in the input",
+            instead={"row_ptr + column * stride_d": "t_ptr + i"},
+            told="t comes out in the order of its memory",
+        ),
+        WrongAnswer(
+            mistake="i from the row on",
+            instead={"row_ptr + column * stride_d": "row_ptr + i"},
+            told="row_ptr is at the row: add column * stride_d",
+        ),
+        WrongAnswer(
+            mistake="the column in the output",
+            instead={"out_ptr + i, x": "out_ptr + column, x"},
+            told="each element has a place of its own in the result",
+        ),
+        WrongAnswer(
+            mistake="no mask",
+            instead={", mask=exists": ""},
+            told="every result is right, so only a mask is missing",
+        ),
+        WrongAnswer(
+            mistake="a quotient with a fraction",
+            instead={"head = i // D % heads": "head = i / D % heads"},
+            told="an index is a whole number: a // b, not a / b",
+        ),
+        WrongAnswer(
+            mistake="no pointer",
+            instead={"row_ptr = t_ptr + ": "row_ptr = "},
+            told="an address begins with a pointer",
+        ),
+    ),
+)
+
+PARTNER_AND_SIGN = Exercise(
+    cell="04-ex4",
+    judged_by=rope_of_whole_heads,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="the sign of the other half",
+            instead={"(in_first_half, -other, other)": "(in_first_half, other, -other)"},
+            told="a sign: it rotates by minus the angle",
+        ),
+        WrongAnswer(
+            mistake="the stride forgotten for the partner",
+            instead={"row_ptr + partner * stride_d": "row_ptr + partner"},
+            told="the last one is forgotten for the partner",
+        ),
+        WrongAnswer(
+            mistake="no sign",
+            instead={"quarter * tl.sin": "other * tl.sin"},
+            told="a sign: that of the sine in the first half",
+        ),
+        WrongAnswer(
+            mistake="one too few",
+            instead={
+                "tl.where(in_first_half, column + D // 2, column - D // 2)": (
+                    "tl.where(in_first_half, column + D // 2 - 1, column - D // 2 + 1)"
+                ),
+            },
+            told="one element too few, where half of D is between partners",
+        ),
+        WrongAnswer(
+            mistake="always ahead",
+            instead={
+                "tl.where(in_first_half, column + D // 2, column - D // 2)": "column + D // 2"
+            },
+            told="the second half looks ahead for its partner, too",
+        ),
+        WrongAnswer(
+            mistake="the other way",
+            instead={
+                "tl.where(in_first_half, column + D // 2, column - D // 2)": (
+                    "tl.where(in_first_half, column - D // 2, column + D // 2)"
+                ),
+            },
+            told="the first half looks back for its partner",
+        ),
+        WrongAnswer(
+            mistake="a whole row to the partner",
+            instead={
+                "tl.where(in_first_half, column + D // 2, column - D // 2)": (
+                    "tl.where(in_first_half, column + D, column - D)"
+                ),
+            },
+            told="all of D is added and taken away",
+        ),
+        WrongAnswer(
+            mistake="column D // 2 in the first half",
+            instead={"column < D // 2": "column <= D // 2"},
+            told="column D // 2 is the first of the second half",
+        ),
+        WrongAnswer(
+            mistake="even and odd columns",
+            instead={"column < D // 2": "column % 2 == 0"},
+            told="halves are taken for even and odd columns",
+        ),
+        WrongAnswer(
+            mistake="halves of i",
+            instead={"column < D // 2": "i < D // 2"},
+            told="each row has halves of its own",
+        ),
+        WrongAnswer(
+            mistake="the partner by i",
+            instead={"row_ptr + partner * stride_d": "t_ptr + i - column + partner"},
+            told="the partner is sought as if t were contiguous",
+        ),
+        WrongAnswer(
+            mistake="a partner of the first row",
+            instead={"row_ptr + partner": "t_ptr + partner"},
+            told="the partner is sought in the first row of t",
+        ),
+        WrongAnswer(
+            mistake="the angle of element i",
+            instead={"freqs_ptr + position * D + column": "freqs_ptr + i"},
+            told="all rows of a position share theirs: ask position",
+        ),
+        WrongAnswer(
+            mistake="the table by the strides of t",
+            instead={
+                "freqs_ptr + position * D + column": "freqs_ptr + position * stride_s + column"
+            },
+            told="t's stride says nothing about them",
+        ),
+        WrongAnswer(
+            mistake="the angle of position 0",
+            instead={"freqs_ptr + position * D + column": "freqs_ptr + column"},
+            told="the angle is that of 0, the first position",
+        ),
+        WrongAnswer(
+            mistake="the partner's angle",
+            instead={"freqs_ptr + position * D + column": "freqs_ptr + position * D + partner"},
+            told="each half takes the angles of the other",
+        ),
+        WrongAnswer(
+            mistake="the element for its partner",
+            instead={"-other, other)": "-x, x)"},
+            told="the partner is missing: the sine multiplies the element itself",
+        ),
+        WrongAnswer(
+            mistake="sine and cosine exchanged",
+            instead={
+                "x * tl.cos(angle) + quarter * tl.sin(angle)": (
+                    "x * tl.sin(angle) + quarter * tl.cos(angle)"
+                ),
+            },
+            told="sine and cosine have changed places",
+        ),
+        WrongAnswer(
+            mistake="no sine",
+            instead={"quarter * tl.sin(angle)": "quarter * angle"},
+            told="tl.sin is missing",
+        ),
+        WrongAnswer(
+            mistake="no mask for the angle",
+            instead={"position * D + column, mask=exists": "position * D + column"},
+            told="so a mask is missing",
         ),
     ),
 )
@@ -185,8 +563,7 @@ RUNG_1 = Exercise(
         WrongAnswer(
             mistake="a partner of the first row",
             instead={"row_ptr + partner": "t_ptr + partner"},
-            told="the wrong partner: (0, 0, 1, 0) of the result takes t[0, 0, 0, 4], not "
-            "t[0, 0, 1, 4]",
+            told="the partner is sought in the first row of t",
         ),
         WrongAnswer(
             mistake="a neighbor's angle",
@@ -207,6 +584,67 @@ RUNG_1 = Exercise(
             mistake="the sign by even and odd columns",
             instead={"tl.where(in_first_half, -other": "tl.where(column % 2 == 0, -other"},
             told="(0, 0, 0, 1) of the result takes -t[0, 0, 0, 5], not t[0, 0, 0, 5]",
+        ),
+        WrongAnswer(
+            mistake="the tail masked off at the element",
+            instead={
+                "column * stride_d, mask=exists)": (
+                    "column * stride_d, mask=exists & (column < D2), other=0.0)"
+                ),
+            },
+            told="the tail is stored as 0",
+        ),
+        WrongAnswer(
+            mistake="the tail masked off at the store",
+            instead={"sin(angle), mask=exists": "sin(angle), mask=rotates"},
+            told="the tail is forgotten: elements d2 and up are never written",
+        ),
+        WrongAnswer(
+            mistake="no zeros",
+            instead={"rotates, other=0.0": "rotates"},
+            told="a load without `other` leaves it undefined",
+        ),
+        WrongAnswer(
+            mistake="ones for zeros",
+            instead={
+                "D2 + column, mask=rotates, other=0.0": "D2 + column, mask=rotates, other=1.0"
+            },
+            told="the tail's angle is 1",
+        ),
+        WrongAnswer(
+            mistake="the old mask for the angle",
+            instead={"D2 + column, mask=rotates, other=0.0": "D2 + column, mask=exists"},
+            told="the tail loads angles of the next position",
+        ),
+        WrongAnswer(
+            mistake="rows of the table as long as those of t",
+            instead={"position * D2 + column": "position * D + column"},
+            told="its rows are D2 apart, not D",
+        ),
+        WrongAnswer(
+            mistake="and for &",
+            instead={"exists & (column < D2)": "exists and (column < D2)"},
+            told="for and, or, not, if write &, |, ~, where",
+        ),
+        WrongAnswer(
+            mistake="no parentheses",
+            instead={"exists & (column < D2)": "exists & column < D2"},
+            told="`rotates` has to be false there",
+        ),
+        WrongAnswer(
+            mistake="a mask that lets all past the end",
+            instead={"exists & (column < D2)": "column < D2"},
+            told="every result is right, so a mask is missing",
+        ),
+        WrongAnswer(
+            mistake="column D2 rotates",
+            instead={"exists & (column < D2)": "exists & (column <= D2)"},
+            told="column D2 is the first of the tail",
+        ),
+        WrongAnswer(
+            mistake="partners by half of the head",
+            instead={"column + D2 // 2, column - D2 // 2": "column + D // 2, column - D // 2"},
+            told="partners by half of D, where half of D2 decides",
         ),
     ),
 )

@@ -41,8 +41,8 @@ def my_rope_kernel(
 def my_rope(t, freqs, block=1024):
     _, b, h, d = t.shape
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
-    my_rope_kernel[(triton.cdiv(t.numel(), block),)](
-        *(t, freqs, out, t.numel(), b, h, *t.stride()),
-        **{"D": d, "D2": freqs.shape[-1], "BLOCK": block},
+    grid = (triton.cdiv(t.numel(), block),)
+    my_rope_kernel[grid](
+        t, freqs, out, t.numel(), b, h, *t.stride(), D=d, D2=freqs.shape[-1], BLOCK=block
     )
     return out

@@ -1,8 +1,11 @@
 """The climb of notebooks 04 to 09: what every rung computes, and its gradient."""
 
+from collections.abc import Callable
+
 import torch
 
-from ..definitions import rope, rope_gradient, rotate_half, rotated
+from ..definitions import rope, rope_gradient
+from ..lines import rope_by_lines
 from ..spec import STRIDED, Case, spec
 
 _ONE_KERNEL = {"kernel": True, "launches": 1}
@@ -13,69 +16,132 @@ _OF_ROWS = _ONE_KERNEL | {
 }
 
 
-def _sign_by_the_head(t, freqs):
-    d, d2 = t.shape[-1], freqs.shape[-1]
-    column = torch.arange(d2)
-    partner = t[..., (column + d2 // 2) % d2]
-    quarter = torch.where(column < d // 2, -partner, partner)
-    return rotated(t, freqs[: t.shape[0]], lambda x: quarter)
+def mistakes_of_rotating(size: str) -> dict[str, Callable]:
+    """What is told of an element's half, its partner, its angle and its mask.
+
+    Args:
+        size: what the kernel calls the number of columns that rotate, "D2" or "D".
+    """
+    to_partner = f"half of {size} is between partners"
+    one_way = "where(in_first_half, column + D2 // 2 {0}, column - D2 // 2 {1})"
+    return {
+        "every result is right, so a mask is missing, or true for lanes past the end; `exists & a "
+        "< b` means (exists & a) < b": rope_by_lines(),
+        f"the partner is the neighbor, where {to_partner}": rope_by_lines(partner="column ^ 1"),
+        f"the first with the last, where {to_partner}": rope_by_lines(partner="D2 - 1 - column"),
+        f"one element too few, where {to_partner}": rope_by_lines(
+            partner=one_way.format("- 1", "+ 1")
+        ),
+        f"one element too many, where {to_partner}": rope_by_lines(
+            partner=one_way.format("+ 1", "- 1")
+        ),
+        f"all of {size} is added and taken away, where {to_partner}": rope_by_lines(
+            partner="where(in_first_half, column + D2, column - D2)"
+        ),
+        "the second half looks ahead for its partner, too, and has to look back": (
+            rope_by_lines(partner="column + D2 // 2")
+        ),
+        "the first half looks back for its partner, and the second one ahead: the other way": (
+            rope_by_lines(partner="where(in_first_half, column - D2 // 2, column + D2 // 2)")
+        ),
+        "the second half is taken for the first: is it < in the comparison?": rope_by_lines(
+            in_first_half="column >= D2 // 2"
+        ),
+        f"column {size} // 2 is the first of the second half: <, not <=": rope_by_lines(
+            in_first_half="column <= D2 // 2"
+        ),
+        f"every column is taken for the first half, which ends at {size} // 2": rope_by_lines(
+            in_first_half="column < D2"
+        ),
+        "halves are taken for even and odd columns": rope_by_lines(in_first_half="column % 2 == 0"),
+        "which half is asked of i, and each row has halves of its own: ask column": rope_by_lines(
+            in_first_half="i < D2 // 2"
+        ),
+        "the partner is sought in the first row of t: begin at row_ptr, as the element does": (
+            rope_by_lines(other="load(t_ptr, partner * stride_d, rotates)")
+        ),
+        "the partner is sought as if t were contiguous: begin at row_ptr, and use stride_d": (
+            rope_by_lines(other="load(t_ptr, i - column + partner, rotates)")
+        ),
+        "the angle is that of element i, and all rows of a position share theirs: ask position": (
+            rope_by_lines(angle="load(freqs_ptr, i, rotates)")
+        ),
+        "the angle is that of the row's number, and all rows of a position share theirs": (
+            rope_by_lines(angle="load(freqs_ptr, i // D * D2 + column, rotates)")
+        ),
+        f"rows of the table are {size} apart, and t's stride says nothing about them": (
+            rope_by_lines(angle="load(freqs_ptr, position * stride_s + column, rotates)")
+        ),
+        "the table is contiguous, and t's strides say nothing about it": rope_by_lines(
+            angle="load(freqs_ptr, position * stride_s + column * stride_d, rotates)"
+        ),
+        f"rows of the table are {size} apart: position needs a factor": rope_by_lines(
+            angle="load(freqs_ptr, position + column, rotates)"
+        ),
+        "the cosine is missing: the element itself is multiplied by it": rope_by_lines(
+            y="x + quarter * sin(angle)"
+        ),
+        "tl.sin is missing: the angle itself multiplies the partner": rope_by_lines(
+            y="x * cos(angle) + quarter * angle"
+        ),
+    }
 
 
-def _with_partners(column_of_partner):
-    """A mistake: each column of what rotates has another partner; its sign is right."""
-
-    def mistaken(t, freqs):
-        d, d2 = t.shape[-1], freqs.shape[-1]
-        column = torch.arange(d2)
-        partner = t[..., column_of_partner(column, d, d2)]
-        quarter = torch.where(column < d2 // 2, -partner, partner)
-        return rotated(t, freqs[: t.shape[0]], lambda x: quarter)
-
-    return mistaken
-
-
-def _modulo_the_head(column, d, d2):
-    return (column + d2 // 2) % d
-
-
-def _neighbor(column, d, d2):
-    return column ^ 1
-
-
-def _from_the_end(column, d, d2):
-    return d2 - 1 - column
-
-
-def _halves_of_the_head(t, freqs):
-    quarter = rotate_half.function(t)[..., : freqs.shape[-1]]
-    return rotated(t, freqs[: t.shape[0]], lambda x: quarter)
-
-
-def _columns_of_what_rotates(t, freqs):
-    """Its number modulo D2 for an element's column, in the row that it is in."""
-    d2 = freqs.shape[-1]
-    column = (torch.arange(t.numel()) % d2).view(t.shape)
-    return rope.function(t[..., :d2], freqs).gather(-1, column)
-
+_OF_A_TAIL = {
+    "the sign by half of D, where half of D2 decides": rope_by_lines(
+        quarter="where(column < D // 2, -other, other)"
+    ),
+    "halves and partners by half of D, where half of D2 decides": rope_by_lines(
+        in_first_half="column < D // 2",
+        partner="where(in_first_half, column + D // 2, column - D // 2)",
+    ),
+    "halves by half of D, where half of D2 decides": rope_by_lines(in_first_half="column < D // 2"),
+    "partners by half of D, where half of D2 decides": rope_by_lines(
+        partner="where(in_first_half, column + D // 2, column - D // 2)"
+    ),
+    "the partner by % D: in the second half it is in the tail; D2 decides": rope_by_lines(
+        partner="(column + D2 // 2) % D"
+    ),
+    "the column by % D2, where a row has D elements": rope_by_lines(column="i % D2"),
+    "heads are counted by D2, where each has D elements in memory": rope_by_lines(
+        head="i // D2 % heads",
+        sequence="i // (D2 * heads) % batch",
+        position="i // (D2 * heads * batch)",
+    ),
+    "the table has D2 columns: its rows are D2 apart, not D": rope_by_lines(
+        angle="load(freqs_ptr, position * D + column, rotates)"
+    ),
+    "the tail loads angles of the next position: their mask has to be false there": (
+        rope_by_lines(angle="load(freqs_ptr, position * D2 + column)")
+    ),
+    "the tail loads partners and angles: `rotates` has to be false there (and `exists & a < b` "
+    "means (exists & a) < b)": (
+        rope_by_lines(
+            angle="load(freqs_ptr, position * D2 + column)",
+            other="load(t_ptr, row + partner * stride_d)",
+        )
+    ),
+    "column D2 is the first of the tail: <, not <=": rope_by_lines(rotates="column <= D2"),
+    "the last D2 columns rotate, and the first ones should": rope_by_lines(
+        rotates="column >= D - D2"
+    ),
+    "which columns rotate is asked of i, which counts all elements of t: ask column": (
+        rope_by_lines(rotates="i < D2")
+    ),
+    "the tail's angle is 1: `other=0.0` gives it the angle 0, whose cosine is 1": (
+        rope_by_lines(
+            other="load(t_ptr, row + partner * stride_d, rotates)",
+            angle="where(rotates, load(freqs_ptr, position * D2 + column, rotates), 1)",
+        )
+    ),
+    "the tail is stored as 0: its elements are masked off where they are loaded": (
+        rope_by_lines(x="where(column < D2, load(t_ptr, row + column * stride_d), 0)")
+    ),
+}
 
 # `rope` by one kernel
 rope_of_any_strides = spec(
-    rope.function,
-    **_ONE_KERNEL,
-    mistakes={
-        "the sign by half of D, where half of D2 decides": _sign_by_the_head,
-        "halves and partners by half of D, where half of D2 decides": _halves_of_the_head,
-        "the partner by % D: in the second half it is in the tail; D2 decides": (
-            _with_partners(_modulo_the_head)
-        ),
-        "the column by % D2, where a row has D elements": _columns_of_what_rotates,
-        "the partner is the neighbor, where half of D2 is between partners": (
-            _with_partners(_neighbor)
-        ),
-        "the first with the last, where half of D2 is between partners": (
-            _with_partners(_from_the_end)
-        ),
-    },
+    rope.function, **_ONE_KERNEL, mistakes=_OF_A_TAIL | mistakes_of_rotating("D2")
 )
 
 # of contiguous tensors whose heads are rotated as a whole
