@@ -52,7 +52,7 @@ NOT_BY_THE_KERNEL = (
     "or a view of that (tl.store converts to the dtype of its pointer)"
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
-OUTSIDE, COLLISION = "out of bounds", "write collision"  # how a reason begins
+OUTSIDE = "out of bounds"  # how a reason begins
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of files
@@ -178,8 +178,7 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
     if missed is not None:  # wrong elements, and no reason yet
         of_one_result = (attempt for attempt in misses if attempt.missed == missed)
         reason = kind_of_mistake(attempt.evidence() for attempt in of_one_result)
-        because = misses[0].own_mistake() if reason.startswith(COLLISION) else ""
-        first = replace(first, reason=reason, because=because)
+        first = replace(first, reason=reason)
     also_wrong = tuple(other.cases.wrong for other in others)
     cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
     return replace(first, cases=cases), printed
@@ -248,9 +247,10 @@ class Attempt:
         return self._wrong("it returns None: is a `return` missing?")
 
     def own_mistake(self) -> str:
-        """Which mistake of the exercise gives this result, and those of later cases; '' for none.
+        """Which mistake of the exercise leads to an access outside the tensors; '' for none.
 
-        The candidate runs once more, and goes on after an access outside the tensors.
+        The candidate runs once more, past that access, and its result is compared with theirs. Of
+        several that have this result, those stay that have the results of later cases, too.
         """
         left = self._mistakes_in(self.case)
         cases = self.wanted.cases
@@ -346,7 +346,7 @@ class Attempt:
         for race in trace.races:
             yield f"a race between programs: {race}"
         for collision in trace.collisions:
-            yield f"{COLLISION}: {collision}"
+            yield f"write collision: {collision}"
         if self.wanted.kernel:
             yield from self._without_the_kernel(trace)
         if allowed is not None and trace.launches > allowed:

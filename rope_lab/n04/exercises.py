@@ -131,9 +131,6 @@ _OF_INDICES = {
     "i counts from the first element of t, and row_ptr is at the row: add column * stride_d": (
         copy_by_lines(x="load(t_ptr, row + i)")
     ),
-    "i counts from the first element of t, and row_ptr is at the row: column, not i": (
-        copy_by_lines(x="load(t_ptr, row + i * stride_d)")
-    ),
 }
 
 

@@ -63,17 +63,10 @@ def mistakes_of_rotating(size: str) -> dict[str, Callable]:
         "the partner is sought as if t were contiguous: begin at row_ptr, and use stride_d": (
             rope_by_lines(other="load(t_ptr, i - column + partner, rotates)")
         ),
-        "the angle is that of element i, and all rows of a position share theirs: ask position": (
-            rope_by_lines(angle="load(freqs_ptr, i, rotates)")
-        ),
-        "the angle is that of the row's number, and all rows of a position share theirs": (
-            rope_by_lines(angle="load(freqs_ptr, i // D * D2 + column, rotates)")
-        ),
+        "the angle is that of the row's number, and all rows of a position share theirs: ask "
+        "position": rope_by_lines(angle="load(freqs_ptr, i // D * D2 + column, rotates)"),
         f"rows of the table are {size} apart, and t's stride says nothing about them": (
             rope_by_lines(angle="load(freqs_ptr, position * stride_s + column, rotates)")
-        ),
-        "the table is contiguous, and t's strides say nothing about it": rope_by_lines(
-            angle="load(freqs_ptr, position * stride_s + column * stride_d, rotates)"
         ),
         f"rows of the table are {size} apart: position needs a factor": rope_by_lines(
             angle="load(freqs_ptr, position + column, rotates)"
