@@ -263,15 +263,20 @@ class Attempt:
         return left[0] if left else ""
 
     def _mistakes_in(self, case: Case) -> list[str]:
-        """Those of the exercise whose result is the candidate's, in one case."""
+        """Those of the exercise whose result is the candidate's, in one case; a right one, too."""
         from .trace import Trace
 
+        if not (self.wanted.mistakes or self.wanted.unmasked):
+            return []
         inputs = self.wanted.inputs(case)
+        functions = dict(self.wanted.mistakes)
+        if self.wanted.unmasked:
+            functions[self.wanted.unmasked] = self.wanted
         try:
             with Trace(goes_on=True), contextlib.redirect_stdout(io.StringIO()):
                 got = as_tuple(self.candidate(*self.wanted.inputs(case)))[0]
             off = 1e-4 if got.dtype == torch.float32 else 1e-2
-            made = {words: results(f, inputs)[0] for words, f in self.wanted.mistakes.items()}
+            made = {words: results(f, inputs)[0] for words, f in functions.items()}
             same = partial(torch.allclose, got, rtol=off, atol=off, equal_nan=True)
             return [words for words, result in made.items() if same(result)]
         except Exception:  # whatever a reader's function may raise further on

@@ -62,6 +62,7 @@ class Spec:
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
     extra: tuple[Case, ...] = ()
+    unmasked: str = ""  # what is told of right results by a kernel that leaves its tensors
     # what a likely mistake looks like -> a function that makes it
     mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
 

@@ -48,9 +48,9 @@ rotate_half_of_rows = spec(
     rotate_half.function,
     kernel=True,
     leave_out=STRIDED,
+    unmasked="every result is right, so only the mask is wrong: it needs the rows and the columns, "
+    "(row[:, None] < rows) & (column[None, :] < 2 * HALF)",
     mistakes={
-        "every result is right, so only the mask is wrong: it needs the rows and the columns, "
-        "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": rotate_half_by_lines(),
         "rows are 2 * HALF apart in memory; BLOCK_C is the block's width": rotate_half_by_lines(
             x="load(x_ptr, row * BLOCK_C + partner)"
         ),
@@ -118,6 +118,24 @@ rotate_half_of_rows = spec(
         ),
         "the partner is the neighbor, where HALF is between partners": (
             rotate_half_by_lines(partner="column ^ 1")
+        ),
+        "HALF is the way to the partner, and its place is column + HALF or column - HALF": (
+            rotate_half_by_lines(partner="where(in_first_half, HALF, -HALF)")
+        ),
+        "% 2 * HALF takes a remainder by 2, and then multiplies: parentheses, % (2 * HALF)": (
+            rotate_half_by_lines(partner="(column + HALF) % 2 * HALF")
+        ),
+        "both halves look HALF back, and the first one has to look ahead": rotate_half_by_lines(
+            partner="column - HALF"
+        ),
+        "row and column are multiplied: an address adds row * 2 * HALF and the column": (
+            rotate_half_by_lines(x="load(x_ptr, row * partner)")
+        ),
+        "the sign is true or false, which is 1 or 0, and should be -1 or 1": rotate_half_by_lines(
+            sign="in_first_half"
+        ),
+        "rows are 2 * HALF apart in memory, where they are stored, too: row needs this factor": (
+            rotate_half_by_lines(place="row + column")
         ),
         "one element too few between partners": rotate_half_by_lines(
             partner="where(in_first_half, column + HALF - 1, column - HALF + 1)"

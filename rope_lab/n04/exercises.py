@@ -1,7 +1,7 @@
 """Notebook 04: the first RoPE kernels."""
 # ruff: noqa: F821 (the letters of shapes)
 
-from ..judge.climb.specifications import mistakes_of_rotating
+from ..judge.climb.specifications import UNMASKED, mistakes_of_rotating
 from ..judge.definitions import rope
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.lines import copy_by_lines
@@ -25,9 +25,6 @@ FIVE_TESTS = {
 
 
 _OF_INDICES = {
-    "every result is right, so only a mask is missing, or true for lanes past the end": (
-        copy_by_lines()
-    ),
     "the head: i // D counts the heads of all tokens; % heads begins again with each": (
         copy_by_lines(head="i // D")
     ),
@@ -91,25 +88,44 @@ _OF_INDICES = {
     "the position: how many whole ones fit before i is a division, //, not %": (
         copy_by_lines(position="i % (D * heads * batch)")
     ),
+    "the position: i // (D * heads) % batch is the sequence; a position has `batch` of these": (
+        copy_by_lines(position="i // (D * heads) % batch")
+    ),
+    "the position: i // (D * heads) * batch divides, and then multiplies: parentheses": (
+        copy_by_lines(position="i // (D * heads) * batch")
+    ),
+    "the position: it has D * heads * batch elements, and D is left out": (
+        copy_by_lines(position="i // (heads * batch)")
+    ),
+    "the head: i % (D * heads) still counts elements; divide by D": (
+        copy_by_lines(head="i % (D * heads)")
+    ),
+    "the load begins at t_ptr, at the first row of t: begin at row_ptr": (
+        copy_by_lines(x="load(t_ptr, column * stride_d)")
+    ),
+    "columns are stride_d apart, not stride_h": copy_by_lines(
+        x="load(t_ptr, row + column * stride_h)"
+    ),
+    "each index has the stride of the next one: stride_s is for positions": (
+        copy_by_lines(row="position * stride_b + sequence * stride_h + head * stride_d")
+    ),
     "remainders first count elements: for the head divide i by D, for the sequence by D * heads": (
         copy_by_lines(head="i % heads", sequence="i % batch")
     ),
     "batch and heads have changed places in head and sequence": (
         copy_by_lines(head="i // D % batch", sequence="i // (D * batch) % heads")
     ),
-    "position * stride_s is missing in the address": (
-        copy_by_lines(row="sequence * stride_b + head * stride_h")
-    ),
+    "all positions take the elements of position 0: position * stride_s is missing, or position "
+    "is always 0": (copy_by_lines(row="sequence * stride_b + head * stride_h")),
     "a position is stride_s elements after the one before, not 1": (
         copy_by_lines(row="position + sequence * stride_b + head * stride_h")
     ),
-    "sequence * stride_b is missing in the address": (
-        copy_by_lines(row="position * stride_s + head * stride_h")
-    ),
+    "all sequences take the elements of sequence 0: sequence * stride_b is missing, or sequence "
+    "is always 0": (copy_by_lines(row="position * stride_s + head * stride_h")),
     "a sequence is stride_b elements after the one before, not 1": (
         copy_by_lines(row="position * stride_s + sequence + head * stride_h")
     ),
-    "head * stride_h is missing in the address": (
+    "all heads take the elements of head 0: head * stride_h is missing, or head is always 0": (
         copy_by_lines(row="position * stride_s + sequence * stride_b")
     ),
     "a head is stride_h elements after the one before, not 1": (
@@ -134,7 +150,12 @@ _OF_INDICES = {
 }
 
 
-@spec(kernel=True, launches=1, mistakes=_OF_INDICES)
+@spec(
+    kernel=True,
+    launches=1,
+    mistakes=_OF_INDICES,
+    unmasked="every result is right, so only a mask is missing, or true for lanes past the end",
+)
 def strided_copy(t: "(s, b, h, d)"):
     """The same elements, one after the other in memory."""
     return t.clone()
@@ -147,6 +168,7 @@ rope_of_whole_heads = spec(
     launches=1,
     leave_out=("part of the head rotated",),
     mistakes=mistakes_of_rotating("D"),
+    unmasked=UNMASKED,
 )
 
 
@@ -222,7 +244,7 @@ COPY_WITH_STRIDES = Exercise(
         WrongAnswer(
             mistake="no stride of positions",
             instead={"position * stride_s + ": ""},
-            told="position * stride_s is missing",
+            told="all positions take the elements of position 0",
         ),
         WrongAnswer(
             mistake="positions one element apart",

@@ -16,6 +16,12 @@ _OF_ROWS = _ONE_KERNEL | {
 }
 
 
+UNMASKED = (
+    "every result is right, so a mask is missing, or true for lanes past the end; "
+    "`exists & a < b` means (exists & a) < b"
+)
+
+
 def mistakes_of_rotating(size: str) -> dict[str, Callable]:
     """What is told of an element's half, its partner, its angle and its mask.
 
@@ -25,8 +31,6 @@ def mistakes_of_rotating(size: str) -> dict[str, Callable]:
     to_partner = f"half of {size} is between partners"
     one_way = "where(in_first_half, column + D2 // 2 {0}, column - D2 // 2 {1})"
     return {
-        "every result is right, so a mask is missing, or true for lanes past the end; `exists & a "
-        "< b` means (exists & a) < b": rope_by_lines(),
         f"the partner is the neighbor, where {to_partner}": rope_by_lines(partner="column ^ 1"),
         f"the first with the last, where {to_partner}": rope_by_lines(partner="D2 - 1 - column"),
         f"one element too few, where {to_partner}": rope_by_lines(
@@ -43,6 +47,13 @@ def mistakes_of_rotating(size: str) -> dict[str, Callable]:
         ),
         "the first half looks back for its partner, and the second one ahead: the other way": (
             rope_by_lines(partner="where(in_first_half, column - D2 // 2, column + D2 // 2)")
+        ),
+        "both halves look back for their partner, and the first one has to look ahead": (
+            rope_by_lines(partner="column - D2 // 2")
+        ),
+        f"{size} - column is no partner, where {to_partner}": rope_by_lines(partner="D2 - column"),
+        "the angle is that of the token's number, and all sequences share theirs: ask position": (
+            rope_by_lines(angle="load(freqs_ptr, i // (D * heads) * D2 + column, rotates)")
         ),
         "the second half is taken for the first: is it < in the comparison?": rope_by_lines(
             in_first_half="column >= D2 // 2"
@@ -80,14 +91,16 @@ def mistakes_of_rotating(size: str) -> dict[str, Callable]:
     }
 
 
+_BY_D = {
+    "in_first_half": "column < D // 2",
+    "partner": "where(in_first_half, column + D // 2, column - D // 2)",
+}
+_UNMASKED = {"other": "load(t_ptr, row + partner * stride_d)"}
 _OF_A_TAIL = {
     "the sign by half of D, where half of D2 decides": rope_by_lines(
         quarter="where(column < D // 2, -other, other)"
     ),
-    "halves and partners by half of D, where half of D2 decides": rope_by_lines(
-        in_first_half="column < D // 2",
-        partner="where(in_first_half, column + D // 2, column - D // 2)",
-    ),
+    "halves and partners by half of D, where half of D2 decides": rope_by_lines(**_BY_D),
     "halves by half of D, where half of D2 decides": rope_by_lines(in_first_half="column < D // 2"),
     "partners by half of D, where half of D2 decides": rope_by_lines(
         partner="where(in_first_half, column + D // 2, column - D // 2)"
@@ -114,6 +127,18 @@ _OF_A_TAIL = {
             other="load(t_ptr, row + partner * stride_d)",
         )
     ),
+    "all of D still rotates: the table, the halves and two masks have to know D2": rope_by_lines(
+        **_BY_D, **_UNMASKED, angle="load(freqs_ptr, position * D + column)"
+    ),
+    "all of D still rotates: halves and two masks have to know D2, as the table's rows do": (
+        rope_by_lines(**_BY_D, **_UNMASKED, angle="load(freqs_ptr, position * D2 + column)")
+    ),
+    "the masks know D2: halves, partners and the table's rows have to, as well": (
+        rope_by_lines(**_BY_D, angle="load(freqs_ptr, position * D + column, rotates)")
+    ),
+    "halves know D2: two masks and the table's rows have to, as well": rope_by_lines(
+        **_UNMASKED, angle="load(freqs_ptr, position * D + column)"
+    ),
     "column D2 is the first of the tail: <, not <=": rope_by_lines(rotates="column <= D2"),
     "the last D2 columns rotate, and the first ones should": rope_by_lines(
         rotates="column >= D - D2"
@@ -134,7 +159,10 @@ _OF_A_TAIL = {
 
 # `rope` by one kernel
 rope_of_any_strides = spec(
-    rope.function, **_ONE_KERNEL, mistakes=_OF_A_TAIL | mistakes_of_rotating("D2")
+    rope.function,
+    **_ONE_KERNEL,
+    mistakes=_OF_A_TAIL | mistakes_of_rotating("D2"),
+    unmasked=UNMASKED,
 )
 
 # of contiguous tensors whose heads are rotated as a whole
