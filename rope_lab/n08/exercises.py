@@ -1,21 +1,14 @@
-"""Notebook 08: what limits a call, times by the law."""
-
-from collections.abc import Callable
-from functools import partial
-
-import torch
-
-from rope_kernels import RotaryPositionEmbedding, rope_fw
+"""Notebook 08: a timer, and times by the law."""
 
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..profiling import machines
 from ..records import Measurement, recorded
 from .pretend_gpu import check_timer
-from .rows_of_calls import CHANGES
 
-_SAMPLE = """        gpu.flush()
-        gpu.sleep(1000)  # the host queues the rest while the device is busy
-        begin = gpu.mark()
+_SLEEP = "        cuda._sleep(2_000_000)  # 1 ms\n"
+_SAMPLE = """        begin.record()
+        call()
+        end.record()
 """
 
 A_TIMER = Exercise(
@@ -23,76 +16,114 @@ A_TIMER = Exercise(
     judged_by=check_timer,
     wrong_answers=(
         WrongAnswer(
+            mistake="no sleep",
+            instead={_SLEEP: ""},
+            told="what does the device wait for between the two events?",
+        ),
+        WrongAnswer(
+            mistake="a mean",
+            instead={"median(times)": "sum(times) / len(times)"},
+            told="a mean: a slow call in three moves it, but not the median",
+        ),
+        WrongAnswer(
             mistake="one sample",
             instead={"range(21)": "range(1)"},
             told="every third call is disturbed",
         ),
         WrongAnswer(
             mistake="the smallest sample",
-            instead={"statistics.median(times)": "min(times)"},
+            instead={"median(times)": "min(times)"},
             told="every fifth call is quick, and the smallest sample is one of these",
         ),
         WrongAnswer(
-            mistake="no sleep",
-            instead={_SAMPLE: "        gpu.flush()\n        begin = gpu.mark()\n"},
-            told="what does the device wait for between two marks?",
-        ),
-        WrongAnswer(
             mistake="no flush",
-            instead={"        gpu.flush()\n": ""},
+            instead={"        flush.sum()\n": ""},
             told="where do the bytes come from, the second time?",
         ),
         WrongAnswer(
+            mistake="a flush that writes",
+            instead={"flush.sum()": "flush.zero_()"},
+            told="what flush.zero_() writes goes to HBM while your call runs",
+        ),
+        WrongAnswer(
             mistake="no waiting",
-            instead={"        gpu.synchronize()\n": ""},
-            told="the device has not passed this mark yet: synchronize first",
+            instead={"        cuda.synchronize()\n": ""},
+            told="the device has not passed both events yet: synchronize first",
         ),
         WrongAnswer(
-            mistake="the host's clock, and no waiting",
+            mistake="waiting before the last event",
             instead={
-                "gpu.mark()": "gpu.clock()",
-                "end.since(begin)": "end - begin",
-                "        gpu.synchronize()\n": "",
+                "        end.record()\n        cuda.synchronize()\n": (
+                    "        cuda.synchronize()\n        end.record()\n"
+                )
             },
-            told="who waits for the device?",
+            told="the device has not passed both events yet: synchronize first",
         ),
         WrongAnswer(
-            mistake="a sleep between the marks",
+            mistake="waiting after the sleep",
+            instead={_SLEEP: _SLEEP + "        cuda.synchronize()\n"},
+            told="what does the device wait for between the two events?",
+        ),
+        WrongAnswer(
+            mistake="a sleep of so many microseconds",
+            instead={"2_000_000": "1000"},
+            told="a sleep of 0.5 us, which is over before the call is queued",
+        ),
+        WrongAnswer(
+            mistake="a sleep between the events",
+            instead={_SLEEP: "", _SAMPLE: _SAMPLE.replace("\n", "\n" + _SLEEP, 1)},
+            told="the sleep is between the two events, so you time it as well",
+        ),
+        WrongAnswer(
+            mistake="a flush between the events",
             instead={
-                "        gpu.sleep(1000)": "        begin = gpu.mark()\n        gpu.sleep(1000)",
-                "        begin = gpu.mark()\n        call()": "        call()",
+                "        flush.sum()\n": "",
+                _SAMPLE: _SAMPLE.replace("\n", "\n        flush.sum()\n", 1),
             },
-            told="the sleep is between the two marks, so you time it as well",
+            told="the flush is between the two events, so you time it as well",
         ),
         WrongAnswer(
-            mistake="marks the other way",
-            instead={"end.since(begin)": "begin.since(end)"},
-            told="the marks have changed places",
+            mistake="the call before both events",
+            instead={_SAMPLE: "        call()\n        begin.record()\n        end.record()\n"},
+            told="nothing is between the two events: call between them",
+        ),
+        WrongAnswer(
+            mistake="events the other way",
+            instead={"begin.elapsed_time(end)": "end.elapsed_time(begin)"},
+            told="the events have changed places",
+        ),
+        WrongAnswer(
+            mistake="the first event is not recorded",
+            instead={"        begin.record()\n": ""},
+            told="an event was never recorded: begin.record()",
         ),
         WrongAnswer(
             mistake="no return",
-            instead={"return statistics.median(times)": "statistics.median(times)"},
+            instead={"return median(times)": "median(times)"},
             told="a number of microseconds is wanted, None came",
         ),
         WrongAnswer(
-            mistake="a mean",
-            instead={"statistics.median": "statistics.mean"},
-            told="a mean: a slow call in three moves it, but not the median",
-        ),
-        WrongAnswer(
             mistake="a sum",
-            instead={"statistics.median(times)": "sum(times)"},
+            instead={"median(times)": "sum(times)"},
             told="the time of 21 calls: divide",
         ),
         WrongAnswer(
             mistake="milliseconds",
-            instead={"statistics.median(times)": "statistics.median(times) / 1000"},
+            instead={"1e3 * begin": "begin"},
             told="milliseconds, where microseconds are wanted",
         ),
         WrongAnswer(
             mistake="all samples",
-            instead={"statistics.median(times)": "times"},
+            instead={"median(times)": "times"},
             told="a number of microseconds is wanted, a list of 21 came",
+        ),
+        WrongAnswer(
+            mistake="another clock",
+            instead={
+                "    times = []\n": "    import time\n\n    times = []\n",
+                "begin.elapsed_time(end)": "time.perf_counter()",
+            },
+            told="another clock: a GPU's time is between its events",
         ),
     ),
 )
@@ -137,71 +168,8 @@ THREE_TIMES = Exercise(
 )
 
 
-def our_calls(calls: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Callable]:
-    """Name -> our kernel's call for a tensor (s, b, h, d) of that dtype, with a table of angles."""
-    cases = {}
-    for name, (shape, dtype) in calls.items():
-        t = torch.randn(*shape, device="cuda", dtype=dtype)
-        cases[name] = partial(rope_fw, t, RotaryPositionEmbedding(shape[3]).cuda()(shape[0]))
-    return cases
-
-
 def measured(unseen: Measurement) -> list[float]:
     """Microseconds: two calls of our kernel, then 512 multiply-adds an element on an H200."""
     more = recorded("08/more-and-more")
     with_512 = more["us"][more["instructions"].index(512)]
     return [*(timing.median_us for timing in unseen.cases.values()), with_512]
-
-
-LIMITS = {
-    "host": "a graph would leave a part of the time",
-    "starts": "half the programs would take less time",
-    "bytes": "twice the dtype would take twice the time",
-    "instructions": "twice the arithmetic would take longer",
-    "latency": "half the programs would take longer",
-}
-# what limits each; its solution says what they are
-_CALLS = {"a": "instructions", "b": "latency", "c": "starts"}
-_NOT_BYTES = (
-    "twice the dtype takes nearly twice as long, but so do half the programs; if bytes were the "
-    "limit, half the programs would change nothing"
-)
-
-
-def changes_of(names: str) -> str:
-    """A table: what each change does to the time of these calls."""
-    calls = recorded("08/unknown-calls")
-    lines = [calls.source, f"{'':22}" + "".join(f"{f'({name})':>8}" for name in names)]
-    lines.append(f"{'as it is, us':22}" + "".join(f"{calls[name]['us']:8.0f}" for name in names))
-    for change in CHANGES:
-        ratios = [calls[name][change] for name in names]
-        lines.append(f"{change:22}" + "".join(f"{r:8.2f}" if r else f"{'-':>8}" for r in ratios))
-    return "\n".join(lines)
-
-
-def limits_of(names: str) -> dict:
-    """What `check_choices` takes, for these calls."""
-    mistakes = {
-        sign: {place: limit for place, name in enumerate(names, 1) if limit != _CALLS[name]}
-        for limit, sign in LIMITS.items()
-    }
-    if "b" in names:
-        place = names.index("b") + 1
-        mistakes[_NOT_BYTES] = {place: mistakes[LIMITS["bytes"]].pop(place)}
-    right, hint = [_CALLS[name] for name in names], "section 5's table, from the top"
-    return {"right": right, "choices": list(LIMITS), "hint": hint, "mistakes": mistakes}
-
-
-NAME_THE_LIMIT = Exercise(
-    cell="08-ex3",
-    judged_by=limits_of,
-    wrong_answers=(
-        WrongValue(
-            given=["bytes", "latency", "starts"], told="twice the dtype would take twice the time"
-        ),
-        WrongValue(
-            given=["instructions", "starts", "starts"],
-            told="half the programs would take less time",
-        ),
-    ),
-)

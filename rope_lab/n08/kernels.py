@@ -72,7 +72,11 @@ class Setting:
 
         def run() -> Tensor:
             knobs_kernel[grid](
-                *(t, freqs, out, s * row_blocks, row_blocks),
+                t,
+                freqs,
+                out,
+                s * row_blocks,
+                row_blocks,
                 HALF=d // 2,
                 BLOCK_R=self.rows,
                 TURNS=self.turns,

@@ -1,7 +1,8 @@
 """A simulated GPU to practice timing on: two clocks, a queue, a cache, a compiler.
 
-It follows the rules that notebook 08 explains and nothing else. So a timer can be compared with
-the truth, on any machine.
+It has the names of `torch.cuda` that a timer needs, so what is right on it runs on a real GPU. It
+follows the rules that notebook 08 explains and nothing else. So a timer can be compared with the
+truth, on any machine.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..judge.verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
+
+CYCLES_A_US = 2000  # of `_sleep`
 
 
 @dataclass
@@ -21,6 +24,8 @@ class PretendGPU:
     cache_bytes: float = 60e6
     compile_us: float = 150_000.0
     pace: Callable[[int], float] = lambda call: 1.0  # a call's number -> how many times as long
+    asked: bool = field(default=False, init=False)  # for the time between two events
+    slept_us: float | None = field(default=None, init=False)  # the last sleep
     _now: float = field(default=0.0, init=False)
     _free: float = field(default=0.0, init=False)  # when the device has done all that is queued
     _waited_until: float = field(default=-1.0, init=False)
@@ -28,29 +33,23 @@ class PretendGPU:
     _calls: int = field(default=0, init=False)
     _queued: list[str] = field(default_factory=list, init=False)  # what, in its order
 
-    def clock(self) -> float:
-        """The host's clock."""
-        return self._now
+    # the names of torch.cuda
+
+    def Event(self, enable_timing: bool = False) -> "PretendEvent":
+        """A mark for the queue."""
+        return PretendEvent(self, enable_timing)
 
     def synchronize(self) -> None:
         """Let the host wait until the device is done with everything."""
         self._now = max(self._now, self._free)
         self._waited_until = self._now
 
-    def mark(self) -> "Mark":
-        """Put a mark into the queue: it notes when the device passes it."""
-        self._now += 0.5
-        self._free = max(self._free, self._now)
-        return Mark(self, self._free, len(self._queued))
+    def _sleep(self, cycles: float) -> None:
+        """Queue a kernel that keeps the device busy for so many cycles."""
+        self.slept_us = cycles / CYCLES_A_US
+        self._queue(self.slept_us, "sleep")
 
-    def flush(self) -> None:
-        """Queue a kernel that fills the cache with something else."""
-        self._queue(_FLUSH_US, "flush")
-        self._in_cache = None
-
-    def sleep(self, us: float) -> None:
-        """Queue a kernel that keeps the device busy for `us` microseconds."""
-        self._queue(us, "sleep")
+    # what the check needs besides
 
     def kernel(self, moved_bytes: float, compiled: bool = False) -> Callable[[], None]:
         """A function that queues a kernel; the first call compiles it unless it is compiled."""
@@ -70,40 +69,94 @@ class PretendGPU:
         """What the device needs, with an empty cache."""
         return self.start_us + moved_bytes / self.bytes_a_us
 
+    def empty_the_cache(self) -> None:
+        """Queue a kernel that fills the cache with something else."""
+        self._queue(_FLUSH_US, "flush")
+        self._in_cache = None
+
+    def place(self) -> tuple[float, int]:
+        """When the device passes what is queued next, and how much is queued before it."""
+        self._now += 0.5
+        self._free = max(self._free, self._now)
+        return self._free, len(self._queued)
+
+    def between(self, earlier: tuple[float, int], later: tuple[float, int]) -> float:
+        """Microseconds between two places in the queue, by the device's clock.
+
+        Raises:
+            RuntimeError: the host has not waited until the device passed the later one, they are
+                in the other order, or a flush or a sleep is between them.
+        """
+        self.asked = True
+        if self._waited_until < max(earlier[0], later[0]):
+            raise RuntimeError("the device has not passed both events yet: synchronize first")
+        if later[1] < earlier[1]:
+            raise RuntimeError("the events have changed places: begin.elapsed_time(end)")
+        queued = self._queued[earlier[1] : later[1]]
+        for other in ("sleep", "flush"):
+            if other in queued:
+                raise RuntimeError(f"the {other} is between the two events, so you time it as well")
+        if "call" not in queued:
+            raise RuntimeError("nothing is between the two events: call between them")
+        return later[0] - earlier[0]
+
     def _queue(self, us: float, what: str = "call") -> None:
         self._queued.append(what)
         self._now += self.host_us
         self._free = max(self._free, self._now) + us
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A mark in the queue."""
+class PretendEvent:
+    """What a timer needs of `torch.cuda.Event`."""
 
-    gpu: PretendGPU
-    _time: float
-    _place: int  # how much was queued before it
+    def __init__(self, gpu: PretendGPU, enable_timing: bool) -> None:
+        self._gpu, self._has_a_time = gpu, enable_timing
+        self._place: tuple[float, int] | None = None
 
-    def since(self, earlier: "Mark") -> float:
-        """Microseconds between two marks on the device.
+    def record(self) -> None:
+        """Queue it: the device notes the time when it gets there."""
+        self._place = self._gpu.place()
+
+    def synchronize(self) -> None:
+        self._gpu.synchronize()
+
+    def elapsed_time(self, end: "PretendEvent") -> float:
+        """Milliseconds between two events, as torch has it.
 
         Raises:
-            RuntimeError: the host has not waited until the device passed this mark, or a flush or
-                a sleep is between the two.
+            RuntimeError: as `PretendGPU.between`, or one has no time, or was never recorded.
         """
-        if self.gpu._waited_until < self._time:
-            raise RuntimeError("the device has not passed this mark yet: synchronize first")
-        if self._place < earlier._place:
-            raise RuntimeError("the marks have changed places: end.since(begin)")
-        between = self.gpu._queued[earlier._place : self._place]
-        for other in ("sleep", "flush"):
-            if other in between:
-                raise RuntimeError(f"the {other} is between the two marks, so you time it as well")
-        return self._time - earlier._time
+        if not (self._has_a_time and end._has_a_time):
+            raise RuntimeError("these events keep no time: cuda.Event(enable_timing=True)")
+        if self._place is None or end._place is None:
+            which = "begin" if self._place is None else "end"
+            raise RuntimeError(f"an event was never recorded: {which}.record()")
+        return self._gpu.between(self._place, end._place) / 1e3
+
+
+@dataclass(frozen=True)
+class PretendMemory:
+    """256 MB on a GPU, more than its cache holds."""
+
+    gpu: PretendGPU
+
+    def sum(self) -> None:
+        """Read all of it."""
+        self.gpu.empty_the_cache()
+
+    def zero_(self) -> None:
+        """Write all of it.
+
+        Raises:
+            RuntimeError: always; a real GPU would show a time that is too long.
+        """
+        raise RuntimeError(
+            "what flush.zero_() writes goes to HBM while your call runs: read it, by flush.sum()"
+        )
 
 
 _FLUSH_US = 60.0  # what a flush takes on the device: too short to hide a slow host
-_BETWEEN_MARKS = "what does the device wait for between two marks?"
+_BETWEEN_EVENTS = "what does the device wait for between the two events?"
 _DISTURBED = "every third call is disturbed: what if you sample just that one?"
 _QUICK = "every fifth call is quick, and the smallest sample is one of these: take the median"
 
@@ -115,26 +168,31 @@ def _slow_third(first: int) -> Callable[[int], float]:
 
 # what to think of, the GPU, bytes of the kernel, is it compiled already
 _CASES = (
-    ("who waits for the device?", PretendGPU(), 800e6, True),
+    ("what waits for the device?", PretendGPU(), 800e6, True),
     ("what does a first call do?", PretendGPU(), 800e6, False),
     ("where do the bytes come from, the second time?", PretendGPU(host_us=0.1), 20e6, True),
     # the host is slower than a flush, so only a sleep keeps the device busy until all is queued
-    (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 400e6, True),
-    (_BETWEEN_MARKS, PretendGPU(host_us=3 * _FLUSH_US), 2e6, True),
+    (_BETWEEN_EVENTS, PretendGPU(host_us=3 * _FLUSH_US), 400e6, True),
+    (_BETWEEN_EVENTS, PretendGPU(host_us=3 * _FLUSH_US), 2e6, True),
     # three GPUs, so that a single sample meets a slow call on one of them, whichever it takes
     *((_DISTURBED, PretendGPU(pace=_slow_third(k)), 400e6, True) for k in range(3)),
     (_QUICK, PretendGPU(pace=lambda call: 1.0 if call % 5 else 0.5), 400e6, True),
 )
 
 
-def _looks_like(ratio: float, is_disturbed: bool) -> str:
+def _looks_like(ratio: float, hint: str, gpu: PretendGPU) -> str:
     """The mistake that a time is off by so much for; '' if it may be another one."""
-    if is_disturbed:  # a single slow call takes five times as long
+    if not gpu.asked:
+        return "another clock: a GPU's time is between its events, begin.elapsed_time(end)"
+    for times, unit in ((1e-3, "milliseconds"), (1e3, "nanoseconds")):
+        if 0.5 < ratio / times < 2:
+            return f"{unit}, where microseconds are wanted"
+    if hint == _DISTURBED:  # a single slow call takes five times as long
         has_a_mean = 1 < ratio < 4.9
         return "a mean: a slow call in three moves it, but not the median" if has_a_mean else ""
-    for times, unit in ((1e-3, "milliseconds"), (1e3, "nanoseconds")):
-        if abs(ratio / times - 1) < 0.01:
-            return f"{unit}, where microseconds are wanted"
+    if gpu.slept_us is not None and gpu.slept_us < gpu.host_us and ratio > 1:
+        slept = f"a sleep of {gpu.slept_us:.3g} us, which is over before the call is queued"
+        return f"{slept}: {CYCLES_A_US} cycles are one us"
     if 1.5 < ratio < _MOST_CALLS and abs(ratio - round(ratio)) < 0.01:
         calls = round(ratio)
         return f"the time of {calls} calls: divide by {calls}, or take one of them"
@@ -144,21 +202,23 @@ def _looks_like(ratio: float, is_disturbed: bool) -> str:
 _MOST_CALLS = 100
 
 
-def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Verdict:
+def check_timer(timer: Callable[[Callable[[], None], PretendGPU, PretendMemory], float]) -> Verdict:
     """Try a timer on several simulated GPUs: does it find the device time of a call?
 
     Args:
-        timer: gets a `PretendGPU` and a function that queues a kernel; returns the device time of
-            that call, in microseconds, with an empty cache.
+        timer: gets a function that queues a kernel, a `PretendGPU` in the place of `torch.cuda`,
+            and a `PretendMemory` to flush the cache with; returns the device time of that call,
+            in microseconds, with an empty cache.
     """
     for number, (hint, model, moved_bytes, compiled) in enumerate(_CASES, 1):
         gpu = replace(model)  # a fresh one: its clocks start at zero
         wrong = partial(Verdict, state=WRONG, place=f"GPU {number} of {len(_CASES)}", boxed=True)
         try:
-            us = timer(gpu, gpu.kernel(moved_bytes, compiled))
+            us = timer(gpu.kernel(moved_bytes, compiled), gpu, PretendMemory(gpu))
+            us = us.item() if hasattr(us, "item") else us  # of torch or NumPy
         except NotImplementedError as error:
             return Verdict(state=NOT_YET, reason=str(error), boxed=True)
-        except RuntimeError as error:  # a mark that was read too early, or encloses too much
+        except RuntimeError as error:  # an event that was read too early, or encloses too much
             return wrong(reason=str(error))
         except Exception as error:  # whatever a reader's function may raise
             return wrong(reason=f"it {raised(error)}")
@@ -170,7 +230,7 @@ def check_timer(timer: Callable[[PretendGPU, Callable[[], None]], float]) -> Ver
         truth = gpu.truth(moved_bytes)
         if not abs(us - truth) <= 0.05 * truth:
             reason = f"your timer says {us:.1f} us, the device needs {truth:.1f}"
-            looks_like = _looks_like(us / truth, is_disturbed=hint == _DISTURBED)
+            looks_like = _looks_like(us / truth, hint, gpu)
             return wrong(reason=reason, looks_like=looks_like, hint="" if looks_like else hint)
     reason = f"{len(_CASES)} GPUs, and every time within 5 %"
     return Verdict(state=RIGHT, reason=reason, boxed=True)

@@ -3,13 +3,10 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
-
-from ..timing import in_a_graph, in_turns
+from ..timing import in_turns
 
 CALLS = 32  # in a row: you wait for the host or for the device, whichever is slower
 CHANGES = (  # in the order in which notebook 08 asks
@@ -40,14 +37,3 @@ def waits(rows: dict[str, Call]) -> dict[str, float]:
 
     samples = in_turns(rows, wait, _SAMPLES)
     return {name: statistics.median(times) for name, times in samples.items()}
-
-
-def rows_of_calls() -> dict[str, dict[str, float]]:
-    """Microseconds that you wait for one of 32 small calls, eager and ours."""
-    t = torch.randn(64, 1, 16, 64, device="cuda", dtype=torch.bfloat16)
-    freqs = RotaryPositionEmbedding(64).cuda()(64)
-    rotations = {"eager": reference.apply_rotary_pos_emb, "ours": rope_fw}
-    rows = {name: row_of([partial(rotate, t, freqs)]) for name, rotate in rotations.items()}
-    graphs = {name: in_a_graph(row) for name, row in rows.items()}
-    found = {"one by one": waits(rows), "as a graph": waits(graphs)}
-    return {way: {name: round(us, 2) for name, us in of.items()} for way, of in found.items()}

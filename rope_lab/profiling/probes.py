@@ -29,15 +29,6 @@ def copy_of(size: int) -> Callable[[], Tensor]:
     return partial(torch.empty_like(x).copy_, x)
 
 
-def cold_and_warm() -> dict[str, list]:
-    """Microseconds of copies of `SIZES`: with an empty L2, and over the same buffers."""
-    found = {"bytes": list(SIZES), "cold": [], "warm": []}
-    for copy in map(copy_of, SIZES):
-        found["cold"].append(measure({"copy": copy})["copy"].median_us)
-        found["warm"].append(1e3 * triton.testing.do_bench_cudagraph(copy, return_mode="median"))
-    return found
-
-
 # fused multiply-adds, more and more of them, to measure P
 
 
