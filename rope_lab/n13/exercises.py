@@ -1,9 +1,14 @@
-"""What notebook 13 asks for: three kernels in plain PyTorch, and their inputs, all in bf16."""
+"""What notebook 13 asks for: kernels in plain PyTorch, inputs in bf16, and one of your own."""
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..judge.answers import check_answer
 from ..judge.exercise import Exercise, WrongAnswer
+from ..judge.inspect.inspection import Inspection
+from ..judge.verdict import Verdict
 
 
 def swiglu_in_pytorch(gate: Tensor, up: Tensor) -> Tensor:
@@ -134,3 +139,84 @@ def packed(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     shares = (0, 2, 2, 5, 10, 22, 23, 35, 36, 50, 61, 62, 70, 82, 90, 99, 100)  # one is empty
     cu_seqlens = torch.tensor([size * share // 100 for share in shares], device=device)
     return t, inv_freq, cu_seqlens.to(torch.int32)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The page of a kernel, and what it says of the bytes that were predicted."""
+
+    page: Inspection
+    verdict: Verdict
+
+    def __bool__(self) -> bool:
+        return bool(self.verdict)
+
+    def __repr__(self) -> str:
+        return f"{self.page!r}\n{self.verdict!r}"
+
+    def _repr_html_(self) -> str:
+        return self.page._repr_html_() + self.verdict._repr_html_()
+
+
+def with_prediction(page: Inspection, megabytes: float | None) -> Inspection | Predicted:
+    """The page as it is until its kernel is right; then beside what was predicted.
+
+    Args:
+        page: what `lab.inspect` returned.
+        megabytes: 10^6 bytes that must move at the large size, as the reader predicted.
+    """
+    if not page or not page.launches:
+        return page
+    tensors = [tensor for launch in page.launches for tensor in launch.tensors.values()]
+    loaded, stored = (sum(t[x] for t in tensors) / 1e6 for x in ("loaded_once", "stored_once"))
+    requested = sum(launch.requested for launch in page.launches) / 1e6
+    needed = loaded + stored
+    mistakes = {
+        "what is loaded alone: a store moves bytes, too": loaded,
+        "what is stored alone: a load moves bytes, too": stored,
+        "twice as many bytes as there are: an element of bf16 has two": 2 * needed,
+        "half as many bytes as there are: an element of fp32 has four": needed / 2,
+        "bytes, where megabytes are wanted": 1e6 * needed,
+        "units of 2^20 bytes, where 10^6 are wanted": needed / 1.048576,
+    }
+    if requested > 1.03 * needed:
+        mistakes["what programs request: a cache may deliver what is loaded again"] = requested
+    words = "each input is read once, each result is written once"
+    verdict = check_answer(
+        megabytes, needed, unit="MB", tolerance=0.02, hint=words, mistakes=mistakes
+    )
+    return Predicted(page, verdict)
+
+
+YOURS = Exercise(
+    cell="13-ex5",
+    judged_by=with_prediction,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="a sum for the mean",
+            instead={"tl.sum(x, axis=0) / 4": "tl.sum(x, axis=0)"},
+            told="first at index (0, 0): got",
+        ),
+        WrongAnswer(
+            mistake="only what is read is predicted",
+            instead={" * (1 + 1 / 4)": ""},
+            told="what is loaded alone: a store moves bytes, too",
+        ),
+        WrongAnswer(
+            mistake="a specification of another function",
+            instead={".float().mean(1)": ".float().amax(1)"},
+            told="first at index (0, 0): got",
+        ),
+        WrongAnswer(
+            mistake="four bytes an element",
+            instead={"1024 * 2": "1024 * 4"},
+            told="twice as many bytes as there are: an element of bf16 has two",
+        ),
+        WrongAnswer(
+            mistake="no prediction",
+            instead={"megabytes = ": "megabytes = None  # "},
+            told="put your answer in place of None",
+            state="NOT YET",
+        ),
+    ),
+)

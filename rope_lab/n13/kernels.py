@@ -70,7 +70,9 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, num_warps: int | N
     """residual += x, then x is the norm of that sum, times weight; rows (n, d) contiguous."""
     block = triton.next_power_of_2(x.shape[1])
     add_rms_norm_kernel[(len(x),)](
-        *(x, residual, weight),
+        x,
+        residual,
+        weight,
         D=x.shape[1],
         BLOCK=block,
         num_warps=num_warps or max(1, block // 1024),
@@ -138,7 +140,11 @@ def packed_rope(
     out, (tokens, heads, d) = torch.empty_like(t), t.shape
     block_heads = block_heads or triton.next_power_of_2(heads)
     packed_rope_kernel[(tokens, triton.cdiv(heads, block_heads))](
-        *(t, inv_freq, cu_seqlens, out, heads),
+        t,
+        inv_freq,
+        cu_seqlens,
+        out,
+        heads,
         BLOCK_HEADS=block_heads,
         HALF=d // 2,
         BLOCK_HALF=triton.next_power_of_2(d // 2),

@@ -33,6 +33,19 @@ def write_kernel(
 def write_to_slots(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
     """Two caches of the same strides, the last of which is 1."""
     tokens, h, d = k.shape
-    strides = k_cache.stride()[:-1]
-    given = k, v, k_cache, v_cache, slots, k_cache.shape[1]
-    write_kernel[(tokens,)](*given, *strides, H=h, D=d, num_warps=1)
+    page = k_cache.shape[1]
+    block_stride, place_stride, h_stride, _ = k_cache.stride()
+    write_kernel[(tokens,)](
+        k,
+        v,
+        k_cache,
+        v_cache,
+        slots,
+        page,
+        block_stride,
+        place_stride,
+        h_stride,
+        H=h,
+        D=d,
+        num_warps=1,
+    )

@@ -131,10 +131,10 @@ class Inspected:
         for name, counts in widths.items():
             each = ", ".join(f"{count} of {width}" for width, count in counts.items())
             found.append(f"  {name:14}{each + ' bytes' if each else 'none'}")
-        if QUIET in os.environ:  # another compiler counts a little differently
-            return found
         each = self.uncounted or f"{number(round(self.instructions))} a warp"
         found.append(f"  instructions  {each}")
+        if QUIET in os.environ:  # another compiler allocates and orders a little differently
+            return found
         found.append(
             f"  registers     {compiled.registers} a thread, {compiled.spilled} bytes spilled; "
             f"{self.resident} programs on an SM"
@@ -232,8 +232,7 @@ class Inspection:
         start = self.gpu.machine.start_us
         found = [f"By the law, on {self.gpu.origin}: {start:.1f} us to start, and"]
         for launch, times in zip(self.launches, self.times, strict=True):
-            shown = {binding(times)} if QUIET in os.environ else times  # as above
-            each = ", ".join(f"{limit} {times[limit]:.1f}" for limit in shown)
+            each = ", ".join(f"{limit} {us:.1f}" for limit, us in times.items())
             found.append(f"  {launch.kernel}: {each} us; what binds: {binding(times)}")
             if launch.unknown:
                 found.append(f"    {launch.unknown}")
