@@ -10,7 +10,9 @@ from ..judge.spec import spec
 # The kernel of the climb wants contiguous rows, so a copy is no waste.
 _OPTIONS = {
     "leave_out": ("part of the head rotated",),
-    **{"kernel": True, "launches": 1, "copies": True},
+    "kernel": True,
+    "launches": 1,
+    "copies": True,
 }
 _MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
 
