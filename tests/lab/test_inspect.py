@@ -1,6 +1,7 @@
 """`lab.inspect`: what it finds of kernels that are right, wrong, or can't be known."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,6 +47,47 @@ def test_a_kernel_that_is_right(kernels):
     page = repr(found)
     assert page.startswith("RIGHT at the sizes 3, 6, 9") and found.binding in page
     assert "NVIDIA H200" in page
+
+
+def test_stubs_say_what_to_write(kernels):
+    """Of the three functions, in the order in which a reader writes them."""
+
+    def no_inputs(size, device):
+        raise NotImplementedError("1: make inputs")
+
+    def no_reference(*inputs):
+        raise NotImplementedError("2: say it in PyTorch")
+
+    def no_kernel(*inputs):
+        raise NotImplementedError("6: write a kernel")
+
+    def says(words, *given):
+        assert repr(inspected(*given)) == f"NOT YET: {words}"
+
+    says("1: make inputs", no_kernel, no_reference, no_inputs)
+    says("2: say it in PyTorch", no_kernel, no_reference, kernels.two_rows)
+    says("6: write a kernel", no_kernel, kernels.swiglu_in_pytorch, kernels.two_rows)
+
+
+def test_pages_of_two_compilers_compare_equal(kernels, monkeypatch):
+    """nbval replaces what they count differently, and nothing else."""
+    monkeypatch.setenv(QUIET, "1")
+    page = repr(inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows))
+    lines = (NOTEBOOKS.parent / "tools/nbval_sanitize.cfg").read_text("utf-8").splitlines()
+    said = [line.split(": ", 1) for line in lines if ": " in line]
+    rules = [text for key, text in said if key in ("regex", "replace")]
+
+    def sanitized(text):
+        for pattern, instead in zip(rules[::2], rules[1::2], strict=True):
+            text = re.sub(pattern, instead, text)
+        return text
+
+    (instructions,) = re.findall(r"instructions  (\d+) a warp", page)
+    other = page.replace(f"{instructions} a warp", "1 234 a warp")
+    other = re.sub(r"(instructions|latency) \d+\.\d", r"\1 9.9", other)
+    assert other != page and sanitized(other) == sanitized(page)
+    assert sanitized(page.replace("programs of", "programs by")) != sanitized(page)
+    assert "bytes" in sanitized(page) and "a warp" in sanitized(page)
 
 
 def test_instructions_are_not_counted_through_a_loop(kernels):

@@ -50,6 +50,8 @@ def _found(
         try:
             inputs = _named(reference, _made(make, size))
             expected = _expected(reference, inputs)
+        except NotImplementedError as error:  # a stub's
+            return {"refused": str(error) or f"the reference or make {raised(error)}"}
         except Exception as error:  # whatever they may raise
             return {"refused": f"at size {size} the reference or make {raised(error)}"}
         try:
