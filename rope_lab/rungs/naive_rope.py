@@ -23,6 +23,17 @@ def naive_rope(t: Tensor, freqs: Tensor, block: int = 1024) -> Tensor:
     _, b, h, d = t.shape
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
     naive_rope_kernel[(triton.cdiv(t.numel(), block),)](
-        t, freqs, out, t.numel(), b, h, *t.stride()[:3], D=d, D2=freqs.shape[-1], BLOCK=block
+        t,
+        freqs,
+        out,
+        t.numel(),
+        b,
+        h,
+        t.stride(0),
+        t.stride(1),
+        t.stride(2),
+        D=d,
+        D2=freqs.shape[-1],
+        BLOCK=block,
     )
     return out

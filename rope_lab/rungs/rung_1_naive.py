@@ -43,6 +43,8 @@ def my_rope(t, freqs, block=1024):
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
     grid = (triton.cdiv(t.numel(), block),)
     my_rope_kernel[grid](
-        t, freqs, out, t.numel(), b, h, *t.stride(), D=d, D2=freqs.shape[-1], BLOCK=block
-    )
+        t, freqs, out, t.numel(), b, h,
+        t.stride(0), t.stride(1), t.stride(2), t.stride(3),
+        D=d, D2=freqs.shape[-1], BLOCK=block,
+    )  # fmt: skip
     return out
