@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from counted import operators_of
+import rope_kernels
+from counted import calls_within, operators_of
 from rope_kernels import (
     RotaryPositionEmbedding,
     apply_rotary_pos_emb,
@@ -275,6 +276,38 @@ def test_what_inference_mode_did_to_a_module_is_followed_and_trained_with_later(
     leaf = t.clone().requires_grad_()
     apply_rotary_pos_emb(leaf, module).backward(t)
     assert torch.equal(leaf.grad, rope_bw(t, module_of(2 * new)))
+
+
+@pytest.mark.parametrize("inference_now", (True, False))
+def test_calls_by_frequencies_of_inference_mode_are_remembered(inference_now, interpreter, device):
+    """Their turns are computed in each call, but a call is checked and planned once."""
+    t, module = tokens(device), RotaryPositionEmbedding(D).to(device)
+    with torch.inference_mode():
+        module.inv_freq = other_frequencies(device)
+    with torch.inference_mode(inference_now):
+        rope_fw(t, module)  # compiles
+        calls = calls_within(rope_kernels, lambda: rope_fw(t, module))
+    counted = RotaryPositionEmbedding(D).to(device)
+    rope_fw(t, counted)
+    assert calls < 1.5 * calls_within(rope_kernels, lambda: rope_fw(t, counted))
+    for _ in range(3):
+        with torch.inference_mode():
+            module.inv_freq.mul_(2)
+        want = rope_fw(t, module_of(module.inv_freq))
+        assert torch.equal(rope_fw(t, module), want)
+
+
+def test_a_resize_that_pytorch_does_not_count_is_seen(device):
+    """Of so many turns as there were, the first or the last would be another pair's."""
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    want = rope_fw(t, module)
+    for pairs in (D // 4, D):
+        module.inv_freq.resize_(pairs)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=rf"^freqs has shape \({pairs},\); accepted for "):
+                rope_fw(t, module)
+    module.inv_freq.resize_(D // 2)
+    assert torch.equal(rope_fw(t, module), want)
 
 
 # a buffer among others
