@@ -126,5 +126,8 @@ def _into_a_cache(named: Mapping[str, Tensor], rotation: Rotation, slots: Tensor
 
 
 def choose_cache_tile(case: Case) -> Tile:
-    """Padded rows, whatever their width is: a line of rows would go to slots that are far apart."""
+    """Padded rows, whatever their width is: a line of rows would go to slots that are far apart.
+
+    Lines lost (benchmarks/NOTES.md). That packed tiles are fuller was not measured apart.
+    """
     return padded(case, 2048, most_empty=0.2 if case.packed else 0.4)

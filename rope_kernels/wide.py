@@ -69,6 +69,7 @@ def choose_wide_tile(case: Case) -> WideTile | None:
     # ones of 72 and of 160 8 to 15.
     is_sparse = case.filled_by_pairs < 2 / 3 and not case.rows_outer
     if pairs_fit and pairs_are_as_good and is_sparse:
+        # What the two sizes gain was not measured apart.
         return pairs_of_heads(case, 4096 if half_bytes % 32 == 0 else 2048)
     # Heads of 72, 80, 88, 100, 112 and 120: those of 72, 88 and 120 gain 39 to 52 points.
     if rows_are_better_aligned:
@@ -115,13 +116,14 @@ def choose_whole_rows(case: Case) -> WideTile:
     tile_bytes, warp_bytes = 4096, 2048  # Heads of 72 have 95 % with two warps, 88 with one.
     if case.looks_up and case.width * case.element_bytes % 16 == 0:
         # A program that looks up positions starts late, and gets more to do; the more so if it then
-        # reads a table.
+        # reads a table. Not measured apart.
         tile_bytes, warp_bytes = 4096 if case.on_the_fly else 8192, 4096
     elif case.on_the_fly and _filled_by_whole_rows(case) < 3 / 4:
         # Each of two warps would have too few rows: heads of 88 have 93 % with one, 89 with two.
         warp_bytes = 4096
     elif case.packed:
-        # Packed rows of 100 are read 8 bytes at a time: 2 KiB are 8 loads a thread already.
+        # Packed rows of 100 are read 8 bytes at a time: 2 KiB are 8 loads a thread already. Not
+        # measured apart.
         tile_bytes = 2048
     return side_by_side(
         case,

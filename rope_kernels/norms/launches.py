@@ -259,7 +259,7 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
     """The share with which a backward was fastest on an H200; benchmarks/NOTES.md has others."""
     t = tensors[0]
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
-        # Threads take up to 255 registers, and a limit would make them spill.
+        # Threads take up to 255 registers, and a limit would make them spill. Not measured apart.
         return Share(8, TILE_BYTES, None)
     if _has_wide_table(rotation) and rotation.cu_seqlens is None:
         # Cosines of all elements in fp32 take 32 registers, which leaves too few for two tiles of
