@@ -324,11 +324,11 @@ RULES = {
     "_share_of_an_sm: fp32 tables of all elements, not packed": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "fp32 elements", "backward"),
-            padded(2, 8, programs=32, maxnreg=None),
+            padded(1, 4, programs=64, maxnreg=128),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bhsd", ANGLES, "backward"),
-            padded(2, 8, programs=32, maxnreg=None),
+            padded(1, 4, programs=64, maxnreg=128),
         ),
     ),
     "_share_of_an_sm: all others": (
