@@ -1,0 +1,137 @@
+"""Make a package of Triton's interpreter alone, for systems that Triton has no packages for.
+
+    python tools/interpreter_wheel.py 3.7.1 FOLDER          downloads Triton's package for Linux
+    python tools/interpreter_wheel.py TRITON.whl FOLDER     takes it from a file
+
+Of its 198 MB Triton's interpreter is 1 MB, all of it Python. These files go unchanged into
+`triton-3.7.1+interpreter-py3-none-any.whl`, with Triton's licence, and with `libtriton.py` in the
+place of the compiled part. `lab.py` makes and installs it on macOS and Windows.
+
+It uses the standard library alone, and pip where it downloads.
+"""
+
+import base64
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+STAND_IN = Path(__file__).with_name("libtriton.py")
+# Of the package for Linux all systems take the same files: which Python and processor it is for
+# doesn't matter, but pip has to be told.
+ANY_LINUX = ["--python-version=3.13", "--implementation=cp", "--platform=manylinux_2_28_x86_64"]
+ANY_LINUX += ["--platform=manylinux_2_27_x86_64", "--platform=manylinux2014_x86_64"]
+# What no interpreted kernel imports
+LEFT_OUT = (
+    "triton/backends/amd/",
+    "triton/backends/nvidia/",
+    "triton/experimental/",
+    "triton/instrumentation/",
+    "triton/plugins/",
+    "triton/profiler/",
+    "triton/tools/triton_to_gluon_translater/",
+)
+WHEN = (2026, 1, 1, 0, 0, 0)  # the time of each file, so that the same input makes the same bytes
+METADATA = """\
+Metadata-Version: 2.4
+Name: triton
+Version: {version}
+Summary: Triton's interpreter alone: kernels run on the CPU, and nothing is compiled
+License-Expression: MIT
+License-File: LICENSE
+Requires-Python: >=3.10
+Requires-Dist: numpy
+
+Triton's Python files are unchanged. Its compiled part is replaced by a module of "RoPE in Triton",
+whose tools/interpreter_wheel.py made this package from the one that Triton's authors publish.
+"""
+WHEEL = """\
+Wheel-Version: 1.0
+Generator: interpreter_wheel
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+
+
+def download(version: str, folder: Path) -> Path:
+    """Triton's package for Linux, by pip and its settings; on any system.
+
+    Raises:
+        subprocess.CalledProcessError: pip has said why it failed.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += [*ANY_LINUX, f"--dest={folder}", f"triton=={version}"]
+    subprocess.run(command, check=True)
+    (wheel,) = folder.glob("triton-*.whl")
+    return wheel
+
+
+def make(wheel: Path, folder: Path) -> Path:
+    """The package of the interpreter alone, written into a folder.
+
+    Args:
+        wheel: Triton's, for any Python and processor, by its own name: `triton-3.7.1-...whl`.
+        folder: made if it is missing.
+    """
+    version = f"{wheel.name.split('-')[1]}+interpreter"
+    info = f"triton-{version}.dist-info"
+    files = python_and_licence(wheel, info)
+    files["triton/_C/libtriton/__init__.py"] = STAND_IN.read_bytes()
+    # torch.compile makes a digest of the compiled part, by this name. Python imports the folder.
+    for end in ("so", "pyd"):
+        files[f"triton/_C/libtriton.{end}"] = b"The compiled part of Triton is not here.\n"
+    files[f"{info}/METADATA"] = METADATA.format(version=version).encode()
+    files[f"{info}/WHEEL"] = WHEEL.encode()
+    files[f"{info}/RECORD"] = record(files, f"{info}/RECORD").encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"triton-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, content in files.items():
+            packed.writestr(zipfile.ZipInfo(name, WHEN), content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def python_and_licence(wheel: Path, info: str) -> dict[str, bytes]:
+    """Triton's Python files by their names, and its licence by that which it gets in `info`."""
+    with zipfile.ZipFile(wheel) as packed:
+        names = sorted(packed.namelist())
+        licences = [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+        if len(licences) != 1:
+            raise ValueError(f"{wheel.name} has {len(licences)} files LICENSE; accepted: 1")
+        files = {
+            name: packed.read(name)
+            for name in names
+            if name.startswith("triton/") and name.endswith(".py") and not name.startswith(LEFT_OUT)
+        }
+        return files | {f"{info}/licenses/LICENSE": packed.read(licences[0])}
+
+
+def record(files: dict[str, bytes], own_name: str) -> str:
+    """A wheel's list of its files, each with a digest and a size."""
+    lines = []
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+        lines.append(f"{name},sha256={digest.decode()},{len(content)}\n")
+    return "".join([*lines, f"{own_name},,\n"])
+
+
+def main() -> int:
+    if len(sys.argv) != 3:
+        print(__doc__.partition("\n\nOf its")[0], file=sys.stderr)
+        return 2
+    source, folder = sys.argv[1], Path(sys.argv[2])
+    if source.endswith(".whl"):
+        print(make(Path(source), folder))
+        return 0
+    with tempfile.TemporaryDirectory() as downloads:
+        try:
+            print(make(download(source, Path(downloads)), folder))
+        except subprocess.CalledProcessError as failed:
+            return failed.returncode
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""What Triton's interpreter asks of Triton's compiled part, in Python and NumPy.
+
+Triton publishes packages for Linux alone. Its interpreter is Python, and asks its compiled part,
+`triton._C.libtriton`, for little: loads, stores and atomics at addresses, names of options,
+environment variables and the types of arguments. This file has those, as in Triton 3.7.
+`interpreter_wheel.py` puts it in the place of the compiled part. There is no compiler in it: who
+asks for one gets `NoCompiler`.
+
+As in the compiled part, an address that a mask leaves out is never touched. Any other has to be of
+memory that is there, or the process ends.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cache
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Array = NDArray[np.generic]
+__path__: list[str] = []  # a package, of whose parts Triton imports names
+
+
+class NoCompiler(NotImplementedError):
+    """Triton's compiler is asked for something, and only its interpreter is installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is part of Triton's compiler, and here is its interpreter alone")
+
+
+# Memory
+#
+# To NumPy all memory is one array, and an address an index into it. Nothing is touched but what is
+# indexed. Elements go by the order of C, whatever the order of an array of addresses: where an
+# address comes twice, the last value has to stay.
+
+_FIRST = 64  # NumPy takes an array at address 0 for one without memory
+_END = 2**56  # beyond any address of a process
+
+
+@cache
+def _memory(dtype: np.dtype, step: int) -> Array:
+    """All memory as elements of this dtype, one at each `step` bytes."""
+    interface = {
+        "version": 3,
+        "data": (_FIRST, False),  # which is not read-only
+        "shape": ((_END - _FIRST) // step - 1,),
+        "strides": (step,),
+        "typestr": dtype.str,
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=interface))
+
+
+def _located(addresses: Array, dtype: np.dtype) -> tuple[Array, Array]:
+    """All memory as elements of this dtype, and the index of the one at each address."""
+    size = dtype.itemsize
+    index = (addresses - np.uint64(_FIRST)).view(np.int64)
+    if np.bitwise_or.reduce(index) % size:  # Some address is no multiple of the element's size.
+        return _memory(dtype, 1), index
+    return _memory(dtype, size), index // size
+
+
+def load(addresses: Array, mask: ArrayLike, other: ArrayLike, dtype: DTypeLike) -> Array:
+    """The elements at these addresses. Where the mask is False, the bits of `other`."""
+    dtype, shape = np.dtype(dtype), addresses.shape
+    addresses, mask = addresses.ravel(), np.asarray(mask).ravel()  # A mask may be a memoryview.
+    if mask.all():
+        memory, index = _located(addresses, dtype)
+        return memory[index].reshape(shape)
+    found = np.array(other, order="C").ravel().view(dtype)
+    memory, index = _located(addresses[mask], dtype)
+    found[mask] = memory[index]
+    return found.reshape(shape)
+
+
+def store(addresses: Array, values: Array, mask: ArrayLike) -> None:
+    """Store each value at its address, one after the other, where the mask is True."""
+    addresses, values, mask = addresses.ravel(), values.ravel(), np.asarray(mask).ravel()
+    if not mask.all():
+        addresses, values = addresses[mask], values[mask]
+    memory, index = _located(addresses, values.dtype)
+    memory[index] = values
+
+
+# Atomics
+#
+# One thread interprets all programs, so nothing comes between a read and its write.
+
+
+class RMW_OP(IntEnum):  # Triton's name, as those of its members
+    """How `atomic_rmw` combines a value with memory: read, modify, write."""
+
+    ADD = 0
+    FADD = 1
+    AND = 2
+    OR = 3
+    XOR = 4
+    XCHG = 5
+    MAX = 6
+    MIN = 7
+    UMIN = 8
+    UMAX = 9
+
+
+def _second(old: Array, new: Array) -> Array:
+    return new
+
+
+_SIGNED, _UNSIGNED = ("int32", "int64"), ("uint32", "uint64")
+# How each combines old and new, and of which dtypes
+_COMBINES: dict[RMW_OP, tuple[Callable[[Array, Array], Array], tuple[str, ...]]] = {
+    RMW_OP.ADD: (np.add, _SIGNED + _UNSIGNED),
+    RMW_OP.FADD: (np.add, ("float16", "float32", "float64")),
+    RMW_OP.AND: (np.bitwise_and, _SIGNED + _UNSIGNED),
+    RMW_OP.OR: (np.bitwise_or, _SIGNED + _UNSIGNED),
+    RMW_OP.XOR: (np.bitwise_xor, _SIGNED + _UNSIGNED),
+    RMW_OP.XCHG: (_second, _SIGNED + _UNSIGNED),
+    RMW_OP.MAX: (np.maximum, _SIGNED),
+    RMW_OP.MIN: (np.minimum, _SIGNED),
+    RMW_OP.UMIN: (np.minimum, _UNSIGNED),
+    RMW_OP.UMAX: (np.maximum, _UNSIGNED),
+}
+
+
+def atomic_rmw(
+    kind: RMW_OP, addresses: Array, values: Array, mask: ArrayLike, order: object
+) -> Array:
+    """Combine each value with memory, where the mask is True, and return what was there before.
+
+    `order` is for threads, of which there is one. What is returned where the mask is False, the
+    compiled part leaves undefined; here it is 0.
+
+    Raises:
+        ValueError: values of such a dtype are not combined in this way.
+    """
+    combine, dtypes = _COMBINES[kind]
+    if values.dtype.name not in dtypes:
+        raise ValueError("Unsupported data type")  # the compiled part's words
+    before = np.zeros(values.size, values.dtype)
+    active = np.asarray(mask).ravel()
+    before[active] = _replace(addresses.ravel()[active], values.ravel()[active], combine)
+    return before.reshape(addresses.shape)
+
+
+def atomic_cas(addresses: Array, expected: Array, values: Array, order: object) -> Array:
+    """Where memory has the bits of what is expected, store the value; return what was there."""
+    bits = np.dtype(f"u{values.itemsize}")
+    wanted, new = expected.ravel().view(bits), values.ravel().view(bits)
+
+    def swap(old: Array, wanted_and_new: Array) -> Array:
+        wanted, new = wanted_and_new[..., 0], wanted_and_new[..., 1]
+        return np.where(old == wanted, new, old)
+
+    before = _replace(addresses.ravel(), np.stack([wanted, new], axis=-1), swap)
+    return before.view(values.dtype).reshape(addresses.shape)
+
+
+@np.errstate(all="ignore")  # A sum may be infinite.
+def _replace(addresses: Array, values: Array, combine: Callable[[Array, Array], Array]) -> Array:
+    """Replace each element of memory by `combine(element, value)`; return what was there before.
+
+    An element that comes twice is replaced twice.
+    """
+    memory, index = _located(addresses, values.dtype)
+    overlap = memory.strides[0] < values.itemsize or np.unique(index).size < index.size
+    if not overlap:  # Then their order doesn't matter.
+        before = memory[index]
+        memory[index] = combine(before, values)
+        return before
+    before = np.empty(index.shape, values.dtype)
+    for place, at in enumerate(index):
+        before[place] = memory[at]
+        memory[at] = combine(before[place], values[place])
+    return before
+
+
+# Names
+#
+# `ir` has the options of Triton's operations. The interpreter compares some of them, and hands on
+# the others.
+
+_OPTIONS = {
+    "ATOMIC_OP": {
+        "AND": 1,
+        "OR": 2,
+        "XOR": 3,
+        "ADD": 4,
+        "FADD": 5,
+        "MAX": 6,
+        "MIN": 7,
+        "UMAX": 8,
+        "UMIN": 9,
+        "XCHG": 10,
+    },
+    "CACHE_MODIFIER": {"NONE": 1, "CA": 2, "CG": 3, "WB": 4, "CS": 5, "WT": 6, "CV": 7},
+    "DESCRIPTOR_REDUCE_KIND": {
+        "ADD": 1,
+        "MIN": 2,
+        "MAX": 3,
+        "INC": 4,
+        "DEC": 5,
+        "AND": 6,
+        "OR": 7,
+        "XOR": 8,
+    },
+    "EVICTION_POLICY": {"NORMAL": 1, "EVICT_FIRST": 2, "EVICT_LAST": 3},
+    "INPUT_PRECISION": {"TF32": 0, "TF32x3": 1, "IEEE": 2, "BF16x3": 3, "BF16x6": 4},
+    "MEM_SEMANTIC": {"RELAXED": 1, "ACQUIRE": 2, "RELEASE": 3, "ACQUIRE_RELEASE": 4},
+    "MEM_SYNC_SCOPE": {"GPU": 1, "CTA": 2, "SYSTEM": 3},
+    "PADDING_OPTION": {"PAD_ZERO": 1, "PAD_NAN": 2},
+    "PROPAGATE_NAN": {"NONE": 0, "ALL": 0xFFFF},
+    "ROUNDING_MODE": {"RTZ": 0, "RTNE": 1},
+    "ScaleDotElemTypeTY": {
+        "E4M3": 0,
+        "E5M2": 1,
+        "E2M3": 2,
+        "E3M2": 3,
+        "E2M1": 4,
+        "BF16": 5,
+        "FP16": 6,
+    },
+}
+# Triton's annotations name these types of the compiler.
+_TYPES = (
+    "InsertPoint",
+    "block_argument",
+    "builder",
+    "context",
+    "module",
+    "type",
+    "value",
+)
+
+
+def _part(name: str, members: dict[str, object]) -> ModuleType:
+    """A part of libtriton, as a module; it raises `NoCompiler` for members that it lacks."""
+
+    def lacking(member: str) -> object:
+        if member.startswith("__"):  # Python asks for these.
+            raise AttributeError(member)
+        raise NoCompiler(f"libtriton.{name}.{member}")
+
+    part = ModuleType(f"{__name__}.{name}")
+    vars(part).update(members)
+    vars(part)["__getattr__"] = lacking
+    sys.modules[part.__name__] = part
+    return part
+
+
+def _enum(name: str, members: dict[str, int]) -> type[IntEnum]:
+    return IntEnum(name, members, module=__name__)
+
+
+def _empty_class(name: str) -> type:
+    return type(name, (), {})
+
+
+ir = _part(
+    "ir",
+    {name: _enum(name, members) for name, members in _OPTIONS.items()}
+    | {name: _empty_class(name) for name in _TYPES},
+)
+interpreter = _part(
+    "interpreter",
+    {
+        "MEM_SEMANTIC": _enum(
+            "MEM_SEMANTIC", {"ACQUIRE_RELEASE": 0, "ACQUIRE": 1, "RELEASE": 2, "RELAXED": 3}
+        ),
+        "RMW_OP": RMW_OP,
+        "load": load,
+        "store": store,
+        "atomic_rmw": atomic_rmw,
+        "atomic_cas": atomic_cas,
+    },
+)
+linear_layout = _part("linear_layout", {"LinearLayout": _empty_class("LinearLayout")})
+gluon_ir = _part("gluon_ir", {"GluonOpBuilder": _empty_class("GluonOpBuilder")})
+llvm, passes, nvidia, amd = (_part(name, {}) for name in ("llvm", "passes", "nvidia", "amd"))
+
+
+# Environment variables
+
+
+def getenv(name: str, default: str | None = None) -> str | None:
+    """The variable's value, or the default where it is not set."""
+    return os.environ.get(name, default)
+
+
+def getenv_bool(name: str, default: bool | None) -> bool | None:
+    """Whether the variable is switched on; the default where it is not set."""
+    value = os.environ.get(name)
+    return default if value is None else value.lower() in ("1", "on", "true", "y", "yes")
+
+
+def get_cache_invalidating_env_vars() -> dict[str, str]:
+    """What a compiled kernel depends on: nothing is compiled."""
+    return {}
+
+
+# Types of arguments
+
+
+def native_specialize_impl(
+    backend: type, argument: object, is_const: bool, specialize_value: bool, align: bool
+) -> tuple[str, None]:
+    """Triton's name for the type of an integer or a tensor, which no kernel is specialized to.
+
+    Raises:
+        OverflowError: an integer that 64 bits can't hold.
+        TypeError: anything else; the interpreter doesn't ask.
+    """
+    from triton._utils import canonicalize_dtype  # which imports what imports this
+
+    if isinstance(argument, bool):
+        return "u1", None
+    if isinstance(argument, int):
+        if -(2**31) <= argument < 2**31:
+            return "i32", None
+        if -(2**63) <= argument < 2**63:
+            return "i64", None
+        if 0 <= argument < 2**64:
+            return "u64", None
+        raise OverflowError("integer to be specialized too large to represent")
+    if hasattr(argument, "data_ptr"):
+        const = "k" if is_const else ""
+        return f"*{const}{canonicalize_dtype(argument.dtype)}", None
+    raise TypeError(f"failed to specialize argument of type: {type(argument).__name__}")
