@@ -3,6 +3,8 @@
 - compiled: there is a CUDA GPU. Kernels are compiled for it and work on CUDA tensors.
 - interpreted: there is none. Triton's interpreter runs the same kernels on CPU tensors.
 - PyTorch alone: Triton is not installed. The notebooks without Triton kernels run.
+
+On macOS and Windows Triton is its interpreter alone, which needs no compiler.
 """
 
 import os
@@ -17,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.modes import interpreter_is_on, triton_is_installed
+from rope_kernels.modes import compiler_is_installed, interpreter_is_on, triton_is_installed
 
 from .interpreter import run_as_compiled
 
@@ -31,6 +33,7 @@ class Engine:
     system: str  # 'Linux', 'Darwin', 'Windows'
     triton_installed: bool
     torch_built_for_cuda: bool
+    compiler_installed: bool = True  # Triton's; its interpreter may be there alone
     gpu: str = ""  # the name of the CUDA GPU that torch can use
     nvidia_driver: str | None = None  # its version; None if absent, or if torch can use the GPU
     lacks: tuple[str, ...] = ()  # of what Triton needs for a launch on a GPU
@@ -42,7 +45,8 @@ class Engine:
         """One of the three names above."""
         if not self.triton_installed:
             return PYTORCH
-        return COMPILED if self.gpu and not self.interpreter_asked_for else INTERPRETED
+        compiles = self.gpu and self.compiler_installed and not self.interpreter_asked_for
+        return COMPILED if compiles else INTERPRETED
 
     @property
     def device(self) -> str:
@@ -66,7 +70,12 @@ class Engine:
                 )
         if not self.triton_installed:
             problems.append(self.how_to_get_triton)
-        if self.triton_installed and self.gpu and self.lacks:
+        if self.triton_installed and self.gpu and not self.compiler_installed:
+            problems.append(
+                "There is a GPU, but of Triton only the interpreter is installed: docs/install.md "
+                "says how to get a compiler."
+            )
+        if self.kind == COMPILED and self.lacks:
             problems.append(
                 f"Triton needs {' and '.join(self.lacks)} to launch on a GPU: install gcc and "
                 "python3-dev."
@@ -82,10 +91,7 @@ class Engine:
     def how_to_get_triton(self) -> str:
         if self.system == "Linux":
             return "Triton is not installed: `make lab` installs it."
-        return (
-            f"Triton has no packages for {self.system}: the PyTorch notebooks run here, the others "
-            "need Linux (WSL or a container will do)."
-        )
+        return "Triton is not installed: `python lab.py` installs its interpreter."
 
     def __repr__(self) -> str:
         """One line: the engine, why it is not the best one, and what to do about that.
@@ -96,7 +102,8 @@ class Engine:
         if self.kind == COMPILED:
             name = f"compiled for cuda ({self.gpu})"
         elif self.kind == INTERPRETED and self.gpu:
-            reason = ", because TRITON_INTERPRET is set"
+            if self.interpreter_asked_for:
+                reason = ", because TRITON_INTERPRET is set"
         elif self.kind == INTERPRETED and not self.nvidia_driver:
             reason = ", because this machine has no NVIDIA GPU"
         found = " ".join(self.problems)
@@ -128,6 +135,7 @@ def look() -> Engine:
     return Engine(
         system=platform.system(),
         triton_installed=triton_is_installed(),
+        compiler_installed=compiler_is_installed(),
         torch_built_for_cuda=torch.version.cuda is not None,
         gpu=torch.cuda.get_device_name() if available else "",
         nvidia_driver=None if available else nvidia_driver(),

@@ -57,7 +57,12 @@ TROUBLED = {  # machine, engine, words of its one sentence
     "macOS": (
         machine(LAPTOP, system="Darwin", triton_installed=False),
         PYTORCH,
-        "no packages for Darwin",
+        "`python lab.py` installs its interpreter",
+    ),
+    "no compiler beside a GPU": (
+        machine(GPU, system="Windows", compiler_installed=False),
+        INTERPRETED,
+        "how to get a compiler",
     ),
     "Triton loaded too late": (
         machine(LAPTOP, triton_loaded_for_gpu=True),
@@ -76,7 +81,8 @@ def test_each_problem_is_one_sentence_at_the_end_of_the_engines_line(troubled, e
 
 
 def test_a_healthy_machine_has_no_problem():
-    for healthy in (GPU, LAPTOP, machine(GPU, triton_loaded_for_gpu=True)):
+    a_mac = machine(LAPTOP, system="Darwin", compiler_installed=False)
+    for healthy in (GPU, LAPTOP, a_mac, machine(GPU, triton_loaded_for_gpu=True)):
         assert healthy.problems == []
         assert machine(healthy, interpreter_asked_for=True).kind == INTERPRETED
     assert GPU.kind == COMPILED

@@ -162,12 +162,21 @@ def test_what_rotates_nothing_or_is_refused_has_no_way(device):
         which_way(rope_qk, t, t, rope)
 
 
-@pytest.mark.parametrize("wanted", ("no Triton", "no interpreter"))
+@pytest.mark.parametrize("wanted", ("no Triton", "no compiler", "no interpreter"))
 def test_it_says_why_there_is_no_engine(wanted, monkeypatch):
     t, rope = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)
     if wanted == "no Triton":
         monkeypatch.setattr(modes, "_HAS_TRITON", False)
         assert which_way(rope_fw, t, rope) == Way("pytorch", "Triton is not installed")
+    elif wanted == "no compiler":
+        monkeypatch.setattr(modes, "_HAS_COMPILER", False)
+        assert which_way(rope_fw, t, rope).path == "kernel"  # which is interpreted
+        monkeypatch.setenv("TRITON_INTERPRET", "0")
+        monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+        monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda _: False))
+        with pytest.warns(UserWarning, match="Triton's compiler is not installed"):
+            way = which_way(rope_fw, t, rope)
+        assert way == Way("pytorch", "Triton's compiler is not installed")
     else:
         monkeypatch.setenv("TRITON_INTERPRET", "0")
         way = which_way(rope_fw, t, rope)
@@ -184,6 +193,7 @@ def test_the_page_says_of_every_reason_what_to_do():
     made |= {tuple(x) for x in vars(ways).values() if isinstance(x, Way)}
     without = (
         "Triton is not installed",
+        "Triton's compiler is not installed",
         "the tensors are on a CPU, and TRITON_INTERPRET=1 is not set",
     )
     made |= {("pytorch", reason) for reason in without}

@@ -101,6 +101,7 @@ def test_a_launch_is_remembered_with_its_arguments(op, interpreter, device, monk
 
 def test_the_warning_without_triton_points_at_the_callers_line(monkeypatch):
     monkeypatch.setattr(modes, "_HAS_TRITON", False)
+    monkeypatch.setattr(modes, "_HAS_COMPILER", False)
     for op in OPS:
         sample = op.sample("cpu")
         with (
