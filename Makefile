@@ -31,7 +31,7 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadsc
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment pins lab test test-all mutants notebook notebooks times exercise hugging_face bench record site docker_image size clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times exercise hugging_face bench record site docker_image size clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,9 @@ mutants: environment ## apply deliberate bugs, one at a time; each must turn a t
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
 	"$(VENV)"/bin/python -m rope_lab.run_notebooks notebooks
+
+listings: environment ## store what Triton makes of the notebooks' kernels, for macOS and Windows
+	PATH="$(abspath $(VENV))/bin:$$PATH" "$(VENV)"/bin/python tools/listings.py
 
 hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
 	"$(VENV)"/bin/python tools/hugging_face.py

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pairwise
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.modes import compiler_is_installed, triton_is_installed
 from rope_lab.interpreter import speed_up
 
 HAS_GPU = torch.cuda.is_available()
@@ -75,6 +75,10 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("slow")
     # What takes longest begins first, or one process would end long after the others.
     items.sort(key=lambda item: not item.path.name.startswith("test_answers_in"))
+    if not compiler_is_installed():
+        for item in items:
+            if item.get_closest_marker("needs_compiler"):
+                item.add_marker(pytest.mark.skip(reason="needs Triton's compiler"))
     if not HAS_GPU:
         for item in items:
             if item.get_closest_marker("gpu"):

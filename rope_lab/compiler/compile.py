@@ -4,9 +4,12 @@ The work is done in a child process: where Triton's interpreter is on, it has ta
 place. The child gets the kernel's source and a call, both as Python. Of a tensor the call has what
 the JIT would look at: dtype, alignment, size. The child stays until this process ends, for it takes
 longer to start than to compile.
+
+Where Triton has no compiler, listings of the notebooks' kernels are replayed (`listings.py`).
 """
 
 import base64
+import os
 import re
 import shutil
 import subprocess
@@ -21,8 +24,11 @@ from typing import NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from rope_kernels.modes import compiler_is_installed
+
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
+from . import listings
 from .assembly import needs_of_amd, widths_of
 
 SECONDS = 60.0  # that a kernel may take to compile
@@ -79,8 +85,8 @@ class Compiled:
     gpu: str
     num_warps: int
     program: str  # what was compiled; the stages refer to its lines
-    stages: dict[str, str]  # ttir, ttgir, llir; ptx or amdgcn
-    binary: bytes  # cubin or hsaco
+    stages: dict[str, str]  # ttir, ttgir, llir; ptx or amdgcn. Stored: sass, and no llir
+    binary: bytes  # cubin or hsaco; empty where they are stored
     registers: int  # a thread
     spilled: int  # for want of registers: bytes a thread stores and loads; AMD: 4 a register
     stack: int  # bytes a thread
@@ -103,6 +109,8 @@ class Compiled:
         Raises:
             FileNotFoundError: neither Triton nor the CUDA toolkit on PATH has nvdisasm.
         """
+        if "sass" in self.stages:
+            return self.stages["sass"]
         with tempfile.NamedTemporaryFile() as cubin:
             cubin.write(self.binary)
             cubin.flush()
@@ -159,6 +167,7 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         TypeError: the kernel uses something that the child cannot be given.
         ValueError: no name of a GPU.
         RuntimeError: the compiler refused; the message is its own.
+        NoCompiler: Triton has none here, and no listing of this kernel is stored.
     """
     name, target = kernel.fn.__name__, target_of(gpu)
     program = _program(kernel)
@@ -167,6 +176,27 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     call = [_written(argument) for argument in arguments]
     call += [f"{name}={_written(value)}" for name, value in options.items()]
     job = {"target": target, "program": program, "kernel": name, "call": ", ".join(call)}
+    if not compiler_is_installed():
+        return Compiled(name, gpu, num_warps, program, binary=b"", **listings.replayed(job))
+    try:
+        fields = compiled_by_the_child(job)
+    except RuntimeError as refused:
+        raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
+    compiled = Compiled(name, gpu, num_warps, program, **fields)
+    if listings.KEEP in os.environ and "ptx" in compiled.stages:
+        listings.keep(job, {x: y for x, y in fields.items() if x != "binary"}, compiled.sass)
+    return compiled
+
+
+def compiled_by_the_child(job: dict) -> dict:
+    """The fields of a `Compiled` that the compiler decides, from its stages on.
+
+    Args:
+        job: with 'target', 'program', 'kernel' and 'call', all of them text but the first.
+
+    Raises:
+        RuntimeError: why the compiler refused.
+    """
     # by its path: as a module it would import `rope_lab`, which picks an engine
     worker = Worker.kept(str(Path(__file__).with_name("compile_process.py")), None)
     try:
@@ -176,11 +206,11 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         if ended.late:
             reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
     if not result:
-        raise RuntimeError(f"{name} does not compile for {gpu}:\n{reason}")
-    binary = base64.b64decode(result.pop("binary"))
+        raise RuntimeError(reason)
+    result["binary"] = base64.b64decode(result["binary"])
     if "amdgcn" in result["stages"]:
         result |= needs_of_amd(result["stages"]["amdgcn"])
-    return Compiled(name, gpu, num_warps, program, binary=binary, **result)
+    return result
 
 
 def target_of(gpu: str) -> tuple[str, int | str, int]:

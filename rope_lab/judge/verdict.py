@@ -5,8 +5,10 @@ import math
 from dataclasses import dataclass, field
 
 RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
+# Without Triton's compiler: all that the interpreter shows is right, and machine code isn't read.
+AS_INTERPRETED = "right in the interpreter"
 LINES_END_BETWEEN_WORDS = "white-space: pre-wrap; word-break: normal"
-COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00"}
+COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00", AS_INTERPRETED: "#0072b2"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,9 @@ class OnTheClimb:
 class Verdict:
     """The outcome of a check; true only if everything is right."""
 
-    state: str  # 'right', 'wrong' or 'not yet': nothing is answered, or it can't be passed on
+    # 'right', 'wrong', 'not yet' (nothing is answered, or it can't be passed on) or, of a kernel
+    # whose machine code isn't read here, 'right in the interpreter'
+    state: str
     reason: str = ""  # what was right, what is wrong, or what to do first
     remark: str = ""  # what a right answer does that it need not do
     place: str = ""  # which of several answers, or which GPU, is wrong

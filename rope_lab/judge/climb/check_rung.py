@@ -17,7 +17,7 @@ from ...shipment import CannotPassOn
 from ..counts import COPIES
 from ..judge import judged
 from ..spec import Case, Spec
-from ..verdict import NOT_YET, RIGHT, WRONG, Verdict, raised
+from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
 from . import specifications as specs
 from .instruments import Launch, launches_of, loop_in, readings_of, rotation
 from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
@@ -65,7 +65,9 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
 
     First its values, its addresses and the order of its programs: as `check_exercise` does, from
     rung 2 on also in place, from rung 4 on also backward. Then what the rung is about is counted in
-    the interpreter, and in the machine code for an H200 at the headline shape.
+    the interpreter, and in the machine code for an H200 at the headline shape. Where Triton has no
+    compiler, machine code is read of our own kernels alone: a reader's that is right as far as it
+    is read has a verdict of its own, and is kept, too.
 
     Args:
         rung: 1 to 7.
@@ -88,9 +90,9 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         measured = _with_instruments(rung, candidate, verdict, readings, launch)
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
-    if not measured:
+    if measured.state not in (RIGHT, AS_INTERPRETED):
         return measured
-    remarks = [values.remark]
+    remarks = [values.remark, measured.remark]
     if QUIET not in os.environ:
         try:
             kept.keep(rung, candidate)
@@ -161,7 +163,8 @@ def _with_instruments(
     rung: int, candidate: Callable, verdict: Verdict, readings: dict[str, float], launch: Launch
 ) -> Verdict:
     """The verdict of the instruments on a kernel whose values are right."""
-    missed = [target for target in TARGETS[rung] if not target.met(readings)]
+    read = [target for target in TARGETS[rung] if target.instrument in readings]
+    missed = [target for target in read if not target.met(readings)]
     table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
     if not missed:
         count = len(verdict.cases.right)
@@ -174,7 +177,13 @@ def _with_instruments(
         if whole:
             speeds.append(speed_of_ours(whole[-1]))
         climb = replace(verdict.climb, ahead="; ".join(said), speed="\n         ".join(speeds))
-        return replace(verdict, state=RIGHT, reason=reason, climb=climb)
+        verdict = replace(verdict, state=RIGHT, reason=reason, climb=climb)
+        unread = len(TARGETS[rung]) - len(read)
+        if unread:
+            remark = f"{unread} of {len(TARGETS[rung])} instruments read machine code, and Triton "
+            remark += "has no compiler here"
+            verdict = replace(verdict, state=AS_INTERPRETED, remark=remark)
+        return verdict
     first = _explains(missed, readings)
     reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
     speed = speed_here(candidate, explained_by=first.instrument)

@@ -20,6 +20,7 @@ from triton.runtime.jit import JITFunction
 
 from ...compiler.compile import Compiled, compile_for
 from ...compiler.instructions import instruction_time, loads_before_first_branch, warp_instructions
+from ...compiler.listings import NoCompiler
 from ...rungs import SHAPE
 
 GPU = "sm_90"  # an H100 or H200
@@ -89,25 +90,35 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
 def readings_of(counted: dict, launch: Launch) -> dict[str, float]:
     """A number for each instrument, for an H200.
 
-    The first three are of the probe, the others of the headline shape.
+    The first three are of the probe, the others of the headline shape. Those of machine code are
+    missing where Triton has no compiler and doesn't know the kernel.
 
     Args:
         counted: a verdict's.
         launch: at the headline shape; it is compiled, and raises as `compile_for`.
     """
-    size, code = counted["elements"] * counted["element_bytes"], launch.compiled()
+    size = counted["elements"] * counted["element_bytes"]
     order = "".join(event["kind"] for event in counted["events"])  # L a load, E an evaluation
-    # a descriptor's boxes are copied by TMA, whose rows have no less than 16 bytes
-    by_tma = [_TMA_BYTES] if "cp.async.bulk" in code.stages["ptx"] else []
-    return {
+    readings = {
         # in multiples of the bytes of t
         "bytes requested": (sum(counted["loaded"].values()) + counted["stored"]) / size,
         "sin/cos evaluations": counted["evaluations"] / (counted["elements"] / 2),  # a pair
         "loads after a sine": order.partition("E")[2].count("L"),  # of the first program
         "programs": launch.programs,
+    }
+    try:
+        return readings | _readings_of_code(launch.compiled(), launch.programs)
+    except NoCompiler:
+        return readings
+
+
+def _readings_of_code(code: Compiled, programs: int) -> dict[str, float]:
+    # a descriptor's boxes are copied by TMA, whose rows have no less than 16 bytes
+    by_tma = [_TMA_BYTES] if "cp.async.bulk" in code.stages["ptx"] else []
+    return {
         "instructions": warp_instructions(code),  # of a warp, slow branches left out
         # microseconds for all of them, if no lane ever waits
-        "instruction time": instruction_time(code, launch.programs),
+        "instruction time": instruction_time(code, programs),
         "narrowest load": min([*code.loads, *by_tma], default=0),  # bytes; 0: atomics alone
         "loads before a branch": loads_before_first_branch(code)[0],  # of the machine code
     }

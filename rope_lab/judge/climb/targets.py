@@ -26,6 +26,9 @@ class Target:
     exact: bool = True  # the same with every compiler, so a compared verdict may print it
 
     def met(self, readings: dict[str, float]) -> bool:
+        """Whether the instrument has been read and is within the limit."""
+        if self.instrument not in readings:
+            return False
         value = readings[self.instrument]
         if self.rule == "exactly":
             return value == self.limit
@@ -91,8 +94,11 @@ def number(value: float) -> str:
 def row(target: Target, readings: dict[str, float], missed: bool) -> str:
     """'  instructions           830 a warp      at most 900 a warp      yes'.
 
-    What another compiler counts otherwise is left out where outputs are compared.
+    What another compiler counts otherwise is left out where outputs are compared. An instrument
+    that reads machine code may not have been read.
     """
+    if target.instrument not in readings:
+        return f"  {target.instrument:22}{'':16}{target.words:22}not read here"
     value = readings[target.instrument]
     shows = target.exact or missed or QUIET not in os.environ
     shown = f"{number(value)}{target.unit}" if shows else ""

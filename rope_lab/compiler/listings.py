@@ -1,0 +1,89 @@
+"""What Triton makes of the kernels that the notebooks ship, stored for where it has no compiler.
+
+A listing is found by a digest of all that decides it: the kernel's source, its call and the GPU. A
+kernel that a reader has changed has none. `make listings` stores them; it sets a variable that lets
+`compile_for` keep whatever it compiles.
+"""
+
+import hashlib
+import json
+import lzma
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+STORED = Path(__file__).with_name("listings.json.xz")
+KEEP = "ROPE_LAB_LISTINGS"  # a folder for what is compiled; set by `make listings`
+_SHOWN = ("ttir", "ttgir", "ptx")  # the stages that a notebook looks at, beside the machine code
+
+
+class NoCompiler(RuntimeError):
+    """A kernel is to be compiled where Triton has no compiler, and its listing isn't stored."""
+
+    def __init__(self, kernel: str) -> None:
+        super().__init__(
+            f"Triton has no compiler on this system, and what it makes of {kernel} is stored for "
+            "the notebooks' own kernels alone. On Linux, or in the container of docs/install.md, "
+            "it is compiled"
+        )
+
+
+def replayed(job: dict) -> dict:
+    """The fields of a `Compiled` that are stored for a job of `compile_for`.
+
+    Raises:
+        NoCompiler: none are.
+    """
+    try:
+        return dict(stored()[digest(job)]["fields"])
+    except KeyError:
+        raise NoCompiler(job["kernel"]) from None
+
+
+def digest(job: dict) -> str:
+    """A name for the job, by its kernel's source, its call and its GPU."""
+    text = json.dumps(job, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def keep(job: dict, fields: dict, sass: str) -> None:
+    """Write what was compiled into the folder that `KEEP` names.
+
+    Args:
+        job: what was asked of the compiler.
+        fields: its answer, as `Compiled` has them.
+        sass: its machine code, in words.
+    """
+    listing = {"job": job, "fields": shown(fields, sass)}
+    path = Path(os.environ[KEEP], f"{digest(job)}.json")
+    path.write_text(json.dumps(listing, sort_keys=True), encoding="utf-8")
+
+
+def shown(fields: dict, sass: str) -> dict:
+    """What is stored of the fields: the stages that a notebook looks at, without folders."""
+    texts = {stage: fields["stages"][stage] for stage in _SHOWN} | {"sass": sass}
+    # bytes for debuggers, which have folders, too
+    texts["ptx"] = texts["ptx"].partition("\t.section\t.debug_")[0]
+    stages = {stage: re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', text) for stage, text in texts.items()}
+    return fields | {"stages": stages}
+
+
+def collect(folder: Path, stored: Path = STORED) -> int:
+    """Store what is in a folder, and nothing else; how many listings that is."""
+    found = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("*.json"))
+    }
+    text = json.dumps(found, sort_keys=True)
+    stored.write_bytes(lzma.compress(text.encode(), preset=9))
+    return len(found)
+
+
+@cache
+def stored() -> dict[str, dict]:
+    """All listings, each by the digest of its job: the job, and the fields of a `Compiled`."""
+    if not STORED.exists():
+        return {}
+    found: dict[str, dict] = json.loads(lzma.decompress(STORED.read_bytes()))
+    return found

@@ -1,0 +1,124 @@
+"""Where Triton has no compiler, stored listings are replayed: what it would make of the kernels."""
+
+import random
+
+import pytest
+
+import pairwise
+from readers_rung import my_rope_of
+from rope_lab.compiler import compile as compile_module
+from rope_lab.compiler import listings
+from rope_lab.compiler.listings import NoCompiler
+from rope_lab.judge.climb.check_rung import check_rung
+from rope_lab.judge.verdict import AS_INTERPRETED, NOT_YET, RIGHT
+from rope_lab.records import QUIET
+from rope_lab.rungs import RUNGS, kept
+
+pytestmark = pytest.mark.usefixtures("needs_triton", "nothing_is_kept")
+DRAWN = 3  # of the listings, in a run without --every
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    monkeypatch.setattr(compile_module, "compiler_is_installed", lambda: False)
+
+
+def of_a_reader(rung, folder):
+    """Our kernel with a constant renamed, so that no listing of it is stored."""
+    return my_rope_of(RUNGS[rung].source.replace("HALF", "OF_A_READER"), folder)
+
+
+@pytest.mark.needs_compiler
+def test_listings_are_what_the_compiler_makes(pytestconfig):
+    stored = sorted(listings.stored().items())
+    assert len(stored) > 30
+    if not pairwise.EVERY:
+        stored = random.Random(pytestconfig.getoption("seed")).sample(stored, DRAWN)
+    for name, listing in stored:
+        job = listing["job"]
+        job["target"] = tuple(job["target"])
+        assert listings.digest(job) == name
+        made = compile_module.compiled_by_the_child(job)
+        code = compile_module.Compiled(job["kernel"], "sm_90", 1, job["program"], **made)
+        fields = {field: x for field, x in made.items() if field != "binary"}
+        assert listings.shown(fields, code.sass) == listing["fields"], job["kernel"]
+
+
+def test_a_listing_names_no_folder():
+    for listing in listings.stored().values():
+        for stage, text in listing["fields"]["stages"].items():
+            assert "site-packages" not in text and "/program.py" not in text, stage
+
+
+@pytest.mark.parametrize("rung", [5, 6, 7])
+def test_our_kernels_are_read_without_a_compiler(rung, no_compiler):
+    verdict = check_rung(rung, RUNGS[rung].module.my_rope)
+    assert verdict.state == RIGHT and "not read here" not in repr(verdict)
+
+
+@pytest.mark.parametrize("rung", [3, 4])
+def test_a_rung_without_machine_code_is_right_or_not(rung, no_compiler, tmp_path):
+    assert check_rung(rung, of_a_reader(rung, tmp_path)).state == RIGHT
+
+
+@pytest.mark.parametrize(("rung", "unread"), [(5, "2 of 5"), (6, "2 of 5"), (7, "3 of 7")])
+def test_a_readers_own_is_right_as_far_as_it_is_read(
+    rung, unread, no_compiler, tmp_path, monkeypatch
+):
+    monkeypatch.delenv(QUIET)  # or nothing would be kept
+    verdict = check_rung(rung, of_a_reader(rung, tmp_path))
+    assert verdict.state == AS_INTERPRETED and not verdict
+    first, *rest = repr(verdict).splitlines()
+    assert first.startswith(f"RIGHT IN THE INTERPRETER, but {unread} instruments read machine code")
+    assert sum(line.endswith("not read here") for line in rest) == int(unread[0])
+    assert "ahead" not in repr(verdict)
+    assert kept.climbed() == [rung]
+    assert "<b>RIGHT IN THE INTERPRETER</b>, but" in verdict._repr_html_()
+
+
+def test_what_the_interpreter_counts_is_asked_for(no_compiler, tmp_path):
+    """Rung 6 loads after its sines, which rung 7 doesn't."""
+    verdict = check_rung(7, of_a_reader(6, tmp_path))
+    assert verdict.state == NOT_YET and "rung 7 wants loads after a sine" in verdict.reason
+
+
+def test_another_kernel_is_not_known(no_compiler, tmp_path):
+    import torch
+
+    from rope_lab.compiler.compile import compile_for
+
+    kernel = of_a_reader(1, tmp_path).__globals__["my_rope_kernel"]
+    with pytest.raises(NoCompiler, match=r"no compiler on this system, .* of my_rope_kernel"):
+        compile_for("sm_90", kernel, torch.empty(8), 1, D=8)
+
+
+def test_what_is_collected_is_all_that_is_stored(tmp_path):
+    path = tmp_path / "listings.json.xz"
+    assert listings.collect(tmp_path, path) == 0
+    (tmp_path / "a.json").write_text('{"job": {}, "fields": {"registers": 3}}')
+    assert listings.collect(tmp_path, path) == 1
+    before = path.read_bytes()
+    assert listings.collect(tmp_path, path) == 1 and path.read_bytes() == before
+
+
+@pytest.mark.needs_compiler
+def test_what_is_compiled_is_kept_if_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv(listings.KEEP, str(tmp_path))
+    code = compiled_rung(5)
+    assert listings.collect(tmp_path, tmp_path / "listings.json.xz") == 1
+    monkeypatch.setattr(listings, "STORED", tmp_path / "listings.json.xz")
+    listings.stored.cache_clear()
+    try:
+        monkeypatch.setattr(compile_module, "compiler_is_installed", lambda: False)
+        again = compiled_rung(5)
+    finally:
+        listings.stored.cache_clear()
+    assert (again.loads, again.stores, again.registers) == (code.loads, code.stores, code.registers)
+    assert again.occupancy == code.occupancy and again.binary == b""
+
+
+def compiled_rung(rung):
+    from rope_lab.judge.climb.instruments import launches_of, rotation
+
+    (launch,) = launches_of(rotation(RUNGS[rung].module.my_rope))
+    return launch.compiled()
