@@ -82,6 +82,9 @@ def test_no_file_names_a_registry():
     assert {path: names for path, names in found.items() if names} == {}
 
 
+INTERPRETER = ("tools/interpreter_wheel.py", "tools/libtriton.py")
+
+
 # lab.py, with pip, uv and venv that only say that they were called
 
 
@@ -100,9 +103,9 @@ class Lab:
         self.module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(self.module)
 
-    def make(self, site=False, cpu="0", fails="", waits=""):
+    def make(self, site=False, cpu="0", interpreter=False, fails="", waits=""):
         self.fails, self.waits = fails, waits
-        self.module.make_environment(site=site, cpu=cpu)
+        self.module.make_environment(site=site, cpu=cpu, interpreter=interpreter)
 
     def call(self, command, cwd=None, stdout=None, stderr=None, timeout=None, env=None):
         python = Path(command[0])
@@ -112,8 +115,12 @@ class Lab:
             self.module.PYTHON.touch()
             return 0
         assert python == self.module.PYTHON and Path(cwd) == self.checkout
-        self.calls.append(words)
-        stdout.write(f"what {command[2]} says\n".encode())
+        self.calls.append(words.replace(str(self.checkout), "CHECKOUT"))
+        if words.startswith("tools/interpreter_wheel.py"):
+            folder = Path(command[-1])
+            folder.mkdir(exist_ok=True)
+            (folder / "triton-3.7.1+interpreter-py3-none-any.whl").touch()
+        stdout.write(f"what {words.split()[1]} says\n".encode())
         if fnmatch.fnmatch(words, self.waits):
             assert timeout == 10
             raise subprocess.TimeoutExpired(command, timeout)
@@ -124,7 +131,8 @@ class Lab:
 def lab(tmp_path, monkeypatch):
     checkout = tmp_path / "checkout"
     checkout.mkdir()
-    for name in ("lab.py", "pyproject.toml", "constraints.txt"):
+    (checkout / "tools").mkdir()
+    for name in ("lab.py", "pyproject.toml", "constraints.txt", *INTERPRETER):
         shutil.copy(ROOT / name, checkout / name)
     lab = Lab(checkout)
     monkeypatch.setattr(subprocess, "call", lab.call)
@@ -206,6 +214,9 @@ UV = "-m uv pip install --python PYTHON -c constraints.txt"
 BY_UV = f"{UV} --compile-bytecode -e .[lab,test]"
 BY_PIP = "-m pip install -c constraints.txt -e .[lab,test]"
 TORCH = f"{UV} --torch-backend=cpu --no-deps torch"
+MAKE_INTERPRETER = "tools/interpreter_wheel.py 3.7.1 CHECKOUT/.venv/interpreter"
+BY_PIP_INTERPRETER = "-m pip install -c constraints.txt --no-deps CHECKOUT/.venv/interpreter/"
+BY_PIP_INTERPRETER += "triton-3.7.1+interpreter-py3-none-any.whl"
 OTHER_BUILD = "PyTorch's own registry does not provide it here, so the build is taken that is found"
 
 
@@ -253,6 +264,40 @@ def test_the_site_comes_in_the_same_call_and_is_not_forgotten(lab):
     lab.make()
     lab.make(site=True)
     assert lab.calls[2:] == [GET_UV, BY_UV, GET_UV, with_site]
+
+
+def test_where_triton_has_no_packages_its_interpreter_is_made_and_installed(lab, capsys):
+    lab.make(interpreter=True)
+    assert lab.calls == [GET_UV, BY_UV, MAKE_INTERPRETER, BY_PIP_INTERPRETER]
+    assert "198 MB" in capsys.readouterr().out
+    lab.make(interpreter=True)
+    assert len(lab.calls) == 4
+    for name in INTERPRETER:
+        with (lab.checkout / name).open("a") as file:
+            file.write("\n# changed\n")
+        lab.make(interpreter=True)
+        assert lab.calls[-4:] == [GET_UV, BY_UV, MAKE_INTERPRETER, BY_PIP_INTERPRETER]
+    lab.make()  # Triton itself would not take its place
+    assert lab.calls[-2:] == [GET_UV, BY_UV]
+    assert capsys.readouterr().out.splitlines()[-3].startswith("Making .venv with Python")
+
+
+@pytest.mark.parametrize("fails", ["tools/interpreter_wheel.py *", "*.whl"])
+def test_an_environment_without_the_interpreter_is_not_a_whole_one(lab, fails):
+    with pytest.raises(SystemExit, match=r"^error: Triton's interpreter could not be installed"):
+        lab.make(interpreter=True, fails=fails)
+    assert not (lab.checkout / ".venv/made-from").exists()
+
+
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
+def test_linux_alone_has_tritons_compiler(lab, monkeypatch, system):
+    made = []
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(lab.module, "make_environment", lambda *given: made.append(given[-1]))
+    for options in ([], ["--interpreter"]):
+        monkeypatch.setattr(sys, "argv", ["lab.py", "--environment", *options])
+        assert lab.module.main() == 0
+    assert made == [system != "linux", True]
 
 
 @pytest.mark.parametrize(
