@@ -18,7 +18,7 @@ Cells = dict[tuple[str, ...], dict[str, str]]  # the first cells of a line -> co
 
 def load(path: Path) -> dict:
     """A file of results."""
-    return json.loads(Path(path).read_text())
+    return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
 def save(path: Path, results: dict) -> None:
@@ -26,7 +26,7 @@ def save(path: Path, results: dict) -> None:
     fields = [f"  {json.dumps(key)}: {_by_line(value)}" for key, value in results.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
-    unfinished.write_text("{\n" + ",\n".join(fields) + "\n}\n")
+    unfinished.write_text("{\n" + ",\n".join(fields) + "\n}\n", encoding="utf-8")
     unfinished.replace(path)
 
 

@@ -13,11 +13,11 @@ import sys
 import time
 
 # How a process is started that an interrupt of the notebook doesn't reach
-APART = (
-    {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
-    if sys.platform == "win32"
-    else {"start_new_session": True}
-)
+APART: dict[str, int]
+if sys.platform == "win32":
+    APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+else:
+    APART = {"start_new_session": True}
 
 
 def end_with_all_it_started(pid: int) -> None:

@@ -44,7 +44,7 @@ def find_nvcc() -> str:
 
 def nvcc_version() -> str:
     """Such as '13.0'."""
-    told = subprocess.run([find_nvcc(), "--version"], capture_output=True, text=True).stdout
+    told = subprocess.run([find_nvcc(), "--version"], capture_output=True, encoding="utf-8").stdout
     release = re.search(r"release ([0-9.]+)", told)
     return release[1] if release else "unknown"
 
@@ -69,7 +69,9 @@ def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> 
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        done = subprocess.run([*command, "-o", str(unfinished)], capture_output=True, text=True)
+        done = subprocess.run(
+            [*command, "-o", str(unfinished)], capture_output=True, encoding="utf-8"
+        )
         if done.returncode != 0:
             raise RuntimeError(f"nvcc failed: {_first_error(done.stderr + done.stdout)}")
         unfinished.replace(target)

@@ -78,6 +78,22 @@ def test_mypy_accepts_the_package(tmp_path):
     assert last.startswith("Success")
 
 
+@pytest.mark.parametrize("system", ("win32", "darwin"))
+def test_no_system_is_asked_for_what_it_lacks(system, tmp_path):
+    """Of the lab and the tools only what Python's own modules have there is looked at.
+
+    `tools/mutants.py` ends groups of processes, and runs on Linux and macOS alone.
+    """
+    options = (f"--platform={system}", f"--cache-dir={tmp_path}")
+    *complaints, last = lines_of_mypy(ROOT, *options, "rope_kernels")
+    assert complaints == [] and last.startswith("Success")
+    tools = sorted(str(x) for x in (ROOT / "tools").glob("*.py") if x.stem != "mutants")
+    others = ("rope_lab", "lab.py", *tools)
+    apart = ("--config-file=", "--follow-imports=skip", *options, *others)
+    found = [line for line in lines_of_mypy(ROOT, *apart) if "Module has no attribute" in line]
+    assert found == []
+
+
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory):
     """What mypy prints of the right calls, the wrong ones and our pages', by file.
