@@ -32,6 +32,7 @@ FP32 = torch.zeros(4096)
 assert lab.device  # the engine is picked before Triton is loaded
 
 
+@pytest.mark.needs_compiler
 def test_the_disassembler_is_tritons_or_the_toolkits(tmp_path, monkeypatch):
     assert Path(nvdisasm()).parts[-3:] == ("nvidia", "bin", "nvdisasm")
     monkeypatch.setattr(compile_module, "find_spec", lambda name: ModuleSpec(name, None, origin=""))
@@ -80,6 +81,7 @@ def calling() -> Compiled:
 # Compiled as a launch would be
 
 
+@pytest.mark.needs_compiler
 def test_a_launch_is_specialised_on_alignment_and_divisibility():
     """And a signature shows what is known of each argument."""
     assert copied().loads == copied().stores == {16: 1}
@@ -93,12 +95,14 @@ def test_a_launch_is_specialised_on_alignment_and_divisibility():
     assert "stride" not in signature(copied(stride=1))
 
 
+@pytest.mark.needs_compiler
 def test_options_of_a_launch_are_no_arguments_of_the_kernel():
     few = compiled_tile(maxnreg=64)
     assert few.registers == 64 and few.spilled > 0 and few.stack > few.spilled / 4
     assert compiled_tile().registers > 64 and compiled_tile().spilled == 0
 
 
+@pytest.mark.needs_compiler
 def test_what_the_compiler_refuses_is_said_in_its_words():
     with pytest.raises(
         RuntimeError, match=r"copy_kernel does not compile for sm_90:[\s\S]*power of 2"
@@ -108,6 +112,7 @@ def test_what_the_compiler_refuses_is_said_in_its_words():
         copied(nonsense=1)
 
 
+@pytest.mark.needs_compiler
 def test_two_kernels_of_one_name_are_two(monkeypatch):
     getsource, used = inspect.getsource, []
     for name in ("tl.sin", "tl.cos"):
@@ -157,6 +162,7 @@ def cell(tmp_path):
     return types.SimpleNamespace(**names)
 
 
+@pytest.mark.needs_compiler
 def test_numbers_and_parts_of_a_cell(cell):
     code = compile_for("sm_90", cell.with_numbers, MEMORY, FP32, BLOCK=128, num_warps=1)
     assert list(opcodes(code, "ttir", keep="^arith")).count("arith.mulf") == 1
@@ -200,6 +206,7 @@ knows_lines = pytest.mark.skipif(
 )
 
 
+@pytest.mark.needs_compiler
 @knows_lines
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
@@ -211,6 +218,7 @@ def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
     assert used <= lines | {0}
 
 
+@pytest.mark.needs_compiler
 def test_ptxas_keeps_the_widths_of_the_ptx():
     """Counts are those of PTX; here also in the machine code."""
     for code in copied(), copied(MEMORY[1:]):
