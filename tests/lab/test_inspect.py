@@ -31,6 +31,7 @@ def inspected(function, reference, make, **options):
     return lab.inspect(function, reference, make, **{"small": 3, "large": 6000} | options)
 
 
+@pytest.mark.needs_compiler
 def test_a_kernel_that_is_right(kernels):
     found = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows)
     assert found and found.sizes == [3, 6, 9]
@@ -90,6 +91,21 @@ def test_pages_of_two_compilers_compare_equal(kernels, monkeypatch):
     assert "bytes" in sanitized(page) and "a warp" in sanitized(page)
 
 
+def test_without_a_compiler_what_the_interpreter_counts_is_shown(kernels, monkeypatch):
+    from rope_lab.compiler import compile as compile_module
+
+    monkeypatch.setattr(compile_module, "compiler_is_installed", lambda: False)
+    found = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows)
+    (launch,) = found.launches
+    assert found and launch.compiled is None and launch.instructions is None
+    assert launch.requested == pytest.approx(3 * 4 * 6000 * kernels.WIDTH)
+    assert set(found.times[0]) == {"bytes", "starts"}
+    page = repr(found)
+    assert "machine code  not read here: Triton has no compiler" in page
+    assert "predicted at least" in page and "launched for sm_90" in page
+
+
+@pytest.mark.needs_compiler
 def test_instructions_are_not_counted_through_a_loop(kernels):
     found = inspected(kernels.norm, kernels.norm_in_pytorch, kernels.rows, tolerance=SUM)
     (launch,) = found.launches
@@ -151,6 +167,7 @@ def test_results_within_results_and_inputs_are_compared(kernels):
     assert overwritten.wrong.endswith("an input is overwritten: x")  # and returned
 
 
+@pytest.mark.needs_compiler
 def test_instructions_are_not_counted_where_programs_may_take_other_lines(kernels):
     for function, said in (
         (kernels.by_program, "if first"),
@@ -162,6 +179,7 @@ def test_instructions_are_not_counted_where_programs_may_take_other_lines(kernel
         assert "predicted at least" in repr(found)
 
 
+@pytest.mark.needs_compiler
 def test_the_loop_in_the_slow_branch_of_a_cosine_leaves_the_count(kernels):
     found = inspected(kernels.turned, lambda x: x * x.cos(), kernels.rows, tolerance=SUM)
     assert found.launches[0].instructions and "at least" not in repr(found)
@@ -176,7 +194,7 @@ def test_libdevice_and_a_float_argument(kernels):
 
 def asked(**work):
     """A launch of programs of one warp, as far as the law looks at it."""
-    return SimpleNamespace(moved=2**28, compiled=SimpleNamespace(num_warps=1), **work)
+    return SimpleNamespace(moved=2**28, num_warps=1, **work)
 
 
 def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
@@ -328,6 +346,7 @@ def test_several_launches_and_pytorch_between_them(kernels):
     assert copied.predicted_us > alone.predicted_us + 1
 
 
+@pytest.mark.needs_compiler
 def test_a_dot_is_not_in_the_law(kernels):
     found = inspected(
         kernels.matmul, kernels.matmul_in_pytorch, kernels.matrices, tolerance=(1e-2, 1e-2)

@@ -10,6 +10,7 @@ import torch
 from rope_kernels.modes import interpreter_is_on
 
 from ...child import Ended, Worker
+from ...compiler.listings import NoCompiler
 from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
 from ..climb.check_rung import last_line
@@ -176,9 +177,20 @@ def _inspected(
         for name in named(one.functions for one in counts)
     }
     flops = at_large("tl.dot", [one.flops for one in counts])
-    compiled = launch.compiled(arch)
-    found = tuple(dict.fromkeys(bent))
-    return Inspected(compiled, launch.programs, tensors, functions, flops, found)
+    try:
+        compiled = launch.compiled(arch)
+    except NoCompiler:
+        compiled = None
+    return Inspected(
+        kernel=launch.kernel.fn.__name__,
+        num_warps=launch.num_warps,
+        compiled=compiled,
+        programs=launch.programs,
+        tensors=tensors,
+        functions=functions,
+        flops=flops,
+        bent=tuple(dict.fromkeys(bent)),
+    )
 
 
 def _seeded(make: Callable, size: int, device: str) -> Sequence:

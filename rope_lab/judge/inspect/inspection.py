@@ -16,6 +16,7 @@ from .limits import CHANGES, SECTOR, Gpu, binding, next_launch_us
 _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
 _MUCH = 0.1  # of all bytes that are requested
+UNREAD = "not read here: Triton has no compiler on this system"
 UNKNOWN_GPU = "bytes, instructions and registers are exact, the time is not known"
 UNKNOWN_HELP = "`make record` on such a GPU records it"
 
@@ -24,7 +25,9 @@ UNKNOWN_HELP = "`make record` on such a GPU records it"
 class Inspected:
     """One launch at the large size."""
 
-    compiled: Compiled  # its kernel, in all stages
+    kernel: str  # its name
+    num_warps: int  # of a program
+    compiled: Compiled | None  # its kernel, in all stages; None where Triton has no compiler
     programs: int  # of its grid
     tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `ACCESSES` of watch.py
     functions: dict[str, float]  # evaluations of sine, exponential, ...
@@ -32,14 +35,9 @@ class Inspected:
     bent: tuple[str, ...]  # what doesn't grow along a straight line
 
     @property
-    def kernel(self) -> str:
-        """Its name."""
-        return self.compiled.kernel
-
-    @property
     def uncounted(self) -> str:
         """Why `instructions` aren't known; '' if they are."""
-        return why_not_counted(self.compiled)
+        return why_not_counted(self.compiled) if self.compiled else UNREAD
 
     @property
     def instructions(self) -> float | None:
@@ -48,21 +46,25 @@ class Inspected:
 
     @property
     def in_flight(self) -> float:
-        """Bytes that a program requests before it needs one."""
+        """Bytes that a program requests before it needs one; 0 if not known."""
+        if not self.compiled:
+            return 0.0
         loaded = sum(one["loaded"] for one in self.tensors.values())
         # lanes may hold the same element
         return min(requested_before_needed(self.compiled), loaded / self.programs)
 
     @property
     def resident(self) -> int:
-        """Programs on an SM at a time; 0 if its SMs are not known."""
-        return self.compiled.programs_at_a_time if self.compiled.gpu in SM_OF else 0
+        """Programs on an SM at a time; 0 if its SMs are not known, or its registers."""
+        is_known = self.compiled and self.compiled.gpu in SM_OF
+        return self.compiled.programs_at_a_time if is_known else 0
 
     @property
     def unknown(self) -> str:
         """What the law leaves out here, so that its time is only the least; '' if nothing."""
         found = []
-        if spilled := self.compiled.spilled:
+        spilled = self.compiled.spilled if self.compiled else 0
+        if spilled:
             found.append(f"{spilled} bytes a thread are spilled, which moves bytes too")
         if self.scattered:
             each = (f"{name} {used:.3g}" for name, used in self.scattered.items())
@@ -105,7 +107,7 @@ class Inspected:
         """Microseconds by each limit alone; what isn't known is missing."""
         times = {"bytes": gpu.copy_us(self.moved), "starts": self.programs / gpu.starts_a_us}
         if self.instructions is not None:
-            lanes = 32 * self.compiled.num_warps * self.programs
+            lanes = 32 * self.num_warps * self.programs
             times["instructions"] = self.instructions * lanes / gpu.machine.instructions_a_us
         if self.in_flight and self.resident:
             on_an_sm = self.in_flight * min(self.resident, self.programs / gpu.multiprocessors)
@@ -115,7 +117,7 @@ class Inspected:
     def lines(self) -> list[str]:
         """What the page says of it."""
         compiled = self.compiled
-        warps = f"{compiled.num_warps} warp{'s' * (compiled.num_warps > 1)}"
+        warps = f"{self.num_warps} warp{'s' * (self.num_warps > 1)}"
         found = [f"{self.kernel}: {number(self.programs)} programs of {warps}"]
         asked = f"{_bytes(self.requested)} requested, {_bytes(self.moved)} needed"
         if again := [f"{name} {_times(count)} times" for name, count in self.again.items()]:
@@ -127,6 +129,8 @@ class Inspected:
         if self.flops:
             words = f"{self.flops / 1e9:.3g} GFLOP; tensor cores are not in the law"
             found.append(f"  tl.dot        {words}, bytes are")
+        if not compiled:
+            return [*found, f"  machine code  {UNREAD}"]
         widths = {"loads": compiled.loads, "stores": compiled.stores}
         for name, counts in widths.items():
             each = ", ".join(f"{count} of {width}" for width, count in counts.items())
@@ -216,7 +220,9 @@ class Inspection:
         if self.ok and self.refused:
             found.append(f"  no more is known: {self.refused}")
         if self.launches:
-            found.append(f"At size {number(self.large)}, compiled for {self.gpu.arch}")
+            is_compiled = all(launch.compiled for launch in self.launches)
+            how = "compiled" if is_compiled else "launched"
+            found.append(f"At size {number(self.large)}, {how} for {self.gpu.arch}")
         for launch in self.launches:
             found += launch.lines()
         if self.eager:
