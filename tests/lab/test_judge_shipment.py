@@ -226,6 +226,7 @@ def make(size, device):
 """
 
 
+@pytest.mark.needs_compiler
 @pytest.mark.takes(60)
 @pytest.mark.usefixtures("needs_triton")
 def test_a_kernel_may_have_any_letters_in_any_locale(tmp_path):
