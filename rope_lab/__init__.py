@@ -13,7 +13,7 @@ from .judge.check import check, compare
 from .judge.judge import check_exercise
 from .judge.spec import spec
 from .profiling.traffic import count_eager_traffic
-from .records import bench, observe, recorded
+from .records import bench, compiles_bf16, observe, recorded
 from .source import show_source
 
 _LOADED_LATER = {  # name -> its module, and its name there; None: it is the module

@@ -1,5 +1,7 @@
 """What was measured, with the GPU, the versions and the date; replayed where there is no GPU.
 
+So is what a GPU before sm_80 can't do: there `torch.compile` makes no kernels for bf16.
+
 `make notebooks` on a GPU writes the records, one file for each notebook; nothing else does. While
 recording, what was written is replayed, so stored outputs are those of a machine without a GPU.
 """
@@ -9,7 +11,7 @@ import json
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -21,6 +23,18 @@ from .timing import Timing, measure, require_compiled_kernels
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
 QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
+# Of what `torch.compile` makes for bf16. A notebook's cell that measures such a thing is found by a
+# test, which asks for its key here.
+BF16_COMPILED = frozenset(
+    {
+        "00/where-this-leads",
+        "08/inductor",
+        "08/torch-compile",
+        "11/backward",
+        "11/forward",
+        "12/shares",
+    }
+)
 _RECORDS_OF_THE_SERIES = Path(__file__).resolve().parents[1] / "notebooks" / "records"
 
 
@@ -33,6 +47,7 @@ class Taken:
     versions: dict[str, str]
     date: str
     replayed: bool = False
+    because: str = ""  # why it was replayed although there is a GPU
 
     @property
     def origin(self) -> str:
@@ -42,8 +57,10 @@ class Taken:
     @property
     def source(self) -> str:
         """One line: where and when, and whether it was found today or is a record."""
-        how = "Replayed from a record" if self.replayed else "Measured here"
-        return f"{how}: {self.origin}"
+        if not self.replayed:
+            return f"Measured here: {self.origin}"
+        reason = f", because {self.because}" if self.because else ""
+        return f"Replayed from a record{reason}: {self.origin}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +94,8 @@ class Observation(Taken):
 
 def bench(key: str, make_cases: Callable[[], dict[str, Callable[[], object]]]) -> Measurement:
     """Measure device time on a GPU; without one, replay the record of the same key.
+
+    A key in `BF16_COMPILED` is replayed on a GPU, too, if `torch.compile` has no bf16 there.
 
     Args:
         key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
@@ -115,11 +134,22 @@ def _here_or_replayed(key: str, take: Callable[[dict], Taken]) -> Taken:
     path = _record_of(key)
     if not torch.cuda.is_available():
         return read(path, key)
+    if key in BF16_COMPILED and not compiles_bf16():
+        name = torch.cuda.get_device_name()
+        return replace(read(path, key), because=f"torch.compile makes no bf16 kernels for {name}")
     taken = take({"key": key} | circumstances())
     if os.environ.get(RECORD_SWITCH) == "1":
         write(path, taken)
         return read(path, key)
     return taken
+
+
+def compiles_bf16() -> bool:
+    """Whether `torch.compile` makes kernels for bf16 on the GPU that is here: from sm_80 on.
+
+    Elsewhere it warns, and runs PyTorch's operators as if they were not compiled.
+    """
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def recorded(key: str) -> Measurement | Observation:
@@ -187,7 +217,8 @@ def write(path: Path, taken: Taken) -> None:
     """Put a record into its file, in place of what that has by its key."""
     path.parent.mkdir(exist_ok=True)
     recorded = all_of(path)
-    fields = {x: value for x, value in asdict(taken).items() if x not in ("key", "replayed")}
+    not_kept = ("key", "replayed", "because")
+    fields = {name: value for name, value in asdict(taken).items() if name not in not_kept}
     recorded[taken.key] = fields
     text = json.dumps(dict(sorted(recorded.items())), indent=2) + "\n"
     path.write_text(text, encoding="utf-8")

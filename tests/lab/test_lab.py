@@ -3,9 +3,11 @@
 import dataclasses
 import inspect
 import json
+import re
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +21,8 @@ from rope_lab import timing
 from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, look
 from rope_lab.records import Measurement
 from rope_lab.timing import Timing, measure, measure_host
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # lab.engine
 
@@ -379,6 +383,42 @@ def test_what_is_recorded_is_replayed_here_and_elsewhere(records, with_gpu, monk
         assert after == before and after.replayed
         assert isinstance(after, Measurement)
     assert measured.cases == TIMES
+
+
+def test_what_torch_compile_makes_for_bf16_is_replayed_on_a_gpu_that_has_none(
+    records, with_gpu, monkeypatch
+):
+    """And says so. `make notebooks` there leaves the record as it is."""
+    monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    measured = lab.bench("11/rows-of-rms-norm", make_cases)
+    record(records, "11/forward")
+    kept = (records / "11.json").read_text()
+    replayed = lab.bench("11/forward", never)
+    assert not lab.compiles_bf16() and replayed.replayed
+    assert replayed.source.startswith(
+        "Replayed from a record, because torch.compile makes no bf16 kernels for Made-up GPU: "
+        "NVIDIA H200, "
+    )
+    assert (records / "11.json").read_text() == kept and not measured.because
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    assert lab.bench("11/forward", make_cases).gpu == "Made-up GPU"
+
+
+def test_every_cell_that_measures_torch_compile_has_its_key_among_those_that_need_bf16():
+    """Two more keys belong to functions of the lab that call it."""
+    from rope_lab.n12 import model_runs
+    from rope_lab.profiling import eager
+
+    functions = {"00/where-this-leads": eager, "12/shares": model_runs}
+    assert all("torch.compile(" in inspect.getsource(module) for module in functions.values())
+    found = set(functions)
+    for path in (ROOT / "notebooks").rglob("[0-9]*.ipynb"):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "code" and "torch.compile(" in source:
+                found.update(re.findall(r'lab\.(?:bench|observe)\("([^"]+)"', source))
+    assert found == records_module.BF16_COMPILED
 
 
 @pytest.mark.parametrize(
