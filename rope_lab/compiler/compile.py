@@ -55,10 +55,14 @@ class SM(NamedTuple):
     warps: int  # at a time, at most
     programs: int  # at a time, at most
     shared: int  # bytes
+    # a program gets multiples of so many bytes of shared memory, and so many bytes besides
+    shared_unit: int = 128
+    reserved: int = 1024
 
 
 # CUDA C++ Programming Guide, technical specifications by compute capability
 SM_OF = {
+    "sm_75": SM(warps=32, programs=16, shared=64 * 1024, shared_unit=256, reserved=0),
     "sm_80": SM(warps=64, programs=32, shared=164 * 1024),
     "sm_86": SM(warps=48, programs=16, shared=100 * 1024),
     "sm_89": SM(warps=48, programs=24, shared=100 * 1024),
@@ -69,8 +73,6 @@ SM_OF = {
 # of all of them
 _REGISTERS = 65_536 // 4  # of each of an SM's four parts; a warp lives in one part
 _REGISTER_UNIT = 256  # a warp gets multiples of so many registers
-_SHARED_UNIT = 128  # a program gets multiples of so many bytes of shared memory,
-_SHARED_RESERVED = 1024  # and so many bytes besides
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,8 +130,10 @@ class Compiled:
         sm = SM_OF[self.gpu]
         registers_a_warp = _up_to_multiple(32 * self.registers, _REGISTER_UNIT)
         warps = min(sm.warps, 4 * (_REGISTERS // registers_a_warp))
-        shared = _up_to_multiple(self.shared + _SHARED_RESERVED, _SHARED_UNIT)
-        return min(sm.programs, warps // self.num_warps, sm.shared // shared)
+        programs = min(sm.programs, warps // self.num_warps)
+        if shared := _up_to_multiple(self.shared + sm.reserved, sm.shared_unit):
+            programs = min(programs, sm.shared // shared)
+        return programs
 
     @property
     def occupancy(self) -> float:

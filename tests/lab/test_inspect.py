@@ -368,6 +368,8 @@ def test_what_cannot_be_known_is_a_sentence(kernels):
     unknown = inspected(kernels.tuned, kernels.double, kernels.rows, gpu="sm_80")
     assert unknown.launches and not unknown.times and unknown.predicted_us is None
     assert "the time is not known" in repr(unknown)
+    turing = inspected(kernels.tuned, kernels.double, kernels.rows, gpu="sm_75")
+    assert "compiled for sm_75" in repr(turing) and 0 < turing.launches[0].resident <= 16
     with pytest.raises(ValueError, match="large >= 3 small"):
         inspected(kernels.tuned, kernels.double, kernels.rows, large=8)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import pairwise
 import rope_lab as lab
 from rope_lab.compiler import compile as compile_module
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
@@ -25,7 +26,8 @@ from rope_lab.compiler.stages import (  # noqa: E402
     operations,
     signature,
 )
-from rope_lab.rungs import rung_3_tile  # noqa: E402
+from rope_lab.judge.climb.instruments import launches_of, rotation  # noqa: E402
+from rope_lab.rungs import RUNGS, rung_3_tile  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -195,6 +197,38 @@ def test_programs_at_a_time(registers, num_warps, shared, programs):
     code = with_registers(registers, num_warps, shared)
     assert code.programs_at_a_time == programs
     assert code.occupancy == programs * num_warps / 64
+
+
+@pytest.mark.parametrize(
+    ("registers", "num_warps", "shared", "programs"),
+    [
+        (16, 1, 0, 16),  # no more than 16 programs
+        (16, 4, 0, 8),  # no more than 32 warps
+        (129, 1, 0, 12),  # as on the others
+        (16, 1, 32 * 1024, 2),  # 64 KiB, of which the system keeps none
+        (16, 1, 16 * 1024 + 1, 3),  # in units of 256 bytes
+    ],
+)
+def test_programs_at_a_time_on_a_turing_gpu(registers, num_warps, shared, programs):
+    code = with_registers(registers, num_warps, shared, "sm_75")
+    assert code.programs_at_a_time == programs
+    assert code.occupancy == programs * num_warps / 32
+
+
+# The rungs on other GPUs
+
+OTHERS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
+
+
+@pytest.mark.parametrize("gpu", OTHERS if pairwise.EVERY else ("sm_75",))
+@pytest.mark.parametrize("number", RUNGS)
+def test_a_rung_compiles_for_other_gpus_and_spills_nothing(number, gpu):
+    """Tests of the climb compile it for sm_90."""
+    (launch,) = launches_of(rotation(RUNGS[number].module.my_rope))
+    here, measured = launch.compiled(gpu), launch.compiled()
+    assert here.spilled == 0, here
+    assert (here.loads, here.stores) == (measured.loads, measured.stores), here
+    assert here.programs_at_a_time >= 1
 
 
 # Beside the kernel's lines

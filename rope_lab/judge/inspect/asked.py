@@ -16,7 +16,7 @@ from triton.runtime import driver
 from ...compiler.compile import SM_OF, target_of
 from .limits import Gpu
 
-_REGISTERS, _RESERVED = 65_536, 1024  # of an SM; bytes of shared memory that a program can't have
+_REGISTERS = 65_536  # of an SM
 _COUNTS = "multi_processor_count", "multiprocessor_count"  # as PyTorch and Triton call the SMs
 
 
@@ -40,9 +40,9 @@ class Answers:
                 "max_threads_per_multi_processor": lanes * sm.warps,
                 "regs_per_multiprocessor": _REGISTERS,
                 "shared_memory_per_multiprocessor": sm.shared,
-                "shared_memory_per_block_optin": sm.shared - _RESERVED,
+                "shared_memory_per_block_optin": sm.shared - sm.reserved,
             }
-            self.to_triton["max_shared_mem"] = sm.shared - _RESERVED
+            self.to_triton["max_shared_mem"] = sm.shared - sm.reserved
         if gpu.multiprocessors:
             self.to_torch["multi_processor_count"] = gpu.multiprocessors
             self.to_triton["multiprocessor_count"] = gpu.multiprocessors

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
+import pairwise
 from rope_kernels import (
     RotaryPositionEmbedding,
     norm_rope,
@@ -317,6 +318,37 @@ def test_a_call_compiles_well_for_a_gpu_that_we_have_not_measured(name, gpu):
     if OF_THE_SAME_TRITON:
         registers, shared = ELSEWHERE[name, gpu]
         assert code.spilled == 0 and code.registers <= registers and code.shared <= shared, code
+
+
+# GPUs that have no record: T4, A100, A10 and RTX 30, L4 and RTX 40, B200, RTX 50
+OTHERS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
+OF_EACH_KERNEL = (
+    *("table", "table, backward", "interleaved", "packed sequences of a rank"),
+    *("72, in place", "80, packed sequences", "600 of fp32", "norm, heads apart"),
+    *("norm of 80, packed", "into a cache", "out of a projection"),
+)
+if pairwise.EVERY:
+    TRIED = [(name, gpu) for gpu in OTHERS for name in CALLS]
+else:
+    TRIED = [(name, "sm_75") for name in OF_EACH_KERNEL]
+
+
+@pytest.mark.parametrize(("name", "gpu"), TRIED)
+def test_a_call_compiles_for_every_gpu_from_sm_75_on(name, gpu):
+    """With accesses as wide as on sm_90. sm_75 rounds to bf16 by several instructions."""
+    _, code = compiled(name, gpu)
+    assert tuple(code.stores) == CALLS[name][1].stores, code
+    assert max(code.loads) <= 16, code
+    if OF_THE_SAME_TRITON:
+        assert code.spilled == 0, code
+
+
+@pytest.mark.parametrize("gpu", OTHERS if pairwise.EVERY else ("sm_75",))
+def test_a_norms_backward_compiles_for_every_gpu_from_sm_75_on(gpu):
+    function, arguments, options = norm_with_backward(D)
+    for plan in plans_of(function, *arguments, gpu=gpu, **options):
+        code = plan.compiled()
+        assert code.spilled == 0 or not OF_THE_SAME_TRITON, code
 
 
 @pytest.mark.parametrize(("d", "programs"), ((D, 12), (80, 8)))
