@@ -22,9 +22,15 @@ from IPython.core.pylabtools import retina_figure
 
 from . import style
 
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
 
 class Explorer(widgets.VBox):
     """What `explore` returns. Each slider is an attribute by its name, `said` is the sentence."""
+
+    # ipywidgets 7, which Colab has, shows a widget by this method, and not by `_repr_mimebundle_`:
+    # IPython would ask for neither sentence nor picture.
+    _ipython_display_ = None
 
     def __init__(self, drawing: Callable, sentence: Callable, sliders: dict) -> None:
         self._drawing, self._sentence, self._sliders = drawing, sentence, sliders
@@ -46,8 +52,9 @@ class Explorer(widgets.VBox):
 
     def _repr_mimebundle_(self, **options) -> tuple[dict, dict]:
         """The widgets for JupyterLab; for pages that show no widgets, the picture as it is now."""
-        data = super()._repr_mimebundle_(**options)
-        data |= {"text/plain": self.said, "image/png": b64encode(self._image.value).decode()}
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        picture = b64encode(self._image.value).decode()
+        data = {WIDGET_VIEW: view, "text/plain": self.said, "image/png": picture}
         return data, {"image/png": self._size | {"alt": self._alt}}
 
 

@@ -110,6 +110,16 @@ def test_a_page_without_widgets_shows_the_picture():
     assert about == {"image/png": {"width": 300, "height": 200, "alt": alt}}
 
 
+def test_ipython_asks_a_slider_for_its_sentence_and_its_picture():
+    """ipywidgets 7 gives its widgets a method that IPython prefers, and that has neither."""
+    from IPython.core.formatters import DisplayFormatter
+
+    line = explored()
+    data, about = DisplayFormatter().format(line)
+    assert data["text/plain"] == "red: 1 < 9" and data["image/png"] and about["image/png"]["alt"]
+    assert line._ipython_display_ is None
+
+
 # who holds what
 
 
