@@ -343,12 +343,25 @@ def test_a_call_compiles_for_every_gpu_from_sm_75_on(name, gpu):
         assert code.spilled == 0, code
 
 
+# Of a norm's backward, whose registers are limited as is best for sm_90: bytes a thread, at most.
+SPILLED = {
+    ("sm_75", 80): 24,
+    ("sm_80", 80): 16,
+    ("sm_86", 80): 8,
+    ("sm_89", 80): 8,
+    ("sm_100", 80): 84,
+    ("sm_120", 80): 92,
+    ("sm_120", D): 84,
+}
+
+
 @pytest.mark.parametrize("gpu", OTHERS if pairwise.EVERY else ("sm_75",))
-def test_a_norms_backward_compiles_for_every_gpu_from_sm_75_on(gpu):
-    function, arguments, options = norm_with_backward(D)
+@pytest.mark.parametrize("d", (D, 80))
+def test_a_norms_backward_compiles_for_every_gpu_from_sm_75_on(d, gpu):
+    function, arguments, options = norm_with_backward(d)
     for plan in plans_of(function, *arguments, gpu=gpu, **options):
         code = plan.compiled()
-        assert code.spilled == 0 or not OF_THE_SAME_TRITON, code
+        assert code.spilled <= SPILLED.get((gpu, d), 0) or not OF_THE_SAME_TRITON, code
 
 
 @pytest.mark.parametrize(("d", "programs"), ((D, 12), (80, 8)))
