@@ -17,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 import nbformat
 import pytest
 
+import address
 import make_site
 import rope_kernels
 from rope_lab import run_notebooks
@@ -131,18 +132,12 @@ def test_mathjax_is_the_pinned_one_and_only_what_pages_may_load(tmp_path, monkey
 # With Sphinx
 
 
-def with_repository(repository):
-    """docs/conf.py where the project's address is known."""
-    text, unknown = read("docs/conf.py"), 'REPOSITORY = ""'
-    assert text.count(unknown) == 1
-    return text.replace(unknown, f'REPOSITORY = "{repository}"')
-
-
 def conf_where(monkeypatch, repository=""):
-    """docs/conf.py as Sphinx would load it with this `REPOSITORY`."""
+    """docs/conf.py as Sphinx would load it where this is the project's address."""
     conf = ModuleType("site_conf")
     conf.__file__ = str(ROOT / "docs/conf.py")
-    exec(with_repository(repository), vars(conf))
+    monkeypatch.setattr(address, "repository", lambda: repository)
+    exec(read("docs/conf.py"), vars(conf))
     return conf
 
 
@@ -202,7 +197,7 @@ def test_open_in_links_come_from_the_repository(tmp_path, monkeypatch):
     checkout, source, site = (tmp_path / name for name in ("checkout", "source", "site"))
     for name in ("docs", "tools"):
         shutil.copytree(ROOT / name, checkout / name)
-    (checkout / "docs/conf.py").write_text(with_repository("somebody/rope"), encoding="utf-8")
+    (checkout / address.KEPT).write_text("# The address\nsomebody/rope\n", encoding="utf-8")
     (source / "notebooks").mkdir(parents=True)
     (source / "index.md").write_text(
         "# First\n\n[![Tests](https://host/badge.svg)](https://host)\n\nWords.\n\n"
@@ -217,7 +212,7 @@ def test_open_in_links_come_from_the_repository(tmp_path, monkeypatch):
     make_site.run_sphinx(source, tmp_path / "static", site)
 
     html = (site / "notebooks/00_start_here.html").read_text("utf-8")
-    colab = "https://colab.research.google.com/github/somebody/rope/blob/main/notebooks/"
+    colab = "https://colab.research.google.com/github/somebody/rope/blob/hosted/notebooks/"
     assert colab + "00_start_here.ipynb" in elsewhere(html)
     assert 'href="../_sources/notebooks/00_start_here.ipynb"' in html  # the raw notebook
     assert not LOADED_FROM_ELSEWHERE.search(html)
