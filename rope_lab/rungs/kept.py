@@ -14,14 +14,14 @@ from ..source import FoldedSource
 from ..worker import module_at
 from . import RUNGS, rung_of
 
-FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead, for tests
+FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead; tools/hosted.py sets it, and tests
 _WITH_A_BACKWARD = 4  # the first such rung
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
 _KNOWN = ("", "import torch as torch", "import triton as triton", "import triton.language as tl")
 
 
 def folder() -> Path:
-    """Where the kernels are kept: with the reader's copies, wherever a notebook runs."""
+    """Where the kernels are kept: with the reader's copies, or where a variable says."""
     if FOLDER in os.environ:
         return Path(os.environ[FOLDER])
     notebooks = records_folder().resolve().parent  # the copies have a link to their records

@@ -1,0 +1,163 @@
+"""Make the notebooks that a hosted service opens: without outputs, and able to come alone.
+
+    python tools/hosted_copies.py FOLDER [--repository OWNER/NAME] [--commit SHA] [--clone URL]
+
+A copy's first code cell fetches the toolbox at the commit that the copy was made of, so the two
+always fit. Its links lead back to the repository, and badges under its title open it. CI makes the
+copies after each push and pushes FOLDER as a branch of its own (.github/workflows/hosted.yml).
+
+The repository is that of tools/repository.txt unless it is named. `--clone` fetches the toolbox
+from elsewhere, such as file:///work/clone.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import address
+from readers_copies import ORIGINALS, ROOT, unexecuted
+
+SETUP_ID = "setup"
+SETUP = """\
+# This notebook came alone: fetch the toolbox that it was written with, and Triton where there is
+# none. On Kaggle, switch "Internet" on first.
+import importlib.util
+import runpy
+import subprocess
+from pathlib import Path
+
+CLONE = "{clone}"
+COMMIT = "{commit}"
+
+toolbox = Path("rope_in_triton_" + COMMIT[:10])
+if importlib.util.find_spec("rope_lab") is None or toolbox.exists():
+    toolbox.mkdir(exist_ok=True)
+    if not (toolbox / "tools").exists():
+        fetch = ["fetch", "--quiet", "--depth=1", CLONE, COMMIT]
+        for step in (["init", "--quiet"], fetch, ["checkout", "--quiet", "FETCH_HEAD"]):
+            subprocess.run(["git", *step], cwd=toolbox, check=True)
+    hosted = runpy.run_path(str(toolbox / "tools" / "hosted.py"))
+    hosted["get_ready"](worked_solutions={worked_solutions})"""
+ABOUT = """\
+# Notebooks for hosted services
+
+Made from commit {commit} of [{repository}]({url}) by `tools/hosted_copies.py`, after each push: \
+every change here is overwritten. Each notebook fetches what it needs. Begin with the first:
+
+{badges}
+"""
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the copies are made of, and where a copy finds the rest."""
+
+    repository: str  # as 'owner/name'
+    commit: str  # all 40 digits
+    clone: str  # what git fetches the commit from
+
+
+def hosted_copy(original: Path, source: Source) -> str:
+    """A notebook's text: no outputs, badges, absolute links, and the setup cell below the title."""
+    path = original.relative_to(ROOT).as_posix()
+    notebook = json.loads(unexecuted(original))
+    title, *others = notebook["cells"]
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = with_absolute_links(cell["source"], original.parent, source)
+    heading, _, rest = title["source"].partition("\n")
+    title["source"] = f"{heading}\n\n{address.badges(source.repository, path)}\n{rest}"
+    setup = SETUP.format(
+        clone=source.clone,
+        commit=source.commit,
+        worked_solutions=original.parent.name == "solutions",
+    )
+    cell = {"cell_type": "code", "id": SETUP_ID, "metadata": {}, "source": setup}
+    cell |= {"execution_count": None, "outputs": []}
+    notebook["cells"] = [title, cell, *others]
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def with_absolute_links(text: str, folder: Path, source: Source) -> str:
+    """A cell's text whose links don't depend on where the copy is opened.
+
+    A notebook of the road or a detour is linked as its own hosted copy, where badges open it. All
+    else is linked at the copy's commit: solutions too, for they are read with their outputs.
+    """
+
+    def absolute(link: re.Match) -> str:
+        target, anchor = link[1], link[2] or ""
+        there = (folder / target).resolve()
+        if "://" in target or not there.exists():
+            return link[0]
+        path, url = there.relative_to(ROOT).as_posix(), address.url_of(source.repository)
+        if there.suffix == ".ipynb" and there.parent.name != "solutions":
+            return f"]({url}/blob/{address.HOSTED_BRANCH}/{path}{anchor})"
+        if there.suffix in (".png", ".svg"):
+            raw = f"https://raw.githubusercontent.com/{source.repository}/{source.commit}"
+            # without this question GitHub sends an SVG as plain text
+            return f"]({raw}/{path}?sanitize=true)"
+        kind = "tree" if there.is_dir() else "blob"
+        return f"]({url}/{kind}/{source.commit}/{path}{anchor})"
+
+    return LINK.sub(absolute, text)
+
+
+def originals() -> list[Path]:
+    """The road, its detours and its solutions."""
+    found = sorted((ROOT / ORIGINALS).rglob("[0-9][0-9]_*.ipynb"))
+    return [path for path in found if ".ipynb_checkpoints" not in path.parts]
+
+
+def make_hosted_copies(folder: Path, source: Source) -> list[Path]:
+    """Write all copies, and a page about them, into a folder, with the layout of the repository.
+
+    Returns:
+        The copies, in the order of the originals.
+    """
+    made = []
+    for original in originals():
+        copy = folder / original.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(hosted_copy(original, source), encoding="utf-8")
+        made.append(copy)
+    about = ABOUT.format(
+        commit=source.commit[:10],
+        repository=source.repository,
+        url=address.url_of(source.repository),
+        badges=address.badges(source.repository, address.FIRST),
+    )
+    (folder / "README.md").write_text(about, encoding="utf-8")
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--repository", default=address.repository(), metavar="OWNER/NAME")
+    parser.add_argument("--commit", metavar="SHA", help="by default that of this checkout")
+    parser.add_argument("--clone", metavar="URL", help="by default the repository on GitHub")
+    asked = parser.parse_args()
+    if not asked.repository:
+        parser.error("the repository's address is not known yet: name it by --repository")
+    head = ["git", "rev-parse", "--verify", f"{asked.commit or 'HEAD'}^{{commit}}"]
+    found = subprocess.run(head, cwd=ROOT, capture_output=True, encoding="utf-8")
+    if found.returncode != 0:
+        parser.error(f"git has no commit {asked.commit or 'HEAD'} here")
+    source = Source(
+        repository=asked.repository,
+        commit=found.stdout.strip(),
+        clone=asked.clone or address.url_of(asked.repository),
+    )
+    made = make_hosted_copies(asked.folder, source)
+    print(f"{len(made)} copies of {source.commit[:10]} are in {asked.folder}.")
+
+
+if __name__ == "__main__":
+    main()
