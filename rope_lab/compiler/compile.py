@@ -130,10 +130,8 @@ class Compiled:
         sm = SM_OF[self.gpu]
         registers_a_warp = _up_to_multiple(32 * self.registers, _REGISTER_UNIT)
         warps = min(sm.warps, 4 * (_REGISTERS // registers_a_warp))
-        programs = min(sm.programs, warps // self.num_warps)
-        if shared := _up_to_multiple(self.shared + sm.reserved, sm.shared_unit):
-            programs = min(programs, sm.shared // shared)
-        return programs
+        shared = max(1, _up_to_multiple(self.shared + sm.reserved, sm.shared_unit))
+        return min(sm.programs, warps // self.num_warps, sm.shared // shared)
 
     @property
     def occupancy(self) -> float:
