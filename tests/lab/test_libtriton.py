@@ -213,7 +213,7 @@ def test_environment_variables(monkeypatch, value):
 
 
 INTEGERS = [0, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, 2**63, -(2**63), 2**64 - 1]
-TENSORS = [torch.empty(1, dtype=getattr(torch, x)) for x in (*DTYPES, "bfloat16", "float8_e5m2")]
+TENSORS = [torch.zeros(1, dtype=getattr(torch, x)) for x in (*DTYPES, "bfloat16", "float8_e5m2")]
 
 
 @pytest.mark.parametrize("argument", [True, False, *INTEGERS, *TENSORS], ids=str)
