@@ -31,7 +31,8 @@ def two_turns(m: int, n: int, degrees: int) -> None:
             )
         ax.text(angle, 1.12, name, ha="center", va="center")
     ax.set(ylim=(0, 1), yticks=[], xticks=[])
-    draw.finish(figure, f"m \u2212 n = {m - n} decides the score")
+    # "m - n decides" in the title would answer the prediction that follows
+    draw.finish(figure, f"q is turned by {m * degrees}\u00b0, k by {n * degrees}\u00b0")
 
 
 def score(m: int, n: int, degrees: int) -> str:
