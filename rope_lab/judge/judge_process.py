@@ -32,9 +32,13 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
 
 WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
+A_BLOCK_FOR_A_NUMBER = "is a pointer indexed by a block? tl.store(out_ptr + i, x)"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
     "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
+    "only 0-dimensional arrays": A_BLOCK_FOR_A_NUMBER,
+    "only length-1 arrays": A_BLOCK_FOR_A_NUMBER,  # the same, from an older numpy
+    "of type <class 'torch.Size'>": "x.shape is a tuple; x.numel() is the number of elements",
     "exceeds dtype primitive_bitwidth": "a flag or a size is NAME: tl.constexpr",
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch

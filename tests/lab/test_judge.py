@@ -233,6 +233,18 @@ DOUBLED = {
     "and": (doubled("and"), "a block has no one truth value"),
     "no return": (wrong_kernels.without_return, "it returns None: is a `return` missing?"),
     "no program": (wrong_kernels.empty_grid, "no program ran: the grid is empty"),
+    "an indexed pointer": (
+        wrong_kernels.indexed_pointer,
+        "is a pointer indexed by a block? tl.store(out_ptr + i, x)",
+    ),
+    "a kernel that returns": (
+        wrong_kernels.returned_by_the_kernel,
+        "programs store nothing: no tl.store, or a false mask?",
+    ),
+    "a shape for a length": (
+        wrong_kernels.shape_for_a_length,
+        "x.shape is a tuple; x.numel() is the number of elements",
+    ),
     "no tuple": (wrong_kernels.whole_number_for_a_grid, "a grid is a tuple, as in (n,)"),
 }
 

@@ -187,6 +187,34 @@ def empty_grid(x):
     return out
 
 
+@triton.jit
+def indexed_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Wrong: it indexes the pointer that it stores to."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    out_ptr[i] = 2 * tl.load(x_ptr + i, i < n)
+
+
+@triton.jit
+def returning_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Wrong: it returns what it should store."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    return 2 * tl.load(x_ptr + i, i < n)
+
+
+def indexed_pointer(x):
+    return doubled(x, kernel=indexed_kernel)
+
+
+def returned_by_the_kernel(x):
+    return doubled(x, kernel=returning_kernel)
+
+
+def shape_for_a_length(x):
+    out = torch.empty_like(x)
+    doubling_kernel[(1,)](x, out, x.shape, BLOCK=256, HOW="right")
+    return out
+
+
 def whole_number_for_a_grid(x):
     doubling_kernel[4](x, x, x.numel(), BLOCK=256, HOW="right")
 

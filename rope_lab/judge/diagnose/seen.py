@@ -61,7 +61,8 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
         which = _which_are_unwritten(e)
         idle, programs = len(e.trace.programs) - len(e.trace.stores), len(e.trace.programs)
         if not more and idle:
-            more = f"; {idle} of {programs} programs store nothing: is their mask false?"
+            why = "is their mask false?" if idle < programs else "no tl.store, or a false mask?"
+            more = f"; {idle} of {programs} programs store nothing: {why}"
         elif not more and which.startswith("the last"):
             more = "; is the grid large enough?"
         yield seen(f"unwritten: no program stores {which}{more}")
