@@ -40,11 +40,10 @@ def my_rope_kernel(
 
 def my_rope(t, freqs, block=1024):
     _, b, h, d = t.shape
+    stride_s, stride_b, stride_h, stride_d = t.stride()
+    n, d2 = t.numel(), freqs.shape[-1]
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
-    grid = (triton.cdiv(t.numel(), block),)
-    my_rope_kernel[grid](
-        t, freqs, out, t.numel(), b, h,
-        t.stride(0), t.stride(1), t.stride(2), t.stride(3),
-        D=d, D2=freqs.shape[-1], BLOCK=block,
-    )  # fmt: skip
+    my_rope_kernel[(triton.cdiv(n, block),)](
+        t, freqs, out, n, b, h, stride_s, stride_b, stride_h, stride_d, D=d, D2=d2, BLOCK=block
+    )
     return out

@@ -8,18 +8,18 @@ from ..definitions import rope, rope_gradient
 from ..lines import rope_by_lines
 from ..spec import STRIDED, Case, spec
 
+UNMASKED = (
+    "every result is right, so a mask is missing, or true for lanes past the end; "
+    "`exists & a < b` means (exists & a) < b"
+)
+
 _ONE_KERNEL = {"kernel": True, "launches": 1}
 _OF_ROWS = _ONE_KERNEL | {
     "leave_out": (*STRIDED, "part of the head rotated"),
     # five tiles of 8 rows: in other cases their number is a power of two, and & does for %
     "extra": (Case("39 rows of a position", {"s": 2, "b": 3, "h": 13, "d": 24}),),
+    "unmasked": UNMASKED,
 }
-
-
-UNMASKED = (
-    "every result is right, so a mask is missing, or true for lanes past the end; "
-    "`exists & a < b` means (exists & a) < b"
-)
 
 
 def mistakes_of_rotating(size: str) -> dict[str, Callable]:
