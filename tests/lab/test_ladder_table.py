@@ -54,6 +54,14 @@ def test_one_time_is_one_share_of_a_copy():
     assert all(len(found) == 1 for found in shares.values()), shares
 
 
+def test_the_whole_ladder_keeps_what_exercises_ask_for():
+    """Notebook 04 shows it, and 07 and 09 ask for the edits of rungs 5 to 7."""
+    whole = repr(lab.ladder())
+    told = {rung for rung in RUNGS if RUNGS[rung].change in whole}
+    assert told == {1, 2, 3, 4}
+    assert RUNGS[7].change in repr(lab.ladder(7))
+
+
 def test_every_case_rotates_alike(monkeypatch):
     monkeypatch.setattr("rope_lab.rungs.measured.SHAPE", (3, 2, 4, 32))
     cases = make_cases(lab.device)

@@ -11,6 +11,13 @@ from ...rungs import RUNGS, kept, rung_of
 from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
 from .targets import number
 
+# What the whole ladder says of the rungs whose edit the reader is asked to find.
+TO_FIND = {
+    5: {"what changed": "found in a layout"},
+    6: {"what changed": "found in two layouts"},
+    7: {"what changed": "found in an order"},
+}
+
 
 @dataclass(frozen=True)
 class Ladder:
@@ -47,7 +54,8 @@ def ladder(upto: int | None = None) -> Ladder:
     The counts are those of our kernels, at the headline shape: bytes requested, in multiples of
     t's; sin/cos evaluations for each pair, as the source has them; I/P, the time of all
     instructions on an H200; B/W, that of the bytes that must move once. Times are the record's. A
-    rung that the reader has climbed is marked.
+    rung that the reader has climbed is marked. The whole ladder is shown before the climb, so it
+    doesn't tell the edits that exercises ask for.
 
     Args:
         upto: the last rung to show, with its counts; None for all of them without.
@@ -60,7 +68,8 @@ def ladder(upto: int | None = None) -> Ladder:
     rows = [{"what changed": "eager PyTorch: ten kernels"} | _time(EAGER, times)]
     law = machines.of_notebook_08()
     of_bytes = headline(0, "bf16")[0] / law.bytes_a_us  # at a copy's bandwidth
-    rows += [_row(rung, of_bytes, times) for rung in RUNGS if rung <= last]
+    to_find = TO_FIND if upto is None else {}
+    rows += [_row(rung, of_bytes, times) | to_find.get(rung, {}) for rung in RUNGS if rung <= last]
     if last == len(RUNGS):
         rows.append({"what changed": "the package's kernel, with a table"} | _time(PACKAGE, times))
     rows.append({"what changed": "a copy of t", "bytes": "2 N"} | _time(COPY, times))
