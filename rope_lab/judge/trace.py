@@ -34,6 +34,7 @@ from ..interpreter.bf16 import as_fp32
 
 NOBODY = -1
 _TRITON = str(Path(triton.__file__).parent)
+_BF16_NAN = 0x7FC0  # the interpreter keeps the bits of bf16 as integers
 
 
 class LeftItsTensors(Exception):
@@ -354,6 +355,8 @@ def _anything(pointers) -> TensorHandle:
     """What a masked load without `other` gives where its mask is off: a GPU promises nothing."""
     zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
     anything = np.nan if zeros.dtype.kind == "f" else np.iinfo(zeros.dtype).max // 3
+    if pointers.get_element_ty().is_bf16():
+        anything = _BF16_NAN
     return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
 
 

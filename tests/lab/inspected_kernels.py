@@ -40,6 +40,21 @@ def swiglu(a: Tensor, b: Tensor, step: int = 1) -> Tensor:
     return filled(swiglu_kernel, a, b, STEP=step)
 
 
+@triton.jit
+def from_the_left_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    left = tl.load(x_ptr + i - 1, mask=(i > 0) & (i < n))
+    tl.store(out_ptr + i, left, mask=i < n)
+
+
+def from_the_left(x: Tensor) -> Tensor:
+    return filled(from_the_left_kernel, x)
+
+
+def from_the_left_in_pytorch(x: Tensor) -> Tensor:
+    return torch.cat((torch.zeros_like(x.flatten()[:1]), x.flatten()[:-1])).view_as(x)
+
+
 def swiglu_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
     return torch.nn.functional.silu(a) * b
 

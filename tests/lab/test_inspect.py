@@ -149,6 +149,18 @@ def test_wrong_kernels_name_the_program(kernels):
     assert "first at index (0, 0)" in other.wrong and other.owner == "program 0"
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
+def test_a_load_without_other_is_told_as_the_cause(kernels, dtype):
+    def make(size, device):
+        return (torch.randn(size, 300, device=device, dtype=dtype),)
+
+    found = inspected(kernels.from_the_left, kernels.from_the_left_in_pytorch, make)
+    assert "first at index (0, 0): got nan" in found.wrong
+    assert "a load without `other` leaves it undefined" in found.wrong
+    other = inspected(kernels.swiglu, lambda a, b: a * b, kernels.two_rows)
+    assert "masked off" not in other.wrong  # its last block is masked, and no such lane is stored
+
+
 def test_results_within_results_and_inputs_are_compared(kernels):
     def inspect(function, reference):
         return inspected(function, reference, kernels.two_rows)

@@ -132,6 +132,22 @@ def test_a_load_is_undefined_where_its_mask_is_off(n, other, undefined):
     assert traced(n, other=other).undefined is undefined
 
 
+@triton.jit
+def unmasked_store_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n).to(tl.float32))
+
+
+@interpreted
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16))
+def test_what_a_mask_leaves_undefined_is_nan_in_every_float_dtype(dtype):
+    """A large number instead would look like arithmetic that went wrong."""
+    x, out = torch.ones(16, dtype=dtype), torch.zeros(16)
+    with Trace():
+        unmasked_store_kernel[(1,)](x, out, 7, BLOCK=16)
+    assert out.isnan().tolist() == [False] * 7 + [True] * 9
+
+
 @pytest.mark.parametrize("sines, cosines", ((33, 32), (32, 33)))
 def test_an_angle_of_half_a_table_is_evaluated_once(sines, cosines):
     inputs = {"t": torch.zeros(2, 32), "freqs": torch.zeros(2, 32)}

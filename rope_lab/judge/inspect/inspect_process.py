@@ -145,8 +145,16 @@ def _wrong(
             at = verdict.compared.first_wrong_index if verdict.compared else None
             owner = (watch.owner_of(x, at) or "no program") if at is not None else ""
             words = f"{label}: {verdict.reason}"
-            return f"{words}; {raced}" if raced else words, owner
+            cause = raced or _masked_off(x, at, watch)
+            return f"{words}; {cause}" if cause else words, owner
     return raced, ""
+
+
+def _masked_off(x: Tensor, at: tuple[int, ...] | None, watch: Watch) -> str:
+    """What a load without `other` does to a result: the interpreter makes NaN of such elements."""
+    if not watch.undefined or at is None or not x[at].isnan():
+        return ""
+    return "an element that is masked off is used: a load without `other` leaves it undefined"
 
 
 def _same(x: object, y: object) -> bool:
