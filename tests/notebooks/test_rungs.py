@@ -132,6 +132,17 @@ def test_our_kernel_of_the_next_rung_is_told_that_it_is_ahead(rung, tmp_path):
     assert f"our kernel for rung {rung + 1} takes" in told
 
 
+@pytest.mark.parametrize("rung", (5, 6, 7))
+def test_a_copy_without_an_edit_is_not_told_which_edit(rung, tmp_path):
+    """A reader runs what was pasted, to see that it works, before looking for the edit."""
+    below = RUNGS[rung - 1].source
+    told = repr(lab.check_rung(rung, my_rope_of(below, tmp_path)))
+    assert told.startswith("NOT YET") and f"looks like: rung {rung - 1} as it was" in told
+    other = below.replace("pair = tl.arange(0, BLOCK_HALF)", "pair = tl.arange(0, BLOCK_HALF) + 0")
+    told = repr(lab.check_rung(rung, my_rope_of(other, tmp_path)))
+    assert "looks like: " in told and "as it was" not in told
+
+
 def test_the_picture_of_readme_shows_the_verdict_on_rung_2_as_rung_3():
     """Word by word, but in a narrower table."""
     picture = (ROOT / "docs/images/speed.svg").read_text(encoding="utf-8")

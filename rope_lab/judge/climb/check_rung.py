@@ -20,6 +20,7 @@ from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
 from . import specifications as specs
 from .instruments import Launch, launches_of, loop_in, readings_of, rotation
+from .ladder import TO_FIND
 from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
 
 PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
@@ -185,15 +186,25 @@ def _with_instruments(
             verdict = replace(verdict, state=AS_INTERPRETED, remark=remark)
         return verdict
     first = _explains(missed, readings)
+    words = advice(first.instrument, readings, verdict.climb.counted, launch)
+    if rung in TO_FIND and _is_the_rung_below(rung, candidate, launch):
+        words = f"rung {rung - 1} as it was: for which edit is there evidence above the exercise?"
     reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
     speed = speed_here(candidate, explained_by=first.instrument)
     return replace(
         verdict,
         state=NOT_YET,
         reason=f"{reason}\n{table}",
-        looks_like=advice(first.instrument, readings, verdict.climb.counted, launch),
+        looks_like=words,
         climb=replace(verdict.climb, speed=speed),
     )
+
+
+def _is_the_rung_below(rung: int, candidate: Callable, launch: Launch) -> bool:
+    """Whether kernel and launcher are still what the reader copied."""
+    copied = kept.show_rung(rung - 1).text
+    parts = [part for part in (launch.kernel.fn, candidate) if inspect.isfunction(part)]
+    return all(inspect.getsource(part).strip() in copied for part in parts)
 
 
 def _explains(missed: list[Target], readings: dict[str, float]) -> Target:
