@@ -42,6 +42,18 @@ _ROPE = _ELEMENT | {
     "y": "x * cos(angle) + quarter * sin(angle)",
     "place": "i",
 }
+_PAIR = {  # notebook 05: a lane owns both members of a pair, and `row` counts all rows of t
+    "position": "row // rows",
+    "row_ptr": "row * 2 * HALF",
+    "second": "HALF",  # how far the second member is from the first one
+    "x1": "load(t_ptr, row_ptr + pair)",
+    "x2": "load(t_ptr, row_ptr + pair + second)",
+    "angle_ptr": "position * 2 * HALF",
+    "angle1": "load(freqs_ptr, angle_ptr + pair)",
+    "angle2": "load(freqs_ptr, angle_ptr + pair + second)",
+    "y1": "x1 * cos(angle1) - x2 * sin(angle1)",
+    "y2": "x2 * cos(angle2) + x1 * sin(angle2)",
+}
 
 
 def rotate_half_by_lines(**lines: str) -> Callable[[Tensor], Tensor]:
@@ -79,6 +91,45 @@ def rope_by_lines(**lines: str) -> Callable[[Tensor, Tensor], Tensor]:
     return mistaken
 
 
+def pairs_by_lines(
+    rows_a_program: int = 1, has_whole_blocks: bool = False, **lines: str
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Rungs 2 and 3 with other lines.
+
+    Where two programs store one element, the later one's stays, as in the interpreter.
+
+    Args:
+        rows_a_program: 1 is rung 2; of rung 3 each program has so many rows of one position.
+        has_whole_blocks: lanes past the last pair of a row load and store, too. They have no
+            angles, so they store NaN.
+        lines: name -> what the kernel sets it to; `row` counts all rows of t.
+    """
+
+    def mistaken(t, freqs):
+        _, batch, heads, d = t.shape
+        half, block = d // 2, 2 ** math.ceil(math.log2(d // 2))
+        width = block if has_whole_blocks else half
+        lane = torch.arange(t.numel() // d * width)
+        names = {"cos": torch.cos, "sin": torch.sin, "load": _load}
+        names |= {"t_ptr": t, "freqs_ptr": freqs, "rows": batch * heads, "HALF": half}
+        names |= {"BLOCK_HALF": block, "BLOCK_R": rows_a_program}
+        names |= {"row": lane // width, "pair": lane % width}
+        for name, line in (_PAIR | lines).items():
+            names[name] = eval(line, names)
+            if name in ("angle1", "angle2"):
+                names[name] = torch.where(names["pair"] < half, names[name], torch.nan)
+        place = names["row_ptr"] + names["pair"]
+        places = torch.stack((place, place + names["second"]))
+        y = torch.stack((names["y1"], names["y2"]))
+        position, of_position = names["row"] // names["rows"], names["row"] % names["rows"]
+        blocks = -(-names["rows"] // rows_a_program)
+        program = position * blocks + of_position // rows_a_program
+        order = torch.stack((2 * program, 2 * program + 1)).flatten().argsort(stable=True)
+        return _stored(t, y.flatten()[order], places.flatten()[order])
+
+    return mistaken
+
+
 def _sizes(t: Tensor) -> dict[str, object]:
     names = "stride_s", "stride_b", "stride_h", "stride_d"
     strides = dict(zip(names, t.stride(), strict=True))
@@ -92,9 +143,13 @@ def _computed(like: Tensor, lines: dict[str, str], known: dict[str, object]) -> 
     names |= known | {"i": torch.arange(like.numel())}
     for name, line in lines.items():
         names[name] = eval(line, names)
-    y, place = names["y"], names["place"]
-    is_inside = (place >= 0) & (place < len(y))
-    stored = torch.full_like(y, torch.nan)
+    return _stored(like, names["y"], names["place"])
+
+
+def _stored(like: Tensor, y: Tensor, place: Tensor) -> Tensor:
+    """What is stored, in the shape of `like`: y at each place; a later one stays."""
+    is_inside = (place >= 0) & (place < like.numel())
+    stored = y.new_full((like.numel(),), torch.nan)
     stored[place[is_inside]] = y[is_inside]
     return stored.view(like.shape)
 

@@ -1,6 +1,8 @@
 """Notebook 00: the reader's first kernel."""
 # ruff: noqa: F821 (the letters of shapes)
 
+import torch
+
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.spec import STRIDED, spec
 
@@ -13,6 +15,13 @@ def _two_more(x):
     return x + 2
 
 
+def _doubled_places(x):
+    doubled = torch.full_like(x, torch.nan)
+    kept = x[: (len(x) + 1) // 2]
+    doubled[::2] = kept
+    return doubled
+
+
 def _without_fractions(x):
     return (2 * x).trunc()
 
@@ -22,7 +31,9 @@ def _without_fractions(x):
     blocks=True,
     leave_out=STRIDED,
     kernel=True,
+    unmasked="every result is right, so only a mask is missing, or true for lanes past the end",
     mistakes={
+        "the place is doubled, where the value has to be": _doubled_places,
         "each element is multiplied by itself, where 2 is the factor": _squares,
         "2 is added, where it is the factor": _two_more,
         "the fractions are gone: is it converted to an integer?": _without_fractions,
@@ -66,6 +77,36 @@ A_SCALED_COPY = Exercise(
             mistake="a sum",
             instead={"2 * x,": "x + 2,"},
             told="2 is added, where it is the factor",
+        ),
+        WrongAnswer(
+            mistake="a place doubled",
+            instead={"out_ptr + i, 2 * x,": "out_ptr + 2 * i, x,"},
+            told="the place is doubled, where the value has to be",
+        ),
+        WrongAnswer(
+            mistake="no mask at the store",
+            instead={"2 * x, mask=exists": "2 * x"},
+            told="every result is right, so only a mask is missing",
+        ),
+        WrongAnswer(
+            mistake="one lane too many",
+            instead={"i < n": "i <= n"},
+            told="or true for lanes past the end",
+        ),
+        WrongAnswer(
+            mistake="a pointer doubled",
+            instead={"tl.load(x_ptr + i": "tl.load(2 * x_ptr + i"},
+            told="to a pointer an index is added, and nothing else",
+        ),
+        WrongAnswer(
+            mistake="a block without a beginning",
+            instead={"tl.arange(0, BLOCK)": "tl.arange(BLOCK)"},
+            told="a block of n numbers is tl.arange(0, n)",
+        ),
+        WrongAnswer(
+            mistake="a power",
+            instead={"2 * x,": "x**2,"},
+            told="a kernel has no powers: write a product",
         ),
         WrongAnswer(
             mistake="integers",

@@ -33,6 +33,11 @@ def _as_long_as_its_angle(x, angle):
     return _elements(_pairs(x) * torch.polar(angle, angle))
 
 
+def _halves_in_neighbors_out(x, angle):
+    halves = torch.complex(*x.chunk(2, dim=-1))
+    return _elements(halves * torch.exp(1j * angle))
+
+
 def _real_part_twice(x, angle):
     return turned_pairs.function(x, angle)[..., ::2].repeat_interleave(2, -1)
 
@@ -51,6 +56,9 @@ def _real_parts_first(x, angle):
         "a sum, where the pair has to be multiplied": _a_sum,
         "the angle is the length, too: torch.polar takes a length, 1, and an angle": (
             _as_long_as_its_angle
+        ),
+        "halves are paired, where neighbors are asked for, and come out as neighbors": (
+            _halves_in_neighbors_out
         ),
         "the real part twice: where is the imaginary one?": _real_part_twice,
         "all real parts and then all imaginary ones: the two of a pair are neighbors": (
@@ -76,6 +84,11 @@ TURN_PAIRS = Exercise(
                 "view_as_real(turned)": "view_as_real(turned).mT",
             },
             told="the wrong pairing: it pairs halves (i, i + d2/2), where neighbors",
+        ),
+        WrongAnswer(
+            mistake="halves that come out as neighbors",
+            instead={"x.unflatten(-1, (-1, 2))": "x.unflatten(-1, (2, -1)).mT.contiguous()"},
+            told="halves are paired, where neighbors are asked for",
         ),
         WrongAnswer(
             mistake="the imaginary part first",

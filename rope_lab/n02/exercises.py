@@ -15,13 +15,33 @@ def _halves_of_the_whole_head(t, freqs):
     return torch.cat((turned, t[..., d2:]), dim=-1)
 
 
+def _half_a_turn_of_the_angles(t, freqs):
+    angles, d2 = freqs[: t.shape[0]], freqs.shape[-1]
+    rotary = t[..., :d2]
+    turned = rotary * angles.cos() + rotary * rotate_half.function(angles).sin()
+    return torch.cat((turned, t[..., d2:]), dim=-1)
+
+
+def _one_sum_by_both(t, freqs):
+    angles, d2 = freqs[: t.shape[0]], freqs.shape[-1]
+    rotary = t[..., :d2]
+    turned = (rotary + rotate_half.function(rotary)) * angles.cos() * angles.sin()
+    return torch.cat((turned, t[..., d2:]), dim=-1)
+
+
 rope_in_pytorch = spec(
     rope.function,
     **_PYTORCH,
     mistakes={
         "the halves of the whole head: rotate_half gets all d elements of t, not the first d2": (
             _halves_of_the_whole_head
-        )
+        ),
+        "rotate_half gets the angles, where it has to get the elements": (
+            _half_a_turn_of_the_angles
+        ),
+        "one sum is multiplied by both: the cosine is for rotary, the sine for its partners": (
+            _one_sum_by_both
+        ),
     },
 )
 
@@ -63,6 +83,20 @@ THE_WHOLE_FUNCTION = Exercise(
             mistake="no rotate_half",
             instead={"rotate_half(rotary) *": "rotary *"},
             told="the partner is missing: the sine multiplies the element itself",
+        ),
+        WrongAnswer(
+            mistake="rotate_half of the angles",
+            instead={"rotate_half(rotary) * angles.sin()": "rotary * rotate_half(angles).sin()"},
+            told="rotate_half gets the angles, where it has to get the elements",
+        ),
+        WrongAnswer(
+            mistake="one sum by both",
+            instead={
+                "rotary * angles.cos() + rotate_half(rotary) * angles.sin()": (
+                    "(rotary + rotate_half(rotary)) * angles.cos() * angles.sin()"
+                )
+            },
+            told="one sum is multiplied by both",
         ),
         WrongAnswer(
             mistake="angles in the tensor's dtype",

@@ -106,6 +106,40 @@ RUNG_2 = Exercise(
             instead={"if out is None:\n": "if True:\n"},
             told="unwritten: the result is t as it came, and no program stores in it",
         ),
+        WrongAnswer(
+            mistake="the second half a block away",
+            instead={"+ HALF": "+ BLOCK_HALF"},
+            told="the second member is HALF further, and BLOCK_HALF is the width of the block",
+        ),
+        WrongAnswer(
+            mistake="a row of the table for each row",
+            instead={"position = row // rows": "position = row"},
+            told="the angle is that of the row's number: a position has `rows` rows",
+        ),
+        WrongAnswer(
+            mistake="rows half as far apart",
+            instead={"offset = row * 2 * HALF": "offset = row * HALF"},
+            told="rows are 2 * HALF apart in memory, and HALF is half of that",
+        ),
+        WrongAnswer(
+            mistake="the first result twice",
+            instead={
+                "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)": (
+                    "x1 * tl.cos(angle1) - x2 * tl.sin(angle1)"
+                )
+            },
+            told="the first result is stored in both halves",
+        ),
+        WrongAnswer(
+            mistake="a mask that is too long",
+            instead={"exists = pair < HALF": "exists = pair < 2 * HALF"},
+            told="every result is right, so only a mask is missing",
+        ),
+        WrongAnswer(
+            mistake="a block that is no power of two",
+            instead={"tl.arange(0, BLOCK_HALF)": "tl.arange(0, HALF)"},
+            told="round it up, and mask the lanes that are too many",
+        ),
         KernelOfTheRungBelow(rung=2, told="my_rope takes no `out`"),
     ),
 )
@@ -146,6 +180,50 @@ RUNG_3 = Exercise(
             mistake="a bit mask for a remainder",
             instead={"tl.program_id(0) % row_blocks": "(tl.program_id(0) & (row_blocks - 1))"},
             told="in the case '39 rows of a position'",
+        ),
+        WrongAnswer(
+            mistake="no mask of rows",
+            instead={"(row < rows)[:, None] & (pair < HALF)[None, :]": "(pair < HALF)[None, :]"},
+            told="pairs end at HALF, and a tile's rows at `rows`",
+        ),
+        WrongAnswer(
+            mistake="no mask of pairs",
+            instead={"(row < rows)[:, None] & (pair < HALF)[None, :]": "(row < rows)[:, None]"},
+            told="the tile's mask forgets pair < HALF",
+        ),
+        WrongAnswer(
+            mistake="angles without a mask",
+            instead={", mask=pair < HALF)": ")"},
+            told="every result is right, so only a mask is missing",
+        ),
+        WrongAnswer(
+            mistake="rows of the first position",
+            instead={"(position * rows + row) *": "row *"},
+            told="row counts within its position: position * rows comes before it",
+        ),
+        WrongAnswer(
+            mistake="positions one row apart",
+            instead={"(position * rows + row) *": "(position + row) *"},
+            told="`rows` rows come before the next position",
+        ),
+        WrongAnswer(
+            mistake="no parentheses",
+            instead={
+                "((position * rows + row) * 2 * HALF)[:, None]": (
+                    "(position * rows + row * 2 * HALF)[:, None]"
+                )
+            },
+            told="2 * HALF multiplies row alone",
+        ),
+        WrongAnswer(
+            mistake="positions as far apart as their lanes",
+            instead={"position * rows + row)": "position * row_blocks * BLOCK_R + row)"},
+            told="a position has `rows` rows in memory, however many lanes its programs have",
+        ),
+        WrongAnswer(
+            mistake="a table with a row for each row",
+            instead={"freqs_ptr + position * 2": "freqs_ptr + position * rows * 2"},
+            told="the table has one row for each position, not for each row of t",
         ),
         KernelOfTheRungBelow(
             rung=3, told="every row evaluates its own: a program needs several rows of one position"

@@ -81,6 +81,18 @@ RUNG_4 = Exercise(
             told="the wrong sine: the first half has the sine of the other angle; the "
             "second half has",
         ),
+        WrongAnswer(
+            mistake="cosines negated",
+            instead={
+                "        sin1, sin2 = -sin2, -sin1\n": "        cos1, cos2 = -cos1, -cos2\n",
+            },
+            told="the cosines are negated, where the sines have to be, and exchanged",
+        ),
+        WrongAnswer(
+            mistake="the flag the wrong way round",
+            instead={"if TRANSPOSE:": "if not TRANSPOSE:"},
+            told="the transposed map, where the map itself is asked for",
+        ),
         KernelOfTheRungBelow(rung=4, told="my_rope takes no `transpose`"),
     ),
 )

@@ -42,7 +42,7 @@ RUNG_5 = Exercise(
         WrongAnswer(
             mistake="four rows",
             instead={"num_warps = 8, 1": "num_warps = 4, 1"},
-            told="rung 5 wants instruction time at most 42 us",
+            told="fewer than 8 rows a program, for the same sines: stay at 8",
             state="NOT YET",
         ),
         WrongAnswer(

@@ -143,8 +143,14 @@ def three_times() -> dict[str, dict[int, float]]:
         },
         "an element of bf16 has 2 bytes, not 4": {1: us(8 * few + 4 * 131072 * 128)},
         "the bytes alone, but here the instructions take longer": {3: us(4 * n)},
-        "a fused multiply-add is one instruction, and is counted as two": {
+        "twice the instructions: a fused multiply-add is one, and n counts elements, not bytes": {
             3: us(4 * n, 2 * 512 * n)
+        },
+        "instructions are counted once for each lane, not for each warp": {3: us(0, 512 * n / 32)},
+        "milliseconds, where microseconds are wanted": {
+            1: us(4 * few + 4 * 131072 * 128) / 1e3,
+            2: us(4 * short + 4 * 128 * 128) / 1e3,
+            3: us(4 * n, 512 * n) / 1e3,
         },
     }
 
@@ -157,13 +163,15 @@ THREE_TIMES = Exercise(
         WrongValue(given=[19.6, 5.0, 1030], told="not both"),
         WrongValue(
             given=[49.5, 5.0, 2060],
-            told="a fused multiply-add is one instruction, and is counted as two",
+            told="twice the instructions: a fused multiply-add is one",
         ),
         WrongValue(
             given=[64.5, 5.0, 1030],
             told="the table has a row for each position, not for each token",
         ),
         WrongValue(given=[79.6, 5.0, 1030], told="an element of bf16 has 2 bytes, not 4"),
+        WrongValue(given=[49.5, 5.0, 36.4], told="counted once for each lane, not for each warp"),
+        WrongValue(given=[0.0534, 0.0048, 1.03], told="milliseconds, where microseconds are"),
     ),
 )
 

@@ -1,11 +1,12 @@
 """The climb of notebooks 04 to 09: what every rung computes, and its gradient."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from ..definitions import rope, rope_gradient
-from ..lines import rope_by_lines
+from ..lines import pairs_by_lines, rope_by_lines
 from ..spec import STRIDED, Case, spec
 
 UNMASKED = (
@@ -165,8 +166,48 @@ rope_of_any_strides = spec(
     unmasked=UNMASKED,
 )
 
+_rung_3 = partial(pairs_by_lines, 8)
+_OF_PAIRS = {
+    "the second member is HALF further, and BLOCK_HALF is the width of the block": (
+        pairs_by_lines(second="BLOCK_HALF")
+    ),
+    "the angle is that of the row's number: a position has `rows` rows, so row // rows": (
+        pairs_by_lines(position="row")
+    ),
+    "the table has one row for each position, not for each row of t": (
+        pairs_by_lines(angle_ptr="position * rows * 2 * HALF")
+    ),
+    "rows are 2 * HALF apart in memory, and HALF is half of that": (
+        pairs_by_lines(row_ptr="row * HALF")
+    ),
+    "the first result is stored in both halves": (
+        pairs_by_lines(y2="x1 * cos(angle1) - x2 * sin(angle1)")
+    ),
+    "the tile's mask forgets pair < HALF, and lanes past it store in the next row": (
+        _rung_3(has_whole_blocks=True)
+    ),
+    "row counts within its position: position * rows comes before it": (
+        _rung_3(row_ptr="row % rows * 2 * HALF")
+    ),
+    "position + row: `rows` rows come before the next position, so position * rows + row": (
+        _rung_3(row_ptr="(position + row % rows) * 2 * HALF")
+    ),
+    "2 * HALF multiplies row alone: parentheses around position * rows + row": (
+        _rung_3(row_ptr="position * rows + row % rows * 2 * HALF")
+    ),
+    "a position has `rows` rows in memory, however many lanes its programs have": (
+        _rung_3(row_ptr="(position * (-(-rows // BLOCK_R) * BLOCK_R) + row % rows) * 2 * HALF")
+    ),
+}
+
 # of contiguous tensors whose heads are rotated as a whole
-rope_of_whole_rows = spec(rope.function, **_OF_ROWS)
+rope_of_whole_rows = spec(
+    rope.function,
+    **_OF_ROWS,
+    mistakes=_OF_PAIRS,
+    unmasked="every result is right, so only a mask is missing, or true for lanes past the end: "
+    "pairs end at HALF, and a tile's rows at `rows`",
+)
 rope_of_whole_rows_in_place = spec(rope.function, **_OF_ROWS, overwrites=("t",))
 
 
@@ -190,6 +231,10 @@ def _first_sine_of_the_forward(cos1, sin1, cos2, sin2):
     return cos1, sin1, cos2, -sin1
 
 
+def _negated_cosines(cos1, sin1, cos2, sin2):
+    return -cos1, sin1, -cos2, sin2
+
+
 def _cosines_for_sines(cos1, sin1, cos2, sin2):
     return cos2, sin1, cos1, sin2
 
@@ -203,6 +248,9 @@ _OF_THE_GRADIENT = {
     ),
     "the cosines are exchanged, where the sines have to be, with a sign": (
         _backward(_cosines_for_sines)
+    ),
+    "the cosines are negated, where the sines have to be, and exchanged": (
+        _backward(_negated_cosines)
     ),
 }
 

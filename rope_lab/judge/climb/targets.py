@@ -156,6 +156,8 @@ def _about_width(readings: dict[str, float], counted: dict, launch: Launch) -> s
 
 
 def _about_instructions(readings: dict[str, float], counted: dict, launch: Launch) -> str:
+    if readings["programs"] > EIGHT_ROWS.limit:
+        return "fewer than 8 rows a program, for the same sines: stay at 8"
     for event in counted["events"]:
         if event["kind"] == "E" and _is_tile(event):
             return f"is the sine taken after the broadcast ({event['line']})?"

@@ -53,7 +53,9 @@ def of_the_partner(e: Evidence) -> Iterator[Guess]:
     cosines, sines, swapped = e.cosines, e.sines, e.sine_part(swap)
     words = "the wrong sine: each half takes the sine that the other should take"
     yield whole(words, cosines + swapped)
-    words = "a sign and the wrong sine: the map itself, where its transpose is asked for"
+    words = "a sign and the wrong sine: the transposed map, where the map itself is asked for"
+    if any(name.startswith("grad") for name in e.spec.names):
+        words = "a sign and the wrong sine: the map itself, where its transpose is asked for"
     yield whole(words, cosines - swapped)
     of_the_other = e.cosine_part(swap)
     words = "the wrong cosine: each half takes the cosine of the other's angle"
