@@ -35,6 +35,7 @@ WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 A_BLOCK_FOR_A_NUMBER = "is a pointer indexed by a block? tl.store(out_ptr + i, x)"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
+    "kernel() missing 1 required": "the launch has to pass it, by name: NAME=...",
     "arange() missing 1 required": "a block of n numbers is tl.arange(0, n)",
     "arange's range must be a power of 2": "round it up, and mask the lanes that are too many",
     "> and triton.language.int": "to a pointer an index is added, and nothing else: x_ptr + i",

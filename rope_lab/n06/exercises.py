@@ -89,6 +89,11 @@ RUNG_4 = Exercise(
             told="the cosines are negated, where the sines have to be, and exchanged",
         ),
         WrongAnswer(
+            mistake="the flag is not passed",
+            instead={"        TRANSPOSE=transpose,\n": ""},
+            told="the launch has to pass it, by name",
+        ),
+        WrongAnswer(
             mistake="the flag the wrong way round",
             instead={"if TRANSPOSE:": "if not TRANSPOSE:"},
             told="the transposed map, where the map itself is asked for",
