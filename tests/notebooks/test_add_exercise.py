@@ -124,7 +124,11 @@ REFUSED = {  # what is changed in the draft, and words of the refusal
     "no title": ("# The first half again (5 minutes, optional)", "", "no title like '# Half"),
     "no minutes": (" (5 minutes, optional)", "", "no title like '# Half"),
     "no place": ("after: 05-87", "after:", "does not say where: 'after: 05-41'"),
-    "an unknown cell": ("05-87", "05-no-cell", "after: 05-no-cell is no cell of the notebook:\n    05-00 "),
+    "an unknown cell": (
+        "05-87",
+        "05-none",
+        "after: 05-none is no cell of the notebook:\n    05-00 ",
+    ),
     "a task and its stub": ("05-87", "05-ex2-task", "a task, and its stub, 05-ex2, has to follow"),
     "no hint": ("Half of it.", "<!-- what -->", "has nothing in '## Hint': What to think of"),
     "no part": ("## Look back\n", "", "has nothing in '## Look back'"),

@@ -6,7 +6,15 @@ import torch
 
 from inputs import FORMATS
 from ops import BF16, FP32, FP64, OPS
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope, rope_bw
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    norm_rope,
+    qk_norm_rope,
+    rope_bw,
+)
+from rope_kernels.launch import forget
+from rope_kernels.norms import launches
 from yardstick import assert_near
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
@@ -28,6 +36,48 @@ def test_the_same_weight_for_q_and_k(device):
 def test_a_row_that_no_head_has_adds_nothing(device):
     """Most tiles of a backward are full: they have 16 rows only if at most one in 20 is empty."""
     QK_NORM_ROPE.sample(device, heads=(15, 16), s=2).check()
+
+
+@pytest.fixture
+def few_programs(monkeypatch):
+    """A backward's programs take many tiles each, as on a GPU that a call fills."""
+    forget()  # what is remembered has another number of programs
+    monkeypatch.setattr(launches, "count_sms", lambda device: 1)
+    yield
+    forget()
+
+
+@pytest.mark.parametrize("norm_after", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["on the fly", "cosines of pairs", "cosines of elements"])
+def test_a_program_of_a_backward_takes_tile_after_tile(
+    kind, packed, norm_after, device, few_programs
+):
+    """The next one's rows are in flight, and where they are asked for depends on the angles."""
+    tokens, d = 150, 32
+    rope = RotaryPositionEmbedding(d).to(device)
+    cos, sin = rope.cos_sin(tokens)
+    if kind == "cosines of elements":
+        cos, sin = torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
+    tensor_format, options = "bshd", {"norm_after": norm_after}
+    sizes = [(2, tokens, h, d) for h in (5, 3)]
+    if packed:
+        tensor_format, sizes = "thd", [(2 * tokens, h, d) for h in (5, 3)]
+        options["cu_seqlens"] = torch.tensor([0, 7, 150, 293], dtype=torch.int32, device=device)
+    if kind != "on the fly":
+        options["rotary_dim"] = d
+    leaves = [torch.randn(size, device=device) for size in (*sizes, d, d)]
+    wanted = [torch.randn(size, device=device) for size in sizes]
+    found = []
+    for dtype, fused in ((torch.float32, True), (torch.float64, False)):
+        given = [x.to(dtype).requires_grad_() for x in leaves]
+        freqs = rope if kind == "on the fly" else (cos.to(dtype), sin.to(dtype))
+        outs = qk_norm_rope(*given, freqs, tensor_format, fused=fused, **options)
+        found.append(torch.autograd.grad(outs, given, [x.to(dtype) for x in wanted]))
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(
+            got.double(), want, rtol=1e-5, atol=1e-5 * float(want.abs().max())
+        )
 
 
 def test_a_norm_after_a_rotation_of_one_pair(device):
