@@ -184,7 +184,7 @@ RUNG_3 = Exercise(
         WrongAnswer(
             mistake="no mask of rows",
             instead={"(row < rows)[:, None] & (pair < HALF)[None, :]": "(pair < HALF)[None, :]"},
-            told="pairs end at HALF, and a tile's rows at `rows`",
+            told="Pairs end at HALF, and a tile's rows at `rows`",
         ),
         WrongAnswer(
             mistake="no mask of pairs",

@@ -201,13 +201,11 @@ _OF_PAIRS = {
 }
 
 # of contiguous tensors whose heads are rotated as a whole
-rope_of_whole_rows = spec(
-    rope.function,
-    **_OF_ROWS,
-    mistakes=_OF_PAIRS,
-    unmasked="every result is right, so only a mask is missing, or true for lanes past the end: "
-    "pairs end at HALF, and a tile's rows at `rows`",
-)
+_OF_WHOLE_ROWS = _OF_ROWS | {
+    "mistakes": _OF_PAIRS,
+    "unmasked": f"{UNMASKED}. Pairs end at HALF, and a tile's rows at `rows`",
+}
+rope_of_whole_rows = spec(rope.function, **_OF_WHOLE_ROWS)
 rope_of_whole_rows_in_place = spec(rope.function, **_OF_ROWS, overwrites=("t",))
 
 
