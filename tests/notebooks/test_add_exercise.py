@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 
+import nbformat
 import pytest
 
 import add_exercise
@@ -79,6 +80,15 @@ def folder(tmp_path):
     return tmp_path
 
 
+def mention_an_exercise(folder):
+    """Its number changes, and the command can't know what the sentence says of it."""
+    path = folder / f"{NAME}.ipynb"
+    book = nbformat.read(path, 4)
+    recap = [cell for cell in book.cells if cell.cell_type == "markdown"][-1]
+    recap.source += "\n\nIt rotates as the kernel of exercise 3 does."
+    nbformat.write(book, path)
+
+
 def added(folder, draft=DRAFT, entries=(*ENTRIES, ENTRY)):
     return add_exercise.add(add_exercise.read(draft), folder / f"{NAME}.ipynb", entries)
 
@@ -92,6 +102,7 @@ def copied(folder, entries=(*ENTRIES, ENTRY)):
 
 
 def test_an_added_exercise_has_the_form_of_the_others(folder):
+    mention_an_exercise(folder)
     lines = added(folder)
     found = copied(folder)
     assert [fault for check in exercise_form.CHECKS for fault in check(found)] == []
