@@ -404,7 +404,8 @@ def prepare(
     else:
         table, sin = None, None
         filled = module.filled() if may_know else None
-        # Of a module whose frequencies count no changes, or are refused, nothing is remembered.
+        # Nothing is remembered of calls by a module whose frequencies are refused, or that has a
+        # `forward` of its own: then `turns`, below, raises, or makes them for this call.
         may_know = filled is not None
         if filled is not None:
             of_module = module.looks(filled)

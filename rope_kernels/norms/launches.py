@@ -278,7 +278,9 @@ def _next_comes_first(rotation: Rotation) -> bool:
     """Whether a backward loads its next tile's rows before it looks for this tile's angles.
 
     On the fly that gains 3 points over loading them after. With a table the cosines would be in
-    registers, too, and threads would spill. A packed sequence is searched for first: 3 points.
+    registers at the same time, and threads would spill, unless tiles are as small as
+    `_share_of_an_sm` makes them for a wide table. For packed tokens the search comes first: that
+    gains 3 points, too.
     """
     has_registers = rotation.on_the_fly or _has_wide_table(rotation)
     return has_registers and rotation.cu_seqlens is None
