@@ -138,7 +138,7 @@ def launch_backward(
         arguments["q_programs"] = q_programs
         of_forward = _roundings(tensors[0], weights[0], rotation, norm)
         arguments["ROUNDING"] = of_forward["ROUNDING"]
-        arguments["NEXT_FIRST"] = _next_comes_first(rotation)
+        arguments["NEXT_FIRST"] = share.next_first
         turn_rounds = arguments["ROUNDING"] == "model"
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
         # If the rotation before a norm were fused here, its rows would not be those that a model's
@@ -253,37 +253,35 @@ class Share(NamedTuple):
     programs: int  # at a time
     tile_bytes: int  # of each
     registers: int | None  # of a thread, at most; None: the compiler decides
+    next_first: bool  # whether the next tile's rows are loaded before this tile's angles
 
 
 def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
-    """The share with which a backward was fastest on an H200; benchmarks/NOTES.md has others."""
+    """The share with which a backward was fastest on an H200; benchmarks/NOTES.md has others.
+
+    The next tile's rows come first where there are registers for them: on the fly that gains 3
+    points over loading them after the angles. With a table the cosines are in registers at the same
+    time, and threads would spill. For packed tokens the search for the sequence comes first, which
+    gains 3 points, too.
+    """
     t = tensors[0]
+    packed = rotation.cu_seqlens is not None
+    has_wide_table = _has_wide_table(rotation)
+    next_first = not packed and (rotation.on_the_fly or has_wide_table)
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
         # Threads take up to 255 registers, and a limit would make them spill. Not measured apart.
-        return Share(8, TILE_BYTES, None)
-    if _has_wide_table(rotation) and rotation.cu_seqlens is None:
+        return Share(8, TILE_BYTES, None, next_first)
+    if has_wide_table and not packed:
         # Cosines of all elements in fp32 take 32 registers, which leaves too few for two tiles of
-        # 2 KiB: with smaller ones, bhsd gains 2 points.
-        return Share(16, TILE_BYTES // 2, 128)
-    return Share(12, TILE_BYTES, 168)
+        # 2 KiB. Two of 1 KiB fit, and with them bhsd gains 2 points.
+        return Share(16, TILE_BYTES // 2, 128, next_first)
+    return Share(12, TILE_BYTES, 168, next_first)
 
 
 def _has_wide_table(rotation: Rotation) -> bool:
     """Whether a table in fp32 has a column for each element."""
     of_elements = not (rotation.on_the_fly or rotation.one_per_pair)
     return of_elements and rotation.table.dtype == torch.float32
-
-
-def _next_comes_first(rotation: Rotation) -> bool:
-    """Whether a backward loads its next tile's rows before it looks for this tile's angles.
-
-    On the fly that gains 3 points over loading them after. With a table the cosines would be in
-    registers at the same time, and threads would spill, unless tiles are as small as
-    `_share_of_an_sm` makes them for a wide table. For packed tokens the search comes first: that
-    gains 3 points, too.
-    """
-    has_registers = rotation.on_the_fly or _has_wide_table(rotation)
-    return has_registers and rotation.cu_seqlens is None
 
 
 @lru_cache

@@ -314,43 +314,43 @@ RULES = {
     "_share_of_an_sm: rows that turn in part, and fp64": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", ON_THE_FLY, "backward", turned=64),
-            padded(1, 8, programs=32, maxnreg=None),
+            padded(1, 8, programs=32, maxnreg=None, NEXT_FIRST=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", ON_THE_FLY, "backward", dtype=FP64),
-            padded(1, 2, programs=32, maxnreg=None),
+            padded(1, 2, programs=32, maxnreg=None, NEXT_FIRST=True),
         ),
     ),
     "_share_of_an_sm: fp32 tables of all elements, not packed": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "fp32 elements", "backward"),
-            padded(1, 4, programs=64, maxnreg=128),
+            padded(1, 4, programs=64, maxnreg=128, NEXT_FIRST=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bhsd", ANGLES, "backward"),
-            padded(1, 4, programs=64, maxnreg=128),
+            padded(1, 4, programs=64, maxnreg=128, NEXT_FIRST=True),
         ),
     ),
     "_share_of_an_sm: all others": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", ON_THE_FLY, "backward"),
-            padded(1, 8, programs=48, maxnreg=168),
+            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "thd", ON_THE_FLY, "backward"),
-            padded(1, 8, programs=48, maxnreg=168),
+            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "thd", "fp32 elements", "backward"),
-            padded(1, 8, programs=48, maxnreg=168),
+            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "bf16 elements", "backward"),
-            padded(2, 4, programs=48, maxnreg=168),
+            padded(2, 4, programs=48, maxnreg=168, NEXT_FIRST=False),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bhsd", "fp32 pairs", "backward"),
-            padded(1, 8, programs=48, maxnreg=168),
+            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
         ),
     ),
     "_weights_come_last: with a model's rounding, and in packed rows of more than 128 elements": (
