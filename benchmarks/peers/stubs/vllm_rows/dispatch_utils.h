@@ -11,9 +11,12 @@
     __VA_ARGS__();                                                    \
   }
 
+// Braces on both sides: without them all but the check of the dtype would follow the `if`, and an
+// fp32 table would be read a second time, as bf16.
 #define VLLM_STABLE_DISPATCH_FLOATING_TYPES(dtype, name, ...)       \
   if (dtype == torch::headeronly::ScalarType::Float) {              \
     using scalar_t = float;                                         \
     __VA_ARGS__();                                                  \
-  } else                                                            \
-    VLLM_STABLE_DISPATCH_HALF_TYPES(dtype, name, __VA_ARGS__)
+  } else {                                                          \
+    VLLM_STABLE_DISPATCH_HALF_TYPES(dtype, name, __VA_ARGS__)       \
+  }
