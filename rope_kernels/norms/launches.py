@@ -272,16 +272,17 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
         # Threads take up to 255 registers, and a limit would make them spill. Not measured apart.
         return Share(8, TILE_BYTES, None, next_first)
     if has_wide_table and not packed:
-        # Cosines of all elements in fp32 take 32 registers, which leaves too few for two tiles of
-        # 2 KiB. Two of 1 KiB fit, and with them bhsd gains 2 points.
+        # Cosines of a row take 32 registers, which leaves too few for two tiles of 2 KiB. Two of
+        # 1 KiB fit: bhsd gains 2 points. Shorter rows lose 3 to 10 by it.
         return Share(16, TILE_BYTES // 2, 128, next_first)
     return Share(12, TILE_BYTES, 168, next_first)
 
 
 def _has_wide_table(rotation: Rotation) -> bool:
-    """Whether a table in fp32 has a column for each element."""
+    """Whether a table in fp32 has a column for each element, and 128 or more of them."""
     of_elements = not (rotation.on_the_fly or rotation.one_per_pair)
-    return of_elements and rotation.table.dtype == torch.float32
+    is_fp32 = of_elements and rotation.table.dtype == torch.float32
+    return is_fp32 and rotation.options.rotary_dim >= 128
 
 
 @lru_cache

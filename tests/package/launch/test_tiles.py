@@ -321,7 +321,7 @@ RULES = {
             padded(1, 2, programs=32, maxnreg=None, NEXT_FIRST=True),
         ),
     ),
-    "_share_of_an_sm: fp32 tables of all elements, not packed": (
+    "_share_of_an_sm: fp32 tables of 128 elements and more, not packed": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "fp32 elements", "backward"),
             padded(1, 4, programs=64, maxnreg=128, NEXT_FIRST=True),
@@ -329,6 +329,10 @@ RULES = {
         (
             call(qk_norm_rope, (32, 8), 128, "bhsd", ANGLES, "backward"),
             padded(1, 4, programs=64, maxnreg=128, NEXT_FIRST=True),
+        ),
+        (
+            call(qk_norm_rope, (32, 8), 256, "bshd", "fp32 elements", "backward"),
+            padded(1, 2, programs=64, maxnreg=128, NEXT_FIRST=True),
         ),
     ),
     "_share_of_an_sm: all others": (
@@ -351,6 +355,10 @@ RULES = {
         (
             call(qk_norm_rope, (32, 8), 128, "bhsd", "fp32 pairs", "backward"),
             padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
+        ),
+        (
+            call(qk_norm_rope, (32, 8), 64, "bshd", "fp32 elements", "backward"),
+            padded(2, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
         ),
     ),
     "_weights_come_last: with a model's rounding, and in packed rows of more than 128 elements": (
