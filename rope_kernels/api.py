@@ -422,7 +422,7 @@ def prepare(
         )
     options = None if known is None else known.options
     if options is None:
-        options = _options_of_new_call(tensors, given, fused, inplace, check)
+        options = _options_of_new_call(tensors, given, fused=fused, inplace=inplace, check=check)
         if known is not None:
             known.options = options
     t = tensors[0]
@@ -528,11 +528,13 @@ def cp_positions(
     chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
         accepted = f"an integer from 0 that {chunks} divides"
-        seq_len = check_integer("seq_len", seq_len, 0, MOST_START, accepted)
+        seq_len = check_integer("seq_len", seq_len, least=0, most=MOST_START, accepted=accepted)
         if seq_len % chunks:
             raise bad(f"seq_len is {seq_len}", accepted)
         index = torch.arange(seq_len // cp_size, device=device)
-        return positions_of_rank(index, seq_len // cp_size, cp_size, cp_rank, cp_order)
+        return positions_of_rank(
+            index, seq_len // cp_size, cp_size=cp_size, cp_rank=cp_rank, cp_order=cp_order
+        )
     bounds = check_tensor("cu_seqlens", cu_seqlens, (torch.int32, torch.int64)).long()
     if bounds.dim() != 1 or not len(bounds):
         raise bad(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}", "(b + 1,)")
@@ -540,4 +542,5 @@ def cp_positions(
     check_lengths(cu_seqlens, tokens, cp_size, cp_order)
     token = torch.arange(tokens // cp_size, device=bounds.device)
     _, index, length = find_in_packed(bounds // cp_size, token)
-    return positions_of_rank(index, length, cp_size, cp_rank, cp_order).to(device)
+    position = positions_of_rank(index, length, cp_size=cp_size, cp_rank=cp_rank, cp_order=cp_order)
+    return position.to(device)

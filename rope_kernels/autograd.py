@@ -34,7 +34,8 @@ def rotate(
     `way_of` decides which, and `known` and `ways` are for it. Results are new, or with `inplace`
     the tensors themselves.
     """
-    path, recorded = way_of(fused, tensors, rotation, known, ways=ways).path, wants_grad(tensors)
+    recorded = wants_grad(tensors)
+    path = way_of(tensors, rotation, fused=fused, known=known, ways=ways).path
     if path == "kernel":
         if recorded:
             outs = _record(*launch.q_and_k(tensors), rotation, inplace, known)

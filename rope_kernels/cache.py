@@ -107,12 +107,18 @@ def rope_to_cache(
 
     def check() -> None:
         check_call((q, k), given, fused, inplace)
-        _check_cache(k, *others)
+        _check_cache(k, v=v, k_cache=k_cache, v_cache=v_cache, slots=slot_mapping)
 
     # `inplace` is about q alone, so `prepare` does not check it: `_check_written` does, for the
     # caches too.
     rotation, known = prepare(
-        (q, k), given, fused, inplace=False, others=others, key=("to cache", inplace), check=check
+        (q, k),
+        given,
+        fused=fused,
+        inplace=False,
+        others=others,
+        key=("to cache", inplace),
+        check=check,
     )
     came = q, k, *others
     _check_no_gradient(came, rotation)
@@ -120,7 +126,7 @@ def rope_to_cache(
         _check_written((q, k), inplace, others, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     is_empty = not all([x.numel() for x in (q, k, k_cache)])  # A kernel would have nothing to do.
-    path = way_of(fused, came, rotation, known, is_empty=is_empty).path
+    path = way_of(came, rotation, fused=fused, known=known, is_empty=is_empty).path
     if path == "kernel":
         move((q, k, v), (q_out, *caches), rotation, known=known, slots=slot_mapping)
         count_as_written((*caches, q) if inplace else caches)
@@ -138,7 +144,7 @@ def rope_to_cache(
 _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 
-def _check_cache(k: Tensor, v: object, k_cache: object, v_cache: object, slots: object) -> None:
+def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slots: object) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
     (tokens, heads, d), like_k = k.shape, Like("k", k, "thd")
     like_k.check("v", v, (k.dtype,), [(tokens, heads, d)])

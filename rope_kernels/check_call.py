@@ -79,7 +79,7 @@ class Like:
         note: str = "",
     ) -> Tensor:
         """Return `x`, of one of the dtypes and one of the shapes; `when` says what decides them."""
-        x = check_tensor(name, x, dtypes, when, note)
+        x = check_tensor(name, x, dtypes, when=when, note=note)
         if not any([_fits(x.shape, shape) for shape in shapes]):
             accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
             came = f"{name} has shape {tuple(x.shape)}"
@@ -100,8 +100,10 @@ def _fits(shape: torch.Size, accepted: Shape) -> bool:
 def check_rank(size: object, rank: object, order: object) -> None:
     """Check `cp_size`, `cp_rank` and `cp_order`."""
     check_choice("cp_order", order, CP_ORDERS)
-    size = check_integer("cp_size", size, 1, 2**31 - 1, "an integer from 1, below 2^31")
-    check_integer("cp_rank", rank, 0, size - 1, "an integer from 0 to cp_size - 1 = {most}")
+    accepted = "an integer from 1, below 2^31"
+    size = check_integer("cp_size", size, least=1, most=2**31 - 1, accepted=accepted)
+    accepted = "an integer from 0 to cp_size - 1 = {most}"
+    check_integer("cp_rank", rank, least=0, most=size - 1, accepted=accepted)
 
 
 def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: bool) -> None:
@@ -156,7 +158,8 @@ def _check_module(freqs: RotaryPositionEmbedding, given: Given, like: Like) -> N
     if freqs.interleaved != given.pairs_are_interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
         raise bad(came, f"the call's, {given.interleaved}")
-    like.check("freqs", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)], " for inv_freq")
+    shape = (freqs.rotary_dim // 2,)
+    like.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
     if is_differentiated(freqs.inv_freq):
         accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
         raise bad("freqs has an inv_freq that requires a gradient", accepted)
@@ -168,7 +171,7 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
         dtypes = EXACT if like.t.dtype == torch.float64 else EXACT[:1]
         when = f" with {like.name} of {short(like.t.dtype)}"
         note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
-        like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when, note)
+        like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when=when, note=note)
         return
     if not isinstance(freqs, (tuple, list)):
         raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
@@ -190,12 +193,21 @@ def _check_slice(given: Given, like: Like, head_dim: int) -> None:
         _refuse_two_meanings(width, given.rotary_start, like.name, head_dim)
     if given.rotary_dim is not None:
         rotary_dim, came = given.rotary_dim, "rotary_dim is"
-        check_integer("rotary_dim", rotary_dim, -math.inf, math.inf, accepted, **named)
+        check_integer(
+            "rotary_dim",
+            value=rotary_dim,
+            least=-math.inf,
+            most=math.inf,
+            accepted=accepted,
+            **named,
+        )
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
         raise bad(f"{came} {rotary_dim}", f"{accepted.format(**named)}; {like.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
     start, room = given.rotary_start, head_dim - rotary_dim
-    check_integer("rotary_start", start, 0, room, accepted, n=rotary_dim, **named)
+    check_integer(
+        "rotary_start", start, least=0, most=room, accepted=accepted, n=rotary_dim, **named
+    )
     if of_module and rotary_dim != width:
         raise bad(f"{came} {rotary_dim}", f"None, or that of freqs, {width}")
     if rotary_dim != width and rotary_dim != 2 * width:
@@ -242,7 +254,7 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
     if isinstance(starts, Tensor):
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
         when = " beside cu_seqlens" if packed else ""
-        like.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when)
+        like.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when=when)
     if ids is not None:
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
         like.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)

@@ -106,7 +106,7 @@ def as_integer(value: Value) -> Value | int:
 
 
 def check_integer(
-    name: str, value: object, least: float, most: float, accepted: str, **sizes: object
+    name: str, value: object, *, least: float, most: float, accepted: str, **sizes: object
 ) -> int:
     """Return an integer from `least` to `most`, as it came.
 

@@ -167,9 +167,9 @@ def run(
     device = t.get_device()  # -1: a CPU
     if t.is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current device.
-            _run_here(known, given, prepare, varying, device)
+            _run_here(known, given, prepare, varying, device=device)
     else:
-        _run_here(known, given, prepare, varying, device)
+        _run_here(known, given, prepare, varying, device=device)
 
 
 def _run_here(

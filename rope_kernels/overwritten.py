@@ -131,8 +131,8 @@ def _are_neighbors(x: Tensor, y: Tensor) -> bool:
         return False
     first, second = (x, y) if x.data_ptr() <= y.data_ptr() else (y, x)
     distance, rest = divmod(second.data_ptr() - first.data_ptr(), x.element_size())
-    layouts = (first.shape, first.stride()), (second.shape, second.stride())
-    return rest == 0 and _are_apart(*layouts, distance)
+    of_first, of_second = (first.shape, first.stride()), (second.shape, second.stride())
+    return rest == 0 and _are_apart(of_first, of_second, distance)
 
 
 @lru_cache(4096)

@@ -178,7 +178,11 @@ def positions(rotation: Rotation, seq_len: int) -> tuple[Tensor, Tensor | None]:
     elif starts is not None:
         starts = starts[:, None]
     position = positions_of_rank(
-        position, length, options.cp_size, options.cp_rank, options.cp_order
+        position,
+        length,
+        cp_size=options.cp_size,
+        cp_rank=options.cp_rank,
+        cp_order=options.cp_order,
     )
     if rotation.first_position is not None:
         position = position + rotation.first_position

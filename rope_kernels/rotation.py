@@ -337,7 +337,7 @@ def len_of_table(table: Tensor) -> int:
 
 
 def positions_of_rank(
-    index: Tensor, length: int | Tensor, cp_size: int, cp_rank: int, cp_order: str
+    index: Tensor, length: int | Tensor, *, cp_size: int, cp_rank: int, cp_order: str
 ) -> Tensor:
     """Positions of tokens that a rank holds, from their indices among the `length` it holds."""
     if cp_size == 1:

@@ -200,9 +200,9 @@ def split_qkv_rope(
     slices = packed.slices(qkv.resolve_neg())
     q, k, v = slices
     rotation, known = prepare(
-        (q, k), given, fused, inplace=False, others=(v,), key=("split", *packed)
+        (q, k), given, fused=fused, inplace=False, others=(v,), key=("split", *packed)
     )
-    path = way_of(fused, (qkv,), rotation, known).path
+    path = way_of((qkv,), rotation, fused=fused, known=known).path
     if path == "pytorch":
         return _split_by_pytorch(qkv, packed, rotation)
     if path == "operator":
@@ -221,7 +221,8 @@ def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
     outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if tensor_format == "thd" else []))
     check_choice("output_format", packed.output_format, outputs)
     for name, heads in (("num_heads", packed.num_heads), ("num_kv_heads", packed.num_kv_heads)):
-        check_integer(name, heads, 1, 2**31 - 1, "an integer from 1, below 2^31")
+        accepted = "an integer from 1, below 2^31"
+        check_integer(name, heads, least=1, most=2**31 - 1, accepted=accepted)
     if packed.packing == "grouped" and packed.num_heads % packed.num_kv_heads:
         came = f"num_heads is {packed.num_heads}, and num_kv_heads {packed.num_kv_heads}"
         raise bad(came, "with packing='grouped' as many heads of q for each head of k")
@@ -351,7 +352,8 @@ def _split_op(qkv: Tensor, *values: Value) -> list[Tensor]:
 
 @operator("split_qkv_rope_backward", f"Tensor[] grads, {_PACKED}, {ROTATION}")
 def _join_op(grads: Sequence[Tensor], *values: Value) -> list[Tensor]:
-    return [_join(grads, *_of_values(values))]
+    packed, rotation = _of_values(values)
+    return [_join(grads, packed, rotation)]
 
 
 def _of_values(values: Sequence[Value]) -> tuple[Packed, Rotation]:
@@ -375,8 +377,9 @@ def _keep_inputs(
     ctx: SplitContext, inputs: tuple[Tensor, *tuple[Value, ...]], output: Sequence[Tensor]
 ) -> None:
     qkv, *values = inputs
+    packed, rotation = _of_values(values)
     ctx.others = len(values)
-    _keep_split(ctx, qkv, *_of_values(values))
+    _keep_split(ctx, qkv, packed, rotation)
 
 
 def _backward(ctx: SplitContext, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:

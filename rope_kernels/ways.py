@@ -58,9 +58,10 @@ _EMPTY = Way("pytorch", "there are no tokens, or no slots")
 
 
 def way_of(
-    fused: bool,
     tensors: Sequence[Tensor | None],
     rotation: Rotation,
+    *,
+    fused: bool,
     known: Known | None,
     has_operator: bool = True,
     is_empty: bool = False,
@@ -69,10 +70,10 @@ def way_of(
     """The way of a checked call. All functions that rotate ask this, and take it.
 
     Args:
-        fused: as in `api.prepare`.
-        known: what `api.prepare` has returned.
         tensors: all but the rotation's.
         rotation: as it is completed.
+        fused: as in `api.prepare`.
+        known: what `api.prepare` has returned.
         has_operator: whether the function has an operator; norms have none.
         is_empty: whether the call has nothing that a kernel could do.
         ways: counts it, where somebody wants to know.
@@ -82,7 +83,9 @@ def way_of(
     elif known is not None and known.launch is not None and not (has_operator and count_modes()):
         way = _LAUNCHED  # Calls that are traced or transformed have no `Known`.
     else:
-        way = _way_of_a_new_call(fused, tensors, rotation, has_operator, is_empty)
+        way = _way_of_a_new_call(
+            tensors, rotation, fused=fused, has_operator=has_operator, is_empty=is_empty
+        )
     if _asking and get_ident() in _asking:
         raise _Answer(way)
     if ways is not None:
@@ -98,9 +101,10 @@ def _is_trained(rotation: Rotation) -> bool:
 
 
 def _way_of_a_new_call(
-    fused: bool,
     tensors: Sequence[Tensor | None],
     rotation: Rotation,
+    *,
+    fused: bool,
     has_operator: bool,
     is_empty: bool,
 ) -> Way:

@@ -181,7 +181,7 @@ def q_and_k(
 ) -> object:
     """Most of the models."""
     outs = rotate((q, k), cos, sin, unsqueeze_dim)
-    return outs or original(q, k, cos, sin, unsqueeze_dim)
+    return outs or original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
 
 
 def with_unused_ids(
@@ -196,7 +196,7 @@ def with_unused_ids(
 ) -> object:
     """DeepSeek V3's interleaved function, GLM-ASR: position ids are there and have no use."""
     outs = rotate((q, k), cos, sin, unsqueeze_dim)
-    return outs or original(q, k, cos, sin, position_ids, unsqueeze_dim)
+    return outs or original(q, k, cos, sin, position_ids=position_ids, unsqueeze_dim=unsqueeze_dim)
 
 
 def q_alone_or_with_k(
@@ -212,7 +212,7 @@ def q_alone_or_with_k(
     """Qwen4-exp: without keys the result is a tensor."""
     outs = rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
     if outs is None:
-        return original(q, k, cos, sin, unsqueeze_dim)
+        return original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
     return outs[0] if k is None else outs
 
 
@@ -228,7 +228,7 @@ def q_with_k_or_none(
     """Mistral Large 4: without keys the result has None in their place."""
     outs = rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
     if outs is None:
-        return original(q, k, cos, sin, unsqueeze_dim)
+        return original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
     return (outs[0], None) if k is None else outs
 
 

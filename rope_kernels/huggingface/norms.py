@@ -133,7 +133,9 @@ class NormedRotation:
             return None
         # `NORM_RULES` round like a model, as do the rotations that `replacement_forward` takes.
         by = partial(normalize_by, self.norm, weights=weights)
-        outs = self.rule.rotate(tensors, cos, sin, unsqueeze_dim, self.ways, by)
+        outs = self.rule.rotate(
+            tensors, cos, sin, unsqueeze_dim=unsqueeze_dim, ways=self.ways, by=by
+        )
         if outs is None:
             return None
         return tuple([x.float() if y else x for x, y in zip(outs, in_fp32, strict=True)])
@@ -172,8 +174,10 @@ class NormedRotation:
     ) -> Tensors | Tensor:
         """Norms and rotation as the model has them. A rotation of one tensor returns a tensor."""
         if not self.norm_after:
-            return self.rotation(*self.normalize(*tensors), cos, sin, unsqueeze_dim)
-        rotated = self.rotation(*tensors, cos, sin, unsqueeze_dim)
+            return self.rotation(
+                *self.normalize(*tensors), cos=cos, sin=sin, unsqueeze_dim=unsqueeze_dim
+            )
+        rotated = self.rotation(*tensors, cos=cos, sin=sin, unsqueeze_dim=unsqueeze_dim)
         if isinstance(rotated, Tensor):
             return self.normalize(rotated)[0]
         return self.normalize(*rotated)

@@ -246,15 +246,15 @@ def normalize_by(
     rotation, known = prepare(
         tensors,
         given,
-        fused,
-        inplace,
+        fused=fused,
+        inplace=inplace,
         others=weights,
         key=("norm", *norm),
         check=check,
         named=named,
     )
     # A norm has no operator: in a trace it is plain PyTorch, which compilers fuse.
-    path = way_of(fused, inputs, rotation, known, has_operator=False, ways=ways).path
+    path = way_of(inputs, rotation, fused=fused, known=known, has_operator=False, ways=ways).path
     if path == "pytorch":
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
     elif inplace and is_watched():

@@ -149,11 +149,11 @@ def _gradients(
     for (wants_inputs, wants_weights), numbered in asked.items():
         numbers = [i for i, _ in numbered]
         of_tensors, of_weights = launch_backward(
-            tuple([tensors[i] for i in numbers]),
-            tuple([grad for _, grad in numbered]),
-            tuple([weights[i] for i in numbers]),
-            rotation,
-            norm,
+            tensors=tuple([tensors[i] for i in numbers]),
+            grads=tuple([grad for _, grad in numbered]),
+            weights=tuple([weights[i] for i in numbers]),
+            rotation=rotation,
+            norm=norm,
             wants_inputs=wants_inputs,
             wants_weights=wants_weights,
         )
