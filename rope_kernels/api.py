@@ -397,7 +397,8 @@ def prepare(
     if not (starts is None or isinstance(starts, Tensor)):
         first_position = as_first_position(starts)
         starts = None
-    may_know, filled = fused is True and is_eager(), None
+    may_know = fused is True and is_eager()
+    filled = None
     of_module: tuple[object, ...] = ()
     if module is None:
         table, sin = given.tables

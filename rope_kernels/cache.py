@@ -146,7 +146,8 @@ _OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slots: object) -> None:
     """Check what a cache adds to a rotation, but for values and memory."""
-    (tokens, heads, d), like_k = k.shape, Like("k", k, "thd")
+    tokens, heads, d = k.shape
+    like_k = Like("k", k, "thd")
     like_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
     cache = like_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
     like_k.check("v_cache", v_cache, (k.dtype,), [tuple(cache.shape)], when=" beside k_cache")
@@ -189,7 +190,8 @@ def _check_written(
 
 def _write(cache: Tensor, x: Tensor, slots: Tensor) -> None:
     """Write x, (tokens, h, d), to the slots of its tokens, in plain PyTorch."""
-    page, slot, x = cache.shape[1], slots.long(), x[: slots.shape[0]]
+    page, slot = cache.shape[1], slots.long()
+    x = x[: slots.shape[0]]
     if not (slot.numel() and cache.numel()):
         return
     inside = (slot >= 0) & (slot < cache.shape[0] * page)

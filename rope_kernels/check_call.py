@@ -275,7 +275,7 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         check_lengths(rotation.cu_seqlens, tokens, options.cp_size, options.cp_order)
     if rotation.on_the_fly or not rotation.looks_up_positions:
         return
-    # of the ranks that hold the first and the last, so every rank comes to the same answer
+    # Positions of the ranks that hold the first and the last, so all ranks come to one answer.
     ends = {0, 0 if options.cp_order == "zigzag" else options.cp_size - 1}
     shares = [positions(rotation.of_rank(rank), seq_len) for rank in ends]
     used = torch.cat([x if held is None else x[:, held] for x, held in shares], 1)
@@ -283,7 +283,8 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         return
     first, last = (int(x) for x in used.aminmax())
     if first < 0:
-        came, starts = f"position_ids has {first}", rotation.start_positions
+        came = f"position_ids has {first}"
+        starts = rotation.start_positions
         if starts is not None:
             came = f"start_positions is {_head(starts)}"
         raise bad(came, _FROM_0)
@@ -308,7 +309,7 @@ def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
         return
     if first < 0:
         raise bad(f"start_positions is {first}", _FROM_0)
-    # of packed sequences only their lengths say more, which are read on a CPU alone
+    # The last position of packed sequences depends on their lengths, which only a CPU reads.
     packed = rotation.cu_seqlens is not None
     last = first if packed else first + seq_len * rotation.options.cp_size - 1
     if last >= rotation.table_len and not (packed and rotation.table.is_cpu):
@@ -317,8 +318,9 @@ def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
 
 def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) -> None:
     """Check the values of `cu_seqlens`, for ranks that together have so many tokens."""
-    lengths, accepted = cu_seqlens.long().diff(), None
+    lengths = cu_seqlens.long().diff()
     chunks = chunks_of(cp_size, cp_order)
+    accepted = None
     if cu_seqlens[0] != 0 or (lengths < 0).any():
         accepted = "values that start at 0 and never fall"
     elif cu_seqlens[-1] > tokens:
@@ -335,7 +337,7 @@ def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) 
     elif (lengths % chunks).any():
         name = "2 * cp_size" if chunks > cp_size else "cp_size"
         accepted = f"lengths that {name} = {chunks} divides"
-    if accepted is not None:  # only now: torch 2.9 cannot list elements within torch.func
+    if accepted is not None:  # Only an error lists elements, which torch.func in 2.9 can't do.
         raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
 
 

@@ -179,6 +179,7 @@ def _run_here(
     varying: tuple[int | None, ...],
     device: int,
 ) -> None:
+    """`run` on the current device, whose number is `device`; -1 is a CPU."""
     addresses = [None if x is None else x.data_ptr() for x in given]
     if known is not None and known.launch is not None:
         # Without a stream Triton asks for the device and then for its stream, in four times the
@@ -350,7 +351,8 @@ def plan(
 
 def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) -> Case:
     """What the tile of a call depends on."""
-    q, k, options, table = views["q"], views.get("k"), rotation.options, rotation.table
+    q, k = views["q"], views.get("k")
+    options, table = rotation.options, rotation.table
     table_bytes = 0
     if not rotation.on_the_fly:
         columns = table.shape[-1] * (1 if rotation.sin is None else 2)
@@ -508,10 +510,10 @@ def launch_of_wide_rows(
     }
     # Lines of rows are half-split: the rules in `wide.py` take no others.
     del arguments["READS_INTERLEAVED"], arguments["WRITES_INTERLEAVED"]
-    rows = [named.get(name) for name in ("q", "k", "q_out", "k_out")]
+    tensors = [named.get(name) for name in ("q", "k", "q_out", "k_out")]
     return Launch(
         kernel="wide_kernel.wide_kernel",
-        tensors=(*rows, *planned.of_rotation),
+        tensors=(*tensors, *planned.of_rotation),
         programs=planned.programs,
         arguments=arguments,
         compiler=planned.compiler,

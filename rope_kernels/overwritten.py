@@ -33,7 +33,8 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named
         raise bad("freqs requires a gradient", "with inplace=True tables after detach()")
     if is_traced():  # PyTorch checks gradients then. The operator comes here when it runs.
         return
-    names, recorded = names_of(tensors, rotation.options.transpose), wants_grad(tensors)
+    names = names_of(tensors, rotation.options.transpose)
+    recorded = wants_grad(tensors)
     transformed = is_in_torch_func()  # Then PyTorch does the overwriting.
     for name, t in zip(names, tensors, strict=True):
         if recorded:
@@ -73,7 +74,7 @@ def named_tensors(rotation: Rotation, others: Named = ()) -> Named:
 
 
 def check_overwritten(name: str, x: Tensor, accepted: str = "") -> None:
-    """Raise `ValueError` where nobody may overwrite `x`, whatever else the call has."""
+    """Raise `ValueError` where `x` may not be overwritten, whatever else the call has."""
     if x.is_inference() and not torch.is_inference_mode_enabled():
         came = f"{name} is an inference tensor outside inference mode"
     elif x.is_contiguous() or not layout_of(x.shape, x.stride())[0]:

@@ -82,7 +82,8 @@ def rotate(
 
     With `stays_promoted` results are fp32 (fp64 for fp64), for a norm that comes after them.
     """
-    options, stored, computed = rotation.options, tensors[0].dtype, compute_dtype(tensors[0])
+    options = rotation.options
+    stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
     returned = computed if stays_promoted else rotation.returned_dtype(tensors[0])
     table_dtype = stored if options.rounding == "model" else computed
     if options.rounding in ("once", "upcast"):
@@ -203,6 +204,7 @@ def _tables(rotation: Rotation) -> list[Tensor]:
 
 def _rows_at(table: Tensor, position: Tensor) -> Tensor:
     """The table's row at each position, (b or 1, s, columns); NaN where it has none."""
-    entry, s2 = torch.arange(table.shape[0], device=table.device)[:, None], table.shape[1]
+    batch, s2, _ = table.shape
+    entry = torch.arange(batch, device=table.device)[:, None]
     row = torch.where(position < 0, s2, position).clamp(max=s2)
     return pad(table, (0, 0, 0, 1), value=math.nan)[entry, row]

@@ -265,7 +265,8 @@ def _split(slices: QKV, packed: Packed, rotation: Rotation, known: Known | None)
 
 def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor:
     """The transposed map of `_split`: it takes gradients of q, k and v to the projection's."""
-    back, (q, k, v) = rotation.transposed, grads
+    q, k, v = grads
+    back = rotation.transposed
     out = packed.gradient_for(grads, rotation.options.tensor_format)
     known = known_of_rotation(grads, back, "join", *packed)
     move(
@@ -321,7 +322,8 @@ def _gradient_of_split(ctx: SplitContext, grads: Sequence[Tensor | None]) -> Ten
     The kernel reads gradients of q, k and v. Where one of them was not used, in a transform, and
     for second derivatives, PyTorch computes it.
     """
-    rotation, packed = kept(ctx)[0], ctx.packed
+    rotation, _ = kept(ctx)
+    packed = ctx.packed
     came = [grad for grad in grads if grad is not None]
     if not came:
         return None

@@ -76,7 +76,7 @@ def way_of(
         known: what `api.prepare` has returned.
         has_operator: whether the function has an operator; norms have none.
         is_empty: whether the call has nothing that a kernel could do.
-        ways: counts it, where somebody wants to know.
+        ways: counts the way that is taken.
     """
     if _is_trained(rotation):
         way = _TRAINED

@@ -51,7 +51,8 @@ class Rule:
     rest: Literal["none", "after", "before"] = "none"  # where elements pass through
     rounding: Rounding = "model"
     casts_back: bool = False  # the result has the dtype of q, where a table in fp32 would promote
-    concatenates: bool = False  # so the result is contiguous; else it has the strides of q
+    # It ends in a concatenation, so the result is contiguous; else that has the strides of q.
+    concatenates: bool = False
     inverse: bool = False  # the sine is negated
     output_pairing: OutputPairing = "same"
 
@@ -84,15 +85,18 @@ class Rule:
             return _TRAINED
         if self.promotes(q, cos) and cos.dtype != torch.float32:
             return _OTHER_DTYPE  # bf16 and fp16: PyTorch makes fp32 of the two
-        heads, shape, table = heads_of(cos, unsqueeze_dim), q.shape, cos.shape
-        if heads not in (HEADS_FIRST, HEADS_LAST) or (len(shape), len(table)) not in _DIMENSIONS:
+        heads = heads_of(cos, unsqueeze_dim)
+        shape, table_shape = q.shape, cos.shape
+        dimensions = len(shape), len(table_shape)
+        if heads not in (HEADS_FIRST, HEADS_LAST) or dimensions not in _DIMENSIONS:
             return _OTHER_SHAPE
         for x in tensors[1:]:  # they may differ in the number of heads
             same = x.shape[:heads] == shape[:heads] and x.shape[heads + 1 :] == shape[heads + 1 :]
             if x.dtype != q.dtype or not same:
                 return _OTHER_SHAPE if x.dtype == q.dtype else _OTHER_DTYPE
         positions = HEADS_LAST if heads == HEADS_FIRST else HEADS_FIRST
-        if table[-2] != shape[positions] or (len(table) == 3 and table[0] not in (1, shape[0])):
+        fits_batch = len(table_shape) == 2 or table_shape[0] in (1, shape[0])
+        if table_shape[-2] != shape[positions] or not fits_batch:
             return _OTHER_SHAPE
         width, d = self.rotary_dim(cos), shape[-1]
         fits = 2 <= width <= d and width % 2 == 0 and (width == d or self.rest != "none")
@@ -124,8 +128,10 @@ class Rule:
         if not_ours is not None:
             ways[not_ours] += 1
             return None
-        q, width, promotes = tensors[0], self.rotary_dim(cos), self.promotes(tensors[0], cos)
-        has_batch, heads = q.dim() == 4, heads_of(cos, unsqueeze_dim)
+        q, width = tensors[0], self.rotary_dim(cos)
+        promotes = self.promotes(q, cos)
+        has_batch = q.dim() == 4
+        heads = heads_of(cos, unsqueeze_dim)
         keeps_strides = self.rest == "none" and not self.concatenates
         # What normalizes returns tensors that are contiguous in the format that it is told, and the
         # function's have the strides of q: a view of (b, s, h, d), as a projection made it.

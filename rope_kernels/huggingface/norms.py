@@ -138,7 +138,8 @@ class NormedRotation:
         )
         if outs is None:
             return None
-        return tuple([x.float() if y else x for x, y in zip(outs, in_fp32, strict=True)])
+        flagged = zip(outs, in_fp32, strict=True)
+        return tuple([out.float() if is_promoted else out for out, is_promoted in flagged])
 
     def _promoted(
         self, tensors: Tensors, weights: Sequence[Tensor | None], cos: Tensor

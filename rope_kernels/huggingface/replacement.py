@@ -91,7 +91,12 @@ def replacement(
         # A compiler fuses the function's own operators with those around them.
         if is_traced() or _is_tracing():
             return original(*args, **kwargs)
-        has_its_helpers = all([variables.get(n) is x and has_code(x, y) for n, x, y in helpers])
+        has_its_helpers = all(
+            [
+                variables.get(name) is helper and has_code(helper, own_code)
+                for name, helper, own_code in helpers
+            ]
+        )
         if not has_code(function, code) or not has_its_helpers:
             way = _OTHER_CODE
         elif isinstance(rotation, nn.Module) and is_hooked(rotation):

@@ -143,7 +143,9 @@ def launch_backward(
         arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
         # If the rotation before a norm were fused here, its rows would not be those that a model's
         # forward squared: 5 to 9 % of gradients had other bits.
-        compiler["enable_fp_fusion"] = arguments["FUSED"] = not (norm.norm_after and turn_rounds)
+        may_fuse = not (norm.norm_after and turn_rounds)
+        compiler["enable_fp_fusion"] = may_fuse
+        arguments["FUSED"] = may_fuse
         if arguments["FAST_SINE"] and share.registers is not None:  # on NVIDIA's GPUs
             compiler["maxnreg"] = share.registers
         own = _weight_as_read(q_weight), _weight_as_read(k_weight)
