@@ -7,22 +7,22 @@ from ..judge.spec import STRIDED, spec
 
 # bytes that memory sends for three loads of a warp
 _SENT_BYTES = {
-    "the bytes that the lanes use; memory sends whole sectors": {1: 128, 2: 64},
+    "the bytes that the threads use; memory sends whole sectors": {1: 128, 2: 64},
     "an aligned load; a late begin touches one sector more": {3: 128},
     "sectors, not bytes": {1: 16, 2: 32, 3: 5},
-    "a sector for each lane; some lanes share one": {1: 1024, 3: 1024},
+    "a sector for each thread; some threads share one": {1: 1024, 3: 1024},
     "whole cache lines; memory sends sectors of 32 bytes": {1: 2048, 2: 4096, 3: 256},
     "the elements take 4 bytes, but in bf16 they take 2": {2: 2048},
-    "two lanes share a sector, but here the elements are too far apart": {2: 512},
+    "two threads share a sector, but here the elements are too far apart": {2: 512},
 }
 
 _SECTOR = 32  # bytes that memory sends at least
-_LANES = range(32)
-_LOADS = (0, 4, 4), (0, 16, 2), (1, 1, 4)  # first element, elements from lane to lane, bytes of one
+_THREADS = range(32)
+_LOADS = (0, 4, 4), (0, 16, 2), (1, 1, 4)  # first element, elements between threads, bytes of one
 
 
 def _sent(first: int, step: int, size: int) -> int:
-    return _SECTOR * len({(first + step * lane) * size // _SECTOR for lane in _LANES})
+    return _SECTOR * len({(first + step * thread) * size // _SECTOR for thread in _THREADS})
 
 
 BYTES_OF_THREE_LOADS = {
@@ -37,8 +37,8 @@ HOW_MANY_BYTES = Exercise(
     cell="03-ex2",
     judged_by=BYTES_OF_THREE_LOADS,
     wrong_answers=(
-        WrongValue(given=[128, 1024, 160], told="the bytes that the lanes use"),
-        WrongValue(given=[512, 512, 160], told="two lanes share a sector"),
+        WrongValue(given=[128, 1024, 160], told="the bytes that the threads use"),
+        WrongValue(given=[512, 512, 160], told="two threads share a sector"),
     ),
 )
 
