@@ -35,8 +35,10 @@ WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 A_BLOCK_FOR_A_NUMBER = "is a pointer indexed by a block? tl.store(out_ptr + i, x)"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
-    "kernel() missing 1 required": "the launch has to pass it, by name: NAME=...",
+    "kernel() missing": "a launch passes every argument: in order, and a tl.constexpr by its name",
     "arange() missing 1 required": "a block of n numbers is tl.arange(0, n)",
+    "arange's arguments must be of type": "a block's length is a tl.constexpr, such as BLOCK",
+    "cannot add pointers": "to a pointer an index is added, and nothing else: out_ptr + i",
     "arange's range must be a power of 2": "round it up, and mask the lanes that are too many",
     "> and triton.language.int": "to a pointer an index is added, and nothing else: x_ptr + i",
     "for ** or pow()": "a kernel has no powers: write a product",

@@ -129,6 +129,21 @@ A_SCALED_COPY = Exercise(
             told="no program stores the last elements, from number 768 on; is the grid "
             "large enough?",
         ),
+        WrongAnswer(
+            mistake="a program without a block",
+            instead={"tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)": "tl.program_id(0) * BLOCK"},
+            told="each program stores one element, without a block: tl.arange(0, BLOCK)?",
+        ),
+        WrongAnswer(
+            mistake="a number that the launch doesn't pass",
+            instead={"(x, out, x.numel(), BLOCK=block)": "(x, out, BLOCK=block)"},
+            told="a launch passes every argument: in order, and a tl.constexpr by its name",
+        ),
+        WrongAnswer(
+            mistake="a block as long as the vector",
+            instead={"tl.arange(0, BLOCK)": "tl.arange(0, n)"},
+            told="a block's length is a tl.constexpr, such as BLOCK",
+        ),
         # right, but more than it takes, which no task forbids
         WrongAnswer(
             mistake="a program for each element",

@@ -63,6 +63,8 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
         if not more and idle:
             why = "is their mask false?" if idle < programs else "no tl.store, or a false mask?"
             more = f"; {idle} of {programs} programs store nothing: {why}"
+        elif not more and int((~e.unwritten).sum()) == programs:
+            more = "; each program stores one element, without a block: tl.arange(0, BLOCK)?"
         elif not more and which.startswith("the last"):
             more = "; is the grid large enough?"
         yield seen(f"unwritten: no program stores {which}{more}")
