@@ -181,7 +181,7 @@ def with_prediction(page: Inspection, megabytes: float | None) -> Inspection | P
     }
     if requested > 1.03 * needed:
         mistakes["what programs request: a cache may deliver what is loaded again"] = requested
-    words = "each input is read once, each result is written once"
+    words = "what is read of each input counts once, and so does each result"
     verdict = check_answer(
         megabytes, needed, unit="MB", tolerance=0.02, hint=words, mistakes=mistakes
     )
