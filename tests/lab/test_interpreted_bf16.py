@@ -85,7 +85,7 @@ def bits():
 
 
 def stored():
-    record = json.loads(STORED.read_text())
+    record = json.loads(STORED.read_text(encoding="utf-8"))
     return {
         name: np.frombuffer(base64.b64decode(text), np.int16)
         for name, text in record["bits"].items()
@@ -146,4 +146,4 @@ if __name__ == "__main__":
         f"triton {triton.__version__}",
     )
     text = json.dumps({"where": ", ".join(about), "bits": found}, indent=1) + "\n"
-    (Path(sys.argv[1]) if len(sys.argv) > 1 else STORED).write_text(text)
+    (Path(sys.argv[1]) if len(sys.argv) > 1 else STORED).write_text(text, encoding="utf-8")

@@ -41,7 +41,7 @@ def holds_the_interpreter(x, begun):
 
 
 def note(pid, file):
-    with Path(file).open("a") as notes:
+    with Path(file).open("a", encoding="utf-8") as notes:
         print(pid, file=notes)
 
 
@@ -81,7 +81,7 @@ def pids(tmp_path):
     file = tmp_path / "pids"
     file.touch()
     yield file
-    for pid in file.read_text().split():
+    for pid in file.read_text(encoding="utf-8").split():
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(int(pid)).kill()
 
@@ -152,7 +152,7 @@ def test_a_fork_that_holds_the_pipes_keeps_nobody_waiting(candidate, told, monke
     monkeypatch.setattr(judge_module, "SECONDS", 3.0)
     candidate = functools.partial(candidate, pids=str(pids))
     assert told in judge(candidate, definitions.rotate_half).reason
-    *processes, fork = pids.read_text().split()
+    *processes, fork = pids.read_text(encoding="utf-8").split()
     assert is_running(fork), "the verdict came after it"
     assert until(lambda: not any(map(is_running, processes)))
 
@@ -179,7 +179,7 @@ def test_where_the_notebook_is_killed_nothing_stays(tmp_path, pids):
         [sys.executable, "-c", NOTEBOOK, str(tmp_path / "begun"), str(pids)],
         env=os.environ | {"PYTHONPATH": PATHS},
         stdout=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
     )
     with notebook:
         pid, folder = notebook.stdout.readline().split()

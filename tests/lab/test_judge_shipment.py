@@ -22,7 +22,7 @@ def cell(tmp_path):
 
     def run(text, **names):
         path = tmp_path / f"cell_{next(NUMBERS)}.py"
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         names |= {"__name__": "__main__"}
         exec(compile(text, path, "exec"), names)
         return names

@@ -30,7 +30,7 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
     assert kept.climbed() == [1]
     names = runpy.run_path(str(folder / "rung_1.py"))
     assert callable(names["my_rope"]) and "turn" in names
-    stored = (folder / "rung_1.py").read_text()
+    stored = (folder / "rung_1.py").read_text(encoding="utf-8")
     assert stored.startswith(HEADER.strip()) and "as torch" not in stored
     for comment in ("# angles (s2, 1, 1, d2), contiguous", "# strides of t in elements"):
         assert comment in stored
@@ -75,7 +75,7 @@ def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, tmp_pa
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope  # rung 3 has no backward
     for rung in (5, 4):
         kept.keep(rung, my_rope_of(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
-    assert "is_5" in (folder / "rung_5.py").read_text()
+    assert "is_5" in (folder / "rung_5.py").read_text(encoding="utf-8")
     assert kept.mine_or_ours().__code__.co_filename.endswith("rung_5.py")
 
 

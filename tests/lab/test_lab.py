@@ -297,7 +297,7 @@ def record(folder, key="03/launch-curve"):
         "date": "2026-11-20",
         "cases": {name: dataclasses.asdict(timing) for name, timing in TIMES.items()},
     }
-    (folder / f"{key[:2]}.json").write_text(json.dumps({key: measured}))
+    (folder / f"{key[:2]}.json").write_text(json.dumps({key: measured}), encoding="utf-8")
 
 
 def never():
@@ -376,7 +376,7 @@ def test_what_is_recorded_is_replayed_here_and_elsewhere(records, with_gpu, monk
     measured = lab.bench("03/launch-curve", make_cases)
     other = lab.bench("03/a-second", lambda: {"copy": never})
     assert [path.name for path in records.iterdir()] == ["03.json"]
-    assert (records / "03.json").read_text().endswith("}\n")
+    assert (records / "03.json").read_text(encoding="utf-8").endswith("}\n")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for before in (measured, other):
         after = lab.bench(before.key, never)
@@ -393,14 +393,14 @@ def test_what_torch_compile_makes_for_bf16_is_replayed_on_a_gpu_that_has_none(
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     measured = lab.bench("11/rows-of-rms-norm", make_cases)
     record(records, "11/forward")
-    kept = (records / "11.json").read_text()
+    kept = (records / "11.json").read_text(encoding="utf-8")
     replayed = lab.bench("11/forward", never)
     assert not lab.compiles_bf16() and replayed.replayed
     assert replayed.source.startswith(
         "Replayed from a record, because torch.compile makes no bf16 kernels for Made-up GPU: "
         "NVIDIA H200, "
     )
-    assert (records / "11.json").read_text() == kept and not measured.because
+    assert (records / "11.json").read_text(encoding="utf-8") == kept and not measured.because
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
     assert lab.bench("11/forward", make_cases).gpu == "Made-up GPU"
 

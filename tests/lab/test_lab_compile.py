@@ -157,7 +157,7 @@ def with_a_table(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def cell(tmp_path):
     """A notebook's cell, and around it names that its kernels have as attributes."""
     path = tmp_path / "a_cell.py"
-    path.write_text(IN_A_CELL)
+    path.write_text(IN_A_CELL, encoding="utf-8")
     names = dict.fromkeys(("store", "block", "table"), torch.ones(3))
     names |= {"__name__": "__main__", "arange": 3}
     exec(compile(IN_A_CELL, path, "exec"), names)

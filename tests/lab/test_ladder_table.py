@@ -38,7 +38,7 @@ def test_its_counts_are_those_of_our_kernel(rung):
 
 
 def test_a_climbed_rung_is_marked_unless_outputs_are_compared(monkeypatch, folder):
-    (folder / "rung_1.py").write_text("")
+    (folder / "rung_1.py").write_text("", encoding="utf-8")
     assert "✓" not in repr(lab.ladder(1))
     monkeypatch.delenv("ROPE_LAB_QUIET")
     assert repr(lab.ladder(1)).splitlines()[2].startswith("1 ✓")

@@ -96,7 +96,7 @@ def test_another_kernel_is_not_known(no_compiler, tmp_path):
 def test_what_is_collected_is_all_that_is_stored(tmp_path):
     path = tmp_path / "listings.json.xz"
     assert listings.collect(tmp_path, path) == 0
-    (tmp_path / "a.json").write_text('{"job": {}, "fields": {"registers": 3}}')
+    (tmp_path / "a.json").write_text('{"job": {}, "fields": {"registers": 3}}', encoding="utf-8")
     assert listings.collect(tmp_path, path) == 1
     before = path.read_bytes()
     assert listings.collect(tmp_path, path) == 1 and path.read_bytes() == before

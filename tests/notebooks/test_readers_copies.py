@@ -37,8 +37,8 @@ def checkout(tmp_path):
     for name in (*NOTEBOOKS, ".ipynb_checkpoints/00_start-checkpoint.ipynb"):
         save(root / "notebooks" / name, "a = 1", "print(a)")
     (root / "notebooks/records").mkdir()
-    (root / "notebooks/records/00.json").write_text("{}")
-    (root / "notebooks/deeper/picture.png").write_text("a picture")
+    (root / "notebooks/records/00.json").write_text("{}", encoding="utf-8")
+    (root / "notebooks/deeper/picture.png").write_text("a picture", encoding="utf-8")
     return root
 
 
@@ -118,20 +118,20 @@ def test_where_links_cannot_be_made_the_notebooks_are_copied_all_the_same(checko
 def test_nothing_of_the_readers_is_overwritten(checkout, originals):
     """Files, folders and links, where ours would be, before the first run and after it."""
     copies = checkout / "my_notebooks"
-    (originals / "notes.md").write_text("ours")
+    (originals / "notes.md").write_text("ours", encoding="utf-8")
     (copies / "00_start.ipynb").mkdir(parents=True)
-    (copies / "records").write_text("the reader's")
-    (copies / "notes.md").write_text("the reader's")
+    (copies / "records").write_text("the reader's", encoding="utf-8")
+    (copies / "notes.md").write_text("the reader's", encoding="utf-8")
     (checkout / "elsewhere").mkdir()
     (copies / "deeper").symlink_to(checkout / "elsewhere")
     for _ in range(2):
         made, stale = readers_copies.make_copies(checkout)
         assert "00_start.ipynb" not in (*made, *stale)
         for name in ("records", "notes.md"):
-            assert (copies / name).read_text() == "the reader's"
+            assert (copies / name).read_text(encoding="utf-8") == "the reader's"
         assert (copies / "deeper").readlink() == checkout / "elsewhere"
-        (originals / "notes.md").write_text("ours, newer")
-    assert (originals / "records/00.json").read_text() == "{}"
+        (originals / "notes.md").write_text("ours, newer", encoding="utf-8")
+    assert (originals / "records/00.json").read_text(encoding="utf-8") == "{}"
 
 
 # later runs
@@ -177,13 +177,13 @@ def make(checkout):
     commands = checkout / "my venv/bin"
     commands.mkdir(parents=True)
     (commands / "python").symlink_to(sys.executable)
-    (checkout / "jupyterlab.py").write_text("import sys; print(*sys.argv[1:])")
+    (checkout / "jupyterlab.py").write_text("import sys; print(*sys.argv[1:])", encoding="utf-8")
     # `make test` may run this test, and its make would tell ours what it was told
     env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
 
     def run(*arguments):
         called = ["make", *arguments, "VENV=my venv"]
-        return subprocess.run(called, cwd=checkout, env=env, capture_output=True, text=True)
+        return subprocess.run(called, cwd=checkout, env=env, capture_output=True, encoding="utf-8")
 
     return run
 
@@ -199,7 +199,7 @@ def test_make_lab_opens_the_readers_own_copies(make, originals):
         ran = make("lab", "LAB_FLAGS=--port=9")
         assert ran.stdout.startswith(first) and ran.stderr == ""
         assert ran.stdout.endswith("=/lab/tree/my_notebooks/00_start_here.ipynb --port=9\n")
-    (originals / "00_start.ipynb").write_text("<<<<<<< ours")
+    (originals / "00_start.ipynb").write_text("<<<<<<< ours", encoding="utf-8")
     ran = make("lab")
     assert ran.returncode and ran.stdout == ""
     assert "00_start.ipynb is not a notebook" in ran.stderr and "Traceback" not in ran.stderr
@@ -246,7 +246,8 @@ def test_nbval_runs_the_notebooks_alone_and_accepts_another_machines_engine(tmp_
     (tmp_path / "elsewhere").mkdir()
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--nbval"]
     command += ["--rootdir", str(tmp_path), "-o", "norecursedirs=", str(tmp_path)]
-    ran = subprocess.run(command, cwd=tmp_path / "elsewhere", capture_output=True, text=True).stdout
+    folder = tmp_path / "elsewhere"
+    ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8").stdout
     found = re.findall(r"^(PASSED|FAILED) .*?(\w+\.ipynb)::Cell (\d)", ran, re.MULTILINE)
     states = ("PASSED", "PASSED", "FAILED", "FAILED")
     wanted = [(state, "engines.ipynb", str(i)) for i, state in enumerate(states)]

@@ -39,7 +39,7 @@ def solved(cell):
     ]
     source = "\n\n".join(ast.unparse(statement) for statement in (*before, *body[:-1]))
     file = Path(tempfile.mkdtemp()) / f"solved_{cell.replace('-', '_')}.py"
-    file.write_text(source)  # Triton reads kernels from a file
+    file.write_text(source, encoding="utf-8")  # Triton reads kernels from a file
     names = {}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(source, file, "exec"), names)

@@ -24,7 +24,7 @@ def timing(microseconds, spread=0.0):
 
 def run(*arguments):
     command = [sys.executable, "tools/device_times.py", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8")
 
 
 @pytest.mark.usefixtures("needs_triton")
@@ -195,9 +195,9 @@ def test_both_checkouts_are_called_and_reported_where_a_timer_is_stubbed(tmp_pat
     only = "--only", "norm, bshd fly", "--json", str(file)
     command = [sys.executable, "-c", STUBBED, ".", ".", *only]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tools'}"}
-    said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8")
     assert said.returncode == 0, said.stderr
-    rows = json.loads(file.read_text())["rows"]
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     assert [(row["call"], row["before"], row["after"]) for row in rows] == [
         ("bshd, on the fly, forward", 90.0, 72.0),
         ("bshd, on the fly, backward", 135.0, 108.0),
@@ -213,7 +213,7 @@ def test_both_checkouts_are_timed(tmp_path):
     file = tmp_path / "times.json"
     said = run(".", ".", "--only", "d=80 bshd backward", "--turns", 1, "--json", file)
     assert said.returncode == 0, said.stderr
-    rows = json.loads(file.read_text())["rows"]
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     assert [row["call"] for row in rows] == [
         "d=80, qkv, bshd, backward",
         "d=80, grouped, bshd, backward",

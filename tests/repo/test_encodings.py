@@ -6,7 +6,7 @@ import pytest
 
 from processes import ROOT
 
-FOLDERS = ("rope_kernels", "rope_lab", "benchmarks", "tools")
+FOLDERS = ("rope_kernels", "rope_lab", "benchmarks", "tools", "tests")
 FILES = ["lab.py", "conftest.py", *(f"{folder}/**/*.py" for folder in FOLDERS)]
 OTHERS = ("os", "Image", "tarfile", "lzma")  # whose `open` opens no text
 

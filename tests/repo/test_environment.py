@@ -55,7 +55,7 @@ def test_a_wheel_holds_the_package_alone(tmp_path):
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda x: x.name)
 def test_strangers_run_nothing_on_a_machine_of_ours_and_write_nothing(path):
-    workflow = yaml.safe_load(path.read_text())
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
     ours = any("self-hosted" in job["runs-on"] for job in workflow["jobs"].values())
     assert not ours or "pull_request" not in workflow[True]  # in YAML 1.1 `on` is a boolean
@@ -72,7 +72,7 @@ def test_no_file_names_a_registry():
     if not (ROOT / ".git").exists():
         pytest.skip("needs git's list of files")
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, encoding="utf-8")
     paths = (ROOT / name for name in listed.stdout.split("\0") if name)
     found = {
         path.relative_to(ROOT).as_posix(): REGISTRY.findall(path.read_text("utf-8", "ignore"))
@@ -204,7 +204,7 @@ def test_make_says_that_there_is_no_python(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
     command = ["make", "lab", "PYTHON=python3.99", "VENV=.venv"]
-    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, encoding="utf-8")
     assert ran.returncode and ran.stdout == ""
     assert ran.stderr.startswith("error: python3.99 was not found: on Debian or Ubuntu, run ")
 
@@ -231,7 +231,7 @@ def test_an_environment_is_made_once_and_again_when_something_has_changed(lab, c
     lab.make()
     assert lab.calls == made and capsys.readouterr().out == ""
     for name in ("pyproject.toml", "constraints.txt"):
-        with (lab.checkout / name).open("a") as file:
+        with (lab.checkout / name).open("a", encoding="utf-8") as file:
             file.write("\n# changed\n")
         lab.make()
         made += [GET_UV, BY_UV]
@@ -260,7 +260,7 @@ def test_the_site_comes_in_the_same_call_and_is_not_forgotten(lab):
     lab.make()
     lab.make(site=True)
     assert lab.calls == [GET_UV, with_site]
-    (lab.checkout / "constraints.txt").write_text("")
+    (lab.checkout / "constraints.txt").write_text("", encoding="utf-8")
     lab.make()
     lab.make(site=True)
     assert lab.calls[2:] == [GET_UV, BY_UV, GET_UV, with_site]
@@ -273,7 +273,7 @@ def test_where_triton_has_no_packages_its_interpreter_is_made_and_installed(lab,
     lab.make(interpreter=True)
     assert len(lab.calls) == 4
     for name in INTERPRETER:
-        with (lab.checkout / name).open("a") as file:
+        with (lab.checkout / name).open("a", encoding="utf-8") as file:
             file.write("\n# changed\n")
         lab.make(interpreter=True)
         assert lab.calls[-4:] == [GET_UV, BY_UV, MAKE_INTERPRETER, BY_PIP_INTERPRETER]
@@ -347,11 +347,11 @@ signal.pause()
 def test_ctrl_c_is_jupyterlabs_and_its_answer_is_waited_for(tmp_path):
     shutil.copy(ROOT / "lab.py", tmp_path)
     (tmp_path / "tools").mkdir()
-    (tmp_path / "tools/readers_copies.py").write_text("")
-    (tmp_path / "jupyterlab.py").write_text(ASKS)
+    (tmp_path / "tools/readers_copies.py").write_text("", encoding="utf-8")
+    (tmp_path / "jupyterlab.py").write_text(ASKS, encoding="utf-8")
     command = [sys.executable, "lab.py", "--this-python", "--port=9"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=tmp_path, stdout=subprocess.PIPE, encoding="utf-8", start_new_session=True
     ) as opened:
         assert opened.stdout.readline().startswith("Opening notebook 00 ")
         assert opened.stdout.readline().endswith("00_start_here.ipynb --port=9\n")

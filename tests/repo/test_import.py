@@ -167,11 +167,13 @@ def test_without_triton_everything_works_on_the_cpu():
 
 def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
     """And it judges functions of PyTorch, whose versions a figure still names."""
-    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TRITON)  # for the process that judges, too
+    # For the process that judges, too
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TRITON, encoding="utf-8")
     (tmp_path / "answers.py").write_text(
         "import torch\n\n"
         "def right(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)\n\n"
-        "def wrong(x):\n    return 1 / 0\n"
+        "def wrong(x):\n    return 1 / 0\n",
+        encoding="utf-8",
     )
     said = run_python(
         """
@@ -259,7 +261,9 @@ def test_one_file_asks_for_private_names_of_pytorch():
 
     The room for Hugging Face is another matter: it reads what modules of PyTorch hold.
     """
-    files = {path.name: ast.parse(path.read_text()) for path in PACKAGE.glob("*.py")}
+    files = {
+        path.name: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.glob("*.py")
+    }
     own = {"_fields", "_field_defaults", "_asdict", "_make", "_replace", "_getframe"}  # of Python
     for tree in files.values():
         own |= {name for node in ast.walk(tree) if (name := defined_by(node)) is not None}

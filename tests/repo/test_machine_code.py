@@ -94,7 +94,7 @@ def test_places_in_a_source_are_no_code():
 
 def run(*arguments):
     command = [sys.executable, "tools/machine_code.py", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -103,14 +103,14 @@ def test_a_changed_call_is_told_and_no_other(tmp_path):
     """Also of what a cache keeps, which tells sources apart."""
     cache, file = tmp_path / "cache", tmp_path / "code.json"
     shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels")
-    with (tmp_path / "rope_kernels/__init__.py").open("a") as source:
+    with (tmp_path / "rope_kernels/__init__.py").open("a", encoding="utf-8") as source:
         source.write(IN_FP32)
     options = "--only", "backward d=80 sbhd", "--cache", cache, "--json", file
     found = []
     for _ in range(2):
         said = run(".", tmp_path, *options)
         assert said.returncode == 1, said.stderr
-        found.append(json.loads(file.read_text())["rows"])
+        found.append(json.loads(file.read_text(encoding="utf-8"))["rows"])
     assert found[0] == found[1] and len(list(cache.iterdir())) == 2
     differs = {f"{row['call']} {row['launch']}": row["differs"] for row in found[0]}
     assert [name for name, words in differs.items() if words] == [

@@ -16,11 +16,12 @@ def test_two(): assert two() == 2
 def test_each_edit_fits_its_file_and_names_tests_that_exist():
     assert len({*LISTED}) == len(LISTED) >= 60
     for mutant in LISTED:
-        assert mutant.applied((mutants.ROOT / mutant.file).read_text())
+        assert mutant.applied((mutants.ROOT / mutant.file).read_text(encoding="utf-8"))
         assert mutant.wrong and mutant.tests, mutant
         for test in mutant.tests:
             file, _, name = test.split(" -k ")[0].partition("[")[0].partition("::")
-            assert f"def {name}(" in (mutants.ROOT / file).read_text() or not name, test
+            source = (mutants.ROOT / file).read_text(encoding="utf-8")
+            assert f"def {name}(" in source or not name, test
 
 
 def test_the_same_seed_draws_the_same_bugs(monkeypatch, capsys):
@@ -48,8 +49,8 @@ def bench(tmp_path, monkeypatch):
     """A bench for a tree of two files."""
     root = tmp_path / "root"
     (root / "tests").mkdir(parents=True)
-    (root / "code.py").write_text("def two():\n    return 1 + 1\n")
-    (root / "tests/test_code.py").write_text(TEST)
+    (root / "code.py").write_text("def two():\n    return 1 + 1\n", encoding="utf-8")
+    (root / "tests/test_code.py").write_text(TEST, encoding="utf-8")
     files = ["code.py", "tests/test_code.py"]
     monkeypatch.setattr(mutants, "ROOT", root)
     monkeypatch.setattr(mutants, "tracked", lambda: files)
@@ -68,7 +69,7 @@ def test_a_mutant_is_killed_or_survives(bench):
 
 def test_a_test_that_is_always_red_kills_nothing(bench):
     test = bench.folder / "tests/test_code.py"
-    test.write_text(TEST + "def test_red(): assert False\n")
+    test.write_text(TEST + "def test_red(): assert False\n", encoding="utf-8")
     assert [bench.try_one(mutant(x))[0] for x in ("1 - 1", "2")] == ["killed", "no verdict"]
 
 

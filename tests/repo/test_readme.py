@@ -107,7 +107,8 @@ def test_a_block_runs_by_itself(name, tmp_path):
     if "huggingface" in code or "transformers" in code:
         pytest.importorskip("transformers")
     path = tmp_path / f"{name}.py"
-    path.write_text(code.replace("4096", "6"))  # positions: the interpreter is slow
+    # 6 positions, because the interpreter is slow
+    path.write_text(code.replace("4096", "6"), encoding="utf-8")
     found = runpy.run_path(str(path), run_name=name)  # a module, which Inductor looks for
     CLAIMS.get(name, dict)(**{key: x for key, x in found.items() if not key.startswith("__")})
 
@@ -116,7 +117,7 @@ def test_a_block_runs_by_itself(name, tmp_path):
 def test_a_block_shows_tritons_own_interpreter(name, tmp_path, needs_triton):
     assert "assert" in ALL[name]
     path = tmp_path / f"{name}.py"  # Triton reads a kernel's source
-    path.write_text(ALL[name])
+    path.write_text(ALL[name], encoding="utf-8")
     run_python(f"import runpy; runpy.run_path({str(path)!r})")
 
 
@@ -130,7 +131,7 @@ SECONDS, GRACE = 240, 50  # of a launch; for the launcher to end its ranks, whic
 def test_a_block_runs_on_two_ranks(name, tmp_path):
     """On two GPUs through NCCL, else on the CPU through gloo, in plain PyTorch."""
     assert "assert" in BLOCKS[name]
-    (tmp_path / "block_of_a_page.py").write_text(BLOCKS[name])
+    (tmp_path / "block_of_a_page.py").write_text(BLOCKS[name], encoding="utf-8")
     launcher = ["torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
     command = [sys.executable, "-m", *launcher, "--nproc-per-node", "2", "-m", "block_of_a_page"]
     paths = map(str, (tmp_path, ROOT, os.environ.get("PYTHONPATH", "")))
@@ -138,7 +139,7 @@ def test_a_block_runs_on_two_ranks(name, tmp_path):
     variables.pop("TRITON_INTERPRET", None)
     if torch.cuda.device_count() < 2:  # no rank sees a GPU, and gloo looks for no other machine
         variables |= {"CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
-    launch = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
+    launch = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, encoding="utf-8")
     try:
         _, said = launch.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:

@@ -201,7 +201,8 @@ def test_open_in_links_come_from_the_repository(tmp_path, monkeypatch):
     (source / "notebooks").mkdir(parents=True)
     (source / "index.md").write_text(
         "# First\n\n[![Tests](https://host/badge.svg)](https://host)\n\nWords.\n\n"
-        "```{toctree}\nnotebooks/00_start_here\n```\n"
+        "```{toctree}\nnotebooks/00_start_here\n```\n",
+        encoding="utf-8",
     )
     heading = nbformat.v4.new_markdown_cell("# 00 · Start\n\nWhy?")
     page = nbformat.v4.new_notebook(cells=[heading, nbformat.v4.new_code_cell("x")])
@@ -230,8 +231,8 @@ def test_a_dead_link_stops_the_build(tmp_path, capfd):
     (tmp_path / "static").mkdir()
     first = "# First\n\n```{toctree}\nnotebooks/second\n```\n"
     second = "# Second\n\n[x](gone.ipynb) [x](../index.md#gone) [x](../index.md#first)\n"
-    (source / "index.md").write_text(first)
-    (source / "notebooks/second.md").write_text(second)
+    (source / "index.md").write_text(first, encoding="utf-8")
+    (source / "notebooks/second.md").write_text(second, encoding="utf-8")
     with pytest.raises(SystemExit, match="error: the site was not built"):
         make_site.run_sphinx(source, tmp_path / "static", tmp_path / "site")
     warnings = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]

@@ -22,10 +22,10 @@ def test_what_counts_and_where(tmp_path):
         "notebooks/10_last.ipynb": json.dumps({"cells": cells}),
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
-    (tmp_path / "package" / "unlisted.py").write_text("1\n")
+    (tmp_path / "package" / "unlisted.py").write_text("1\n", encoding="utf-8")
     found = size.lines_by_folder(tmp_path)
     assert found == {
         ("top level",): {".py": 3},

@@ -94,14 +94,14 @@ def test_what_both_have_wrong_is_seen(rotate_half_call):
 
 def run(tool, *arguments):
     command = [sys.executable, f"tools/{tool}", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("needs_triton")
 def test_planted_bugs_are_found_and_nothing_else(tmp_path):
     shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels")
-    with (tmp_path / "rope_kernels/__init__.py").open("a") as file:
+    with (tmp_path / "rope_kernels/__init__.py").open("a", encoding="utf-8") as file:
         print(BUG, *[f"{x} = _off_by_a_bit({x})" for x in PLANTED], sep="\n", file=file)
     said = run("drawn_calls.py", ".", tmp_path, "--calls", len(TURNS), "--processes", 2)
     assert said.returncode == 1, said.stderr
@@ -120,7 +120,7 @@ def test_host_times_of_both_checkouts_in_every_way(tmp_path):
     few = "--turns", 1, "--calls", 2, "--json", file
     said = run("host_times.py", ".", ".", *few)
     assert said.returncode == 0, said.stderr
-    rows, ways = json.loads(file.read_text())["rows"], {}
+    rows, ways = json.loads(file.read_text(encoding="utf-8"))["rows"], {}
     for row in rows:
         ways.setdefault(row["call"].split(",")[0], set()).add(row["way"])
     assert ways.pop("rope_to_cache") == {"forward"}

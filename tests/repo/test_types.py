@@ -68,7 +68,7 @@ def lines_of_mypy(folder, *arguments, **environment):
         cwd=folder,
         env={"PATH": "", **environment},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
     )
     assert found.returncode in (0, 1), found.stdout + found.stderr
     return found.stdout.splitlines()
@@ -124,16 +124,17 @@ def complaints(tmp_path_factory):
     start = "import torch\nimport rope_kernels\n"
     start += f"from rope_kernels import {', '.join(rope_kernels.__all__)}\n\n"
     start += "t, ids, rope = torch.ones(1), torch.ones(1), RotaryPositionEmbedding(8)\n"
-    wrong.write_text(start + "\n".join(WRONG) + "\n")
+    wrong.write_text(start + "\n".join(WRONG) + "\n", encoding="utf-8")
     right = folder / "right_calls.py"
     called = [name for name in rope_kernels.__all__ if is_called(name) and name != "which_way"]
-    right.write_text(start + "\n".join(map(call_with_every_keyword, called)) + "\n")
+    calls = "\n".join(map(call_with_every_keyword, called))
+    right.write_text(f"{start}{calls}\n", encoding="utf-8")
     (folder / "rope_kernels").symlink_to(PACKAGE)
     blocks = [folder / f"{name}.py" for name in BLOCKS]
     for block, code in zip(blocks, BLOCKS.values(), strict=True):
-        block.write_text(code)
+        block.write_text(code, encoding="utf-8")
     settings = folder / "mypy.ini"  # most of transformers has no types, and reading it takes long
-    settings.write_text("[mypy]\n[mypy-transformers.*]\nfollow_imports = skip\n")
+    settings.write_text("[mypy]\n[mypy-transformers.*]\nfollow_imports = skip\n", encoding="utf-8")
     options = "--follow-imports=silent", "--cache-dir=cache", f"--config-file={settings}"
     files = TYPED_CALLS, right, wrong, *blocks
     lines = lines_of_mypy(folder, *options, *files, MYPYPATH=str(folder))

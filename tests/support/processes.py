@@ -20,7 +20,7 @@ def run_python(code: str, **variables: str) -> str:
     path = os.pathsep.join([*PLACES, os.environ.get("PYTHONPATH", "")])
     environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **variables}
     result = subprocess.run(
-        [sys.executable, "-c", dedent(code)], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", dedent(code)], env=environment, capture_output=True, encoding="utf-8"
     )
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -8,7 +8,7 @@ HEADER = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
 def my_rope_of(text, folder):
     """The launcher that this text defines."""
     path = folder / "answer.py"
-    path.write_text(HEADER + text)
+    path.write_text(HEADER + text, encoding="utf-8")
     spec = spec_from_file_location("answer", path)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

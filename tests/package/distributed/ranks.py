@@ -67,7 +67,7 @@ def run(rank, folder, device, part):
         except Exception:
             error = traceback.format_exc()
         found[name] = error
-        (folder / f"rank_{rank}.json").write_text(json.dumps(found))
+        (folder / f"rank_{rank}.json").write_text(json.dumps(found), encoding="utf-8")
         if error and time.perf_counter() - start > SECONDS:
             break  # the ranks are in different cases, and each further one would wait as long
     dist.destroy_process_group()

@@ -32,7 +32,7 @@ def launch(folder, device):
     rooms = [ROOT, HERE.parent, HERE, os.environ.get("PYTHONPATH", "")]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, rooms))}
     command = [sys.executable, HERE / "ranks.py", folder, device]
-    with (folder / "said").open("w") as said:
+    with (folder / "said").open("w", encoding="utf-8") as said:
         both = {"stdout": said, "stderr": subprocess.STDOUT}
         started = subprocess.Popen(command, env=variables, start_new_session=True, **both)
         try:
@@ -41,7 +41,7 @@ def launch(folder, device):
             os.killpg(started.pid, signal.SIGKILL)  # this launch and its ranks
             started.wait()
     wrote = [folder / f"rank_{rank}.json" for rank in range(ranks.RANKS)]
-    return [json.loads(x.read_text()) if x.exists() else {} for x in wrote]
+    return [json.loads(x.read_text(encoding="utf-8")) if x.exists() else {} for x in wrote]
 
 
 @pytest.mark.takes(120)
@@ -54,4 +54,4 @@ def test_all_cases_on_two_ranks(device, tmp_path):
         wrong = {name: error for name, error in became.items() if error}
         wrong |= dict.fromkeys(ranks.cases().keys() - became.keys(), "it did not run")
         told = "\n".join(f"{name} on rank {rank}: {error}" for name, error in wrong.items())
-        assert not wrong, f"{told}\n{(tmp_path / 'said').read_text()[-4000:]}"
+        assert not wrong, f"{told}\n{(tmp_path / 'said').read_text(encoding='utf-8')[-4000:]}"

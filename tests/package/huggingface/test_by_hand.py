@@ -25,13 +25,14 @@ ROTATED = 1.0, 0.75  # of each head, as the table's first rows have them
 def ran(page, folder):
     """The last block of a page that has a model's configuration, run: all it made, and its code."""
     *_, code = [block for block in blocks_of(page).values() if "config = " in block]
-    (folder / "page.py").write_text(code)
+    (folder / "page.py").write_text(code, encoding="utf-8")
     return runpy.run_path(str(folder / "page.py")) | {"code": code}
 
 
 def printed(page):
     """The one table of launches on a page: the numbers of each row."""
-    (rows,) = re.findall(r"\| launches of .*\n\|---.*\n((?:\|.*\n)+)", (ROOT / page).read_text())
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (rows,) = re.findall(r"\| launches of .*\n\|---.*\n((?:\|.*\n)+)", text)
     return [tuple(map(int, re.findall(r"\| (\d+)(?= )", row))) for row in rows.splitlines()]
 
 
@@ -146,7 +147,7 @@ def test_launches_into_a_static_cache(device, request, tmp_path):
     assert count(call) == by_hand == 1
     (slots,) = re.findall("\nslots = (.*)\n", page["code"])
     assert count(partial(eval, slots, page)) == 3
-    assert "Slots take three more" in (ROOT / DECODING).read_text()
+    assert "Slots take three more" in (ROOT / DECODING).read_text(encoding="utf-8")
 
 
 def test_a_static_cache_by_hand_is_the_models(device, tmp_path):

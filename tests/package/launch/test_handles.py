@@ -44,7 +44,7 @@ def noted(tmp_path_factory):
         "PYTHONPATH": before("PYTHONPATH", os.pathsep.join(PLACES)),
     }
     child = [sys.executable, HERE / "child.py"]
-    done = subprocess.run(child, env=environment, capture_output=True, text=True)
+    done = subprocess.run(child, env=environment, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

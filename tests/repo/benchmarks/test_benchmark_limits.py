@@ -69,12 +69,14 @@ def test_each_row_is_checked_against_fp64_and_has_its_limit(name, tmp_path):
             assert ours["own_limit"] == round(case.own_limit, 4)
             assert ours["of_limit"] == pytest.approx(case.copies * 0.985, abs=1e-3)
             assert ((case.label, ROTATION) in rows) == case.decodes
-            assert f"| {case.label} | {ours['own_limit']:.1%} | 10.0 µs |" in page.read_text()
+            row = f"| {case.label} | {ours['own_limit']:.1%} | 10.0 µs |"
+            assert row in page.read_text(encoding="utf-8")
 
 
 def test_a_step_that_decodes_is_compared_with_a_rotation_in_place(tmp_path):
     _, _, page = run("cache-limits", tmp_path)
-    assert "0.51 times 20.0 µs" in page.read_text()  # the fake clock has 10.2 and 20 us
+    # The fake clock has 10.2 and 20 us.
+    assert "0.51 times 20.0 µs" in page.read_text(encoding="utf-8")
 
 
 def test_somebody_who_writes_nothing_is_not_right_by_what_others_wrote(tmp_path):
@@ -97,7 +99,7 @@ def test_the_fastest_of_the_others_is_beside_ours(tmp_path):
     forward, *_ = SETS["norm-limits"].groups
     wanted = [row for row in map(tiny, forward.cases) if PackedInPyTorch().suits(row)]
     assert found == {row.label for row in wanted} and len(found) > 5
-    assert "in PyTorch: 50.0%" in page.read_text()
+    assert "in PyTorch: 50.0%" in page.read_text(encoding="utf-8")
 
 
 def test_a_mean_over_all_heads_is_another_norm():

@@ -63,4 +63,4 @@ def test_a_wrong_gradient_of_a_weight_is_not_timed(tmp_path, monkeypatch):
     assert (OURS[0], "forward") in directions and (OURS[0], "backward") not in directions
     failed = {(x["provider"], x["direction"]) for x in results["left_out"] if x["failed"]}
     assert failed == {(name, "backward") for name in OURS}
-    assert f"- {OURS[0]}: Wrong: error " in (tmp_path / "made-up-norm.md").read_text()
+    assert f"- {OURS[0]}: Wrong: error " in (tmp_path / "made-up-norm.md").read_text("utf-8")

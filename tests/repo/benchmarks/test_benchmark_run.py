@@ -62,7 +62,7 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
         assert (row["error"] is None) == (row["provider"] in ("copy_", "x * 2"))
     assert "[4/4]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
     assert {file.name for file in path.parent.iterdir()} == {path.name, "made-up-calls.md"}
-    page = path.with_suffix(".md").read_text()
+    page = path.with_suffix(".md").read_text(encoding="utf-8")
     head = "| forward | copy_ | rope_kernels | rope_kernels, on the fly | PyTorch eager | x * 2 |"
     assert f"{head} largest error |" in page
     assert f"| {TINY.label} | 10.0 µs | 99% (10.2 µs) | 50% (20.0 µs) | 50% (20.0 µs) | – |" in page
@@ -91,7 +91,7 @@ class Broken(type(PROVIDERS["TransformerEngine"])):
 def test_peers_that_are_missing_or_broken_are_absent(tmp_path):
     peers = Benchmark("peers", (Group((TINY,)),), (*CALLS.providers, Broken()))
     status, _, path = run(tmp_path, benchmark=peers)
-    page = path.with_suffix(".md").read_text()
+    page = path.with_suffix(".md").read_text(encoding="utf-8")
     assert status == 0
     assert "| Broken | absent: RuntimeError: nvcc failed: of no use | its kernel" in page
     assert "| TransformerEngine | absent: not unpacked: " in page
@@ -99,9 +99,9 @@ def test_peers_that_are_missing_or_broken_are_absent(tmp_path):
 
 def test_models_fill_in_the_table_between_the_marks_of_their_page(tmp_path, monkeypatch):
     begin, end = "<!-- models: begin -->", "<!-- models: end -->"
-    (tmp_path / "page.md").write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    (tmp_path / "page.md").write_text(f"before\n{begin}\nold\n{end}\nafter\n", encoding="utf-8")
     records = tmp_path / "records.md"
-    records.write_text("<!-- records: begin -->\n<!-- records: end -->\n")
+    records.write_text("<!-- records: begin -->\n<!-- records: end -->\n", encoding="utf-8")
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     monkeypatch.setattr(pages, "HUGGING_FACE", tmp_path / "page.md")
     monkeypatch.setattr(pages, "OF_THE_BENCHMARK", records)
@@ -117,13 +117,13 @@ def test_models_fill_in_the_table_between_the_marks_of_their_page(tmp_path, monk
     small = {"model": "Small", "precision": "bf16", "ms": {"unpatched": [1.0]}}
     models = Benchmark("models", rows=lambda gpu: iter([row, small]))
     assert command.main([], FakeGPU(device="cpu"), [models]) == 0
-    text = (tmp_path / "page.md").read_text()
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert text.startswith(f"before\n{begin}\n|") and text.endswith(f"\n{end}\nafter\n")
     assert "| Made | 0/7 | 28→2 | 1,024,000→2,048,000 | – |" in text and "Small" not in text
     assert "old" not in text.split() and "Made Up, torch 2.11.0" in text
     assert f"transformers {version('transformers')}" in text
     assert "| Made Up | – | – | – | – | – | – | [2026-11-20](../docs/hugging_face.md#Speed) |" in (
-        records.read_text()
+        records.read_text(encoding="utf-8")
     )
 
 

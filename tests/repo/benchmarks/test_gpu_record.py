@@ -31,8 +31,8 @@ def test_a_new_gpu_has_all_records_and_is_shown(copied, capsys):
     assert command.main(["record"], GPU_OF_TESTS, [CALLS, PEERS]) == 0
     said = capsys.readouterr().out
     assert gpu_of("Made Up").machine == gpu_of("NVIDIA H200").machine
-    assert "<summary>Made Up, 2026-11-20</summary>" in (copied / "README.md").read_text()
-    listed = (copied / "OF_THE_BENCHMARK.md").read_text()
+    assert "<summary>Made Up, 2026-11-20</summary>" in (copied / "README.md").read_text("utf-8")
+    listed = (copied / "OF_THE_BENCHMARK.md").read_text(encoding="utf-8")
     assert (
         "| Made Up | [2026-11-20](results/made-up-calls.md) | [2026-11-20](results/peers" in listed
     )
@@ -78,7 +78,7 @@ def test_what_a_record_writes_may_differ_from_the_commit_and_nothing_else(tmp_pa
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     for name in ("README.md", "benchmarks/results/made-up-calls.json", "rope_kernels/api.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("1\n")
+        (tmp_path / name).write_text("1\n", encoding="utf-8")
     subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
     assert gpu_record.uncommitted() == ["rope_kernels/api.py"]
 

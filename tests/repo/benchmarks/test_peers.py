@@ -80,7 +80,10 @@ def test_arguments_go_as_c_has_them(monkeypatch):
 
 def test_a_file_is_imported_with_stand_ins(tmp_path):
     path = tmp_path / "deep.py"
-    path.write_text("from ..near import FOUR\nfrom .beside import double\nEIGHT = double(FOUR)\n")
+    path.write_text(
+        "from ..near import FOUR\nfrom .beside import double\nEIGHT = double(FOUR)\n",
+        encoding="utf-8",
+    )
     stubs = {"torch.near": {"FOUR": 4}, "torch.ops.beside": {"double": lambda x: 2 * x}}
     module = import_file(path, "torch.ops.deep", stubs)
     assert module.EIGHT == 8
