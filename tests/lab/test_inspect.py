@@ -70,6 +70,7 @@ def test_stubs_say_what_to_write(kernels):
     says("6: write a kernel", no_kernel, kernels.swiglu_in_pytorch, kernels.two_rows)
 
 
+@pytest.mark.needs_compiler
 def test_pages_of_two_compilers_compare_equal(kernels, monkeypatch):
     """nbval replaces what they count differently, and nothing else."""
     monkeypatch.setenv(QUIET, "1")
@@ -103,6 +104,10 @@ def test_without_a_compiler_what_the_interpreter_counts_is_shown(kernels, monkey
     page = repr(found)
     assert "machine code  not read here: Triton has no compiler" in page
     assert "predicted at least" in page and "launched for sm_90" in page
+    other = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows, gpu="sm_75")
+    assert repr(other).endswith(
+        "sm_75: bytes are exact, the time is not known; `make record` on such a GPU records it"
+    )
 
 
 @pytest.mark.needs_compiler
@@ -380,10 +385,16 @@ def test_what_cannot_be_known_is_a_sentence(kernels):
     unknown = inspected(kernels.tuned, kernels.double, kernels.rows, gpu="sm_80")
     assert unknown.launches and not unknown.times and unknown.predicted_us is None
     assert "the time is not known" in repr(unknown)
-    turing = inspected(kernels.tuned, kernels.double, kernels.rows, gpu="sm_75")
-    assert "compiled for sm_75" in repr(turing) and 0 < turing.launches[0].resident <= 16
     with pytest.raises(ValueError, match="large >= 3 small"):
         inspected(kernels.tuned, kernels.double, kernels.rows, large=8)
+
+
+@pytest.mark.needs_compiler
+def test_registers_of_a_gpu_without_a_record_are_read(kernels):
+    found = inspected(kernels.tuned, kernels.double, kernels.rows, gpu="sm_75")
+    page = repr(found)
+    assert "compiled for sm_75" in page and 0 < found.launches[0].resident <= 16
+    assert "sm_75: bytes, instructions and registers are exact, the time is not known" in page
 
 
 def test_the_limits_of_a_recorded_gpu():

@@ -17,7 +17,6 @@ _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
 _MUCH = 0.1  # of all bytes that are requested
 UNREAD = "not read here: Triton has no compiler on this system"
-UNKNOWN_GPU = "bytes, instructions and registers are exact, the time is not known"
 UNKNOWN_HELP = "`make record` on such a GPU records it"
 
 
@@ -177,6 +176,11 @@ class Inspection:
         return self.ok
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether the machine code of all launches is known: where Triton has its compiler."""
+        return all(launch.compiled for launch in self.launches)
+
+    @property
     def times(self) -> list[dict[str, float]]:
         """Of each launch: limit -> microseconds; empty where the GPU's numbers are unknown."""
         if not (self.gpu and self.gpu.machine):
@@ -220,8 +224,7 @@ class Inspection:
         if self.ok and self.refused:
             found.append(f"  no more is known: {self.refused}")
         if self.launches:
-            is_compiled = all(launch.compiled for launch in self.launches)
-            how = "compiled" if is_compiled else "launched"
+            how = "compiled" if self.is_compiled else "launched"
             found.append(f"At size {number(self.large)}, {how} for {self.gpu.arch}")
         for launch in self.launches:
             found += launch.lines()
@@ -234,7 +237,8 @@ class Inspection:
         if not self.launches:
             return []
         if not self.times:
-            return [f"{self.gpu.arch}: {UNKNOWN_GPU}; {UNKNOWN_HELP}"]
+            counted = "bytes, instructions and registers" if self.is_compiled else "bytes"
+            return [f"{self.gpu.arch}: {counted} are exact, the time is not known; {UNKNOWN_HELP}"]
         start = self.gpu.machine.start_us
         found = [f"By the law, on {self.gpu.origin}: {start:.1f} us to start, and"]
         for launch, times in zip(self.launches, self.times, strict=True):
