@@ -220,6 +220,7 @@ def test_programs_at_a_time_on_a_turing_gpu(registers, num_warps, shared, progra
 OTHERS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
 
 
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("gpu", OTHERS if pairwise.EVERY else ("sm_75",))
 @pytest.mark.parametrize("number", RUNGS)
 def test_a_rung_compiles_for_other_gpus_and_spills_nothing(number, gpu):

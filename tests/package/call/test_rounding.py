@@ -212,6 +212,7 @@ def test_a_model_rounds_the_cosines_of_angles_too(fused, device):
 # In machine code
 
 
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "function,dtype,d", ((rope_fw, BF16, 128), (rope_bw, FP16, 72), (rope_bw, FP32, 128))
 )

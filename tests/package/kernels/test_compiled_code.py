@@ -28,6 +28,7 @@ from rope_lab.compiler.plans import plans_of
 from rope_lab.compiler.stages import operations
 
 triton = pytest.importorskip("triton", reason="needs Triton")
+pytestmark = pytest.mark.needs_compiler
 
 # The Triton of these numbers, with the ptxas in it: others lay out threads in other ways.
 OF_THE_SAME_TRITON = triton.__version__ == "3.7.1" and "TRITON_PTXAS_PATH" not in os.environ

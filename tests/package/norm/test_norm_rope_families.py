@@ -215,6 +215,7 @@ def test_a_kernel_rounds_where_pytorch_does(
     torch.testing.assert_close(got, want, rtol=few, atol=few)
 
 
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "rounding, table_dtype",
     (("once", BF16), ("model", BF16), ("model", FP32), ("model_cast_last", FP32)),
