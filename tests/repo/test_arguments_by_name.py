@@ -139,7 +139,7 @@ def by_position(texts: dict[str, str]) -> Iterator[str]:
 
 
 def test_options_go_by_name_in_calls_with_more_than_four_arguments():
-    texts = {str(path.relative_to(PACKAGE)): path.read_text() for path in FILES}
+    texts = {str(path.relative_to(PACKAGE)): path.read_text("utf-8") for path in FILES}
     assert len(texts) > 30
     assert [*by_position(texts)] == []
 
@@ -149,7 +149,7 @@ def test_every_exception_is_called():
     calls = [
         ast.unparse(node.func)
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call)
     ]
     assert set(calls) >= set(EXCEPTIONS)

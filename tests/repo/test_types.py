@@ -84,7 +84,7 @@ def test_mypy_accepts_the_package(tmp_path):
 def test_no_type_is_silenced_without_a_reason():
     """What mypy ignores has a code and a reason, beside it or above; nothing is Any, or cast."""
     for path in PACKAGE.rglob("*.py"):
-        text = path.read_text()
+        text = path.read_text("utf-8")
         imports = [
             x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Import | ast.ImportFrom)
         ]

@@ -170,6 +170,7 @@ def test_it_says_why_there_is_no_engine(wanted, monkeypatch):
         assert which_way(rope_fw, t, rope) == Way("pytorch", "Triton is not installed")
     elif wanted == "no compiler":
         monkeypatch.setattr(modes, "_HAS_COMPILER", False)
+        monkeypatch.setenv("TRITON_INTERPRET", "1")  # Where there is a GPU, it is not set.
         assert which_way(rope_fw, t, rope).path == "kernel"  # which is interpreted
         monkeypatch.setenv("TRITON_INTERPRET", "0")
         monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
