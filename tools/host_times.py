@@ -64,9 +64,11 @@ def tensors() -> SimpleNamespace:
 def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callable, Tensors]]:
     """By name: a call, and what it is given that may have a gradient."""
     rope = package.RotaryPositionEmbedding(D).to(DEVICE)
-    table, (cos, sin) = rope(S), rope.cos_sin(S)
+    table = rope(S)
+    of_pairs = table.flatten(1)[:, : D // 2]  # of half-split pairs the second half repeats the first
+    cos, sin = of_pairs.cos(), of_pairs.sin()
     heads = {"num_heads": HEADS, "num_kv_heads": KV_HEADS}
-    (w, w_k), of_pairs = x.weights, {"rotary_dim": D, **BSHD}
+    w, w_k = x.weights
     one, two, qkv = (x.q,), (x.q, x.k), (x.qkv,)
 
     def rotate(freqs: object) -> Callable:
@@ -83,7 +85,7 @@ def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callabl
         "apply_rotary_pos_emb, a table": (rotate(table), one),
         "apply_rotary_pos_emb, on the fly": (rotate(rope), one),
         "rope_qk, on the fly": (rotate_both(rope, **BSHD), two),
-        "rope_qk, (cos, sin)": (rotate_both((cos, sin), **of_pairs), two),
+        "rope_qk, (cos, sin)": (rotate_both((cos, sin), rotary_dim=D, **BSHD), two),
         "rope_qk, an int start": (rotate_both(rope, start_positions=100, **BSHD), two),
         "norm_rope": (lambda t, w: package.norm_rope(t, w, rope, **BSHD), (x.q, w)),
         "qk_norm_rope": (
