@@ -65,7 +65,7 @@ def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callabl
     """By name: a call, and what it is given that may have a gradient."""
     rope = package.RotaryPositionEmbedding(D).to(DEVICE)
     table = rope(S)
-    of_pairs = table.flatten(1)[:, : D // 2]  # of half-split pairs the second half repeats the first
+    of_pairs = table.flatten(1)[:, : D // 2]  # the other half repeats it
     cos, sin = of_pairs.cos(), of_pairs.sin()
     heads = {"num_heads": HEADS, "num_kv_heads": KV_HEADS}
     w, w_k = x.weights
