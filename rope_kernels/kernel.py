@@ -104,7 +104,7 @@ def rope_kernel(
     if k_ptr is not None:
         row_blocks += tl.cdiv(k_heads, ROWS)
     s_block, row_block, b = tile_of_program(
-        tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
+        tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH
     )
 
     # My tensor: q or k. `tl.where` chooses pointers and sizes, and all that follows is the same.
@@ -121,11 +121,13 @@ def rope_kernel(
 
     # My positions and rows. The last tiles may reach past s, or past the last head: rows that do
     # not exist are neither loaded nor stored. Pointers are to element 0 of each row.
-    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    first_s, s_offset, s, row, b = place_of_tile(
+        s_block, row_block, b, POSITIONS=POSITIONS, ROWS=ROWS
+    )
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED)
-    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, OUT_ALIGNED)
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED=ALIGNED)
+    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=OUT_ALIGNED)
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
     # A column is a pair: x1 has first members, x2 second ones, and the tail all that does not turn.
@@ -133,8 +135,9 @@ def rope_kernel(
     # than 2^31 from the first.
     pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
     x1, x2, tail = load_rows(
-        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED
-    )
+        x_rows, x_strides[3], pair, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED,
+    )  # fmt: skip
 
     # In a packed batch, `find_positions` searches for the sequence of each token. That is a loop.
     # ptxas moves no load up across a loop, but it would move the loads above down below the loop,
@@ -150,13 +153,15 @@ def rope_kernel(
     # them interleaved, and a backward writes them interleaved.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
-        sequences, cp_size, cp_rank, CP_ORDER,
+        sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
     )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
-        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
-        READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE,
-        q_ptr.dtype.element_ty,
+        table_ptr, sin_ptr, table_strides, table_len,
+        TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR,
+        INTERLEAVED=READS_INTERLEAVED or WRITES_INTERLEAVED,
+        ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE,
+        STORED=q_ptr.dtype.element_ty,
     )  # fmt: skip
 
     # Turn in fp32 (fp64 for fp64), round, and store every element once. A packed token that is in
@@ -167,11 +172,13 @@ def rope_kernel(
         is_rotated = in_sequence[:, None, None]
     y1, y2 = turn(
         x1, x2, cos1, sin1, cos2, sin2, is_rotated,
-        TRANSPOSE, ROUNDING, sin_ptr is None, q_out_ptr.dtype.element_ty,
+        TRANSPOSE=TRANSPOSE, ROUNDING=ROUNDING, COMPUTES_COS_SIN=sin_ptr is None,
+        RETURNED=q_out_ptr.dtype.element_ty,
     )  # fmt: skip
     store_rows(
-        y_rows, y_strides[3], pair, y1, y2, tail, exists, HALF, START, TAIL, WRITES_INTERLEAVED
-    )
+        y_rows, y_strides[3], pair, y1, y2, tail, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WRITES_INTERLEAVED,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -416,7 +423,7 @@ def find_cos_sin(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
     if table_ptr.dtype.element_ty == tl.int64:  # int64 means turns: a table has floats.
-        angle = angles_on_the_fly(position, table_ptr, pair, has_pair, COMPUTED)
+        angle = angles_on_the_fly(position, table_ptr, pair, has_pair, COMPUTED=COMPUTED)
         cos1, sin1 = cos_sin(angle, False, FAST_SINE, BITS)
         if ATTENTION_FACTOR is not None:
             cos1, sin1 = cos1 * ATTENTION_FACTOR, sin1 * ATTENTION_FACTOR
@@ -532,10 +539,10 @@ def turn(
     else:  # These are the steps of PyTorch's operators. `launch.py` forbids to fuse them.
         ROUNDS_COS_SIN: tl.constexpr = ROUNDING == "model" and COMPUTES_COS_SIN
         ROUNDS: tl.constexpr = ROUNDING == "model" or (ROUNDING == "promoted" and TRANSPOSE)
-        y1 = product(x1, cos1, ROUNDS_COS_SIN, ROUNDS, RETURNED)
-        y1 -= product(x2, sin1, ROUNDS_COS_SIN, ROUNDS, RETURNED)
-        y2 = product(x2, cos2, ROUNDS_COS_SIN, ROUNDS, RETURNED)
-        y2 += product(x1, sin2, ROUNDS_COS_SIN, ROUNDS, RETURNED)
+        y1 = product(x1, cos1, ROUNDS_FACTOR=ROUNDS_COS_SIN, ROUNDS=ROUNDS, RETURNED=RETURNED)
+        y1 -= product(x2, sin1, ROUNDS_FACTOR=ROUNDS_COS_SIN, ROUNDS=ROUNDS, RETURNED=RETURNED)
+        y2 = product(x2, cos2, ROUNDS_FACTOR=ROUNDS_COS_SIN, ROUNDS=ROUNDS, RETURNED=RETURNED)
+        y2 += product(x1, sin2, ROUNDS_FACTOR=ROUNDS_COS_SIN, ROUNDS=ROUNDS, RETURNED=RETURNED)
     y1, y2 = y1.to(RETURNED), y2.to(RETURNED)
     if is_rotated is not None:
         y1, y2 = tl.where(is_rotated, y1, before1), tl.where(is_rotated, y2, before2)

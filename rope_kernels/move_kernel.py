@@ -78,7 +78,7 @@ def move_kernel(
     q_blocks, k_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(k_heads, ROWS)
     s_block, row_block, b = tile_of_program(
         tl.program_id(0), tl.cdiv(seq_len, POSITIONS), q_blocks + 2 * k_blocks, batch,
-        ROWS_OUTER, STRETCH,
+        ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
     )  # fmt: skip
 
     # My tensor: q, k or v.
@@ -92,7 +92,9 @@ def move_kernel(
     y_strides = choose(is_v, v_out_strides, choose(is_kv, k_out_strides, q_out_strides))
 
     # My positions and rows.
-    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    first_s, s_offset, s, row, b = place_of_tile(
+        s_block, row_block, b, POSITIONS=POSITIONS, ROWS=ROWS
+    )
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
     x_head, y_head = row, row
@@ -100,9 +102,9 @@ def move_kernel(
         x_head += tl.where(is_kv, 0, row // READ_GROUP * 2)
     if WRITE_GROUP > 0:
         y_head += tl.where(is_kv, 0, row // WRITE_GROUP * 2)
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED)
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED=ALIGNED)
     if slots_ptr is None:
-        y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, OUT_ALIGNED)
+        y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, ALIGNED=OUT_ALIGNED)
     else:  # The slot is loaded now and used last, so no other load waits for it.
         slot = tl.load(slots_ptr + s, s < listed, other=-1)
 
@@ -112,14 +114,15 @@ def move_kernel(
     if IDS_FIRST:
         position, in_sequence = find_positions(
             s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides,
-            seq_len, sequences, cp_size, cp_rank, CP_ORDER,
+            seq_len, sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
         )  # fmt: skip
 
     # Load every element once.
     pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
     x1, x2, tail = load_rows(
-        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED
-    )
+        x_rows, x_strides[3], pair, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED,
+    )  # fmt: skip
 
     # v does not turn, and stays in the order that it was read in.
     if is_v:
@@ -127,11 +130,12 @@ def move_kernel(
             v_rows, is_written = y_rows, exists
         else:
             v_rows, is_written = cache_pointers(
-                y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page, OUT_ALIGNED
-            )
+                y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page,
+                ALIGNED=OUT_ALIGNED,
+            )  # fmt: skip
         store_rows(
             v_rows, y_strides[3], pair, x1, x2, tail, is_written,
-            HALF, START, TAIL, READS_INTERLEAVED,
+            HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED,
         )  # fmt: skip
         return
 
@@ -141,28 +145,33 @@ def move_kernel(
     if not IDS_FIRST:
         position, in_sequence = find_positions(
             s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides,
-            seq_len, sequences, cp_size, cp_rank, CP_ORDER,
+            seq_len, sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
         )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
-        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
-        READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE,
-        q_ptr.dtype.element_ty,
+        table_ptr, sin_ptr, table_strides, table_len,
+        TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR,
+        INTERLEAVED=READS_INTERLEAVED or WRITES_INTERLEAVED,
+        ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE,
+        STORED=q_ptr.dtype.element_ty,
     )  # fmt: skip
     is_rotated = None
     if cu_seqlens_ptr is not None:
         is_rotated = in_sequence[:, None, None]
     y1, y2 = turn(
         x1, x2, cos1, sin1, cos2, sin2, is_rotated,
-        TRANSPOSE, ROUNDING, sin_ptr is None, q_out_ptr.dtype.element_ty,
+        TRANSPOSE=TRANSPOSE, ROUNDING=ROUNDING, COMPUTES_COS_SIN=sin_ptr is None,
+        RETURNED=q_out_ptr.dtype.element_ty,
     )  # fmt: skip
     if slots_ptr is not None:
         y_rows, exists = cache_pointers(
-            y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page, OUT_ALIGNED
-        )
+            y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page,
+            ALIGNED=OUT_ALIGNED,
+        )  # fmt: skip
     store_rows(
-        y_rows, y_strides[3], pair, y1, y2, tail, exists, HALF, START, TAIL, WRITES_INTERLEAVED
-    )
+        y_rows, y_strides[3], pair, y1, y2, tail, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WRITES_INTERLEAVED,
+    )  # fmt: skip
 
 
 @triton.jit

@@ -96,7 +96,7 @@ def wide_kernel(
         row_blocks += k_blocks
     s_block, row_block, b = tile_of_program(
         tl.program_id(0), tl.cdiv(seq_len, POSITIONS_OF_TILE), row_blocks, batch,
-        ROWS_OUTER, STRETCH,
+        ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
     )  # fmt: skip
 
     # My tensor: q, k or v.
@@ -144,14 +144,14 @@ def wide_kernel(
         x_head += tl.where(is_kv, 0, row // READ_GROUP * 2)
     if WRITE_GROUP > 0:
         y_head += tl.where(is_kv, 0, row // WRITE_GROUP * 2)
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED)
-    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, OUT_ALIGNED)
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED=ALIGNED)
+    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, ALIGNED=OUT_ALIGNED)
 
     # Load the first members of pairs and the second ones; or of whole rows each column's own
     # element, and the other member of its pair.
     if WHOLE_ROWS:
         element, partner, has_pair = elements_of_whole_rows(
-            column_in_row, is_filled, HALF, START, TAIL
+            column_in_row, is_filled, HALF=HALF, START=START, TAIL=TAIL
         )
     else:
         element, has_pair = column_in_row.to(tl.int64), is_filled
@@ -173,7 +173,7 @@ def wide_kernel(
     # Cosines and sines of my tokens' angles.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
-        sequences, cp_size, cp_rank, CP_ORDER,
+        sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
     )  # fmt: skip
     ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
     if WHOLE_ROWS and ON_THE_FLY and POSITIONS == 1 and not OVER_POSITIONS:
@@ -187,8 +187,10 @@ def wide_kernel(
         pair = tl.where(element < HALF, element, partner)
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position, token_exists, b, pair, has_pair, element, partner,
-        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
-        False, ATTENTION_FACTOR, INVERSE, FAST_SINE, q_ptr.dtype.element_ty,
+        table_ptr, sin_ptr, table_strides, table_len,
+        TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR, INTERLEAVED=False,
+        ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE,
+        STORED=q_ptr.dtype.element_ty,
     )  # fmt: skip
 
     # Turn, and store every element once.
@@ -202,7 +204,8 @@ def wide_kernel(
         is_rotated = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
     y1, y2 = turn(
         x1, x2, cos1, sin1, cos2, sin2, is_rotated,
-        TRANSPOSE, ROUNDING, sin_ptr is None, q_out_ptr.dtype.element_ty,
+        TRANSPOSE=TRANSPOSE, ROUNDING=ROUNDING, COMPUTES_COS_SIN=sin_ptr is None,
+        RETURNED=q_out_ptr.dtype.element_ty,
     )  # fmt: skip
     if WHOLE_ROWS and TAIL > 0:
         y1 = tl.where(has_pair[None, None, :], y1, x1)

@@ -89,7 +89,7 @@ def norm_rope_kernel(
     if k_ptr is not None:
         row_blocks += tl.cdiv(k_heads, ROWS)
     s_block, row_block, b = tile_of_program(
-        tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
+        tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH
     )
     q_strides, k_strides, q_out_strides, k_out_strides = strides
     x_ptr, y_ptr, weight_ptr, heads = q_ptr, q_out_ptr, q_weight_ptr, q_heads
@@ -103,33 +103,40 @@ def norm_rope_kernel(
         y_strides = choose(is_k, k_out_strides, q_out_strides)
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
-    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    first_s, s_offset, s, row, b = place_of_tile(
+        s_block, row_block, b, POSITIONS=POSITIONS, ROWS=ROWS
+    )
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
 
     # Load everything before anything is used. The order decides how many registers it takes.
     if not WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
-            weight_ptr, pair, OFFSET, HALF, START, TAIL, WEIGHTS_INTERLEAVED, COMPUTED
-        )
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED)
+            weight_ptr, pair, OFFSET=OFFSET, HALF=HALF, START=START, TAIL=TAIL,
+            INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED,
+        )  # fmt: skip
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED=ALIGNED)
     x1, x2, tail = load_exact(
-        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED, COMPUTED
-    )
+        x_rows, x_strides[3], pair, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED, COMPUTED=COMPUTED,
+    )  # fmt: skip
     if WEIGHTS_LAST:
         w1, w2, w_tail = load_weight(
-            weight_ptr, pair, OFFSET, HALF, START, TAIL, WEIGHTS_INTERLEAVED, COMPUTED
-        )
+            weight_ptr, pair, OFFSET=OFFSET, HALF=HALF, START=START, TAIL=TAIL,
+            INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED,
+        )  # fmt: skip
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()  # `rope_kernel` says why.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
-        sequences, cp_size, cp_rank, CP_ORDER,
+        sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
     )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
-        table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
-        READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
+        table_ptr, sin_ptr, table_strides, table_len,
+        TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR,
+        INTERLEAVED=READS_INTERLEAVED or WRITES_INTERLEAVED,
+        ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE, STORED=STORED,
     )  # fmt: skip
     is_rotated = None
     if cu_seqlens_ptr is not None:
@@ -139,22 +146,25 @@ def norm_rope_kernel(
     ARE_ANGLES: tl.constexpr = sin_ptr is None
     if NORM_AFTER:
         x1, x2 = turn(
-            x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, ARE_ANGLES, ROUNDED
-        )
+            x1, x2, cos1, sin1, cos2, sin2, is_rotated,
+            TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=ARE_ANGLES, RETURNED=ROUNDED,
+        )  # fmt: skip
         x1, x2 = x1.to(COMPUTED), x2.to(COMPUTED)
     x1, x2, tail = normalize(
-        x1, x2, tail, w1, w2, w_tail,
-        HALF, TAIL, EPS, FUSED, ROUNDS_NORMAL, ROUNDS_PRODUCT, STORED,
+        x1, x2, tail, w1, w2, w_tail, HALF=HALF, TAIL=TAIL, EPS=EPS, FUSED=FUSED,
+        ROUNDS_NORMAL=ROUNDS_NORMAL, ROUNDS_PRODUCT=ROUNDS_PRODUCT, STORED=STORED,
     )  # fmt: skip
     if not NORM_AFTER:
         x1, x2 = turn(
-            x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, ARE_ANGLES, ROUNDED
-        )
+            x1, x2, cos1, sin1, cos2, sin2, is_rotated,
+            TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=ARE_ANGLES, RETURNED=ROUNDED,
+        )  # fmt: skip
 
-    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, OUT_ALIGNED)
+    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=OUT_ALIGNED)
     store_exact(
-        y_rows, y_strides[3], pair, x1, x2, tail, exists, HALF, START, TAIL, WRITES_INTERLEAVED
-    )
+        y_rows, y_strides[3], pair, x1, x2, tail, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WRITES_INTERLEAVED,
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=[*SIZES, "q_programs"])
@@ -245,8 +255,9 @@ def norm_rope_backward_kernel(
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
     w1, w2, w_tail = load_weight(
-        weight_ptr, pair, OFFSET, HALF, START, TAIL, WEIGHTS_INTERLEAVED, COMPUTED
-    )
+        weight_ptr, pair, OFFSET=OFFSET, HALF=HALF, START=START, TAIL=TAIL,
+        INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED,
+    )  # fmt: skip
 
     # My share of the weight's gradient, for each place of a row in a tile.
     sum1 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
@@ -261,12 +272,15 @@ def norm_rope_backward_kernel(
         next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
     ) = load_x_and_gradient(
         number, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
-        batch, seq_len, heads, pair, HALF, START, TAIL, READS_INTERLEAVED,
-        WRITES_INTERLEAVED, POSITIONS, ROWS, ROWS_OUTER, STRETCH, ALIGNED,
+        batch, seq_len, heads, pair,
+        HALF=HALF, START=START, TAIL=TAIL,
+        READS_INTERLEAVED=READS_INTERLEAVED, WRITES_INTERLEAVED=WRITES_INTERLEAVED,
+        POSITIONS=POSITIONS, ROWS=ROWS, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
+        ALIGNED=ALIGNED,
     )  # fmt: skip
     for tile in range(number, tiles, programs):
         first_s, s_offset, s, row, b = place_of_tile(
-            next_s_block, next_row_block, next_b, POSITIONS, ROWS
+            next_s_block, next_row_block, next_b, POSITIONS=POSITIONS, ROWS=ROWS
         )
         s_exists = s < seq_len
         exists = s_exists[:, None, None] & (row < heads)[None, :, :]
@@ -278,19 +292,24 @@ def norm_rope_backward_kernel(
                 next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
             ) = load_x_and_gradient(
                 tile + programs, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
-                batch, seq_len, heads, pair, HALF, START, TAIL, READS_INTERLEAVED,
-                WRITES_INTERLEAVED, POSITIONS, ROWS, ROWS_OUTER, STRETCH, ALIGNED,
+                batch, seq_len, heads, pair,
+                HALF=HALF, START=START, TAIL=TAIL,
+                READS_INTERLEAVED=READS_INTERLEAVED, WRITES_INTERLEAVED=WRITES_INTERLEAVED,
+                POSITIONS=POSITIONS, ROWS=ROWS, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
+                ALIGNED=ALIGNED,
             )  # fmt: skip
         if cu_seqlens_ptr is not None:
             tl.debug_barrier()
         position, in_sequence = find_positions(
             s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides,
-            seq_len, sequences, cp_size, cp_rank, CP_ORDER,
+            seq_len, sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
         )  # fmt: skip
         cos1, sin1, cos2, sin2 = find_cos_sin(
             position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
-            table_ptr, sin_ptr, table_strides, table_len, TABLE_UNIT, ONE_PER_PAIR,
-            READS_INTERLEAVED or WRITES_INTERLEAVED, ATTENTION_FACTOR, INVERSE, FAST_SINE, STORED,
+            table_ptr, sin_ptr, table_strides, table_len,
+            TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR,
+            INTERLEAVED=READS_INTERLEAVED or WRITES_INTERLEAVED,
+            ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE, STORED=STORED,
         )  # fmt: skip
         is_rotated = None
         if cu_seqlens_ptr is not None:
@@ -304,24 +323,34 @@ def norm_rope_backward_kernel(
         seen1, seen2 = x1, x2
         if NORM_AFTER:  # The forward may have rounded the rows that it squared.
             seen1, seen2 = turn(
-                x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, ROUNDING, False, ROUNDED
-            )
+                x1, x2, cos1, sin1, cos2, sin2, is_rotated,
+                TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=False, RETURNED=ROUNDED,
+            )  # fmt: skip
             seen1, seen2 = seen1.to(COMPUTED), seen2.to(COMPUTED)
             x1, x2 = turn(
-                x1, x2, cos1, sin1, cos2, sin2, is_rotated, False, "once", False, COMPUTED
-            )
+                x1, x2, cos1, sin1, cos2, sin2, is_rotated,
+                TRANSPOSE=False, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
+            )  # fmt: skip
         else:
-            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, is_rotated, True, "once", False, COMPUTED)
+            g1, g2 = turn(
+                g1, g2, cos1, sin1, cos2, sin2, is_rotated,
+                TRANSPOSE=True, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
+            )  # fmt: skip
         if not NEXT_FIRST:  # The cosines of a table have left their registers now.
             (
                 next_s_block, next_row_block, next_b,
                 next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
             ) = load_x_and_gradient(
                 tile + programs, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
-                batch, seq_len, heads, pair, HALF, START, TAIL, READS_INTERLEAVED,
-                WRITES_INTERLEAVED, POSITIONS, ROWS, ROWS_OUTER, STRETCH, ALIGNED,
+                batch, seq_len, heads, pair,
+                HALF=HALF, START=START, TAIL=TAIL,
+                READS_INTERLEAVED=READS_INTERLEAVED, WRITES_INTERLEAVED=WRITES_INTERLEAVED,
+                POSITIONS=POSITIONS, ROWS=ROWS, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
+                ALIGNED=ALIGNED,
             )  # fmt: skip
-        squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, HALF, TAIL, FUSED)
+        squares = mean_of_products(
+            seen1, seen1, seen2, seen2, x_tail * x_tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED
+        )
         # A row that doesn't exist has 0 here. With eps = 0 its rsqrt is infinite, and sums are NaN.
         rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
@@ -329,23 +358,27 @@ def norm_rope_backward_kernel(
             sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
         g1, g2, g_tail = g1 * w1, g2 * w2, g_tail * w_tail
         # The norm undoes any scaling of a row, so the gradient has no part along the row.
-        mean = mean_of_products(g1, x1, g2, x2, g_tail * x_tail, HALF, TAIL, FUSED)
+        mean = mean_of_products(g1, x1, g2, x2, g_tail * x_tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED)
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
         if NORM_AFTER:
-            g1, g2 = turn(g1, g2, cos1, sin1, cos2, sin2, is_rotated, True, "once", False, COMPUTED)
+            g1, g2 = turn(
+                g1, g2, cos1, sin1, cos2, sin2, is_rotated,
+                TRANSPOSE=True, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
+            )  # fmt: skip
         if q_out_ptr is not None:
-            y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, OUT_ALIGNED)
+            y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=OUT_ALIGNED)
             store_exact(
-                y_rows, y_strides[3], pair, g1, g2, g_tail, exists, HALF, START, TAIL,
-                READS_INTERLEAVED,
+                y_rows, y_strides[3], pair, g1, g2, g_tail, exists,
+                HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED,
             )  # fmt: skip
 
     if partial_ptr is not None:
         mine = partial_ptr + tl.program_id(0).to(tl.int64) * (2 * HALF + TAIL)
         store_exact(
             mine, 1, pair, sum_of_tile(sum1), sum_of_tile(sum2), sum_of_tile(sum_tail),
-            tl.full((1, 1, 1), 1, tl.int1), HALF, START, TAIL, WEIGHTS_INTERLEAVED,
+            tl.full((1, 1, 1), 1, tl.int1),
+            HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WEIGHTS_INTERLEAVED,
         )  # fmt: skip
 
 
@@ -410,25 +443,29 @@ def load_x_and_gradient(
     """
     # Past the last tile the last one is looked at, because an order with stretches has no more.
     s_block, row_block, b = tile_of_program(
-        min(tile, tiles - 1), s_blocks, row_blocks, batch, ROWS_OUTER, STRETCH
+        min(tile, tiles - 1), s_blocks, row_blocks, batch, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH
     )
-    first_s, s_offset, s, row, b64 = place_of_tile(s_block, row_block, b, POSITIONS, ROWS)
+    first_s, s_offset, s, row, b64 = place_of_tile(
+        s_block, row_block, b, POSITIONS=POSITIONS, ROWS=ROWS
+    )
     exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :] & (tile < tiles)
-    g_rows = row_pointers(g_ptr, g_strides, first_s, s_offset, row, b64, ALIGNED)
+    g_rows = row_pointers(g_ptr, g_strides, first_s, s_offset, row, b64, ALIGNED=ALIGNED)
     g1, g2, g_tail = load_rows(
-        g_rows, g_strides[3], pair, exists, HALF, START, TAIL, WRITES_INTERLEAVED, 0
-    )
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b64, ALIGNED)
+        g_rows, g_strides[3], pair, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WRITES_INTERLEAVED, OTHER=0,
+    )  # fmt: skip
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b64, ALIGNED=ALIGNED)
     x1, x2, x_tail = load_rows(
-        x_rows, x_strides[3], pair, exists, HALF, START, TAIL, READS_INTERLEAVED, 0
-    )
+        x_rows, x_strides[3], pair, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED, OTHER=0,
+    )  # fmt: skip
     return s_block, row_block, b, x1, x2, x_tail, g1, g2, g_tail
 
 
 @triton.jit
 def load_exact(
-    rows,  # pointers to element 0 of each row, or one to that of a vector
-    d,
+    row_ptrs,  # pointers to element 0 of each row, or one to that of a vector
+    d_stride,
     pair,
     exists,
     HALF: tl.constexpr,
@@ -438,14 +475,17 @@ def load_exact(
     COMPUTED: tl.constexpr,
 ):
     """Whole rows in three pieces, as `load_rows` has them, in fp32 or fp64; 0 where nothing is."""
-    x1, x2, tail = load_rows(rows, d, pair, exists, HALF, START, TAIL, INTERLEAVED, 0)
+    x1, x2, tail = load_rows(
+        row_ptrs, d_stride, pair, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=INTERLEAVED, OTHER=0,
+    )  # fmt: skip
     return x1.to(COMPUTED), x2.to(COMPUTED), tail.to(COMPUTED)
 
 
 @triton.jit
 def store_exact(
-    rows,
-    d,
+    row_ptrs,
+    d_stride,
     pair,
     y1,
     y2,
@@ -457,9 +497,12 @@ def store_exact(
     INTERLEAVED: tl.constexpr,
 ):
     """Round rows, and write them to where `load_exact` would read them."""
-    STORED: tl.constexpr = rows.dtype.element_ty
+    STORED: tl.constexpr = row_ptrs.dtype.element_ty
     y1, y2, tail = y1.to(STORED), y2.to(STORED), tail.to(STORED)
-    store_rows(rows, d, pair, y1, y2, tail, exists, HALF, START, TAIL, INTERLEAVED)
+    store_rows(
+        row_ptrs, d_stride, pair, y1, y2, tail, exists,
+        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=INTERLEAVED,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -482,7 +525,10 @@ def load_weight(
     w1, w2, tail = one, one, one
     if ptr is not None:
         all_exist = tl.full((1, 1, 1), 1, tl.int1)
-        w1, w2, tail = load_exact(ptr, 1, pair, all_exist, HALF, START, TAIL, INTERLEAVED, COMPUTED)
+        w1, w2, tail = load_exact(
+            ptr, 1, pair, all_exist,
+            HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=INTERLEAVED, COMPUTED=COMPUTED,
+        )  # fmt: skip
         w1, w2, tail = w1 + OFFSET, w2 + OFFSET, tail + OFFSET
     return w1, w2, tail
 
@@ -504,7 +550,7 @@ def normalize(
     STORED: tl.constexpr,
 ):
     """Divide rows by their root mean square, and multiply them by the weight."""
-    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF, TAIL, FUSED)
+    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED)
     rstd = tl.rsqrt(squares + EPS)
     x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
     if ROUNDS_NORMAL:

@@ -1,6 +1,9 @@
 """In a call with more than four arguments, options go by name: a position can be the wrong one.
 
 `EXCEPTIONS` are all calls that may pass more than four by position, and why.
+
+In what Triton compiles, options are what is `tl.constexpr`. All else may pass by position there:
+pointers, sizes and blocks.
 """
 
 import ast
@@ -53,19 +56,34 @@ FAULTS = {  # what the search finds
     "class A:\n    def f(self, *x): ...\na.f(*y)": False,
     "def f(x): ...\nf(*y)": True,
     "@triton.jit\ndef f(x):\n    turn(a, b, c, d, e)": False,
+    "@triton.jit\ndef f(x):\n    turn(a, b, c, d, HALF)": True,
+    "@triton.jit\ndef f(x):\n    turn(a, b, c, d, True)": True,
+    "@triton.jit\ndef f(x):\n    turn(a, b, c, d, HALF=HALF)": False,
+    "@triton.jit\ndef f(x):\n    turn(a, b, c, HALF)": False,
+    "@triton.jit\ndef f(x):\n    turn(a, b, c, d, pair + HALF)": False,
+    "@triton.jit\ndef f(x):\n    turn(a, *b)": True,
+    # The function that is called tells which of its parameters are options.
+    "@triton.jit\ndef f(x, y, z, ptr, N: tl.constexpr):\n    f(a, b, c, d, m or n)": True,
+    "@triton.jit\ndef f(x, y, z, ptr, N: tl.constexpr):\n    f(a, b, c, d, N=m or n)": False,
+    "@triton.jit\ndef f(x, y, z, ptr, stride):\n    f(a, b, c, d, 1)": False,
 }
 
 
 class Calls(ast.NodeVisitor):
     """The calls of a file that pass too much by position."""
 
-    def __init__(self, with_names: dict[str, int | None]) -> None:
+    def __init__(
+        self, with_names: dict[str, int | None], options_of_kernels: dict[str, set[int]]
+    ) -> None:
         self.with_names = with_names
+        self.options_of_kernels = options_of_kernels
         self.own_stars: list[str] = []  # of the functions around a call, such as `*args`
         self.found: list[ast.Call] = []
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if is_kernel(node):
+            calls = [x for x in ast.walk(node) if isinstance(x, ast.Call)]
+            self.found += [call for call in calls if self.has_option_by_position(call)]
             return
         self.own_stars.append(node.args.vararg.arg if node.args.vararg else "")
         self.generic_visit(node)
@@ -85,6 +103,21 @@ class Calls(ast.NodeVisitor):
         is_long = len(node.args) + len(node.keywords) > MOST
         if has_star or len(named) > MOST or (is_long and any(map(is_option, named))):
             self.found.append(node)
+
+    def has_option_by_position(self, call: ast.Call) -> bool:
+        """Whether a call in a kernel is long and passes an option by position.
+
+        A function that isn't the package's own may have options anywhere: of its arguments, those
+        that look like options count.
+        """
+        if any(isinstance(x, ast.Starred) for x in call.args):
+            return True
+        if len(call.args) + len(call.keywords) <= MOST:
+            return False
+        options = self.options_of_kernels.get(ast.unparse(call.func))
+        if options is None:
+            return any(is_option(x) or ast.unparse(x).isupper() for x in call.args)
+        return any(place in options for place in range(len(call.args)))
 
     def is_own_star(self, argument: ast.expr) -> bool:
         return isinstance(argument, ast.Starred) and ast.unparse(argument.value) in self.own_stars
@@ -125,15 +158,32 @@ def parameters_with_names(tree: ast.Module) -> dict[str, int | None]:
     return found
 
 
+def options_of_kernels(tree: ast.Module) -> dict[str, set[int]]:
+    """For each function of a file that Triton reads: which of its parameters are options."""
+    return {
+        node.name: {i for i, x in enumerate(node.args.args) if is_constexpr(x)}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and is_kernel(node)
+    }
+
+
+def is_constexpr(parameter: ast.arg) -> bool:
+    return parameter.annotation is not None and ast.unparse(parameter.annotation) == "tl.constexpr"
+
+
 def by_position(texts: dict[str, str]) -> Iterator[str]:
     """The calls in these files that pass too much by position."""
     trees = {name: ast.parse(text) for name, text in texts.items()}
     everywhere = {}
+    in_kernels = {}
     for tree in trees.values():
         everywhere |= parameters_with_names(tree)
+        in_kernels |= options_of_kernels(tree)
     for name, tree in trees.items():
         # A file's own functions come first: other files may have some of the same names.
-        calls = Calls(everywhere | parameters_with_names(tree))
+        calls = Calls(
+            everywhere | parameters_with_names(tree), in_kernels | options_of_kernels(tree)
+        )
         calls.visit(tree)
         yield from [f"{name}:{call.lineno}: {ast.unparse(call)}" for call in calls.found]
 
