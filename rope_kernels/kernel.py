@@ -192,8 +192,9 @@ def tile_of_program(
     A stretch is STRETCH blocks of positions. Programs take all rows and batch entries of a stretch
     before those of the next one, as long as L2 still has its rows of the table.
     """
-    # `s_blocks * 0` is a tensor, as b is elsewhere: a plain 0 has no `.to` for `place_of_tile`.
-    first_block, blocks, b = 0, s_blocks, s_blocks * 0
+    first_block = 0
+    blocks = s_blocks
+    b = s_blocks * 0  # A tensor, as b is elsewhere: a plain 0 has no `.to` for `place_of_tile`.
     if STRETCH is not None:
         all_row_blocks = row_blocks if batch is None else row_blocks * batch
         first_block = program // all_row_blocks // STRETCH * STRETCH
@@ -232,7 +233,8 @@ def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.const
     `first_s` and `s_offset` are apart because `row_pointers` adds `first_s` to the tensor's
     pointer, a scalar, and tells Triton how that is aligned.
     """
-    first_s, s_offset = s_block.to(tl.int64) * POSITIONS, tl.arange(0, POSITIONS).to(tl.int64)
+    first_s = s_block.to(tl.int64) * POSITIONS
+    s_offset = tl.arange(0, POSITIONS).to(tl.int64)
     row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
     return first_s, s_offset[:, None], first_s + s_offset, row, b.to(tl.int64)
 
@@ -340,7 +342,10 @@ def find_positions(
     """
     # `s * 0` makes blocks with an int64 for each token, as `find_sequences` returns them. Loads of
     # starts need a block of pointers for their mask, and a position may need 64 bits.
-    sequence, position, length, in_sequence = s * 0 + b, s, s * 0 + seq_len, s_exists
+    sequence = s * 0 + b
+    position = s
+    length = s * 0 + seq_len
+    in_sequence = s_exists
     if cu_seqlens_ptr is not None:
         ranks = 1 if CP_ORDER is None else cp_size
         sequence, position, length, in_sequence = find_sequences(
@@ -349,7 +354,8 @@ def find_positions(
     if CP_ORDER == "zigzag":
         # Of 2 * cp_size chunks a rank has number cp_rank, from both ends. An index in the second
         # one, number 2 * cp_size - 1 - cp_rank, already counts one chunk, hence - 2.
-        chunk, from_the_end = length // 2, 2 * cp_size.to(tl.int64) - 2 - cp_rank
+        chunk = length // 2
+        from_the_end = 2 * cp_size.to(tl.int64) - 2 - cp_rank
         position += tl.where(position < chunk, cp_rank, from_the_end) * chunk
     elif CP_ORDER == "contiguous":
         position += length * cp_rank
@@ -378,7 +384,8 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
     faster, even with more loads.
     """
     PROBES: tl.constexpr = 32 // token.shape[0] if token.shape[0] < 16 else 2
-    low, span = token * 0, sequences  # `low` is a block at once: a loop keeps its variables' types.
+    low = token * 0  # A block at once: a loop keeps its variables' types.
+    span = sequences
     while span > 0:
         apart = (span - 1) // PROBES + 1
         probe = low[:, None] + apart * tl.arange(1, PROBES + 1)[None, :]

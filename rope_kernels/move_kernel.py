@@ -176,15 +176,19 @@ def move_kernel(
 
 @triton.jit
 def cache_pointers(
-    ptr,
-    strides,
-    s,
-    row,
-    exists,
-    is_kv,
-    slot,
+    # What is written.
+    ptr,  # a cache; where rows are of q, q's output
+    strides,  # a cache's of block, page, h and d; those of q's output of s, b, h and d
+    # Which rows a program has.
+    s,  # int64: my tokens
+    row,  # (rows, 1): where heads go
+    exists,  # whether a row is there
+    is_kv,  # whether they go into a cache
+    # Where in a cache they go.
+    slot,  # of each token, as it is listed
     cache_slots,
     page,
+    # What Triton may assume: see `whole_units`.
     ALIGNED: tl.constexpr,
 ):
     """Pointers to element 0 of each row at its token's slot, and which rows are written.

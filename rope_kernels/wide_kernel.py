@@ -135,7 +135,8 @@ def wide_kernel(
         s_offset = tl.arange(0, POSITIONS).to(tl.int64)
         if SIDE_BY_SIDE > 1:
             row += row_in_line[None, :]
-    s, s_exists = first_s + s_offset, first_s + s_offset < seq_len  # (positions,) or (columns,)
+    s = first_s + s_offset  # (positions,) or (columns,)
+    s_exists = s < seq_len
     s_offset = per_token(s_offset, OVER_POSITIONS)
     token_exists = per_token(s_exists, OVER_POSITIONS)
     exists = token_exists[:, None, :] & (row < heads)[None, :, :] & is_filled[None, None, :]
@@ -154,18 +155,20 @@ def wide_kernel(
             column_in_row, is_filled, HALF=HALF, START=START, TAIL=TAIL
         )
     else:
-        element, has_pair = column_in_row.to(tl.int64), is_filled
+        element = column_in_row.to(tl.int64)
         partner = element + HALF
-    d, out_d = x_strides[3], y_strides[3]
+        has_pair = is_filled
+    x_d_stride, y_d_stride = x_strides[3], y_strides[3]
     start = tl.cast(START, tl.int64)
-    x_rows, y_rows = x_rows + start * d, y_rows + start * out_d
-    x1 = tl.load(x_rows + (element * d)[None, None, :], exists)
-    x2 = tl.load(x_rows + (partner * d)[None, None, :], exists)
+    x_rows += start * x_d_stride
+    y_rows += start * y_d_stride
+    x1 = tl.load(x_rows + (element * x_d_stride)[None, None, :], exists)
+    x2 = tl.load(x_rows + (partner * x_d_stride)[None, None, :], exists)
     if v_ptr is not None:
         if is_v:  # v does not turn, so its elements only go where they belong.
-            tl.store(y_rows + (element * out_d)[None, None, :], x1, exists)
+            tl.store(y_rows + (element * y_d_stride)[None, None, :], x1, exists)
             if not WHOLE_ROWS:
-                tl.store(y_rows + (partner * out_d)[None, None, :], x2, exists)
+                tl.store(y_rows + (partner * y_d_stride)[None, None, :], x2, exists)
             return
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()  # `rope_kernel` says why.
@@ -212,9 +215,9 @@ def wide_kernel(
     if WHOLE_ROWS and IN_PLACE:
         # Two threads have loaded each element. Both must have it before one of them overwrites it.
         tl.debug_barrier()
-    tl.store(y_rows + (element * out_d)[None, None, :], y1, exists)
+    tl.store(y_rows + (element * y_d_stride)[None, None, :], y1, exists)
     if not WHOLE_ROWS:
-        tl.store(y_rows + (partner * out_d)[None, None, :], y2, exists)
+        tl.store(y_rows + (partner * y_d_stride)[None, None, :], y2, exists)
 
 
 @triton.jit

@@ -92,8 +92,9 @@ def norm_rope_kernel(
         tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH
     )
     q_strides, k_strides, q_out_strides, k_out_strides = strides
-    x_ptr, y_ptr, weight_ptr, heads = q_ptr, q_out_ptr, q_weight_ptr, q_heads
+    x_ptr, y_ptr, weight_ptr = q_ptr, q_out_ptr, q_weight_ptr
     x_strides, y_strides = q_strides, q_out_strides
+    heads = q_heads
     if k_ptr is not None:
         is_k = row_block >= q_blocks
         row_block -= tl.where(is_k, q_blocks, 0)
@@ -238,7 +239,9 @@ def norm_rope_backward_kernel(
 
     # My tensor, and my tiles of it.
     q_strides, k_strides, q_grad_strides, k_grad_strides, q_out_strides, k_out_strides = strides
-    number, programs, heads = tl.program_id(0), tl.num_programs(0), q_heads
+    number = tl.program_id(0)
+    programs = tl.num_programs(0)
+    heads = q_heads
     x_ptr, g_ptr, y_ptr, weight_ptr = q_ptr, q_grad_ptr, q_out_ptr, q_weight_ptr
     x_strides, g_strides, y_strides = q_strides, q_grad_strides, q_out_strides
     if k_ptr is not None:
@@ -398,7 +401,9 @@ def sum_partials_kernel(
     Share n + BLOCK_N is added to share n, and so on. A tree adds up the BLOCK_N sums.
     """
     BLOCKS: tl.constexpr = (D + BLOCK_D - 1) // BLOCK_D
-    block, grad_ptr, first, last = tl.program_id(0), q_grad_ptr, 0, q_programs
+    block = tl.program_id(0)
+    grad_ptr = q_grad_ptr
+    first, last = 0, q_programs
     if k_grad_ptr is not None:
         is_k = block >= BLOCKS
         grad_ptr = tl.where(is_k, k_grad_ptr, q_grad_ptr)
