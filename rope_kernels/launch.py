@@ -26,7 +26,7 @@ from .modes import (
     unwatched,
 )
 from .rotation import Options, Rotation, view_as_sbhd
-from .tiles import MOST_EMPTY, Case, Tile, choose_padded_tile, order_of_programs
+from .tiles import MOST_EMPTY, Case, Tile, cdiv, choose_padded_tile, order_of_programs
 from .wide import WideTile, choose_wide_tile
 
 # Subclasses may behave differently with equal shapes, so only calls with these are remembered.
@@ -313,8 +313,8 @@ def plan(
         in_stretches = rows_outer or not merged
         stretch = max(1, stretch // tile.positions) if in_stretches else None
     seq_len, batch, q_heads, _ = views["q"].shape
-    row_blocks = -(-q_heads // tile.rows)
-    row_blocks += -(-case.k_rows // tile.rows) * (2 if "v" in tensors else 1)
+    row_blocks = cdiv(q_heads, tile.rows)
+    row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in tensors else 1)
     reads_interleaved, writes_interleaved = options.pairings
     of_rotation = _as_read(rotation)
     arguments = {
@@ -341,8 +341,8 @@ def plan(
     }
     return Plan(
         tile=tile,
-        programs=batch * row_blocks * -(-seq_len // tile.positions),
-        strides={name: strides_of(view) for name, view in views.items()},
+        programs=batch * row_blocks * cdiv(seq_len, tile.positions),
+        strides={name: kernel_strides(view) for name, view in views.items()},
         of_rotation=of_rotation,
         arguments=arguments,
         compiler=compiler,
@@ -381,15 +381,19 @@ def _arguments_of(rotation: Rotation, table: Tensor, t: Tensor) -> dict[str, obj
     """The arguments that say by which angles `t` turns, and how. `table` is as kernels read it."""
     options, ids, cu_seqlens = rotation.options, rotation.position_ids, rotation.cu_seqlens
     is_shared = options.cp_size > 1
-    table_len, table_strides, unit = None, None, 1
+    table_len, table_strides, ids_strides = None, None, None
+    unit = 1
     if not rotation.on_the_fly:
-        table_len, (table_strides, unit) = rotation.table_len, _strides_of_table(table)
+        table_len = rotation.table_len
+        table_strides, unit = _strides_of_table(table)
+    if ids is not None:
+        ids_strides = kernel_strides(ids if ids.dim() == 2 else ids[None])
     return {
         "first_position": rotation.first_position,
         "table_len": table_len,
         "table_strides": table_strides,
         "TABLE_UNIT": unit,
-        "ids_strides": None if ids is None else strides_of(ids if ids.dim() == 2 else ids[None]),
+        "ids_strides": ids_strides,
         "sequences": None if cu_seqlens is None else len(cu_seqlens) - 1,
         "cp_size": options.cp_size if is_shared else None,
         "cp_rank": options.cp_rank if is_shared else None,
@@ -411,10 +415,11 @@ def _batch_may_count_as_heads(views: Views, stretch: int | None) -> bool:
     return stretch == 1 and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
-def strides_of(x: Tensor) -> tuple[int, ...]:
-    """Strides in elements, and 0 for a dimension of one index, where it doesn't matter.
+def kernel_strides(x: Tensor) -> tuple[int, ...]:
+    """Strides in elements, as kernels get them.
 
-    A stride of 1, which PyTorch may say there, would look unaligned to the compiler.
+    That of a dimension of one index is 0, for it doesn't matter. A stride of 1, which PyTorch may
+    say there, would look unaligned to the compiler.
     """
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
@@ -425,7 +430,8 @@ def _strides_of_table(table: Tensor) -> tuple[tuple[int, ...], int]:
     A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
     It is 1 where 16 divides the strides, which Triton finds by itself.
     """
-    strides, unit = strides_of(table if table.dim() == 3 else table.flatten(1)[None]), 1
+    strides = kernel_strides(table if table.dim() == 3 else table.flatten(1)[None])
+    unit = 1
     if any(step % 16 for step in strides[:-1]):
         unit = math.gcd(16, *strides[:-1])
     return (strides[0] // unit, strides[1] // unit, strides[2]), unit
@@ -439,7 +445,7 @@ def alignment_of(tensors: Iterable[Tensor]) -> int:
     """
     aligned, is_seen = 16, True
     for x in tensors:
-        strides = [step for step in strides_of(x)[:-1] if step]
+        strides = [step for step in kernel_strides(x)[:-1] if step]
         is_seen &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
         aligned = math.gcd(aligned, x.data_ptr(), *[step * x.element_size() for step in strides])
     return 0 if is_seen else aligned

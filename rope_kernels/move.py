@@ -10,10 +10,10 @@ from .launch import (
     alignment_of,
     choose_tile,
     has_elements,
+    kernel_strides,
     launch_of_wide_rows,
     plan,
     run,
-    strides_of,
 )
 from .rotation import Rotation
 from .tiles import Case, Tile, padded
@@ -102,7 +102,7 @@ def _into_a_cache(named: Mapping[str, Tensor], rotation: Rotation, slots: Tensor
     planned = plan(in_order, rotation, choose=choose_cache_tile)
     q_out, k_cache, v_cache = named["q_out"], named["k_out"], named["v_out"]
     blocks, page, _, _ = k_cache.shape
-    of_caches = strides_of(k_cache), strides_of(v_cache)
+    of_caches = kernel_strides(k_cache), kernel_strides(v_cache)
     arguments = planned.arguments | {
         "v_ptr": named["v"],
         "v_out_ptr": v_cache,

@@ -7,7 +7,7 @@ lines. Gains are in points of a copy's bandwidth, measured on one H200: see benc
 import math
 from typing import NamedTuple
 
-from .tiles import MOST_EMPTY, Case, next_power_of_2, warps_of
+from .tiles import MOST_EMPTY, Case, cdiv, next_power_of_2, warps_of
 
 SECTOR_BYTES = 32  # what DRAM hands over at a time
 # Share of a line that rows should fill; a line is made longer to get there. Rows of one position
@@ -160,7 +160,7 @@ def side_by_side(
     if over_positions:
         positions, lines = 1, min(next_power_of_2(case.most_rows), most)
     else:
-        lines = next_power_of_2(-(-case.most_rows // rows_per_line))
+        lines = next_power_of_2(cdiv(case.most_rows, rows_per_line))
         if lines >= most:
             # Of the numbers with enough lines to share cosines, take the one that leaves fewest
             # places empty.

@@ -17,7 +17,7 @@ from ..launch import (
     run,
 )
 from ..rotation import Rotation, compute_dtype
-from ..tiles import next_power_of_2
+from ..tiles import cdiv, next_power_of_2
 from .definition import Gradients, Norm, Tensors, Weights
 from .tiles import choose_norm_backward_tile, choose_norm_tile
 
@@ -181,7 +181,7 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
     def prepare_launch() -> Launch:
         block_n = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
         block_d = PARTIALS // block_n
-        blocks = len(of_weights) * -(-d // block_d)
+        blocks = len(of_weights) * cdiv(d, block_d)
         arguments: dict[str, object] = {
             "q_programs": q_programs,
             "programs": programs,
