@@ -48,6 +48,10 @@ _FREQS = (
     "or a RotaryPositionEmbedding"
 )
 _OF_16_BITS = ". Make angles in float32: a cast does not bring back what they lost"
+_OF_COS_SIN = (
+    ". A single tensor has angles in radians. Cosines and sines are a pair: "
+    "of a vLLM cos_sin_cache its chunk(2, dim=-1)"
+)
 _OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
@@ -171,6 +175,8 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
         dtypes = EXACT if like.t.dtype == torch.float64 else EXACT[:1]
         when = f" with {like.name} of {short(like.t.dtype)}"
         note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
+        if freqs.dim() in (2, 3):  # It may hold cosines. Cast or reshaped, they would pass.
+            note = _OF_COS_SIN
         like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when=when, note=note)
         return
     if not isinstance(freqs, (tuple, list)):

@@ -41,6 +41,8 @@ def shown(value: object) -> str:
     """`value` in an error: a tensor by its shape, for its elements may fill a page."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, tuple) and any([isinstance(x, Tensor) for x in value]):
+        return f"({', '.join(map(shown, value))})"
     return repr(value)
 
 

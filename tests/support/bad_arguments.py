@@ -184,6 +184,10 @@ TYPE_ERRORS = {
     },
     "freqs has dtype bfloat16; accepted with {t} of float32: float32. Make angles in float32: a "
     "cast does not bring back what they lost": {"freqs": BF16},
+    "freqs has dtype bfloat16; accepted with {t} of float32: float32. A single tensor has angles "
+    "in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its chunk(2, dim=-1)": {
+        "freqs": cos(S, D2, dtype=BF16)
+    },
     "freqs has dtype float64; accepted with {t} of float32: float32": {"freqs": FP64},
     "freqs has dtype int64; accepted with {t} of float64: float32, float64": {
         "dtype": FP64,
@@ -240,6 +244,8 @@ TYPE_ERRORS = {
     "slot_mapping has dtype float32; accepted: int32, int64": {"slot_mapping": FP32},
 }
 VALUE_ERRORS = {
+    "tensor_format is (a tensor of shape (12, 8), a tensor of shape (12, 8)); accepted: "
+    "{formats}": {"tensor_format": (cos(12, D2), cos(12, D2))},
     # what turns
     "{t} has shape (12, 3, 10), 3 dimensions; tensor_format 'sbhd' needs 4": dense(t=cos(12, 3, D)),
     "{t} has shape (), 0 dimensions; tensor_format {format!r} needs ...": {"t": torch.tensor(1.0)},
@@ -272,9 +278,12 @@ VALUE_ERRORS = {
     "freqs has 1 entries; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
     "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": (cos(S, D2),)},
     "freqs has layout torch.sparse_coo; accepted: torch.strided": {"freqs": SPARSE},
-    "freqs has shape (4, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}": {
-        "freqs": cos(S, D2)
-    },
+    "freqs has shape (4, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}. A single tensor "
+    "has angles in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its "
+    "chunk(2, dim=-1)": {"freqs": cos(S, D2)},
+    "freqs has shape (2, 12, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}. A single "
+    "tensor has angles in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its "
+    "chunk(2, dim=-1)": {"freqs": cos(2, 12, D2)},
     "freqs has shape (4, 3, 1, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}": {
         "freqs": cos(S, B, 1, D2)
     },
