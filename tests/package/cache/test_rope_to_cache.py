@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ops import BF16, OPS
-from rope_kernels import rope_qk
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
 from yardstick import assert_near
 
 (OP,) = (op for op in OPS if op.name == "rope_to_cache")
@@ -33,6 +33,31 @@ def test_a_cache_may_be_less_aligned_than_all_else(name, device):
     wider = torch.zeros(*cache.shape[:-1], 76, dtype=BF16, device=device)
     sample.written[name] = wider[..., :72].copy_(cache)
     sample.check()
+
+
+def test_the_two_ways_of_a_norm_before_a_cache(device):
+    """As docs/decoding.md has them, of a cache whose blocks have keys and then values."""
+    page, d = 4, 16
+    q, k, v = (torch.randn(5, heads, d, device=device) for heads in (4, 2, 2))
+    q_weight, k_weight = torch.randn(2, d, device=device)
+    position_ids = torch.tensor([3, 4, 5, 0, 0], device=device)
+    slots = torch.tensor([7, 8, 9, 20, -1], device=device)  # the last token is padding
+    rope = RotaryPositionEmbedding(d).to(device)
+    k_cache, v_cache = torch.zeros(6, 2, page, 2, d, device=device).unbind(1)
+    q1 = rope_to_cache(
+        torch.nn.functional.rms_norm(q, (d,), q_weight, 1e-6),
+        torch.nn.functional.rms_norm(k, (d,), k_weight, 1e-6),
+        *(v, rope, k_cache, v_cache, slots),
+        position_ids=position_ids,
+    )
+    q2, k2 = qk_norm_rope(q, k, q_weight, k_weight, rope, "thd", position_ids=position_ids)
+    assert_near(q2, q1.double())
+
+    others, _ = torch.zeros(6, 2, page, 2, d, device=device).unbind(1)
+    spare = torch.where(slots < 0, torch.zeros_like(slots), slots)  # block 0 is nobody's
+    others[spare // page, spare % page] = k2
+    assert_near(others[1:], k_cache[1:].double())
+    assert k_cache[1:].any() and not k_cache[0].any()
 
 
 @pytest.mark.gpu
