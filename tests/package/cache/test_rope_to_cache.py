@@ -44,11 +44,10 @@ def test_the_two_ways_of_a_norm_before_a_cache(device):
     slots = torch.tensor([7, 8, 9, 20, -1], device=device)  # the last token is padding
     rope = RotaryPositionEmbedding(d).to(device)
     k_cache, v_cache = torch.zeros(6, 2, page, 2, d, device=device).unbind(1)
+    q_normal = torch.nn.functional.rms_norm(q, (d,), q_weight, 1e-6)
+    k_normal = torch.nn.functional.rms_norm(k, (d,), k_weight, 1e-6)
     q1 = rope_to_cache(
-        torch.nn.functional.rms_norm(q, (d,), q_weight, 1e-6),
-        torch.nn.functional.rms_norm(k, (d,), k_weight, 1e-6),
-        *(v, rope, k_cache, v_cache, slots),
-        position_ids=position_ids,
+        q_normal, k_normal, v, rope, k_cache, v_cache, slots, position_ids=position_ids
     )
     q2, k2 = qk_norm_rope(q, k, q_weight, k_weight, rope, "thd", position_ids=position_ids)
     assert_near(q2, q1.double())
