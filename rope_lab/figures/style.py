@@ -3,7 +3,9 @@
 No single color of text has enough contrast on a white page and on a dark one. So every figure
 brings its own ground. A picture has two pixels for each pixel of the page and stays sharp on a
 dense screen. The hues are Okabe and Ito's (2008), which color-blind readers can tell apart. Their
-lightness is chosen so that each color is seen on the plate and dark text is read on it.
+lightness is chosen so that each color is seen on the plate and dark text is read on it. Printed
+in grey they are nearly one shade, so what a figure compares also differs by its place, its mark,
+its words, or `HATCHED`.
 
 `plate.mplstyle` has matplotlib's settings. Here are the colors by name, what every figure ends
 with (`finish`), and the shapes that drawings consist of.
@@ -29,6 +31,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#cc7a00", "#0a9a70", "#c8321e", "
 ON_COLOR = "#111111"  # text on a filled patch of any color but RED
 PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
 DIVERGING = "PuOr"
+HATCHED = {"hatch": "///", "edgecolor": PLATE, "linewidth": 0}  # the second part of a bar
 
 SMALL = 9  # points; the smallest text
 WIDTH = 8.4  # inches of 100 pixels; a laptop shows a figure of this width as it is
@@ -103,9 +106,12 @@ def _cite(figure: Figure, source: str) -> None:
         legend.borderaxespad = points / legend.get_texts()[0].get_fontsize()
 
 
-def color_key(figure: Figure, names: dict[str, str]) -> None:
-    """What the colors mean, in a row under the figure: name -> color."""
-    patches = [Rectangle((0, 0), 1, 1, color=color) for color in names.values()]
+def color_key(figure: Figure, names: dict[str, str], hatched: Sequence[str] = ()) -> None:
+    """What the colors mean, in a row under the figure: name -> color; some of them are hatched."""
+    patches = []
+    for name, color in names.items():
+        look = HATCHED if name in hatched else {"edgecolor": color}
+        patches.append(Rectangle((0, 0), 1, 1, facecolor=color, **look))
     figure.legend(patches, names, loc="outside lower center", ncols=len(names))
 
 

@@ -11,7 +11,7 @@ from ..figures import style as draw
 def scores(table: Tensor) -> None:
     """The scores of all queries and keys: a row for each query, a column for each key."""
     figure, ax = plt.subplots(figsize=(4.6, 3.4))
-    image = ax.imshow(table.numpy(), cmap=draw.DIVERGING)
+    image = ax.imshow(table.numpy(), cmap="cividis")
     ax.set(xlabel="n, position of the key", ylabel="m, position of the query")
     figure.colorbar(image, label="rotated q · rotated k")
     draw.finish(figure, "Scores are equal along diagonals")

@@ -44,7 +44,7 @@ def show_owners(owners: dict[str, list[int]], d: int) -> None:
             look |= {"connectionstyle": "arc3,rad=0.45", "shrinkA": 2, "shrinkB": 2}
             draw.arrow(ax, (source, side), (i, side), **look)
         draw.bare(ax, (-0.7, d - 0.3), (-1.91, 1.91), aspect="equal", title=title)
-    names = {"loads the old value: right": INK, "loads too late: already overwritten": RED}
+    names = {"loads the old value: right": INK, "loads too late (thick): already overwritten": RED}
     draw.color_key(figure, names)
     draw.finish(figure, "")
 

@@ -47,7 +47,10 @@ def dealt_out(rows: int, warps: int, pairs: int = 128, neighbors: int = 8):
 
 
 def who_holds_what(rows: int, warps: int) -> None:
-    """A tile of bf16 with 128 pairs a row, each in the color of its warp; thread 0's are dark."""
+    """A tile of bf16 with 128 pairs a row, each in the color of its warp; thread 0's are dark.
+
+    A warp's name is in the first row that it has pairs of.
+    """
     warp, lane = dealt_out(rows, warps)
     mine = (warp == 0) & (lane == 0)
     figure, ax = plt.subplots(figsize=(WIDTH, 3.4))
@@ -55,6 +58,10 @@ def who_holds_what(rows: int, warps: int) -> None:
     ax.imshow(warp, cmap=ListedColormap(PROGRAM_COLORS[:4]), **look)
     ax.imshow(np.where(mine, 1.0, np.nan), cmap=ListedColormap([INK]), **look)
     ax.hlines(np.arange(1, rows) - 0.5, -0.5, 127.5, color=PLATE, linewidth=0.8)
+    for number in range(warps):
+        row = np.argmax((warp == number).any(axis=1))
+        middle = np.flatnonzero(warp[row] == number).mean()
+        draw.write(ax, middle, row, f"warp {number}", color=draw.ON_COLOR)
     ax.set(xlabel="pair", ylabel="row of the tile", xticks=[0, 32, 64, 96, 127])
     ax.set_yticks(range(0, rows, max(1, rows // 8)))
     colors = {f"warp {number}": PROGRAM_COLORS[number] for number in range(warps)}

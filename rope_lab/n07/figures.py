@@ -86,7 +86,7 @@ def instructions_by_line(code) -> None:
     counts = [(done[number], all_of[number] - done[number]) for number in body]
     _two_parts(ax, names, counts, room=1.3, family="monospace", fontsize=SMALL)
     ax.set(xlabel="machine instructions (SASS)")
-    draw.color_key(figure, {"executed": BLUE, "jumped over": ORANGE})
+    draw.color_key(figure, {"executed": BLUE, "jumped over": ORANGE}, hatched=["jumped over"])
     draw.finish(figure, "A warp jumps over most of the code of sine and cosine")
 
 
@@ -94,7 +94,7 @@ def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float
     """Bars of instructions that a warp executes, and after them of those that it jumps over."""
     places, (always, over) = range(len(names)), zip(*counts, strict=True)
     ax.barh(places, always, color=BLUE, height=0.68)
-    drawn = ax.barh(places, over, left=always, color=ORANGE, height=0.68)
+    drawn = ax.barh(places, over, left=always, color=ORANGE, height=0.68, **draw.HATCHED)
     ax.bar_label(drawn, [f"{a} + {o}" if o else str(a) for a, o in counts], padding=4, **text)
     ax.set_yticks(places, names, **text)
     ax.tick_params(axis="y", length=0)
@@ -108,14 +108,22 @@ def owners(layouts: dict[int, Layout], rows: int = 8, pairs: int = 128) -> None:
     for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
         size = layout.size_per_thread[1]
         columns = pairs // size
+        rows_of = {warp: [] for warp in range(count)}
         for row, column in product(range(rows), range(columns)):
             warp, lane = layout.owner(row, column * size)
+            rows_of[warp].append(row)
             draw.box(ax, column, row, 0.92, 0.92, PROGRAM_COLORS[warp], str(lane))
         ax.set(xlabel=f"{pairs} pairs, {size} to a cell; the number is the lane", ylabel="row")
         ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xticks=[], yticks=range(rows))
-        ax.set_title(f"{count} warp" + "s, a color each" * (count > 1))
+        ax.set_title(f"{count} warp" + "s" * (count > 1))
         ax.spines[:].set_visible(False)
         ax.tick_params(length=0)
+        if count > 1:
+            beside = ax.secondary_yaxis("right")
+            middles = [sum(of_warp) / len(of_warp) for of_warp in rows_of.values()]
+            beside.set_yticks(middles, [f"warp {warp}" for warp in rows_of])
+            beside.tick_params(length=0)
+            beside.spines[:].set_visible(False)
     draw.finish(figure, "Lanes fill rows, and warps are stacked downwards")
 
 
@@ -143,14 +151,15 @@ def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
     figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.38 * len(counts)))
     _two_parts(ax, list(counts), list(counts.values()), room=1.15)
     ax.set(xlabel="machine instructions")
-    draw.color_key(figure, {"always executed": BLUE, "slow branch": ORANGE})
+    names = {"always executed": BLUE, "slow branch": ORANGE}
+    draw.color_key(figure, names, hatched=["slow branch"])
     draw.finish(figure, title)
 
 
 def errors_of_turns(positions, errors: dict) -> None:
     """Largest error up to each position, in turns, for several ways to the angle."""
     figure, ax = plt.subplots(figsize=(WIDTH, 4.2))
-    looks = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-", "-"), strict=True)
+    looks = zip((RED, BLUE, ORANGE, GREEN), ("--", "-", "-.", ":"), strict=True)
     for (name, error), (color, line) in zip(errors.items(), looks, strict=False):
         ax.loglog(positions, error, line, color=color, label=name)
     ax.set(xlabel="position", ylabel="largest error so far, in turns")

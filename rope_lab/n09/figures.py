@@ -33,7 +33,7 @@ def climb(record) -> None:
     ax.barh(list(NAMES.values()), us, color=colors, height=0.62)
     for place in range(1, len(us) - 1):
         taken = max(0, min(us[place - 1], end) - us[place])
-        ax.barh(place, taken, left=us[place], color=ORANGE, height=0.62)
+        ax.barh(place, taken, left=us[place], color=ORANGE, height=0.62, **draw.HATCHED)
     ax.text(end, 0, "cut off ", ha="right", va="center", color=ON_COLOR)
     ax.axvline(copy, color=INK, linestyle=":", linewidth=1.4)
     ax.text(copy, -0.9, " copy", va="center")
@@ -45,16 +45,20 @@ def climb(record) -> None:
     right.tick_params(length=0)
     right.spines[:].set_visible(False)
     names = {"time left": BLUE, "taken away by this rung": ORANGE, "the package": GREEN}
-    draw.color_key(figure, names)
+    draw.color_key(figure, names, hatched=["taken away by this rung"])
     rungs = len(NAMES) - 2  # without eager and the package
     said = f"The last of {rungs} rungs has {100 * copy / us[rungs]:.1f} % of a copy's speed"
     draw.finish(figure, f"{said}, {us[0] / us[rungs]:.0f} times eager's", record.source)
 
 
 def order(kernels: dict[str, Compiled], title: str) -> None:
-    """The instructions that a warp executes, in order: loads, those of sines, and stores."""
-    figure, ax = plt.subplots(figsize=(draw.WIDTH, 1.5 + 0.55 * len(kernels)))
+    """The instructions that a warp executes, in order: loads, those of sines, and stores.
+
+    Each of the three has a height of its own.
+    """
+    figure, ax = plt.subplots(figsize=(draw.WIDTH, 1.5 + 0.75 * len(kernels)))
     names = {"a load": BLUE, "sine or cosine": ORANGE, "a store": GREEN}
+    heights = {"a load": -0.24, "sine or cosine": 0.0, "a store": 0.24}
     for row, code in enumerate(kernels.values()):
         lines = kernel_lines(code).items()
         of_sines = {number for number, line in lines if "tl.cos(" in line or "tl.sin(" in line}
@@ -68,11 +72,12 @@ def order(kernels: dict[str, Compiled], title: str) -> None:
                 places["sine or cosine"].append(place)
         for name, color in names.items():
             width = 1.0 if name == "sine or cosine" else 3.0
-            ends = row - 0.36, row + 0.36
-            ax.vlines(places[name], *ends, color=color, linewidth=width, zorder=1 + width)
+            middle = row + heights[name]
+            ax.vlines(places[name], middle - 0.1, middle + 0.1, color=color, linewidth=width)
     ax.set_yticks(range(len(kernels)), list(kernels))
     ax.set(xlabel="instructions of a warp, from the first to the last", xlim=(-8, None))
     ax.set_ylim(len(kernels) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
-    draw.color_key(figure, names)
+    key = {"above: a load": BLUE, "between: sine or cosine": ORANGE, "below: a store": GREEN}
+    draw.color_key(figure, key)
     draw.finish(figure, title)

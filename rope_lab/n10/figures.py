@@ -7,13 +7,18 @@ from ..figures.style import BLUE, GREEN, INK, ORANGE
 
 
 def heads_of_tokens(heads: int, block: int, tokens: int) -> None:
-    """Rows in memory order, in the colors of token 0's programs and of token 1's own."""
-    figure, (above, below) = plt.subplots(2, 1, figsize=(8.2, 3.2))
-    labels = [f"token {t}\nhead {h}" for t in range(tokens) for h in range(heads)]
-    own = [BLUE] * block + [ORANGE] * (heads - block) + [GREEN] * heads * (tokens - 1)
-    late = own[:block] + [ORANGE] * block + own[2 * block :]
-    draw.memory_order(above, labels, own, "Which program each row belongs to")
-    draw.memory_order(below, labels, late, "What the mask lets program 1 store")
+    """Rows in memory order, with their programs' numbers; token 1's programs share a color."""
+    figure, (above, below) = plt.subplots(2, 1, figsize=(8.2, 3.6))
+    rows = [(token, head) for token in range(tokens) for head in range(heads)]
+    programs_of_a_token = -(-heads // block)
+    own = [token * programs_of_a_token + head // block for token, head in rows]
+    late = own[:block] + [1] * block + own[2 * block :]
+    titles = "Which program each row belongs to", "What the mask lets program 1 store"
+    for ax, title, programs in zip((above, below), titles, (own, late), strict=True):
+        numbered = zip(rows, programs, strict=True)
+        labels = [f"token {t}\nhead {h}\nprogram {program}" for (t, h), program in numbered]
+        colors = [(BLUE, ORANGE, GREEN)[min(program, 2)] for program in programs]
+        draw.memory_order(ax, labels, colors, title)
     names = {"program 0": BLUE, "program 1": ORANGE, "programs of token 1": GREEN}
     draw.color_key(figure, names)
     for ax in (above, below):

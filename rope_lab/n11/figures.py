@@ -24,7 +24,8 @@ def traffic(units: dict[str, int], title: str) -> None:
             kernel, direction = name.split()
             color = colors[direction]
             bar = ax.barh(row, units[name], left=begin, color=color, edgecolor=PLATE)
-            ax.bar_label(bar, [f"{kernel} {units[name]}"], label_type="center", color=ON_COLOR)
+            words = f"{kernel} {units[name]}\n{direction}"
+            ax.bar_label(bar, [words], label_type="center", color=ON_COLOR)
             begin += units[name]
         ax.bar_label(bar, [f"{begin} units"], padding=5)
     ax.set(xlim=(0, 10.2), xlabel="units: one is the bytes of q and k, once")

@@ -53,6 +53,27 @@ def test_figures_of_slow_and_fast_gpus_say_what_they_show(factor, shown):
         assert len(words) > len(title) + 2 and "\n" not in words
 
 
+def test_parts_of_a_bar_differ_without_color(shown):
+    """The palette's colors are nearly one shade of grey."""
+    figures_09.climb(recorded("09/rungs"))
+    ((figure, _),) = shown
+    keys = figure.legends[0].get_patches()
+    assert [patch.get_hatch() for patch in keys] == [None, "///", None]
+    parts_of_bars = [bar for bar in figure.axes[0].patches if bar.get_x() > 0 and bar.get_width()]
+    assert parts_of_bars and {bar.get_hatch() for bar in parts_of_bars} == {"///"}
+
+
+@pytest.mark.parametrize("rows, warps", ((8, 4), (1, 4), (32, 2)))
+def test_each_warp_of_a_tile_is_named_on_it(rows, warps, shown):
+    figures_05.who_holds_what(rows, warps)
+    ((figure, _),) = shown
+    holders, _ = figures_05.dealt_out(rows, warps)
+    for text in figure.axes[0].texts:
+        pair, row = map(round, text.get_position())
+        assert text.get_text() == f"warp {holders[row, pair]}"
+    assert len(figure.axes[0].texts) == warps
+
+
 # sliders
 
 
