@@ -55,6 +55,9 @@ _OF_INDICES = {
     "the sequence: there are `batch` of them, so % batch, not % heads": (
         copy_by_lines(sequence="i // (D * heads) % heads")
     ),
+    "the remainders have changed places: % heads for the head, % batch for the sequence": (
+        copy_by_lines(head="i // D % batch", sequence="i // (D * heads) % heads")
+    ),
     "the sequence: % and // have changed places; divide first, then take the remainder": (
         copy_by_lines(sequence="i % (D * heads) // batch")
     ),
@@ -208,6 +211,19 @@ COPY_WITH_STRIDES = Exercise(
                 "sequence = i // (D * heads) % batch": "sequence = i // D % batch",
             },
             told="sequence and head are counted in the other order",
+        ),
+        WrongAnswer(
+            mistake="remainders exchanged",
+            instead={
+                "head = i // D % heads": "head = i // D % batch",
+                "sequence = i // (D * heads) % batch": "sequence = i // (D * heads) % heads",
+            },
+            told="% heads for the head, % batch for the sequence",
+        ),
+        WrongAnswer(
+            mistake="batch and heads exchanged in the launch",
+            instead={"t, out, n, b, h, stride_s": "t, out, n, h, b, stride_s"},
+            told="batch and heads have changed places in head and sequence",
         ),
         WrongAnswer(
             mistake="a remainder before the division",

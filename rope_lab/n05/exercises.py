@@ -112,6 +112,26 @@ RUNG_2 = Exercise(
             told="the second member is HALF further, and BLOCK_HALF is the width of the block",
         ),
         WrongAnswer(
+            mistake="the second half of t a block away",
+            instead={"ptr + offset + HALF": "ptr + offset + BLOCK_HALF"},
+            told="loaded and stored BLOCK_HALF further: HALF, as its angle is",
+        ),
+        WrongAnswer(
+            mistake="the second half loaded a block away",
+            instead={"(t_ptr + offset + HALF": "(t_ptr + offset + BLOCK_HALF"},
+            told="loaded BLOCK_HALF further and stored HALF further",
+        ),
+        WrongAnswer(
+            mistake="the second half stored a block away",
+            instead={"(out_ptr + offset + HALF": "(out_ptr + offset + BLOCK_HALF"},
+            told="stored BLOCK_HALF further and loaded HALF further",
+        ),
+        WrongAnswer(
+            mistake="the second angle a block away",
+            instead={"angle_ptr + HALF": "angle_ptr + BLOCK_HALF"},
+            told="angle is HALF further in its row of the table, not BLOCK_HALF",
+        ),
+        WrongAnswer(
             mistake="a row of the table for each row",
             instead={"position = row // rows": "position = row"},
             told="the angle is that of the row's number: a position has `rows` rows",

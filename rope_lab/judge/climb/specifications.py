@@ -167,9 +167,23 @@ rope_of_any_strides = spec(
 )
 
 _rung_3 = partial(pairs_by_lines, 8)
+_SECOND_MEMBER = "load(t_ptr, row_ptr + pair + HALF)"
+_SECOND_ANGLE = "load(freqs_ptr, angle_ptr + pair + HALF)"
 _OF_PAIRS = {
     "the second member is HALF further, and BLOCK_HALF is the width of the block": (
         pairs_by_lines(second="BLOCK_HALF")
+    ),
+    "the second member is loaded and stored BLOCK_HALF further: HALF, as its angle is": (
+        pairs_by_lines(second="BLOCK_HALF", angle2=_SECOND_ANGLE)
+    ),
+    "the second member is loaded BLOCK_HALF further and stored HALF further: HALF in both": (
+        pairs_by_lines(x2="load(t_ptr, row_ptr + pair + BLOCK_HALF)")
+    ),
+    "the second member is stored BLOCK_HALF further and loaded HALF further: HALF in both": (
+        pairs_by_lines(second="BLOCK_HALF", x2=_SECOND_MEMBER, angle2=_SECOND_ANGLE)
+    ),
+    "the second member's angle is HALF further in its row of the table, not BLOCK_HALF": (
+        pairs_by_lines(angle2="load(freqs_ptr, angle_ptr + pair + BLOCK_HALF)")
     ),
     "the angle is that of the row's number: a position has `rows` rows, so row // rows": (
         pairs_by_lines(position="row")
