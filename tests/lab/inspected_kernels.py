@@ -41,6 +41,23 @@ def swiglu(a: Tensor, b: Tensor, step: int = 1) -> Tensor:
 
 
 @triton.jit
+def gather_kernel(table_ptr, ids_ptr, out_ptr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    position = tl.load(ids_ptr + row)
+    x = tl.load(table_ptr + position * WIDTH + column, mask=column < WIDTH)
+    tl.store(out_ptr + row * WIDTH + column, x, mask=column < WIDTH)
+
+
+def gather(table: Tensor, ids: Tensor) -> Tensor:
+    """A row of the table for each id."""
+    rows, width = len(ids), table.shape[1]
+    out = table.new_empty(rows, width)
+    block = triton.next_power_of_2(width)
+    gather_kernel[(rows,)](table, ids, out, WIDTH=width, BLOCK=block)
+    return out
+
+
+@triton.jit
 def from_the_left_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     left = tl.load(x_ptr + i - 1, mask=(i > 0) & (i < n))

@@ -120,6 +120,23 @@ def test_instructions_are_not_counted_through_a_loop(kernels):
     assert "f16" not in launch.compiled.stages["ttir"]  # its DTYPE has arrived
 
 
+def test_rows_that_ids_choose_again_are_needed_once(kernels):
+    """Few ids hardly repeat at small sizes; a straight line would have made each a new row."""
+    in_the_table = 500
+
+    def make(size, device):
+        table = torch.randn(in_the_table, kernels.WIDTH, device=device)
+        return table, torch.randint(in_the_table, (size,), device=device)
+
+    found = inspected(kernels.gather, lambda table, ids: table[ids], make, large=6000)
+    (launch,) = found.launches
+    row, ids = 4 * kernels.WIDTH, 8 * 6000
+    assert found and launch.requested == 6000 * 2 * row + ids
+    assert launch.moved == (in_the_table + 6000) * row + ids
+    assert launch.again == {"table_ptr": 6000 / in_the_table}
+    assert "loaded again, from a cache at best: table_ptr 12 times" in repr(found)
+
+
 def test_atomics(kernels):
     def total_in_pytorch(x):
         return x.sum()[None]

@@ -42,6 +42,11 @@ class Launch:
         return math.prod(self.grid)
 
     @property
+    def named(self) -> dict[str, object]:
+        """What the kernel gets, by the names of its arguments; and all options."""
+        return dict(zip(self.kernel.arg_names, self.arguments, strict=False)) | self.options
+
+    @property
     def num_warps(self) -> int:
         return self.options.get("num_warps", _DEFAULT_WARPS)
 

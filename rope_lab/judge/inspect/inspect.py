@@ -16,6 +16,7 @@ from ...shipment import CannotPassOn
 from ..climb.check_rung import last_line
 from ..climb.instruments import Launch, launches_of
 from ..judge import SECONDS, shipped_call
+from ..trace import tensors_in
 from ..verdict import raised
 from .asked import answering_as, on_a_gpu_without_memory
 from .inspection import Inspected, Inspection
@@ -39,7 +40,8 @@ def inspect(
 
     Values, owners and races come from Triton's interpreter, at the sizes small, 2 small, 3 small.
     The launches at `large` are caught on tensors without memory and compiled for the GPU. Bytes
-    are scaled along a straight line through the small sizes.
+    are scaled along a straight line through the small sizes; those that are needed once are at
+    most all of the tensor's.
 
     Args:
         function: launches the kernels. It returns tensors, or overwrites inputs and returns none.
@@ -172,6 +174,12 @@ def _inspected(
         }
         for name in named(one.tensors for one in counts)
     }
+    # Few ids hardly repeat, so along a line each chooses new bytes; a tensor has no more than these
+    for name, tensor in tensors_in(launch.named):
+        for access in ("loaded_once", "stored_once"):
+            if name in tensors:
+                nbytes = tensor.untyped_storage().nbytes()
+                tensors[name][access] = min(tensors[name][access], nbytes)
     functions = {
         name: at_large(name, [one.functions[name] for one in counts])
         for name in named(one.functions for one in counts)

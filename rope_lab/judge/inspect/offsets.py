@@ -116,8 +116,7 @@ class _Place:
 
 def _places(launch: Launch) -> list[_Place]:
     found = []
-    named = dict(zip(launch.kernel.arg_names, launch.arguments, strict=False)) | launch.options
-    _replaced(named, lambda name, tensor: found.append(_Place(name, tensor)))
+    _replaced(launch.named, lambda name, tensor: found.append(_Place(name, tensor)))
     return found
 
 
@@ -159,8 +158,7 @@ class _Far:
 
     def __init__(self, launch: Launch, late: float) -> None:
         self.launch, self.late, self.places = launch, late, []
-        named = dict(zip(launch.kernel.arg_names, launch.arguments, strict=False))
-        self.arguments = _replaced(named | launch.options, self._placed)
+        self.arguments = _replaced(launch.named, self._placed)
         self.accesses: list[_Access] = []
         self.has_more = False  # a program has made more than are compared
         self.too_large = ""  # the first line whose number needs 64 bits
