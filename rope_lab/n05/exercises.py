@@ -153,7 +153,7 @@ RUNG_2 = Exercise(
         WrongAnswer(
             mistake="a mask that is too long",
             instead={"exists = pair < HALF": "exists = pair < 2 * HALF"},
-            told="every result is right, so only a mask is missing",
+            told="every result is right, so a mask is missing",
         ),
         WrongAnswer(
             mistake="a block that is no power of two",
@@ -214,7 +214,7 @@ RUNG_3 = Exercise(
         WrongAnswer(
             mistake="angles without a mask",
             instead={", mask=pair < HALF)": ")"},
-            told="every result is right, so only a mask is missing",
+            told="every result is right, so a mask is missing",
         ),
         WrongAnswer(
             mistake="rows of the first position",
