@@ -53,7 +53,8 @@ def who_holds_what(rows: int, warps: int) -> None:
     """
     warp, lane = dealt_out(rows, warps)
     mine = (warp == 0) & (lane == 0)
-    figure, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    height = max(3.4, 1.75 + 0.15 * rows)  # a name is as high as a row, or less
+    figure, ax = plt.subplots(figsize=(WIDTH, height))
     look = {"aspect": "auto", "interpolation": "none", "vmin": 0, "vmax": 3}
     ax.imshow(warp, cmap=ListedColormap(PROGRAM_COLORS[:4]), **look)
     ax.imshow(np.where(mine, 1.0, np.nan), cmap=ListedColormap([INK]), **look)
