@@ -72,13 +72,14 @@ def main(arguments: Sequence[str], gpu: GPU | None, benchmarks: Sequence[Benchma
         if not options.anyway:
             print("Nothing is measured; --anyway measures all the same.", file=sys.stderr)
             return 1
+    width = max(map(len, wanted))
     for name in wanted:
         minutes, words = ABOUT[name]
-        print(f"{name:8} {minutes} min  {words}")
+        print(f"{name:{width}} {minutes:2} min  {words}")
     minutes = sum(ABOUT[name][0] for name in wanted)
     print(f"In all about {minutes} minutes. Let nothing else run on the GPU.")
     said = {name: outcome(name, parts[name], gpu) for name in wanted}
-    print("\nAll parts:", *(f"{name:8} {words}" for name, words in said.items()), sep="\n")
+    print("\nAll parts:", *(f"{name:{width}} {words}" for name, words in said.items()), sep="\n")
     print(what_comes_next(here["gpu"]))
     return 0 if all(words.startswith("taken") for words in said.values()) else 1
 
@@ -139,10 +140,11 @@ def what_comes_next(gpu: str) -> str:
     """What to look at, and to commit."""
     return f"""
 Look at `git diff`, and on the new pages in benchmarks/results/ at who was left out and by how much
-the medians of rounds differ. Take a part that failed again, by its name, or delete its file.
+the medians of rounds differ. Take a part that failed again, by its name, or delete its file. Say in
+docs/gpus.md, by hand, what is measured of this GPU, and in CHANGELOG.md that it is.
 Then, with the environment's Python:
 
-    pytest tests/repo/benchmarks/test_records.py tests/lab/test_machines.py
-    git add {" ".join(WRITTEN)}
+    pytest tests/repo/benchmarks tests/lab/test_machines.py tests/lab/test_inspect.py
+    git add {" ".join((*WRITTEN, "docs/gpus.md", "CHANGELOG.md"))}
     git commit -m "Record: {gpu}"
 """

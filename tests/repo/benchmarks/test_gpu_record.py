@@ -38,7 +38,7 @@ def test_a_new_gpu_has_all_records_and_is_shown(copied, capsys):
     )
     minutes = {part: gpu_record.ABOUT[part][0] for part in ("machine", "calls", "peers")}
     for part, of_it in minutes.items():
-        assert f"{part:8} {of_it} min  " in said
+        assert f"{part:7} {of_it:2} min  " in said
     assert f"In all about {sum(minutes.values())} minutes" in said and "git commit" in said
     assert said.index("== machine") < said.index("== calls") < said.index("== peers")
 
@@ -50,8 +50,8 @@ def test_a_part_that_fails_keeps_no_other_from_being_taken(copied, capsys, monke
     monkeypatch.setattr(FakeGPU, "machine", fails)
     assert command.main(["record", "machine", "calls"], GPU_OF_TESTS, [CALLS, PEERS]) == 1
     said = capsys.readouterr().out
-    assert "machine  FAILED: RuntimeError: out of memory, after 0 s" in said
-    assert "calls    taken, after" in said
+    assert "machine FAILED: RuntimeError: out of memory, after 0 s" in said
+    assert "calls   taken, after" in said
     assert (copied / "results/made-up-calls.md").is_file()
     assert not (copied / "results/peers-made-up.json").exists()  # nobody asked for it
 
