@@ -19,6 +19,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from make_site import anchor
 from rope_lab.judge.exercise import Exercise, WrongValue, exercises_of
+from rope_lab.judge.spec import Spec
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {
@@ -181,6 +182,15 @@ def _check(draft: Draft, entry: Exercise) -> None:
                 wrong.made_of(draft.parts["Solution"])
             except ValueError as error:
                 raise ValueError(f"{entry.cell}, {wrong.mistake!r}: {error}") from error
+    judges = entry.judged_by if isinstance(entry.judged_by, tuple) else (entry.judged_by,)
+    for judge in judges:
+        if isinstance(judge, Spec):
+            try:
+                for case in judge.cases:
+                    judge(*judge.inputs(case))
+            except Exception as error:  # of whatever kind: each answer would be told this
+                said = f"{type(error).__name__}: {error}"
+                raise ValueError(f"{entry.cell}: what judges it fails by itself: {said}") from error
 
 
 def _place(after: str, cells: list[nbformat.NotebookNode]) -> int:
@@ -238,8 +248,10 @@ def main(number: str) -> None:
     except ValueError as error:
         sys.exit(f"error: {error}")
     print(*lines, sep="\n")
-    print(f"Now run it: make notebook N={number}; then pytest tests/notebooks -k {number}.")
-    print(f"`make times` writes how long it takes. {file.name} may go.")
+    print("Now have the answers judged, until what you foresaw is told:")
+    print(f"    pytest tests/notebooks/test_answers_in_notebooks.py -k {number}")
+    print(f"Then `make times`, make notebook N={number}, and pytest tests/notebooks -k {number}.")
+    print(f"{file.name} may go.")
 
 
 if __name__ == "__main__":

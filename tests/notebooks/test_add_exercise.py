@@ -176,6 +176,21 @@ def test_an_entry_that_does_not_fit_is_refused_and_nothing_written(what, folder)
     refused(folder, said, entries=(*ENTRIES, *new))
 
 
+def test_a_specification_that_fails_by_itself_is_refused_and_nothing_written(folder):
+    """Else each answer is WRONG, the solution too, for something that it has not done."""
+
+    def forgets_an_import(t, freqs):
+        return forgotten.cat((t, freqs))  # noqa: F821
+
+    for judged_by in (
+        replace(exercises.rope_by_first_half, function=forgets_an_import),
+        (exercises.RUNGS[2], replace(exercises.rope_by_first_half, function=forgets_an_import)),
+    ):
+        entry = replace(ENTRY, judged_by=judged_by)
+        said = f"{FREE}: what judges it fails by itself: NameError: name 'forgotten' is not defined"
+        refused(folder, said, entries=(*ENTRIES, entry))
+
+
 def test_an_id_is_not_taken_twice(folder):
     added(folder)
     notebook = folder / f"{NAME}.ipynb"
