@@ -89,9 +89,10 @@ def apply_rotary_pos_emb(
             or (1,), is the position that all sequences start at.
         position_ids: the position of every token: (b, s), (1, s) or (s,), or (t,) with 'thd', int8
             to int64 or uint8. They override the positions that `cu_seqlens` gives. They can't come
-            with `start_positions`, nor with `cp_size` > 1. Leave them out beside (cos, sin) that a
-            model's rotary module returned: those are of its positions already. Positions on several
-            axes, as in M-RoPE, make a table instead: docs/kernels.md shows how.
+            with `start_positions`, nor with `cp_size` > 1, nor with (cos, sin) that have a batch and
+            a row for each token: a model's rotary module made those of its positions already.
+            Positions on several axes, as in M-RoPE, make a table instead: docs/kernels.md shows
+            how.
         interleaved: True: neighbors are a pair, and columns of tables repeat as 0, 0, 1, 1, ... The
             tables of some Hugging Face models (GLM, Ernie 4.5, Helium) repeat as 0, 1, ..., 0, 1,
             ... instead. False: halves are pairs. None: what a module says, and False for a table.

@@ -255,6 +255,8 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
     if ids is not None and given.cp_size > 1:
         came = f"position_ids came with cp_size = {given.cp_size}"
         raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
+    if ids is not None:
+        _refuse_rows_of_positions(given, packed, seq_len)
     if cu_seqlens is not None:
         like.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
     if isinstance(starts, Tensor):
@@ -264,6 +266,27 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
     if ids is not None:
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
         like.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
+
+
+def _refuse_rows_of_positions(given: Given, packed: bool, seq_len: int) -> None:
+    """Raise `ValueError` for position_ids beside a (cos, sin) that may be of these positions.
+
+    A model's rotary module returns such tables: with a batch, and a row for each token. To look
+    rows up in them once more would silently give other positions wherever one is not its index, as
+    with padding on the left.
+    """
+    cos, sin = given.tables
+    if sin is None or cos.dim() != 3 or cos.shape[1] != seq_len:
+        return
+    alone = (
+        "cos[0] and sin[0] with position_ids = torch.arange(t)" if packed else "(cos, sin) alone"
+    )
+    as_they_are = f"{alone}, if they are of these positions already, as a model's rotary module "
+    looked_up = (
+        "returns them; or tables without a batch, (s2, d2), in which position_ids look rows up"
+    )
+    came = f"position_ids came with freqs of shape {tuple(cos.shape)}, a row for each token"
+    raise bad(came, as_they_are + looked_up)
 
 
 # Values, where reading them costs nothing

@@ -423,6 +423,24 @@ VALUE_ERRORS = {
         packed(position_ids=ints(*range(12)), cp_size=2),
         packed(position_ids=ints(*range(12)), cp_size=2, cu_seqlens=ints(0, 24)),
     ],
+    "position_ids came with freqs of shape (3, 4, 8), a row for each token; accepted: (cos, sin) "
+    "alone, if they are of these positions already, as a model's rotary module returns them; or "
+    "tables without a batch, (s2, d2), in which position_ids look rows up": dense(
+        freqs=(cos(B, S, D2), cos(B, S, D2)), position_ids=ints(0, 1, 2, 3), rotary_dim=D2
+    ),
+    "position_ids came with freqs of shape (1, 4, 8), a row for each token; accepted: (cos, sin) "
+    "alone, if they are of these positions already, as a model's rotary module returns them; or "
+    "tables without a batch, (s2, d2), in which position_ids look rows up": dense(
+        freqs=(cos(1, S, D2), cos(1, S, D2)), position_ids=ints(0, 0, 1, 2), rotary_dim=D2
+    ),
+    "position_ids came with freqs of shape (1, 12, 8), a row for each token; accepted: cos[0] and "
+    "sin[0] with position_ids = torch.arange(t), if they are of these positions already, as a "
+    "model's rotary module returns them; or tables without a batch, (s2, d2), in which "
+    "position_ids look rows up": packed(
+        freqs=(cos(1, S * B, D2), cos(1, S * B, D2)),
+        position_ids=ints(*range(S * B)),
+        rotary_dim=D2,
+    ),
     "position_ids has shape (3,); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
     "several axes, or between whole ones, make a table: docs/kernels.md": dense(
         position_ids=ints(0, 1, 2)
