@@ -89,8 +89,8 @@ def apply_rotary_pos_emb(
             or (1,), is the position that all sequences start at.
         position_ids: the position of every token: (b, s), (1, s) or (s,), or (t,) with 'thd', int8
             to int64 or uint8. They override the positions that `cu_seqlens` gives. They can't come
-            with `start_positions`, nor with `cp_size` > 1, nor with (cos, sin) that have a batch and
-            a row for each token: a model's rotary module made those of its positions already.
+            with `start_positions`, nor with `cp_size` > 1, nor with (cos, sin) that have a batch
+            and a row for each token: a model's rotary module made those of its positions already.
             Positions on several axes, as in M-RoPE, make a table instead: docs/kernels.md shows
             how.
         interleaved: True: neighbors are a pair, and columns of tables repeat as 0, 0, 1, 1, ... The

@@ -5,8 +5,9 @@ rows, finds cosines and sines of its angles, turns the pairs, and stores the row
 functions follow in the order in which `rope_kernel` calls them.
 
 Rung 7 does not have these parts: keys in the same launch, strides, several positions in a tile,
-positions other than 0, 1, 2, and so on, rows with a tail, interleaved pairs, tables of cosines and
-angles without a table, and rounding as a model rounds.
+another order of tiles, positions other than 0, 1, 2, and so on, sequences that several GPUs share,
+rows with a tail, interleaved pairs, tables of cosines and angles without a table, cosines and sines
+with a factor, turns by minus the angle, and rounding as a model rounds.
 
 A row is one head of one batch entry at one position. A pair is two elements of a row that turn
 together: its first and its second member. A tile is what one program takes: some positions, and
@@ -57,11 +58,12 @@ def rope_kernel(
     starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
     ids_ptr,  # (b, s): position of each token; or None
     first_position,  # position at which every sequence starts; or None: 0
-    # Sizes and strides. ptxas loads arguments in their order, and a decoded token waits for what
-    # comes before its loads. Sizes and strides of ids and of the table come before those of rows:
-    # that and one division less took a launch from 2.58 to 2.30 µs (benchmarks/NOTES.md).
+    # Sizes and strides. ptxas loads arguments in their order, and a launch for one new token, as in
+    # decoding, waits for all that come before its loads of rows. So sizes and strides of ids and of
+    # the table come before those of rows: that and one division less took such a launch from 2.58
+    # to 2.30 µs (benchmarks/NOTES.md). Triton takes a tuple of integers as one argument.
     seq_len,  # s, or the number of packed tokens
-    batch,  # b; or None: it is 1, or batch entries count as heads
+    batch,  # b; or None: it is 1, or heads of all entries are counted together
     q_heads,  # of one batch entry, or of all: see `batch`
     k_heads,
     ids_strides,  # of b and s
@@ -69,14 +71,14 @@ def rope_kernel(
     strides,  # of q, k, q_out and k_out: each of s, b, h and d
     table_len,  # s2
     sequences,  # number of packed sequences
-    cp_size,  # ranks that share every sequence: context parallelism
+    cp_size,  # GPUs, each a rank, that share every sequence: context parallelism
     cp_rank,  # which of these ranks this is
     # Which elements of a row turn.
     HALF: tl.constexpr,  # pairs of a row
     START: tl.constexpr,  # the first element that turns
     TAIL: tl.constexpr,  # elements before and after those that turn; 0 in place, where they stay
     READS_INTERLEAVED: tl.constexpr,  # input: pair i is elements 2i, 2i + 1; else i, i + HALF
-    WRITES_INTERLEAVED: tl.constexpr,  # the same of the output
+    WRITES_INTERLEAVED: tl.constexpr,  # the same of the output: some models read neighbors alone
     # Which tile a program takes.
     POSITIONS: tl.constexpr,  # of a tile, a power of two
     ROWS: tl.constexpr,  # of each position in a tile, a power of two
@@ -84,12 +86,12 @@ def rope_kernel(
     # Programs finish all rows of so many blocks of positions before they go on; None: of all.
     STRETCH: tl.constexpr,
     # What Triton may assume, so that it makes wide loads and stores.
-    ALIGNED: tl.constexpr,  # bytes that divide the address of each row read; 0: Triton finds 16
+    ALIGNED: tl.constexpr,  # bytes that divide the address of each row read; 0: Triton looks
     OUT_ALIGNED: tl.constexpr,  # the same of each row written
     TABLE_UNIT: tl.constexpr,  # factor of table_strides of b and s, constant so that Triton sees it
     # How pairs turn.
     ONE_PER_PAIR: tl.constexpr,  # the table has a column for each pair, not for each element
-    ATTENTION_FACTOR: tl.constexpr,  # of cos and sin on the fly; None: 1
+    ATTENTION_FACTOR: tl.constexpr,  # of cos and sin on the fly, as YaRN has it; None: 1
     CP_ORDER: tl.constexpr,  # which tokens of a sequence a rank has, see `find_positions`; or None
     INVERSE: tl.constexpr,  # by minus the angle
     TRANSPOSE: tl.constexpr,  # the transposed map, which takes gradients back
@@ -150,7 +152,8 @@ def rope_kernel(
     # `pair` and `pair + HALF`. `pair` is passed twice: as the number of the pair, and as the column
     # of its first member, which is another number in `wide_kernel`. A table is interleaved if pairs
     # are so on either side. With `output_pairing="half"` they are so on one side: a forward reads
-    # them interleaved, and a backward writes them interleaved.
+    # them interleaved, and a backward writes them interleaved. `q_ptr.dtype.element_ty` is the
+    # dtype of what q_ptr points to.
     position, in_sequence = find_positions(
         s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
         sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
@@ -165,8 +168,8 @@ def rope_kernel(
     )  # fmt: skip
 
     # Turn in fp32 (fp64 for fp64), round, and store every element once. A packed token that is in
-    # no sequence is padding, and passes through. q_out's dtype may differ from q's: where a table
-    # promotes, a forward returns the table's.
+    # no sequence is padding, and passes through. q_out's dtype may differ from q's: PyTorch's
+    # product of bf16 rows and fp32 cosines is fp32, and a model that multiplies them returns it.
     is_rotated = None
     if cu_seqlens_ptr is not None:
         is_rotated = in_sequence[:, None, None]
