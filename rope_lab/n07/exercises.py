@@ -73,7 +73,8 @@ RUNG_5 = Exercise(
             told="a sign and the wrong sine: the map itself",
         ),
         KernelOfTheRungBelow(
-            rung=5, told="128 lanes share the angles of a row: how many has each? See num_warps"
+            rung=5,
+            told="rung 4 as it was: for which edit is there evidence above the exercise?",
         ),
     ),
 )

@@ -28,8 +28,7 @@ RUNG_6 = Exercise(
         ),
         KernelOfTheRungBelow(
             rung=6,
-            told="is the sine taken after the broadcast (cos1, sin1 = tl.cos(angle1), "
-            "tl.sin(angle1))?",
+            told="rung 5 as it was: for which edit is there evidence above the exercise?",
         ),
     ),
 )
@@ -56,7 +55,8 @@ RUNG_7 = Exercise(
             state="NOT YET",
         ),
         KernelOfTheRungBelow(
-            rung=7, told="t_ptr is loaded after a sine: move (x1 = tl.load(t_ptr + offset, mask"
+            rung=7,
+            told="rung 6 as it was: for which edit is there evidence above the exercise?",
         ),
     ),
 )
