@@ -91,7 +91,7 @@ RUNG_4 = Exercise(
         WrongAnswer(
             mistake="the flag is not passed",
             instead={"        TRANSPOSE=transpose,\n": ""},
-            told="the launch has to pass it, by name",
+            told="a launch passes every argument: in order, and a tl.constexpr by its name",
         ),
         WrongAnswer(
             mistake="the flag the wrong way round",
