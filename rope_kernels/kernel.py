@@ -78,7 +78,7 @@ def rope_kernel(
     START: tl.constexpr,  # the first element that turns
     TAIL: tl.constexpr,  # elements before and after those that turn; 0 in place, where they stay
     READS_INTERLEAVED: tl.constexpr,  # input: pair i is elements 2i, 2i + 1; else i, i + HALF
-    WRITES_INTERLEAVED: tl.constexpr,  # the same of the output: some models read neighbors alone
+    WRITES_INTERLEAVED: tl.constexpr,  # the same of the output; see `output_pairing`
     # Which tile a program takes.
     POSITIONS: tl.constexpr,  # of a tile, a power of two
     ROWS: tl.constexpr,  # of each position in a tile, a power of two
@@ -86,7 +86,8 @@ def rope_kernel(
     # Programs finish all rows of so many blocks of positions before they go on; None: of all.
     STRETCH: tl.constexpr,
     # What Triton may assume, so that it makes wide loads and stores.
-    ALIGNED: tl.constexpr,  # bytes that divide the address of each row read; 0: Triton looks
+    # Bytes that divide the address of each row read; 0 where Triton sees by itself that 16 do.
+    ALIGNED: tl.constexpr,
     OUT_ALIGNED: tl.constexpr,  # the same of each row written
     TABLE_UNIT: tl.constexpr,  # factor of table_strides of b and s, constant so that Triton sees it
     # How pairs turn.
