@@ -60,7 +60,8 @@ def apply_rotary_pos_emb(
     Of each head, d2 elements turn: the rotary slice. Element i of the slice turns together with
     element i + d2/2 (half-split pairing), or element 2i with 2i + 1 (interleaved). The result is
     differentiable in `t` and `freqs`, as often as you like. TransformerEngine's keyword calls work
-    as they are; only the default of `fused` differs.
+    as they are, but for `cu_seqlens` that it ignores, beside another format than 'thd', which are
+    refused. The default of `fused` differs.
 
     Args:
         t: the tensor to rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as

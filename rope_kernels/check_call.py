@@ -278,15 +278,13 @@ def _refuse_rows_of_positions(given: Given, packed: bool, seq_len: int) -> None:
     cos, sin = given.tables
     if sin is None or cos.dim() != 3 or cos.shape[1] != seq_len:
         return
-    alone = (
-        "cos[0] and sin[0] with position_ids = torch.arange(t)" if packed else "(cos, sin) alone"
-    )
-    as_they_are = f"{alone}, if they are of these positions already, as a model's rotary module "
-    looked_up = (
-        "returns them; or tables without a batch, (s2, d2), in which position_ids look rows up"
-    )
     came = f"position_ids came with freqs of shape {tuple(cos.shape)}, a row for each token"
-    raise bad(came, as_they_are + looked_up)
+    accepted = "(cos, sin) alone"
+    if packed:  # where positions have to be said
+        accepted = "cos[0] and sin[0] with position_ids = torch.arange(t)"
+    accepted += ", if they are of these positions already, as a model's rotary module returns them"
+    accepted += "; or tables without a batch, (s2, d2), in which position_ids look rows up"
+    raise bad(came, accepted)
 
 
 # Values, where reading them costs nothing
