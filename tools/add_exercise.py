@@ -185,12 +185,17 @@ def _check(draft: Draft, entry: Exercise) -> None:
     judges = entry.judged_by if isinstance(entry.judged_by, tuple) else (entry.judged_by,)
     for judge in judges:
         if isinstance(judge, Spec):
-            try:
-                for case in judge.cases:
-                    judge(*judge.inputs(case))
-            except Exception as error:  # of whatever kind: each answer would be told this
-                said = f"{type(error).__name__}: {error}"
-                raise ValueError(f"{entry.cell}: what judges it fails by itself: {said}") from error
+            _refuse_to_fail(judge, entry.cell)
+
+
+def _refuse_to_fail(judge: Spec, cell: str) -> None:
+    """Raise `ValueError` if a specification fails by itself: each answer would be told that."""
+    try:
+        for case in judge.cases:
+            judge(*judge.inputs(case))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{cell}: what judges it fails by itself: {said}") from error
 
 
 def _place(after: str, cells: list[nbformat.NotebookNode]) -> int:

@@ -1,5 +1,7 @@
 """The drawing of notebook 10: where heads that do not exist would be."""
 
+import math
+
 import matplotlib.pyplot as plt
 
 from ..figures import style as draw
@@ -10,7 +12,7 @@ def heads_of_tokens(heads: int, block: int, tokens: int) -> None:
     """Rows in memory order, with their programs' numbers; token 1's programs share a color."""
     figure, (above, below) = plt.subplots(2, 1, figsize=(8.2, 3.6))
     rows = [(token, head) for token in range(tokens) for head in range(heads)]
-    programs_of_a_token = -(-heads // block)
+    programs_of_a_token = math.ceil(heads / block)
     own = [token * programs_of_a_token + head // block for token, head in rows]
     late = own[:block] + [1] * block + own[2 * block :]
     titles = "Which program each row belongs to", "What the mask lets program 1 store"

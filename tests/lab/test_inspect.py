@@ -421,7 +421,7 @@ def test_the_limits_of_a_recorded_gpu():
     from rope_lab.judge.inspect.limits import binding, gpu_of
 
     gpu, other = gpu_of("NVIDIA H200"), gpu_of("NVIDIA H100 80GB HBM3")
-    fastest = gpu_of("sm_90").machine.bytes_a_us  # of all that are recorded, whoever adds one
+    fastest = gpu_of("sm_90").machine.bytes_a_us  # of all that are recorded
     assert fastest >= gpu.machine.bytes_a_us > other.machine.bytes_a_us
     assert not gpu_of("sm_61").machine  # Triton compiles nothing for it, so it has no record
     launches = {

@@ -53,7 +53,7 @@ def test_the_two_ways_of_a_norm_before_a_cache(device):
     assert_near(q2, q1.double())
 
     others, _ = torch.zeros(6, 2, page, 2, d, device=device).unbind(1)
-    spare = torch.where(slots < 0, torch.zeros_like(slots), slots)  # block 0 is nobody's
+    spare = slots.clamp(min=0)  # block 0 belongs to no sequence
     others[spare // page, spare % page] = k2
     assert_near(others[1:], k_cache[1:].double())
     assert k_cache[1:].any() and not k_cache[0].any()
