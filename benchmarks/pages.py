@@ -220,28 +220,29 @@ def _source(results: dict) -> str:
 
 # The benchmark's page: host times
 
-_DIRECTIONS = {"forward": "forward", "forward, grad": "forward, recorded", "both": "both ways"}
+_WAYS = {"forward": "forward", "forward, grad": "forward, recorded", "both": "both ways"}
 
 
 def host_times(results: dict) -> str:
     """Multiples of the host time of `x * 2`, from the least of all shapes to the most; its own
-    times come first. q and k in one call are compared with `x * 2` of both."""
-    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for row in results["rows"]:
-        if "host time" in row["shape"]:
-            limit = row["provider"] in LIMITS
-            place = f"{row['provider']}, q and k" if "q + k" in row["shape"] else row["provider"]
-            line = found.setdefault((place,), {})
-            value = row["median_us"] if limit else 1 / row["of_limit"]
-            line.setdefault(_DIRECTIONS[row["direction"]], []).append(value)
+    times come first. q and k in one call, compared with `x * 2` of both, have columns of their own.
+    """
+    rows = [row for row in results["rows"] if "host time" in row["shape"]]
+    rows.sort(key=lambda row: ("q + k" in row["shape"], row["provider"] not in LIMITS))
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        is_limit = row["provider"] in LIMITS
+        column = ("q and k,<br>" if "q + k" in row["shape"] else "") + _WAYS[row["direction"]]
+        value = row["median_us"] if is_limit else 1 / row["of_limit"]
+        found.setdefault(row["provider"], {}).setdefault(column, []).append(value)
     texts: Cells = {}
-    for (name,) in sorted(found, key=lambda place: place[0].partition(",")[0] not in LIMITS):
-        digits, unit = (0, " µs") if name.partition(",")[0] in LIMITS else (1, "")
+    for name, line in found.items():
+        digits, unit = (0, " µs") if name in LIMITS else (1, "")
         texts[name,] = {
-            direction: f"{min(values):.{digits}f} to {max(values):.{digits}f}{unit}"
-            for direction, values in found[name,].items()
+            column: f"{min(values):.{digits}f} to {max(values):.{digits}f}{unit}"
+            for column, values in line.items()
         }
-    return f"{table([''], texts, list(_DIRECTIONS.values()))}\n\n{_source(results)}"
+    return f"{table([''], texts)}\n\n{_source(results)}"
 
 
 # README's rows of the peers

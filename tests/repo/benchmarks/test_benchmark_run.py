@@ -21,13 +21,14 @@ TINY = Case(5, 2, 2, 8, dtype="float32")
 IN_PLACE = replace(TINY, k_heads=2, tensor_format="bhsd", inplace=True)
 ALONE = replace(TINY, s=6)
 HOST = replace(TINY, clock="host")
+HOST_OF_TWO = replace(HOST, k_heads=1)
 NAMES = "copy_", "x * 2", OURS, ON_THE_FLY, "PyTorch eager", "TransformerEngine"
 CALLS = Benchmark(
     "calls",
     (
         Group((TINY, IN_PLACE)),
         Group((ALONE,), alone=True),
-        Group((HOST,), ("forward", "forward, grad", "both")),
+        Group((HOST, HOST_OF_TWO), ("forward", "forward, grad", "both")),
     ),
     tuple(PROVIDERS[name] for name in NAMES),
 )
@@ -60,7 +61,7 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
     for row in results["rows"]:
         assert row["samples"] and row["of_limit"] > 0
         assert (row["error"] is None) == (row["provider"] in ("copy_", "x * 2"))
-    assert "[4/4]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
+    assert "[5/5]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
     assert {file.name for file in path.parent.iterdir()} == {path.name, "made-up-calls.md"}
     page = path.with_suffix(".md").read_text(encoding="utf-8")
     head = "| forward | copy_ | rope_kernels | rope_kernels, on the fly | PyTorch eager | x * 2 |"
@@ -72,10 +73,16 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
 def test_host_times_are_multiples_of_those_of_x_times_2(tmp_path):
     _, results, _ = run(tmp_path)
     lines = pages.host_times(results).splitlines()
-    assert lines[0] == "| | forward | forward, recorded | both ways |"
-    assert "| x * 2 | 7 to 7 µs | 7 to 7 µs | 7 to 7 µs |" in lines
-    assert f"| {OURS} | 1.0 to 1.0 | 1.0 to 1.0 | 1.0 to 1.0 |" in lines
-    assert "| PyTorch eager | 2.0 to 2.0 | 2.0 to 2.0 | 2.0 to 2.0 |" in lines
+    of_one = "forward", "forward, recorded", "both ways"
+    columns = *of_one, *(f"q and k,<br>{way}" for way in of_one)
+    assert lines[0] == f"| | {' | '.join(columns)} |"
+    assert lines[2:7] == [
+        f"| x * 2 |{' 7 to 7 µs |' * 6}",
+        f"| {OURS} |{' 1.0 to 1.0 |' * 6}",
+        f"| {ON_THE_FLY} |{' 2.0 to 2.0 |' * 6}",
+        f"| PyTorch eager |{' 2.0 to 2.0 |' * 6}",
+        "",
+    ]
 
 
 class Broken(type(PROVIDERS["TransformerEngine"])):
