@@ -136,7 +136,7 @@ class PretendEvent:
 
 @dataclass(frozen=True)
 class PretendMemory:
-    """256 MB on a GPU, more than its cache holds."""
+    """256 MiB on a GPU, more than its cache holds."""
 
     gpu: PretendGPU
 
