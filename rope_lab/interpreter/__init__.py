@@ -6,7 +6,7 @@ drop a check of overflow as dead code: https://github.com/facebookexperimental/t
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, wraps
 from types import FunctionType
 
 import numpy as np
@@ -42,6 +42,7 @@ def run_as_compiled() -> None:
     speed_up()
     let_floats_be_numbers()
     let_libdevice_run()
+    let_methods_run()
     let_tuners_run()
     let_fma_round_once()
     let_bf16_round()
@@ -85,6 +86,30 @@ def let_fma_round_once() -> None:
         return TensorHandle(exact.astype(np.float32), z.dtype.scalar)
 
     InterpreterBuilder.create_fma = create_fma
+
+
+@cache
+def let_methods_run() -> None:
+    """Let `x.cos()` run in an interpreted kernel, from now on, as it does in a compiled one.
+
+    The interpreter hands itself to `tl.cos`, which is marked as Triton's. The method is not.
+    """
+    from triton import language as tl
+    from triton.runtime.interpreter import interpreter_semantic
+
+    def handed_over(method: FunctionType) -> FunctionType:
+        @wraps(method)
+        def call(*given, _semantic=None, **options):
+            return method(*given, _semantic=_semantic or interpreter_semantic, **options)
+
+        return call
+
+    for name, function in vars(tl.math).items():
+        method = vars(tl.tensor).get(name)
+        if tl.core.is_builtin(function) and method and not tl.core.is_builtin(method):
+            setattr(tl.tensor, name, handed_over(method))
+    # NumPy's functions would call these methods, and no compiler takes `np.cos(x)`.
+    tl.tensor.__array_ufunc__ = None
 
 
 @cache

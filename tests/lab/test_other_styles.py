@@ -21,6 +21,7 @@ ON_RUNG_2 = {  # the kernel, and what is told of it
     "block pointers": (styles.by_block_pointers, ""),
     "descriptors": (styles.by_descriptors, ""),
     "libdevice of CUDA": (partial(styles.by_functions, whose="CUDA's"), ""),
+    "methods of a block": (partial(styles.by_functions, whose="the block's"), ""),
     "half turns": (partial(styles.by_functions, whose="half turns"), ""),
     "a tuner": (styles.by_a_tuner, ""),
     "a polynomial": (partial(styles.by_functions, whose="a polynomial"), ""),

@@ -146,6 +146,8 @@ def cos_and_sin(angle, WHOSE: tl.constexpr):
         cos, sin = libdevice.cos(angle), libdevice.sin(angle)
     elif WHOSE == "CUDA's":
         cos, sin = nvidia.cos(angle), nvidia.sin(angle)
+    elif WHOSE == "the block's":
+        cos, sin = angle.cos(), angle.sin()
     elif WHOSE == "half turns":
         half_turns = angle.to(tl.float64) / PI
         cos, sin = libdevice.cospi(half_turns).to(tl.float32), sinpi(half_turns).to(tl.float32)
