@@ -6,6 +6,7 @@ It tells when a case begins, so that each case has the time for itself.
 import contextlib
 import io
 import itertools
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -32,17 +33,28 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
 
 WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
+TRITONS_OWN = "a kernel has tl's functions and dtypes, no others: tl.arange, tl.cos, tl.float32"
+NO_INDEX = "blocks and pointers have no index: an element is loaded, tl.load(x_ptr + i)"
+CALLED = "a method is called with brackets: x.numel()"
+NO_SHAPES = "a kernel knows no shapes of tensors: pass n"
+A_BLOCK_OF_NUMBERS = "a block of n numbers is tl.arange(0, n)"
 A_BLOCK_FOR_A_NUMBER = "is a pointer indexed by a block? tl.store(out_ptr + i, x)"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
     "kernel() missing": "a launch passes every argument: in order, and a tl.constexpr by its name",
-    "arange() missing 1 required": "a block of n numbers is tl.arange(0, n)",
+    "'float' object cannot be interpreted": "a grid's numbers are whole: triton.cdiv(n, block)",
+    "'builtin_function_or_method' and": CALLED,
+    "<class 'builtin_function_or_method'>": CALLED,
+    "arange() missing 1 required": A_BLOCK_OF_NUMBERS,
+    "'range' object": A_BLOCK_OF_NUMBERS,
     "arange's arguments must be of type": "a block's length is a tl.constexpr, such as BLOCK",
     "cannot add pointers": "to a pointer an index is added, and nothing else: out_ptr + i",
     "arange's range must be a power of 2": "round it up, and mask the lanes that are too many",
     "> and triton.language.int": "to a pointer an index is added, and nothing else: x_ptr + i",
     "for ** or pow()": "a kernel has no powers: write a product",
-    "'int' object is not iterable": "pointers have no index: tl.load(x_ptr + i)",
+    "'int' object is not iterable": NO_INDEX,
+    "'ellipsis' object is not iterable": NO_INDEX,
+    "unsupported tensor index": NO_INDEX,
     "only 0-dimensional arrays": A_BLOCK_FOR_A_NUMBER,
     "only length-1 arrays": A_BLOCK_FOR_A_NUMBER,  # the same, from an older numpy
     "of type <class 'torch.Size'>": "x.shape is a tuple; x.numel() is the number of elements",
@@ -57,6 +69,13 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "'int' object has no attribute 'to'": "an index of a loop: tl.cast(i, tl.int64)",
     "active drivers": "it asks for a GPU, and the interpreter has none",
 }
+ADVICE_IN_A_KERNEL = {  # the same, where these words mean something else elsewhere
+    "'tensor' object has no attribute": "it has few methods: x.to(tl.float32), x[:, None]",
+    "'int' object is not callable": NO_SHAPES,
+    "index out of range": NO_SHAPES,
+    "'tensor' has no len()": NO_SHAPES,
+}
+OTHERS_NAMES = re.compile(r"\b(torch|math|np|numpy)\.")
 NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
 NOT_BY_THE_KERNEL = (
     "PyTorch wrote the result: your kernel ran, and stored nothing in it; return what it stores, "
@@ -432,12 +451,20 @@ def in_words(error: Exception) -> tuple[str, str]:
         if isinstance(inner, LeftItsTensors):
             return f"{OUTSIDE}: {inner}", name_of(inner.program) * (inner.does == "writes")
     text = str(inner).strip().splitlines() or [""]
-    for found, advice in ADVICE.items():
-        if found in text[0]:
-            text[0] += f" ({advice})"
     frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
-    where = f", at: {frames[-1].line}" if frames and frames[-1].line else ""
+    line = (frames[-1].line if frames else "") or ""
+    if advice := advice_on(text[0], line, in_a_kernel=inner is not error):
+        text[0] += f" ({advice})"
+    where = f", at: {line}" if line else ""
     return f"it raises {type(inner).__name__}: {text[0]}{where}", ""
+
+
+def advice_on(text: str, line: str, in_a_kernel: bool) -> str:
+    """What a reader should know of an error: of its first line, and the line that ran into it."""
+    if in_a_kernel and OTHERS_NAMES.search(line):
+        return TRITONS_OWN
+    rules = ADVICE_IN_A_KERNEL | ADVICE if in_a_kernel else ADVICE
+    return next((advice for found, advice in rules.items() if found in text), "")
 
 
 def memory_of(x: Tensor) -> Tensor:

@@ -104,6 +104,56 @@ A_SCALED_COPY = Exercise(
             told="a block of n numbers is tl.arange(0, n)",
         ),
         WrongAnswer(
+            mistake="a function of PyTorch",
+            instead={"2 * x,": "torch.mul(x, 2),"},
+            told="a kernel has tl's functions and dtypes, no others",
+        ),
+        WrongAnswer(
+            mistake="a dtype of PyTorch",
+            instead={"2 * x,": "2 * x.to(torch.float32),"},
+            told="a kernel has tl's functions and dtypes, no others",
+        ),
+        WrongAnswer(
+            mistake="a method of PyTorch",
+            instead={"2 * x,": "2 * x.float(),"},
+            told="it has few methods: x.to(tl.float32), x[:, None]",
+        ),
+        WrongAnswer(
+            mistake="an index",
+            instead={"tl.load(x_ptr + i, mask=exists)": "x_ptr[i]"},
+            told="blocks and pointers have no index",
+        ),
+        WrongAnswer(
+            mistake="two indices",
+            instead={"tl.load(x_ptr + i, mask=exists)": "x_ptr[i, 0]"},
+            told="blocks and pointers have no index",
+        ),
+        WrongAnswer(
+            mistake="the size of a pointer",
+            instead={"i < n": "i < x_ptr.numel()"},
+            told="a kernel knows no shapes of tensors: pass n",
+        ),
+        WrongAnswer(
+            mistake="a range",
+            instead={"tl.arange(0, BLOCK)": "range(BLOCK)"},
+            told="a block of n numbers is tl.arange(0, n)",
+        ),
+        WrongAnswer(
+            mistake="a grid that is no whole number",
+            instead={"triton.cdiv(x.numel(), block)": "x.numel() / block"},
+            told="a grid's numbers are whole: triton.cdiv(n, block)",
+        ),
+        WrongAnswer(
+            mistake="a method without brackets",
+            instead={"(x, out, x.numel(),": "(x, out, x.numel,"},
+            told="a method is called with brackets: x.numel()",
+        ),
+        WrongAnswer(
+            mistake="output and input swapped",
+            instead={"(x, out, x.numel()": "(out, x, x.numel()"},
+            told="the result is not: does the launch pass one in the other's place?",
+        ),
+        WrongAnswer(
             mistake="a power",
             instead={"2 * x,": "x**2,"},
             told="a kernel has no powers: write a product",

@@ -48,7 +48,9 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
     if e.only_in_tail:
         yield seen("the tail is forgotten: elements d2 and up are never written")
     elif e.overwritten:
-        yield seen(f"an input is overwritten: {e.overwritten[0]}")
+        swapped = "; the result is not: does the launch pass one in the other's place?"
+        more = swapped if e.unwritten.all() else ""
+        yield seen(f"an input is overwritten: {e.overwritten[0]}{more}")
     elif not e.trace or not e.trace.launches:
         words = "new memory came back, and what is wrong was never put there"
         yield seen(f"unwritten: {words}")
