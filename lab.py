@@ -215,7 +215,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__.rsplit("\n\n", 1)[0],
         epilog="Name another Python to make .venv with it: python3.13 lab.py. All other options\n"
-        "are JupyterLab's: python lab.py --no-browser --port=8888",
+        "are JupyterLab's: python3 lab.py --no-browser --port=8888",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

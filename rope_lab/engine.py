@@ -91,7 +91,8 @@ class Engine:
     def how_to_get_triton(self) -> str:
         if self.system == "Linux":
             return "Triton is not installed: `make lab` installs it."
-        return "Triton is not installed: `python lab.py` installs its interpreter."
+        command = "py lab.py" if self.system == "Windows" else "python3 lab.py"
+        return f"Triton is not installed: `{command}` installs its interpreter."
 
     def __repr__(self) -> str:
         """One line: the engine, why it is not the best one, and what to do about that.

@@ -65,7 +65,7 @@ def in_readme(repository: str) -> str:
     return (
         (hosted if repository else "")
         + f"- **Linux**: {clone}`make lab`. [Rented machines, Docker, conda](docs/install.md)\n"
-        "- **macOS, Windows**: `python lab.py` in the same folder. "
+        "- **macOS, Windows**: `python3 lab.py` in the same folder; on Windows `py lab.py`. "
         "[What is different there](docs/install.md#Another-Python-or-system)\n"
         "- **An NVIDIA GPU** is used if there is one, from a T4 (sm_75) on. "
         "[Which were measured](docs/gpus.md)\n"

@@ -61,7 +61,12 @@ TROUBLED = {  # machine, engine, words of its one sentence
     "macOS": (
         machine(LAPTOP, system="Darwin", triton_installed=False),
         PYTORCH,
-        "`python lab.py` installs its interpreter",
+        "`python3 lab.py` installs its interpreter",
+    ),
+    "Windows": (
+        machine(LAPTOP, system="Windows", triton_installed=False),
+        PYTORCH,
+        "`py lab.py` installs its interpreter",
     ),
     "no compiler beside a GPU": (
         machine(GPU, system="Windows", compiler_installed=False),
