@@ -58,9 +58,9 @@ def keep_kernels(worked_solutions: bool) -> None:
         print(f"Your kernels are kept in {os.environ[RUNGS]}.")
         return
     print(
-        "Your kernels are kept on this machine, and go with it. To keep them longer, name a folder "
-        f"that stays in os.environ['{RUNGS}']. On Colab it is enough to mount Google Drive, and to "
-        "run this cell again."
+        "Later notebooks use kernels that you will write. They are kept on this machine, and go "
+        f"with it. To keep them longer, name a folder that stays in os.environ['{RUNGS}']. On "
+        "Colab it is enough to mount Google Drive, and to run this cell again."
     )
 
 
