@@ -84,7 +84,8 @@ def apply_rotary_pos_emb(
         cu_seqlens: (sequences + 1,), int32 or int64, for 'thd' alone: where each packed sequence
             starts, then where the last one ends. Positions restart at 0 in each sequence. With
             `cp_size` > 1 these are the bounds of whole, padded sequences, on all ranks together.
-            They are not those of a rank's own tokens.
+            They are not those of a rank's own tokens. As `position_ids`, several sequences can't
+            come with (cos, sin) that have a batch and a row for each token.
         start_positions: the position of the first token of each sequence, if it is not 0: (b,), or
             (sequences,) with `cu_seqlens`, int8 to int64 or uint8. An int, or a tensor of shape ()
             or (1,), is the position that all sequences start at.

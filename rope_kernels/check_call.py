@@ -255,10 +255,9 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
     if ids is not None and given.cp_size > 1:
         came = f"position_ids came with cp_size = {given.cp_size}"
         raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
-    if ids is not None:
-        _refuse_rows_of_positions(given, packed, seq_len)
     if cu_seqlens is not None:
         like.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
+    _refuse_rows_of_positions(given, seq_len)
     if isinstance(starts, Tensor):
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
         when = " beside cu_seqlens" if packed else ""
@@ -268,22 +267,31 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
         like.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
 
 
-def _refuse_rows_of_positions(given: Given, packed: bool, seq_len: int) -> None:
-    """Raise `ValueError` for position_ids beside a (cos, sin) that may be of these positions.
+def _refuse_rows_of_positions(given: Given, seq_len: int) -> None:
+    """Raise `ValueError` for positions beside a (cos, sin) that may be of these positions.
 
     A model's rotary module returns such tables: with a batch, and a row for each token. To look
     rows up in them once more would silently give other positions wherever one is not its index, as
-    with padding on the left.
+    with padding on the left, or in the second of several packed sequences.
     """
+    has_ids, cu_seqlens = given.position_ids is not None, given.cu_seqlens
+    # The first sequence has the same rows in either reading.
+    has_second = cu_seqlens is not None and cu_seqlens.shape[0] > 2
+    if not (has_ids or has_second):
+        return
     cos, sin = given.tables
     if sin is None or cos.dim() != 3 or cos.shape[1] != seq_len:
         return
-    came = f"position_ids came with freqs of shape {tuple(cos.shape)}, a row for each token"
+    name, reads = "position_ids", "in which position_ids look rows up"
     accepted = "(cos, sin) alone"
-    if packed:  # where positions have to be said
+    if given.tensor_format == "thd":  # where positions have to be said
         accepted = "cos[0] and sin[0] with position_ids = torch.arange(t)"
+    if not has_ids:
+        name, reads = "cu_seqlens", "in which each sequence begins at row 0"
+        accepted += " and no cu_seqlens"
+    came = f"{name} came with freqs of shape {tuple(cos.shape)}, a row for each token"
     accepted += ", if they are of these positions already, as a model's rotary module returns them"
-    accepted += "; or tables without a batch, (s2, d2), in which position_ids look rows up"
+    accepted += f"; or tables without a batch, (s2, d2), {reads}"
     raise bad(came, accepted)
 
 

@@ -441,6 +441,18 @@ VALUE_ERRORS = {
         position_ids=ints(*range(S * B)),
         rotary_dim=D2,
     ),
+    "cu_seqlens came with freqs of shape (1, 12, 8), a row for each token; accepted: cos[0] and "
+    "sin[0] with position_ids = torch.arange(t) and no cu_seqlens, if they are of these positions "
+    "already, as a model's rotary module returns them; or tables without a batch, (s2, d2), in "
+    "which each sequence begins at row 0": [
+        packed(freqs=(cos(1, S * B, D2),) * 2, cu_seqlens=ints(0, 5, 12), rotary_dim=D2),
+        packed(
+            freqs=(cos(1, S * B, D2),) * 2,
+            cu_seqlens=ints(0, 5, 9),
+            start_positions=ints(0, 1),
+            rotary_dim=D2,
+        ),
+    ],
     "position_ids has shape (3,); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
     "several axes, or between whole ones, make a table: docs/kernels.md": dense(
         position_ids=ints(0, 1, 2)

@@ -242,10 +242,11 @@ class Sample:
             options = {"cp_size": cp_size, "cp_rank": rank, "cp_order": kind}
         tokens, sequences = s * (self.b if packed else 1), self.b
         positions = tokens * cp_size
-        if kind.endswith("ids"):
+        if packed or kind.endswith("ids"):
             # A table of each entry that has a row for each token is refused: these rows may be
             # those of the positions already.
             positions += self.case["freqs"].endswith("entry")
+        if kind.endswith("ids"):
             entries = self.b if kind == "ids" else 1
             dtype = torch.int64 if kind == "ids" else torch.int32
             in_a_row = packed or kind == "a row of ids"
