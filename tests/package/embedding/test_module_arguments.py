@@ -179,6 +179,15 @@ def test_a_length_that_is_none():
         make(torch.randn(2, 5, 3, D))  # as one calls a layer
 
 
+def test_positions_in_the_place_of_a_number_or_a_dtype_are_told_by_their_shape():
+    """As a rotary module of Hugging Face is called, `rotary_emb(x, position_ids)`."""
+    make, position_ids = RotaryPositionEmbedding(D), torch.arange(700)[None]
+    with pytest.raises(TypeError, match=r"^offset is a tensor of shape \(1, 700\); accepted: an"):
+        make(700, position_ids)
+    with pytest.raises(TypeError, match=r"^dtype is a tensor of shape \(1, 700\); accepted: flo"):
+        make.cos_sin(700, position_ids)
+
+
 @pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32"), ids=str)
 def test_a_dtype_that_holds_no_cosines(dtype):
     module = RotaryPositionEmbedding(D)
