@@ -28,7 +28,7 @@ from .checks import (
     names_of,
     short,
 )
-from .embedding import RotaryPositionEmbedding
+from .embedding import RotaryPositionEmbedding, options_beside_table
 from .modes import has_values, is_differentiated
 from .reference import positions
 from .rotation import (
@@ -165,7 +165,8 @@ def _check_module(freqs: RotaryPositionEmbedding, given: Given, like: Like) -> N
     shape = (freqs.rotary_dim // 2,)
     like.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
     if is_differentiated(freqs.inv_freq):
-        accepted = f"freqs.cos_sin(max_seq_len) as freqs, with rotary_dim={freqs.rotary_dim}"
+        options = options_beside_table(freqs.interleaved, f"rotary_dim={freqs.rotary_dim}")
+        accepted = f"freqs.cos_sin(max_seq_len) as freqs, with {options}"
         raise bad("freqs has an inv_freq that requires a gradient", accepted)
 
 

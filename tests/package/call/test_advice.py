@@ -1,6 +1,7 @@
 """What an error advises is accepted by the next call, and gives the result that was asked for."""
 
 import re
+from ast import literal_eval
 
 import pytest
 import torch
@@ -27,14 +28,14 @@ def advice(call, error=ValueError):
 
 def table_of(said, freqs, position_ids=None, max_seq_len=16):
     """The table that an advice names."""
-    expression = re.search(r"freqs\.cos_sin\([^)]*\)", said)[0]
+    expression = re.search(r"freqs(\.cos_sin)?\([^)]*\)", said)[0]
     names = {"freqs": freqs, "position_ids": position_ids, "max_seq_len": max_seq_len}
     return eval(expression, names)
 
 
-def width_of(said):
-    """The `rotary_dim` that it names."""
-    return int(re.search(r"rotary_dim=(\d+)", said)[1])
+def options_of(said):
+    """The options of a call that it names."""
+    return {name: literal_eval(x) for name, x in re.findall(r"(\w+)=(\w+)", said)}
 
 
 def assert_gradient_of_inv_freq(out, freqs):
@@ -52,7 +53,7 @@ def test_of_a_module_that_is_trained(where, device):
     }[where]
     said = advice(lambda: apply_rotary_pos_emb(t, freqs, **options))
     table = table_of(said, freqs)
-    options["rotary_dim"] = width_of(said)
+    options |= options_of(said)
     out = apply_rotary_pos_emb(t, table, **options)
     pair = tuple(x.detach() for x in table)
     assert_rounded_once(out.detach(), rotate_fp64(t, pair, "sbhd", **options))
@@ -64,5 +65,29 @@ def test_of_a_table_of_angles(device):
     freqs = RotaryPositionEmbedding(D, attention_factor=1.25).to(device)
     t = torch.randn(S, B, H, D, device=device)
     said = advice(lambda: apply_rotary_pos_emb(t, freqs(S)))
-    out = apply_rotary_pos_emb(t, table_of(said, freqs), rotary_dim=width_of(said))
+    out = apply_rotary_pos_emb(t, table_of(said, freqs), **options_of(said))
     torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
+
+
+class Scaled(RotaryPositionEmbedding):
+    def forward(self, max_seq_len, offset=0):
+        return super().forward(max_seq_len, offset) / 2
+
+
+@pytest.mark.parametrize("refused", ("trained", "of a factor", "with a forward of its own"))
+def test_of_a_module_whose_pairs_are_interleaved(refused, device):
+    """A call by the module takes its pairing, and one by a table has to say it."""
+    t = torch.randn(S, B, H, D, device=device)
+    same = freqs = RotaryPositionEmbedding(D, interleaved=True).to(device)
+    if refused == "trained":
+        freqs = trained(device, interleaved=True)
+        said = advice(lambda: apply_rotary_pos_emb(t, freqs))
+    elif refused == "of a factor":
+        same.attention_factor = 1.25
+        said = advice(lambda: freqs(S))
+    else:
+        same = RotaryPositionEmbedding(D, interleaved=True, inv_freq=freqs.inv_freq / 2).to(device)
+        freqs = Scaled(D, interleaved=True).to(device)
+        said = advice(lambda: apply_rotary_pos_emb(t, freqs), TypeError)
+    out = apply_rotary_pos_emb(t, table_of(said, freqs), **options_of(said))
+    torch.testing.assert_close(out.detach(), apply_rotary_pos_emb(t, same))
