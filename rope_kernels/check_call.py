@@ -52,6 +52,7 @@ _OF_COS_SIN = (
     ". A single tensor has angles in radians. Cosines and sines are a pair: "
     "of a vLLM cos_sin_cache its chunk(2, dim=-1)"
 )
+_OF_COMPLEX = ". Complex numbers hold cosines and sines: (freqs.real, freqs.imag)"
 _OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
@@ -178,6 +179,9 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
         note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
         if freqs.dim() in (2, 3):  # It may hold cosines. Cast or reshaped, they would pass.
             note = _OF_COS_SIN
+        if freqs.is_complex() and freqs.dim():  # Their real part alone could pass as angles.
+            options = f"rotary_dim={2 * freqs.shape[-1]}, interleaved=True"
+            note = f"{_OF_COMPLEX}, with {options} where they multiply neighbors"
         like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when=when, note=note)
         return
     if not isinstance(freqs, (tuple, list)):

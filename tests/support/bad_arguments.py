@@ -188,6 +188,9 @@ TYPE_ERRORS = {
     "in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its chunk(2, dim=-1)": {
         "freqs": cos(S, D2, dtype=BF16)
     },
+    "freqs has dtype complex64; accepted with {t} of float32: float32. Complex numbers hold "
+    "cosines and sines: (freqs.real, freqs.imag), with rotary_dim=8, interleaved=True where they "
+    "multiply neighbors": {"freqs": cos(S, D2 // 2, dtype=torch.cfloat)},
     "freqs has dtype float64; accepted with {t} of float32: float32": {"freqs": FP64},
     "freqs has dtype int64; accepted with {t} of float64: float32, float64": {
         "dtype": FP64,
