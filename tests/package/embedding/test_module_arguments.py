@@ -38,6 +38,10 @@ OF_THE_CONSTRUCTOR = [
     ({"inv_freq": BEYOND_FP32}, f"inv_freq has the value -1e+39; {IN_FP32}"),
     ({"inv_freq": torch.ones(3)}, "inv_freq has shape (3,), and d2 is 8; accepted: (4,)"),
     (
+        {"inv_freq": torch.ones(4, device="meta")},
+        "inv_freq is on meta, without values; accepted: frequencies made with device='cpu'",
+    ),
+    (
         {"inv_freq": torch.ones(4), "rotary_base": 500.0},
         "rotary_base is 500.0, and inv_freq was given; accepted: one of the two",
     ),
