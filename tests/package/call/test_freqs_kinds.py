@@ -114,3 +114,23 @@ def test_a_list_is_as_good_as_a_tuple(device):
             options = {"rotary_dim": D2, "fused": fused}
             want = call(t, (cos, sin), **options)
             assert torch.equal(call(t, [cos, sin], **options), want)
+
+
+def test_a_row_for_each_token_of_packed_sequences(device):
+    """What the error advises, for either reading; of a single sequence they are one."""
+    tokens, starts = 12, torch.tensor([0, 5, 12], device=device)
+    t = torch.randn(tokens, H, D, device=device)
+    table = cos, sin = cos_sin((1, tokens, D2), device)
+    options = {"tensor_format": "thd", "rotary_dim": D2}
+    with pytest.raises(ValueError, match=r"^cu_seqlens came with freqs .* a row for each token"):
+        apply_rotary_pos_emb(t, table, cu_seqlens=starts, **options)
+
+    of_tokens = apply_rotary_pos_emb(t[None], table, "bshd", rotary_dim=D2)[0]
+    ids = torch.arange(tokens, device=device)
+    rows = apply_rotary_pos_emb(t, (cos[0], sin[0]), position_ids=ids, **options)
+    whole = apply_rotary_pos_emb(t, table, cu_seqlens=starts[::2], **options)
+    assert torch.equal(rows, of_tokens) and torch.equal(whole, of_tokens)
+
+    looked_up = apply_rotary_pos_emb(t, (cos[0], sin[0]), cu_seqlens=starts, **options)
+    alone = apply_rotary_pos_emb(t[None, 5:], table, "bshd", rotary_dim=D2)[0]
+    assert torch.equal(looked_up[5:], alone)
