@@ -149,6 +149,7 @@ def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: 
         _check_module(module, given, like)
     else:
         _check_tables(given.freqs, like, batch)
+        _refuse_rows_of_entries(given, seq_len, batch)
     _check_slice(given, like, head_dim)
     needed = seq_len * given.cp_size
     if by_table and module is None and len_of_table(table) < needed:
@@ -191,6 +192,23 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
     cos, sin = freqs
     like.check("freqs[0]", cos, FLOATS, [("s2", "d2"), (batch, "s2", "d2"), (1, "s2", "d2")])
     like.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
+
+
+def _refuse_rows_of_entries(given: Given, seq_len: int, batch: int) -> None:
+    """Raise `ValueError` for (cos, sin) that may have a row for the one token of each batch entry.
+
+    A decoding step that looks its rows up itself has such tables. As tables of positions all tokens
+    would turn by row 0.
+    """
+    cos, sin = given.tables
+    if sin is None or cos.dim() != 2 or not seq_len == 1 < batch == cos.shape[0]:
+        return
+    places = given.cu_seqlens, given.start_positions, given.position_ids
+    if given.cp_size > 1 or any([x is not None for x in places]):
+        return
+    came = f"freqs has {batch} rows, and there are {batch} batch entries of one token"
+    of_entries = "cos[:, None] and sin[:, None], if a row is of an entry's token"
+    raise bad(came, f"{of_entries}; or start_positions=0, if all tokens are at position 0")
 
 
 def _check_slice(given: Given, like: Like, head_dim: int) -> None:

@@ -157,7 +157,9 @@ OPTIONS = (
 )
 TYPE_ERRORS = {
     "tensor_format is missing; accepted: the order of the dimensions, {formats}": {
-        "tensor_format": None
+        "tensor_format": None,
+        "freqs": (cos(12, D2), cos(12, D2)),
+        "rotary_dim": D2,
     },
     "tensor_format is a tensor of shape (12, 8); accepted: {formats}; cos and sin are one "
     "argument, freqs=(cos, sin)": {"tensor_format": cos(12, D2)},
@@ -313,6 +315,14 @@ VALUE_ERRORS = {
         "freqs": (cos(12, 6), cos(12, 6)),
         "rotary_dim": 8,
     },
+    "freqs has 3 rows, and there are 3 batch entries of one token; accepted: cos[:, None] and "
+    "sin[:, None], if a row is of an entry's token; or start_positions=0, if all tokens are at "
+    "position 0": dense(
+        t=lambda good: good[:1],
+        k=lambda good: good[:1],
+        freqs=(cos(B, D2), cos(B, D2)),
+        rotary_dim=D2,
+    ),
     # cosines of elements, or of pairs
     "rotary_dim is missing, freqs has 4 columns, and {t} has d = 10; accepted: rotary_dim=4 if a "
     "column belongs to an element, or rotary_dim=8 if a column belongs to a pair, as "

@@ -112,8 +112,8 @@ def test_a_list_is_as_good_as_a_tuple(device):
     for call in (apply_rotary_pos_emb, rope_bw):
         for fused in (True, False):
             options = {"rotary_dim": D2, "fused": fused}
-            want = call(t, (cos, sin), **options)
-            assert torch.equal(call(t, [cos, sin], **options), want)
+            want = call(t, (cos, sin), "sbhd", **options)
+            assert torch.equal(call(t, [cos, sin], "sbhd", **options), want)
 
 
 def test_a_row_for_each_token_of_packed_sequences(device):
@@ -134,3 +134,21 @@ def test_a_row_for_each_token_of_packed_sequences(device):
     looked_up = apply_rotary_pos_emb(t, (cos[0], sin[0]), cu_seqlens=starts, **options)
     alone = apply_rotary_pos_emb(t[None, 5:], table, "bshd", rotary_dim=D2)[0]
     assert torch.equal(looked_up[5:], alone)
+
+
+def test_a_row_for_the_one_token_of_each_entry(device):
+    """As rows that a decoding step has chosen by its positions. Each reading can be said."""
+    t = torch.randn(B, 1, H, D, device=device)
+    cos, sin = cos_sin((B, D2), device)
+    options = {"tensor_format": "bshd", "rotary_dim": D2}
+    with pytest.raises(ValueError, match=r"^freqs has 3 rows, and there are 3 batch entries"):
+        apply_rotary_pos_emb(t, (cos, sin), **options)
+
+    chosen = apply_rotary_pos_emb(t, (cos[:, None], sin[:, None]), **options)
+    for entry in range(B):
+        alone = cos[entry][None], sin[entry][None]
+        want = apply_rotary_pos_emb(t[entry][None], alone, **options)
+        assert torch.equal(chosen[entry][None], want)
+
+    at_0 = apply_rotary_pos_emb(t, (cos, sin), start_positions=0, **options)
+    assert torch.equal(at_0, apply_rotary_pos_emb(t, (cos[:1], sin[:1]), **options))
