@@ -38,7 +38,7 @@ from .ways import Way
 def apply_rotary_pos_emb(
     t: Tensor,
     freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
+    tensor_format: TensorFormat | None = None,
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
@@ -75,7 +75,8 @@ def apply_rotary_pos_emb(
             slice, so the two members of a pair may have different angles. A table may also be
             d2 / 2 wide, with a column for each pair: then `rotary_dim` has to say so.
         tensor_format: the dimensions of `t` in their order: 'sbhd', 'bshd', 'bhsd', or 'thd' for
-            packed sequences.
+            packed sequences. None: 'sbhd', as in TransformerEngine. Beside (cos, sin), which its
+            function doesn't take, you have to say it.
         fused: True: one kernel computes in fp32 (fp64 for fp64 `t`) and rounds once. Where it runs
             on a GPU, cos and sin of angles up to 10^7 radians are right to 2e-7, and to 5e-7 for
             fp16 and bf16. Where `freqs` requires a gradient, plain PyTorch does it, and rounds
@@ -157,7 +158,7 @@ def apply_rotary_pos_emb(
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=tensor_format,
+        tensor_format=_said_or_sbhd(tensor_format, freqs),
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -252,7 +253,7 @@ def rope_qk(
 def rope_fw(
     t: Tensor,
     freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
+    tensor_format: TensorFormat | None = None,
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
@@ -286,7 +287,7 @@ def rope_fw(
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=tensor_format,
+        tensor_format=_said_or_sbhd(tensor_format, freqs),
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -304,7 +305,7 @@ def rope_fw(
 def rope_bw(
     grad: Tensor,
     freqs: Freqs,
-    tensor_format: TensorFormat = "sbhd",
+    tensor_format: TensorFormat | None = None,
     *,
     fused: bool = True,
     cu_seqlens: Tensor | None = None,
@@ -347,7 +348,7 @@ def rope_bw(
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=tensor_format,
+        tensor_format=_said_or_sbhd(tensor_format, freqs),
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -361,6 +362,16 @@ def rope_bw(
     )
     with torch.no_grad():
         return rotate((grad,), given, fused, inplace)[0]
+
+
+def _said_or_sbhd(tensor_format: TensorFormat | None, freqs: Freqs) -> TensorFormat | None:
+    """The format that came, or TransformerEngine's in a call that could be TransformerEngine's.
+
+    Its function takes angles alone. Cosines and sines come from projects whose batch comes first.
+    """
+    if tensor_format is None and not isinstance(freqs, (tuple, list)):
+        return "sbhd"
+    return tensor_format
 
 
 def rotate(

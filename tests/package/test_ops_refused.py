@@ -201,6 +201,17 @@ def test_only_functions_of_transformer_engine_have_a_format_that_is_not_said(op,
             op.function(**given, freqs=sample.freqs, **{**options, **way})
 
 
+@pytest.mark.parametrize("op", HAS_A_FORMAT, ids=str)
+def test_a_format_is_to_be_said_beside_cosines_and_sines(op, device):
+    """TransformerEngine has no such calls, and elsewhere the batch comes first."""
+    sample = op.sample(device, tensor_format="sbhd", freqs="cos and sin")
+    options = sample.options()
+    del options["tensor_format"]
+    for freqs in (sample.freqs, list(sample.freqs)):
+        with pytest.raises(TypeError, match=r"^tensor_format is missing; accepted: .*sbhd, bshd"):
+            op.function(**sample.given, freqs=freqs, **options)
+
+
 @pytest.mark.parametrize("name", ("fused", "interleaved", "inverse"))
 @each_op
 def test_a_tensor_as_a_flag_is_told_by_its_shape(op, name, device):

@@ -83,7 +83,7 @@ def test_its_dtype_is_the_tables(dtype, of_table, device):
     """And it is summed in fp32, or fp64, and rounded once, whatever the dtype of t."""
     t, leaves = tensor("sbhd", device, dtype), tables("cos, sin", device, of_table)
     grad = transposed(t.shape, dtype, device)
-    out = apply_rotary_pos_emb(t, as_freqs(leaves), rotary_dim=D2)
+    out = apply_rotary_pos_emb(t, as_freqs(leaves), "sbhd", rotary_dim=D2)
     _, *want = expected(t, leaves, "sbhd", grad)
     for got, exact in zip(torch.autograd.grad(out, leaves, grad), want, strict=True):
         assert got.dtype == of_table

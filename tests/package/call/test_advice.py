@@ -54,7 +54,7 @@ def test_of_a_module_that_is_trained(where, device):
     said = advice(lambda: apply_rotary_pos_emb(t, freqs, **options))
     table = table_of(said, freqs)
     options |= options_of(said)
-    out = apply_rotary_pos_emb(t, table, **options)
+    out = apply_rotary_pos_emb(t, table, "sbhd", **options)
     pair = tuple(x.detach() for x in table)
     assert_rounded_once(out.detach(), rotate_fp64(t, pair, "sbhd", **options))
     assert_gradient_of_inv_freq(out, freqs)
@@ -65,7 +65,7 @@ def test_of_a_table_of_angles(device):
     freqs = RotaryPositionEmbedding(D, attention_factor=1.25).to(device)
     t = torch.randn(S, B, H, D, device=device)
     said = advice(lambda: apply_rotary_pos_emb(t, freqs(S)))
-    out = apply_rotary_pos_emb(t, table_of(said, freqs), **options_of(said))
+    out = apply_rotary_pos_emb(t, table_of(said, freqs), "sbhd", **options_of(said))
     torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
 
 
@@ -99,5 +99,5 @@ def test_of_a_module_whose_pairs_are_interleaved(refused, device):
         same = RotaryPositionEmbedding(D, interleaved=True, inv_freq=freqs.inv_freq / 2).to(device)
         freqs = Scaled(D, interleaved=True).to(device)
         said = advice(lambda: apply_rotary_pos_emb(t, freqs), TypeError)
-    out = apply_rotary_pos_emb(t, table_of(said, freqs), **options_of(said))
+    out = apply_rotary_pos_emb(t, table_of(said, freqs), "sbhd", **options_of(said))
     torch.testing.assert_close(out.detach(), apply_rotary_pos_emb(t, same))

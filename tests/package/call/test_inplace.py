@@ -315,7 +315,7 @@ def test_freqs_that_require_a_gradient_are_refused(which, device):
     with nothing_touched(t, k):
         for fused in (True, False):
             with refused:
-                apply_rotary_pos_emb(t, freqs, inplace=True, fused=fused, rotary_dim=D2)
+                apply_rotary_pos_emb(t, freqs, "sbhd", inplace=True, fused=fused, rotary_dim=D2)
         with refused:
             rope_qk(t, k, freqs, "sbhd", inplace=True, rotary_dim=D2)
 

@@ -193,7 +193,7 @@ def test_a_column_per_pair_and_a_negated_sine(shape, dtype, device):
 def rotated_by(freqs, fused, rounding, device, dtype=FP16):
     torch.manual_seed(1)
     t = torch.randn(64, 2, 3, 32, device=device).to(dtype)
-    return apply_rotary_pos_emb(t, freqs, fused=fused, rounding=rounding)
+    return apply_rotary_pos_emb(t, freqs, "sbhd", fused=fused, rounding=rounding)
 
 
 @pytest.mark.parametrize("fused", (True, False))
@@ -220,7 +220,7 @@ def test_no_multiply_add_is_fused_but_by_default(function, dtype, d, needs_trito
     t, cos = torch.randn(64, 2, 8, d).to(dtype), torch.randn(64, d)
     for rounding in ROUNDINGS:
         table = (cos, cos) if rounding == "promoted" else (cos.to(dtype), cos.to(dtype))
-        (plan,) = plans_of(function, t, table, rounding=rounding)
+        (plan,) = plans_of(function, t, table, "sbhd", rounding=rounding)
         code = plan.compiled()
         fused = re.findall(r"\bfma\.\S+", code.stages["ptx"])
         assert bool(fused) is (rounding == "once"), (rounding, set(fused))

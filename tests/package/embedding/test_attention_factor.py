@@ -27,7 +27,7 @@ def module_of(device, dim=D, factor=FACTOR, **options):
 
 def rotated_and_gradient(t, freqs, grad, **options):
     leaf = t.detach().requires_grad_()
-    out = apply_rotary_pos_emb(leaf, freqs, **options)
+    out = apply_rotary_pos_emb(leaf, freqs, "sbhd", **options)
     return out.detach(), torch.autograd.grad(out, leaf, grad)[0]
 
 

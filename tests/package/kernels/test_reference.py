@@ -98,7 +98,7 @@ def test_cos_and_sin_are_rounded_first_where_it_is_not_rounded_once(device):
     fine, coarse = tuple(table), tuple(table.bfloat16())
     for rounding in ({}, {"rounding": "once"}):
         one, other = (
-            apply_rotary_pos_emb(t, freqs, rotary_dim=D2, fused=False, **rounding)
+            apply_rotary_pos_emb(t, freqs, "sbhd", rotary_dim=D2, fused=False, **rounding)
             for freqs in (fine, coarse)
         )
         assert torch.equal(one, other) is not bool(rounding)

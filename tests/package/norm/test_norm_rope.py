@@ -101,11 +101,11 @@ def test_a_norm_after_a_rotation_is_taken_back_by_the_root_of_what_the_model_rou
     options = {"norm_after": True, "rounding": "model"}
     out = norm_rope(t.requires_grad_(), None, table, "sbhd", **options)
     (got,) = torch.autograd.grad(out, t, grad)
-    seen = apply_rotary_pos_emb(t.detach(), table, rounding="model").double()
+    seen = apply_rotary_pos_emb(t.detach(), table, "sbhd", rounding="model").double()
     root = (seen.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
     exact = tuple(x.double() for x in table)
-    x, grad = apply_rotary_pos_emb(t.detach().double(), exact) * root, grad.double()
-    want = rope_bw((grad - x * (grad * x).mean(-1, keepdim=True)) * root, exact)
+    x, grad = apply_rotary_pos_emb(t.detach().double(), exact, "sbhd") * root, grad.double()
+    want = rope_bw((grad - x * (grad * x).mean(-1, keepdim=True)) * root, exact, "sbhd")
     assert (got == want.bfloat16()).double().mean() > 0.98
 
 
