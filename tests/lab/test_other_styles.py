@@ -85,6 +85,13 @@ def test_functions_of_libdevice_are_those_of_numpy():
     assert verdict.state == "not yet" and "libdevice's popc does not run" in verdict.reason
 
 
+def test_numpys_function_of_a_block_is_none_of_its_methods():
+    """Interpreted it could be computed, and no compiler takes it."""
+    wanted = spec(leave_out=STRIDED)(styles.cosine_in_pytorch)
+    verdict = lab.check_exercise(styles.numpys_cosine, wanted)
+    assert verdict.state == "wrong" and "does not support ufuncs" in repr(verdict), verdict
+
+
 def test_what_the_interpreter_lacks_is_said_with_what_to_do_instead():
     verdict = lab.check_rung(2, partial(styles.by_functions, whose="assembly's"))
     assert verdict.state == "not yet", verdict

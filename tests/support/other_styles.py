@@ -4,6 +4,7 @@ Each launcher `by_...` rotates whole heads, of contiguous tensors, as rung 2 ask
 otherwise.
 """
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -225,6 +226,23 @@ def counted_bits(x):
     out = torch.empty_like(x)
     counted_bits_kernel[(1,)](x, out, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
     return out
+
+
+@triton.jit
+def numpys_cosine_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n).to(tl.float32)
+    tl.store(out_ptr + i, np.cos(x), mask=i < n)
+
+
+def numpys_cosine(x):
+    out = torch.empty_like(x)
+    numpys_cosine_kernel[(1,)](x, out, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
+    return out
+
+
+def cosine_in_pytorch(x: "(n,)"):  # noqa: F821
+    return x.cos()
 
 
 # how it is launched
