@@ -84,9 +84,9 @@ def q_and_k(heads, freqs, tensor_format="sbhd", **options):
     return rope_qk, (q, k, *rest), options
 
 
-def norm_with_backward(d):
-    q, k, *weights = trained(bf16(S, B, H, d), bf16(S, B, 2, d), bf16(d), bf16(d))
-    return qk_norm_rope, (q, k, *weights, on_the_fly(d), "sbhd"), {}
+def norm_with_backward(d, shape=(S, B), k_heads=2, tensor_format="sbhd"):
+    q, k, *weights = trained(bf16(*shape, H, d), bf16(*shape, k_heads, d), bf16(d), bf16(d))
+    return qk_norm_rope, (q, k, *weights, on_the_fly(d), tensor_format), {}
 
 
 def of_a_packed_qkv(d, tensor_format, freqs, heads=11, **options):
@@ -384,6 +384,18 @@ def test_a_norms_backward_compiles_well(d, programs):
     if OF_THE_SAME_TRITON:
         assert rows.spilled == shares.spilled == 0
         assert rows.programs_at_a_time >= programs and shares.programs_at_a_time >= 8
+
+
+@pytest.mark.parametrize("d", (64, D, 256))
+def test_a_norms_backward_with_one_head_of_k_spills_nothing(d):
+    """A tile has a row of each of several positions, so a thread holds more angles than usual."""
+    function, arguments, options = norm_with_backward(
+        d, shape=(B, S), k_heads=1, tensor_format="bshd"
+    )
+    _, rows, _ = plans_of(function, *arguments, **options)
+    code = rows.compiled()
+    assert code.programs_at_a_time >= 8, code
+    assert code.spilled == 0 or not OF_THE_SAME_TRITON, code
 
 
 def test_a_token_that_is_decoded_waits_for_one_division():

@@ -321,6 +321,16 @@ RULES = {
             padded(1, 2, programs=32, maxnreg=None, NEXT_FIRST=True),
         ),
     ),
+    "_share_of_an_sm: one head of k and few of q, on the fly": (
+        (
+            call(qk_norm_rope, (8, 1), 128, "bshd", ON_THE_FLY, "backward"),
+            padded(8, 1, programs=32, maxnreg=None, NEXT_FIRST=True),
+        ),
+        (
+            call(qk_norm_rope, (18, 1), 128, "bhsd", ON_THE_FLY, "backward"),
+            padded(8, 1, programs=32, maxnreg=None, NEXT_FIRST=True),
+        ),
+    ),
     "_share_of_an_sm: fp32 tables of 128 elements and more, not packed": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "fp32 elements", "backward"),
@@ -339,6 +349,18 @@ RULES = {
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", ON_THE_FLY, "backward"),
             padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=True),
+        ),
+        (
+            call(qk_norm_rope, (8, 2), 128, "bshd", ON_THE_FLY, "backward"),
+            padded(4, 2, programs=48, maxnreg=168, NEXT_FIRST=True),
+        ),
+        (
+            call(qk_norm_rope, (20, 1), 128, "bshd", ON_THE_FLY, "backward"),
+            padded(4, 2, programs=48, maxnreg=168, NEXT_FIRST=True),
+        ),
+        (
+            call(qk_norm_rope, (8, 1), 128, "sbhd", ON_THE_FLY, "backward"),  # of two entries
+            padded(4, 2, programs=48, maxnreg=168, NEXT_FIRST=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "thd", ON_THE_FLY, "backward"),
