@@ -130,8 +130,8 @@ def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: 
         check_tensor(name, x, FLOATS)
         if x.dim() != len(tensor_format):
             came = f"{name} has shape {tuple(x.shape)}, {x.dim()} dimensions"
-            needs = f"tensor_format {tensor_format!r} needs {len(tensor_format)}"
-            raise ValueError(f"{came}; {needs}")
+            dims = f"({', '.join(tensor_format)})"
+            raise bad(came, f"{len(tensor_format)} in format {tensor_format!r}: {dims}")
     t, heads = tensors[0], tensor_format.index("h")
     like = Like(names[0], t, tensor_format)
     for name, x in zip(names[1:], tensors[1:], strict=True):
@@ -272,7 +272,7 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
         raise ValueError(f"{came}; {accepted}")
     if packed and cu_seqlens is None and ids is None:
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
-        raise bad("cu_seqlens is None with tensor_format 'thd'", f"{accepted}, or position_ids")
+        raise bad("cu_seqlens is None in format 'thd'", f"{accepted}, or position_ids")
     if starts is not None and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
     if ids is not None and given.cp_size > 1:

@@ -252,9 +252,11 @@ VALUE_ERRORS = {
     "tensor_format is (a tensor of shape (12, 8), a tensor of shape (12, 8)); accepted: "
     "{formats}": {"tensor_format": (cos(12, D2), cos(12, D2))},
     # what turns
-    "{t} has shape (12, 3, 10), 3 dimensions; tensor_format 'sbhd' needs 4": dense(t=cos(12, 3, D)),
+    "{t} has shape (12, 3, 10), 3 dimensions; accepted: 4 in format 'sbhd': (s, b, h, d)": dense(
+        t=cos(12, 3, D)
+    ),
     "{t} has shape (), 0 dimensions; tensor_format {format!r} needs ...": {"t": torch.tensor(1.0)},
-    "{t} has shape (4, 3, 3, 10), 4 dimensions; tensor_format 'thd' needs 3": packed(
+    "{t} has shape (4, 3, 3, 10), 4 dimensions; accepted: 3 in format 'thd': (t, h, d)": packed(
         t=cos(S, B, 3, D)
     ),
     "{t} has layout torch.sparse_coo; accepted: torch.strided": {"t": SPARSE},
@@ -262,7 +264,9 @@ VALUE_ERRORS = {
         "t": lambda good: torch.nested.nested_tensor([*good]),
         "start_positions": 1,
     },
-    "k has shape (12, 3, 10), 3 dimensions; tensor_format 'sbhd' needs 4": dense(k=cos(12, 3, D)),
+    "k has shape (12, 3, 10), 3 dimensions; accepted: 4 in format 'sbhd': (s, b, h, d)": dense(
+        k=cos(12, 3, D)
+    ),
     "k has shape (5, 3, 7, 10); accepted beside q: (4, 3, 7, 10); {read}": dense(k=cos(5, B, 7, D)),
     "k has shape (4, 3, 7, 12); accepted beside q: (4, 3, 7, 10); {read}": dense(
         k=cos(S, B, 7, 12)
@@ -391,7 +395,7 @@ VALUE_ERRORS = {
     # where tokens are
     "cu_seqlens came with tensor_format 'sbhd'; accepted only with 'thd' (elsewhere "
     "TransformerEngine ignores it)": dense(cu_seqlens=ints(0, 4)),
-    "cu_seqlens is None with tensor_format 'thd'; accepted: the cumulative sequence lengths, int32 "
+    "cu_seqlens is None in format 'thd'; accepted: the cumulative sequence lengths, int32 "
     "or int64 of shape (b + 1,), or position_ids": [
         packed(cu_seqlens=None),
         packed(cu_seqlens=None, start_positions=ints(0)),

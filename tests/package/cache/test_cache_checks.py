@@ -122,3 +122,17 @@ def test_no_slots_at_all_in_plain_pytorch(device):
         given["k_cache"] += 1
         rope_to_cache(**given)
         assert (given["k_cache"] == 1).all() and not given["v_cache"].any()
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    (
+        ({"q": torch.zeros(1, T, HEADS, D)}, r"accepted: 3 in format 'thd': \(t, h, d\)$"),
+        ({"position_ids": None}, "^cu_seqlens is None in format 'thd'; accepted: .* position_ids$"),
+    ),
+)
+def test_an_error_names_no_argument_that_the_function_lacks(bad, told):
+    """Its tokens are always thd, so nobody typed `tensor_format`."""
+    with pytest.raises(ValueError, match=told) as found:
+        rope_to_cache(**arguments("cpu") | bad)
+    assert "tensor_format" not in str(found.value)
