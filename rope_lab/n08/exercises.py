@@ -159,7 +159,7 @@ THREE_TIMES = Exercise(
     cell="08-ex5",
     judged_by=three_times,
     wrong_answers=(
-        WrongValue(given=[34.7, 5.0, 1030], told="and its table read?"),
+        WrongValue(given=[34.5, 5.0, 1030], told="and its table read?"),
         WrongValue(given=[19.6, 5.0, 1030], told="not both"),
         WrongValue(
             given=[49.5, 5.0, 2060],
