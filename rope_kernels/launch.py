@@ -49,7 +49,8 @@ class Known:
     then: "Known | None" = None  # what is remembered of a second launch, which always follows
 
 
-# Without `typed`, True, 1 and 1.0 would be one signature, and a check accepts one of the three.
+# Without `typed`, True, 1 and 1.0 would be one signature, and a check accepts one of the three. It
+# looks at arguments, but not into tuples: so what has not been checked comes as many arguments.
 @lru_cache(4096, typed=True)
 def _known(*signature: object) -> Known:
     return Known()
@@ -242,17 +243,21 @@ def kernel_of(name: str) -> Kernel:
 # Plans
 
 
-def _as_read(rotation: Rotation) -> Tensors:
-    """The tensors of a rotation as a kernel reads them.
+def _as_read(rotation: Rotation) -> Rotation:
+    """A rotation with tensors as a kernel reads them.
 
     Lists are contiguous, cosines and sines have the same strides, and no view has a pending sign.
     """
-    table, sin, cu_seqlens, starts, ids, *_ = rotation
-    cu_seqlens = None if cu_seqlens is None else cu_seqlens.contiguous()
-    starts = None if starts is None else starts.contiguous()
+    table, sin = rotation.table, rotation.sin
+    cu_seqlens, starts = rotation.cu_seqlens, rotation.start_positions
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
-    return table.resolve_neg(), sin, cu_seqlens, starts, ids
+    return rotation._replace(
+        table=table.resolve_neg(),
+        sin=sin,
+        cu_seqlens=None if cu_seqlens is None else cu_seqlens.contiguous(),
+        start_positions=None if starts is None else starts.contiguous(),
+    )
 
 
 class Plan(NamedTuple):
@@ -316,9 +321,9 @@ def plan(
     row_blocks = cdiv(q_heads, tile.rows)
     row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in tensors else 1)
     reads_interleaved, writes_interleaved = options.pairings
-    of_rotation = _as_read(rotation)
+    as_read = _as_read(rotation)
     arguments = {
-        **_arguments_of(rotation, of_rotation[0], first),
+        **_arguments_of(as_read, first),
         **tile.arguments,
         "seq_len": seq_len,
         "batch": None if merged else batch,
@@ -343,7 +348,7 @@ def plan(
         tile=tile,
         programs=batch * row_blocks * cdiv(seq_len, tile.positions),
         strides={name: kernel_strides(view) for name, view in views.items()},
-        of_rotation=of_rotation,
+        of_rotation=as_read.tensors,
         arguments=arguments,
         compiler=compiler,
     )
@@ -377,15 +382,15 @@ def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) 
     )
 
 
-def _arguments_of(rotation: Rotation, table: Tensor, t: Tensor) -> dict[str, object]:
-    """The arguments that say by which angles `t` turns, and how. `table` is as kernels read it."""
+def _arguments_of(rotation: Rotation, t: Tensor) -> dict[str, object]:
+    """The arguments that say by which angles `t` turns, and how. The rotation is `_as_read`."""
     options, ids, cu_seqlens = rotation.options, rotation.position_ids, rotation.cu_seqlens
     is_shared = options.cp_size > 1
     table_len, table_strides, ids_strides = None, None, None
     unit = 1
     if not rotation.on_the_fly:
         table_len = rotation.table_len
-        table_strides, unit = _strides_of_table(table)
+        table_strides, unit = _strides_of_table(rotation.table)
     if ids is not None:
         ids_strides = kernel_strides(ids if ids.dim() == 2 else ids[None])
     return {
@@ -468,14 +473,15 @@ def rotate(
     touched. `known` is what `known_of` has found for the call.
     """
     outs = tensors if inplace else rotation.memory_for(tensors)
+    q, k = q_and_k(tensors)
+    q_out, k_out = q_and_k(outs)
 
     def prepare() -> Launch | None:
         if not has_elements(tensors):
             return None
         # In place a pending sign may stay: the map is linear, so minus x becomes minus the result.
-        q, k = q_and_k(tensors) if inplace else [resolved(x) for x in q_and_k(tensors)]
-        q_out, k_out = q_and_k(outs)
-        named = {"q": q, "k": k, "q_out": q_out, "k_out": k_out}
+        q_read, k_read = (q, k) if inplace else (resolved(q), resolved(k))
+        named = {"q": q_read, "k": k_read, "q_out": q_out, "k_out": k_out}
         planned = plan(named, rotation, choose=choose_tile, inplace=inplace)
         if isinstance(planned.tile, WideTile):
             return launch_of_wide_rows(planned, named, rotation)
@@ -485,13 +491,13 @@ def rotate(
         }
         return Launch(
             kernel="kernel.rope_kernel",
-            tensors=(q, k, q_out, k_out, *planned.of_rotation),
+            tensors=(q_read, k_read, q_out, k_out, *planned.of_rotation),
             programs=planned.programs,
             arguments=arguments,
             compiler=planned.compiler,
         )
 
-    given = *q_and_k(tensors), *q_and_k(outs), *rotation.tensors
+    given = q, k, q_out, k_out, *rotation.tensors
     run(known, given, prepare, (rotation.first_position,))
     return outs
 
