@@ -38,7 +38,8 @@ def rotate(
     path = way_of(tensors, rotation, fused=fused, known=known, ways=ways).path
     if path == "kernel":
         if recorded:
-            outs = _record(*launch.q_and_k(tensors), rotation, inplace, known)
+            q, k = launch.q_and_k(tensors)
+            outs = _record(q, k, rotation, inplace, known)
             return tensors if inplace else outs
         outs = launch.rotate(tensors, rotation, inplace, known)
         if inplace:
@@ -130,8 +131,8 @@ def keep(
 def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
     """What `keep` has saved. Ask once: a checkpoint lets `ctx.saved_tensors` be read once."""
     saved = ctx.saved_tensors
-    rotation = Rotation._make((*saved[:TENSORS], ctx.first_position, ctx.options))
-    return rotation, saved[TENSORS:]
+    of_rotation, others = saved[:TENSORS], saved[TENSORS:]
+    return Rotation._make((*of_rotation, ctx.first_position, ctx.options)), others
 
 
 def keep_rotation(
@@ -245,8 +246,8 @@ def values_of(rotation: Rotation) -> tuple[Value, ...]:
 
 def rotation_of(values: Sequence[Value]) -> Rotation:
     """The rotation that `values_of` was given."""
-    count = TENSORS + 1
-    return Rotation._make((*values[:count], Options._make(values[count:])))
+    first_position, *options = values[TENSORS:]
+    return Rotation._make((*values[:TENSORS], first_position, Options._make(options)))
 
 
 def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[Tensor]:

@@ -206,6 +206,7 @@ class Rotation(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, *tuple[Tensor | None, ...]]:
+        """The first fields, of which `TENSORS` are tensors. Kernels take them in this order."""
         return self[:5]
 
     @property
