@@ -40,6 +40,7 @@ from .modes import (
 )
 from .move import QKV, move
 from .rotation import (
+    FORMATS,
     CpOrder,
     Freqs,
     OutputPairing,
@@ -218,7 +219,7 @@ def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
     """Check that a projection can be split."""
     qkv = check_tensor("qkv", qkv, FLOATS)
     check_choice("packing", packed.packing, PACKINGS)
-    outputs = ("sbhd", "bshd", "bhsd", *(["thd"] if tensor_format == "thd" else []))
+    outputs = FORMATS if tensor_format == "thd" else ("sbhd", "bshd", "bhsd")
     check_choice("output_format", packed.output_format, outputs)
     for name, heads in (("num_heads", packed.num_heads), ("num_kv_heads", packed.num_kv_heads)):
         accepted = "an integer from 1, below 2^31"
@@ -240,8 +241,9 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> QKV:
     """The kernel's definition, in plain PyTorch; differentiable."""
     q, k, v = packed.slices(qkv)
     if packed.group:
-        heads = packed.num_kv_heads, packed.group + 2
-        x = qkv.view(*qkv.shape[:-1], *heads, qkv.shape[-1] // packed.heads)
+        heads_of_a_group = packed.group + 2  # those of q, and one each of k and v
+        d = qkv.shape[-1] // packed.heads
+        x = qkv.view(*qkv.shape[:-1], packed.num_kv_heads, heads_of_a_group, d)
         q = x[..., : packed.group, :].flatten(-3, -2)
     rotated = reference.rotate((q, k), rotation)
     views = [view_as_sbhd(x, rotation.options.tensor_format) for x in (*rotated, v)]
@@ -340,6 +342,7 @@ def _gradient_of_split(ctx: SplitContext, grads: Sequence[Tensor | None]) -> Ten
     return gradients_by_pytorch(lambda x: _split_by_pytorch(x, packed, rotation), (qkv,), grads)[0]
 
 
+# A `Packed` as arguments of an operator, in the order of its fields.
 _PACKED = "SymInt num_heads, SymInt num_kv_heads, str packing, str output_format"
 
 
