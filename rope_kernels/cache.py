@@ -1,6 +1,6 @@
 """Rotate q and k, and write k and v into the slots of a cache."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -103,7 +103,15 @@ def rope_to_cache(
         inverse=inverse,
         rounding=rounding,
     )
-    caches, others = (k_cache, v_cache), (v, k_cache, v_cache, slot_mapping)
+    named = {
+        "q": q,
+        "k": k,
+        "v": v,
+        "k_cache": k_cache,
+        "v_cache": v_cache,
+        "slot_mapping": slot_mapping,
+    }
+    came = tuple(named.values())
 
     def check() -> None:
         check_call((q, k), given, fused, inplace)
@@ -116,22 +124,22 @@ def rope_to_cache(
         given,
         fused=fused,
         inplace=False,
-        others=others,
+        others=(v, k_cache, v_cache, slot_mapping),
         key=("to cache", inplace),
         check=check,
     )
-    came = q, k, *others
-    _check_no_gradient(came, rotation)
+    _check_no_gradient(named, rotation)
     if not is_traced() and have_memory((*came, *rotation.tensors)):
-        _check_written((q, k), inplace, others, rotation)
+        _check_written(named, inplace, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     is_empty = not all([x.numel() for x in (q, k, k_cache)])  # A kernel would have nothing to do.
     path = way_of(came, rotation, fused=fused, known=known, is_empty=is_empty).path
     if path == "kernel":
-        move((q, k, v), (q_out, *caches), rotation, known=known, slots=slot_mapping)
-        count_as_written((*caches, q) if inplace else caches)
+        written = q_out, k_cache, v_cache
+        move((q, k, v), written, rotation, known=known, slots=slot_mapping)
+        count_as_written(written if inplace else (k_cache, v_cache))
     elif path == "operator" and not is_watched():
-        _cache_op(q, k, q_out, *others, *values_of(rotation))
+        _cache_op(q, k, q_out, v, k_cache, v_cache, slot_mapping, *values_of(rotation))
     else:  # Modes see what PyTorch's operators overwrite, not what ours do: `autograd.rotate`.
         by = reference.rotate if path == "pytorch" else autograd.rotate
         rotated_q, rotated_k = by((q, k), rotation)
@@ -139,9 +147,6 @@ def rope_to_cache(
         _write(v_cache, v, slot_mapping)
         q_out.copy_(rotated_q)
     return q_out
-
-
-_OF_A_CACHE = "v", "k_cache", "v_cache", "slot_mapping"
 
 
 def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slots: object) -> None:
@@ -157,32 +162,29 @@ def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slot
         raise bad(f"slot_mapping has shape {tuple(mapping.shape)}", accepted)
 
 
-def _check_no_gradient(given: tuple[Tensor, ...], rotation: Rotation) -> None:
+def _check_no_gradient(named: Mapping[str, Tensor], rotation: Rotation) -> None:
     """Raise `ValueError` where a gradient is wanted of anything that came."""
     transformed = is_transformed()
-    if not (transformed or wants_grad((*given, *rotation.tensors))):
+    if not (transformed or wants_grad((*named.values(), *rotation.tensors))):
         return
-    named = zip(("q", "k", *_OF_A_CACHE), given, strict=True)
-    for name, x in named_tensors(rotation, named):
+    for name, x in named_tensors(rotation, named.items()):
         if wants_grad((x,)) or (transformed and x is not None and is_differentiated(x)):
             accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
 
 
-def _check_written(
-    tensors: Sequence[Tensor], inplace: bool, others: Sequence[Tensor], rotation: Rotation
-) -> None:
+def _check_written(named: Mapping[str, Tensor], inplace: bool, rotation: Rotation) -> None:
     """Check what no signature tells, in every call: memory that is written, slots on the CPU."""
-    named = dict(zip(("q", "k", *_OF_A_CACHE), (*tensors, *others), strict=True))
-    names = *(("q",) if inplace else ()), "v_cache", "k_cache"
-    written = [(name, named.pop(name)) for name in names]
+    names = ("q", "v_cache", "k_cache") if inplace else ("v_cache", "k_cache")
+    read = dict(named)
+    written = [(name, read.pop(name)) for name in names]
     for name, x in written:
         check_overwritten(name, x, "memory of your own for each element")
         if x.is_neg():
             raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
-    check_apart(written, named_tensors(rotation, named.items()))
-    _, cache, _, slots = others
-    count = cache.shape[0] * cache.shape[1]
+    check_apart(written, named_tensors(rotation, read.items()))
+    blocks, page = named["k_cache"].shape[:2]
+    count, slots = blocks * page, named["slot_mapping"]
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
         accepted = f"slots below {count}; a negative one: no write"
         raise bad(f"slot_mapping has {int(slots.max())}", accepted)
@@ -221,13 +223,21 @@ def _cache_op(
     slot_mapping: Tensor,
     *values: Value,
 ) -> None:
-    others, rotation = (v, k_cache, v_cache, slot_mapping), rotation_of(values)
+    rotation = rotation_of(values)
     inplace = q_out.data_ptr() == q.data_ptr()
     if inplace:
         q_out = q
-    _check_written((q, k), inplace, others, rotation)
+    named = {
+        "q": q,
+        "k": k,
+        "v": v,
+        "k_cache": k_cache,
+        "v_cache": v_cache,
+        "slot_mapping": slot_mapping,
+    }
+    _check_written(named, inplace, rotation)
     check_values(rotation, len(q))
-    known = known_of_rotation((q, k, *others, q_out), rotation, "to cache", inplace)
+    known = known_of_rotation((*named.values(), q_out), rotation, "to cache", inplace)
     move((q, k, v), (q_out, k_cache, v_cache), rotation, known=known, slots=slot_mapping)
 
 
