@@ -255,7 +255,9 @@ VALUE_ERRORS = {
     "{t} has shape (12, 3, 10), 3 dimensions; accepted: 4 in format 'sbhd': (s, b, h, d)": dense(
         t=cos(12, 3, D)
     ),
-    "{t} has shape (), 0 dimensions; tensor_format {format!r} needs ...": {"t": torch.tensor(1.0)},
+    "{t} has shape (), 0 dimensions; accepted: ... in format {format!r}: (...)": {
+        "t": torch.tensor(1.0)
+    },
     "{t} has shape (4, 3, 3, 10), 4 dimensions; accepted: 3 in format 'thd': (t, h, d)": packed(
         t=cos(S, B, 3, D)
     ),
