@@ -1,7 +1,6 @@
 """Gradients of tensors and of weights: by the kernels, and from the second on by PyTorch."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -143,9 +142,8 @@ def _gradients(
             asked.setdefault(what, []).append((i, grad))
     if not asked:
         return tuple(found)
-    given = *tensors, *weights, *grads
     if is_traced() or is_transformed() or not have_memory(grads):
-        return tuple(_gradients_by_pytorch(rotation, norm, *given))
+        return tuple(_gradients_by_pytorch(tensors, weights, grads, rotation=rotation, norm=norm))
     for (wants_inputs, wants_weights), numbered in asked.items():
         numbers = [i for i, _ in numbered]
         of_tensors, of_weights = launch_backward(
@@ -160,22 +158,35 @@ def _gradients(
         for place, i in enumerate(numbers):
             found[i], found[count + i] = of_tensors[place], of_weights[place]
     if torch.is_grad_enabled():
-        again = partial(_gradients_by_pytorch, rotation, norm)
+
+        def again(*given: Tensor | None) -> list[Tensor | None]:
+            """What is computed here, of the inputs as `KernelGradients` has saved them."""
+            return _gradients_by_pytorch(
+                tensors=given[:count],
+                weights=given[count : 2 * count],
+                grads=given[2 * count :],
+                rotation=rotation,
+                norm=norm,
+            )
+
         recorded: Gradients = KernelGradients.apply(  # type: ignore[no-untyped-call]  # has no types
-            tuple(found), again, *given
+            tuple(found), again, *tensors, *weights, *grads
         )
         return recorded
     return tuple(found)
 
 
 def _gradients_by_pytorch(
-    rotation: Rotation, norm: Norm, *given: Tensor | None
+    tensors: Sequence[Tensor | None],
+    weights: Sequence[Tensor | None],
+    grads: Sequence[Tensor | None],
+    rotation: Rotation,
+    norm: Norm,
 ) -> list[Tensor | None]:
-    """The same in plain PyTorch, differentiable. `given` are the tensors, weights and `grads`."""
-    count = len(given) // 3
-    inputs, grads = given[: 2 * count], given[2 * count :]
+    """The same in plain PyTorch, where they can be differentiated as often as you like."""
+    count = len(tensors)
 
     def normalized(*inputs: Tensor) -> Tensors:
         return normalize_and_rotate(inputs[:count], inputs[count:], rotation, norm)
 
-    return gradients_by_pytorch(normalized, inputs, grads)
+    return gradients_by_pytorch(normalized, inputs=(*tensors, *weights), grads=grads)

@@ -58,10 +58,17 @@ def launch_forward(
         arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
         arguments["WEIGHTS_LAST"] = _weights_come_last(rotation, norm)
         arguments["FUSED"] = compiler["enable_fp_fusion"]
-        own = _weight_as_read(q_weight), _weight_as_read(k_weight)
         return Launch(
             kernel="norms.kernel.norm_rope_kernel",
-            tensors=(q_read, k_read, q_out, k_out, *own, *planned.of_rotation),
+            tensors=(
+                q_read,
+                k_read,
+                q_out,
+                k_out,
+                _weight_as_read(q_weight),
+                _weight_as_read(k_weight),
+                *planned.of_rotation,
+            ),
             programs=planned.programs,
             arguments=arguments,
             compiler=compiler,
@@ -133,7 +140,7 @@ def launch_backward(
         choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
         planned = plan(named, rotation, choose=choose)
         arguments, compiler = planned.arguments, planned.compiler
-        arguments["strides"] = planned.strides_of(*named)
+        arguments["strides"] = planned.strides_of("q", "k", "q_grad", "k_grad", "q_out", "k_out")
         arguments |= _numbers_of(norm)
         arguments["q_programs"] = q_programs
         of_forward = _roundings(tensors[0], weights[0], rotation, norm)
@@ -148,10 +155,20 @@ def launch_backward(
         arguments["FUSED"] = may_fuse
         if arguments["FAST_SINE"] and share.registers is not None:  # on NVIDIA's GPUs
             compiler["maxnreg"] = share.registers
-        own = _weight_as_read(q_weight), _weight_as_read(k_weight)
         return Launch(
             kernel="norms.kernel.norm_rope_backward_kernel",
-            tensors=(*named.values(), *own, partials, *planned.of_rotation),
+            tensors=(
+                named["q"],
+                named["k"],
+                named["q_grad"],
+                named["k_grad"],
+                q_out,
+                k_out,
+                _weight_as_read(q_weight),
+                _weight_as_read(k_weight),
+                partials,
+                *planned.of_rotation,
+            ),
             programs=programs,
             arguments=arguments,
             compiler=compiler,
@@ -176,7 +193,8 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
             known.then = Known()
         known_sum = known.then
     programs, d = partials.shape
-    given = partials, *q_and_k(of_weights)
+    q_weight_grad, k_weight_grad = q_and_k(of_weights)
+    given = partials, q_weight_grad, k_weight_grad
 
     def prepare_launch() -> Launch:
         block_n = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
