@@ -142,15 +142,17 @@ def _are_apart(first: Layout, second: Layout, distance: int) -> bool:
 
     Then the slice that holds both has a place for each element, if it doesn't overlap itself.
     """
-    dims = list(zip(*first, *second, strict=True))
+    first_sizes, first_strides = first
+    second_sizes, second_strides = second
+    dims = list(zip(first_sizes, first_strides, second_sizes, second_strides, strict=True))
     if any(n > 1 and m > 1 and stride != other for n, stride, m, other in dims):
         return False
     # The stride of a dimension of size 1 says nothing.
     common = [stride if n > 1 else other for n, stride, _, other in dims]
     for dim, stride in enumerate(common):
-        if stride and distance % stride == 0 and distance // stride >= dims[dim][0]:
+        if stride and distance % stride == 0 and distance // stride >= first_sizes[dim]:
             both = [max(n, m) for n, _, m, _ in dims]
-            both[dim] = distance // stride + dims[dim][2]
+            both[dim] = distance // stride + second_sizes[dim]
             if not layout_of(tuple(both), tuple(common))[0]:
                 return True
     return False
