@@ -218,7 +218,7 @@ def _refuse_unread(keys: Keys, read: Collection[str], complaint: str) -> None:
         if value is not None and key not in read:
             came = f"{key} is {reprlib.repr(value)}, which is {complaint}"
             how = f"Leave it out if no angle depends on it; otherwise pass {_OWN_TABLES}"
-            raise bad(came, f"{', '.join(sorted({*read}))}. {how}")
+            raise bad(came, f"{', '.join(sorted(set(read)))}. {how}")
 
 
 def _all_keys(config: object, rope: Keys, has_dict_per_type: bool) -> dict[str, object]:
@@ -305,7 +305,7 @@ def _divisors(keys: Keys, key: str, pairs: int) -> list[float]:
         and len(value) == pairs
         and all(is_number(x) and x > 0 for x in value)
     ):
-        return [*value]
+        return list(value)
     raise _refused(keys, key, f"{pairs} positive numbers, one for each pair that turns")
 
 

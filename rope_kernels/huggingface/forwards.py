@@ -143,7 +143,7 @@ def _rules_of_globals(function: FunctionType) -> dict[str, Rule]:
 
 def _digest_up_to(definition: ast.FunctionDef, names: set[str]) -> str:
     """The digest of the arguments, and of all statements up to the last call of these names."""
-    calls = [{*map(_name_of, ast.walk(x))} for x in definition.body]
+    calls = [{_name_of(part) for part in ast.walk(x)} for x in definition.body]
     last = max(i for i, called in enumerate(calls) if names & called)
     return digest_of_parts([definition.args, *definition.body[: last + 1]])
 
@@ -196,7 +196,7 @@ def _made_for(
     """The forward that replaces `original`. The codes tell when another one has to be made."""
     normed, variables = find_normed(original), original.__globals__
     assert normed is not None, "it was found a moment ago"
-    all_names = {*normed.norm_names.values()}
+    all_names = set(normed.norm_names.values())
     ways: Counter[Way] = Counter()
 
     def of_module(module: nn.Module, *names: str) -> NormedRotation:
@@ -250,7 +250,7 @@ def _norms_alone(branch: ast.If, rotating: list[RotatingStatement]) -> list[ast.
     A layer without a rotation has its norms nonetheless, if they are outside the branch: there they
     give x, for the call in the branch would normalize.
     """
-    within = {*ast.walk(branch)}
+    within = set(ast.walk(branch))
     if any(isinstance(x, ast.Call) and _is_norm(x) for x in within):
         return []
     statements = []
