@@ -290,17 +290,17 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
     next_first = not packed and (rotation.on_the_fly or has_wide_table)
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
         # Threads take up to 255 registers, and a limit would make them spill. Not measured apart.
-        return Share(8, TILE_BYTES, None, next_first)
+        return Share(programs=8, tile_bytes=TILE_BYTES, registers=None, next_first=next_first)
     if rotation.on_the_fly and not packed and _tiles_have_one_row(tensors, rotation):
         # With 168 registers threads would spill, for they hold angles of several positions. In bshd
         # and bhsd 4 + 1 heads of 128 gain 9 and 10 points, 8 + 1 gain 7 and 8; 16 + 2, with two
         # rows a tile, would lose 4. sbhd and other head dimensions: not measured.
-        return Share(8, TILE_BYTES, None, next_first)
+        return Share(programs=8, tile_bytes=TILE_BYTES, registers=None, next_first=next_first)
     if has_wide_table and not packed:
         # Cosines of a row take 32 registers, which leaves too few for two tiles of 2 KiB. Two of
         # 1 KiB fit: bhsd gains 2 points. Shorter rows lose 3 to 10 by it.
-        return Share(16, TILE_BYTES // 2, 128, next_first)
-    return Share(12, TILE_BYTES, 168, next_first)
+        return Share(programs=16, tile_bytes=TILE_BYTES // 2, registers=128, next_first=next_first)
+    return Share(programs=12, tile_bytes=TILE_BYTES, registers=168, next_first=next_first)
 
 
 def _tiles_have_one_row(tensors: Tensors, rotation: Rotation) -> bool:
