@@ -50,7 +50,7 @@ class Known:
 
 
 # Without `typed`, True, 1 and 1.0 would be one signature, and a check accepts one of the three. It
-# looks at arguments, but not into tuples: so what has not been checked comes as many arguments.
+# doesn't look into a tuple, so one that has not been checked comes field by field.
 @lru_cache(4096, typed=True)
 def _known(*signature: object) -> Known:
     return Known()

@@ -270,7 +270,7 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
     q, k, v = grads
     back = rotation.transposed
     out = packed.gradient_for(grads, rotation.options.tensor_format)
-    known = known_of_rotation(grads, back, "join", *packed)
+    known = known_of_rotation(grads, back, "join", packed)
     move(
         (q, k, v),
         packed.slices(out),
@@ -351,7 +351,7 @@ def _split_op(qkv: Tensor, *values: Value) -> list[Tensor]:
     packed, rotation = _of_values(values)
     slices = packed.slices(qkv.resolve_neg())
     check_values(rotation, seq_len_of(slices[0], rotation.options.tensor_format))
-    known = known_of_rotation(slices, rotation, "split", *packed)
+    known = known_of_rotation(slices, rotation, "split", packed)
     return list(_split(slices, packed, rotation, known))
 
 

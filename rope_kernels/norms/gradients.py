@@ -26,7 +26,7 @@ def by_kernel(
     if len({None if weight is None else weight.dtype for weight in weights}) > 1:
         outs: Tensors = ()
         for t, weight in zip(tensors, weights, strict=True):
-            known_alone = known_of_rotation((t, weight), rotation, *norm, inplace)
+            known_alone = known_of_rotation((t, weight), rotation, norm, inplace)
             outs += by_kernel((t,), (weight,), rotation, norm, inplace=inplace, known=known_alone)
         return outs
     if wants_grad((*tensors, *weights)):

@@ -123,7 +123,7 @@ def launch_backward(
     q_out, k_out = q_and_k(outs)
     q_weight, k_weight = q_and_k(weights)
     looks = *tensors, *grads, *weights
-    known = known_of_rotation(looks, rotation, "norm backward", *norm, wants_inputs, wants_weights)
+    known = known_of_rotation(looks, rotation, "norm backward", norm, wants_inputs, wants_weights)
 
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
