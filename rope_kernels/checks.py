@@ -72,12 +72,15 @@ def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> 
 def check_format(tensor_format: object, accepted: tuple[str, ...]) -> str:
     """Return `tensor_format`, the argument that a first call is most often wrong in.
 
-    Calls of other libraries pass cos and sin as two arguments. The second one arrives here.
+    Calls of other libraries pass cos and sin as two arguments, and positions after them. The second
+    one arrives here.
     """
     if isinstance(tensor_format, Tensor):
         came = f"tensor_format is {shown(tensor_format)}"
-        one = "cos and sin are one argument, freqs=(cos, sin)"
-        raise bad(came, f"{', '.join(accepted)}; {one}", TypeError)
+        instead = "cos and sin are one argument, freqs=(cos, sin)"
+        if tensor_format.dtype in INTEGERS:
+            instead = "positions by name, position_ids=..."
+        raise bad(came, f"{', '.join(accepted)}; {instead}", TypeError)
     if tensor_format is None:
         orders = ", ".join(accepted)
         raise bad("tensor_format is missing", f"the order of the dimensions, {orders}", TypeError)

@@ -234,6 +234,19 @@ def test_cos_and_sin_as_two_arguments_are_told_to_be_one(op, device):
             op.function(*sample.given.values(), cos, sin, **way)
 
 
+@pytest.mark.parametrize(
+    "op", [op for op in HAS_A_FORMAT if "tensor_format" not in keywords_of(op)], ids=str
+)
+def test_positions_in_the_place_of_a_format_are_told_their_name(op, device):
+    """Hugging Face's functions took them after cos and sin, which are one argument already."""
+    sample = op.sample(device, tensor_format="bshd", freqs="cos and sin")
+    positions = torch.arange(5, device=device)
+    message = r"^tensor_format is a tensor of shape \(5,\); .*positions by name, position_ids="
+    for way in ways_of(op):
+        with pytest.raises(TypeError, match=message):
+            op.function(*sample.given.values(), sample.freqs, positions, **way)
+
+
 @each_op
 def test_a_keyword_that_a_function_does_not_show_is_refused(op, device):
     """Even one that another function has, or that means something within."""
