@@ -324,10 +324,6 @@ def _normal(x):
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
 
 
-def _sum_of_squares(x, weight, freqs):
-    return rope.function(x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() * weight, freqs)
-
-
 def _squares_of_the_first_half(x, weight, freqs):
     squares = x.chunk(2, -1)[0].square().sum(-1, keepdim=True)
     return rope.function(x * (squares / x.shape[-1] + 1e-6).rsqrt() * weight, freqs)
@@ -336,6 +332,16 @@ def _squares_of_the_first_half(x, weight, freqs):
 def _weights_of_the_first_half(x, weight, freqs):
     first = weight.chunk(2)[0]
     return rope.function(_normal(x) * torch.cat((first, first)), freqs)
+
+
+def _weights_exchanged(x, weight, freqs):
+    first, second = weight.chunk(2)
+    return rope.function(_normal(x) * torch.cat((second, first)), freqs)
+
+
+def _mistaken_norm(x, weight, freqs, words):
+    """A mistake that the norm alone may have, and then the rotation."""
+    return rope.function(rms_norm_of_rows.mistakes[words](x, weight), freqs)
 
 
 def _weights_last(x, weight, freqs):
@@ -353,12 +359,14 @@ def _rounded_like_the_model(x, weight, freqs):
     launches=1,
     kernel=True,
     extra=A_ROW_OF_ZEROS,
+    tolerance=(1e-5, 1e-5),  # as for the norm alone
     mistakes={
-        "the sum of squares is not divided by d": _sum_of_squares,
+        **{words: partial(_mistaken_norm, words=words) for words in rms_norm_of_rows.mistakes},
         "half of the sum is missing: only the first half is squared": _squares_of_the_first_half,
         "the wrong weight: the second half takes the first half's weights": (
             _weights_of_the_first_half
         ),
+        "the wrong weight: each half takes the weights of the other": _weights_exchanged,
         "the wrong order: the weights are applied after the rotation, not before": _weights_last,
         "rounding: too often, like the model, which rounds before it rotates; round once, at the "
         "end": _rounded_like_the_model,
@@ -391,6 +399,45 @@ THE_FUSED_FORWARD = Exercise(
                 "x2 * cos2 + x1 * sin2": "(x2 * cos2 + x1 * sin2) * weight2",
             },
             told="the wrong order: the weights are applied after the rotation",
+        ),
+        WrongAnswer(
+            mistake="weights exchanged",
+            instead={
+                "x1 * r * weight1, x2 * r * weight2": "x1 * r * weight2, x2 * r * weight1",
+            },
+            told="the wrong weight: each half takes the weights of the other",
+        ),
+        WrongAnswer(
+            mistake="no weights",
+            instead={"x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r"},
+            told="the wrong weight: no weights are applied",
+        ),
+        WrongAnswer(
+            mistake="no epsilon",
+            instead={"mean + 1e-6": "mean"},
+            told="no epsilon: a row of zeros is divided by zero",
+        ),
+        WrongAnswer(
+            mistake="another epsilon",
+            instead={"1e-6": "1e-5"},
+            told="another epsilon: 1e-05, not 1e-06",
+        ),
+        WrongAnswer(
+            mistake="epsilon outside",
+            instead={"tl.rsqrt(mean + 1e-6)[:, None]": "(1 / (tl.sqrt(mean) + 1e-6))[:, None]"},
+            told="the epsilon is outside of the root: add it to the mean square",
+        ),
+        WrongAnswer(
+            mistake="LayerNorm",
+            instead={
+                "    mean = ": (
+                    "    middle = tl.sum(x1 + x2, 1)[:, None] / (2 * HALF)\n"
+                    "    x1, x2 = x1 - middle, x2 - middle\n"
+                    "    x1, x2 = tl.where(exists, x1, 0.0), tl.where(exists, x2, 0.0)\n"
+                    "    mean = "
+                ),
+            },
+            told="the mean is subtracted, as LayerNorm does",
         ),
         WrongAnswer(
             mistake="rounded like the model",
@@ -431,6 +478,26 @@ def _mean_of_half(grad, x, weight, freqs):
     return (dn * weight - normal * along) * r, _over_all_rows(dn * normal)
 
 
+def _along(grad, x, weight, freqs, times):
+    """dx with the part along each row taken so many times: right is once."""
+    dn, normal, r = _backwards(grad, x, weight, freqs)
+    along = times * (dn * weight * normal).mean(-1, keepdim=True)
+    return (dn * weight - normal * along) * r, _over_all_rows(dn * normal)
+
+
+def _not_over_the_root(grad, x, weight, freqs):
+    dx, dw = gradients_of_normalized_rows.function(grad, x, weight, freqs)
+    return dx * (x.square().mean(-1, keepdim=True) + 1e-6).sqrt(), dw
+
+
+def _last_tiles_alone(grad, x, weight, freqs):
+    """Of each program, where four take tiles of eight rows by turns."""
+    dx, _ = gradients_of_normalized_rows.function(grad, x, weight, freqs)
+    dn, normal, _ = _backwards(grad, x, weight, freqs)
+    tiles = [tile for rows in (dn * normal).flatten(1, 2) for tile in rows.split(8)]
+    return dx, torch.cat(tiles[-4:]).sum(0)
+
+
 def _with_the_weight(grad, x, weight, freqs):
     dx, dw = gradients_of_normalized_rows.function(grad, x, weight, freqs)
     return dx, dw * weight
@@ -448,6 +515,13 @@ def _with_the_weight(grad, x, weight, freqs):
         "the weight is in its own gradient: add to the shares before g1 and g2 take it": (
             _with_the_weight
         ),
+        "the part along each row is missing: subtract it": partial(_along, times=0),
+        "the part along each row is added, and has to be subtracted": partial(_along, times=-1),
+        "the wrong divisor: the sum along the row is divided by half of d": partial(
+            _along, times=2
+        ),
+        "dx is not divided by the root of its row": _not_over_the_root,
+        "a program's last tile alone is in its share: add to sum1 and sum2": _last_tiles_alone,
     },
 )
 def gradients_of_normalized_rows(
@@ -480,6 +554,37 @@ THREE_LINES_OF_THE_BACKWARD = Exercise(
                 "g2 * w2\n": "g2 * w2\n        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n",
             },
             told="the weight is in its own gradient: add to the shares before g1 and g2 take it",
+        ),
+        WrongAnswer(
+            mistake="nothing along the row",
+            instead={"(g1 - x1 * mean) * rstd, (g2 - x2 * mean)": "g1 * rstd, g2"},
+            told="the part along each row is missing: subtract it",
+        ),
+        WrongAnswer(
+            mistake="added along the row",
+            instead={"(g1 - x1 * mean) * rstd, (g2 -": "(g1 + x1 * mean) * rstd, (g2 +"},
+            told="the part along each row is added, and has to be subtracted",
+        ),
+        WrongAnswer(
+            mistake="half of d",
+            instead={"x2, 1)[:, None] / (2 * HALF)": "x2, 1)[:, None] / HALF"},
+            told="the sum along the row is divided by half of d",
+        ),
+        WrongAnswer(
+            mistake="no root",
+            instead={
+                "(g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd": (
+                    "g1 - x1 * mean, g2 - x2 * mean"
+                )
+            },
+            told="dx is not divided by the root of its row",
+        ),
+        WrongAnswer(
+            mistake="the last tile",
+            instead={
+                "sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2": "sum1, sum2 = g1 * x1, g2 * x2"
+            },
+            told="a program's last tile alone is in its share: add to sum1 and sum2",
         ),
     ),
 )
