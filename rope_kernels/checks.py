@@ -140,7 +140,7 @@ def check_positive(name: str, value: object) -> int | float:
         number = int(value) if isinstance(value, Integral) else float(value)
         if number > 0:
             return number
-    raise bad(f"{name} is {value!r}", "a positive number below infinity")
+    raise bad(f"{name} is {shown(value)}", "a positive number below infinity")
 
 
 # Tensors

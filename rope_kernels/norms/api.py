@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..api import prepare
 from ..check_call import Like, check_call
-from ..checks import Named, bad, check_choice, check_flag, check_format, names_of
+from ..checks import Named, bad, check_choice, check_flag, check_format, names_of, shown
 from ..modes import is_watched, wants_grad
 from ..rotation import (
     FORMATS,
@@ -293,9 +293,9 @@ def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) 
     for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
         accepted = "a finite number of fp32" + (" from 0" if name == "eps" else "")
         if isinstance(number, bool) or not isinstance(number, Real):
-            raise bad(f"{name} is {number!r}", accepted, TypeError)
+            raise bad(f"{name} is {shown(number)}", accepted, TypeError)
         if not abs(number) <= torch.finfo(torch.float32).max or (name == "eps" and number < 0):
-            raise bad(f"{name} is {number!r}", accepted)
+            raise bad(f"{name} is {shown(number)}", accepted)
     t_names = names_of(tensors, transpose=False)
     for (name, x), t_name, t in zip(named, t_names, tensors, strict=True):
         if x is not None:

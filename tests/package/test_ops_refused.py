@@ -221,6 +221,15 @@ def test_a_tensor_as_a_flag_is_told_by_its_shape(op, name, device):
         sample.call(**{name: torch.randn(50, 4, device=device)})
 
 
+@pytest.mark.parametrize("name", ("eps", "weight_offset"))
+@pytest.mark.parametrize("op", [op for op in OPS if "eps" in keywords_of(op)], ids=str)
+def test_a_tensor_as_a_norms_number_is_told_by_its_shape(op, name, device):
+    """Such as a weight in the place of its offset."""
+    sample = op.sample(device)
+    with pytest.raises(TypeError, match=rf"^{name} is a tensor of shape \(50, 4\); accepted: a f"):
+        sample.call(**{name: torch.randn(50, 4, device=device)})
+
+
 @pytest.mark.parametrize(
     "op", [op for op in HAS_A_FORMAT if "tensor_format" not in keywords_of(op)], ids=str
 )

@@ -23,7 +23,7 @@ NOT_POSITIVE += (Fraction(10**400), Fraction(1, 10**400), np.float64(0))
 OF_THE_CONSTRUCTOR = [
     *[({"dim": x}, f"dim is {x!r}; accepted: a positive integer") for x in (None, "8", 8.7, True)],
     ({"dim": math.inf}, "dim is inf; accepted: a positive integer"),
-    ({"dim": torch.tensor([8, 8])}, "dim is tensor([8, 8]); accepted: a positive integer"),
+    ({"dim": torch.tensor([8, 8])}, "dim is a tensor of shape (2,); accepted: a positive integer"),
     *[({"dim": x}, f"dim = {x} and rotary_percent = 1.0 give {x} rotary") for x in (0, -8, 7, 1)],
     ({"dim": 10, "rotary_percent": 0.5}, "dim = 10 and rotary_percent = 0.5 give 5 rotary"),
     ({"rotary_percent": 0.2}, "dim = 8 and rotary_percent = 0.2 give 1 rotary dimensions; acc"),
@@ -190,6 +190,13 @@ def test_positions_in_the_place_of_a_number_or_a_dtype_are_told_by_their_shape()
         make(700, position_ids)
     with pytest.raises(TypeError, match=r"^dtype is a tensor of shape \(1, 700\); accepted: flo"):
         make.cos_sin(700, position_ids)
+
+
+@pytest.mark.parametrize("name", ("dim", "rotary_percent", "rotary_base", "attention_factor"))
+def test_a_tensor_in_the_place_of_a_number_is_told_by_its_shape(name):
+    """Such as frequencies, which are inv_freq."""
+    with pytest.raises(ValueError, match=rf"^{name} is a tensor of shape \(64,\); accepted: a "):
+        RotaryPositionEmbedding(**{"dim": D, name: torch.randn(64)})
 
 
 @pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32"), ids=str)
