@@ -193,6 +193,13 @@ def is_kernel(value: object) -> bool:
     return hasattr(value, "fn") and type(value).__module__.partition(".")[0] == "triton"
 
 
+def is_launch(value: object) -> bool:
+    """Whether it is `kernel[grid]`, a function of Triton's that holds the kernel."""
+    cells = getattr(value, "__closure__", None) or ()
+    home = str(getattr(value, "__module__", "")).partition(".")[0]
+    return home == "triton" and any(is_kernel(cell.cell_contents) for cell in cells)
+
+
 def kind_of(value: object) -> str:
     """'a Tensor'."""
     if is_kernel(value):

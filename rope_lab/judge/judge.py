@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from ..child import Ended, Worker
-from ..shipment import CannotPassOn, Shipment, is_kernel, kind_of
+from ..shipment import CannotPassOn, Shipment, is_kernel, is_launch, kind_of
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
@@ -74,7 +74,7 @@ def shipped_call(function: Callable, called: str) -> dict:
         if function.args or not all(isinstance(v, _PLAIN) for v in function.keywords.values()):
             raise CannotPassOn(called, "a partial", "give it plain keyword arguments")
         function, options = function.func, dict(function.keywords)
-    if is_kernel(function):
+    if is_kernel(function) or is_launch(function):
         launcher = "the function that launches it, by kernel[grid](...), and returns its result"
         raise CannotPassOn(called, "a kernel", f"give {launcher}")
     if not callable(function):
