@@ -16,6 +16,7 @@ D = 8
 POSITIVE = "accepted: a positive number below infinity"
 NO_SHARES = 0.0, -0.5, 1.5, math.nan, None, "1", True
 SHARE = "accepted: a number above 0, up to 1"
+OF_A_CONFIGURATION = "accepted: a positive integer; from_config takes a configuration"
 IN_FP32 = "accepted: finite numbers that fp32 can hold, up to 3.4e+38"
 BEYOND_FP32 = torch.full((D // 2,), -1e39, dtype=torch.float64)
 NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf, np.True_, np.float32(-1))
@@ -24,6 +25,9 @@ OF_THE_CONSTRUCTOR = [
     *[({"dim": x}, f"dim is {x!r}; accepted: a positive integer") for x in (None, "8", 8.7, True)],
     ({"dim": math.inf}, "dim is inf; accepted: a positive integer"),
     ({"dim": torch.tensor([8, 8])}, "dim is a tensor of shape (2,); accepted: a positive integer"),
+    # A module of transformers is made of a model's configuration.
+    ({"dim": {"head_dim": 8}}, f"dim is of type dict; {OF_A_CONFIGURATION}"),
+    ({"dim": type("LlamaConfig", (), {})()}, f"dim is of type LlamaConfig; {OF_A_CONFIGURATION}"),
     *[({"dim": x}, f"dim = {x} and rotary_percent = 1.0 give {x} rotary") for x in (0, -8, 7, 1)],
     ({"dim": 10, "rotary_percent": 0.5}, "dim = 10 and rotary_percent = 0.5 give 5 rotary"),
     ({"rotary_percent": 0.2}, "dim = 8 and rotary_percent = 0.2 give 1 rotary dimensions; acc"),
