@@ -25,7 +25,7 @@ MACHINE = "machine"
 ABOUT = {
     MACHINE: (1, "copies, instructions and launches: what `lab.inspect` knows a GPU by"),
     "calls": (9, "every kind of call"),
-    "peers": (2, "six shapes beside other projects: README's table"),
+    "peers": (4, "six shapes beside other projects: README's table"),
     "norm": (9, "norm and rotation in one kernel"),
     "cache-limits": (1, "rows of caches beside their own limits"),
     "norm-limits": (3, "rows of norms beside their own limits"),
