@@ -1,6 +1,6 @@
 """Rotate q and k, and write k and v into the slots of a cache."""
 
-from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,17 @@ from .move import move
 from .overwritten import check_apart, check_overwritten, named_tensors
 from .rotation import Freqs, Rotation, Rounding, given_of
 from .ways import way_of
+
+
+class _Came(NamedTuple):
+    """The tensors of a call, but for those of its rotation, by the names of its arguments."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    slot_mapping: Tensor
 
 
 def rope_to_cache(
@@ -103,15 +114,7 @@ def rope_to_cache(
         inverse=inverse,
         rounding=rounding,
     )
-    named = {
-        "q": q,
-        "k": k,
-        "v": v,
-        "k_cache": k_cache,
-        "v_cache": v_cache,
-        "slot_mapping": slot_mapping,
-    }
-    came = tuple(named.values())
+    came = _Came(q=q, k=k, v=v, k_cache=k_cache, v_cache=v_cache, slot_mapping=slot_mapping)
 
     def check() -> None:
         check_call((q, k), given, fused, inplace)
@@ -128,9 +131,9 @@ def rope_to_cache(
         key=("to cache", inplace),
         check=check,
     )
-    _check_no_gradient(named, rotation)
+    _check_no_gradient(came, rotation)
     if not is_traced() and have_memory((*came, *rotation.tensors)):
-        _check_written(named, inplace, rotation)
+        _check_written(came, inplace, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     is_empty = not all([x.numel() for x in (q, k, k_cache)])  # A kernel would have nothing to do.
     path = way_of(came, rotation, fused=fused, known=known, is_empty=is_empty).path
@@ -162,29 +165,29 @@ def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slot
         raise bad(f"slot_mapping has shape {tuple(mapping.shape)}", accepted)
 
 
-def _check_no_gradient(named: Mapping[str, Tensor], rotation: Rotation) -> None:
+def _check_no_gradient(came: _Came, rotation: Rotation) -> None:
     """Raise `ValueError` where a gradient is wanted of anything that came."""
     transformed = is_transformed()
-    if not (transformed or wants_grad((*named.values(), *rotation.tensors))):
+    if not (transformed or wants_grad((*came, *rotation.tensors))):
         return
-    for name, x in named_tensors(rotation, named.items()):
+    for name, x in named_tensors(rotation, came._asdict().items()):
         if wants_grad((x,)) or (transformed and x is not None and is_differentiated(x)):
             accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
 
 
-def _check_written(named: Mapping[str, Tensor], inplace: bool, rotation: Rotation) -> None:
+def _check_written(came: _Came, inplace: bool, rotation: Rotation) -> None:
     """Check what no signature tells, in every call: memory that is written, slots on the CPU."""
     names = ("q", "v_cache", "k_cache") if inplace else ("v_cache", "k_cache")
-    read = dict(named)
+    read = came._asdict()
     written = [(name, read.pop(name)) for name in names]
     for name, x in written:
         check_overwritten(name, x, "memory of your own for each element")
         if x.is_neg():
             raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
     check_apart(written, named_tensors(rotation, read.items()))
-    blocks, page = named["k_cache"].shape[:2]
-    count, slots = blocks * page, named["slot_mapping"]
+    blocks, page = came.k_cache.shape[:2]
+    count, slots = blocks * page, came.slot_mapping
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
         accepted = f"slots below {count}; a negative one: no write"
         raise bad(f"slot_mapping has {int(slots.max())}", accepted)
@@ -227,17 +230,10 @@ def _cache_op(
     inplace = q_out.data_ptr() == q.data_ptr()
     if inplace:
         q_out = q
-    named = {
-        "q": q,
-        "k": k,
-        "v": v,
-        "k_cache": k_cache,
-        "v_cache": v_cache,
-        "slot_mapping": slot_mapping,
-    }
-    _check_written(named, inplace, rotation)
+    came = _Came(q=q, k=k, v=v, k_cache=k_cache, v_cache=v_cache, slot_mapping=slot_mapping)
+    _check_written(came, inplace, rotation)
     check_values(rotation, len(q))
-    known = known_of_rotation((*named.values(), q_out), rotation, "to cache", inplace)
+    known = known_of_rotation((*came, q_out), rotation, "to cache", inplace)
     move((q, k, v), (q_out, k_cache, v_cache), rotation, known=known, slots=slot_mapping)
 
 
