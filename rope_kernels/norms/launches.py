@@ -306,8 +306,9 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
 def _tiles_have_one_row(tensors: Tensors, rotation: Rotation) -> bool:
     """Whether a position has one row of k and few of q, so that a tile takes one at a time.
 
-    In sbhd, heads of all batch entries are rows of a position. From 20 rows of q on, a tile of two
-    has few empty places (`choose_norm_backward_tile`).
+    In sbhd, heads of all batch entries are rows of a position. From 20 rows of q on a tile has two
+    where their number is even (`choose_norm_backward_tile`). Larger odd numbers are rare, and keep
+    the share of all others.
     """
     if len(tensors) == 1:
         return False
