@@ -8,7 +8,9 @@ import torch
 import rope_lab as lab
 from notebook_form import ROOT
 from readers_rung import my_rope_of
+from rope_lab.records import recorded
 from rope_lab.rungs import RUNGS
+from rope_lab.rungs.measured import COPY, EAGER, KEY
 
 pytest.importorskip("triton", reason="needs Triton")
 pytestmark = pytest.mark.usefixtures("nothing_is_kept")
@@ -47,7 +49,7 @@ def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp
     text = text.replace(begins, f"{begins}    dtype = t.dtype\n{line}")
     verdict = lab.check_rung(1, my_rope_of(text, tmp_path))
     assert not verdict and told in repr(verdict), verdict
-    assert "194 us" not in repr(verdict)
+    assert "our kernel for rung" not in repr(verdict)
 
 
 OUT = "    if out is None:\n        out = torch.empty_like(t)\n"
@@ -150,3 +152,24 @@ def test_the_picture_of_readme_shows_the_verdict_on_rung_2_as_rung_3():
     line, *drawn = drawn
     assert line in RUNGS[2].source
     assert " ".join(drawn).split() == repr(lab.check_rung(3, RUNGS[2].module.my_rope)).split()
+
+
+def test_the_ladder_of_readme_shows_the_record():
+    """The picture is drawn by hand, and so are the words for who doesn't see it."""
+    times = recorded(KEY)
+    copy = times[COPY].median_us
+    rows = [times[name].median_us for name in (EAGER, *(f"rung {number}" for number in RUNGS))]
+    picture = (ROOT / "docs/images/ladder.svg").read_text(encoding="utf-8")
+    texts = re.findall(r">([^<>]+)</text>", picture)
+    shown = [text for text in texts if re.fullmatch(r"\d+( %)?", text)]
+    assert shown == [text for us in rows for text in (f"{us:.0f}", f"{copy / us:.0%}"[:-1] + " %")]
+    assert texts[-1] == f"{times.date}."
+    widths = [float(x) for x in re.findall(r'width="([\d.]+)" height="14"', picture)]
+    line = float(re.search(r'class="ink" x="([\d.]+)" y="52" width="1.5"', picture)[1])
+    for us, width in zip(rows[1:], widths[1:], strict=True):  # eager's bar is cut off
+        assert abs(width - us / copy * (line + 0.75 - 172)) < 0.4, us
+    eager, *rungs = [f"{us:.0f}" for us in rows]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = f"eager PyTorch {eager} µs, the seven rungs {', '.join(rungs[:-1])} and {rungs[-1]} µs"
+    assert told in readme and f"({copy / rows[-1]:.1%}"[:-1] + " % of its speed)" in readme
+    assert f"measured on an NVIDIA H200, {times.date}" in readme
