@@ -46,13 +46,15 @@ def climbed() -> list[int]:
 
 
 def mine_or_ours() -> Callable:
-    """The launcher of the reader's last kernel that has a backward; our last one without it.
+    """The launcher of the reader's last kernel that has a backward.
 
-    Raises what the file of that kernel raises.
+    It is our last one, if the reader has none, and where outputs are compared or records are taken.
+    Raises what the file of the reader's kernel raises.
     """
     own = [rung for rung in climbed() if rung >= _WITH_A_BACKWARD]
-    module = module_at(str(folder() / f"rung_{own[-1]}.py")) if own else RUNGS[max(RUNGS)].module
-    return module.my_rope
+    if QUIET in os.environ or not own:
+        return RUNGS[max(RUNGS)].module.my_rope
+    return module_at(str(folder() / f"rung_{own[-1]}.py")).my_rope
 
 
 def show_rung(rung: int) -> FoldedSource:

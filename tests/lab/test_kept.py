@@ -36,26 +36,36 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
         assert comment in stored
 
 
-def test_copies_originals_and_lone_notebooks_keep_in_one_folder(monkeypatch, tmp_path):
-    monkeypatch.delenv(kept.FOLDER)
+@pytest.fixture
+def clone(tmp_path):
+    """A clone of the series with a reader's copies, so that this clone's own rungs don't count."""
     root = tmp_path / "clone"
-    for place in ("notebooks/deeper", "notebooks/records", "my_notebooks/deeper"):
+    for place in (
+        "notebooks/deeper",
+        "notebooks/records",
+        "my_notebooks/deeper",
+        "my_notebooks/solutions",
+    ):
         (root / place).mkdir(parents=True)
     (root / "my_notebooks" / "records").symlink_to("../notebooks/records")
+    return root
+
+
+def test_copies_originals_and_lone_notebooks_keep_in_one_folder(clone, monkeypatch, tmp_path):
+    monkeypatch.delenv(kept.FOLDER)
     for place in ("notebooks", "notebooks/deeper", "my_notebooks", "my_notebooks/deeper"):
-        monkeypatch.chdir(root / place)
-        assert kept.folder() == root / "my_notebooks" / "rungs"
+        monkeypatch.chdir(clone / place)
+        assert kept.folder() == clone / "my_notebooks" / "rungs"
     monkeypatch.chdir(tmp_path)  # a copy of a notebook alone: with the lab's own clone
     assert kept.folder().parent.name == "my_notebooks"
 
 
-def test_a_worked_solution_is_not_the_readers(monkeypatch, tmp_path):
+def test_a_worked_solution_is_not_the_readers(clone, monkeypatch, tmp_path):
     monkeypatch.delenv(kept.FOLDER)
-    place = tmp_path / "my_notebooks" / "solutions"
-    place.mkdir(parents=True)
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(clone / "my_notebooks" / "solutions")
     kept.keep(2, my_rope_of(RUNGS[2].source, tmp_path))
     assert kept.climbed() == []
+    assert not (clone / "my_notebooks" / "rungs").exists()
 
 
 def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypatch, tmp_path):
@@ -69,7 +79,8 @@ def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypa
     assert kept.climbed() == [2]
 
 
-def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, tmp_path):
+def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, monkeypatch, tmp_path):
+    monkeypatch.delenv(QUIET, raising=False)
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope
     kept.keep(3, my_rope_of(RUNGS[3].source, tmp_path))
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope  # rung 3 has no backward
@@ -77,6 +88,8 @@ def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, tmp_pa
         kept.keep(rung, my_rope_of(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
     assert "is_5" in (folder / "rung_5.py").read_text(encoding="utf-8")
     assert kept.mine_or_ours().__code__.co_filename.endswith("rung_5.py")
+    monkeypatch.setenv(QUIET, "1")  # where outputs are stored or compared, they are of ours
+    assert kept.mine_or_ours() is RUNGS[7].module.my_rope
 
 
 def test_a_rung_to_copy_is_the_readers_own_once_it_is_kept(monkeypatch, tmp_path):
