@@ -5,6 +5,7 @@ the model still rotates by the code that we know.
 """
 
 import functools
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -85,6 +86,14 @@ def replacement(
     code, variables = function.__code__, function.__globals__
     named = [(name, variables.get(name)) for name in code.co_names]
     helpers = [(name, x, x.__code__) for name, x in named if isinstance(x, FunctionType)]
+    signature = inspect.signature(function_of(original))
+
+    def takes(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError:
+            return False
+        return True
 
     @functools.wraps(function_of(original))
     def replaced(*args: object, **kwargs: object) -> object:
@@ -104,7 +113,13 @@ def replacement(
         elif not suits(*args):
             way = NORMS_APART
         else:
-            return ours(*args, **kwargs)
+            try:
+                return ours(*args, **kwargs)
+            except TypeError:
+                if takes(args, kwargs):
+                    raise
+            # Python would speak of a function of ours. The model's own says it of itself.
+            return original(*args, **kwargs)
         ways[way] += 1
         return original(*args, **kwargs)
 

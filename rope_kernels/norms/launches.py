@@ -292,8 +292,8 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
         # Threads take up to 255 registers, and a limit would make them spill. Not measured apart.
         return Share(programs=8, tile_bytes=TILE_BYTES, registers=None, next_first=next_first)
     if rotation.on_the_fly and not packed and _tiles_have_one_row(tensors, rotation):
-        # With 168 registers threads would spill, for they hold angles of several positions. 4, 8 and
-        # 18 heads beside one of k, of 64, 128 and 256, gain 3 to 14 points in bshd and sbhd; 16 + 2
+        # With 168 registers threads would spill, for they hold angles of several positions. In bshd
+        # and sbhd 4, 8 and 18 heads of 64, 128 and 256 beside one of k gain 3 to 14 points. 16 + 2
         # heads, with two rows a tile, would lose 4.
         return Share(programs=8, tile_bytes=TILE_BYTES, registers=None, next_first=next_first)
     if has_wide_table and not packed:

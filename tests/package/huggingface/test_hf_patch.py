@@ -24,7 +24,7 @@ from hugging_face import families_of
 from rope_kernels import which_way
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
-from rope_kernels.huggingface.replacement import function_of
+from rope_kernels.huggingface.replacement import function_of, replacement
 from rope_kernels.huggingface.rules import RULE_BY_DIGEST
 
 LLAMA = "transformers.models.llama.modeling_llama"
@@ -440,6 +440,31 @@ def test_odd_calls_go_to_the_function_itself(odd, llama):
     assert taken
     ((path, reason),) = ways  # of one call, or of one for values and one for gradients
     assert path == "original" and WHY[odd] in reason
+
+
+WRONG = {  # arguments that a Llama's function does not take -> what Python says of it
+    "two are missing": ((0, 0), {}, "missing 2 required positional arguments: 'cos' and 'sin'"),
+    "two too many": ((0,) * 7, {}, "takes from 4 to 5 positional arguments but 7 were given"),
+    "another name": ((0,) * 4, {"dim": 1}, "got an unexpected keyword argument 'dim'"),
+}
+
+
+@pytest.mark.parametrize("args, kwargs, words", WRONG.values(), ids=WRONG)
+def test_arguments_that_a_function_does_not_take_are_told_of_itself(args, kwargs, words, llama):
+    with patch(llama), pytest.raises(TypeError) as error:
+        llama.apply_rotary_pos_emb(*args, **kwargs)
+    assert str(error.value) == f"apply_rotary_pos_emb() {words}"
+    assert error.value.__context__ is None  # nothing of ours beside it
+
+
+def test_a_type_error_of_ours_is_not_hidden_by_the_function(llama):
+    def ours(q, k, cos, sin, unsqueeze_dim=1):
+        raise TypeError("a mistake of ours")
+
+    own = llama.apply_rotary_pos_emb
+    replaced = replacement(own, ours, rotation=own, ways=Counter())
+    with pytest.raises(TypeError, match="a mistake of ours"):
+        replaced(*CASE.call_of(function_of(own), "cpu").values())
 
 
 def test_calls_are_counted_by_their_way(llama, device):
