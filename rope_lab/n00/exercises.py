@@ -129,6 +129,26 @@ A_SCALED_COPY = Exercise(
             told="blocks and pointers have no index",
         ),
         WrongAnswer(
+            mistake="an index of dots",
+            instead={"tl.load(x_ptr + i, mask=exists)": "x_ptr[...]"},
+            told="blocks and pointers have no index",
+        ),
+        WrongAnswer(
+            mistake="an index of a block",
+            instead={"2 * x,": "2 * x[i],"},
+            told="blocks and pointers have no index",
+        ),
+        WrongAnswer(
+            mistake="the shape of a pointer",
+            instead={"i < n": "i < x_ptr.shape[0]"},
+            told="a kernel knows no shapes of tensors: pass n",
+        ),
+        WrongAnswer(
+            mistake="the length of a pointer",
+            instead={"i < n": "i < len(x_ptr)"},
+            told="a kernel knows no shapes of tensors: pass n",
+        ),
+        WrongAnswer(
             mistake="the size of a pointer",
             instead={"i < n": "i < x_ptr.numel()"},
             told="a kernel knows no shapes of tensors: pass n",
