@@ -85,6 +85,46 @@ _OUTER_NAMES = (
 # transformers takes a 0 of these for a key that was left out, and so do we.
 _ZERO_IS_MISSING = (*_WIDTHS, "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 
+# The families of transformers with a function that rotates neighbors, as their folders are named. A
+# test holds them against the rules, and has the four without a rule.
+ROTATE_NEIGHBORS = (
+    "axk1",
+    "axk2",
+    "bailing_hybrid",
+    "blt",
+    "codegen",
+    "cohere",
+    "cohere2",
+    "cohere2_moe",
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "deepseek_v4",
+    "dots3_note",
+    "efficientloftr",
+    "ernie4_5",
+    "ernie4_5_moe",
+    "ernie4_5_vl_moe",
+    "glm",
+    "glm4",
+    "glm4_moe_lite",
+    "glm4v",
+    "glm_moe_dsa",
+    "glm_ocr",
+    "gptj",
+    "helium",
+    "inkling2",
+    "lightglue",
+    "llama4",
+    "longcat_flash",
+    "mistral4",
+    "mistral_large4",
+    "moonshine",
+    "moonshine_streaming",
+    "openai_privacy_filter",
+    "youtu",
+)
+
 _NO_CONFIGURATION = (str, os.PathLike, int, float, list, tuple, type, nn.Module, type(None))
 _OWN_TABLES = "the model's own (cos, sin) as freqs, without a module"
 
@@ -129,6 +169,23 @@ def read_layer(
 
 
 # The configuration
+
+
+def pairing_of(config: object, interleaved: bool | None) -> bool:
+    """Whether pairs are neighbors: as the caller says, or else halves.
+
+    Raises:
+        TypeError: the caller doesn't say it, and models of this configuration rotate neighbors.
+    """
+    if interleaved is not None:
+        return interleaved
+    modules = [kind.__module__ for kind in type(config).__mro__]
+    folders = [x.split(".")[2] for x in modules if x.startswith("transformers.models.")]
+    if folders and folders[0] in ROTATE_NEIGHBORS:
+        came = f"interleaved is missing, and models of {folders[0]} rotate neighbors"
+        halves = "interleaved=False, if yours turns halves, by its weights or its configuration"
+        raise bad(came, f"interleaved=True, or {halves}", TypeError)
+    return False
 
 
 def _check_config(config: object) -> None:

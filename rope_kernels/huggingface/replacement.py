@@ -88,7 +88,7 @@ def replacement(
     helpers = [(name, x, x.__code__) for name, x in named if isinstance(x, FunctionType)]
     signature = inspect.signature(function_of(original))
 
-    def takes(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+    def takes(*args: object, **kwargs: object) -> bool:
         try:
             signature.bind(*args, **kwargs)
         except TypeError:
@@ -116,7 +116,7 @@ def replacement(
             try:
                 return ours(*args, **kwargs)
             except TypeError:
-                if takes(args, kwargs):
+                if takes(*args, **kwargs):
                     raise
             # Python would speak of a function of ours. The model's own says it of itself.
             return original(*args, **kwargs)

@@ -14,7 +14,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from hugging_face import families_of
 from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.huggingface.config import ROTATE_NEIGHBORS
+from rope_kernels.huggingface.rules import RULES
 
 from_config = RotaryPositionEmbedding.from_config
 SIZES = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 2048}
@@ -177,7 +180,8 @@ def test_whose_class_a_configuration_is():
     transformers = pytest.importorskip("transformers")
     file = {"model_type": "glm", "head_dim": 128, "hidden_size": 512, "num_attention_heads": 4}
     made = transformers.AutoConfig.for_model(**file)  # as the error advises
-    assert from_config(made).rotary_dim == 64  # by a default of the class, half of the head
+    module = from_config(made, interleaved=True)
+    assert module.rotary_dim == 64  # by a default of the class, half of the head
 
     class Mine(transformers.LlamaConfig):
         model_type = "mine"
@@ -308,6 +312,28 @@ OF_CLASSES = {
     "SwinConfig": "^config is of images .*; accepted: the model's own ",
     "GraniteSWAConfig": r"^layer_rope_theta is \[.*, which is not read here; accepted: ",
 }
+
+
+def test_models_that_rotate_neighbors_ask_for_the_pairing():
+    """Frequencies alone would turn the wrong pairs, without a word."""
+    transformers = pytest.importorskip("transformers")
+
+    class Derived(transformers.CohereConfig):
+        pass
+
+    for config in (transformers.GlmConfig(), Derived(), transformers.Llama4TextConfig()):
+        words = "^interleaved is missing, .* rotate neighbors; accepted: interleaved=True"
+        with pytest.raises(TypeError, match=words):
+            from_config(config)
+        for interleaved in (True, False):
+            assert from_config(config, interleaved=interleaved).interleaved is interleaved
+    assert not from_config(transformers.LlamaConfig()).interleaved
+
+
+def test_all_families_that_rotate_neighbors_are_known():
+    by_rules = {name for rule in RULES if rule.interleaved for name in families_of(rule)}
+    without_a_rule = {"codegen", "deepseek_v2", "gptj", "llama4"}  # two of them by complex products
+    assert set(ROTATE_NEIGHBORS) == by_rules | without_a_rule
 
 
 @pytest.mark.parametrize("name", OF_CLASSES)
