@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import autograd, reference
 from .check_call import check_call, check_lengths, check_rank, check_values
-from .checks import MOST_START, Named, bad, check_flag, check_integer, check_tensor
+from .checks import MOST_START, Named, bad, check_flag, check_integer, check_tensor, shown
 from .launch import Known, known_of
 from .modes import is_eager, is_traced, is_watched, unwatched
 from .overwritten import check_inplace
@@ -544,6 +544,9 @@ def cp_positions(
     chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
         accepted = f"an integer from 0 that {chunks} divides"
+        if isinstance(seq_len, Tensor):
+            by_name = "the bounds of packed sequences go by name, cu_seqlens=..."
+            raise bad(f"seq_len is {shown(seq_len)}", f"{accepted}; {by_name}", TypeError)
         seq_len = check_integer("seq_len", seq_len, least=0, most=MOST_START, accepted=accepted)
         if seq_len % chunks:
             raise bad(f"seq_len is {seq_len}", accepted)

@@ -52,6 +52,10 @@ _OF_COS_SIN = (
     ". A single tensor has angles in radians. Cosines and sines are a pair: "
     "of a vLLM cos_sin_cache its chunk(2, dim=-1)"
 )
+_OF_COS_BESIDE_SIN = (
+    ". A single tensor has angles in radians. Cosines beside sines are a pair: freqs.unbind(-1)"
+)
+_OF_NEIGHBORS = ", with rotary_dim={}, interleaved=True where they multiply neighbors"
 _OF_COMPLEX = ". Complex numbers hold cosines and sines: (freqs.real, freqs.imag)"
 _OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
@@ -114,6 +118,11 @@ def check_rank(size: object, rank: object, order: object) -> None:
 def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: bool) -> None:
     """Check everything about a call but the values of its tensors. All is as it came."""
     names = names_of(tensors, given.transpose)
+    if isinstance(given.freqs, str):  # a format that came too early
+        accepted = f"{_FREQS}; is an argument before it missing?"
+        raise bad(f"freqs is {given.freqs!r}", accepted, TypeError)
+    if len(tensors) == 1:
+        _refuse_a_second_tensor(names[0], tensors[0], given.freqs)
     tensor_format = check_format(given.tensor_format, FORMATS)
     flags = {"inverse": given.inverse, "fused": fused, "inplace": inplace}
     if given.interleaved is not None:
@@ -159,6 +168,16 @@ def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: 
     _check_where(given, like, seq_len, batch)
 
 
+def _refuse_a_second_tensor(name: str, t: object, freqs: object) -> None:
+    """Raise `ValueError` for keys in the place of angles, as Hugging Face's calls have them."""
+    if not (isinstance(t, Tensor) and isinstance(freqs, Tensor)) or t.is_nested or freqs.is_nested:
+        return
+    is_like_t = (freqs.dim(), freqs.shape[-1:]) == (t.dim(), t.shape[-1:])
+    if is_like_t and t.dim() == 4 and freqs.shape[1] > 1 and freqs.shape[2] > 1:
+        came = f"freqs has shape {tuple(freqs.shape)}, as if it turned like {name}"
+        raise bad(came, f"{_FREQS}; q and k go into rope_qk(q, k, freqs, tensor_format)")
+
+
 def _check_module(freqs: RotaryPositionEmbedding, given: Given, like: Like) -> None:
     check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != given.pairs_are_interleaved:
@@ -180,9 +199,10 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
         note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
         if freqs.dim() in (2, 3):  # It may hold cosines. Cast or reshaped, they would pass.
             note = _OF_COS_SIN
+        if freqs.dim() == 3 and freqs.shape[-1] == 2:  # as torchtune keeps them
+            note = _OF_COS_BESIDE_SIN + _OF_NEIGHBORS.format(2 * freqs.shape[1])
         if freqs.is_complex() and freqs.dim():  # Their real part alone could pass as angles.
-            options = f"rotary_dim={2 * freqs.shape[-1]}, interleaved=True"
-            note = f"{_OF_COMPLEX}, with {options} where they multiply neighbors"
+            note = _OF_COMPLEX + _OF_NEIGHBORS.format(2 * freqs.shape[-1])
         like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when=when, note=note)
         return
     if not isinstance(freqs, (tuple, list)):
@@ -238,7 +258,9 @@ def _check_slice(given: Given, like: Like, head_dim: int) -> None:
         "rotary_start", start, least=0, most=room, accepted=accepted, n=rotary_dim, **named
     )
     if of_module and rotary_dim != width:
-        raise bad(f"{came} {rotary_dim}", f"None, or that of freqs, {width}")
+        accepted = f"None, or that of freqs, {width}"
+        other = f"{rotary_dim} elements are turned by RotaryPositionEmbedding({rotary_dim})"
+        raise bad(f"{came} {rotary_dim}", f"{accepted}; {other}")
     if rotary_dim != width and rotary_dim != 2 * width:
         wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
@@ -272,7 +294,12 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
         raise ValueError(f"{came}; {accepted}")
     if packed and cu_seqlens is None and ids is None:
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
-        raise bad("cu_seqlens is None in format 'thd'", f"{accepted}, or position_ids")
+        accepted += ", or position_ids"
+        cos, sin = given.tables
+        if sin is not None and cos.dim() == 2 and cos.shape[0] == seq_len:
+            # To look rows up that were looked up before would silently give other positions.
+            accepted += f": torch.arange({seq_len}), if row i of cos and sin is of token i"
+        raise bad("cu_seqlens is None in format 'thd'", accepted)
     if starts is not None and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
     if ids is not None and given.cp_size > 1:
@@ -388,8 +415,9 @@ def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) 
         came = f"cu_seqlens ends at {own}, the number of tokens of this rank, of {cp_size}"
         accepted = (
             "the sequences of all ranks, which are cu_seqlens * cp_size, if these are the rank's "
-            f"part of each; or, if {tokens - own} of the {tokens} tokens of all ranks are padding, "
-            "tensors without it"
+            "part of each; tensors of this rank's tokens alone, if yours hold those of all ranks; "
+            f"or, if {tokens - own} of the {tokens} tokens of all ranks are padding, tensors "
+            "without it"
         )
         raise bad(came, accepted)
     elif (lengths % chunks).any():

@@ -118,8 +118,20 @@ OPTIONS = (
         (12,),
         {"rotary_start": 2},
     ),
-    ("rotary_dim", "None, or that of freqs, 8", (), (4,), {"freqs": module()}),
-    ("rotary_dim", "None, or that of freqs, 4", (), (8,), {"freqs": module(4)}),
+    (
+        "rotary_dim",
+        "None, or that of freqs, 8; 4 elements are turned by RotaryPositionEmbedding(4)",
+        (),
+        (4,),
+        {"freqs": module()},
+    ),
+    (
+        "rotary_dim",
+        "None, or that of freqs, 4; 8 elements are turned by RotaryPositionEmbedding(8)",
+        (),
+        (8,),
+        {"freqs": module(4)},
+    ),
     (
         "rotary_start",
         "an integer from 0 to 2, for 8 elements within {t}'s head dimension d = 10",
@@ -176,6 +188,10 @@ TYPE_ERRORS = {
     # freqs
     "freqs is of type NoneType; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
     "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": None},
+    "freqs is 'bshd'; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors "
+    "(cos, sin); or a RotaryPositionEmbedding; is an argument before it missing?": {
+        "freqs": "bshd"
+    },
     "freqs is of type dict; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
     "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": {"cos": cos(S, D2)}},
     "freqs is of type type; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
@@ -295,6 +311,9 @@ VALUE_ERRORS = {
     "freqs has shape (2, 12, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}. A single "
     "tensor has angles in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its "
     "chunk(2, dim=-1)": {"freqs": cos(2, 12, D2)},
+    "freqs has shape (4, 4, 2); accepted with {t} of float32: (s2, 1, 1, d2); {read}. A single "
+    "tensor has angles in radians. Cosines beside sines are a pair: freqs.unbind(-1), with "
+    "rotary_dim=8, interleaved=True where they multiply neighbors": {"freqs": cos(S, D2 // 2, 2)},
     "freqs has shape (4, 3, 1, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}": {
         "freqs": cos(S, B, 1, D2)
     },
@@ -402,6 +421,9 @@ VALUE_ERRORS = {
         packed(cu_seqlens=None),
         packed(cu_seqlens=None, start_positions=ints(0)),
     ],
+    "cu_seqlens is None in format 'thd'; accepted: the cumulative sequence lengths, int32 "
+    "or int64 of shape (b + 1,), or position_ids: torch.arange(12), if row i of cos and sin is of "
+    "token i": packed(cu_seqlens=None, freqs=(cos(12, D2), cos(12, D2)), rotary_dim=D2),
     "cu_seqlens has shape (1, 2); accepted: (b + 1,); {read}": packed(cu_seqlens=ints(0, 4)[None]),
     "cu_seqlens has shape (0,); accepted: (b + 1,); {read}": packed(cu_seqlens=ints()),
     "cu_seqlens is on meta; it must be on {t}'s device, {device}": packed(cu_seqlens=META),
@@ -580,14 +602,16 @@ VALUES = {
     "cu_seqlens is [0, 4, 28]; accepted: values up to 24, "
     "the number of tokens on all ranks": of_a_rank(cu_seqlens=ints(0, 4, 28)),
     "cu_seqlens ends at 12, the number of tokens of this rank, of 2; accepted: the sequences of "
-    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; or, if 12 "
-    "of the 24 tokens of all ranks are padding, tensors without it": [
+    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; tensors of "
+    "this rank's tokens alone, if yours hold those of all ranks; or, if 12 of the 24 tokens of all "
+    "ranks are padding, tensors without it": [
         packed(freqs=module(), cp_size=2, cp_order=order, cu_seqlens=ints(0, 4, 12))
         for order in CP_ORDERS
     ],
     "cu_seqlens ends at 12, the number of tokens of this rank, of 3; accepted: the sequences of "
-    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; or, if 24 "
-    "of the 36 tokens of all ranks are padding, tensors without it": [
+    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; tensors of "
+    "this rank's tokens alone, if yours hold those of all ranks; or, if 24 of the 36 tokens of all "
+    "ranks are padding, tensors without it": [
         packed(freqs=module(), cp_size=3, cp_order=order, cu_seqlens=ints(0, 4, 12))
         for order in CP_ORDERS
     ],

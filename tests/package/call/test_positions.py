@@ -329,6 +329,12 @@ def test_positions_that_no_rank_has(given, said):
         cp_positions(cp_size=3, cp_rank=1, **given)
 
 
+def test_bounds_in_the_place_of_a_length_are_told_their_name():
+    said = "seq_len is a tensor of shape (3,); accepted: an integer from 0 that 6 divides; the "
+    with pytest.raises(TypeError, match=re.escape(said) + "bounds .*, cu_seqlens="):
+        cp_positions(torch.tensor([0, 6, 12]), cp_size=3, cp_rank=1)
+
+
 # positions past the table
 
 
