@@ -86,11 +86,11 @@ def replacement(
     code, variables = function.__code__, function.__globals__
     named = [(name, variables.get(name)) for name in code.co_names]
     helpers = [(name, x, x.__code__) for name, x in named if isinstance(x, FunctionType)]
-    signature = inspect.signature(function_of(original))
 
     def takes(*args: object, **kwargs: object) -> bool:
+        """Whether the function that is replaced has such arguments."""
         try:
-            signature.bind(*args, **kwargs)
+            inspect.signature(function_of(original)).bind(*args, **kwargs)
         except TypeError:
             return False
         return True

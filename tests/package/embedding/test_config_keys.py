@@ -315,7 +315,7 @@ OF_CLASSES = {
 
 
 def test_models_that_rotate_neighbors_ask_for_the_pairing():
-    """Frequencies alone would turn the wrong pairs, without a word."""
+    """Frequencies alone would silently turn the wrong pairs."""
     transformers = pytest.importorskip("transformers")
 
     class Derived(transformers.CohereConfig):
