@@ -89,9 +89,9 @@ class Accesses(Trace):
         self._keep("stores", pointers, mask)
         return super()._at_store(original, builder, pointers, value, mask, *rest, **named)
 
-    def _at_atomic(self, original: Callable, builder, op, pointers, value, mask, *rest):
+    def _at_update(self, pointers, mask, *, may_lock: bool) -> None:
         self._keep("stores", pointers, mask)
-        return super()._at_atomic(original, builder, op, pointers, value, mask, *rest)
+        super()._at_update(pointers, mask, may_lock=may_lock)
 
     def _keep(self, does: str, pointers, mask) -> None:
         address = pointers.data.astype(np.int64)

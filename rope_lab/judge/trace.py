@@ -21,6 +21,7 @@ import torch
 import triton
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
+from triton import language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import (
     GridExecutor,
@@ -55,10 +56,12 @@ class Memory:
         size = tensor.untyped_storage().nbytes()
         self.begin = tensor.untyped_storage().data_ptr()
         self.end = self.begin + size
-        # of each byte: number of the program that was the last to store, load, or add atomically
+        # of each byte: number of the program that was the last to store or load, or in a launch the
+        # first to add atomically
         self.writer = np.full(size, NOBODY, dtype=np.int64)
         self.reader = np.full(size, NOBODY, dtype=np.int64)
         self.adder = np.full(size, NOBODY, dtype=np.int64)
+        self.has_atomics = False
         self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
@@ -85,6 +88,9 @@ class Trace:
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
+    # What would be races or collisions, if no lock orders these programs. Whether one does is not
+    # known: a lock, or a counter, is an integer on which both did an atomic operation.
+    locks: list[str] = field(default_factory=list)
     reread: list[str] = field(default_factory=list)  # what a program reads after it has stored it
     stored_twice: list[str] = field(default_factory=list)  # in one launch
     # another value where the launch has stored one: right only in the order of here
@@ -94,6 +100,8 @@ class Trace:
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
+    _met: dict[int, int] = field(default_factory=dict)  # address of a lock -> first program there
+    _is_ordered: bool = False  # may a lock order this program after earlier ones?
     functions: ClassVar[tuple[str, ...]] = ("sin", "cos")  # whose calls are watched
 
     def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> str:
@@ -130,6 +138,7 @@ class Trace:
             wrap(InterpreterBuilder, "create_masked_load", self._at_load),
             wrap(InterpreterBuilder, "create_masked_store", self._at_store),
             wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
+            wrap(InterpreterBuilder, "create_atomic_cas", self._at_exchange),
             wrap(interpreter, "_patch_lang_tensor", convert_as_compiled),
         ]
         for name in self.functions:
@@ -144,6 +153,7 @@ class Trace:
     def _at_launch(self, original: Callable, executor, *args, **kwargs):
         self.launches += 1
         self._first_of_launch = len(self.programs)
+        self._met.clear()
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
@@ -159,12 +169,17 @@ class Trace:
     def _at_program(self, original: Callable, builder, x, y, z):
         self.programs.append((x, y, z))
         self._evaluated.clear()
+        self._is_ordered = False
         return original(builder, x, y, z)
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
+        is_volatile = named.get("is_volatile", rest[-1:] == (True,))
         for memory, at, size, _ in self._touched(pointers, mask, "reads"):
+            if is_volatile:
+                self._meet(memory, at)
             self._count("loaded", memory, at, size, memory.reader)
             self._note("L", memory.name)
+            self._note_where_others_update("reads", memory, at, size)
             others = memory.writer[at]
             mine = len(self.programs) - 1
             memory.shared[at] |= self._by_others(memory.reader[at])
@@ -176,7 +191,7 @@ class Trace:
             element, writer = at[late][0] // size, self.programs[others[late][0]]
             reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
             if is_race:
-                self.races.append(f"{reads} after {name_of(writer)} has overwritten it")
+                self._note_a_conflict(f"{reads} after {name_of(writer)} has overwritten it")
             else:
                 self.reread.append(f"{reads} after it has overwritten it itself")
         if other is None:
@@ -193,6 +208,7 @@ class Trace:
             stored = np.broadcast_to(value.data, pointers.data.shape)[which]
             self._note_a_second_store(memory, at, stored, is_bf16)
             self._note_a_store_where_others_load(memory, at, size)
+            self._note_where_others_update("stores", memory, at, size)
             self._count("stored", memory, at, size, memory.writer)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
@@ -221,7 +237,7 @@ class Trace:
             element = at[late][0] // size
             mine = name_of(self.programs[-1])
             words = f"{mine} overwrites element {element} of {memory.name}"
-            self.races.append(f"{words}, which another program loads: before or after?")
+            self._note_a_conflict(f"{words}, which another program loads: before or after?")
 
     def _at_function(self, name: str, original: Callable, builder, x):
         """Of a block that a program has evaluated the compiler takes the result again.
@@ -236,10 +252,56 @@ class Trace:
         return original(builder, x)
 
     def _at_atomic(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        for memory, at, size, _ in self._touched(pointers, mask, "writes"):
-            self._count("stored", memory, at, size, memory.adder)
-            memory.adder[at[:, None] + np.arange(size)] = len(self.programs) - 1
+        if self.goes_on:
+            mask = self._inside(pointers, mask)
+        self._at_update(pointers, mask, may_lock=pointers.data.size == 1)
         return original(builder, op, pointers, value, mask, *rest)
+
+    def _at_exchange(self, original: Callable, builder, pointers, *rest):
+        """`tl.atomic_cas` takes no mask, so past an access outside the tensors it can't go on."""
+        everywhere = TensorHandle(np.ones(pointers.data.shape, dtype=bool), tl.int1)
+        if self.goes_on and not self._inside(pointers, everywhere).data.all():
+            raise LeftItsTensors(self.programs[-1], "writes", "elsewhere")
+        self._at_update(pointers, everywhere, may_lock=True)
+        return original(builder, pointers, *rest)
+
+    def _at_update(self, pointers, mask, *, may_lock: bool) -> None:
+        """Atomic operations of two programs at one place don't race, other accesses there do."""
+        for memory, at, size, _ in self._touched(pointers, mask, "writes"):
+            self._note_a_store_where_others_load(memory, at, size)
+            others = self._by_others(memory.writer[at])
+            self._note_others("atomically updates", memory, at[others], size, "stores")
+            if may_lock:
+                self._meet(memory, at)
+            self._count("stored", memory, at, size, memory.adder)
+            memory.has_atomics = True
+            first = at[~self._by_others(memory.adder[at])]
+            memory.adder[first[:, None] + np.arange(size)] = len(self.programs) - 1
+
+    def _meet(self, memory: Memory, at: np.ndarray) -> None:
+        """At an integer that an earlier program has met, too, this one may have waited for it."""
+        if not memory.tensor.is_floating_point():
+            mine = len(self.programs) - 1
+            addresses = (memory.begin + at).tolist()
+            firsts = [self._met.setdefault(address, mine) for address in addresses]
+            self._is_ordered |= any(first != mine for first in firsts)
+
+    def _note_where_others_update(self, does: str, memory: Memory, at: np.ndarray, size: int):
+        if memory.has_atomics:
+            others = self._by_others(memory.adder[at])
+            self._note_others(does, memory, at[others], size, "updates atomically")
+
+    def _note_others(self, does: str, memory: Memory, at: np.ndarray, size: int, did: str) -> None:
+        """`at`: where this program does something, and another one `did` something else."""
+        if at.size:
+            words = f"{name_of(self.programs[-1])} {does} element {at[0] // size} of {memory.name}"
+            by = memory.adder if did == "updates atomically" else memory.writer
+            other = name_of(self.programs[by[at[0]]])
+            self._note_a_conflict(f"{words}, which {other} {did}: before or after?")
+
+    def _note_a_conflict(self, words: str) -> None:
+        """Of this program with an earlier one of the launch."""
+        (self.locks if self._is_ordered else self.races).append(words)
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
@@ -269,10 +331,14 @@ class Trace:
         words = f"{name_of(mine)} stores {place} twice"
         if who != mine:
             words = f"programs {_number(who)} and {_number(mine)} store {place}"
+        both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
+        collision = f"{words}, {both}: which one stays is undefined on a GPU"
+        if who != mine and self._is_ordered:
+            self.locks.append(collision)
+            return
         self.stored_twice.append(words)
         if differs.any():
-            both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
-            self.collisions.append(f"{words}, {both}: which one stays is undefined on a GPU")
+            self.collisions.append(collision)
 
     def _touched(self, pointers, mask, does: str):
         """For each memory that an access touches: it, offsets in bytes, bytes an element, and
