@@ -83,6 +83,10 @@ NOT_BY_THE_KERNEL = (
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
 OUTSIDE = "out of bounds"  # how a reason begins
+HOW_LANES_WAIT = (
+    "The warps of a program don't wait for each other: let the lane that stores an element be the "
+    "one that loads it, or write tl.debug_barrier() between the two"
+)
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of files
@@ -382,6 +386,8 @@ class Attempt:
             yield f"a race between programs: {race}"
         for collision in trace.collisions:
             yield f"write collision: {collision}"
+        for race in trace.lane_races:
+            yield f"a race between lanes: {race}. {HOW_LANES_WAIT}"
         if self.wanted.kernel:
             yield from self._without_the_kernel(trace)
         if allowed is not None and trace.launches > allowed:
@@ -410,6 +416,10 @@ class Attempt:
         """What a right candidate does that it need not do; empty if nothing."""
         if self.trace is None:
             return ""
+        if self.trace.in_one_warp:
+            return f"in more than one warp it would race: {self.trace.in_one_warp[0]}"
+        if self.trace.locks:
+            return f"whether a lock orders its programs is not checked: {self.trace.locks[0]}"
         copies = [one for one in self.eager.kernels if one.name in COPIES]
         if copies and self.wanted.kernel and not self.wanted.copies:
             moved = sum(one.bytes_read + one.bytes_written for one in copies)

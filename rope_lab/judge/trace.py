@@ -32,9 +32,19 @@ from triton.runtime.interpreter import (
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ..interpreter.bf16 import as_fp32
+from .lanes import Lanes
 
 NOBODY = -1
 _TRITON = str(Path(triton.__file__).parent)
+# Each is a barrier, or may be one: it moves numbers from lane to lane.
+_BARRIERS = [
+    *((InterpreterBuilder, f"create_{name}") for name in ("barrier", "dot", "histogram")),
+    *((InterpreterBuilder, f"create_{name}") for name in ("reshape", "trans", "gather")),
+    *((InterpreterBuilder, f"create_{name}") for name in ("cat", "join", "split")),
+    *((kind, "apply_impl") for kind in (interpreter.ReduceOps, interpreter.ScanOps)),
+]
+_WARPS = 4  # of a program, where a launch doesn't say
+_LANES_OF_A_WARP = 32
 _BF16_NAN = 0x7FC0  # the interpreter keeps the bits of bf16 as integers
 
 
@@ -63,6 +73,7 @@ class Memory:
         self.adder = np.full(size, NOBODY, dtype=np.int64)
         self.has_atomics = False
         self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
+        self.loaded_by, self.stored_by = Lanes(size), Lanes(size)  # of the program that runs
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         # "loaded" and "stored" -> bytes; what is masked off moves none
@@ -91,6 +102,10 @@ class Trace:
     # What would be races or collisions, if no lock orders these programs. Whether one does is not
     # known: a lock, or a counter, is an integer on which both did an atomic operation.
     locks: list[str] = field(default_factory=list)
+    # where a lane meets what another lane of its program loads or stores, with no barrier between
+    lane_races: list[str] = field(default_factory=list)
+    # the same where it does no harm: in a program of one warp, or in a block that one warp stores
+    in_one_warp: list[str] = field(default_factory=list)
     reread: list[str] = field(default_factory=list)  # what a program reads after it has stored it
     stored_twice: list[str] = field(default_factory=list)  # in one launch
     # another value where the launch has stored one: right only in the order of here
@@ -100,6 +115,7 @@ class Trace:
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
+    _warps: int = _WARPS
     _met: dict[int, int] = field(default_factory=dict)  # address of a lock -> first program there
     _is_ordered: bool = False  # may a lock order this program after earlier ones?
     functions: ClassVar[tuple[str, ...]] = ("sin", "cos")  # whose calls are watched
@@ -141,6 +157,8 @@ class Trace:
             wrap(InterpreterBuilder, "create_atomic_cas", self._at_exchange),
             wrap(interpreter, "_patch_lang_tensor", convert_as_compiled),
         ]
+        for owner, name in _BARRIERS:
+            self._undo.append(wrap(owner, name, self._at_barrier))
         for name in self.functions:
             around = partial(self._at_function, name)
             self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
@@ -157,6 +175,7 @@ class Trace:
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        self._warps = named.get("num_warps") or _WARPS
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
             begin = value.untyped_storage().data_ptr()
@@ -170,16 +189,41 @@ class Trace:
         self.programs.append((x, y, z))
         self._evaluated.clear()
         self._is_ordered = False
+        self._forget_lanes()
         return original(builder, x, y, z)
+
+    def _at_barrier(self, original: Callable, *args, **kwargs):
+        self._forget_lanes()
+        return original(*args, **kwargs)
+
+    def _forget_lanes(self) -> None:
+        for memory in self.memories:
+            memory.loaded_by.forget()
+            memory.stored_by.forget()
+
+    def _note_lanes(self, does: str, memory: Memory, at: np.ndarray, size: int, which: np.ndarray):
+        """Whether another lane has stored there or, where this one stores, has loaded."""
+        is_in_one_warp = self._warps == 1 or which.size <= _LANES_OF_A_WARP
+        found = self.in_one_warp if is_in_one_warp else self.lane_races
+        if found:
+            return  # one is enough
+        by = memory.stored_by if does == "loads" else memory.loaded_by
+        if met := by.meet(at, which):
+            place, lane, other = met
+            did = "stored" if does == "loads" else "loaded"
+            words = f"in {name_of(self.programs[-1])}, {lane} {does} element {place // size} of"
+            found.append(f"{words} {memory.name}, which {other} has {did}")
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         is_volatile = named.get("is_volatile", rest[-1:] == (True,))
-        for memory, at, size, _ in self._touched(pointers, mask, "reads"):
+        for memory, at, size, which in self._touched(pointers, mask, "reads"):
             if is_volatile:
                 self._meet(memory, at)
             self._count("loaded", memory, at, size, memory.reader)
             self._note("L", memory.name)
             self._note_where_others_update("reads", memory, at, size)
+            self._note_lanes("loads", memory, at, size, which)
+            memory.loaded_by.add(at, which)
             others = memory.writer[at]
             mine = len(self.programs) - 1
             memory.shared[at] |= self._by_others(memory.reader[at])
@@ -209,6 +253,8 @@ class Trace:
             self._note_a_second_store(memory, at, stored, is_bf16)
             self._note_a_store_where_others_load(memory, at, size)
             self._note_where_others_update("stores", memory, at, size)
+            self._note_lanes("stores", memory, at, size, which)
+            memory.stored_by.add(at, which)
             self._count("stored", memory, at, size, memory.writer)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
@@ -267,7 +313,9 @@ class Trace:
 
     def _at_update(self, pointers, mask, *, may_lock: bool) -> None:
         """Atomic operations of two programs at one place don't race, other accesses there do."""
-        for memory, at, size, _ in self._touched(pointers, mask, "writes"):
+        for memory, at, size, which in self._touched(pointers, mask, "writes"):
+            self._note_lanes("updates", memory, at, size, which)
+            memory.stored_by.add(at, which)
             self._note_a_store_where_others_load(memory, at, size)
             others = self._by_others(memory.writer[at])
             self._note_others("atomically updates", memory, at[others], size, "stores")
@@ -277,6 +325,8 @@ class Trace:
             memory.has_atomics = True
             first = at[~self._by_others(memory.adder[at])]
             memory.adder[first[:, None] + np.arange(size)] = len(self.programs) - 1
+        if pointers.data.size == 1:
+            self._forget_lanes()  # one thread does it, and hands the result to all of them
 
     def _meet(self, memory: Memory, at: np.ndarray) -> None:
         """At an integer that an earlier program has met, too, this one may have waited for it."""
@@ -313,6 +363,8 @@ class Trace:
         """
         # of each lane: which program has stored at its place before it, and what
         writers = memory.writer[at]
+        if (writers == len(self.programs) - 1).any():  # before a barrier no store is too late
+            writers[(writers == len(self.programs) - 1) & ~memory.stored_by.has(at)] = NOBODY
         old = memory.content[at[:, None] + np.arange(values.itemsize)].view(values.dtype)[:, 0]
         before, again = lanes_that_repeat(at)
         writers[again] = len(self.programs) - 1
@@ -365,7 +417,7 @@ class Trace:
         inside = np.zeros(address.shape, dtype=bool)
         for memory in self.memories:
             inside |= (address >= memory.begin) & (address + size <= memory.end)
-        return TensorHandle(inside & np.broadcast_to(mask.data, address.shape), mask.dtype)
+        return TensorHandle(inside & np.broadcast_to(mask.data, address.shape), tl.int1)
 
     def _nan_outside(self, pointers, mask, other) -> TensorHandle:
         """What a load gives where it is masked off; anything where it leaves the tensors."""

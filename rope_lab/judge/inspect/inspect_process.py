@@ -136,7 +136,7 @@ def _wrong(
     for (name, before), x, want in zip(inputs.items(), given, after, strict=True):
         if not _same(x, want):
             compared.append((name, x, want, _same(before, want)))
-    raced = next(iter(watch.races + watch.collisions), "")
+    raced = next(iter(watch.races + watch.collisions + watch.lane_races), "")
     for label, x, want, has_to_stay in compared:
         if has_to_stay:
             return f"an input is overwritten: {label}", ""
