@@ -11,9 +11,9 @@ barrier does: it is one where the lanes are in several warps, and that only the 
 
 import numpy as np
 
-_LANES = 1 << 32  # more than a block has
+_LANES = 1 << 32  # more than a block has; a lane's code is its number plus this for each shape
+_NUMBER = _LANES  # the code of a number by itself, whose shape is the first
 _SEVERAL = -1
-_NUMBER = 1  # the code of a number by itself
 
 
 class Lanes:
@@ -24,11 +24,12 @@ class Lanes:
 
     def __init__(self, size: int) -> None:
         """`size`: of the memory, in bytes."""
-        # of each element's first byte: 0 for no lane, a lane of a shape, or several of them
+        # of each element's first byte: 0 for no lane, the code of one, or several
         self._codes = np.zeros(size, dtype=np.int64)
-        self._shapes: dict[tuple[int, ...], int] = {}
+        self._codes_of: dict[tuple[int, ...], np.ndarray] = {(1,): np.array([_NUMBER])}
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
         self._entered: list[tuple[np.ndarray, np.ndarray]] = []
+        self._has_several = False
 
     def add(self, at: np.ndarray, which: np.ndarray) -> None:
         """`at`: the places of those lanes of a block for which `which` is true."""
@@ -40,6 +41,7 @@ class Lanes:
             self._codes[at] = 0
         self._entered.clear()
         self._waiting.clear()
+        self._has_several = False
 
     def has(self, at: np.ndarray) -> np.ndarray:
         """At which of these places any lane was."""
@@ -48,10 +50,10 @@ class Lanes:
 
     def meet(self, at: np.ndarray, which: np.ndarray) -> tuple[int, str, str] | None:
         """Where the first lane of a block meets another one: the place, its name, the other's."""
-        self._enter_all()
-        if not self._entered:
+        if not (self._waiting or self._entered):
             return None
-        meets = self._are_others(self._codes[at], self._codes_of(which), which.size)
+        self._enter_all()
+        meets = self._are_others(self._codes[at], self._lanes(which))
         if not meets.any():
             return None
         first = meets.argmax()
@@ -60,24 +62,32 @@ class Lanes:
 
     def _enter_all(self) -> None:
         for at, which in self._waiting:
-            codes = self._codes_of(which)
-            others = self._are_others(self._codes[at], codes, which.size)
+            codes = self._lanes(which)
+            before = self._codes[at]
             self._codes[at] = codes
-            others |= self._codes[at] != codes  # another lane of this block is there
-            self._codes[at[others]] = _SEVERAL
-        self._entered += self._waiting
+            others = self._codes[at] != codes  # another lane of this block is there
+            if self._entered:
+                others |= self._are_others(before, codes)
+            if others.any():
+                self._codes[at[others]] = _SEVERAL
+            self._has_several |= which.size == 1 or bool(others.any())
+            self._entered.append((at, which))
         self._waiting.clear()
 
-    def _codes_of(self, which: np.ndarray) -> np.ndarray:
-        lanes = np.flatnonzero(which) + _NUMBER
-        if which.size == 1:
-            return lanes
-        return lanes + _LANES * self._shapes.setdefault(which.shape, len(self._shapes) + 1)
+    def _lanes(self, which: np.ndarray) -> np.ndarray:
+        """The codes of the lanes for which `which` is true."""
+        if which.shape not in self._codes_of:
+            first = _LANES * (len(self._codes_of) + 1)
+            self._codes_of[which.shape] = first + np.arange(which.size).reshape(which.shape)
+        return self._codes_of[which.shape][which]
 
-    def _are_others(self, before: np.ndarray, codes: np.ndarray, size: int) -> np.ndarray:
+    def _are_others(self, before: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Of each code before: is it of another lane, as far as the two can be compared?"""
-        of_one_shape = (before != codes) & (before // _LANES == codes // _LANES) & (before > 0)
-        return of_one_shape | (before == _SEVERAL) | ((before == _NUMBER) & (size > 1))
+        differ = before ^ codes  # of lanes of one shape, less than _LANES
+        others = (differ > 0) & (differ < _LANES)
+        if self._has_several:
+            others |= (before == _SEVERAL) | ((before == _NUMBER) & (codes != _NUMBER))
+        return others
 
     def _another(self, place: int, mine: int) -> str:
         for at, which in self._entered:

@@ -203,12 +203,10 @@ class Trace:
 
     def _note_lanes(self, does: str, memory: Memory, at: np.ndarray, size: int, which: np.ndarray):
         """Whether another lane has stored there or, where this one stores, has loaded."""
+        by = memory.stored_by if does == "loads" else memory.loaded_by
         is_in_one_warp = self._warps == 1 or which.size <= _LANES_OF_A_WARP
         found = self.in_one_warp if is_in_one_warp else self.lane_races
-        if found:
-            return  # one is enough
-        by = memory.stored_by if does == "loads" else memory.loaded_by
-        if met := by.meet(at, which):
+        if not found and (met := by.meet(at, which)):  # one is enough
             place, lane, other = met
             did = "stored" if does == "loads" else "loaded"
             words = f"in {name_of(self.programs[-1])}, {lane} {does} element {place // size} of"
