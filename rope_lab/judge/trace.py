@@ -209,8 +209,10 @@ class Trace:
         if not found and (met := by.meet(at, which)):  # one is enough
             place, lane, other = met
             did = "stored" if does == "loads" else "loaded"
-            words = f"in {name_of(self.programs[-1])}, {lane} {does} element {place // size} of"
-            found.append(f"{words} {memory.name}, which {other} has {did}")
+            words = (
+                f"{lane} {does} element {place // size} of {memory.name}, which {other} has {did}"
+            )
+            found.append(f"in {name_of(self.programs[-1])}, {words}, without a barrier between")
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         is_volatile = named.get("is_volatile", rest[-1:] == (True,))

@@ -58,6 +58,10 @@ WRONG = {
         partial(styles.by_functions, whose="Taylor's"),
         "in the case 'several sequences'",  # the first with large angles
     ),
+    "partners of other warps": (
+        styles.by_partners,
+        "a race between lanes: in program 0, lane 0 stores element 0 of t_ptr, which lane 100 has",
+    ),
     "another head is stored": (styles.by_masked_heads, "no program stores heads 1, 2, 3 of 5"),
 }
 

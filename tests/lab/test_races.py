@@ -8,6 +8,7 @@ The kernels are in `tests/support/racing_kernels.py`.
 from functools import partial
 
 import pytest
+import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -90,9 +91,9 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
     "partners": (
         exchanging(),
         exchanged,
-        f"{LANES} 0 stores element 0 of x_ptr, which lane 32 has loaded. The warps of a program "
-        "don't wait for each other: let the lane that stores an element be the one that loads it, "
-        "or write tl.debug_barrier() between the two",
+        f"{LANES} 0 stores element 0 of x_ptr, which lane 32 has loaded, without a barrier "
+        "between. The warps of a program don't wait for each other: let the lane that stores an "
+        "element be the one that loads it, or write tl.debug_barrier() between the two",
     ),
     "partners of a tile": (
         exchanging(how="tiles"),
@@ -138,3 +139,15 @@ def test_what_meets_at_an_element(case):
     candidate, wanted, said = ALL[case]
     verdict = lab.check_exercise(candidate, wanted)
     assert said in repr(verdict) and bool(verdict) is said.startswith("RIGHT"), verdict
+
+
+def test_inspect_finds_them_too():
+    def make(size, device):
+        return (torch.randn(size, 64, device=device),)
+
+    def exchanged_in_place(x):
+        x.copy_(x.roll(32, 1))
+
+    found = lab.inspect(kernels.exchange, exchanged_in_place, make, small=3, large=1000)
+    words = "at size 3: in program 0, lane 0 stores element 0 of x_ptr, which lane 32 has loaded, "
+    assert found.wrong == f"{words}without a barrier between"

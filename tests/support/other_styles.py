@@ -284,6 +284,23 @@ def by_masked_heads(t, freqs, out=None):
     return by_rows(masked_heads_kernel, t, freqs, out, h=t.shape[2], **halves_of(t))
 
 
+@triton.jit
+def partners_kernel(t_ptr, freqs_ptr, out_ptr, rows, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Rung 1's loads, a row a program: right but in place, where warps race for the partners."""
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    exists, in_first = column < D, column < D // 2
+    partner = tl.where(in_first, column + D // 2, column - D // 2)
+    x = tl.load(t_ptr + row * D + column, mask=exists).to(tl.float32)
+    other = tl.load(t_ptr + row * D + partner, mask=exists).to(tl.float32)
+    angle = tl.load(freqs_ptr + row // rows * D + column, mask=exists)
+    quarter = tl.where(in_first, -other, other)
+    tl.store(out_ptr + row * D + column, x * tl.cos(angle) + quarter * tl.sin(angle), mask=exists)
+
+
+def by_partners(t, freqs, out=None):
+    return by_rows(partners_kernel, t, freqs, out, **whole(t))
+
+
 def rounded_in_one_case(t, freqs):
     """Of fp16 all is right but for a rounding, and something else is wrong with fp32."""
     half = freqs.shape[-1] // 2
