@@ -158,7 +158,8 @@ class Trace:
             wrap(interpreter, "_patch_lang_tensor", convert_as_compiled),
         ]
         for owner, name in _BARRIERS:
-            self._undo.append(wrap(owner, name, self._at_barrier))
+            if hasattr(owner, name):  # not every Triton has each
+                self._undo.append(wrap(owner, name, self._at_barrier))
         for name in self.functions:
             around = partial(self._at_function, name)
             self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
