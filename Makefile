@@ -96,7 +96,7 @@ hosted: environment ## run every hosted copy alone in an empty folder (20 minute
 address: environment ## write the repository's address where it is shown: make address REPOSITORY=owner/name
 	@"$(VENV)"/bin/python tools/address.py $(REPOSITORY)
 
-mutants: environment ## apply deliberate bugs, one at a time; each must turn a test red (hours)
+mutants: environment ## apply deliberate bugs, each alone; each must turn a test red (an hour)
 	"$(VENV)"/bin/python tools/mutants.py
 
 notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)

@@ -1,16 +1,22 @@
 """Deliberate bugs, each alone in a copy of the project: does a test turn red?
 
-    python tools/mutants.py                     all of tests/mutants.toml
-    python tools/mutants.py --only "a sign"     those with these words in their file, edit or title
-    python tools/mutants.py --draw 20 --seed 7  20 of them, the same ones for the same seed
+    python tools/mutants.py                  all of tests/mutants.toml
+    python tools/mutants.py --only "a sign"  those with these words in their file, edit or title
 
 The list names the tests that have to find a bug. It is killed by one that is red, and green without
 the bug.
+
+What takes long is starting Python with torch, Triton and pytest. So this process loads them once,
+and each run of pytest is a fork of it. As many bugs as there are cores are tried at a time.
 """
 
 import argparse
+import compileall
+import contextlib
+import importlib
+import multiprocessing
 import os
-import random
+import py_compile
 import re
 import shutil
 import signal
@@ -19,11 +25,28 @@ import sys
 import tempfile
 import time
 import tomllib
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+FORKS = multiprocessing.get_context("fork")
+# What the tests import of other projects. Nothing of this one: a fork has to import its own copy.
+LOADED_ONCE = (
+    "torch",
+    "torch._dynamo",
+    "torch._inductor.config",
+    "triton",
+    "triton.language",
+    "triton.runtime.interpreter",
+    "pytest",
+    "hypothesis",
+    "nbval",
+    "transformers",
+    "matplotlib.pyplot",
+    "nbformat",
+)
 
 
 @dataclass(frozen=True)
@@ -53,12 +76,6 @@ def listed() -> list[Mutant]:
     return [Mutant(file, **edit | {"tests": tuple(edit["tests"])}) for file, edit in edits]
 
 
-def drawn(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
-    """So many different ones (all, if there are fewer), in the order of the list."""
-    places = random.Random(seed).sample(range(len(mutants)), min(number, len(mutants)))
-    return [mutants[place] for place in sorted(places)]
-
-
 def tracked() -> list[str]:
     """The files that git doesn't ignore, new ones too."""
     command = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -75,6 +92,9 @@ class Bench:
         for name in tracked():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+        # checked by the text, not by its time: an edited file is compiled again by whoever reads it
+        checked = py_compile.PycInvalidationMode.CHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, invalidation_mode=checked)
 
     def try_one(self, mutant: Mutant) -> tuple[str, str]:
         """What became of it, and the test that is red.
@@ -106,32 +126,79 @@ class Bench:
     def pytest(self, tests: list[str], *options: str) -> list[str]:
         """The tests that are red.
 
-        Bytecode is not written: an edit within a second, of the same size, would not be seen.
-
         Raises:
             TimeoutError: they didn't end.
             LookupError: one isn't there.
         """
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", *options]
-        command += [*arguments_of(tests), "-p", "no:cacheprovider"]
-        path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
-        here = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
-        process = subprocess.Popen(
-            command, cwd=self.folder, env=os.environ | here, start_new_session=True, **pipes
-        )
-        try:
-            said, _ = process.communicate(timeout=self.limit)
-        except subprocess.TimeoutExpired as error:
-            os.killpg(process.pid, signal.SIGKILL)  # kernels of notebooks too
-            process.communicate()
-            raise TimeoutError from error
+        asked = ["-q", "--tb=no", "-rfE", *options, *arguments_of(tests), "-p", "no:cacheprovider"]
+        # Its thread doesn't survive a fork, and pytest would wait for it. `limit` ends what hangs.
+        asked += ["-p", "no:faulthandler"]
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+            fork = FORKS.Process(target=run_pytest, args=(self.folder, asked, output.fileno()))
+            fork.start()
+            fork.join(self.limit)
+            is_late = fork.exitcode is None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(fork.pid, signal.SIGKILL)  # and what it started, such as kernels
+            fork.join()
+            output.seek(0)
+            said = output.read()
+        if is_late:
+            raise TimeoutError
         if re.search("^ERROR: (file or directory )?not found:", said, re.MULTILINE):
             raise LookupError(said)
-        if process.returncode in (0, 5):  # 5: all were deselected
+        if fork.exitcode in (0, 5):  # 5: all were deselected
             return []
         red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
         return red or list(tests)  # without a line: it broke before the first test, or died
+
+
+def load_once() -> None:
+    """Import what all forks need, as `tests/conftest.py` has it: interpreted without a GPU."""
+    # by the driver's library: a process that has asked CUDA itself can't be forked
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"
+    for name in LOADED_ONCE:
+        with contextlib.suppress(ImportError):  # without it, its tests are skipped
+            importlib.import_module(name)
+
+
+def run_pytest(folder: Path, asked: list[str], output: int) -> None:
+    """What a fork does: it becomes the leader of a group, and ends with pytest's exit status."""
+    import pytest
+
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout = sys.stderr = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    # Bytecode is not written: an edit within a second, of the same size, would not be seen.
+    os.environ |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(folder))
+    os.chdir(folder)
+    status = pytest.main(asked)
+    sys.stdout.flush()
+    os._exit(status)
+
+
+_bench: Bench  # of a process of the pool
+
+
+def make_bench(folder: Path) -> None:
+    """At the start of a process of the pool: it edits files, so it has a copy for itself."""
+    global _bench
+    _bench = Bench(folder / str(os.getpid()))
+
+
+def tried(mutant: Mutant) -> tuple[str, str, float]:
+    """What became of a mutant, the test that is red, and the seconds that it took."""
+    begin = time.monotonic()
+    state, by = _bench.try_one(mutant)
+    return state, by, time.monotonic() - begin
 
 
 def arguments_of(tests: list[str]) -> list[str]:
@@ -146,23 +213,18 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", action="append", default=[], metavar="TEXT")
-    parser.add_argument("--draw", type=int, metavar="NUMBER")
-    parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     only = asked.only or [""]
     mutants = [m for m in listed() if any(x in f"{m.title}{m.old}" for x in only)]
-    if asked.draw is not None:
-        print(f"{asked.draw} of {len(mutants)}, drawn by --seed {asked.seed}", flush=True)
-        mutants = drawn(mutants, asked.draw, asked.seed)
+    load_once()
     alive = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        bench = Bench(Path(folder))
-        for mutant in mutants:
-            begin = time.monotonic()
-            state, by = bench.try_one(mutant)
-            line = f"{state:10} {time.monotonic() - begin:6.1f} s  {mutant.title}  {by}"
-            print(line, flush=True)
-            alive += [] if state == "killed" else [line]
+        begin = partial(make_bench, Path(folder))
+        with ProcessPoolExecutor(os.cpu_count(), FORKS, initializer=begin) as pool:
+            for mutant, (state, by, seconds) in zip(mutants, pool.map(tried, mutants), strict=True):
+                line = f"{state:10} {seconds:6.1f} s  {mutant.title}  {by}"
+                print(line, flush=True)
+                alive += [] if state == "killed" else [line]
     print(f"{len(mutants) - len(alive)} of {len(mutants)} killed", *alive, sep="\n")
     return 1 if alive else 0
 

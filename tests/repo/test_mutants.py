@@ -7,7 +7,7 @@ from mutants import Mutant
 
 LISTED = mutants.listed()
 TEST = """
-from code import two
+from counted_here import two
 def test_first(): pass
 def test_two(): assert two() == 2
 """
@@ -24,24 +24,20 @@ def test_each_edit_fits_its_file_and_names_tests_that_exist():
             assert f"def {name}(" in source or not name, test
 
 
-def test_the_same_seed_draws_the_same_bugs(monkeypatch, capsys):
-    monkeypatch.setattr(mutants, "tracked", list)  # nothing to copy, for nothing is run
-    tried = []
+def test_every_bug_is_tried_and_one_that_survives_makes_the_run_red(monkeypatch, capsys):
+    survivor = LISTED[1]
 
     def try_one(bench, mutant):
-        tried.append(mutant)
-        return "killed", ""
+        return ("survived", "") if mutant == survivor else ("killed", "a test")
 
-    monkeypatch.setattr(mutants.Bench, "try_one", try_one)
-    for seed in ("20261128", "20261128", "7"):
-        monkeypatch.setattr("sys.argv", ["mutants.py", "--draw", "20", "--seed", seed])
-        assert mutants.main() == 0
-        said = capsys.readouterr().out.splitlines()
-        assert said[0].endswith(f"--seed {seed}") and said[-1] == "20 of 20 killed"
-    first, again, other = tried[:20], tried[20:40], tried[40:]
-    assert first == again and len({*first}) == len({*other}) == 20
-    assert {*first} != {*other} and {*first, *other} <= {*LISTED}
-    assert mutants.drawn(LISTED[:3], 20, seed=7) == LISTED[:3]
+    monkeypatch.setattr(mutants, "tracked", list)  # nothing to copy, for nothing is run
+    monkeypatch.setattr(mutants, "load_once", lambda: None)
+    monkeypatch.setattr(mutants.Bench, "try_one", try_one)  # in the forks, too
+    monkeypatch.setattr("sys.argv", ["mutants.py"])
+    assert mutants.main() == 1
+    *lines, counted, again = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(LISTED) and counted == f"{len(LISTED) - 1} of {len(LISTED)} killed"
+    assert again == lines[1] and survivor.title in again
 
 
 @pytest.fixture
@@ -49,9 +45,9 @@ def bench(tmp_path, monkeypatch):
     """A bench for a tree of two files."""
     root = tmp_path / "root"
     (root / "tests").mkdir(parents=True)
-    (root / "code.py").write_text("def two():\n    return 1 + 1\n", encoding="utf-8")
+    (root / "counted_here.py").write_text("def two():\n    return 1 + 1\n", encoding="utf-8")
     (root / "tests/test_code.py").write_text(TEST, encoding="utf-8")
-    files = ["code.py", "tests/test_code.py"]
+    files = ["counted_here.py", "tests/test_code.py"]
     monkeypatch.setattr(mutants, "ROOT", root)
     monkeypatch.setattr(mutants, "tracked", lambda: files)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second of each run
@@ -59,7 +55,7 @@ def bench(tmp_path, monkeypatch):
 
 
 def mutant(new, old="1 + 1", tests="tests/test_code.py"):
-    return Mutant("code.py", old, new, "a bug", (tests,))
+    return Mutant("counted_here.py", old, new, "a bug", (tests,))
 
 
 def test_a_mutant_is_killed_or_survives(bench):
