@@ -26,7 +26,8 @@ from .check import compare, is_right
 from .counts import COPIES, BesideKernels, more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
-from .spec import Case, Spec
+from .diagnose.written import unlike_its_look
+from .spec import Case, Spec, laid_out_alike
 from .verdict import NOT_YET, RIGHT, WRONG, Cases, Comparison, OnTheClimb, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -38,9 +39,14 @@ NO_INDEX = "blocks and pointers have no index: an element is loaded, tl.load(x_p
 CALLED = "a method is called with brackets: x.numel()"
 NO_SHAPES = "a kernel knows no shapes of tensors: pass n"
 A_BLOCK_OF_NUMBERS = "a block of n numbers is tl.arange(0, n)"
+A_TUPLE = "a grid is a tuple, as in (n,)"
+A_SHAPE = "x.shape is a tuple; x.numel() is the number of elements"
+NO_OFFSETS = "an address is pointer + index, for each lane: tl.load(x_ptr + i, mask=...)"
 A_BLOCK_FOR_A_NUMBER = "is a pointer indexed by a block? tl.store(out_ptr + i, x)"
 ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
-    "object of type 'int' has no len()": "a grid is a tuple, as in (n,)",
+    "object of type 'int' has no len()": A_TUPLE,
+    'list (not "tuple")': A_TUPLE,
+    "program_id() missing": "the number along the grid's first axis is tl.program_id(0)",
     "kernel() missing": "a launch passes every argument: in order, and a tl.constexpr by its name",
     "'float' object cannot be interpreted": "a grid's numbers are whole: triton.cdiv(n, block)",
     "'builtin_function_or_method' and": CALLED,
@@ -50,20 +56,28 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "arange's arguments must be of type": "a block's length is a tl.constexpr, such as BLOCK",
     "cannot add pointers": "to a pointer an index is added, and nothing else: out_ptr + i",
     "arange's range must be a power of 2": "round it up, and mask the lanes that are too many",
-    "> and triton.language.int": "to a pointer an index is added, and nothing else: x_ptr + i",
+    "> and triton.language.int": "to a pointer an index is added, and nothing else: x_ptr + i; "
+    "tl.load reads the element there",
     "for ** or pow()": "a kernel has no powers: write a product",
     "'int' object is not iterable": NO_INDEX,
     "'ellipsis' object is not iterable": NO_INDEX,
     "unsupported tensor index": NO_INDEX,
     "only 0-dimensional arrays": A_BLOCK_FOR_A_NUMBER,
     "only length-1 arrays": A_BLOCK_FOR_A_NUMBER,  # the same, from an older numpy
-    "of type <class 'torch.Size'>": "x.shape is a tuple; x.numel() is the number of elements",
+    "of type <class 'torch.Size'>": A_SHAPE,
+    "to torch.Size": A_SHAPE,
+    "of type <class 'tuple'>": "a kernel gets tensors and numbers: pass one number of the tuple",
+    "if pointer argument is not a block": NO_OFFSETS,
+    "multiple values for argument 'mask'": NO_OFFSETS,
+    "cannot cast [": "a pointer is an address: tl.load reads the element there",
+    "Expected dtype ['fp32', 'fp64']": "tl.sin and tl.cos take fp32: angle.to(tl.float32)",
     "exceeds dtype primitive_bitwidth": "a flag or a size is NAME: tl.constexpr",
     "has no attribute 'grid_idx'": WITHOUT_GRID,
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
     "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
     "Cannot make_shape_compatible": "[:, None] makes a column of a block, and [None, :] a row",
     "Expected pointer argument to have shape": "the address has no row, or no column",
+    "in `tl.store`": "the address comes first, and then the value: tl.store(out_ptr + i, x)",
     "and triton.language.float": "an index is a whole number: a // b, not a / b",
     "Unsupported ptr type": "an address begins with a pointer: tl.load(x_ptr + i)",
     "'int' object has no attribute 'to'": "an index of a loop: tl.cast(i, tl.int64)",
@@ -73,6 +87,7 @@ ADVICE_IN_A_KERNEL = {  # the same, where these words mean something else elsewh
     "'tensor' object has no attribute": "it has few methods: x.to(tl.float32), x[:, None]",
     "'int' object is not callable": NO_SHAPES,
     "index out of range": NO_SHAPES,
+    "is not defined": "a kernel knows its arguments, and what its own lines set",
     "'tensor' has no len()": NO_SHAPES,
 }
 OTHERS_NAMES = re.compile(r"\b(torch|math|np|numpy)\.")
@@ -87,6 +102,7 @@ HOW_LANES_WAIT = (
     "The warps of a program don't wait for each other: let the lane that stores an element be the "
     "one that loads it, or write tl.debug_barrier() between the two"
 )
+COLLISION = "write collision"  # the same
 MAX_PRINTED = 4000  # characters
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of files
@@ -119,6 +135,8 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     verdict, printed = judge(candidate, wanted, tell)
     if job["probe"] and verdict:
         verdict = probed(verdict, candidate, wanted, job["probe"])
+    if verdict.state == WRONG and (words := unlike_its_look(job["candidate"]["program"])):
+        verdict = replace(verdict, because="; ".join(filter(None, (verdict.because, words))))
     return {"verdict": verdict, "printed": printed}
 
 
@@ -251,7 +269,10 @@ class Attempt:
             if not verdict:
                 return self._wrong_result(number, out, verdict)
         reason = next(self._wrong_beside_the_results(), "")
-        return self._wrong(reason) if reason else None
+        if not reason:
+            return None
+        because = self.own_mistake() if reason.startswith(COLLISION) else ""
+        return replace(self._wrong(reason), because=because)
 
     def _wrong(self, reason: str, owner: str = "", compared: Comparison | None = None) -> Verdict:
         cases = Cases(wrong=self.case.name, owner=owner)
@@ -278,13 +299,13 @@ class Attempt:
             return replace(stopped, because=self.own_mistake() if is_outside else "")
         if self.returned is not None or self.wanted.overwrites:
             return None
-        return self._wrong("it returns None: is a `return` missing?")
+        return self._wrong("it returns None: is a `return` missing? A launch returns None, too")
 
     def own_mistake(self) -> str:
-        """Which mistake of the exercise leads to an access outside the tensors; '' for none.
+        """Which mistake of the exercise leads to a wrong address; '' for none.
 
-        The candidate runs once more, past that access, and its result is compared with theirs. Of
-        several that have this result, those stay that have the results of later cases, too.
+        The candidate runs once more, past those addresses, and its result is compared with theirs.
+        Of several that have this result, those stay that have the results of later cases, too.
         """
         left = self._mistakes_in(self.case)
         cases = self.wanted.cases
@@ -385,7 +406,7 @@ class Attempt:
         for race in trace.races:
             yield f"a race between programs: {race}"
         for collision in trace.collisions:
-            yield f"write collision: {collision}"
+            yield f"{COLLISION}: {collision}"
         for race in trace.lane_races:
             yield f"a race between lanes: {race}. {HOW_LANES_WAIT}"
         if self.wanted.kernel:
@@ -429,7 +450,7 @@ class Attempt:
 
 def results(function: Callable, inputs: list) -> list[Tensor]:
     """The specification's results, computed in fp64 and rounded once to the case's dtype."""
-    outs = as_tuple(function(*[x.double() for x in inputs]))
+    outs = as_tuple(function(*[laid_out_alike(x, torch.float64) for x in inputs]))
     return [out.to(inputs[0].dtype) for out in outs]
 
 

@@ -65,6 +65,7 @@ def rotate_half_by_lines(**lines: str) -> Callable[[Tensor], Tensor]:
             "x_ptr": x,
             "rows": x.numel() // columns,
             "HALF": columns // 2,
+            "BLOCK_R": 4,  # what the stub's launcher takes
             "BLOCK_C": 2 ** math.ceil(math.log2(columns)),
         }
         return _computed(x, _ROTATE_HALF | lines, known)

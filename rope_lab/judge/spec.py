@@ -61,6 +61,7 @@ class Spec:
     copies: bool = False  # of PyTorch's are no waste; else they are said, not forbidden
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     blocks: bool = False  # one a program; more, or none, is said, not forbidden
+    gathers: bool = False  # a scatter is said, not forbidden
     extra: tuple[Case, ...] = ()
     unmasked: str = ""  # what is told of right results by a kernel that leaves its tensors
     # what a likely mistake looks like -> a function that makes it
@@ -121,7 +122,7 @@ class Spec:
                 made.append(_angles(shape, is_plain, generator))
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
-        return made if device == "cpu" else [_to(value, device) for value in made]
+        return made if device == "cpu" else [laid_out_alike(x, device) for x in made]
 
 
 def spec(function: Callable | None = None, **asked) -> Spec:
@@ -180,9 +181,9 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
     return torch.randn(shape, generator=generator).to(case.dtype)
 
 
-def _to(tensor: Tensor, device: str) -> Tensor:
-    """On another device with the same strides and the same memory around it."""
+def laid_out_alike(tensor: Tensor, to: str | torch.dtype) -> Tensor:
+    """On another device, or in another dtype, with the same strides and memory around it."""
     memory = tensor.untyped_storage()
     length = memory.nbytes() // tensor.element_size()
-    whole = torch.empty(0, dtype=tensor.dtype).set_(memory, 0, (length,), (1,)).to(device)
+    whole = torch.empty(0, dtype=tensor.dtype).set_(memory, 0, (length,), (1,)).to(to)
     return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

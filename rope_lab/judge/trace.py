@@ -78,6 +78,8 @@ class Memory:
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         # "loaded" and "stored" -> bytes; what is masked off moves none
         self.moved: Counter[str] = Counter()
+        # "loaded", "stored": was it once in another order than the lanes?
+        self.out_of_order: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -267,6 +269,14 @@ class Trace:
     def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
         """`by`: of each byte of the memory, which program was the last to do the same."""
         memory.moved[kind] += at.size * size
+        if (np.diff(at) < 0).any():
+            memory.out_of_order.add(kind)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether lanes load one after the other, and store in another order."""
+        kinds = {kind for memory in self.memories for kind in memory.out_of_order}
+        return kinds == {"stored"}
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
         """Which of these programs are of this launch, and not the one that runs."""

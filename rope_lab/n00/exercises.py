@@ -1,6 +1,8 @@
 """Notebook 00: the reader's first kernel."""
 # ruff: noqa: F821 (the letters of shapes)
 
+from functools import partial
+
 import torch
 
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
@@ -26,6 +28,26 @@ def _without_fractions(x):
     return (2 * x).trunc()
 
 
+def _every(x, step):
+    """Loads that are so many elements apart: past the end they give NaN."""
+    loaded = torch.full_like(x, torch.nan)
+    kept = 2 * x[::step]
+    loaded[: len(kept)] = kept
+    return loaded
+
+
+def _first_for_all(x):
+    return 2 * x[:1].expand_as(x)
+
+
+def _indices(x):
+    return 2 * torch.arange(len(x), dtype=x.dtype)
+
+
+def _nothing(x):
+    return torch.full_like(x, torch.nan)
+
+
 @spec(
     launches=1,
     blocks=True,
@@ -37,6 +59,15 @@ def _without_fractions(x):
         "each element is multiplied by itself, where 2 is the factor": _squares,
         "2 is added, where it is the factor": _two_more,
         "the fractions are gone: is it converted to an integer?": _without_fractions,
+        "the place is doubled where x is loaded: load at x_ptr + i, and double the value": (
+            partial(_every, step=2)
+        ),
+        "the place is multiplied by 4: pointers count elements, not bytes": partial(_every, step=4),
+        "each lane takes the first element: add i to the address, x_ptr + i": _first_for_all,
+        "i is doubled, and i is only the place of an element": _indices,
+        "every lane that isn't masked off is past the end: is the comparison the other way?": (
+            _nothing
+        ),
     },
 )
 def scaled_copy(x: "(n)"):
@@ -171,7 +202,27 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             mistake="output and input swapped",
             instead={"(x, out, x.numel()": "(out, x, x.numel()"},
-            told="the result is not: does the launch pass one in the other's place?",
+            told="the kernel stores in out_ptr, and the result is its x_ptr",
+        ),
+        WrongAnswer(
+            mistake="the input for the output, in the kernel",
+            instead={"tl.store(out_ptr": "tl.store(x_ptr"},
+            told="the kernel stores in x_ptr, and the result is its out_ptr",
+        ),
+        WrongAnswer(
+            mistake="the input for the output, in the launch",
+            instead={"(x, out, x.numel()": "(x, x, x.numel()"},
+            told="no kernel gets the result: the launch doesn't pass it",
+        ),
+        WrongAnswer(
+            mistake="the output for the input, in the kernel",
+            instead={"tl.load(x_ptr": "tl.load(out_ptr"},
+            told="the kernel loads from out_ptr, which is the result: new memory",
+        ),
+        WrongAnswer(
+            mistake="the output for the input, in the launch",
+            instead={"(x, out, x.numel()": "(out, out, x.numel()"},
+            told="the kernel loads from x_ptr, which is the result: new memory",
         ),
         WrongAnswer(
             mistake="a power",
@@ -186,7 +237,97 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             mistake="one element for all",
             instead={"tl.load(x_ptr + i, mask=exists)": "tl.load(x_ptr)"},
-            told="the wrong element: (1) of the result takes x[0], not x[1]",
+            told="each lane takes the first element: add i to the address",
+        ),
+        WrongAnswer(
+            mistake="no index in the load's address",
+            instead={"tl.load(x_ptr + i, mask": "tl.load(x_ptr, mask"},
+            told="an address is pointer + index, for each lane",
+        ),
+        WrongAnswer(
+            mistake="an index beside the pointer",
+            instead={"tl.load(x_ptr + i, mask": "tl.load(x_ptr, i, mask"},
+            told="an address is pointer + index, for each lane",
+        ),
+        WrongAnswer(
+            mistake="a place doubled where it is loaded",
+            instead={"tl.load(x_ptr + i": "tl.load(x_ptr + 2 * i"},
+            told="the place is doubled where x is loaded",
+        ),
+        WrongAnswer(
+            mistake="bytes for elements",
+            instead={"tl.load(x_ptr + i": "tl.load(x_ptr + 4 * i"},
+            told="pointers count elements, not bytes",
+        ),
+        WrongAnswer(
+            mistake="an index stored",
+            instead={"2 * x,": "2 * i,"},
+            told="i is doubled, and i is only the place of an element",
+        ),
+        WrongAnswer(
+            mistake="a pointer stored",
+            instead={"2 * x,": "x_ptr + i,"},
+            told="a pointer is an address: tl.load reads the element there",
+        ),
+        WrongAnswer(
+            mistake="a pointer multiplied",
+            instead={"tl.load(x_ptr + i, mask=exists)": "x_ptr + i"},
+            told="tl.load reads the element there",
+        ),
+        WrongAnswer(
+            mistake="value and address exchanged",
+            instead={"tl.store(out_ptr + i, 2 * x,": "tl.store(2 * x, out_ptr + i,"},
+            told="the address comes first, and then the value",
+        ),
+        WrongAnswer(
+            mistake="the comparison the other way",
+            instead={"i < n": "n < i"},
+            told="is past the end: is the comparison the other way?",
+        ),
+        WrongAnswer(
+            mistake="one lane too few",
+            instead={"i < n": "i < n - 1"},
+            told="Is the mask true for them?",
+        ),
+        WrongAnswer(
+            mistake="one element further on",
+            instead={"tl.arange(0, BLOCK)": "tl.arange(0, BLOCK) + 1"},
+            told="no program stores the first element",
+        ),
+        WrongAnswer(
+            mistake="the grid for n",
+            instead={"(x, out, x.numel(),": "(x, out, grid[0],"},
+            told="or a mask that is false for its other lanes?",
+        ),
+        WrongAnswer(
+            mistake="programs without an axis",
+            instead={"tl.program_id(0)": "tl.program_id()"},
+            told="the number along the grid's first axis is tl.program_id(0)",
+        ),
+        WrongAnswer(
+            mistake="a name of the launcher",
+            instead={"tl.program_id(0) * BLOCK": "tl.program_id(0) * block"},
+            told="a kernel knows its arguments, and what its own lines set",
+        ),
+        WrongAnswer(
+            mistake="a shape for a number",
+            instead={"triton.cdiv(x.numel(), block)": "triton.cdiv(x.shape, block)"},
+            told="x.shape is a tuple; x.numel() is the number of elements",
+        ),
+        WrongAnswer(
+            mistake="a list for a grid",
+            instead={"(triton.cdiv(x.numel(), block),)": "[triton.cdiv(x.numel(), block)]"},
+            told="a grid is a tuple, as in (n,)",
+        ),
+        WrongAnswer(
+            mistake="a tuple for n",
+            instead={"(x, out, x.numel(),": "(x, out, grid,"},
+            told="pass one number of the tuple",
+        ),
+        WrongAnswer(
+            mistake="what a launch returns",
+            instead={"    scaled_copy_kernel[grid]": "    out = scaled_copy_kernel[grid]"},
+            told="A launch returns None, too",
         ),
         WrongAnswer(
             mistake="the input returned",
@@ -202,7 +343,7 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             mistake="a program without a block",
             instead={"tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)": "tl.program_id(0) * BLOCK"},
-            told="each program stores one element, without a block: tl.arange(0, BLOCK)?",
+            told="each program stores one element: no block, tl.arange(0, BLOCK)",
         ),
         WrongAnswer(
             mistake="a number that the launch doesn't pass",

@@ -47,6 +47,7 @@ HOW_MANY_BYTES = Exercise(
 rotate_half_of_rows = spec(
     rotate_half.function,
     kernel=True,
+    gathers=True,
     leave_out=STRIDED,
     unmasked="every result is right, so only the mask is wrong: it needs the rows and the columns, "
     "(row[:, None] < rows) & (column[None, :] < 2 * HALF)",
@@ -73,6 +74,24 @@ rotate_half_of_rows = spec(
         ),
         "rows are 2 * HALF apart in memory, where they are stored, too": rotate_half_by_lines(
             place="row * BLOCK_C + column"
+        ),
+        "rows are 2 * HALF apart in memory, where they are stored, too, and HALF is half of that": (
+            rotate_half_by_lines(place="row * HALF + column")
+        ),
+        "rows are 2 * HALF apart in memory, where they are stored, too; `rows` is how many there "
+        "are": rotate_half_by_lines(place="row * rows + column"),
+        "rows are 2 * HALF apart in memory, and BLOCK_R is how many a program has": (
+            rotate_half_by_lines(
+                x="load(x_ptr, row * BLOCK_R + partner)", place="row * BLOCK_R + column"
+            )
+        ),
+        "row multiplies the column as well: row * 2 * HALF + column, without parentheses": (
+            rotate_half_by_lines(
+                x="load(x_ptr, row * (2 * HALF + partner))", place="row * (2 * HALF + column)"
+            )
+        ),
+        "it is loaded at the partner, and stored there as well: store at the column": (
+            rotate_half_by_lines(place="row * 2 * HALF + partner")
         ),
         "rows are 2 * HALF apart in memory, not HALF": rotate_half_by_lines(
             x="load(x_ptr, row * HALF + partner)"
@@ -101,6 +120,36 @@ rotate_half_of_rows = spec(
         "column HALF is the first of the second half: <, not <=": rotate_half_by_lines(
             in_first_half="column <= HALF"
         ),
+        "the second half is taken for the first: is it < in the comparison?": rotate_half_by_lines(
+            in_first_half="column >= HALF"
+        ),
+        "columns past HALF are taken for the first half: is it < in the comparison?": (
+            rotate_half_by_lines(in_first_half="column > HALF")
+        ),
+        "every column is taken for the first half, which ends at HALF": rotate_half_by_lines(
+            in_first_half="column < 2 * HALF"
+        ),
+        "halves are taken for even and odd columns": rotate_half_by_lines(
+            in_first_half="column % 2 == 0"
+        ),
+        "the first half ends at HALF, which is half of a row already": rotate_half_by_lines(
+            in_first_half="column < HALF // 2"
+        ),
+        "HALF is half of a row already, and is halved again": rotate_half_by_lines(
+            in_first_half="column < HALF // 2",
+            partner="where(in_first_half, column + HALF // 2, column - HALF // 2)",
+        ),
+        "all of 2 * HALF is added and taken away, where HALF is between partners": (
+            rotate_half_by_lines(
+                partner="where(in_first_half, column + 2 * HALF, column - 2 * HALF)"
+            )
+        ),
+        "half of BLOCK_C is added and taken away, where HALF is between partners": (
+            rotate_half_by_lines(
+                partner="where(in_first_half, column + BLOCK_C // 2, column - BLOCK_C // 2)"
+            )
+        ),
+        "the sign is added, where it is a factor": rotate_half_by_lines(y="sign + x"),
         "half of BLOCK_C, where HALF decides: a block may be wider than a row": (
             rotate_half_by_lines(
                 in_first_half="column < BLOCK_C // 2",
@@ -189,7 +238,7 @@ ROWS_AND_COLUMNS = Exercise(
                     "row[:, None] < rows & column[None, :] < 2 * HALF"
                 ),
             },
-            told="for and, or, not, if write &, |, ~, where",
+            told="means row[:, None] < (rows & column[None, :]) < 2 * HALF: put each",
         ),
         WrongAnswer(
             mistake="a mask without dimensions",
@@ -268,6 +317,126 @@ ROWS_AND_COLUMNS = Exercise(
             mistake="the signs of the halves swapped",
             instead={"in_first_half, -1, 1": "in_first_half, 1, -1"},
             told="every element has the opposite sign",
+        ),
+        WrongAnswer(
+            mistake="a flat mask",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "row[:, None] * 2 * HALF + column[None, :] < rows * 2 * HALF"
+                )
+            },
+            told="because: every result is right, so only the mask is wrong: it needs the rows and "
+            "the columns",
+        ),
+        WrongAnswer(
+            mistake="a scatter",
+            instead={
+                "+ partner[None, :]": "+ column[None, :]",
+                "+ column[None, :], sign": ("+ partner[None, :], sign"),
+            },
+            told="the kernel scatters: it stores an element in its partner's place",
+        ),
+        WrongAnswer(
+            mistake="a scatter with the other sign",
+            instead={
+                "in_first_half, -1, 1": "in_first_half, 1, -1",
+                "+ partner[None, :]": "+ column[None, :]",
+                "+ column[None, :], sign": "+ partner[None, :], sign",
+            },
+            told="it scatters: a gather loads from the partner",
+            state="RIGHT, but",
+        ),
+        WrongAnswer(
+            mistake="the partner's place, twice",
+            instead={"+ column[None, :], sign": "+ partner[None, :], sign"},
+            told="it is loaded at the partner, and stored there as well",
+        ),
+        WrongAnswer(
+            mistake="rows half as far apart where they are stored",
+            instead={"out_ptr + row[:, None] * 2 * HALF": "out_ptr + row[:, None] * HALF"},
+            told="where they are stored, too, and HALF is half of that",
+        ),
+        WrongAnswer(
+            mistake="rows as far apart as there are rows, where they are stored",
+            instead={"out_ptr + row[:, None] * 2 * HALF": "out_ptr + row[:, None] * rows"},
+            told="where they are stored, too; `rows` is how many there are",
+        ),
+        WrongAnswer(
+            mistake="rows as far apart as a program has rows",
+            instead={"row[:, None] * 2 * HALF": "row[:, None] * BLOCK_R"},
+            told="BLOCK_R is how many a program has",
+        ),
+        WrongAnswer(
+            mistake="parentheses around the column",
+            instead={
+                "row[:, None] * 2 * HALF + partner[None, :]": (
+                    "row[:, None] * (2 * HALF + partner[None, :])"
+                ),
+                "row[:, None] * 2 * HALF + column[None, :]": (
+                    "row[:, None] * (2 * HALF + column[None, :])"
+                ),
+            },
+            told="row multiplies the column as well",
+        ),
+        WrongAnswer(
+            mistake="the second half for the first",
+            instead={"column < HALF\n": "column >= HALF\n"},
+            told="the second half is taken for the first",
+        ),
+        WrongAnswer(
+            mistake="columns past HALF for the first half",
+            instead={"column < HALF\n": "column > HALF\n"},
+            told="columns past HALF are taken for the first half",
+        ),
+        WrongAnswer(
+            mistake="the row for its first half",
+            instead={"column < HALF\n": "column < 2 * HALF\n"},
+            told="every column is taken for the first half",
+        ),
+        WrongAnswer(
+            mistake="even and odd columns",
+            instead={"column < HALF\n": "column % 2 == 0\n"},
+            told="halves are taken for even and odd columns",
+        ),
+        WrongAnswer(
+            mistake="a quarter of the row for its first half",
+            instead={"column < HALF\n": "column < HALF // 2\n"},
+            told="the first half ends at HALF, which is half of a row already",
+        ),
+        WrongAnswer(
+            mistake="quarters for halves",
+            instead={
+                "column < HALF\n": "column < HALF // 2\n",
+                "column + HALF, column - HALF": "column + HALF // 2, column - HALF // 2",
+            },
+            told="HALF is half of a row already, and is halved again",
+        ),
+        WrongAnswer(
+            mistake="a whole row to the partner",
+            instead={"column + HALF, column - HALF": "column + 2 * HALF, column - 2 * HALF"},
+            told="all of 2 * HALF is added and taken away",
+        ),
+        WrongAnswer(
+            mistake="half of the block to the partner",
+            instead={
+                "column + HALF, column - HALF": "column + BLOCK_C // 2, column - BLOCK_C // 2"
+            },
+            told="half of BLOCK_C is added and taken away",
+        ),
+        WrongAnswer(
+            mistake="the sign added",
+            instead={"sign[None, :] * x": "sign[None, :] + x"},
+            told="the sign is added, where it is a factor",
+        ),
+        WrongAnswer(
+            mistake="the output loaded",
+            instead={"tl.load(x_ptr": "tl.load(out_ptr"},
+            told="the kernel loads from out_ptr, which is the result",
+        ),
+        WrongAnswer(
+            mistake="the input stored",
+            instead={"tl.store(out_ptr": "tl.store(x_ptr"},
+            told="the kernel stores in x_ptr, and the result is its out_ptr",
         ),
     ),
 )

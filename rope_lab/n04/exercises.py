@@ -141,8 +141,53 @@ _OF_INDICES = {
         copy_by_lines(place="column")
     ),
     "column * stride_d is missing in the address": copy_by_lines(x="load(t_ptr, row)"),
-    "a wrong stride: those of sequences and heads have changed places": (
-        copy_by_lines(row="position * stride_s + sequence * stride_h + head * stride_b")
+    "sequences and heads have changed places: in row_ptr two strides, or both indices where i is "
+    "divided": copy_by_lines(row="position * stride_s + sequence * stride_h + head * stride_b"),
+    "positions and sequences have changed places: in row_ptr two strides, or both indices where i "
+    "is divided; position is the outermost": (
+        copy_by_lines(row="position * stride_b + sequence * stride_s + head * stride_h")
+    ),
+    "sequence is taken for the outermost index, as in (b, s, h, d): t is (s, b, h, d)": (
+        copy_by_lines(
+            sequence="i // (n // batch)",
+            position="i // (D * heads) % (n // (D * heads * batch))",
+        )
+    ),
+    "sequence is taken for the outermost index, and that is position: swap them, with % batch": (
+        copy_by_lines(sequence="i // (D * heads * batch)", position="i // (D * heads)")
+    ),
+    "the shape of t is (s, b, h, d), and i is divided as if it were (b, h, s, d)": (
+        copy_by_lines(
+            sequence="i // (n // batch)",
+            head="i // (n // (heads * batch)) % heads",
+            position="i // D % (n // (D * heads * batch))",
+        )
+    ),
+    "D is left out in all three: i counts elements, and a head has D of them": copy_by_lines(
+        head="i % heads", sequence="i // heads % batch", position="i // (heads * batch)"
+    ),
+    "the sequence: i // (D * heads) // batch divides once more: % batch, which begins again with "
+    "each position": copy_by_lines(sequence="i // (D * heads) // batch"),
+    "the sequence: a remainder first counts elements: divide i by D * heads, then take %": (
+        copy_by_lines(sequence="i % batch")
+    ),
+    "the head: there are `heads` of them, so % heads, not % D": copy_by_lines(head="i // D % D"),
+    "the head: % heads begins again with each token, so divide by D alone before": (
+        copy_by_lines(head="i // (D * heads) % heads")
+    ),
+    "i is the place in the result: a row of t begins at t_ptr + three products of index and "
+    "stride": copy_by_lines(row="i"),
+    "i is added to the row's address, which has position, sequence and head already": (
+        copy_by_lines(row="position * stride_s + sequence * stride_b + head * stride_h + i")
+    ),
+    "column * stride_d is added twice, in row_ptr and in the load": copy_by_lines(
+        x="load(t_ptr, row + 2 * column * stride_d)"
+    ),
+    "each index needs its stride: position * stride_s, and so on": copy_by_lines(
+        row="position + sequence + head"
+    ),
+    "columns are stride_d apart, and D is how many there are": copy_by_lines(
+        x="load(t_ptr, row + column * D)"
     ),
     "one stride for all: each index has its own": (
         copy_by_lines(row="(position + sequence + head) * stride_s")
@@ -274,14 +319,14 @@ COPY_WITH_STRIDES = Exercise(
                     "position * stride_b + sequence * stride_s"
                 ),
             },
-            told="those of positions and sequences have changed places",
+            told="positions and sequences have changed places: in row_ptr two strides",
         ),
         WrongAnswer(
             mistake="two other strides exchanged",
             instead={
                 "sequence * stride_b + head * stride_h": "sequence * stride_h + head * stride_b"
             },
-            told="those of sequences and heads have changed places",
+            told="sequences and heads have changed places: in row_ptr two strides",
         ),
         WrongAnswer(
             mistake="heads side by side",
@@ -291,6 +336,16 @@ COPY_WITH_STRIDES = Exercise(
         WrongAnswer(
             mistake="i in the input",
             instead={"row_ptr + column * stride_d": "t_ptr + i"},
+            told="it reads the memory as if the tensor were contiguous",
+        ),
+        WrongAnswer(
+            mistake="the strides of t in the result",
+            instead={
+                "out_ptr + i,": (
+                    "out_ptr + position * stride_s + sequence * stride_b "
+                    "+ head * stride_h + column * stride_d,"
+                )
+            },
             told="t comes out in the order of its memory",
         ),
         WrongAnswer(
@@ -317,6 +372,121 @@ COPY_WITH_STRIDES = Exercise(
             mistake="no pointer",
             instead={"row_ptr = t_ptr + ": "row_ptr = "},
             told="an address begins with a pointer",
+        ),
+        WrongAnswer(
+            mistake="a division for the remainder",
+            instead={"sequence = i // (D * heads) % batch": "sequence = i // (D * heads) // batch"},
+            told="the sequence: i // (D * heads) // batch divides once more",
+        ),
+        WrongAnswer(
+            mistake="a remainder before the division, of sequences",
+            instead={"sequence = i // (D * heads) % batch": "sequence = i % batch"},
+            told="the sequence: a remainder first counts elements",
+        ),
+        WrongAnswer(
+            mistake="a head's columns for heads",
+            instead={"head = i // D % heads": "head = i // D % D"},
+            told="so % heads, not % D",
+        ),
+        WrongAnswer(
+            mistake="tokens for heads",
+            instead={"head = i // D % heads": "head = i // (D * heads) % heads"},
+            told="so divide by D alone before",
+        ),
+        WrongAnswer(
+            mistake="sequence outermost",
+            instead={
+                "sequence = i // (D * heads) % batch": "sequence = i // (D * heads * batch)",
+                "position = i // (D * heads * batch)\n": "position = i // (D * heads)\n",
+            },
+            told="sequence is taken for the outermost index, and that is position",
+        ),
+        WrongAnswer(
+            mistake="a shape of (b, s, h, d)",
+            instead={
+                "sequence = i // (D * heads) % batch": "sequence = i // (n // batch)",
+                "position = i // (D * heads * batch)": (
+                    "position = i // (D * heads) % (n // (D * heads * batch))"
+                ),
+            },
+            told="as in (b, s, h, d): t is (s, b, h, d)",
+        ),
+        WrongAnswer(
+            mistake="a shape of (b, h, s, d)",
+            instead={
+                "head = i // D % heads": "position = i // D % (n // (D * heads * batch))",
+                "sequence = i // (D * heads) % batch": "head = i // (n // (heads * batch)) % heads",
+                "position = i // (D * heads * batch)\n": "sequence = i // (n // batch)\n",
+            },
+            told="as if it were (b, h, s, d)",
+        ),
+        WrongAnswer(
+            mistake="indices exchanged",
+            instead={
+                "sequence = i // (D * heads) % batch": "position = i // (D * heads) % batch",
+                "position = i // (D * heads * batch)\n": "sequence = i // (D * heads * batch)\n",
+            },
+            told="or both indices where i is divided; position is the outermost",
+        ),
+        WrongAnswer(
+            mistake="no D",
+            instead={
+                "i // D % heads": "i % heads",
+                "i // (D * heads) %": "i // heads %",
+                "i // (D * heads * batch)": "i // (heads * batch)",
+            },
+            told="D is left out in all three",
+        ),
+        WrongAnswer(
+            mistake="rows at i",
+            instead={
+                "t_ptr + position * stride_s + sequence * stride_b + head * stride_h": "t_ptr + i"
+            },
+            told="a row of t begins at t_ptr + three products",
+        ),
+        WrongAnswer(
+            mistake="i beside the row",
+            instead={"head * stride_h\n": "head * stride_h + i\n"},
+            told="i is added to the row's address",
+        ),
+        WrongAnswer(
+            mistake="columns twice",
+            instead={"head * stride_h\n": "head * stride_h + column * stride_d\n"},
+            told="column * stride_d is added twice",
+        ),
+        WrongAnswer(
+            mistake="no strides",
+            instead={
+                "position * stride_s + sequence * stride_b + head * stride_h": (
+                    "position + sequence + head"
+                )
+            },
+            told="each index needs its stride",
+        ),
+        WrongAnswer(
+            mistake="columns D apart",
+            instead={"column * stride_d": "column * D"},
+            told="columns are stride_d apart, and D is how many there are",
+        ),
+        WrongAnswer(
+            mistake="a stride in the result",
+            instead={"out_ptr + i,": "out_ptr + i * stride_d,"},
+            told="because: t comes out in the order of its memory",
+        ),
+        WrongAnswer(
+            mistake="the input stored",
+            instead={"out_ptr + i,": "t_ptr + i,"},
+            told="unwritten: the kernel stores in t_ptr, and the result is its out_ptr",
+        ),
+        WrongAnswer(
+            mistake="rows of the output",
+            instead={"row_ptr = t_ptr": "row_ptr = out_ptr"},
+            told="the kernel loads from out_ptr, which is the result",
+        ),
+        WrongAnswer(
+            mistake="no index in the result",
+            instead={"out_ptr + i,": "out_ptr,"},
+            told="an address is pointer + index, for each lane",
         ),
     ),
 )
@@ -444,6 +614,123 @@ PARTNER_AND_SIGN = Exercise(
             mistake="no mask for the angle",
             instead={"position * D + column, mask=exists": "position * D + column"},
             told="so a mask is missing",
+        ),
+        WrongAnswer(
+            mistake="the way for the place",
+            instead={"column + D // 2, column - D // 2": "D // 2, -(D // 2)"},
+            told="half of D is the way to the partner",
+        ),
+        WrongAnswer(
+            mistake="neighbors ahead and back",
+            instead={"column + D // 2, column - D // 2": "column + 1, column - 1"},
+            told="1 is added and taken away, where half of D",
+        ),
+        WrongAnswer(
+            mistake="the partner from i",
+            instead={"column + D // 2, column - D // 2": "i + D // 2, i - D // 2"},
+            told="row_ptr is at the row already: ask column",
+        ),
+        WrongAnswer(
+            mistake="no stride on the way",
+            instead={
+                "row_ptr + partner * stride_d": "row_ptr + column * stride_d + partner - column"
+            },
+            told="and these are stride_d apart: partner * stride_d",
+        ),
+        WrongAnswer(
+            mistake="a sum for the partner",
+            instead={
+                "tl.load(row_ptr + partner * stride_d, mask=exists).to(tl.float32)": (
+                    "tl.where(in_first_half, x + D // 2, x - D // 2)"
+                )
+            },
+            told="where it is added to its column: load the partner",
+        ),
+        WrongAnswer(
+            mistake="the column for the partner",
+            instead={"-other, other)": "-partner, partner)"},
+            told="the partner's column is multiplied",
+        ),
+        WrongAnswer(
+            mistake="columns past the middle for the first half",
+            instead={"column < D // 2": "column > D // 2"},
+            told="columns past the middle are taken for the first half",
+        ),
+        WrongAnswer(
+            mistake="halves of the tensor",
+            instead={"column < D // 2": "i < n // 2"},
+            told="which half is asked of i and n",
+        ),
+        WrongAnswer(
+            mistake="no column for the angle",
+            instead={"freqs_ptr + position * D + column": "freqs_ptr + position"},
+            told="column is missing in the address of the angle",
+        ),
+        WrongAnswer(
+            mistake="half a table",
+            instead={"position * D + column,": "position * (D // 2) + column % (D // 2),"},
+            told="the table has D columns",
+        ),
+        WrongAnswer(
+            mistake="the table by the last stride of t",
+            instead={"position * D + column,": "position * D + column * stride_d,"},
+            told="columns of the table are neighbors",
+        ),
+        WrongAnswer(
+            mistake="angles of t",
+            instead={"tl.load(freqs_ptr": "tl.load(t_ptr"},
+            told="the angle is loaded from t",
+        ),
+        WrongAnswer(
+            mistake="a product for the sum",
+            instead={"x * tl.cos(angle) + quarter": "x * tl.cos(angle) * quarter"},
+            told="two products are multiplied",
+        ),
+        WrongAnswer(
+            mistake="the result by the strides of t",
+            instead={
+                "out_ptr + i,": (
+                    "out_ptr + position * stride_s + sequence * stride_b "
+                    "+ head * stride_h + column * stride_d,"
+                )
+            },
+            told="the result is stored by the strides of t",
+        ),
+        WrongAnswer(
+            mistake="a stride in the result",
+            instead={"out_ptr + i,": "out_ptr + i * stride_d,"},
+            told="because: the result is stored by the strides of t",
+        ),
+        WrongAnswer(
+            mistake="the column in the result",
+            instead={"out_ptr + i,": "out_ptr + column,"},
+            told="each element has a place of its own in the result",
+        ),
+        WrongAnswer(
+            mistake="the partner's place",
+            instead={"out_ptr + i,": "out_ptr + i - column + partner,"},
+            told="it is stored at its partner's place",
+        ),
+        WrongAnswer(
+            mistake="the input stored",
+            instead={"out_ptr + i,": "t_ptr + i,"},
+            told="the kernel stores in t_ptr, and the result is its out_ptr",
+        ),
+        WrongAnswer(
+            mistake="the partner from the output",
+            instead={
+                "tl.load(row_ptr + partner * stride_d": "tl.load(out_ptr + i - column + partner"
+            },
+            told="the kernel loads from out_ptr, which is the result",
+        ),
+        WrongAnswer(
+            mistake="an angle in half precision",
+            instead={
+                "column, mask=exists)\n    quarter": (
+                    "column, mask=exists).to(tl.float16)\n    quarter"
+                )
+            },
+            told="tl.sin and tl.cos take fp32",
         ),
     ),
 )
@@ -664,7 +951,7 @@ RUNG_1 = Exercise(
         WrongAnswer(
             mistake="no parentheses",
             instead={"exists & (column < D2)": "exists & column < D2"},
-            told="`rotates` has to be false there",
+            told="`exists & column < D2` means (exists & column) < D2",
         ),
         WrongAnswer(
             mistake="a mask that lets all past the end",
@@ -680,6 +967,38 @@ RUNG_1 = Exercise(
             mistake="partners by half of the head",
             instead={"column + D2 // 2, column - D2 // 2": "column + D // 2, column - D // 2"},
             told="partners by half of D, where half of D2 decides",
+        ),
+        WrongAnswer(
+            mistake="the result by the strides of t",
+            instead={
+                "out_ptr + i,": (
+                    "out_ptr + position * stride_s + sequence * stride_b "
+                    "+ head * stride_h + column * stride_d,"
+                )
+            },
+            told="the result is stored by the strides of t",
+        ),
+        WrongAnswer(
+            mistake="the column in the result",
+            instead={"out_ptr + i,": "out_ptr + column,"},
+            told="each element has a place of its own in the result",
+        ),
+        WrongAnswer(
+            mistake="D2 for D",
+            instead={"D=d, D2=d2": "D=d2, D2=d2"},
+            told="every index is counted by D2",
+        ),
+        WrongAnswer(
+            mistake="no stride on the way",
+            instead={
+                "row_ptr + partner * stride_d": "row_ptr + column * stride_d + partner - column"
+            },
+            told="and these are stride_d apart: partner * stride_d",
+        ),
+        WrongAnswer(
+            mistake="the input stored",
+            instead={"out_ptr + i,": "t_ptr + i,"},
+            told="the kernel stores in t_ptr, and the result is its out_ptr",
         ),
     ),
 )

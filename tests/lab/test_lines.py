@@ -11,7 +11,7 @@ import triton.language as tl
 import rope_lab as lab
 from rope_lab.judge.definitions import rope
 from rope_lab.judge.lines import copy_by_lines, rope_by_lines, rotate_half_by_lines
-from rope_lab.judge.spec import spec
+from rope_lab.judge.spec import laid_out_alike, spec
 from rope_lab.n03.exercises import rotate_half_of_rows
 from rope_lab.n04.exercises import rope_of_whole_heads, strided_copy
 
@@ -26,7 +26,7 @@ BY_LINES = {
 def test_without_another_line_all_is_right(name):
     by_lines, wanted = BY_LINES[name]
     for case in wanted.cases:
-        inputs = [x.double() for x in wanted.inputs(case)]
+        inputs = [laid_out_alike(x, torch.float64) for x in wanted.inputs(case)]
         torch.testing.assert_close(by_lines(*inputs), wanted(*inputs), msg=case.name)
 
 
@@ -34,7 +34,10 @@ def test_without_another_line_all_is_right(name):
 def test_every_mistake_differs_from_every_other_one_in_some_case(wanted):
     made = {}
     for words, mistaken in wanted.mistakes.items():
-        results = [mistaken(*(x.double() for x in wanted.inputs(case))) for case in wanted.cases]
+        results = [
+            mistaken(*(laid_out_alike(x, torch.float64) for x in wanted.inputs(case)))
+            for case in wanted.cases
+        ]
         made[words] = torch.cat([result.flatten() for result in results])
     names = list(made)
     for place, one in enumerate(names):

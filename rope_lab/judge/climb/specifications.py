@@ -9,10 +9,7 @@ from ..definitions import rope, rope_gradient
 from ..lines import pairs_by_lines, rope_by_lines
 from ..spec import STRIDED, Case, spec
 
-UNMASKED = (
-    "every result is right, so a mask is missing, or true for lanes past the end; "
-    "`exists & a < b` means (exists & a) < b"
-)
+UNMASKED = "every result is right, so a mask is missing, or true for lanes past the end"
 
 _ONE_KERNEL = {"kernel": True, "launches": 1}
 _OF_ROWS = _ONE_KERNEL | {
@@ -83,6 +80,53 @@ def mistakes_of_rotating(size: str) -> dict[str, Callable]:
         f"rows of the table are {size} apart: position needs a factor": rope_by_lines(
             angle="load(freqs_ptr, position + column, rotates)"
         ),
+        f"half of {size} is the way to the partner, and its place is column + {size} // 2 or "
+        f"column - {size} // 2": rope_by_lines(partner="where(in_first_half, D2 // 2, -(D2 // 2))"),
+        f"1 is added and taken away, where {to_partner}": rope_by_lines(
+            partner="where(in_first_half, column + 1, column - 1)"
+        ),
+        "the partner is counted from i, and row_ptr is at the row already: ask column": (
+            rope_by_lines(partner="where(in_first_half, i + D2 // 2, i - D2 // 2)")
+        ),
+        "the way to the partner is in columns, and these are stride_d apart: partner * stride_d": (
+            rope_by_lines(other="load(t_ptr, row + column * stride_d + partner - column, rotates)")
+        ),
+        "half of it is added to the element, where it is added to its column: load the partner": (
+            rope_by_lines(other="where(in_first_half, x + D2 // 2, x - D2 // 2)")
+        ),
+        "the partner's column is multiplied: load the partner, and take that": rope_by_lines(
+            quarter="where(in_first_half, -partner, partner)"
+        ),
+        "columns past the middle are taken for the first half: is it < in the comparison?": (
+            rope_by_lines(in_first_half="column > D2 // 2")
+        ),
+        "which half is asked of i and n, and each row has halves of its own: ask column": (
+            rope_by_lines(in_first_half="i < n // 2")
+        ),
+        "column is missing in the address of the angle": rope_by_lines(
+            angle="load(freqs_ptr, position, rotates)"
+        ),
+        f"the table has {size} columns, and the address is that of half as many": rope_by_lines(
+            angle="load(freqs_ptr, position * (D2 // 2) + column % (D2 // 2), rotates)"
+        ),
+        "columns of the table are neighbors, and t's stride says nothing about them": (
+            rope_by_lines(angle="load(freqs_ptr, position * D2 + column * stride_d, rotates)")
+        ),
+        "the angle is loaded from t: begin at freqs_ptr": rope_by_lines(
+            angle="load(t_ptr, position * D2 + column, rotates)"
+        ),
+        "two products are multiplied, where equation (1) adds them": rope_by_lines(
+            y="x * cos(angle) * quarter * sin(angle)"
+        ),
+        "the result is stored by the strides of t, and is contiguous: store at out_ptr + i": (
+            rope_by_lines(place="row + column * stride_d")
+        ),
+        "each element has a place of its own in the result: store at out_ptr + i": (
+            rope_by_lines(place="column")
+        ),
+        "it is stored at its partner's place: store at out_ptr + i": rope_by_lines(
+            place="i - column + partner"
+        ),
         "the cosine is missing: the element itself is multiplied by it": rope_by_lines(
             y="x + quarter * sin(angle)"
         ),
@@ -115,14 +159,19 @@ _OF_A_TAIL = {
         sequence="i // (D2 * heads) % batch",
         position="i // (D2 * heads * batch)",
     ),
+    "every index is counted by D2, where each head has D elements in memory": rope_by_lines(
+        column="i % D2",
+        head="i // D2 % heads",
+        sequence="i // (D2 * heads) % batch",
+        position="i // (D2 * heads * batch)",
+    ),
     "the table has D2 columns: its rows are D2 apart, not D": rope_by_lines(
         angle="load(freqs_ptr, position * D + column, rotates)"
     ),
     "the tail loads angles of the next position: their mask has to be false there": (
         rope_by_lines(angle="load(freqs_ptr, position * D2 + column)")
     ),
-    "the tail loads partners and angles: `rotates` has to be false there (and `exists & a < b` "
-    "means (exists & a) < b)": (
+    "the tail loads partners and angles: `rotates` has to be false there": (
         rope_by_lines(
             angle="load(freqs_ptr, position * D2 + column)",
             other="load(t_ptr, row + partner * stride_d)",

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..spec import Argument, Case, Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
-    from ..trace import Trace
+    from ..trace import Memory, Trace
 
 
 # how a right result is made
@@ -176,6 +176,15 @@ class Evidence:
         """The result with other products of the sine in a part of each row, and which part."""
         for where, here in self.places.items():
             yield where, self.cosines + torch.where(here, other, self.sines)
+
+    # what the kernel did
+
+    @property
+    def memory(self) -> "Memory | None":
+        """The result's, with the name of the kernel's argument; None if no kernel got it."""
+        begin = self.got.untyped_storage().data_ptr()
+        memories = self.trace.memories if self.trace else []
+        return next((memory for memory in memories if memory.begin == begin), None)
 
     # what the inputs are
 

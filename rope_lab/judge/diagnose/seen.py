@@ -48,8 +48,7 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
     if e.only_in_tail:
         yield seen("the tail is forgotten: elements d2 and up are never written")
     elif e.overwritten:
-        swapped = "; the result is not: does the launch pass one in the other's place?"
-        more = swapped if e.unwritten.all() else ""
+        more = f"; {where}" if e.unwritten.all() and (where := _stores_elsewhere(e)) else ""
         yield seen(f"an input is overwritten: {e.overwritten[0]}{more}")
     elif not e.trace or not e.trace.launches:
         words = "new memory came back, and what is wrong was never put there"
@@ -58,6 +57,8 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
         yield seen("no program ran: the grid is empty")
     elif e.unwritten.all() and (name := came_out(e)):
         yield seen(f"unwritten: the result is {name} as it came, and no program stores in it")
+    elif e.unwritten.all() and _stores_in_an_input(e):
+        yield seen(f"unwritten: {_stores_elsewhere(e)}")
     else:
         more = f"; {e.stored_twice[0]}" if e.stored_twice else ""
         which = _which_are_unwritten(e)
@@ -66,10 +67,28 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
             why = "is their mask false?" if idle < programs else "no tl.store, or a false mask?"
             more = f"; {idle} of {programs} programs store nothing: {why}"
         elif not more and int((~e.unwritten).sum()) == programs:
-            more = "; each program stores one element, without a block: tl.arange(0, BLOCK)?"
+            more = "; each program stores one element: no block, tl.arange(0, BLOCK), or a mask"
+            more += " that is false for its other lanes?"
         elif not more and which.startswith("the last"):
-            more = "; is the grid large enough?"
+            more = "; is the grid large enough? Is the mask true for them?"
         yield seen(f"unwritten: no program stores {which}{more}")
+
+
+def _stores_elsewhere(e: Evidence) -> str:
+    """Where a kernel stores that leaves the result alone, by its arguments; '' if nowhere."""
+    memories = e.trace.memories if e.trace else []
+    stored = [memory.name for memory in memories if memory.moved["stored"]]
+    if not stored:
+        return ""
+    if e.memory is None:
+        return "no kernel gets the result: the launch doesn't pass it"
+    return f"the kernel stores in {stored[0]}, and the result is its {e.memory.name}"
+
+
+def _stores_in_an_input(e: Evidence) -> bool:
+    """Just what is there, so that it isn't overwritten."""
+    stored = [memory.tensor for memory in e.trace.memories if memory.moved["stored"]]
+    return any(torch.equal(x, y) for x in stored for y in e.inputs)
 
 
 def _which_are_unwritten(e: Evidence) -> str:
@@ -84,6 +103,8 @@ def _which_are_unwritten(e: Evidence) -> str:
         return heads
     if e.wrong.dim() > 1 and (columns := _which_columns(e)):
         return columns
+    if wrong[:count].all():
+        return f"the first {count} elements" if count > 1 else "the first element"
     return f"these elements, {count} of {wrong.numel()}"
 
 
@@ -108,6 +129,15 @@ def _which_columns(e: Evidence) -> str:
     if len(numbers) > _MOST_COLUMNS:
         return ""
     return f"column{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} of each row"
+
+
+def loaded_from_the_result(e: Evidence) -> Iterator[Guess]:
+    """New memory, where an input belongs."""
+    if e.memory is None or e.overwritten or e.reread or e.spec.overwrites:
+        return
+    if e.memory.moved["loaded"] and e.got[e.wrong].isnan().all():
+        words = "which is the result: new memory, and nothing is stored there yet"
+        yield seen(f"NaN: the kernel loads from {e.memory.name}, {words}")
 
 
 def masked_off(e: Evidence) -> Iterator[Guess]:
@@ -323,6 +353,7 @@ RULES = (
     stored_by_programs,
     unchanged,
     unwritten,
+    loaded_from_the_result,
     masked_off,
     tail,
     zero,

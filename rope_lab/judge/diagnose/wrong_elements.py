@@ -15,7 +15,13 @@ from .evidence import Evidence, Guess, fitted, part, place, whole
 
 def sign(e: Evidence) -> Iterator[Guess]:
     """Of every element that is wrong. (`wrong_angles.py` has that of an angle, and of a sine.)"""
-    yield whole("a sign: every element has the opposite sign", -e.expected)
+    words = "a sign: every element has the opposite sign"
+    if e.trace and e.trace.scatters:
+        words += (
+            "; the kernel scatters: it stores an element in its partner's place, with the sign "
+        )
+        words += "of its own. Load from the partner instead, and store in the lane's own place"
+    yield whole(words, -e.expected)
     if e.close(e.got[e.wrong], -e.expected[e.wrong]):
         has_sign = e.expected != 0
         for name, here in e.places.items():
