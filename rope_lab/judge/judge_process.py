@@ -360,7 +360,12 @@ class Attempt:
         number = self.missed
         out = self._results()[number]
         wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
-        one = replace(wanted, function=lambda *x: results(wanted, list(x))[number])
+
+        def of_one(function: Callable) -> Callable:
+            return lambda *x: results(function, list(x))[number]
+
+        mistakes = {words: of_one(mistaken) for words, mistaken in wanted.mistakes.items()}
+        one = replace(wanted, function=of_one(wanted), mistakes=mistakes)
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
             wrong = ~is_right(got, want, self._tolerance(want))
@@ -380,10 +385,7 @@ class Attempt:
             stored_twice=trace.stored_twice if trace else [],
             reread=trace.reread if trace else [],
             overwritten=list(self._overwritten()),
-            mistakes={
-                words: results(mistaken, self.inputs)[number]
-                for words, mistaken in wanted.mistakes.items()
-            },
+            mistakes={words: made(*self.inputs) for words, made in mistakes.items()},
         )
 
     def _overwritten(self) -> Iterator[str]:

@@ -17,6 +17,7 @@ from rope_lab.judge import definitions, diagnose, judge_process
 from rope_lab.judge import judge as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.diagnose.evidence import place, whole
+from rope_lab.judge.diagnose.written import unlike_its_look
 from rope_lab.judge.spec import STRIDED, Case, Spec, spec
 
 judge = judge_module.check_exercise
@@ -50,6 +51,23 @@ def test_a_wrong_kernel_is_told_what_it_looks_like(candidate, kind):
     verdict = judge(candidate, definitions.rope)
     assert not verdict and verdict.state == "wrong"
     assert kind in repr(verdict), verdict
+
+
+MEANS = {
+    "exists & column < D": "`exists & column < D` means (exists & column) < D",
+    "rows < a | b < c": "`rows < a | b < c` means rows < (a | b) < c",
+    "exists & (column < D)": "",
+    "(exists) & (column < D)": "",
+    "(row & 7) < 3": "",
+    "exists & a": "",
+    "column < D": "",
+}
+
+
+@pytest.mark.parametrize("line, told", MEANS.items())
+def test_what_a_line_means_is_told_where_it_reads_like_something_else(line, told):
+    found = unlike_its_look(f"def kernel(exists, row, column):\n    return {line}\n")
+    assert found.removesuffix(": put each comparison in parentheses") == told
 
 
 def test_a_right_kernel_passes_and_its_launches_are_counted():

@@ -5,7 +5,7 @@ the specification makes of inputs that were read in the wrong order. A guess tha
 bear out is not made. `evidence.py` has what guesses are made from, `wrong_elements.py` and
 `wrong_angles.py` the guesses. `seen.py` has what needs none: it was watched while the kernel ran,
 or the exercise knows it. Where no guess holds, it looks up which elements or angles a wrong one is
-computed from.
+computed from. `written.py` reads the source, for what one line of it means.
 
 To add a guess, yield it from a rule: its words, and the result that would have come out. Where a
 rule is in its list does not matter. A wrong answer proves it.
@@ -28,14 +28,17 @@ def kind_of_mistake(cases: Iterable[Evidence]) -> str:
     sequence, a position is also the number of its token. So those of the first wrong case are tried
     on the next one, until one is left. Of those that are the same mistake in every case, the one
     that says most is told. What holds in a later case alone is not: the verdict shows the first.
+    Nor, of several, is a mistake of the exercise that would have shown in an earlier case.
     """
     found: dict[str, Says] = {}
     told: list[str] = []
+    first: Evidence | None = None
     for number, evidence in enumerate(cases):
         held: dict[str, Says] = {}
         for guess in chain.from_iterable(rule(evidence) for rule in RULES):
             if guess.holds(evidence):
                 held[guess.words] = min(guess.says, held.get(guess.words, guess.says))
+        first = first or evidence
         if number:  # the place is that of another case
             held = {words: says for words, says in held.items() if says < Says.PLACE}
             found = {words: found[words] for words in found if words in held} or found
@@ -45,4 +48,6 @@ def kind_of_mistake(cases: Iterable[Evidence]) -> str:
         told = sorted(words for words, says in found.items() if says == most)
         if len(told) < 2:
             break
+    if len(told) > 1:
+        told = [words for words in told if not first.had_shown_earlier(words)] or told
     return told[0] if told else UNKNOWN

@@ -177,6 +177,16 @@ class Evidence:
         for where, here in self.places.items():
             yield where, self.cosines + torch.where(here, other, self.sines)
 
+    def had_shown_earlier(self, words: str) -> bool:
+        """Whether a mistake of the exercise makes a case wrong that came out right."""
+        mistaken = self.spec.mistakes.get(words)
+        for case in self.spec.cases if mistaken else ():
+            if case.name in self.earlier:
+                inputs = self.spec.inputs(case)
+                if not self.close(mistaken(*inputs), self.spec(*inputs)):
+                    return True
+        return False
+
     # what the kernel did
 
     @property
