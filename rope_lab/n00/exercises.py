@@ -36,6 +36,12 @@ def _every(x, step):
     return loaded
 
 
+def _every_second(x):
+    kept = torch.full_like(x, torch.nan)
+    kept[::2] = 2 * x[::2]
+    return kept
+
+
 def _first_for_all(x):
     return 2 * x[:1].expand_as(x)
 
@@ -62,6 +68,7 @@ def _nothing(x):
         "the place is doubled where x is loaded: load at x_ptr + i, and double the value": (
             partial(_every, step=2)
         ),
+        "the place is doubled where it is loaded, and where it is stored: i will do": _every_second,
         "the place is multiplied by 4: pointers count elements, not bytes": partial(_every, step=4),
         "each lane takes the first element: add i to the address, x_ptr + i": _first_for_all,
         "i is doubled, and i is only the place of an element": _indices,
@@ -253,6 +260,11 @@ A_SCALED_COPY = Exercise(
             mistake="a place doubled where it is loaded",
             instead={"tl.load(x_ptr + i": "tl.load(x_ptr + 2 * i"},
             told="the place is doubled where x is loaded",
+        ),
+        WrongAnswer(
+            mistake="both places doubled",
+            instead={" + i, ": " + 2 * i, "},
+            told="the place is doubled where it is loaded, and where it is stored",
         ),
         WrongAnswer(
             mistake="bytes for elements",
