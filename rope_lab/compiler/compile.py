@@ -9,6 +9,7 @@ Where Triton has no compiler, listings of the notebooks' kernels are replayed (`
 """
 
 import base64
+import math
 import os
 import re
 import shutil
@@ -38,6 +39,27 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 """
+
+
+class Refused(RuntimeError):
+    """Triton's compiler does not take a kernel; the message is its own.
+
+    Attributes:
+        kernel: its name.
+        sentence, line: why, and the kernel's line that this is about; '' if that isn't known.
+    """
+
+    def __init__(self, message: str, kernel: str, sentence: str, line: str = "") -> None:
+        super().__init__(message)
+        self.kernel, self.sentence, self.line = kernel, sentence, line
+
+
+class NotPassedOn(TypeError):
+    """The compiler's process can't be given something that a kernel uses or a launch passes."""
+
+
+class TookTooLong(RuntimeError):
+    """Whether a kernel compiles isn't known: the compiler did not come to an end."""
 
 
 def nvdisasm() -> str:
@@ -166,49 +188,71 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
             `enable_fp_fusion=False`.
 
     Raises:
-        TypeError: the kernel uses something that the child cannot be given.
+        NotPassedOn: a TypeError; the child cannot be given something that the kernel uses.
         ValueError: no name of a GPU.
-        RuntimeError: the compiler refused; the message is its own.
+        Refused, TookTooLong: RuntimeErrors; of a refusal, the message is the compiler's.
         NoCompiler: Triton has none here, and no listing of this kernel is stored.
     """
-    name, target = kernel.fn.__name__, target_of(gpu)
-    program = _program(kernel)
-    # `enable_fp_fusion` as `rope_kernels/launch.py` asks for it: Triton 3.10 changes the default.
-    options = {"enable_fp_fusion": True, "num_warps": num_warps} | constants
-    call = [_written(argument) for argument in arguments]
-    call += [f"{name}={_written(value)}" for name, value in options.items()]
-    job = {"target": target, "program": program, "kernel": name, "call": ", ".join(call)}
+    job = job_of(gpu, kernel, *arguments, num_warps=num_warps, **constants)
+    name, program = job["kernel"], job["program"]
     if not compiler_is_installed():
         return Compiled(name, gpu, num_warps, program, binary=b"", **listings.replayed(job))
-    try:
-        fields = compiled_by_the_child(job)
-    except RuntimeError as refused:
-        raise RuntimeError(f"{name} does not compile for {gpu}:\n{refused}") from None
+    fields = compiled_by_the_child(job)
     compiled = Compiled(name, gpu, num_warps, program, **fields)
     if listings.KEEP in os.environ and "ptx" in compiled.stages:
         listings.keep(job, {x: y for x, y in fields.items() if x != "binary"}, compiled.sass)
     return compiled
 
 
+def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> dict:
+    """What `compile_for` asks of the compiler's process; with 'check': True, only if it compiles.
+
+    All of it is text but 'target'. Raises as `compile_for`.
+    """
+    name = kernel.fn.__name__
+    # `enable_fp_fusion` as `rope_kernels/launch.py` asks for it: Triton 3.10 changes the default.
+    options = {"enable_fp_fusion": True, "num_warps": num_warps} | constants
+    call = [_written(argument) for argument in arguments]
+    call += [f"{name}={_written(value)}" for name, value in options.items()]
+    job = {"target": target_of(gpu), "program": _program(kernel), "kernel": name}
+    return job | {"call": ", ".join(call)}
+
+
 def compiled_by_the_child(job: dict) -> dict:
     """The fields of a `Compiled` that the compiler decides, from its stages on.
 
-    Args:
-        job: with 'target', 'program', 'kernel' and 'call', all of them text but the first.
+    Of a check, 'shared' alone: it ends before PTX, when Triton has refused what it refuses.
 
     Raises:
-        RuntimeError: why the compiler refused.
+        Refused, TookTooLong: RuntimeErrors; why the compiler refused, or that it may yet do so.
+        NotPassedOn: a TypeError; the kernel's source can't be run there.
     """
+    backend, arch, _ = job["target"]
+    gpu = f"sm_{arch}" if backend == "cuda" else arch
+    head = f"{job['kernel']} does not compile for {gpu}:\n"
     # by its path: as a module it would import `rope_lab`, which picks an engine
     worker = Worker.kept(str(Path(__file__).with_name("compile_process.py")), None)
     try:
         result, reason = worker.ask(job, SECONDS), worker.words
     except Ended as ended:
-        result, reason = {}, ended.words or f"the compiler ended with {ended.code}"
         if ended.late:
-            reason = f"the compiler did not come to an end within {SECONDS:.0f} s"
-    if not result:
-        raise RuntimeError(reason)
+            words = f"the compiler did not come to an end within {SECONDS:.0f} s"
+            raise TookTooLong(f"{head}{words}") from None
+        reason = ended.words or f"the compiler ended with {ended.code}"
+        result = {"refused": (_last_line(reason), "")}
+    if not result:  # the error is of the program around the kernel, or of an argument's stand-in
+        raise NotPassedOn(f"{head}{reason}")
+    if "refused" in result:
+        sentence, line = result["refused"]
+        if "PassManager" in sentence:  # which names a reason on standard error alone
+            sentence = _last_line(reason)
+        raise Refused(f"{head}{reason}", job["kernel"], sentence, line)
+    most = SM_OF[gpu].shared - SM_OF[gpu].reserved if gpu in SM_OF else math.inf
+    if result["shared"] > most:  # Triton says so when it loads the kernel
+        sentence = f"out of resource: shared memory, Required: {result['shared']}, Hardware limit: "
+        raise Refused(f"{head}{sentence}{most}", job["kernel"], f"{sentence}{most}")
+    if "check" in job:
+        return result
     result["binary"] = base64.b64decode(result["binary"])
     if "amdgcn" in result["stages"]:
         result |= needs_of_amd(result["stages"]["amdgcn"])
@@ -236,10 +280,7 @@ class _Kernels(Shipment):
     def source(self, name: str, value: object) -> str:
         if isinstance(value, types.ModuleType) and name in ("triton", "tl", "libdevice"):
             return ""  # in the header
-        text = super().source(name, value)
-        if type(value) in (int, float, bool):  # the only numbers that a kernel may use
-            text += f"\n{name} = tl.constexpr({name})"
-        return text
+        return super().source(name, value)
 
     def can_be_imported(self, module: str) -> bool:
         return module.startswith("triton.")
@@ -250,8 +291,8 @@ def _program(kernel) -> str:
     try:
         shipment.add(kernel.fn.__name__, kernel)
     except CannotPassOn as refused:
-        accepted = "accepted: kernels, modules, numbers, constexprs"
-        raise TypeError(
+        accepted = "accepted: kernels, modules, constexprs"
+        raise NotPassedOn(
             f"{kernel.fn.__name__} uses {refused.name}, which is {refused.what}; {accepted}"
         ) from None
     return HEADER + shipment.program
@@ -271,20 +312,30 @@ def _written(argument) -> str:
         listed = ", ".join(map(str, sizes))
         return f"TensorDescriptor({_written(argument.base)}, {listed}, {argument.padding!r})"
     if isinstance(argument, tuple | list):
-        items = [f"{_written(item)}, " for item in argument]
-        return f"({''.join(items)})"
+        items = "".join(f"{_written(item)}, " for item in argument)
+        fields = getattr(argument, "_fields", None)
+        return f"namedtuple({kind!r}, {fields})({items})" if fields else f"({items})"
     if kind == "constexpr":
         return f"tl.constexpr({_written(argument.value)})"
-    if kind == "dtype":
+    if kind == "dtype" and not isinstance(argument, torch.dtype):
         return f"tl.dtype({argument.name!r})"
     if isinstance(argument, float):
         return f"float('{argument}')"  # infinity, too
     if not isinstance(argument, int | str | None):
-        raise TypeError(
+        raise NotPassedOn(
             f"an argument is {kind_of(argument)}; accepted: tensors, numbers, strings, None, "
             "dtypes of triton.language, tuples of them"
         )
     return repr(argument)
+
+
+def _last_line(reason: str) -> str:
+    """The last line that says what is wrong; of a place in the source, what is wrong there."""
+    lines = reason.strip().splitlines()
+    found = [line.strip() for line in lines if "error" in line.lower()]
+    told = (found or lines)[-1].strip()
+    told = f"{told} {lines[-1].strip()}" if told.endswith(":") and told != lines[-1] else told
+    return told.rpartition("error: ")[2]
 
 
 def _up_to_multiple(number: int, unit: int) -> int:

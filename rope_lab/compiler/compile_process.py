@@ -8,13 +8,16 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections import namedtuple
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
+from triton.compiler.errors import CompilationError
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -55,14 +58,23 @@ def start(folder: Path) -> None:
     os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"  # which has registers, spills and the stack
 
 
+class Checked(Exception):
+    """A kernel has come as far as a check asks; the argument is its shared memory."""
+
+
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
-    """The compiled kernel; nothing for a job that fails, whose reasons are on standard error."""
+    """The compiled kernel; of a job that fails, what Triton `refused`, if the failure is Triton's.
+
+    The whole error is on standard error.
+    """
     try:
         return work_on(job, folder)
-    except Exception:  # whatever it is, the parent reports it
+    except Checked as done:
+        return {"shared": done.args[0]}
+    except Exception as error:  # whatever it is, the parent reports it
         traceback.print_exc()
         sys.stderr.flush()
-        return {}
+        return {"refused": sentence_of(error)} if is_tritons(error) else {}
     finally:
         shutil.rmtree(folder / "cache", ignore_errors=True)
 
@@ -82,7 +94,9 @@ def work_on(job: dict, folder: Path) -> dict:
     )
     driver.set_active(gpu)  # or Triton would look for one that is here
     known = {"Memory": Memory, "TensorDescriptor": TensorDescriptor, "tl": tl}
-    with contextlib.redirect_stdout(io.StringIO()) as log:
+    known["namedtuple"] = namedtuple
+    stop = stops_before_ptx() if job.get("check") else contextlib.nullcontext()
+    with stop, contextlib.redirect_stdout(io.StringIO()) as log:
         launch = partial(kernel.warmup, grid=(1,))
         compiled = eval(f"launch({job['call']})", known | {"launch": launch})
 
@@ -94,6 +108,47 @@ def work_on(job: dict, folder: Path) -> dict:
         "shared": compiled.metadata.shared,
     }
     return answer | (report_of_ptxas(log.getvalue()) if is_nvidia else {})
+
+
+@contextlib.contextmanager
+def stops_before_ptx() -> Iterator[None]:
+    """Let the compiler raise `Checked` once a kernel is in LLVM's language, and not optimize it.
+
+    What Triton refuses it has refused by then, and LLVM takes seconds for large blocks.
+    """
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    def stop(self, module, metadata: dict, *_):
+        raise Checked(metadata["shared"])
+
+    with patch.object(CUDABackend, "make_ptx", stop), patch.dict(os.environ, DISABLE_LLVM_OPT="1"):
+        yield
+
+
+def is_tritons(error: Exception) -> bool:
+    """Whether Triton refuses a kernel, or it is an error of this file's.
+
+    Triton wraps all that happens within a kernel, so a bare TypeError or AttributeError is about an
+    argument's stand-in; one that the kernel's program raises has never come to the compiler.
+    """
+    frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    return "warmup" in frames and not isinstance(error, TypeError | AttributeError)
+
+
+def sentence_of(error: BaseException) -> tuple[str, str]:
+    """What Triton says of a kernel in a sentence, and the kernel's line that this is about."""
+    line, text = "", ""
+    while error is not None:
+        text = str(error)
+        if isinstance(error, CompilationError):
+            text = error.error_message or text
+            if error.src and hasattr(error.node, "lineno"):
+                line = error.src.splitlines()[error.node.lineno - 1].strip()
+        error = error.__cause__
+    if quoted := re.fullmatch(r"\w+\((['\"])(.*)\1\)", text, re.DOTALL):  # the repr of an error
+        text = quoted[2]
+    text = re.sub(r" at 0x\w+", "", text.strip())
+    return text.partition(". Triton kernels can only")[0], line
 
 
 def report_of_ptxas(log: str) -> dict[str, int]:

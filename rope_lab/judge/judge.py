@@ -15,6 +15,7 @@ import torch
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, is_kernel, is_launch, kind_of
+from .refusals import refusal_of
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
@@ -106,4 +107,6 @@ def _verdict_of(engine: str, job: dict) -> Verdict:
     if printed := answer["printed"]:
         print(printed, end="" if printed.endswith("\n") else "\n")
     verdict = answer["verdict"]
-    return replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))
+    verdict = replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))
+    refusal = refusal_of(answer["launches"]) if verdict else ""
+    return replace(verdict, state=WRONG, reason=refusal, remark="") if refusal else verdict

@@ -27,6 +27,8 @@ from .counts import COPIES, BesideKernels, more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .diagnose.written import unlike_its_look
+from .refusals import in_words as refused_in_words
+from .refusals import launches_noted
 from .spec import Case, Spec, laid_out_alike
 from .verdict import NOT_YET, RIGHT, WRONG, Cases, Comparison, OnTheClimb, Verdict
 
@@ -120,7 +122,8 @@ def start(folder: Path) -> None:
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     """The `verdict` on a candidate, and what it `printed`; `tell` says when a case begins.
 
-    Of a launch that is to be drawn, its accesses.
+    And the `launches` that were interpreted, as jobs for the compiler. Of a launch that is to be
+    drawn, its accesses.
     """
     if "launch" in job:
         return accesses_in_words(job["launch"], folder)
@@ -132,12 +135,13 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
         function=load(job["function"], folder, "spec"),
         mistakes={words: load(made, folder, "mistake") for words, made in job["mistakes"].items()},
     )
-    verdict, printed = judge(candidate, wanted, tell)
-    if job["probe"] and verdict:
-        verdict = probed(verdict, candidate, wanted, job["probe"])
+    with launches_noted() if interprets() else contextlib.nullcontext({}) as launches:
+        verdict, printed = judge(candidate, wanted, tell)
+        if job["probe"] and verdict:
+            verdict = probed(verdict, candidate, wanted, job["probe"])
     if verdict.state == WRONG and (words := unlike_its_look(job["candidate"]["program"])):
         verdict = replace(verdict, because="; ".join(filter(None, (verdict.because, words))))
-    return {"verdict": verdict, "printed": printed}
+    return {"verdict": verdict, "printed": printed, "launches": [*launches.values()]}
 
 
 def accesses_in_words(launch: dict, folder: Path) -> dict:
@@ -479,8 +483,12 @@ def in_words(error: Exception) -> tuple[str, str]:
     while inner.__cause__ is not None:
         inner = inner.__cause__
     if triton_is_installed():
+        from ..compiler.compile_process import sentence_of
         from .trace import LeftItsTensors, name_of
 
+        sentence, line = sentence_of(error)
+        if line:  # where there is a GPU, of the compiler
+            return f"it does not compile: {refused_in_words(sentence, line)}", ""
         if isinstance(inner, LeftItsTensors):
             return f"{OUTSIDE}: {inner}", name_of(inner.program) * (inner.does == "writes")
     text = str(inner).strip().splitlines() or [""]

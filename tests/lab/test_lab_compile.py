@@ -13,7 +13,15 @@ import pairwise
 import rope_lab as lab
 from rope_lab.compiler import compile as compile_module
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
-from rope_lab.compiler.compile import Compiled, compile_for, nvdisasm, target_of
+from rope_lab.compiler.compile import (
+    Compiled,
+    Refused,
+    compile_for,
+    compiled_by_the_child,
+    job_of,
+    nvdisasm,
+    target_of,
+)
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -51,6 +59,14 @@ def copy_kernel(t_ptr, out_ptr, stride, D: tl.constexpr):
     column = tl.arange(0, D)
     x = tl.load(t_ptr + tl.program_id(0) * stride + column)
     tl.store(out_ptr + column, x)
+
+
+@triton.jit
+def product_kernel(x_ptr, out_ptr, M: tl.constexpr, K: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    x = tl.load(x_ptr + i)
+    j = tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :]
+    tl.store(out_ptr + j, tl.dot(x, x.trans()))
 
 
 @triton.jit
@@ -115,6 +131,18 @@ def test_what_the_compiler_refuses_is_said_in_its_words():
 
 
 @pytest.mark.needs_compiler
+def test_more_shared_memory_than_an_sm_has_is_refused():
+    """Triton says so where it loads a kernel, which nothing does here."""
+    small, large = (
+        job_of("sm_90", product_kernel, FP32, FP32, M=64, K=columns) | {"check": True}
+        for columns in (512, 1024)
+    )
+    assert compiled_by_the_child(small) == {"shared": 64 * 512 * 4}
+    with pytest.raises(Refused, match="shared memory, Required: 262144, Hardware limit: 232448"):
+        compiled_by_the_child(large)
+
+
+@pytest.mark.needs_compiler
 def test_two_kernels_of_one_name_are_two(monkeypatch):
     getsource, used = inspect.getsource, []
     for name in ("tl.sin", "tl.cos"):
@@ -131,7 +159,7 @@ IN_A_CELL = """
 import triton
 import triton.language as tl
 
-MOST = float("inf")
+MOST = tl.constexpr(float("inf"))
 FACTOR = tl.constexpr(3)
 FP32 = tl.float32
 
@@ -150,6 +178,12 @@ def with_numbers(x_ptr, out_ptr, BLOCK: tl.constexpr):
 @triton.jit
 def with_a_table(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + tl.arange(0, BLOCK), table)
+
+PLAIN = 3
+
+@triton.jit
+def with_a_plain_number(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    tl.store(out_ptr + tl.arange(0, BLOCK), PLAIN)
 """
 
 
@@ -165,9 +199,16 @@ def cell(tmp_path):
 
 
 @pytest.mark.needs_compiler
-def test_numbers_and_parts_of_a_cell(cell):
+def test_constants_and_parts_of_a_cell(cell):
     code = compile_for("sm_90", cell.with_numbers, MEMORY, FP32, BLOCK=128, num_warps=1)
     assert list(opcodes(code, "ttir", keep="^arith")).count("arith.mulf") == 1
+
+
+@pytest.mark.needs_compiler
+def test_a_plain_number_of_a_cell_is_refused_as_on_a_gpu(cell):
+    with pytest.raises(Refused, match="Cannot access global variable PLAIN") as refused:
+        compile_for("sm_90", cell.with_a_plain_number, MEMORY, FP32, BLOCK=128)
+    assert refused.value.line == "tl.store(out_ptr + tl.arange(0, BLOCK), PLAIN)"
 
 
 def test_what_a_kernel_cannot_use_is_named(cell):

@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from ...compiler.compile import NotPassedOn, Refused, TookTooLong
 from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
@@ -16,6 +17,7 @@ from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
 from ..counts import COPIES
 from ..judge import judged
+from ..refusals import does_not_compile
 from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
 from . import specifications as specs
@@ -224,16 +226,11 @@ def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
     if "meta tensor" in str(error):  # of the headline shape, which have no memory
         reason = "the values are right, but it reads elements on the host, for which a GPU waits"
         return replace(verdict, state=NOT_YET, reason=reason)
-    if isinstance(error, RuntimeError | TypeError):  # the compiler's, or the launcher's
-        reason = f"right in the interpreter, but for an H200 {last_line(error)}"
+    if isinstance(error, Refused):
+        return replace(verdict, state=WRONG, reason=does_not_compile(error))
+    is_ours = isinstance(error, NotPassedOn | TookTooLong)
+    if isinstance(error, RuntimeError | TypeError) and not is_ours:  # the launcher's
+        reason = f"right in the interpreter, but for {SHAPE} it {raised(error)}"
         return replace(verdict, state=WRONG, reason=reason)
     reason = f"the values are right, but what it does on an H200 can't be read: {raised(error)}"
     return replace(verdict, state=NOT_YET, reason=reason)
-
-
-def last_line(error: BaseException) -> str:
-    """The last line that says what is wrong; of a place in the source, what is wrong there."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    found = [line.strip() for line in lines if "error" in line.lower()]
-    told = (found or lines)[-1].strip()
-    return f"{told} {lines[-1].strip()}" if told.endswith(":") and told != lines[-1] else told

@@ -10,12 +10,13 @@ import torch
 from rope_kernels.modes import interpreter_is_on
 
 from ...child import Ended, Worker
+from ...compiler.compile import Refused
 from ...compiler.listings import NoCompiler
 from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
-from ..climb.check_rung import last_line
 from ..climb.instruments import Launch, launches_of
 from ..judge import SECONDS, shipped_call
+from ..refusals import in_words
 from ..trace import tensors_in
 from ..verdict import raised
 from .asked import answering_as, on_a_gpu_without_memory
@@ -96,7 +97,9 @@ def inspect(
             for *of_launch, launch in zip(*counts, launches, strict=True)
         )
     except (RuntimeError, TypeError, ValueError) as error:
-        return Inspection(**about, refused=f"compiled for {where.arch}: {last_line(error)}")
+        is_tritons = isinstance(error, Refused)
+        told = in_words(error.sentence, error.line) if is_tritons else error
+        return Inspection(**about, refused=f"compiled for {where.arch}: {told}")
     return Inspection(**about, launches=inspected, gpu=where, measured_us=_measured(job))
 
 

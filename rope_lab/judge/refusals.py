@@ -1,0 +1,140 @@
+"""What Triton's compiler says of a kernel that is right in the interpreter, and what to write.
+
+The interpreter runs a kernel as Python, and the compiler takes a part of Python alone.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from rope_kernels.modes import compiler_is_installed
+
+from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
+
+GPU = "sm_90"  # an H100 or H200
+LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"
+BUILTINS = "of Python's own functions a kernel has range, min, max, len, int, float and print"
+OWN = "a kernel calls tl's functions, and your own with @triton.jit above their def"
+FIXED = "no element of a list can be set in a kernel: give the new value a name"
+ADVICE = {  # what Triton says -> what to write instead
+    "type: Break": LOOPS,
+    "type: Continue": LOOPS,
+    "`return` statements inside": "a loop in a kernel runs to its end: put the rest into an `if`",
+    "else after for": "a loop in a kernel has no else",
+    "Not implemented": "a loop in a kernel has no else",
+    "'Tuple' object has no attribute 'func'": "a loop runs over range or tl.static_range",
+    "unsupported AST node type": "a kernel has no such expression or statement: write it otherwise",
+    "multiple comparison": "write a <= i < n as (a <= i) & (i < n)",
+    "'In' object": "a kernel has no `in`: write a == b or a == c",
+    "comprehensions": "a kernel has no lists made by for: write the elements, or a loop",
+    "has no attribute append": "a list in a kernel does not grow: add up in a loop",
+    "__setitem__": FIXED,
+    "Loop-carried variable": (
+        "before the loop, give it the dtype and shape that it has in the loop: "
+        "tl.zeros((BLOCK,), tl.float32)"
+    ),
+    "Mismatched type for": "give it the same dtype and shape in both branches",
+    "Cannot access global variable": (
+        "pass it as an argument, NAME: tl.constexpr, or write NAME = tl.constexpr(...) above the "
+        "kernel"
+    ),
+    "Unsupported function referenced": OWN,
+    "argument '_semantic'": OWN,
+    "class 'str'>": "a kernel has no strings but constants",
+    "f-string": 'a kernel prints by tl.device_print("i", i)',
+    "must be real number, not tensor": "Python's math takes constants: tl.sqrt, tl.floor",
+    "not 'tensor'": "a number of a kernel is converted by x.to(tl.int32)",
+    "NoneType'> to tensor": "give it a number or a block in both branches",
+    "shared memory": "take smaller blocks",
+}
+_BUILTINS = (
+    "sum",
+    "enumerate",
+    "zip",
+    "abs",
+    "round",
+    "bool",
+    "str",
+    "sorted",
+    "any",
+    "all",
+    "map",
+)
+NOT_SET = "a name that is set in an `if` needs a value before it"
+
+
+def in_words(sentence: str, line: str = "") -> str:
+    """Triton's sentence with advice, if there is any, and the line of the kernel."""
+    found = (advice for said, advice in ADVICE.items() if said in sentence)
+    name, undefined, _ = sentence.partition(" is not defined")
+    advice = (BUILTINS if name in _BUILTINS else NOT_SET) if undefined else next(found, "")
+    return f"{sentence}{f' ({advice})' if advice else ''}{f', at: {line}' if line else ''}"
+
+
+def does_not_compile(refused: Refused) -> str:
+    """The reason of a verdict on a kernel that is right in the interpreter."""
+    said = in_words(refused.sentence, refused.line)
+    return f"right in the interpreter, but {refused.kernel} does not compile for an H200: {said}"
+
+
+def refusal_of(jobs: Iterable[dict]) -> str:
+    """Why the first of these kernels does not compile; '' if all do, or that can't be known."""
+    for job in jobs:
+        try:
+            compiled_by_the_child(job)
+        except Refused as refused:
+            return does_not_compile(refused)
+        except NotPassedOn:
+            continue
+        except TookTooLong:
+            break
+    return ""
+
+
+@contextlib.contextmanager
+def launches_noted() -> Iterator[dict[tuple, dict]]:
+    """Note the launches that are interpreted meanwhile, those that differ for the compiler.
+
+    Of each the job that `refusal_of` takes; none where Triton has no compiler.
+    """
+    jobs: dict[tuple, dict] = {}
+    if not compiler_is_installed():
+        yield jobs
+        return
+    from triton.runtime.interpreter import InterpretedFunction
+
+    from .trace import wrap
+
+    def note(run, kernel, /, *arguments, warmup, **options):
+        own = {name: value for name, value in options.items() if name != "grid"}
+        with contextlib.suppress(Exception):  # what can't be passed on is no fault of the kernel
+            key = _differences(kernel, arguments, own)
+            if not warmup and key not in jobs:
+                jobs[key] = job_of(GPU, kernel, *arguments, **own) | {"check": True}
+        return run(kernel, *arguments, warmup=warmup, **options)
+
+    undo = wrap(InterpretedFunction, "run", note)
+    try:
+        yield jobs
+    finally:
+        undo()
+
+
+def _differences(kernel, arguments: tuple, options: dict) -> tuple:
+    """What tells the compiler's refusal of one launch from that of another one."""
+    named = dict(zip(kernel.arg_names, arguments, strict=False)) | options
+    kinds = kernel.fn.__annotations__
+    return kernel, *(
+        (name, repr(value) if "constexpr" in str(kinds.get(name)) else _like(value))
+        for name, value in named.items()
+    )
+
+
+def _like(value: object) -> object:
+    """Of an argument of a launch, its dtype or type, and whether it is 1, which is a constant."""
+    if isinstance(value, tuple | list):
+        return type(value), *map(_like, value)
+    if type(value) in (int, float):
+        return value == 1 or type(value)
+    if block := getattr(value, "block_shape", None):  # of a descriptor
+        return value.base.dtype, *block
+    return getattr(value, "dtype", None) or repr(value)
