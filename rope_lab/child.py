@@ -119,7 +119,7 @@ class Worker:
         return self._words.read().decode(errors="replace").strip()
 
     def ask(self, job: dict, seconds: float) -> dict:
-        """What it answers.
+        """What it answers; it is ended after a job that has changed the process for later ones.
 
         Args:
             job: what can be pickled.
@@ -135,7 +135,9 @@ class Worker:
                 self.process.stdin.flush()
             while isinstance(said := self._said(seconds), str):
                 self.at = said
-            return said
+        if said.pop("spoiled", False):  # the next job gets a new process
+            self.end()
+        return said
 
     @contextlib.contextmanager
     def _ended_if_it_fails(self) -> Iterator[None]:

@@ -18,7 +18,8 @@ def main(place: str, folder: Path, jobs: BinaryIO, answers: BinaryIO) -> None:
     """Answer jobs by a module or a file until there are no more.
 
     Its `start(folder)` is called once, and `answer(job, folder, tell)` for each job; `tell` says
-    which part of the job begins.
+    which part of the job begins. `start` may return a function that says whether a job has left
+    this process changed: then it is `spoiled` for the next one.
     """
 
     def tell(said: str | dict) -> None:
@@ -26,11 +27,12 @@ def main(place: str, folder: Path, jobs: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
     module = module_at(place)
-    module.start(folder)
+    has_changed = module.start(folder) or (lambda: False)
     tell("ready")
     with contextlib.suppress(EOFError):
         while True:
-            tell(module.answer(pickle.load(jobs), folder, tell))
+            answer = module.answer(pickle.load(jobs), folder, tell)
+            tell(answer | {"spoiled": has_changed()})
 
 
 def taken_over() -> tuple[BinaryIO, BinaryIO]:

@@ -30,6 +30,7 @@ from .diagnose.written import unlike_its_look
 from .refusals import in_words as refused_in_words
 from .refusals import launches_noted
 from .spec import Case, Spec, laid_out_alike
+from .state import has_changed, state
 from .verdict import NOT_YET, RIGHT, WRONG, Cases, Comparison, OnTheClimb, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -110,13 +111,19 @@ HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell ag
 _NUMBERS = itertools.count()  # of files
 
 
-def start(folder: Path) -> None:
-    """Get ready to run candidates, once in this process."""
+def start(folder: Path) -> Callable[[], bool]:
+    """Get ready to run candidates, once in this process; whether one has changed it since."""
+    settle()
+    if interprets():
+        run_as_compiled()
+    return partial(has_changed, state())
+
+
+def settle() -> None:
+    """Before each case, which an earlier one may have changed."""
     torch.set_num_threads(1)
     # new memory holds NaN: what a candidate does not write cannot pass for right
     torch.use_deterministic_algorithms(True, warn_only=True)
-    if interprets():
-        run_as_compiled()
 
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
@@ -250,6 +257,7 @@ class Attempt:
 
     def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
         """`earlier`: names of the cases that came out right before this one."""
+        settle()
         self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
         self.inputs = wanted.inputs(case)  # the specification's own
         self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")

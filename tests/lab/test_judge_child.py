@@ -9,14 +9,17 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import torch
 from jupyter_client.manager import start_new_kernel
 
+import wrong_kernels
 from processes import PLACES, is_running, until
 from rope_lab.judge import definitions
 from rope_lab.judge import judge as judge_module
+from rope_lab.judge.state import has_changed, state
 
 HERE = str(Path(__file__).parent)
 PATHS = os.pathsep.join([HERE, *PLACES, os.environ.get("PYTHONPATH", "")])
@@ -191,6 +194,64 @@ def test_where_the_notebook_is_killed_nothing_stays(tmp_path, pids):
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(int(pid)).kill()
+
+
+# state that a candidate leaves
+
+LEFT = {  # what a candidate does, and what undoes it here
+    "torch.set_default_dtype(torch.float64)": "torch.set_default_dtype(torch.float32)",
+    "torch.set_default_device('meta')": "torch.set_default_device(None)",
+    "torch.use_deterministic_algorithms(not was)": "torch.use_deterministic_algorithms(was)",
+    "torch.set_num_threads(threads + 1)": "torch.set_num_threads(threads)",
+    "torch.set_grad_enabled(False)": "torch.set_grad_enabled(True)",
+    "torch.set_flush_denormal(True)": "torch.set_flush_denormal(False)",
+    "torch.sin, sin = torch.cos, torch.sin": "torch.sin = sin",
+    "torch.Tensor.sin, sin = torch.Tensor.cos, torch.Tensor.sin": "torch.Tensor.sin = sin",
+    "tl.cos, cos = tl.sin, tl.cos": "tl.cos = cos",
+    "np.seterr(all='raise')": "np.seterr(**errors)",
+    "os.environ['TRITON_DEBUG'] = '1'": "del os.environ['TRITON_DEBUG']",
+    "os.chdir('..')": "os.chdir(here)",
+}
+
+
+@pytest.mark.parametrize("done", LEFT)
+def test_what_a_candidate_leaves_is_seen(done):
+    tl = pytest.importorskip("triton.language", reason="needs Triton")
+    names = {"torch": torch, "np": np, "os": os, "tl": tl, "here": os.getcwd()}
+    names |= {"errors": np.geterr(), "threads": torch.get_num_threads()}
+    names["was"] = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(names["was"])  # its first call loads much of PyTorch
+    before = state()
+    try:
+        exec(done, names)
+        assert has_changed(before)
+    finally:
+        exec(LEFT[done], names)
+    assert not has_changed(before)
+
+
+def cosines_for_sines(x):
+    import triton.language as tl
+
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(False)
+    tl.cos = tl.sin
+    return rotate_half(x)
+
+
+def test_the_next_candidate_is_judged_as_if_it_were_the_first():
+    """And no candidate waits for a new process that needs none."""
+    pytest.importorskip("triton", reason="needs Triton")
+    numbers = []
+    for candidate, wanted in (
+        (rotate_half, definitions.rotate_half),
+        (cosines_for_sines, definitions.rotate_half),
+        (wrong_kernels.launch, definitions.rope),
+        (wrong_kernels.prints, definitions.rotate_half),
+    ):
+        assert judge(candidate, wanted)
+        numbers.append(judge_module.Worker.kept(judge_module.CHILD, "1").process.pid)
+    assert numbers[0] != numbers[1] == numbers[2] == numbers[3]
 
 
 # what is no job

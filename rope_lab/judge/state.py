@@ -1,0 +1,63 @@
+"""What a candidate may leave changed in the process that judges, where the next one is judged.
+
+`torch.set_default_dtype`, `tl.cos = tl.sin`: a right kernel would be wrong after that.
+"""
+
+import builtins
+import math
+import os
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from rope_kernels.modes import count_modes, triton_is_installed
+
+
+def state() -> dict[str, object]:
+    """Settings of this process, and the functions that kernels, launchers and checks call."""
+    return _settings() | _functions()
+
+
+def _settings() -> dict[str, object]:
+    return {
+        "the default dtype": torch.get_default_dtype(),
+        "the default device": torch.get_default_device(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "memory is filled": torch.utils.deterministic.fill_uninitialized_memory,
+        "threads": torch.get_num_threads(),
+        "gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        "anomalies": torch.is_anomaly_enabled(),
+        "denormals": float(torch.tensor(1e-40, device="cpu") * 1),
+        "modes": (count_modes(), torch._C._len_torch_function_stack()),
+        "errors of NumPy": np.geterr(),
+        "warnings are errors": any(action == "error" for action, *_ in warnings.filters),
+        "the environment": dict(os.environ),
+        "the folder": os.getcwd(),
+    }
+
+
+def _functions() -> dict[str, Callable]:
+    owners = [torch, torch.Tensor, torch.nn.functional, np, math, builtins]
+    if triton_is_installed():
+        import triton
+        import triton.language as tl
+
+        owners += [triton, tl, tl.core, tl.math, tl.tensor]
+    return {
+        f"{owner.__name__}.{name}": value
+        for owner in owners
+        for part in reversed(getattr(owner, "__mro__", (owner,)))  # of a class, those it inherits
+        for name, value in vars(part).items()
+        if callable(value) and not name.startswith("__")
+    }
+
+
+def has_changed(before: dict[str, object]) -> bool:
+    """Whether something of an earlier state is another one now; what came later doesn't count."""
+    now = state()
+    return any(
+        now.get(name) is not value if callable(value) else now[name] != value
+        for name, value in before.items()
+    )
