@@ -23,10 +23,11 @@ from ..interpreter import run_as_compiled
 from ..interpreter.functions import cannot_be_interpreted
 from ..worker import module_at
 from .check import compare, is_right
-from .counts import COPIES, BesideKernels, more_than_half_the_table, wasted
+from .counts import BY_NUMPY, COPIES, BesideKernels, more_than_half_the_table, wasted
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .diagnose.written import unlike_its_look
+from .launched import each_launch, interprets
 from .refusals import in_words as refused_in_words
 from .refusals import launches_noted
 from .spec import Case, Spec, laid_out_alike
@@ -142,7 +143,7 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
         function=load(job["function"], folder, "spec"),
         mistakes={words: load(made, folder, "mistake") for words, made in job["mistakes"].items()},
     )
-    with launches_noted() if interprets() else contextlib.nullcontext({}) as launches:
+    with launches_noted() as launches:
         verdict, printed = judge(candidate, wanted, tell)
         if job["probe"] and verdict:
             verdict = probed(verdict, candidate, wanted, job["probe"])
@@ -296,7 +297,8 @@ class Attempt:
     def _run(self) -> Verdict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
         stopped = None
-        with watch() as self.trace, self.eager:
+        self.eager.note(self.given)
+        with watch() as self.trace, self.eager, each_launch(self.eager.at_launch):
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
@@ -431,14 +433,15 @@ class Attempt:
             yield more
 
     def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
-        """What PyTorch did that the kernel should have done."""
+        """What PyTorch or NumPy did that the kernel should have done."""
         if not trace.launches:
             yield NO_KERNEL
             return
         given_to_kernels = [memory.tensor for memory in trace.memories]
         for x in (*given_to_kernels, *self._results()):
             if name := self.eager.maker_of(x):
-                words = f"PyTorch runs {name}; let the kernel do it"
+                words = name if name == BY_NUMPY else f"PyTorch runs {name}"
+                words += "; let the kernel do it"
                 yield f"a part of the work is done outside the kernel: {words}"
         for out in self._results():
             stored = trace.stored_in(out)
@@ -470,11 +473,6 @@ def results(function: Callable, inputs: list) -> list[Tensor]:
 
 def as_tuple(returned: object) -> tuple:
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
-
-
-def interprets() -> bool:
-    """Whether launches are counted here."""
-    return interpreter_is_on() and triton_is_installed()
 
 
 def watch():

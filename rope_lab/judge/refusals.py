@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from rope_kernels.modes import compiler_is_installed
 
 from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
+from .launched import each_launch
 
 GPU = "sm_90"  # an H100 or H200
 LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"
@@ -100,9 +101,6 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
     if not compiler_is_installed():
         yield jobs
         return
-    from triton.runtime.interpreter import InterpretedFunction
-
-    from .trace import wrap
 
     def note(run, kernel, /, *arguments, warmup, **options):
         own = {name: value for name, value in options.items() if name != "grid"}
@@ -112,11 +110,8 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
                 jobs[key] = job_of(GPU, kernel, *arguments, **own) | {"check": True}
         return run(kernel, *arguments, warmup=warmup, **options)
 
-    undo = wrap(InterpretedFunction, "run", note)
-    try:
+    with each_launch(note):
         yield jobs
-    finally:
-        undo()
 
 
 def _differences(kernel, arguments: tuple, options: dict) -> tuple:

@@ -3,6 +3,9 @@
 All compute `w * sin(x)`, element by element. `test_who_computed.py` has them judged.
 """
 
+import math
+
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -127,6 +130,54 @@ def put_elsewhere(x, w):
     return torch.empty_like(x).copy_(right(x, w))
 
 
+# by NumPy and Python
+
+
+def sines_in_numpy(x, w):
+    return by(product_kernel, torch.from_numpy(np.sin(x.numpy())), w)
+
+
+def sines_of_an_array(x, w):
+    return by(product_kernel, torch.as_tensor(np.sin(np.asarray(x))).to(x.dtype), w)
+
+
+def sines_of_a_list(x, w):
+    return by(product_kernel, torch.tensor([math.sin(one) for one in x.tolist()], dtype=x.dtype), w)
+
+
+def sines_of_numbers(x, w):
+    sines = [math.sin(one.item()) for one in x]
+    return by(product_kernel, torch.tensor(sines, dtype=x.dtype), w)
+
+
+def sines_one_by_one(x, w):
+    sine = torch.empty_like(x)
+    for k, one in enumerate(x):
+        sine[k] = math.sin(one)
+    return by(product_kernel, sine, w)
+
+
+def sines_put_into_a_buffer(x, w):
+    sine = torch.empty_like(x)
+    sine.numpy()[...] = np.sin(x.numpy())
+    return by(product_kernel, sine, w)
+
+
+def sines_by_dlpack(x, w):
+    return by(product_kernel, torch.from_dlpack(np.sin(np.from_dlpack(x))), w)
+
+
+def stored_over_by_numpy(x, w):
+    out = by(copying_kernel, x)
+    out.numpy()[...] = w.numpy() * np.sin(x.numpy())
+    return out
+
+
+def in_place_by_numpy(x):
+    x.numpy()[...] *= 2
+    by(copying_kernel, x, out=x)
+
+
 # copies
 
 
@@ -178,3 +229,12 @@ def with_places_computed_in_pytorch(x, w):
 
 def by_a_table_of_places(x, w):
     return by(picking_kernel, x, w, torch.arange(len(x), device=x.device), out=torch.ones_like(x))
+
+
+def with_constants(x, w):
+    assert float(x.abs().max()) < 1e4
+    return by(wave_kernel, x, w, out=torch.tensor([0.0] * len(x), dtype=x.dtype))
+
+
+def with_numbers_read(x, w):
+    return right(x, w) if x.tolist() and w.numpy().size and x[0].item() < 1e4 else None

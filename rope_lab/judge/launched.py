@@ -1,0 +1,29 @@
+"""Every launch that Triton's interpreter makes, before and after it runs."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from unittest.mock import patch
+
+from rope_kernels.modes import interpreter_is_on, triton_is_installed
+
+
+def interprets() -> bool:
+    """Whether launches are interpreted in this process."""
+    return interpreter_is_on() and triton_is_installed()
+
+
+@contextlib.contextmanager
+def each_launch(around: Callable) -> Iterator[None]:
+    """Meanwhile `around(run, kernel, *arguments, **options)` makes every interpreted launch."""
+    if not interprets():
+        yield
+        return
+    from triton.runtime.interpreter import InterpretedFunction
+
+    run = InterpretedFunction.run
+
+    def launch(kernel, /, *arguments, **options):
+        return around(run, kernel, *arguments, **options)
+
+    with patch.object(InterpretedFunction, "run", launch):
+        yield
