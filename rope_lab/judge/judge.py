@@ -3,8 +3,9 @@
 A kernel with a wrong index may end the process it runs in, on a GPU all later CUDA calls with it.
 So the candidate's source, with that of everything it uses from its notebook, goes to a child
 process (`shipment.py`); where that ends or does not come back, the verdict says so. The child runs
-Triton's interpreter, which can tell which program stored what. Where there is a GPU, a candidate
-that launches kernels and is right there is run once more, by a second child, compiled.
+Triton's interpreter, which can tell which program stored what. What is right there is compiled for
+an H200, where Triton has its compiler (`refusals.py`). Where there is a GPU, a candidate that
+launches kernels is run once more, by a second child, compiled.
 """
 
 import functools
