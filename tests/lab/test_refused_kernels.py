@@ -173,6 +173,15 @@ def test_what_the_compiler_refuses_is_wrong_and_has_a_cure(what, doubled_by):
     assert told in verdict.reason and "AssertionError(" not in verdict.reason, verdict
 
 
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(
+    "option, told", [("num_warps=3", "a power of 2"), ("num_warp=4", "num_warp ")]
+)
+def test_what_a_launch_asks_of_the_compiler_counts(option, told, doubled_by):
+    verdict = lab.check_exercise(doubled_by("y = 2 * x", options=f", {option}"), twice)
+    assert verdict.state == "wrong" and told in verdict.reason, verdict
+
+
 def test_a_gpu_s_own_compiler_is_told_in_the_same_words():
     """There the second child launches the kernel, and Triton raises its error."""
     from triton.compiler.errors import UnsupportedLanguageConstruct
