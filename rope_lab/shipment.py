@@ -124,6 +124,12 @@ class Shipment:
         if type(value).__name__ == "constexpr":
             inside = self._expression(name, value.value)
             return f"import triton.language\n{name} = triton.language.constexpr({inside})"
+        if (
+            type(value).__name__ == "Config"
+            and type(value).__module__ == "triton.runtime.autotuner"
+        ):
+            options = self._expression(name, vars(value))
+            return f"import triton\n{name} = triton.Config(**{options})"
         if isinstance(value, torch.device):
             return f"import torch\n{name} = torch.device({str(value)!r})"
         if isinstance(value, torch.Size):

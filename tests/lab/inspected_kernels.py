@@ -157,6 +157,22 @@ def scaled_tanh(x: Tensor) -> Tensor:
     return filled(tanh_kernel, x, scale=0.5)
 
 
+CONFIGS = [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256}, num_warps=8)]
+
+
+@triton.autotune(CONFIGS, key=["n"])
+@triton.jit
+def tuned_by_a_list_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def tuned_by_a_list(x: Tensor) -> Tensor:
+    out, n = torch.empty_like(x), x.numel()
+    tuned_by_a_list_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
+    return out
+
+
 def both(x: Tensor, y: Tensor) -> Tensor:
     y.fill_(7.0)
     return tuned(x)
@@ -427,3 +443,126 @@ def often(x: Tensor) -> Tensor:
     out = torch.empty_like(x)
     often_kernel[(2,)](x, out, x.numel(), BLOCK=64)
     return out
+
+
+# what no page can know: the limit, and more than the least time
+
+
+@triton.jit
+def by_descriptor_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK])
+    out = tl.make_tensor_descriptor(out_ptr, [n], [1], [BLOCK])
+    first = tl.program_id(0) * BLOCK
+    out.store([first], 2 * x.load([first]))
+
+
+def by_descriptor(x: Tensor) -> Tensor:
+    return filled(by_descriptor_kernel, x)
+
+
+@triton.jit
+def at_one_address_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr + 0 * i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def at_one_address(x: Tensor) -> Tensor:
+    out = torch.zeros(1, device=x.device)
+    at_one_address_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), BLOCK=128)
+    return out
+
+
+def total_in_pytorch(x: Tensor) -> Tensor:
+    return x.sum()[None]
+
+
+@triton.jit
+def pipelined_kernel(x_ptr, out_ptr, D, BLOCK: tl.constexpr):
+    row, total = tl.program_id(0), tl.zeros((BLOCK,), tl.float32)
+    for first in tl.range(0, D, BLOCK, num_stages=3):
+        column = first + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + row * D + column, mask=column < D, other=0.0)
+    tl.store(out_ptr + row, tl.sum(total))
+
+
+def pipelined(x: Tensor) -> Tensor:
+    out = torch.empty(len(x), device=x.device)
+    pipelined_kernel[(len(x),)](x, out, x.shape[1], BLOCK=128)
+    return out
+
+
+def sums(x: Tensor) -> Tensor:
+    return x.sum(-1)
+
+
+@triton.jit
+def early_return_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * BLOCK
+    if first >= n:
+        return
+    i = first + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def early_return(x: Tensor) -> Tensor:
+    return filled(early_return_kernel, x)
+
+
+@triton.jit
+def of_a_library_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tanh(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
+
+
+def of_a_library(x: Tensor) -> Tensor:
+    """By a function whose branches are in a library: either side may be the usual one."""
+    return filled(of_a_library_kernel, x)
+
+
+@triton.jit
+def where_positive_kernel(a_ptr, b_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(a_ptr + i, mask=i < n, other=0.0)
+    tl.store(out_ptr + i, tl.load(b_ptr + i, mask=(i < n) & (a > 0), other=0.0), mask=i < n)
+
+
+def where_positive(a: Tensor, b: Tensor) -> Tensor:
+    return filled(where_positive_kernel, a, b)
+
+
+def where_positive_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(a > 0, b, 0)
+
+
+def tanh_in_pytorch(x: Tensor) -> Tensor:
+    return torch.tanh(x)
+
+
+def table_and_ids(size: int, device: str) -> tuple:
+    table = torch.randn(500, WIDTH, device=device)
+    return table, torch.randint(500, (size,), device=device)
+
+
+def taken_from_a_table(table: Tensor, ids: Tensor) -> Tensor:
+    return table[ids]
+
+
+@triton.jit
+def spilled_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, x - tl.sum(x))
+
+
+def spilled(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    spilled_kernel[(len(x),)](x, out, BLOCK=x.shape[1])
+    return out
+
+
+def minus_its_sum(x: Tensor) -> Tensor:
+    return x - x.sum(-1, keepdim=True)
+
+
+def wide_rows(size: int, device: str) -> tuple:
+    return rows(size, device, width=2**15)

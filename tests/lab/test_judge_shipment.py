@@ -177,6 +177,24 @@ def test_a_kernel_may_be_made_by_a_call(name, doubles):
     assert found and [launch.kernel for launch in found.launches] == ["double_kernel"], found
 
 
+def test_configurations_may_be_a_list_of_the_notebook(doubles):
+    configs = """
+def forget(arguments):
+    arguments["out_ptr"].zero_()
+
+CONFIGS = [triton.Config({"BLOCK": 32}, num_warps=2, pre_hook=forget), triton.Config({"BLOCK": 64})]
+"""
+    tuned = f"{configs}\n@triton.autotune(CONFIGS, ['n'])\n@triton.jit\ndef double_kernel"
+    text = DOUBLES.replace("def double_kernel", tuned).replace(", BLOCK=64", "")
+    text = text.replace("64)", "meta['BLOCK'])")
+    names = doubles(f"{text}kernel = double_kernel")
+    function, reference, make = names["double"], names["twice"], names["make"]
+    verdict = lab.check_exercise(function, spec(leave_out=STRIDED)(reference))
+    assert verdict and verdict.cases.launches, verdict
+    found = lab.inspect(function, reference, make, small=1, large=10)
+    assert [launch.num_warps for launch in found.launches] == [2], found
+
+
 def test_what_a_call_has_made_and_no_source_shows_is_named(doubles):
     made = "kernel = triton.autotune([triton.Config({})], key=[])(triton.jit(double_kernel))"
     names = doubles(DOUBLES + made)

@@ -8,7 +8,7 @@ import ast
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from unittest.mock import patch
@@ -36,6 +36,7 @@ class Launch:
     grid: tuple[int, ...]
     arguments: tuple
     options: dict  # by keyword: constants, num_warps, ...
+    configuration: str = ""  # which one of `@triton.autotune` it is; '' if there is no choice
 
     @property
     def programs(self) -> int:
@@ -82,7 +83,18 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
         found.append(Launch(kernel, tuple(map(int, sizes)), arguments, options))
 
     def take_the_first(tuner, *arguments, **options):
-        tuner.fn.run(*arguments, **options, **tuner.configs[0].all_kwargs())
+        """As Triton's `run`, but for the time: it prunes, and calls what changes arguments."""
+        tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
+        configs = tuner.prune_configs(options) if len(tuner.configs) > 1 else tuner.configs
+        values = configs[0].all_kwargs()
+        if configs[0].pre_hook is not None:
+            configs[0].pre_hook(tuner.nargs | options | values)
+        own = len(found)
+        tuner.fn.run(*arguments, **options, **values)
+        if len(configs) > 1:
+            shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            words = f"the first of {len(configs)}: {shown}"
+            found[own:] = [replace(launch, configuration=words) for launch in found[own:]]
 
     kinds = {InterpretedFunction: note, JITFunction: note, Autotuner: take_the_first}
     with ExitStack() as stack:

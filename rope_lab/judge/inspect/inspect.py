@@ -201,6 +201,8 @@ def _inspected(
         functions=functions,
         flops=flops,
         bent=tuple(dict.fromkeys(bent)),
+        configuration=launch.configuration,
+        adds=any(one.adds for one in counts),
     )
 
 

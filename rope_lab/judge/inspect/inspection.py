@@ -10,7 +10,7 @@ from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
 from ..verdict import NOT_YET, RIGHT, WRONG, box
-from .code import requested_before_needed, why_not_counted
+from .code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 from .limits import CHANGES, SECTOR, Gpu, binding, next_launch_us
 
 _TWICE = 1.01  # loaded more often than this is loaded again
@@ -32,6 +32,8 @@ class Inspected:
     functions: dict[str, float]  # evaluations of sine, exponential, ...
     flops: float  # of `tl.dot`
     bent: tuple[str, ...]  # what doesn't grow along a straight line
+    configuration: str  # which one of `@triton.autotune` it is; '' if there is no choice
+    adds: bool  # whether there are atomics
 
     @property
     def uncounted(self) -> str:
@@ -45,7 +47,7 @@ class Inspected:
 
     @property
     def in_flight(self) -> float:
-        """Bytes that a program requests before it needs one; 0 if not known."""
+        """Bytes that a program requests before it needs one; 0 if none, or if not known."""
         if not self.compiled:
             return 0.0
         loaded = sum(one["loaded"] for one in self.tensors.values())
@@ -74,6 +76,13 @@ class Inspected:
             found.append(f"{words}: {', '.join(self.bent)}")
         if self.uncounted:
             found.append(f"instructions: {self.uncounted}")
+        if self.compiled and waits_twice(self.compiled):
+            words = "a load waits for another, which has its address or its mask"
+            found.append(f"{words}; if indices repeat, fewer bytes are needed")
+        if self.adds:
+            found.append("how long atomics wait for each other, as for one address, is not known")
+        if self.flops:
+            found.append("how long tensor cores take is not known")
         return "; ".join(found)
 
     @property
@@ -118,6 +127,9 @@ class Inspected:
         compiled = self.compiled
         warps = f"{self.num_warps} warp{'s' * (self.num_warps > 1)}"
         found = [f"{self.kernel}: {number(self.programs)} programs of {warps}"]
+        if self.configuration:
+            words = "a GPU takes the fastest, which may be another one"
+            found.append(f"  configuration {self.configuration}; {words}")
         asked = f"{_bytes(self.requested)} requested, {_bytes(self.moved)} needed"
         if again := [f"{name} {_times(count)} times" for name, count in self.again.items()]:
             asked += f"; loaded again, from a cache at best: {', '.join(again)}"
@@ -126,14 +138,16 @@ class Inspected:
             each = (f"{name} {number(round(count))}" for name, count in self.functions.items())
             found.append(f"  evaluations   {', '.join(each)}")
         if self.flops:
-            words = f"{self.flops / 1e9:.3g} GFLOP; tensor cores are not in the law"
-            found.append(f"  tl.dot        {words}, bytes are")
+            found.append(f"  tl.dot        {self.flops / 1e9:.3g} GFLOP")
         if not compiled:
             return [*found, f"  machine code  {UNREAD}"]
         widths = {"loads": compiled.loads, "stores": compiled.stores}
+        copies = by_descriptor(compiled)
         for name, counts in widths.items():
             each = ", ".join(f"{count} of {width}" for width, count in counts.items())
-            found.append(f"  {name:14}{each + ' bytes' if each else 'none'}")
+            every = [f"{each} bytes"] * bool(each)
+            every += [f"{copies[name]} by tensor descriptor"] * bool(copies[name])
+            found.append(f"  {name:14}{', '.join(every) or 'none'}")
         each = self.uncounted or f"{number(round(self.instructions))} a warp"
         found.append(f"  instructions  {each}")
         if QUIET in os.environ:  # another compiler allocates and orders a little differently
@@ -143,11 +157,11 @@ class Inspected:
             f"{self.resident} programs on an SM"
         )
         first, loads = loads_before_first_branch(compiled)
-        found.append(
-            f"  order         {first} of {loads} loads before the first branch; "
-            f"{number(round(self.in_flight))} bytes requested before the first is needed, "
-            f"{self.resident * self.in_flight / 1024:.3g} KiB on an SM"
-        )
+        flight = "how many bytes are requested before the first is needed is not known"
+        if self.in_flight or not loads:
+            flight = f"{number(round(self.in_flight))} bytes requested before the first is needed, "
+            flight += f"{self.resident * self.in_flight / 1024:.3g} KiB on an SM"
+        found.append(f"  order         {first} of {loads} loads before the first branch; {flight}")
         return found
 
 
@@ -189,14 +203,16 @@ class Inspection:
 
     @property
     def binding(self) -> str:
-        """The limit of the launch that takes longest; '' if unknown."""
+        """The limit of the launch that takes longest; '' if one of them may have another limit."""
+        if any(launch.unknown for launch in self.launches):
+            return ""
         slowest = max(self.times, key=lambda times: max(times.values()), default=None)
         return binding(slowest) if slowest else ""
 
     @property
     def predicted_us(self) -> float | None:
-        """The law's time of all launches, one after the other."""
-        if not self.times:
+        """The law's time of all launches, one after the other; the least where some is unknown."""
+        if not self.times or any(launch.bent for launch in self.launches):
             return None
         alone = [times[binding(times)] for times in self.times]
         alone += [self.gpu.copy_us(k.bytes_read + k.bytes_written) for k in self.eager]
@@ -237,20 +253,21 @@ class Inspection:
         if not self.launches:
             return []
         if not self.times:
-            counted = "bytes, instructions and registers" if self.is_compiled else "bytes"
-            return [f"{self.gpu.arch}: {counted} are exact, the time is not known; {UNKNOWN_HELP}"]
+            return [f"{self.gpu.arch}: the time is not known; {UNKNOWN_HELP}"]
         start = self.gpu.machine.start_us
         found = [f"By the law, on {self.gpu.origin}: {start:.1f} us to start, and"]
         for launch, times in zip(self.launches, self.times, strict=True):
             each = ", ".join(f"{limit} {us:.1f}" for limit, us in times.items())
-            found.append(f"  {launch.kernel}: {each} us; what binds: {binding(times)}")
+            limit = "not known" if launch.unknown else binding(times)
+            found.append(f"  {launch.kernel}: {each} us; what binds: {limit}")
             if launch.unknown:
                 found.append(f"    {launch.unknown}")
         least = "at least " * any(launch.unknown for launch in self.launches)
-        shows = f"to see it: {CHANGES[self.binding]}"
+        us = "not known" if self.predicted_us is None else f"{least}{self.predicted_us:.1f} us"
+        shows = f"; to see it: {CHANGES[self.binding]}" if self.binding else ""
         if any(launch.scattered for launch in self.launches):
-            shows = "first let neighboring lanes load neighbors"
-        found.append(f"  predicted {least}{self.predicted_us:.1f} us; {shows}")
+            shows = "; first let neighboring lanes load neighbors"
+        found.append(f"  predicted {us}{shows}")
         if self.measured_us is not None and QUIET not in os.environ:
             found.append(f"  measured here {self.measured_us:.1f} us")
         return found

@@ -29,6 +29,7 @@ class Counts:
     tensors: dict[str, Counter] = field(default_factory=lambda: defaultdict(Counter))
     functions: Counter = field(default_factory=Counter)  # evaluations of sine, ..., by element
     flops: int = 0  # of `tl.dot`
+    adds: bool = False  # whether there are atomics
 
 
 class Watch(Trace):
@@ -77,6 +78,7 @@ class Watch(Trace):
         counts[f"{kind}_once"] += int((by[np.unique(at)] < self._first_of_launch).sum()) * size
         counts["sectors"] += SECTOR * np.unique(at // SECTOR).size
         if by is memory.adder:
+            self.counts[-1].adds = True
             self.added[name] = memory.tensor.is_floating_point()
 
     def _at_function(self, name: str, original: Callable, builder, x):
