@@ -129,13 +129,24 @@ LIMIT_NOT_KNOWN = (  # a kernel, its reference, its inputs, and why its limit is
         "of_a_library",
         "tanh_in_pytorch",
         "rows",
-        "instructions: not counted: branches in the machine code",
+        "not counted: branches in the machine code",
     ),
     ("at_one_address", "total_in_pytorch", "rows", "how long atomics wait for each other"),
     ("matmul", "matmul_in_pytorch", "matrices", "how long tensor cores take is not known"),
     ("gather", "taken_from_a_table", "table_and_ids", "a load waits for another"),
     ("spilled", "minus_its_sum", "wide_rows", "bytes a thread are spilled"),
 )
+
+
+@pytest.mark.parametrize("exchange", (False, True))
+def test_whether_a_lock_orders_programs_is_not_known(exchange, kernels):
+    """One after the other they are right, and a race without the lock."""
+    function = partial(kernels.locked_sum, exchange=exchange)
+    found = inspected(function, kernels.locked_sum_in_pytorch, kernels.rows, tolerance=SUM)
+    page = repr(found)
+    assert found and page.startswith("RIGHT at the sizes 3, 6, 9, one program after the other; ")
+    assert "whether a lock orders them on a GPU is not known\n" in page
+    assert "without a lock: program 2 " in page and "which program 0" in page, page
 
 
 @pytest.mark.needs_compiler
@@ -205,6 +216,7 @@ def test_atomics(kernels):
 
     found = inspected(kernels.total, total_in_pytorch, kernels.rows, tolerance=SUM)
     assert found and found.atomics == {"out_ptr": True} and "undefined" in repr(found)
+    assert "lock" not in repr(found)
     assert [kernel.name for kernel in found.eager] == ["zeros"]
     beside = inspected(partial(kernels.total, at=64), total_in_pytorch, kernels.rows)
     assert "out of bounds" in beside.wrong and "out_ptr" in beside.wrong  # once exit 139
@@ -440,6 +452,9 @@ def test_several_launches_and_pytorch_between_them(kernels):
     copied = inspected(lambda x: kernels.tuned(x + 0.0), kernels.double, kernels.rows)
     assert [kernel.name for kernel in copied.eager] == ["add"]
     assert copied.predicted_us > alone.predicted_us + 1
+    given = kernels.beside_a_matmul, kernels.beside_a_matmul_in_pytorch, kernels.matrices
+    beside = inspected(*given, tolerance=(1e-2, 1e-2))
+    assert "predicted at least" in repr(beside) and not beside.binding  # of tensor cores
 
 
 @pytest.mark.needs_compiler

@@ -71,7 +71,7 @@ def inspect(
         return Inspection(**found)
     counts = found["counts"]  # of each size, those of each launch
     about = {"sizes": sizes, "large": large, "atomics": found["atomics"]}
-    about["unchecked"] = found.get("unchecked", "")
+    about |= {"locks": found["locks"], "unchecked": found.get("unchecked", "")}
     try:
         with answering_as(where, function) as answers:
             launches, eager = _launched(function, make, large)
@@ -118,7 +118,8 @@ def _found_by_the_child(job: dict) -> dict:
     except Ended as ended:
         at = ended.at or "it"
         if ended.late:
-            words = f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes"
+            words = f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes; "
+            words += "a program that waits for a later one never ends there"
             return {"refused": words}
         last = ended.words.splitlines()[-1] if ended.words else ""
         words = f"{at} ended the interpreter's process (exit {ended.code}) {last}"

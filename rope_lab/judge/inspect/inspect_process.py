@@ -30,8 +30,8 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     `gpu` that answers what the function asks one.
 
     Returns:
-        `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`
-        and `unchecked`, and `counts`: those of each launch for each size.
+        `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`,
+        `locks` and `unchecked`, and `counts`: those of each launch for each size.
     """
     function, reference, make = (
         load(job[name], folder, "candidate") for name in ("function", "reference", "make")
@@ -44,7 +44,7 @@ def _found(
     function: Callable, reference: Callable, make: Callable, job: dict, tell: Callable[[str], None]
 ) -> dict:
     """What `answer` answers."""
-    tolerance, counts = job["tolerance"], []
+    tolerance, counts, locks = job["tolerance"], [], []
     for size in job["sizes"]:
         tell(f"size {size}")
         try:
@@ -68,9 +68,12 @@ def _found(
         if wrong:
             return {"wrong": f"at size {size}: {wrong}", "owner": owner}
         counts.append(watch.counts)
+        locks += watch.locks
     tell(f"the size {job['large']}, without memory,")
     found = wrapped_offset(function, make, job["large"])
-    return {"counts": counts, "atomics": watch.added} | found if "wrong" not in found else found
+    if "wrong" in found:
+        return found
+    return {"counts": counts, "atomics": watch.added, "locks": next(iter(locks), "")} | found
 
 
 def _made(make: Callable, size: int) -> list:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from torch.utils.flop_counter import flop_registry
+
 from ...compiler.compile import SM_OF, Compiled
 from ...compiler.instructions import loads_before_first_branch, warp_instructions
 from ...profiling.traffic import Kernel
@@ -15,6 +17,7 @@ from .limits import CHANGES, SECTOR, Gpu, binding, next_launch_us
 
 _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
+_MULTIPLY = {op.__name__ for op in flop_registry}  # operators of PyTorch that bytes don't limit
 _MUCH = 0.1  # of all bytes that are requested
 UNREAD = "not read here: Triton has no compiler on this system"
 UNKNOWN_HELP = "`make record` on such a GPU records it"
@@ -174,6 +177,7 @@ class Inspection:
     owner: str = ""  # the program that stored the first wrong element
     sizes: Sequence[int] = ()  # at which it ran
     large: int = 0  # for which it was compiled
+    locks: str = ""  # where two programs meet, if a lock of theirs does not order them
     unchecked: str = ""  # why it isn't known whether offsets fit in 32 bits at the large size
     # tensor of atomics -> whether there are sums of floats, of undefined order
     atomics: dict[str, bool] = field(default_factory=dict)
@@ -202,9 +206,15 @@ class Inspection:
         return [launch.times(self.gpu) for launch in self.launches]
 
     @property
+    def takes_longer(self) -> bool:
+        """Whether its time may be longer than is known, for a launch or an operator of PyTorch."""
+        multiplies = any(kernel.name in _MULTIPLY for kernel in self.eager)
+        return multiplies or any(launch.unknown for launch in self.launches)
+
+    @property
     def binding(self) -> str:
-        """The limit of the launch that takes longest; '' if one of them may have another limit."""
-        if any(launch.unknown for launch in self.launches):
+        """The limit of the launch that takes longest; '' if unknown."""
+        if self.takes_longer:
             return ""
         slowest = max(self.times, key=lambda times: max(times.values()), default=None)
         return binding(slowest) if slowest else ""
@@ -226,14 +236,17 @@ class Inspection:
             return f"WRONG {self.wrong}"
         if not self.ok:
             return f"NOT YET: {self.refused}"
-        return f"RIGHT at the sizes {', '.join(map(str, self.sizes))}"
+        words = f"RIGHT at the sizes {', '.join(map(str, self.sizes))}"
+        how = ", one program after the other; whether a lock orders them on a GPU is not known"
+        return words + how * bool(self.locks)
 
     def _rest(self) -> list[str]:
         found = [f"  stored by: {self.owner}"] if self.owner else []
         for name, floats in self.atomics.items():
-            words = "atomics; whether others' loads or stores race with them is not checked"
-            words += "; the order of float sums is undefined" * floats
-            found.append(f"  {name}: {words}")
+            words = "; the order of float sums is undefined" * floats
+            found.append(f"  {name}: atomics{words}")
+        if self.locks:
+            found.append(f"  without a lock: {self.locks}")
         if self.unchecked:
             words = "whether offsets fit into 32 bits isn't known"
             found.append(f"  at size {number(self.large)} {words}: {self.unchecked}")
@@ -262,7 +275,7 @@ class Inspection:
             found.append(f"  {launch.kernel}: {each} us; what binds: {limit}")
             if launch.unknown:
                 found.append(f"    {launch.unknown}")
-        least = "at least " * any(launch.unknown for launch in self.launches)
+        least = "at least " * self.takes_longer
         us = "not known" if self.predicted_us is None else f"{least}{self.predicted_us:.1f} us"
         shows = f"; to see it: {CHANGES[self.binding]}" if self.binding else ""
         if any(launch.scattered for launch in self.launches):

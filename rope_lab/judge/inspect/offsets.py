@@ -130,7 +130,8 @@ def _replaced(value: object, by: Callable[[str, Tensor], object], name: str = ""
     if isinstance(value, dict):
         return {key: _replaced(item, by, key) for key, item in value.items()}
     if isinstance(value, tuple):
-        items = [_replaced(item, by, f"{name}.{k}") for k, item in enumerate(value)]
+        fields = getattr(value, "_fields", range(len(value)))
+        items = [_replaced(x, by, f"{name}.{k}") for k, x in zip(fields, value, strict=True)]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     return value
 
