@@ -129,7 +129,7 @@ LIMIT_NOT_KNOWN = (  # a kernel, its reference, its inputs, and why its limit is
         "of_a_library",
         "tanh_in_pytorch",
         "rows",
-        "not counted: branches in the machine code",
+        "not counted: branches in a function of a library",
     ),
     ("at_one_address", "total_in_pytorch", "rows", "how long atomics wait for each other"),
     ("matmul", "matmul_in_pytorch", "matrices", "how long tensor cores take is not known"),
