@@ -124,10 +124,7 @@ class Shipment:
         if type(value).__name__ == "constexpr":
             inside = self._expression(name, value.value)
             return f"import triton.language\n{name} = triton.language.constexpr({inside})"
-        if (
-            type(value).__name__ == "Config"
-            and type(value).__module__ == "triton.runtime.autotuner"
-        ):
+        if type(value).__module__ == "triton.runtime.autotuner":  # a `triton.Config`
             options = self._expression(name, vars(value))
             return f"import triton\n{name} = triton.Config(**{options})"
         if isinstance(value, torch.device):

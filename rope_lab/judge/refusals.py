@@ -71,10 +71,10 @@ def in_words(sentence: str, line: str = "") -> str:
     return f"{sentence}{f' ({advice})' if advice else ''}{f', at: {line}' if line else ''}"
 
 
-def does_not_compile(refused: Refused) -> str:
+def does_not_compile(refused: Refused, gpu: str = "an H200") -> str:
     """The reason of a verdict on a kernel that is right in the interpreter."""
     said = in_words(refused.sentence, refused.line)
-    return f"right in the interpreter, but {refused.kernel} does not compile for an H200: {said}"
+    return f"right in the interpreter, but {refused.kernel} does not compile for {gpu}: {said}"
 
 
 def refusal_of(jobs: Iterable[dict]) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import triton
@@ -613,3 +614,64 @@ def locked_sum(x: Tensor, exchange: bool) -> Tensor:
 
 def locked_sum_in_pytorch(x: Tensor) -> Tensor:
     return torch.stack((x[::2].sum(0), x[1::2].sum(0)))
+
+
+# what the interpreter runs, and no compiler takes
+
+
+@triton.jit
+def breaking_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    for _ in range(2):
+        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+        break
+
+
+def breaking(x: Tensor) -> Tensor:
+    return filled(breaking_kernel, x)
+
+
+@triton.jit
+def chained_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * BLOCK
+    if 0 <= first < n:
+        i = first + tl.arange(0, BLOCK)
+        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def chained(x: Tensor) -> Tensor:
+    return filled(chained_kernel, x)
+
+
+SCALE = 2.0
+
+
+@triton.jit
+def scaled_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, SCALE * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def scaled(x: Tensor) -> Tensor:
+    return filled(scaled_kernel, x)
+
+
+def scaled_if_there_is_something(x: Tensor) -> Tensor:
+    return scaled(x) if x.count_nonzero().item() else x
+
+
+class Tensors(NamedTuple):
+    x: Tensor
+    out: Tensor
+
+
+@triton.jit
+def of_a_tuple_kernel(tensors, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(tensors.out + i, 2 * tl.load(tensors.x + i, mask=i < n), mask=i < n)
+
+
+def of_a_tuple(x: Tensor) -> Tensor:
+    tensors = Tensors(x, torch.empty_like(x))
+    of_a_tuple_kernel[(triton.cdiv(x.numel(), 128),)](tensors, x.numel(), BLOCK=128)
+    return tensors.out

@@ -138,6 +138,32 @@ LIMIT_NOT_KNOWN = (  # a kernel, its reference, its inputs, and why its limit is
 )
 
 
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(
+    ("name", "said"),
+    (
+        ("breaking", "type: Break (a loop in a kernel has no break or continue"),
+        ("chained", "multiple comparison is not supported (write a <= i < n as"),
+        ("scaled", "Cannot access global variable SCALE from within @jit'ed function (pass it"),
+        ("scaled_if_there_is_something", "Cannot access global variable SCALE"),  # by `.item()`
+    ),
+)
+def test_what_no_gpu_compiles_is_not_right(name, said, kernels):
+    found = inspected(getattr(kernels, name), kernels.double, kernels.rows)
+    head = repr(found).splitlines()[0]
+    assert head.startswith("WRONG on a GPU: right in the interpreter, but ") and not found, head
+    assert said in head, head
+
+
+@pytest.mark.needs_compiler
+def test_pointers_may_be_fields_of_a_tuple(kernels):
+    """And are called alike where they are counted and where their offsets are compared."""
+    found = inspected(kernels.of_a_tuple, kernels.double, kernels.rows)
+    assert found and set(found.launches[0].tensors) == {"tensors.x", "tensors.out"}
+    far = inspected(kernels.of_a_tuple, kernels.double, kernels.rows, large=8_000_000)
+    assert "of tensors.x, where 2 " in far.wrong
+
+
 @pytest.mark.parametrize("exchange", (False, True))
 def test_whether_a_lock_orders_programs_is_not_known(exchange, kernels):
     """One after the other they are right, and a race without the lock."""

@@ -16,7 +16,7 @@ from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
 from ..climb.instruments import Launch, launches_of
 from ..judge import SECONDS, shipped_call
-from ..refusals import in_words
+from ..refusals import does_not_compile, refusal_of
 from ..trace import tensors_in
 from ..verdict import raised
 from .asked import answering_as, on_a_gpu_without_memory
@@ -67,39 +67,45 @@ def inspect(
     except CannotPassOn as refused:
         return Inspection(refused=str(refused))
     found = _found_by_the_child(job)
+    at_small_sizes = found.pop("launches", ())
     if "counts" not in found:
         return Inspection(**found)
     counts = found["counts"]  # of each size, those of each launch
     about = {"sizes": sizes, "large": large, "atomics": found["atomics"]}
     about |= {"locks": found["locks"], "unchecked": found.get("unchecked", "")}
+
+    def stopped(why: str) -> Inspection:
+        """At the large size no launch is known, but whether those at the small ones compile."""
+        refusal = refusal_of(at_small_sizes)
+        return Inspection(**about, refused=why, wrong=refusal and f"on a GPU: {refusal}")
+
     try:
         with answering_as(where, function) as answers:
             launches, eager = _launched(function, make, large)
     except Exception as error:  # whatever a function does with a tensor that has no memory
-        return Inspection(**about, refused=f"on tensors without memory it {raised(error)}")
+        return stopped(f"on tensors without memory it {raised(error)}")
     if answers.lacking:
-        refused = f"it asks how many SMs there are, and no record of {where.arch} says so"
-        return Inspection(**about, refused=refused)
+        return stopped(f"it asks how many SMs there are, and no record of {where.arch} says so")
     about |= {"eager": tuple(eager.kernels)}
     at_large = [launch.kernel.fn.__name__ for launch in launches]
     if not launches:
-        return Inspection(**about, refused="no kernel is launched")
+        return stopped("no kernel is launched")
     for size, of_size in zip(sizes, counts, strict=True):
         own_names = job["function"]["renamed"]
         kernels = [own_names.get(one.kernel, one.kernel) for one in of_size]
         if kernels != at_large:
             words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
             words += f" {', '.join(at_large)}: what can't be told from small sizes"
-            return Inspection(**about, refused=words)
+            return stopped(words)
     try:
         inspected = tuple(
             _inspected([*of_launch], launch, small, large, where.arch)
             for *of_launch, launch in zip(*counts, launches, strict=True)
         )
+    except Refused as error:
+        return Inspection(**about, wrong=f"on a GPU: {does_not_compile(error, where.arch)}")
     except (RuntimeError, TypeError, ValueError) as error:
-        is_tritons = isinstance(error, Refused)
-        told = in_words(error.sentence, error.line) if is_tritons else error
-        return Inspection(**about, refused=f"compiled for {where.arch}: {told}")
+        return Inspection(**about, refused=f"compiled for {where.arch}: {error}")
     return Inspection(**about, launches=inspected, gpu=where, measured_us=_measured(job))
 
 

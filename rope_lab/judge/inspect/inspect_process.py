@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..check import clone, compare
 from ..judge_process import HOW_TO_BEGIN, in_words, load, same_bits, start
+from ..refusals import launches_noted
 from ..verdict import raised
 from .asked import answering_as
 from .offsets import wrapped_offset
@@ -31,13 +32,15 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
 
     Returns:
         `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`,
-        `locks` and `unchecked`, and `counts`: those of each launch for each size.
+        `locks` and `unchecked`, and `counts`: those of each launch for each size. And always
+        `launches`, as jobs for the compiler.
     """
     function, reference, make = (
         load(job[name], folder, "candidate") for name in ("function", "reference", "make")
     )
-    with answering_as(job["gpu"], function):
-        return _found(function, reference, make, job, tell)
+    with answering_as(job["gpu"], function), launches_noted() as launches:
+        found = _found(function, reference, make, job, tell)
+    return found | {"launches": [*launches.values()]}
 
 
 def _found(

@@ -173,7 +173,8 @@ class Inspection:
     """What is known of a function; true if its values are right. Shown, it is a page of text."""
 
     refused: str = ""  # why nothing more can be known; '' if all is known
-    wrong: str = ""  # what is wrong at a small size, or with an offset at the large one
+    # what is wrong at a small size, or with an offset at the large one; or no GPU compiles it
+    wrong: str = ""
     owner: str = ""  # the program that stored the first wrong element
     sizes: Sequence[int] = ()  # at which it ran
     large: int = 0  # for which it was compiled
