@@ -156,6 +156,19 @@ def test_what_no_gpu_compiles_is_not_right(name, said, kernels):
 
 
 @pytest.mark.needs_compiler
+def test_a_configuration_too_large_for_a_gpu_is_no_mistake(kernels, monkeypatch):
+    """A tuner passes over it, whereas a kernel that is not tuned fails."""
+    from rope_lab.compiler import compile as compile_module
+
+    small = compile_module.SM_OF["sm_90"]._replace(shared=1024)  # all of it reserved
+    monkeypatch.setitem(compile_module.SM_OF, "sm_90", small)
+    tuned = inspected(kernels.tuned_sums, kernels.sums, kernels.rows, tolerance=SUM)
+    assert tuned and "out of resource" in tuned.refused, tuned
+    alone = inspected(kernels.norm, kernels.norm_in_pytorch, kernels.rows, tolerance=SUM)
+    assert not alone and "out of resource" in alone.wrong, alone
+
+
+@pytest.mark.needs_compiler
 def test_pointers_may_be_fields_of_a_tuple(kernels):
     """And are called alike where they are counted and where their offsets are compared."""
     found = inspected(kernels.of_a_tuple, kernels.double, kernels.rows)

@@ -103,9 +103,9 @@ def inspect(
             for *of_launch, launch in zip(*counts, launches, strict=True)
         )
     except Refused as error:
-        return Inspection(**about, wrong=f"on a GPU: {does_not_compile(error, where.arch)}")
+        return Inspection(**about, **_not_compiled(error, launches, where.arch))
     except (RuntimeError, TypeError, ValueError) as error:
-        return Inspection(**about, refused=f"compiled for {where.arch}: {error}")
+        return Inspection(**about, refused=f"compiled for {where.arch}, it {raised(error)}")
     return Inspection(**about, launches=inspected, gpu=where, measured_us=_measured(job))
 
 
@@ -211,6 +211,14 @@ def _inspected(
         configuration=launch.configuration,
         adds=any(one.adds for one in counts),
     )
+
+
+def _not_compiled(error: Refused, launches: list[Launch], arch: str) -> dict[str, str]:
+    """What is wrong; a tuner passes over a configuration that is too large for a GPU."""
+    words = does_not_compile(error, arch)
+    if any(launch.configuration for launch in launches) and "out of resource" in words:
+        return {"refused": f"{words}; a tuner takes another configuration"}
+    return {"wrong": f"on a GPU: {words}"}
 
 
 def _seeded(make: Callable, size: int, device: str) -> Sequence:
