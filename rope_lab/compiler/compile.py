@@ -221,7 +221,8 @@ def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> dic
 def compiled_by_the_child(job: dict) -> dict:
     """The fields of a `Compiled` that the compiler decides, from its stages on.
 
-    Of a check, 'shared' alone: it ends before PTX, when Triton has refused what it refuses.
+    Of a check, 'shared' and 'barriers' alone: it ends before PTX, when Triton has refused what it
+    refuses.
 
     Raises:
         Refused, TookTooLong: RuntimeErrors; why the compiler refused, or that it may yet do so.

@@ -59,7 +59,7 @@ def start(folder: Path) -> None:
 
 
 class Checked(Exception):
-    """A kernel has come as far as a check asks; the argument is its shared memory."""
+    """A kernel has come as far as a check asks: its shared memory and number of barriers."""
 
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
@@ -70,7 +70,8 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     try:
         return work_on(job, folder)
     except Checked as done:
-        return {"shared": done.args[0]}
+        shared, barriers = done.args
+        return {"shared": shared, "barriers": barriers}
     except Exception as error:  # whatever it is, the parent reports it
         traceback.print_exc()
         sys.stderr.flush()
@@ -119,7 +120,7 @@ def stops_before_ptx() -> Iterator[None]:
     from triton.backends.nvidia.compiler import CUDABackend
 
     def stop(self, module, metadata: dict, *_):
-        raise Checked(metadata["shared"])
+        raise Checked(metadata["shared"], str(module).count("call void @llvm.nvvm.barrier"))
 
     with patch.object(CUDABackend, "make_ptx", stop), patch.dict(os.environ, DISABLE_LLVM_OPT="1"):
         yield
@@ -129,8 +130,11 @@ def is_tritons(error: Exception) -> bool:
     """Whether Triton refuses a kernel, or it is an error of this file's.
 
     Triton wraps all that happens within a kernel, so a bare TypeError or AttributeError is about an
-    argument's stand-in; one that the kernel's program raises has never come to the compiler.
+    argument's stand-in, unless that is a string, which has none; an error that the kernel's program
+    raises has never come to the compiler.
     """
+    if "failed to specialize argument of type: str" in str(error):
+        return True
     frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     return "warmup" in frames and not isinstance(error, TypeError | AttributeError)
 

@@ -109,5 +109,5 @@ def _verdict_of(engine: str, job: dict) -> Verdict:
         print(printed, end="" if printed.endswith("\n") else "\n")
     verdict = answer["verdict"]
     verdict = replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))
-    refusal = refusal_of(answer["launches"]) if verdict else ""
+    refusal = refusal_of(answer["launches"], verdict.cases.moves_between) if verdict else ""
     return replace(verdict, state=WRONG, reason=refusal, remark="") if refusal else verdict

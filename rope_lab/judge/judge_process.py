@@ -27,6 +27,7 @@ from .counts import BY_NUMPY, COPIES, BesideKernels, more_than_half_the_table, w
 from .diagnose import kind_of_mistake
 from .diagnose.evidence import Evidence
 from .diagnose.written import unlike_its_look
+from .lanes import HOW_LANES_WAIT
 from .launched import each_launch, interprets
 from .refusals import in_words as refused_in_words
 from .refusals import launches_noted
@@ -102,9 +103,9 @@ NOT_BY_THE_KERNEL = (
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
 OUTSIDE = "out of bounds"  # how a reason begins
-HOW_LANES_WAIT = (
-    "The warps of a program don't wait for each other: let the lane that stores an element be the "
-    "one that loads it, or write tl.debug_barrier() between the two"
+IN_ORDER_ALONE = (
+    "right only if the programs run one after the other, the first one first: what an atomic "
+    "operation returns depends on their order, which a GPU doesn't promise"
 )
 COLLISION = "write collision"  # the same
 MAX_PRINTED = 4000  # characters
@@ -216,6 +217,8 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
     misses: list[Attempt] = []
     wrong: list[Verdict] = []  # of each of these
     launches, printed, remark = 0, "", ""
+    moves: dict[tuple, str] = {}  # of the traces
+    updated: Case | None = None  # the first case whose programs update something atomically
     for case in wanted.cases:
         tell(case.name)
         with contextlib.redirect_stdout(io.StringIO()) as said:
@@ -223,7 +226,11 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
             outcome = attempt.outcome()
         if said.getvalue() and not printed:
             printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
-        launches += attempt.trace.launches if attempt.trace else 0
+        if (trace := attempt.trace) is not None:
+            launches += trace.launches
+            moves = trace.moves_between | moves
+            if any(memory.has_atomics for memory in trace.memories) and not trace.waits:
+                updated = updated or case
         if outcome is None:
             right.append(case.name)
             if not remark and (found := attempt.remark()):
@@ -233,9 +240,16 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
         else:
             misses.append(attempt)
             wrong.append(outcome)
+    if not wrong and updated:
+        with contextlib.redirect_stdout(io.StringIO()):
+            attempt = Attempt(candidate, wanted, updated, earlier=right)
+            if attempt.depends_on_the_order():
+                right.remove(updated.name)
+                cases = Cases(right=tuple(right), wrong=updated.name)
+                return Verdict(state=WRONG, reason=IN_ORDER_ALONE, cases=cases), printed
     if not wrong:
         reason = f"{len(right)} cases: " + ", ".join(right)
-        cases = Cases(right=tuple(right), launches=launches)
+        cases = Cases(right=tuple(right), launches=launches, moves_between=moves)
         return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
     first, *others = wrong
     missed = misses[0].missed
@@ -294,11 +308,21 @@ class Attempt:
     def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
         return self.wanted.tolerance if want.dtype == torch.float32 else None
 
-    def _run(self) -> Verdict | None:
+    def depends_on_the_order(self) -> bool:
+        """Whether the results are others if the programs run from the last one to the first."""
+        if self._run(backwards=True) is not None:
+            return True
+        outs = zip(self._results(), self.expected, strict=True)
+        return not all(  # by more than the rounding of another order
+            torch.allclose(out.cpu().double(), want.double(), rtol=1e-2, atol=1e-2, equal_nan=True)
+            for out, want in outs
+        )
+
+    def _run(self, backwards: bool = False) -> Verdict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
         stopped = None
         self.eager.note(self.given)
-        with watch() as self.trace, self.eager, each_launch(self.eager.at_launch):
+        with watch(backwards) as self.trace, self.eager, each_launch(self.eager.at_launch):
             try:
                 self.returned = self.candidate(*self.given)
             except NotImplementedError as error:
@@ -475,12 +499,12 @@ def as_tuple(returned: object) -> tuple:
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
-def watch():
+def watch(backwards: bool):
     if not interprets():
         return contextlib.nullcontext()
     from .trace import Trace
 
-    return Trace()
+    return Trace(backwards=backwards)
 
 
 def in_words(error: Exception) -> tuple[str, str]:

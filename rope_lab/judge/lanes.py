@@ -5,8 +5,9 @@ thread does one thing after the other. Other lanes may be in other warps, which 
 other: what one lane stores, another one may have yet to load. Blocks of other shapes may be laid
 out otherwise, so their lanes aren't compared; but a number by itself is loaded by all threads.
 
-What moves numbers between lanes (a reduction, `tl.trans`, `tl.split`, ...) ends the search as a
-barrier does: it is one where the lanes are in several warps, and that only the compiler knows.
+What moves numbers between lanes (a reduction, `tl.trans`, `tl.split`, ...) is a barrier where the
+lanes are in several warps and the result is used. Only the compiler knows, so lanes that meet with
+nothing else between are kept apart: they race if the compiled kernel has no barrier.
 """
 
 import numpy as np
@@ -14,6 +15,12 @@ import numpy as np
 _LANES = 1 << 32  # more than a block has; a lane's code is its number plus this for each shape
 _NUMBER = _LANES  # the code of a number by itself, whose shape is the first
 _SEVERAL = -1
+
+
+HOW_LANES_WAIT = (
+    "The warps of a program don't wait for each other: let the lane that stores an element be the "
+    "one that loads it, or write tl.debug_barrier() between the two"
+)
 
 
 class Lanes:
@@ -34,6 +41,11 @@ class Lanes:
     def add(self, at: np.ndarray, which: np.ndarray) -> None:
         """`at`: the places of those lanes of a block for which `which` is true."""
         self._waiting.append((at, which))
+
+    def hand_over(self, earlier: "Lanes") -> None:
+        """Where numbers move between lanes: what was before that, `earlier` has from now on."""
+        earlier._waiting += self._entered + self._waiting
+        self.forget()
 
     def forget(self) -> None:
         """At a barrier, and where a program begins."""

@@ -12,6 +12,19 @@ def interprets() -> bool:
     return interpreter_is_on() and triton_is_installed()
 
 
+def constants_of(kernel: Callable, named: dict[str, object]) -> tuple:
+    """What one compiled kernel has in common: its name, its constants and the number of warps.
+
+    Args:
+        kernel: the Python function.
+        named: arguments of a launch by their names, and its options.
+    """
+    is_constant = {name: "constexpr" in str(kind) for name, kind in kernel.__annotations__.items()}
+    is_constant["num_warps"] = True
+    constants = [(name, repr(value)) for name, value in named.items() if is_constant.get(name)]
+    return kernel.__name__, *constants
+
+
 @contextlib.contextmanager
 def each_launch(around: Callable) -> Iterator[None]:
     """Meanwhile `around(run, kernel, *arguments, **options)` makes every interpreted launch."""

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from rope_kernels.modes import compiler_is_installed
 
 from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
-from .launched import each_launch
+from .lanes import HOW_LANES_WAIT
+from .launched import constants_of, each_launch
 
 GPU = "sm_90"  # an H100 or H200
 LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"
@@ -41,6 +42,7 @@ ADVICE = {  # what Triton says -> what to write instead
     "Unsupported function referenced": OWN,
     "argument '_semantic'": OWN,
     "class 'str'>": "a kernel has no strings but constants",
+    "argument of type: str": "a string is an argument NAME: tl.constexpr",
     "f-string": 'a kernel prints by tl.device_print("i", i)',
     "must be real number, not tensor": "Python's math takes constants: tl.sqrt, tl.floor",
     "not 'tensor'": "a number of a kernel is converted by x.to(tl.int32)",
@@ -77,11 +79,21 @@ def does_not_compile(refused: Refused, gpu: str = "an H200") -> str:
     return f"right in the interpreter, but {refused.kernel} does not compile for {gpu}: {said}"
 
 
-def refusal_of(jobs: Iterable[dict]) -> str:
-    """Why the first of these kernels does not compile; '' if all do, or that can't be known."""
+def refusal_of(jobs: Iterable[dict], moves_between: dict[tuple, str]) -> str:
+    """Why the first of these launches is wrong on a GPU; '' if none is, or that can't be known.
+
+    It does not compile, or its lanes race: they meet at an element, and no barrier was made of what
+    moves numbers between them.
+
+    Args:
+        jobs: as `launches_noted` makes them.
+        moves_between: as `Cases` has it.
+    """
     for job in jobs:
         try:
-            compiled_by_the_child(job)
+            has_barriers = compiled_by_the_child(job)["barriers"] > 0
+            if not has_barriers and (race := moves_between.get(job["constants"])):
+                return f"a race between lanes: {race}. {HOW_LANES_WAIT}"
         except Refused as refused:
             return does_not_compile(refused)
         except NotPassedOn:
@@ -104,24 +116,17 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
 
     def note(run, kernel, /, *arguments, warmup, **options):
         own = {name: value for name, value in options.items() if name != "grid"}
+        named = dict(zip(kernel.arg_names, arguments, strict=False)) | own
         with contextlib.suppress(Exception):  # what can't be passed on is no fault of the kernel
-            key = _differences(kernel, arguments, own)
+            constants = constants_of(kernel.fn, named)
+            key = constants, *((name, _like(value)) for name, value in named.items())
             if not warmup and key not in jobs:
-                jobs[key] = job_of(GPU, kernel, *arguments, **own) | {"check": True}
+                job = job_of(GPU, kernel, *arguments, **own)
+                jobs[key] = job | {"check": True, "constants": constants}
         return run(kernel, *arguments, warmup=warmup, **options)
 
     with each_launch(note):
         yield jobs
-
-
-def _differences(kernel, arguments: tuple, options: dict) -> tuple:
-    """What tells the compiler's refusal of one launch from that of another one."""
-    named = dict(zip(kernel.arg_names, arguments, strict=False)) | options
-    kinds = kernel.fn.__annotations__
-    return kernel, *(
-        (name, repr(value) if "constexpr" in str(kinds.get(name)) else _like(value))
-        for name, value in named.items()
-    )
 
 
 def _like(value: object) -> object:

@@ -33,12 +33,17 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ..interpreter.bf16 import as_fp32
 from .lanes import Lanes
+from .launched import constants_of
 
 NOBODY = -1
+_RELEASED_EARLY = (
+    "and released its lock before all its warps had stored: write tl.debug_barrier() between the "
+    "store and the release"
+)
 _TRITON = str(Path(triton.__file__).parent)
-# Each is a barrier, or may be one: it moves numbers from lane to lane.
-_BARRIERS = [
-    *((InterpreterBuilder, f"create_{name}") for name in ("barrier", "dot", "histogram")),
+# Each may be a barrier: it moves numbers from lane to lane.
+_MOVES = [
+    *((InterpreterBuilder, f"create_{name}") for name in ("dot", "histogram")),
     *((InterpreterBuilder, f"create_{name}") for name in ("reshape", "trans", "gather")),
     *((InterpreterBuilder, f"create_{name}") for name in ("cat", "join", "split")),
     *((kind, "apply_impl") for kind in (interpreter.ReduceOps, interpreter.ScanOps)),
@@ -74,6 +79,13 @@ class Memory:
         self.has_atomics = False
         self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
         self.loaded_by, self.stored_by = Lanes(size), Lanes(size)  # of the program that runs
+        # the same, before numbers moved between its lanes
+        self.loaded_earlier, self.stored_earlier = Lanes(size), Lanes(size)
+        # Of each byte: has the program that stored it done nothing after that to tell others so?
+        # That is a barrier, and then an atomic operation.
+        self.untold = np.zeros(size, dtype=bool)
+        self.before_a_barrier: list[np.ndarray] = []  # places that the program has stored
+        self.after_it: list[np.ndarray] = []
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         # "loaded" and "stored" -> bytes; what is masked off moves none
@@ -96,7 +108,9 @@ class Trace:
     """What happened in all launches while it was open."""
 
     goes_on: bool = False  # past an access outside the tensors: it loads NaN, and stores nothing
+    backwards: bool = False  # from the last program of a launch to the first one
     launches: int = 0
+    waits: bool = False  # may a program wait for another one? By atomic_cas, or a volatile load
     undefined: bool = False  # whether a load without `other` had elements masked off
     programs: list[tuple[int, int, int]] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
@@ -108,6 +122,9 @@ class Trace:
     lane_races: list[str] = field(default_factory=list)
     # the same where it does no harm: in a program of one warp, or in a block that one warp stores
     in_one_warp: list[str] = field(default_factory=list)
+    # `constants_of` a launch -> the same where numbers move between lanes meanwhile, which may be a
+    # barrier
+    moves_between: dict[tuple, str] = field(default_factory=dict)
     reread: list[str] = field(default_factory=list)  # what a program reads after it has stored it
     stored_twice: list[str] = field(default_factory=list)  # in one launch
     # another value where the launch has stored one: right only in the order of here
@@ -117,6 +134,7 @@ class Trace:
     events: list[Event] = field(default_factory=list)  # of the first program
     _evaluated: dict = field(default_factory=dict)  # in this program
     _first_of_launch: int = 0
+    _constants: tuple = ()
     _warps: int = _WARPS
     _met: dict[int, int] = field(default_factory=dict)  # address of a lock -> first program there
     _is_ordered: bool = False  # may a lock order this program after earlier ones?
@@ -157,11 +175,12 @@ class Trace:
             wrap(InterpreterBuilder, "create_masked_store", self._at_store),
             wrap(InterpreterBuilder, "create_atomic_rmw", self._at_atomic),
             wrap(InterpreterBuilder, "create_atomic_cas", self._at_exchange),
+            wrap(InterpreterBuilder, "create_barrier", self._at_barrier),
             wrap(interpreter, "_patch_lang_tensor", convert_as_compiled),
         ]
-        for owner, name in _BARRIERS:
+        for owner, name in _MOVES:
             if hasattr(owner, name):  # not every Triton has each
-                self._undo.append(wrap(owner, name, self._at_barrier))
+                self._undo.append(wrap(owner, name, self._at_move))
         for name in self.functions:
             around = partial(self._at_function, name)
             self._undo.append(wrap(InterpreterBuilder, f"create_{name}", around))
@@ -177,7 +196,9 @@ class Trace:
         self._met.clear()
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
+            memory.untold[:] = False
         named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        self._constants = constants_of(executor.fn, named)
         self._warps = named.get("num_warps") or _WARPS
         known = {memory.begin for memory in self.memories}
         for name, value in tensors_in(named):
@@ -189,38 +210,81 @@ class Trace:
             return original(executor, *args, **kwargs)
 
     def _at_program(self, original: Callable, builder, x, y, z):
+        if self.backwards:
+            last = (size - 1 for size in builder.grid_dim)
+            x, y, z = (end - here for end, here in zip(last, (x, y, z), strict=True))
         self.programs.append((x, y, z))
         self._evaluated.clear()
         self._is_ordered = False
         self._forget_lanes()
+        for memory in self.memories:
+            memory.before_a_barrier.clear()
+            memory.after_it.clear()
         return original(builder, x, y, z)
 
     def _at_barrier(self, original: Callable, *args, **kwargs):
         self._forget_lanes()
+        self._order_stores()
         return original(*args, **kwargs)
+
+    def _at_move(self, original: Callable, *args, **kwargs):
+        self._move()
+        return original(*args, **kwargs)
+
+    def _move(self) -> None:
+        for memory in self.memories:
+            memory.loaded_by.hand_over(memory.loaded_earlier)
+            memory.stored_by.hand_over(memory.stored_earlier)
+        self._order_stores()
 
     def _forget_lanes(self) -> None:
         for memory in self.memories:
             memory.loaded_by.forget()
             memory.stored_by.forget()
+            memory.loaded_earlier.forget()
+            memory.stored_earlier.forget()
+
+    def _order_stores(self) -> None:
+        for memory in self.memories:
+            memory.before_a_barrier += memory.after_it
+            memory.after_it.clear()
+
+    def _tell_others(self) -> None:
+        """An atomic operation of one thread: who meets it knows of what was before a barrier."""
+        for memory in self.memories:
+            for at in memory.before_a_barrier:
+                memory.untold[at] = False
+            memory.before_a_barrier.clear()
 
     def _note_lanes(self, does: str, memory: Memory, at: np.ndarray, size: int, which: np.ndarray):
         """Whether another lane has stored there or, where this one stores, has loaded."""
-        by = memory.stored_by if does == "loads" else memory.loaded_by
-        is_in_one_warp = self._warps == 1 or which.size <= _LANES_OF_A_WARP
-        found = self.in_one_warp if is_in_one_warp else self.lane_races
-        if not found and (met := by.meet(at, which)):  # one is enough
+        by, earlier = memory.loaded_by, memory.loaded_earlier
+        if does == "loads":
+            by, earlier = memory.stored_by, memory.stored_earlier
+
+        def words(met: tuple[int, str, str]) -> str:
             place, lane, other = met
             did = "stored" if does == "loads" else "loaded"
-            words = (
-                f"{lane} {does} element {place // size} of {memory.name}, which {other} has {did}"
-            )
-            found.append(f"in {name_of(self.programs[-1])}, {words}, without a barrier between")
+            where = f"element {place // size} of {memory.name}"
+            who = f"in {name_of(self.programs[-1])}, {lane}"
+            return f"{who} {does} {where}, which {other} has {did}, without a barrier between"
+
+        is_in_one_warp = self._is_in_one_warp(which)
+        found = self.in_one_warp if is_in_one_warp else self.lane_races
+        if not found and (met := by.meet(at, which)):  # one is enough
+            found.append(words(met))
+        is_new = self._constants not in self.moves_between and not is_in_one_warp
+        if is_new and (met := earlier.meet(at, which)):
+            self.moves_between[self._constants] = words(met)
+
+    def _is_in_one_warp(self, which: np.ndarray) -> bool:
+        return self._warps == 1 or which.size <= _LANES_OF_A_WARP
 
     def _at_load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
         is_volatile = named.get("is_volatile", rest[-1:] == (True,))
         for memory, at, size, which in self._touched(pointers, mask, "reads"):
             if is_volatile:
+                self.waits = True
                 self._meet(memory, at)
             self._count("loaded", memory, at, size, memory.reader)
             self._note("L", memory.name)
@@ -238,7 +302,8 @@ class Trace:
             element, writer = at[late][0] // size, self.programs[others[late][0]]
             reads = f"{name_of(self.programs[mine])} reads element {element} of {memory.name}"
             if is_race:
-                self._note_a_conflict(f"{reads} after {name_of(writer)} has overwritten it")
+                words = f"{reads} after {name_of(writer)} has overwritten it"
+                self._note_a_conflict(words, memory, at[late])
             else:
                 self.reread.append(f"{reads} after it has overwritten it itself")
         if other is None:
@@ -258,6 +323,9 @@ class Trace:
             self._note_where_others_update("stores", memory, at, size)
             self._note_lanes("stores", memory, at, size, which)
             memory.stored_by.add(at, which)
+            if not self._is_in_one_warp(which):
+                memory.untold[at] = True
+                memory.after_it.append(at)
             self._count("stored", memory, at, size, memory.writer)
             self._note("S", memory.name)
             self.stores[len(self.programs) - 1] += 1
@@ -319,6 +387,7 @@ class Trace:
         everywhere = TensorHandle(np.ones(pointers.data.shape, dtype=bool), tl.int1)
         if self.goes_on and not self._inside(pointers, everywhere).data.all():
             raise LeftItsTensors(self.programs[-1], "writes", "elsewhere")
+        self.waits = True
         self._at_update(pointers, everywhere, may_lock=True)
         return original(builder, pointers, *rest)
 
@@ -337,7 +406,8 @@ class Trace:
             first = at[~self._by_others(memory.adder[at])]
             memory.adder[first[:, None] + np.arange(size)] = len(self.programs) - 1
         if pointers.data.size == 1:
-            self._forget_lanes()  # one thread does it, and hands the result to all of them
+            self._tell_others()
+            self._move()  # one thread does it, and hands the result to all of them
 
     def _meet(self, memory: Memory, at: np.ndarray) -> None:
         """At an integer that an earlier program has met, too, this one may have waited for it."""
@@ -360,9 +430,14 @@ class Trace:
             other = name_of(self.programs[by[at[0]]])
             self._note_a_conflict(f"{words}, which {other} {did}: before or after?")
 
-    def _note_a_conflict(self, words: str) -> None:
-        """Of this program with an earlier one of the launch."""
-        (self.locks if self._is_ordered else self.races).append(words)
+    def _note_a_conflict(
+        self, words: str, memory: Memory | None = None, stored: np.ndarray | int = 0
+    ) -> None:
+        """Of this program with an earlier one of the launch, which has `stored` at some places."""
+        if memory is not None and self._is_ordered and memory.untold[stored].any():
+            self.races.append(f"{words}, {_RELEASED_EARLY}")
+        else:
+            (self.locks if self._is_ordered else self.races).append(words)
 
     def _note_a_second_store(
         self, memory: Memory, at: np.ndarray, values: np.ndarray, is_bf16: bool
@@ -397,7 +472,7 @@ class Trace:
         both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
         collision = f"{words}, {both}: which one stays is undefined on a GPU"
         if who != mine and self._is_ordered:
-            self.locks.append(collision)
+            self._note_a_conflict(collision, memory, at[one])
             return
         self.stored_twice.append(words)
         if differs.any():

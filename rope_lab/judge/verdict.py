@@ -46,6 +46,8 @@ class Cases:
     owner: str = ""  # the program that stored the first wrong element, or left its tensors
     engine: str = "interpreted"  # or 'compiled'
     launches: int = 0  # of kernels, in the interpreter, where all is right
+    # `constants_of` a launch -> where lanes race, if what moves numbers between them is no barrier
+    moves_between: dict[tuple, str] = field(default_factory=dict)
 
     def lines(self, compared: Comparison | None, looks_like: str, because: str) -> list[str]:
         """The verdict on a wrong case, from its first line to its last."""
