@@ -162,6 +162,15 @@ def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
         say("Bringing .venv up to date with constraints.txt and pyproject.toml.")
         STAMP.unlink()
     else:
+        # `venv --clear` would empty what a link leads to, such as another checkout's environment.
+        # `is_symlink` would miss a junction, the other kind of link that Windows has.
+        if VENV.resolve() != VENV:
+            theirs = VENV.resolve() / PYTHON.relative_to(VENV)
+            stop(
+                f".venv is a link to {VENV.resolve()}, and making an environment in .venv would "
+                "empty that folder: remove the link, which leaves the folder as it is, or use the "
+                f"environment that is there, with '{theirs} lab.py --this-python'."
+            )
         say(f"Making .venv with Python {platform.python_version()}.")
         if subprocess.call([sys.executable, "-m", "venv", "--clear", str(VENV)]):
             stop("this Python could not make .venv, for the reason given above.")

@@ -188,6 +188,22 @@ def test_what_is_missing_is_said_before_anything_is_made(lab, monkeypatch, machi
     assert lab.calls == [] and not (lab.checkout / ".venv").exists()
 
 
+@pytest.mark.parametrize("others", ["an environment", "nothing"])
+def test_where_venv_is_a_link_what_it_leads_to_is_left_alone(lab, others):
+    """`venv --clear` would empty that folder, which may be another checkout's environment."""
+    target = lab.checkout.with_name("theirs")
+    if others == "an environment":
+        (target / "bin").mkdir(parents=True)
+        (target / "bin/python").touch()
+        (target / "made-from").write_text("/another/checkout\n", encoding="utf-8")
+    (lab.checkout / ".venv").symlink_to(target, target_is_directory=True)
+    sentence = rf"^error: \.venv is a link to {re.escape(str(target))}, .* remove the link"
+    with pytest.raises(SystemExit, match=sentence):
+        lab.make()
+    assert lab.calls == [] and (lab.checkout / ".venv").is_symlink()
+    assert target.exists() == (others == "an environment")
+
+
 def test_a_mac_of_today_is_accepted(lab, monkeypatch):
     a_mac(monkeypatch)
     lab.make(cpu="")  # the registry's torch has no CUDA there
