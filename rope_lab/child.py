@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from .guardian import APART, end_with_all_it_started
 
+LAB = Path(__file__).resolve().parents[1]
 GUARDIAN = Path(__file__).with_name("guardian.py")
 WORKER = Path(__file__).with_name("worker.py")
 LOOK_AGAIN = 0.2  # seconds after which a silent process is asked whether it is alive
@@ -76,13 +77,15 @@ class Worker:
         words = Path(self.folder.name, "words.txt")
         self.at, self._written_before = "", 0
         # Triton, too, writes files there, whose names and texts a reader chooses
-        own = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
+        folders = _folders_of_modules()
+        at_first = os.pathsep.join(folder or str(LAB) for folder in folders)
+        own = {"PYTHONPATH": at_first, "PYTHONUTF8": "1"}
         changed = os.environ | own | environment
         with words.open("ab") as file:
             # jobs come by its standard input, answers go by its standard output: `worker.py` gives
             # a job neither of them
             self.process = subprocess.Popen(
-                [sys.executable, WORKER, place, self.folder.name],
+                [sys.executable, "-P", WORKER, place, self.folder.name, os.pathsep.join(folders)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
@@ -192,3 +195,17 @@ class Worker:
             self.process.stdin.close()
         self._words.close()
         self.folder.cleanup()
+
+
+def _folders_of_modules() -> list[str]:
+    """Where this process finds modules, but first of all the standard library.
+
+    A notebook has `''` among them, its own folder. A reader's file there, or in a folder that the
+    reader has put first, may be called as a module is that Python or the lab needs: random.py.
+    """
+    library = [
+        folder
+        for folder in sys.path
+        if Path(folder).is_relative_to(sys.base_prefix) and "-packages" not in folder
+    ]
+    return [*library, *(folder for folder in sys.path if folder not in library)]

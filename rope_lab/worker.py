@@ -1,4 +1,4 @@
-"""The side of a worker that works: `python worker.py PLACE FOLDER`, as `child.py` starts it.
+"""The side of a worker that works: `python worker.py PLACE FOLDER PATH`, as `child.py` starts it.
 
 Nothing of `rope_lab` is imported here: that picks an engine.
 """
@@ -14,12 +14,16 @@ from types import ModuleType
 from typing import BinaryIO
 
 
-def main(place: str, folder: Path, jobs: BinaryIO, answers: BinaryIO) -> None:
+def main(place: str, folder: Path, path: list[str], jobs: BinaryIO, answers: BinaryIO) -> None:
     """Answer jobs by a module or a file until there are no more.
 
     Its `start(folder)` is called once, and `answer(job, folder, tell)` for each job; `tell` says
     which part of the job begins. `start` may return a function that says whether a job has left
     this process changed: then it is `spoiled` for the next one.
+
+    From the first job on modules are found in `path`, as in the notebook, which may import what is
+    beside it. Until then they aren't: a reader's numpy.py would take the place of the module that
+    the lab needs.
     """
 
     def tell(said: str | dict) -> None:
@@ -28,6 +32,7 @@ def main(place: str, folder: Path, jobs: BinaryIO, answers: BinaryIO) -> None:
 
     module = module_at(place)
     has_changed = module.start(folder) or (lambda: False)
+    sys.path[:] = path
     tell("ready")
     with contextlib.suppress(EOFError):
         while True:
@@ -59,6 +64,4 @@ def module_at(place: str) -> ModuleType:
 
 
 if __name__ == "__main__":
-    # as in the notebook, which may import what is beside it, and not the folder of this file
-    sys.path[0] = os.getcwd()
-    main(sys.argv[1], Path(sys.argv[2]), *taken_over())
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3].split(os.pathsep), *taken_over())

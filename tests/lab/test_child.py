@@ -93,8 +93,9 @@ def test_a_worker_is_kept_until_it_ends(tmp_path):
 def test_a_worker_imports_what_is_beside_the_notebook(tmp_path, monkeypatch):
     """As a candidate may use it. The lab's own files are no such modules."""
     (tmp_path / "beside.py").write_text("NUMBER = 7", encoding="utf-8")
-    source = f"import beside{ANSWERS}".replace("2 *", "beside.NUMBER *")
+    source = ANSWERS.replace("2 *", '__import__("beside").NUMBER *')
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
     worker = Worker(str(written(tmp_path, source)), {})
     assert worker.ask({"parts": [], "number": 3}, seconds=60) == {"twice": 21}
     source = f"import shipment{ANSWERS}"

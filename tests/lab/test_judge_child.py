@@ -107,10 +107,10 @@ lab.check_exercise(functools.partial(never_ends, begun={!r}), definitions.rotate
 RIGHT = "print(lab.check_exercise(rotate_half, definitions.rotate_half))"
 
 
-@pytest.mark.takes(30)
-def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYTHONPATH", PATHS)
-    manager, client = start_new_kernel()
+@contextlib.contextmanager
+def notebook_in(folder):
+    """A function that runs a cell: what it shows, and its errors."""
+    manager, client = start_new_kernel(cwd=str(folder))
 
     def run(source, hook=lambda message: None):
         said, errors = [], []
@@ -124,20 +124,84 @@ def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path
         client.execute_interactive(source, output_hook=hear, timeout=60)
         return "".join(said), errors
 
-    def interrupt(message):
-        if "begins" in message["content"].get("text", ""):
-            assert until((tmp_path / "begun").exists)
-            manager.interrupt_kernel()
-
+    run.interrupt = manager.interrupt_kernel
     try:
+        yield run
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.takes(30)
+def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", PATHS)
+    with notebook_in(Path.cwd()) as run:
+
+        def interrupt(message):
+            if "begins" in message["content"].get("text", ""):
+                assert until((tmp_path / "begun").exists)
+                run.interrupt()
+
         assert run(CELLS)[0].endswith("right\n")
         said, errors = run(ENDLESS.format(str(tmp_path / "begun")), interrupt)
         assert "KeyboardInterrupt" in errors[-1]
         said, errors = run(RIGHT)
         assert "RIGHT" in said and not errors, said
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+
+
+# files beside the notebook
+
+BESIDE = """
+import numpy
+import rope_lab as lab
+from pathlib import Path
+from rope_lab.child import Worker
+from rope_lab.judge import definitions, inspect, judge
+for name in ("numpy", "torch", "triton", "rope_lab", "rope_kernels"):
+    Path(name + ".py").write_text("raise SystemExit('the file of a reader')")
+
+def rotate_half(x):
+    import random
+    import torch
+    from turned import turned
+    return turned(x) if random.random() < 1 else x
+"""
+TURNED = """
+import torch
+
+def turned(x):
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([-x2, x1], dim=-1)
+"""
+PROCESSES = """
+import rope_lab.compiler.compile as compiler
+for place in (
+    judge.CHILD,
+    "rope_lab.judge.inspect.inspect_process",
+    "rope_lab.judge.inspect.measure_process",
+    str(Path(compiler.__file__).with_name("compile_process.py")),
+):
+    Worker(place, {"TRITON_INTERPRET": "1"}).end()
+    print("started")
+"""
+
+
+@pytest.mark.takes(60)
+def test_a_readers_file_takes_no_modules_place(tmp_path, monkeypatch):
+    """Beside the notebook, or in a folder that the reader has put first."""
+    notebooks, mine = tmp_path / "notebooks", tmp_path / "mine"
+    for folder in (notebooks, mine):
+        folder.mkdir()
+        for name in ("copy", "pickle", "queue", "random", "select", "signal", "struct", "tempfile"):
+            (folder / f"{name}.py").write_text("raise SystemExit('the file of a reader')")
+    (notebooks / "turned.py").write_text(TURNED)
+    monkeypatch.setenv("PYTHONPATH", PATHS.strip(os.pathsep))
+    with notebook_in(notebooks) as run:
+        assert run(f"{BESIDE}\nimport sys\nsys.path.insert(0, {str(mine)!r})") == ("", [])
+        said, errors = run(PROCESSES)
+        assert not errors and said.split() == ["started"] * 4, (said, errors)
+        said, errors = run(RIGHT)
+        assert "RIGHT" in said and not errors, (said, errors)
 
 
 # processes that a candidate starts
