@@ -1,6 +1,7 @@
 """Make a reader's own copies of the notebooks in my_notebooks/: `lab.py` runs this.
 
-A copy has the cells of its original without outputs, so that it gives no prediction away. What
+A copy has the cells of its original without outputs, so that it gives no prediction away; in the
+solutions, code is hidden until it is clicked. What
 else is in notebooks/ (records, pictures) is linked, where that is possible. The copies are as deep
 in the repository as their originals, so the same links work. Git and ruff ignore them, and
 `make test` never reads them.
@@ -12,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ORIGINALS, COPIES = "notebooks", "my_notebooks"
 # In the folder of the copies: for each, the digest of its original when it was copied.
 MEMORY = ".copied-from.json"
+LINK_TO_A_HEADING = re.compile(r"\]\((?P<path>[^)\s#]+\.ipynb)#(?P<heading>[^)\s]+)\)")
 
 
 def unexecuted(original: Path) -> str:
@@ -46,6 +49,39 @@ def unexecuted(original: Path) -> str:
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
+def readers_copy(original: Path) -> str:
+    """The text of a reader's copy: its links show the right cell, and solutions are hidden."""
+    notebook = json.loads(unexecuted(original))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = with_links_to_cells(cell["source"], original.parent)
+        elif original.parent.name == "solutions":
+            # Otherwise the neighbors of the solution that was asked for could be read, too.
+            cell["metadata"]["jupyter"] = {"source_hidden": True}
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def with_links_to_cells(text: str, folder: Path) -> str:
+    """A cell's text, in which links to headings of other notebooks name the cells of these.
+
+    JupyterLab opens a notebook at its top, if a link has the heading and the notebook is not open
+    yet (its issue 15207). It scrolls to a cell. GitHub and the site know headings alone.
+    """
+
+    def to_the_cell(link: re.Match) -> str:
+        notebook = folder / link["path"]
+        cells = (
+            json.loads(notebook.read_text(encoding="utf-8"))["cells"] if notebook.exists() else []
+        )
+        for cell in cells:
+            heading = "".join(cell["source"]).partition("\n")[0].lstrip("# ")
+            if cell["cell_type"] == "markdown" and heading.replace(" ", "-") == link["heading"]:
+                return f"]({link['path']}#cell-id={cell['id']})"
+        return link[0]
+
+    return LINK_TO_A_HEADING.sub(to_the_cell, text)
+
+
 def make_copies(root: Path = ROOT) -> tuple[list[str], list[str]]:
     """Make the copies that are missing.
 
@@ -64,7 +100,7 @@ def make_copies(root: Path = ROOT) -> tuple[list[str], list[str]]:
         copy = copies / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if original.suffix == ".ipynb":
-            text = unexecuted(original)
+            text = readers_copy(original)
             now = hashlib.sha256(text.encode()).hexdigest()[:16]
             if not copy.exists():
                 write(copy, text)
