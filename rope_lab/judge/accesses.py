@@ -5,12 +5,15 @@ tensor would get a storage of its own, and an input that is overwritten would be
 """
 
 import math
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .trace import Trace
 
@@ -133,6 +136,10 @@ def accesses_of(kernel: object, job: dict) -> dict:
             memory = memories[value.storage].untyped_storage()
             tensor = torch.empty(0, dtype=value.dtype)
             return tensor.set_(memory, value.first, value.shape, value.strides)
+        if isinstance(value, SimpleNamespace):
+            return TensorDescriptor(**{name: unpacked(x) for name, x in vars(value).items()})
+        if isinstance(value, dict):
+            return namedtuple("Given", value)(*map(unpacked, value.values()))
         return tuple(map(unpacked, value)) if isinstance(value, tuple) else value
 
     arguments = {name: unpacked(value) for name, value in job["arguments"].items()}
@@ -148,7 +155,15 @@ def accesses_of(kernel: object, job: dict) -> dict:
 
 
 def packed(value: object, storages: dict[int, bytes]) -> object:
-    """An argument of a launch for a job; `storages`, by address, gets the bytes of its tensors."""
+    """An argument of a launch for a job; `storages`, by address, gets the bytes of its tensors.
+
+    A named tuple becomes a dictionary: its class may be the notebook's, and unknown to the child.
+    A descriptor becomes a namespace: it would refuse what is no tensor.
+    """
+    if isinstance(value, TensorDescriptor):
+        return SimpleNamespace(**vars(value) | {"base": packed(value.base, storages)})
+    if hasattr(value, "_fields"):
+        return {name: packed(getattr(value, name), storages) for name in value._fields}
     if isinstance(value, tuple):
         return tuple(packed(item, storages) for item in value)
     if not isinstance(value, Tensor):

@@ -1,7 +1,7 @@
 """`lab.draw_launch`: whose each element is, and what its picture shows of it."""
 
 import random
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -16,6 +16,7 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from rope_lab.judge.picture import draw_launch as draw_launch_module
 from rope_lab.judge.picture.drawing import draw_panels
@@ -337,6 +338,45 @@ def unknown_name_kernel(out_ptr):
 def two_outputs_kernel(a_ptr, b_ptr):
     tl.store(a_ptr, 1.0)
     tl.store(b_ptr, 1.0)
+
+
+@triton.jit
+def tuple_kernel(outs, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(outs[1] + i, 1.0, mask=i < n)
+
+
+@triton.jit
+def named_tuple_kernel(outs, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(outs.inner.y + i, 1.0, mask=i < n)
+
+
+@triton.jit
+def descriptor_kernel(descriptor, n, BLOCK: tl.constexpr):
+    descriptor.store([tl.program_id(0) * BLOCK], tl.full((BLOCK,), 1.0, tl.float32))
+
+
+Pair, Outer = namedtuple("Pair", ("x", "y")), namedtuple("Outer", ("inner", "n"))
+INSIDE = {
+    "outs.1": (tuple_kernel, lambda x, y: (x, y)),
+    "outs.inner.y": (named_tuple_kernel, lambda x, y: Outer(Pair(x, y), 7)),
+    "descriptor": (descriptor_kernel, lambda x, y: TensorDescriptor.from_tensor(y, [4])),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_tensors_in_tuples_and_descriptors_have_names(name, pictures, device):
+    kernel, put = INSIDE[name]
+    x, y = torch.zeros(10, device=device), torch.zeros(8, device=device)
+    for options in ({}, {"of": name}, {"loads": name}):
+        lab.draw_launch(kernel[(2,)], put(x, y), 8, BLOCK=4, **options)
+        panels, *_ = pictures[-1]
+        assert [panel.name for panel in panels] == [name] * (2 if "loads" in options else 1)
+        sheet = panels[-1].sheet
+        assert sheet.tensor.shape == (8,) and not sheet.untouched
+        assert [sheet.by[0, i] for i in range(8)] == [[0]] * 4 + [[1]] * 4
+    assert len(pictures) == 3
 
 
 X = torch.zeros(4)

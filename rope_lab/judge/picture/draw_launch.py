@@ -11,6 +11,7 @@ from ..accesses import Access, Packed, packed
 from ..climb.instruments import Launch, launches_of
 from ..judge import CHILD, SECONDS
 from ..judge_process import HOW_TO_BEGIN
+from ..trace import tensors_in
 from ..verdict import raised
 from .drawing import Panel, draw_panels
 from .sheet import HIGHEST, WIDEST, Sheet
@@ -49,8 +50,8 @@ def draw_launch(
         call: a function that launches one kernel, or `kernel[grid]`.
         arguments, options: of the call. Tensors may have up to 32 rows of up to 32 columns each,
             and a vector up to 1024 elements. The grid may have up to 256 programs.
-        of: which of the kernel's arguments is drawn, by its name. By default, the one that it
-            stores in.
+        of: which of the kernel's tensors is drawn, by the argument's name; in a tuple, `outs.1` or
+            `outs.x`. By default, the one that it stores in.
         loads: the name of an argument whose loads are drawn, too.
 
     A launch that can't be drawn prints why: it is too large, out of bounds, or not the only one;
@@ -102,7 +103,8 @@ def _named(launch: Launch) -> dict[str, object]:
 
 
 def _tensors_of(launch: Launch) -> dict[str, Tensor]:
-    return {name: value for name, value in _named(launch).items() if isinstance(value, Tensor)}
+    """By name, as `outs.1` or `outs.x` where the argument is a tuple."""
+    return dict(tensors_in(_named(launch)))
 
 
 def _panels(launch: Launch, of: str | None, loads: str | None) -> tuple[list[Panel], str]:
@@ -111,16 +113,17 @@ def _panels(launch: Launch, of: str | None, loads: str | None) -> tuple[list[Pan
     for name in filter(None, (of, loads)):
         _refuse_large(name, _tensors_of(launch)[name])
     arguments = {name: packed(value, storages) for name, value in _named(launch).items()}
+    tensors = {name: packed(tensor, storages) for name, tensor in _tensors_of(launch).items()}
     found = _answer(launch, arguments, [*storages.values()])
     numbers = [",".join(map(str, at[: len(launch.grid)])) for at in found["programs"]]
 
     def panel(name: str, does: str) -> Panel:
         _refuse_large(name, _tensors_of(launch)[name])
-        sheet = Sheet(arguments[name], does)
+        sheet = Sheet(tensors[name], does)
         sheet.add(found["accesses"])
         return Panel(sheet, name, numbers)
 
-    of = of or _stored_in(arguments, found["accesses"])
+    of = of or _stored_in(tensors, found["accesses"])
     panels = [panel(loads, "loads")] if loads else []
     return [*panels, panel(of, "stores")], found["printed"]
 
@@ -161,8 +164,8 @@ def _answer(launch: Launch, arguments: dict, storages: list[bytes]) -> dict:
     return found
 
 
-def _stored_in(arguments: dict[str, object], accesses: list[Access]) -> str:
-    """The argument that a kernel stores in; of two names for the same elements, the last."""
+def _stored_in(tensors: dict[str, Packed], accesses: list[Access]) -> str:
+    """The tensor that a kernel stores in; of two names for the same elements, the last."""
     stored: dict[int, set[int]] = {}
     for access in (access for access in accesses if access.does == "stores"):
         for storage, offset in zip(
@@ -172,11 +175,10 @@ def _stored_in(arguments: dict[str, object], accesses: list[Access]) -> str:
         ):
             stored.setdefault(storage, set()).add(offset)
     by_place = {}
-    for name, tensor in arguments.items():
-        if isinstance(tensor, Packed):
-            own = set((tensor.offsets * tensor.dtype.itemsize).reshape(-1).tolist())
-            if own & stored.get(tensor.storage, set()):
-                by_place[tensor] = name
+    for name, tensor in tensors.items():
+        own = set((tensor.offsets * tensor.dtype.itemsize).reshape(-1).tolist())
+        if own & stored.get(tensor.storage, set()):
+            by_place[tensor] = name
     names = [*by_place.values()]
     if len(names) == 1:
         return names[0]
