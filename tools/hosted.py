@@ -22,6 +22,7 @@ TRITON_OF = {
     "2.11": "3.6.0",
     "2.12": "3.7.0",
     "2.13": "3.7.1",
+    "2.14": "3.8.0",
 }
 
 
@@ -31,15 +32,26 @@ def triton_for(torch: str) -> str:
     return TRITON_OF.get(release, list(TRITON_OF.values())[-1])
 
 
-def install_triton() -> None:
-    """Install Triton if there is none, without its dependencies: it has none that matter here."""
-    if importlib.util.find_spec("triton") is not None:
-        return
-    wanted = f"triton=={triton_for(version('torch'))}"
-    print(
-        f"There is no Triton here: installing {wanted}, 200 MB, which takes a minute.", flush=True
-    )
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", wanted]
+def install_missing() -> None:
+    """Install what the host lacks of Triton and of what draws figures and sliders.
+
+    Triton comes without its dependencies: it has none that matter here.
+    """
+    if importlib.util.find_spec("triton") is None:
+        wanted = f"triton=={triton_for(version('torch'))}"
+        print(
+            f"There is no Triton here: installing {wanted}, 200 MB, which takes a minute.",
+            flush=True,
+        )
+        _install("--no-deps", wanted)
+    figures = [x for x in ("ipywidgets", "matplotlib") if importlib.util.find_spec(x) is None]
+    if figures:
+        print(f"Installing {' and '.join(figures)}, for the figures.", flush=True)
+        _install(*figures)
+
+
+def _install(*packages: str) -> None:
+    install = [sys.executable, "-m", "pip", "install", "--quiet", *packages]
     subprocess.run(install, check=True)
     importlib.invalidate_caches()
 
@@ -65,12 +77,12 @@ def keep_kernels(worked_solutions: bool) -> None:
 
 
 def get_ready(worked_solutions: bool = False) -> None:
-    """Have Triton, the toolbox, and a place for the reader's kernels.
+    """Have Triton, what figures need, the toolbox, and a place for the reader's kernels.
 
     Args:
         worked_solutions: whether the notebook has these in place of the reader's.
     """
-    install_triton()
+    install_missing()
     if str(TOOLBOX) not in sys.path:
         sys.path.insert(0, str(TOOLBOX))  # pip would install no rope_lab, and nothing to read
     keep_kernels(worked_solutions)

@@ -96,7 +96,13 @@ def test_the_command_asks_for_the_address_while_it_is_unknown(tmp_path):
 
 @pytest.mark.parametrize(
     ("torch", "triton"),
-    [("2.9.1", "3.5.1"), ("2.11.0+cpu", "3.6.0"), ("2.13.0+cu130", "3.7.1"), ("3.0", "3.7.1")],
+    [
+        ("2.9.1", "3.5.1"),
+        ("2.11.0+cpu", "3.6.0"),
+        ("2.13.0+cu130", "3.7.1"),
+        ("2.14.1", "3.8.0"),
+        ("3.0", "3.8.0"),
+    ],
 )
 def test_triton_is_that_of_torch(torch, triton):
     assert hosted.triton_for(torch) == triton
@@ -105,20 +111,25 @@ def test_triton_is_that_of_torch(torch, triton):
 def test_the_pinned_torch_gets_the_pinned_triton():
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     torch, triton = (re.search(rf"^{name}==(\S+)", pins, re.M)[1] for name in ("torch", "triton"))
-    assert hosted.triton_for(torch) == triton and list(hosted.TRITON_OF.values())[-1] == triton
+    assert hosted.triton_for(torch) == triton
 
 
-def test_triton_is_installed_only_where_it_is_missing(monkeypatch):
+@pytest.mark.parametrize(
+    "missing", [(), ("triton",), ("matplotlib",), ("ipywidgets", "matplotlib")]
+)
+def test_what_is_missing_is_installed(missing, monkeypatch):
     asked = []
     monkeypatch.setattr(subprocess, "run", lambda command, check: asked.append(command))
     monkeypatch.setattr(hosted, "version", lambda name: "2.11.0+cpu")
-    monkeypatch.setattr(hosted.importlib.util, "find_spec", lambda name: object())
-    hosted.install_triton()
-    assert not asked
-    monkeypatch.setattr(hosted.importlib.util, "find_spec", lambda name: None)
-    hosted.install_triton()
-    ((*_, wanted),) = asked
-    assert wanted == "triton==3.6.0" and "--no-deps" in asked[0]  # never another torch
+    found = lambda name: None if name in missing else object()  # noqa: E731
+    monkeypatch.setattr(hosted.importlib.util, "find_spec", found)
+    hosted.install_missing()
+    if missing == ("triton",):
+        ((*_, wanted),) = asked
+        assert wanted == "triton==3.6.0" and "--no-deps" in asked[0]  # never another torch
+    else:
+        wanted = [word for command in asked for word in command[command.index("--quiet") + 1 :]]
+        assert wanted == sorted(missing)
 
 
 def test_kernels_are_kept_where_the_variable_says_else_on_a_mounted_drive(
