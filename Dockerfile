@@ -13,9 +13,9 @@ FROM python:3.13-slim
 # The id of the user in the container.
 ARG READER_ID=1000
 
-# gcc: Triton compiles a small launcher when a kernel first runs on a GPU.
+# gcc: Triton compiles a small launcher when a kernel first runs on a GPU. git: tests call it.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc libc6-dev make \
+    && apt-get install -y --no-install-recommends gcc git libc6-dev make \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --non-unique --uid "$READER_ID" --no-log-init --create-home --shell /bin/bash reader \
     && install -d -o reader -g reader /home/reader/rope_kernels

@@ -88,12 +88,21 @@ def there_is_a_gpu() -> bool:
     return bool(shutil.which("nvidia-smi")) or os.path.exists("/dev/nvidiactl")
 
 
-def run(command, **options) -> bool:
+def run(command, timeout=None, **variables) -> bool:
     """Whether it succeeded. pip and uv write some 500 lines, which go to the log."""
+    # Where a company's proxy inspects TLS, the system has the proxy's certificate. Without this
+    # variable uv trusts a list of its own.
+    environment = dict({"UV_SYSTEM_CERTS": "1"}, **os.environ)
+    environment.update(variables)
     with LOG.open("ab") as log:
         try:
             called = subprocess.call(
-                command, cwd=str(ROOT), stdout=log, stderr=subprocess.STDOUT, **options
+                command,
+                cwd=str(ROOT),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+                env=environment,
             )
         except subprocess.TimeoutExpired:
             return False
@@ -106,8 +115,7 @@ def registry_answers() -> bool:
     Fetches nothing: the download itself may take longer. That download could not be tried where
     this was written, because that registry was out of reach.
     """
-    environment = dict(os.environ, UV_HTTP_RETRIES="0")
-    return run([*TORCH_FOR_CPU, "--dry-run"], timeout=10, env=environment)
+    return run([*TORCH_FOR_CPU, "--dry-run"], timeout=10, UV_HTTP_RETRIES="0")
 
 
 def install_torch_for_cpu(cpu: str, uv_works: bool) -> None:

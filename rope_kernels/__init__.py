@@ -47,4 +47,4 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
     def __dir__():
-        return sorted({*globals(), "huggingface"})
+        return sorted([*__all__, "huggingface"])

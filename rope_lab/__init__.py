@@ -25,6 +25,29 @@ _LOADED_LATER = {  # name -> its module, and its name there; None: it is the mod
     "ladder": (".judge.climb.ladder", "ladder"),
     "show_rung": (".rungs.kept", "show_rung"),
 }
+_LOADED_NOW = (
+    "ENGINE",
+    "bench",
+    "check",
+    "check_answer",
+    "check_choices",
+    "check_exercise",
+    "compare",
+    "compiles_bf16",
+    "count_eager_traffic",
+    "device",
+    "need_triton",
+    "observe",
+    "plan_of",
+    "recorded",
+    "show_source",
+    "spec",
+)
+
+
+def __dir__():
+    """What `lab.` and the Tab key offer: no module of the lab's own, and nothing is loaded."""
+    return sorted([*_LOADED_NOW, *_LOADED_LATER])
 
 
 def __getattr__(name: str):

@@ -38,7 +38,7 @@ class NoCompiler(NotImplementedError):
 # address comes twice, the last value has to stay.
 
 _FIRST = 64  # NumPy takes an array at address 0 for one without memory
-_END = 2**56  # beyond any address of a process
+_END = min(2**56, sys.maxsize)  # beyond any address of a process
 
 
 @cache

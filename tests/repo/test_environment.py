@@ -95,7 +95,7 @@ class Lab:
     """
 
     def __init__(self, checkout):
-        self.checkout, self.calls = checkout, []
+        self.checkout, self.calls, self.certificates = checkout, [], set()
         self.load()
 
     def load(self):
@@ -115,6 +115,7 @@ class Lab:
             self.module.PYTHON.touch()
             return 0
         assert python == self.module.PYTHON and Path(cwd) == self.checkout
+        self.certificates.add((env or os.environ).get("UV_SYSTEM_CERTS"))
         self.calls.append(words.replace(str(self.checkout), "CHECKOUT"))
         if words.startswith("tools/interpreter_wheel.py"):
             folder = Path(command[-1])
@@ -258,6 +259,16 @@ def test_an_environment_is_made_once_and_again_when_something_has_changed(lab, c
     lab.make()
     assert lab.calls == [*made, GET_UV, BY_UV]
     assert capsys.readouterr().out.startswith("Making .venv")
+
+
+@pytest.mark.parametrize("said", ["", "0", None])
+def test_uv_trusts_the_systems_certificates_unless_it_is_told_otherwise(lab, monkeypatch, said):
+    """Behind a proxy that inspects TLS, uv's own list of certificates is not enough."""
+    monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("UV_SYSTEM_CERTS", said)
+    lab.make(cpu="")  # which asks PyTorch's registry, too
+    assert lab.certificates == {("1" if said is None else said)}
 
 
 @pytest.mark.parametrize(

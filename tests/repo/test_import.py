@@ -5,6 +5,7 @@ Each case runs in a process of its own: here Triton is loaded long since.
 
 import ast
 import os
+import re
 import shutil
 import sys
 from textwrap import dedent
@@ -74,7 +75,7 @@ def test_the_room_for_hugging_face_is_loaded_when_it_is_asked_for():
         import types
         import rope_kernels
         assert "rope_kernels.huggingface" not in sys.modules
-        assert "huggingface" in dir(rope_kernels) and "rope_qk" in dir(rope_kernels)
+        assert set(dir(rope_kernels)) == {*rope_kernels.__all__, "huggingface"}
         assert "rope_kernels.huggingface" not in sys.modules
         try:
             rope_kernels.hugging_face
@@ -204,6 +205,26 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
     assert said.startswith("Triton ") and said.endswith(".") and ". " not in said
     if sys.platform == "linux":
         assert said == "Triton is not installed: `make lab` installs it."
+
+
+def test_an_editor_is_offered_the_labs_public_names_alone():
+    """All that notebooks and docs use, loaded or not."""
+    pages = [*ROOT.glob("notebooks/**/*.ipynb"), *ROOT.glob("docs/*.md")]
+    used = {
+        name
+        for page in pages
+        for name in re.findall(r"(?<![\w.])lab\.([a-zA-Z]\w*)", page.read_text(encoding="utf-8"))
+    }
+    said = run_python("""
+        import types
+        import rope_lab as lab
+        names = dir(lab)
+        modules = {x for x in names if isinstance(getattr(lab, x), types.ModuleType)}
+        assert modules == {"draw"}, modules
+        print(*names)
+    """)
+    assert used - {"py", "md"} <= set(said.split())  # lab.py is a file
+    assert not [name for name in said.split() if name.startswith("_")]
 
 
 # a torch that is too new, or too old
