@@ -198,10 +198,10 @@ class Worker:
 
 
 def _folders_of_modules() -> list[str]:
-    """Where this process finds modules, but first of all the standard library.
+    """Where this process finds modules, with the standard library first.
 
-    A notebook has `''` among them, its own folder. A reader's file there, or in a folder that the
-    reader has put first, may be called as a module is that Python or the lab needs: random.py.
+    A reader's file, such as random.py, must not replace a module that Python or the lab needs. It
+    may be in the notebook's own folder, which is `''`, or in a folder that the reader puts first.
     """
     library = [
         folder

@@ -21,9 +21,8 @@ def main(place: str, folder: Path, path: list[str], jobs: BinaryIO, answers: Bin
     which part of the job begins. `start` may return a function that says whether a job has left
     this process changed: then it is `spoiled` for the next one.
 
-    From the first job on modules are found in `path`, as in the notebook, which may import what is
-    beside it. Until then they aren't: a reader's numpy.py would take the place of the module that
-    the lab needs.
+    `path` becomes Python's path for modules once the module has started: a job may import what is
+    beside the notebook, but a file there, such as numpy.py, must not replace what the lab needs.
     """
 
     def tell(said: str | dict) -> None:
