@@ -15,7 +15,7 @@ from torch.autograd.function import FunctionCtx
 from . import launch, reference
 from .check_call import check_values
 from .launch import Known, known_of_rotation
-from .modes import apply_without_functorch, is_watched, wants_grad
+from .modes import apply_without_functorch, is_watched, untraced, wants_grad
 from .overwritten import check_inplace
 from .rotation import TENSORS, Options, Rotation, seq_len_of
 from .ways import Way, way_of
@@ -158,6 +158,7 @@ def _gradients(
     return tuple([None if grad is None else next(found) for grad in asked])
 
 
+@untraced  # Under compiled autograd, Dynamo would cut the graph between the views and the outputs.
 def gradients_by_pytorch(
     function: Callable[..., Sequence[Tensor | None]],
     inputs: Sequence[Tensor | None],
@@ -169,6 +170,9 @@ def gradients_by_pytorch(
         function: computes outputs from the inputs, in plain PyTorch.
         inputs: for those that require no gradient, None is returned.
         grads: gradients of the outputs; None for an output that is None, or was not used.
+
+    Raises:
+        RuntimeError: autograd found no way from the outputs that were used to any input.
     """
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
@@ -181,15 +185,19 @@ def gradients_by_pytorch(
     for out, grad in zip(outs, grads, strict=True):
         if out is not None and grad is not None and out.requires_grad:
             used.append((out, grad))
-    found = iter(
-        torch.autograd.grad(
-            [out for out, _ in used],
-            wanted,
-            [grad for _, grad in used],
-            create_graph=create_graph,
-            allow_unused=True,
-        )
+    gradients = torch.autograd.grad(
+        [out for out, _ in used],
+        wanted,
+        [grad for _, grad in used],
+        create_graph=create_graph,
+        allow_unused=True,
     )
+    if used and all([x is None for x in gradients]):
+        # Returned, they would silently train nothing.
+        raise RuntimeError(
+            "autograd returned None as the gradient of every input that requires one"
+        )
+    found = iter(gradients)
     return [next(found) if x is not None and x.requires_grad else None for x in given]
 
 

@@ -1,8 +1,10 @@
 """The buffer of turns: it follows `inv_freq` everywhere, or the call raises."""
 
 import copy
+import itertools
 import math
 import pickle
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -108,6 +110,86 @@ def test_a_change_of_any_other_kind_is_followed(change, device):
         outs.append(rope_fw(t, module))
         assert_rounded_once(outs[-1], rotate_fp64(t, module, "sbhd"))
         assert not torch.equal(*outs[-2:])
+
+
+# changes that PyTorch does not count
+
+
+FUSED = (torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)
+LEARNED = {
+    "a parameter": lambda module: setattr(module, "inv_freq", nn.Parameter(module.inv_freq)),
+    "a buffer": lambda module: module.inv_freq.requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("learned", LEARNED)
+@pytest.mark.parametrize("optimizer", FUSED)
+def test_frequencies_that_a_fused_optimizer_trains_are_followed(optimizer, learned, device):
+    """It counts no write. A validation before the training, one after it, and a frozen model."""
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    LEARNED[learned](module)
+    steps = optimizer([module.inv_freq], lr=0.1, fused=True)
+    for _ in range(2):
+        with torch.no_grad():
+            want = module_of(module.inv_freq)
+            assert torch.equal(rope_fw(t, module), rope_fw(t, want))
+            for got, cosines in zip(module.cos_sin(S), want.cos_sin(S), strict=True):
+                assert torch.equal(got, cosines)
+        module.cos_sin(S)[1].sum().backward()
+        steps.step()
+    module.inv_freq.requires_grad_(False)
+    assert not torch.equal(module.inv_freq, want.inv_freq)
+    assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(module.inv_freq)))
+
+
+def test_a_parameter_that_has_become_nan_is_refused(device):
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    module.inv_freq = nn.Parameter(module.inv_freq)
+    with torch.no_grad():
+        rope_fw(t, module)
+        module.inv_freq[1] = math.nan
+        for call in (lambda: rope_fw(t, module), lambda: module.cos_sin(S)):
+            with pytest.raises(ValueError, match=r"^inv_freq has the value nan; accepted: finite"):
+                call()
+
+
+def test_memory_that_a_pool_restores_needs_a_write_that_counts(device):
+    """As in vLLM's sleep mode at level 2. The docstring names the line, and so does a page."""
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    turns, saved, want = module.turns(), module.inv_freq.clone(), rope_fw(t, module)
+    module.inv_freq.data.zero_()
+    turns.data.fill_(-1)
+    module.inv_freq.data.copy_(saved)
+    assert not torch.equal(rope_fw(t, module), want)
+    module.inv_freq += 0
+    assert module.turns() is turns and torch.equal(turns, in_turns(saved))
+    assert torch.equal(rope_fw(t, module), want)
+
+
+def test_an_update_that_is_interrupted_anywhere_is_not_believed(device):
+    """Ctrl-C while it waits for the GPU: turns may be those of the new frequencies, or the old."""
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    old, want = module.inv_freq, rope_fw(t, module)
+
+    def interrupt(frame, event, argument):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+
+    for calls in itertools.count():
+        left, tracer = calls, sys.gettrace()
+        try:
+            sys.settrace(interrupt)  # sees each call of a Python function
+            module.inv_freq = other_frequencies(device)
+            break  # no call is left
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+        module.inv_freq = old
+        assert torch.equal(rope_fw(t, module), want), calls
+    assert calls > 10
 
 
 @pytest.mark.parametrize("wrong", ("shape", "strides"))

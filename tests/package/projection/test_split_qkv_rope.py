@@ -43,3 +43,15 @@ def test_gradients_of_projections_with_the_same_strides(device):
         grads = [torch.randn_like(y) for y in outs]
         found = torch.autograd.grad(outs, leaf, grads)
         assert torch.equal(*found, *torch.autograd.grad(wanted, other, grads))
+
+
+def test_a_gradient_that_autograd_does_not_find_is_an_error(device, needs_triton, monkeypatch):
+    """Of q alone PyTorch computes it. What cuts PyTorch's graph must not leave `grad` None."""
+    qkv = torch.randn(1, 3, (HEADS + 2 * KV_HEADS) * 20, device=device, requires_grad=True)
+    rope = RotaryPositionEmbedding(20).to(device)
+    q, _, _ = split_qkv_rope(qkv, rope, HEADS, KV_HEADS, tensor_format="bshd")
+    monkeypatch.setattr(
+        torch.autograd, "grad", lambda outs, inputs, *_, **__: (None,) * len(inputs)
+    )
+    with pytest.raises(RuntimeError, match=r"^autograd returned None as the gradient of every inp"):
+        q.sum().backward()
