@@ -15,7 +15,7 @@ from torch.autograd.function import FunctionCtx
 from . import launch, reference
 from .check_call import check_values
 from .launch import Known, known_of_rotation
-from .modes import apply_without_functorch, is_watched, untraced, wants_grad
+from .modes import apply_without_functorch, is_watched, wants_grad, without_dynamo
 from .overwritten import check_inplace
 from .rotation import TENSORS, Options, Rotation, seq_len_of
 from .ways import Way, way_of
@@ -158,7 +158,7 @@ def _gradients(
     return tuple([None if grad is None else next(found) for grad in asked])
 
 
-@untraced  # Under compiled autograd, Dynamo would cut the graph between the views and the outputs.
+@without_dynamo  # Under compiled autograd, Dynamo would cut the graph between the views and the outputs.
 def gradients_by_pytorch(
     function: Callable[..., Sequence[Tensor | None]],
     inputs: Sequence[Tensor | None],
@@ -193,10 +193,9 @@ def gradients_by_pytorch(
         allow_unused=True,
     )
     if used and all([x is None for x in gradients]):
-        # Returned, they would silently train nothing.
-        raise RuntimeError(
-            "autograd returned None as the gradient of every input that requires one"
-        )
+        # Returned as None, they would silently train nothing.
+        cause = "a tracer may have cut the graph between them and the outputs"
+        raise RuntimeError(f"no input that requires a gradient got one: {cause}")
     found = iter(gradients)
     return [next(found) if x is not None and x.requires_grad else None for x in given]
 
