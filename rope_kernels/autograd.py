@@ -158,7 +158,7 @@ def _gradients(
     return tuple([None if grad is None else next(found) for grad in asked])
 
 
-@without_dynamo  # Under compiled autograd, Dynamo would cut the graph between the views and the outputs.
+@without_dynamo  # Under compiled autograd it would cut the graph between views and outputs.
 def gradients_by_pytorch(
     function: Callable[..., Sequence[Tensor | None]],
     inputs: Sequence[Tensor | None],

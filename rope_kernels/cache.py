@@ -11,7 +11,14 @@ from .autograd import ROTATION, Value, count_as_written, operator, rotation_of, 
 from .check_call import Like, check_call, check_values
 from .checks import INTEGERS, bad
 from .launch import known_of_rotation
-from .modes import have_memory, is_differentiated, is_traced, is_transformed, is_watched, wants_grad
+from .modes import (
+    have_elements,
+    is_differentiated,
+    is_traced,
+    is_transformed,
+    is_watched,
+    wants_grad,
+)
 from .move import move
 from .overwritten import check_apart, check_overwritten, named_tensors
 from .rotation import Freqs, Rotation, Rounding, given_of
@@ -132,7 +139,7 @@ def rope_to_cache(
         check=check,
     )
     _check_no_gradient(came, rotation)
-    if not is_traced() and have_memory((*came, *rotation.tensors)):
+    if not is_traced() and have_elements((*came, *rotation.tensors)):
         _check_written(came, inplace, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     is_empty = not all([x.numel() for x in (q, k, k_cache)])  # A kernel would have nothing to do.

@@ -8,9 +8,11 @@ takes a fraction of the time.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from threading import Lock
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
@@ -20,6 +22,7 @@ from torch.nn import Parameter
 from .modes import (
     Engine,
     engine_of,
+    interpreter_is_on,
     is_eager,
     is_watched,
     stream_of,
@@ -35,6 +38,9 @@ Views = dict[str, Tensor]  # each (s, b, h, d)
 Strides = tuple[int, ...]
 Tensors = tuple[Tensor, *tuple[Tensor | None, ...]]  # of a launch; the first one is never None
 X = TypeVar("X")
+
+# Triton's interpreter keeps the grid of a launch in globals, which threads would share.
+_INTERPRETING = Lock()
 
 # What is remembered
 
@@ -72,8 +78,9 @@ def known_of(
             if x is None:
                 signature.append(None)
             elif type(x) in PLAIN:
-                address = x.data_ptr() % 16
-                looks = x.shape, x.stride(), x.dtype, x.device, address, x.is_neg()
+                address = x.data_ptr()
+                rest = address % 16 if address else None  # None: a kernel must not read it
+                looks = x.shape, x.stride(), x.dtype, x.device, rest, x.is_neg()
                 signature.append(looks)
             else:
                 return None
@@ -206,7 +213,8 @@ def _run_first(
         return
     kernel = kernel_of(launch.kernel)
     values = in_order(launch.arguments, kernel.arg_names[len(launch.tensors) :], kernel.__name__)
-    compiled = kernel[(launch.programs,)](*launch.tensors, *values, **launch.compiler)
+    with _INTERPRETING if interpreter_is_on() else nullcontext():
+        compiled = kernel[(launch.programs,)](*launch.tensors, *values, **launch.compiler)
     read = [*launch.tensors, *values[: len(varying)]]
     addresses_read = [x.data_ptr() if isinstance(x, Tensor) else x for x in read]
     # A launch that read a copy is not remembered: later calls launch with the tensors that came.

@@ -13,6 +13,7 @@ from torch import Tensor
 from .checks import Named, bad, names_of
 from .modes import (
     base_of,
+    has_values,
     is_in_torch_func,
     is_ordinary_view,
     is_traced,
@@ -89,10 +90,15 @@ def check_apart(
 ) -> None:
     """Raise `ValueError` where what is written has an element in the memory of anything else."""
     places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
+    for name, x, start, _ in places:
+        if not start:
+            _check_memory(name, x)
     for other, y in read:
         if y is None:
             continue
         low = y.data_ptr()
+        if not low:
+            _check_memory(other, y)
         for name, x, start, end in places:
             # Every call in place comes here. Most tensors are elsewhere, which few steps tell.
             if start and 0 < low < end and start < _memory_of(y)[1] and not _are_neighbors(x, y):
@@ -100,6 +106,15 @@ def check_apart(
     for (other, y, low, high), (name, x, start, end) in combinations(places, 2):
         if 0 < start < high and 0 < low < end and not _are_neighbors(x, y):
             raise bad(f"{name} shares memory with {other}", accepted.format(other=name))
+
+
+def _check_memory(name: str, x: Tensor) -> None:
+    """Raise `ValueError` for a tensor without an address, if it should have one.
+
+    PyTorch refuses to write to it, or by it, after it has written to others.
+    """
+    if x.numel() and has_values(x):
+        raise bad(f"{name} has elements but no memory", f"memory of its own, {name}.clone()")
 
 
 def _memory_of(x: Tensor) -> tuple[int, int]:

@@ -53,7 +53,7 @@ _TRAINED = Way("pytorch", "freqs requires a gradient, and a kernel has none of i
 _UNFUSED = Way("pytorch", "fused is False")
 _TRANSFORMED = Way("pytorch", "torch.func, forward mode or torch.jit.trace transforms the call")
 _NO_OPERATOR = Way("pytorch", "torch.compile or make_fx records it, and a norm has no operator")
-_NO_MEMORY = Way("pytorch", "a tensor overrides operators, or torch.func wraps it")
+_NO_MEMORY = Way("pytorch", "a tensor overrides operators, has no memory, or torch.func wraps it")
 _EMPTY = Way("pytorch", "there are no tokens, or no slots")
 
 

@@ -1,5 +1,7 @@
 """Rare calls that were once wrong, refused or crashed, each found by a review of the package."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import func
@@ -7,7 +9,14 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
 from inputs import angles
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
+from ops import OPS, all_equal
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    rope_fw,
+    rope_qk,
+    rope_to_cache,
+)
 
 S, B, H, D = 5, 2, 3, 8
 
@@ -48,6 +57,78 @@ def test_q_and_k_without_memory_share_none():
     table = torch.empty(S, 1, 1, D, device="meta")
     assert rope_qk(q, k, table, "sbhd", inplace=True) == (q, k)
     assert rope_qk(q, k, table, "sbhd")[1].shape == k.shape
+
+
+def zeros_of_forward_mode(x):
+    return torch._efficientzerotensor(x.shape, dtype=x.dtype, device=x.device)
+
+
+def functional(x):
+    return torch._to_functional_tensor(torch.zeros_like(x))
+
+
+ADDRESSLESS = (zeros_of_forward_mode, functional)  # of PyTorch's own class, and with elements
+
+
+@pytest.mark.parametrize("make", ADDRESSLESS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("op", [op for op in OPS if op.name != "rope_to_cache"], ids=str)
+def test_elements_that_have_no_address_are_zeros_to_no_kernel(op, make, device):
+    """On a GPU a kernel would end the process's CUDA context; in a warm call, too."""
+    sample = op.sample(device)
+    for name, x in sample.given.items():
+        want = sample.call({name: torch.zeros_like(x)})
+        for _ in range(2):
+            outs = sample.call({name: make(x)})
+            outs = [torch._from_functional_tensor(y) if is_functional(y) else y for y in outs]
+            for out, zero in zip(outs, want, strict=True):
+                torch.testing.assert_close(out, zero)
+
+
+def is_functional(x):
+    return torch._is_functional_tensor(x)
+
+
+@pytest.mark.parametrize("make", ADDRESSLESS, ids=lambda make: make.__name__)
+def test_places_and_tables_that_have_no_address(make, device):
+    t, cos, ids = torch.randn(S, B, H, D, device=device), torch.zeros(9, D, device=device), None
+    ids = torch.zeros(S, dtype=torch.int64, device=device)
+    for freqs, where in (((cos, cos), make(ids)), ((make(cos), make(cos)), ids)):
+        for _ in range(2):
+            got = rope_fw(t, (cos, cos), "sbhd", rotary_dim=D, position_ids=ids)
+            assert not got.any()
+            got = rope_fw(t, freqs, "sbhd", rotary_dim=D, position_ids=where)
+            got = torch._from_functional_tensor(got) if is_functional(got) else got
+            assert not got.any()
+
+
+@pytest.mark.parametrize("fused", (True, False))
+@pytest.mark.parametrize("make", ADDRESSLESS, ids=lambda make: make.__name__)
+def test_what_has_no_address_is_refused_before_anything_is_overwritten(make, fused, device):
+    q, rope = torch.randn(S, H, D, device=device), RotaryPositionEmbedding(D).to(device)
+    ids, before = torch.arange(S, device=device), q.clone()
+    options = {"position_ids": ids, "fused": fused, "inplace": True}
+    refused = r" has elements but no memory; accepted: memory of its own, \w+.clone\(\)$"
+    with pytest.raises(ValueError, match="^k" + refused):
+        rope_qk(q, make(q), rope, "thd", **options)
+    k, cache = torch.randn(S, 1, D, device=device), torch.zeros(2, 4, 1, D, device=device)
+    for name, v, v_cache in (("v_cache", k, make(cache)), ("v", make(k), cache.clone())):
+        with pytest.raises(ValueError, match=f"^{name}{refused}"):
+            rope_to_cache(q, k, v, rope, cache, v_cache, ids, **options)
+    assert torch.equal(q, before) and not cache.any()
+
+
+def test_threads_in_the_interpreter_wait_for_each_other(device, needs_triton):
+    """Triton's interpreter keeps the grid of a launch in globals."""
+    rope = RotaryPositionEmbedding(D).to(device)
+    tensors = [torch.randn(1 + i, B, H, D, device=device) for i in range(4)]
+    wants = [rope_fw(t, rope) for t in tensors]
+
+    def rotate(i):
+        return [rope_fw(tensors[i], rope) for _ in range(10)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for want, outs in zip(wants, pool.map(rotate, range(4)), strict=True):
+            assert all_equal(outs, [want] * 10)
 
 
 def test_positions_in_fake_tensors_are_not_read():

@@ -53,5 +53,5 @@ def test_a_gradient_that_autograd_does_not_find_is_an_error(device, needs_triton
     monkeypatch.setattr(
         torch.autograd, "grad", lambda outs, inputs, *_, **__: (None,) * len(inputs)
     )
-    with pytest.raises(RuntimeError, match=r"^autograd returned None as the gradient of every inp"):
+    with pytest.raises(RuntimeError, match=r"^no input that requires a gradient got one: a tracer"):
         q.sum().backward()
