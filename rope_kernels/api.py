@@ -9,7 +9,17 @@ from torch import Tensor
 
 from . import autograd, reference
 from .check_call import check_call, check_lengths, check_rank, check_values
-from .checks import MOST_START, Named, bad, check_flag, check_integer, check_tensor, shown
+from .checks import (
+    FLOATS,
+    INTEGERS,
+    MOST_START,
+    Named,
+    bad,
+    check_flag,
+    check_integer,
+    check_tensor,
+    shown,
+)
 from .launch import Known, known_of
 from .modes import is_eager, is_traced, is_watched, unwatched
 from .overwritten import check_inplace
@@ -61,7 +71,7 @@ def apply_rotary_pos_emb(
     element i + d2/2 (half-split pairing), or element 2i with 2i + 1 (interleaved). The result is
     differentiable in `t` and `freqs`, as often as you like. TransformerEngine's keyword calls work
     as they are, but for `cu_seqlens` that it ignores, beside another format than 'thd', which are
-    refused. The default of `fused` differs.
+    refused. The default of `fused` differs. docs/other_calls.md has the calls of other libraries.
 
     Args:
         t: the tensor to rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as
@@ -196,6 +206,7 @@ def rope_qk(
     """Apply rotary position embedding to queries and keys, both in one launch.
 
     All keywords are those of `apply_rotary_pos_emb`, which explains them in full.
+    docs/other_calls.md has the calls of other libraries.
 
     Args:
         q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
@@ -270,7 +281,10 @@ def rope_fw(
     output_pairing: OutputPairing = "same",
     rounding: Rounding | None = None,
 ) -> Tensor:
-    """Rotate `t`: the forward pass alone, which neither autograd nor `torch.func` differentiates.
+    """Rotate `t`: the forward pass alone, of which autograd records nothing.
+
+    No gradient flows through it, not in `torch.func.grad` either. Forward mode needs no record, so
+    `torch.func.jvp` returns the tangent.
 
     All arguments, the result and the errors are those of `apply_rotary_pos_emb`, which explains
     them.
@@ -480,14 +494,14 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
     """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1).
 
     Args:
-        x: any shape (..., d2) with even d2; any dtype that has negative numbers.
+        x: any shape (..., d2) with even d2; any dtype that has negative numbers, but for fp8.
         interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
 
     Returns:
         A new tensor like `x`. Applied twice, the function returns -x.
 
     Raises:
-        TypeError: `x` is not a tensor, or `interleaved` is not a bool.
+        TypeError: `x` is not a tensor, or of another dtype, or `interleaved` is not a bool.
         ValueError: the last dimension is odd, or there is none.
 
     Example:
@@ -496,7 +510,7 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
 
     Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
     """
-    check_tensor("x", x)
+    check_tensor("x", x, (*FLOATS, *INTEGERS[:4], torch.complex64, torch.complex128))
     check_flag("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
         raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
@@ -530,8 +544,9 @@ def cp_positions(
         from 0 in its sequence.
 
     Raises:
-        TypeError: a bool where an integer is expected, or `cu_seqlens` has another dtype.
-        ValueError: the order is not known, or the ranks cannot share the sequences.
+        TypeError: a bool where an integer is expected, `cu_seqlens` has another dtype, or `device`
+            is none.
+        ValueError: the order or the device is not known, or the ranks cannot share the sequences.
 
     Example:
         >>> cp_positions(8, cp_size=2, cp_rank=0), cp_positions(8, cp_size=2, cp_rank=1)
@@ -539,8 +554,14 @@ def cp_positions(
     """
     check_rank(cp_size, cp_rank, cp_order)
     if (seq_len is None) == (cu_seqlens is None):
-        came = "seq_len is None" if seq_len is None else f"seq_len is {seq_len} with cu_seqlens"
+        came = f"seq_len is {shown(seq_len)}" + ("" if seq_len is None else " with cu_seqlens")
         raise bad(came, "one of seq_len and cu_seqlens")
+    try:
+        device = None if device is None else torch.device(device)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        accepted = "a torch.device, or the name of one, such as 'cuda:0'"
+        kind = ValueError if isinstance(device, str) else TypeError
+        raise bad(f"device is {shown(device)}", accepted, kind) from error
     chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
         accepted = f"an integer from 0 that {chunks} divides"

@@ -27,6 +27,7 @@ from .checks import (
     is_integer,
     names_of,
     short,
+    shown,
 )
 from .embedding import RotaryPositionEmbedding, options_beside_table
 from .modes import has_values, is_differentiated
@@ -251,7 +252,7 @@ def _check_slice(given: Given, like: Like, head_dim: int) -> None:
             **named,
         )
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
-        raise bad(f"{came} {rotary_dim}", f"{accepted.format(**named)}; {like.in_words}")
+        raise bad(f"{came} {shown(rotary_dim)}", f"{accepted.format(**named)}; {like.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
     start, room = given.rotary_start, head_dim - rotary_dim
     check_integer(
@@ -389,7 +390,7 @@ def _too_short(rotation: Rotation, last: int) -> Exception:
 def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
     """Check the number that all sequences start at: in every call, for it is in no signature."""
     if not -MOST_START <= first <= MOST_START:
-        raise bad(f"start_positions is {first}", STARTS)
+        raise bad(f"start_positions is {shown(first)}", STARTS)
     if rotation.on_the_fly or not seq_len:
         return
     if first < 0:
@@ -428,5 +429,5 @@ def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) 
 
 
 def _head(values: Tensor) -> str:
-    shown = ", ".join(str(value) for value in values[:6].tolist())
-    return f"[{shown}{', ...' if values.numel() > 6 else ''}]"
+    first = ", ".join(str(value) for value in values[:6].tolist())
+    return f"[{first}{', ...' if values.numel() > 6 else ''}]"

@@ -40,10 +40,13 @@ def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Except
 def shown(value: object) -> str:
     """`value` in an error: a tensor by its shape, for its elements may fill a page."""
     if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
+        return "a nested tensor" if value.is_nested else f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, tuple) and any([isinstance(x, Tensor) for x in value]):
         return f"({', '.join(map(shown, value))})"
-    return repr(value)
+    try:
+        return repr(value)
+    except Exception:  # of any kind, such as Python's own for an int of 5000 digits
+        return f"of type {type(value).__name__}"
 
 
 def short(dtype: torch.dtype) -> str:
@@ -146,6 +149,13 @@ def check_positive(name: str, value: object) -> int | float:
 # Tensors
 
 
+def check_layout(name: str, x: Tensor) -> None:
+    # torch.compile can't trace `layout` in a backward. It refuses sparse tensors by itself.
+    if x.is_nested or (not torch.compiler.is_compiling() and x.layout != torch.strided):
+        layout = "of a nested tensor" if x.is_nested else x.layout
+        raise bad(f"{name} has layout {layout}", "torch.strided")
+
+
 def check_tensor(
     name: str, x: object, dtypes: Sequence[torch.dtype] = (), when: str = "", note: str = ""
 ) -> Tensor:
@@ -154,10 +164,7 @@ def check_tensor(
         raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
     if is_dtensor(x):
         raise bad(f"{name} is a DTensor", _BY_LOCAL_MAP, TypeError)
-    # torch.compile can't trace `layout` in a backward. It refuses sparse tensors by itself.
-    if x.is_nested or (not torch.compiler.is_compiling() and x.layout != torch.strided):
-        layout = "of a nested tensor" if x.is_nested else x.layout
-        raise bad(f"{name} has layout {layout}", "torch.strided")
+    check_layout(name, x)
     if dtypes and x.dtype not in dtypes:
         came, names = f"{name} has dtype {short(x.dtype)}", ", ".join(map(short, dtypes))
         raise TypeError(f"{came}; accepted{when}: {names}{note}")

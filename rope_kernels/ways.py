@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from .checks import shown
 from .launch import Known
 from .modes import (
     Engine,
@@ -174,5 +175,5 @@ def which_way(function: Callable[..., object], /, *arguments: object, **options:
         return answer.way
     finally:
         _asking.discard(thread)
-    name = getattr(function, "__name__", repr(function))
+    name = getattr(function, "__name__", None) or shown(function)
     raise ValueError(f"function is {name}, which rotated nothing; accepted: one that rotates")

@@ -69,7 +69,8 @@ def norm_rope(
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin). If a table requires a
             gradient, plain PyTorch computes everything.
         tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. You have to say it.
-        eps: what is added to the mean of squares, from 0.
+        eps: what is added to the mean of squares, from 0. With 0 a row of zeros comes out as NaN,
+            as in PyTorch.
         weight_offset: what is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
         norm_after: True: rotate first, then normalize and multiply, as HunYuan, Llama 4 and
             NanoChat do.

@@ -355,7 +355,7 @@ def norm_rope_backward_kernel(
             seen1, seen1, seen2, seen2, x_tail * x_tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED
         )
         # A row that doesn't exist has 0 here. With eps = 0 its rsqrt is infinite, and sums are NaN.
-        rstd = tl.where(exists, tl.rsqrt(squares + EPS), 0)
+        rstd = tl.where(exists, reciprocal_root(squares, EPS), 0)
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
         if partial_ptr is not None:
             sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
@@ -556,7 +556,7 @@ def normalize(
 ):
     """Divide rows by their root mean square, and multiply them by the weight."""
     squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED)
-    rstd = tl.rsqrt(squares + EPS)
+    rstd = reciprocal_root(squares, EPS)
     x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
     if ROUNDS_NORMAL:
         x1, x2 = x1.to(STORED).to(rstd.dtype), x2.to(STORED).to(rstd.dtype)
@@ -566,6 +566,16 @@ def normalize(
         x1, x2 = x1.to(STORED).to(rstd.dtype), x2.to(STORED).to(rstd.dtype)
         tail = tail.to(STORED).to(rstd.dtype)
     return x1, x2, tail
+
+
+@triton.jit
+def reciprocal_root(squares, EPS: tl.constexpr):
+    """1 / sqrt(squares + EPS). A GPU's rsqrt takes fp32 below 2^-126 for 0, so that is scaled."""
+    x = squares + EPS
+    root = tl.rsqrt(x)
+    if EPS < 2.0**-126:
+        root = tl.where(x < 2.0**-126, tl.rsqrt(x * 2.0**24) * 2.0**12, root)
+    return root
 
 
 @triton.jit

@@ -222,6 +222,24 @@ def test_a_tensor_as_a_flag_is_told_by_its_shape(op, name, device):
         sample.call(**{name: torch.randn(50, 4, device=device)})
 
 
+class Unshown:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("told", ("a nested tensor", "of type Unshown"))
+@each_op
+def test_what_python_cannot_show_is_told_in_words(op, told):
+    """As any flag, choice or number, and as a start."""
+    value = Unshown() if "type" in told else torch.nested.nested_tensor([torch.ones(2)])
+    sample = op.sample("cpu")
+    places = {"position_ids", "cu_seqlens", "start_positions", "slot_mapping"}  # which are tensors
+    for name in {*keywords_of(op), *sample.options()} - places:
+        with pytest.raises((ValueError, TypeError), match=rf"^{name} is {told}; accepted: "):
+            sample.call(**{name: value})
+
+
 @pytest.mark.parametrize("name", ("eps", "weight_offset"))
 @pytest.mark.parametrize("op", [op for op in OPS if "eps" in keywords_of(op)], ids=str)
 def test_a_tensor_as_a_norms_number_is_told_by_its_shape(op, name, device):

@@ -415,6 +415,21 @@ def test_a_function_of_one_direction_has_no_gradient(name, device):
     assert not any(out.requires_grad for out in sample.call(sample.leaves()))
 
 
+@pytest.mark.parametrize("name", ("rope_fw", "rope_bw"))
+def test_a_function_of_one_direction_has_a_tangent(name, device):
+    """As its docstring says. The map is linear, so a tangent turns as the tensor does."""
+    (op,) = (op for op in OPS if op.name == name)
+    sample = sample_of(op, 0, device)
+    (x,) = (sample.given[name] for name in op.tensors)
+
+    def turned(x):
+        return sample.call({op.tensors[0]: x})[0]
+
+    out, tangent = func.jvp(turned, (x,), (x.sin(),))
+    torch.testing.assert_close((out, tangent), (turned(x), turned(x.sin())))
+    assert not func.grad(lambda x: turned(x).square().sum())(x).any()
+
+
 @each_differentiable
 def test_a_backward_has_the_same_bits(op, device):
     """In a checkpoint, of copies of what was kept, and under autocast, which changes no dtype."""

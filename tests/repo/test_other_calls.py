@@ -430,7 +430,17 @@ def test_every_option_of_the_other_project_is_on_the_page(project):
     assert {name for name in options if not re.search(rf"\b{name}\b", section)} == set()
 
 
+@pytest.mark.parametrize("theirs, ours", rows_of("Arguments by other names"))
+def test_an_argument_by_another_name_is_a_type_error_and_the_call_beside_it_runs(theirs, ours):
+    q, k, cos, sin = torch.randn(2, 4, 6, 64), torch.randn(2, 1, 6, 64), *torch.randn(2, 2, 6, 64)
+    names = {"q": q, "k": k, "cos": cos, "sin": sin, "ids": torch.arange(6)}
+    names |= OURS | {"rope": OURS["RotaryPositionEmbedding"](64)}
+    with pytest.raises(TypeError, match=r"positional arguments|unexpected keyword|multiple values"):
+        eval(theirs, names)
+    eval(ours, names)
+
+
 def test_the_page_has_rows_of_every_project():
     assert {project for project, *_ in ROWS} == set(PROJECTS)
     headings = re.findall(r"^## (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert headings == [*PROJECTS, "What else differs"]
+    assert headings == ["Arguments by other names", *PROJECTS, "What else differs"]

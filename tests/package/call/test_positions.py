@@ -329,6 +329,16 @@ def test_positions_that_no_rank_has(given, said):
         cp_positions(cp_size=3, cp_rank=1, **given)
 
 
+@pytest.mark.parametrize("bounds", (None, torch.tensor([0, 8])))
+@pytest.mark.parametrize("device, error", (("gpu", ValueError), ("", ValueError), (1.5, TypeError)))
+def test_a_device_that_is_none_is_told(device, error, bounds):
+    seq_len = 8 if bounds is None else None
+    with pytest.raises(
+        error, match=rf"^device is {device!r}; accepted: a torch.device, or the name "
+    ):
+        cp_positions(seq_len, cp_size=1, cp_rank=0, cu_seqlens=bounds, device=device)
+
+
 def test_bounds_in_the_place_of_a_length_are_told_their_name():
     said = "seq_len is a tensor of shape (3,); accepted: an integer from 0 that 6 divides; the "
     with pytest.raises(TypeError, match=re.escape(said) + "bounds .*, cu_seqlens="):

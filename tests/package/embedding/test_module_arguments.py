@@ -45,6 +45,11 @@ OF_THE_CONSTRUCTOR = [
         {"inv_freq": torch.ones(4, device="meta")},
         "inv_freq is on meta, without values; accepted: frequencies made with device='cpu'",
     ),
+    ({"inv_freq": torch.ones(4).to_sparse()}, "inv_freq has layout torch.sparse_coo; accepted: "),
+    (
+        {"inv_freq": torch.nested.nested_tensor([torch.ones(4)])},
+        "inv_freq has layout of a nested tensor; accepted: torch.strided",
+    ),
     (
         {"inv_freq": torch.ones(4), "rotary_base": 500.0},
         "rotary_base is 500.0, and inv_freq was given; accepted: one of the two",
@@ -194,6 +199,40 @@ def test_positions_in_the_place_of_a_number_or_a_dtype_are_told_by_their_shape()
         make(700, position_ids)
     with pytest.raises(TypeError, match=r"^dtype is a tensor of shape \(1, 700\); accepted: flo"):
         make.cos_sin(700, position_ids)
+
+
+TOO_MANY = (2**62 + 1, 2**63, 2**70, 10**5000)  # the last one has no repr
+
+
+@pytest.mark.parametrize("number", TOO_MANY, ids=("2^62 + 1", "2^63", "2^70", "10^5000"))
+def test_numbers_beyond_64_bits(number):
+    make, came = RotaryPositionEmbedding(D), "of type int" if number > 2**99 else number
+    said = {
+        f"max_seq_len is {came}; accepted: an integer from 0 to 2^62": lambda: make(number),
+        f"offset is {came}; accepted: an integer from -2^62 to 2^62": lambda: make(2, number),
+        f"positions is {came}; accepted: a tensor of positions, or a number of them, from 0 to "
+        "2^62": lambda: make.cos_sin(number),
+    }
+    for message, call in said.items():
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            call()
+    with pytest.raises(ValueError, match=r"^offset is "):
+        make(2, -number)
+
+
+BAD_POSITIONS = {
+    "positions has layout torch.sparse_coo; accepted: torch.strided": torch.arange(3).to_sparse(),
+    "positions has layout of a nested tensor; accepted: torch.strided": torch.nested.nested_tensor(
+        [torch.ones(4)]
+    ),
+    "positions is on meta; accepted: the device of inv_freq, cpu": torch.arange(3, device="meta"),
+}
+
+
+@pytest.mark.parametrize("message", BAD_POSITIONS)
+def test_positions_that_cannot_be_read(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        RotaryPositionEmbedding(D).cos_sin(BAD_POSITIONS[message])
 
 
 @pytest.mark.parametrize("name", ("dim", "rotary_percent", "rotary_base", "attention_factor"))

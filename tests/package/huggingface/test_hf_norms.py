@@ -142,13 +142,13 @@ def test_layers_without_a_rotation_or_without_norms(name, device, monkeypatch):
 def test_a_norm_of_all_heads_is_left_and_the_rotation_is_ours():
     cls = importlib.import_module("transformers.models.olmo2.modeling_olmo2").Olmo2Attention
     forward = cls.forward
-    patched = patch("olmo2", norms=True)
+    patched = patch("olmo2", norms=True, strict=False)
     assert cls.forward is forward and patched.replaced
     (left,) = [x for x in patched.left if x.is_forward]
     assert left.function == "Olmo2Attention.forward"
     unpatch()
     with pytest.raises(ValueError, match=r"but found: .*Olmo2Attention"):
-        patch("olmo2", norms=True, strict=True)
+        patch("olmo2", norms=True)
 
 
 # Whole models
@@ -411,7 +411,7 @@ def test_another_code_is_left(made_of_qwen3, fused):
     }
     for name, (before, line) in edits.items():
         module = made_of_qwen3(name, before, line + before)
-        assert patch(module, norms=True).left == (
+        assert patch(module, norms=True, strict=False).left == (
             Left(name, "Qwen3Attention.forward", "its code is not that of a known function"),
         )
     after = "        attn_output = attn_output.reshape"
@@ -438,7 +438,7 @@ def made_of_qwen3(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "target, norms, told",
     (
-        ("bert", False, "no function that rotates was found"),
+        ("bert", False, "no function that rotates was found; strict=False accepts that"),
         ("llama4", False, "no function that rotates is known, but found: .*apply_rotary_emb: its"),
         ("llama", True, "no forward that normalizes q and k was found; norms=False patches the"),
         ("olmoe", True, "no forward that normalizes q and k is known, but found: .*OlmoeAttention"),
@@ -449,9 +449,16 @@ def test_strict_says_what_is_missing(target, norms, told):
     module = importlib.import_module(f"transformers.models.{target}.modeling_{target}")
     before = dict(vars(module))
     with pytest.raises(ValueError, match=rf"target is \S*{target}.* where .*{told}"):
-        patch(target, norms=norms, strict=True)
+        patch(target, norms=norms)
     assert vars(module) == before, "nothing stays replaced"
-    patch(target, norms=norms)
+    patch(target, norms=norms, strict=False)
+
+
+def test_a_model_that_rotates_nothing_is_an_error():
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"^target is Linear, where no function that rotates was"):
+        patch(model)
+    assert not patch(model, strict=False).replaced
 
 
 def test_flags_are_bools():

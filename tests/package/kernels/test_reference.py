@@ -41,6 +41,11 @@ def test_rotate_half_refuses_what_has_no_two_halves(shape, device):
 def test_rotate_half_refuses_what_is_no_tensor_or_no_flag():
     with pytest.raises(TypeError, match=r"^x is of type list; accepted: torch\.Tensor"):
         rotate_half([1.0, 2.0])
+    for dtype in (torch.bool, torch.uint8, torch.uint32, torch.float8_e4m3fn):
+        with pytest.raises(
+            TypeError, match=rf"^x has dtype {str(dtype)[6:]}; accepted: float32, .*int8, "
+        ):
+            rotate_half(torch.zeros(2).to(dtype))
     with pytest.raises(TypeError, match=r"^interleaved is 1; accepted: False, True"):
         rotate_half(torch.zeros(2), 1)
 

@@ -80,6 +80,19 @@ def test_a_program_of_a_backward_takes_tile_after_tile(
         )
 
 
+@pytest.mark.parametrize("eps", (0.0, 1e-42, 1e-39))
+def test_rows_whose_squares_are_below_the_smallest_normal_number(eps, device):
+    """A GPU's rsqrt takes these for 0, where PyTorch's doesn't: rows were NaN or infinite."""
+    rope, found = RotaryPositionEmbedding(16).to(device), []
+    t, weight, up = 5e-20 * torch.randn(3, 1, 2, 16), torch.randn(16), torch.randn(3, 1, 2, 16)
+    for dtype, fused in ((FP32, True), (FP64, False)):
+        leaves = [x.to(device, dtype).requires_grad_() for x in (t, weight)]
+        out = norm_rope(*leaves, rope, "sbhd", eps=eps, fused=fused)
+        found.append([out, *torch.autograd.grad(out, leaves, up.to(out))])
+    for got, want in zip(*found, strict=True):
+        assert_near(got, want, want.abs().max(), 1e-5)
+
+
 def test_a_norm_after_a_rotation_of_one_pair(device):
     """One column: Triton 3.6 did not compile the backward."""
     t, grad = (torch.randn(4, 2, 3, 34, device=device) for _ in range(2))
