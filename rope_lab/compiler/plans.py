@@ -93,6 +93,15 @@ def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> l
     return found
 
 
+_data_ptr = Tensor.data_ptr
+
+
+def _address(x: Tensor) -> int:
+    """One for a tensor without memory, too, which no tensor of another storage is near."""
+    of_its_storage = x.untyped_storage()._cdata << 40
+    return _data_ptr(x) or of_its_storage + x.storage_offset() * x.element_size()
+
+
 @contextmanager
 def plans(gpu: str = "sm_90") -> Iterator[list[Plan]]:
     """Plan every launch of calls that take their tensors to be on this GPU, and make none."""
@@ -101,7 +110,7 @@ def plans(gpu: str = "sm_90") -> Iterator[list[Plan]]:
     yes, no = PropertyMock(return_value=True), PropertyMock(return_value=False)
     with (
         patch.dict(os.environ, {"TRITON_INTERPRET": "0"}),
-        patch.multiple(Tensor, is_cuda=yes, is_cpu=no, is_meta=no),
+        patch.multiple(Tensor, is_cuda=yes, is_cpu=no, is_meta=no, data_ptr=_address),
         patch.object(modes, "_HAS_COMPILER", True),  # which nothing is asked of
         patch.object(torch.version, "hip", "7.2" if gpu.startswith("gfx") else None),
         patch.object(torch.cuda, "current_device", lambda: -1),  # where tensors on the CPU are

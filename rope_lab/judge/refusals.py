@@ -16,6 +16,7 @@ GPU = "sm_90"  # an H100 or H200
 LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"
 BUILTINS = "of Python's own functions a kernel has range, min, max, len, int, float and print"
 OWN = "a kernel calls tl's functions, and your own with @triton.jit above their def"
+GROWS = "a list in a kernel does not grow: add up in a loop"
 FIXED = "no element of a list can be set in a kernel: give the new value a name"
 ADVICE = {  # what Triton says -> what to write instead
     "type: Break": LOOPS,
@@ -28,7 +29,8 @@ ADVICE = {  # what Triton says -> what to write instead
     "multiple comparison": "write a <= i < n as (a <= i) & (i < n)",
     "'In' object": "a kernel has no `in`: write a == b or a == c",
     "comprehensions": "a kernel has no lists made by for: write the elements, or a loop",
-    "has no attribute append": "a list in a kernel does not grow: add up in a loop",
+    "has no attribute append": GROWS,
+    "'append' is not in list": GROWS,  # the same, from Triton 3.6
     "__setitem__": FIXED,
     "Loop-carried variable": (
         "before the loop, give it the dtype and shape that it has in the loop: "

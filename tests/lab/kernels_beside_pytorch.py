@@ -233,8 +233,8 @@ def by_a_table_of_places(x, w):
 
 def with_constants(x, w):
     assert float(x.abs().max()) < 1e4
-    return by(wave_kernel, x, w, out=torch.tensor([0.0] * len(x), dtype=x.dtype))
+    return by(wave_kernel, x, w, out=torch.tensor([0.0] * len(x), dtype=x.dtype, device=x.device))
 
 
 def with_numbers_read(x, w):
-    return right(x, w) if x.tolist() and w.numpy().size and x[0].item() < 1e4 else None
+    return right(x, w) if x.tolist() and w.cpu().numpy().size and x[0].item() < 1e4 else None

@@ -101,7 +101,7 @@ REFUSED = {  # the kernel's lines, what is above the kernel, and what is told
     "a list that grows": (
         "xs = []\nxs.append(2 * x)\ny = xs[0]",
         "",
-        "append (a list in a kernel ",
+        " (a list in a kernel does not grow",
     ),
     "an element that is set": ("xs = [x]\nxs[0] = 2 * x\ny = xs[0]", "", "(no element of a list "),
     "a dict": ("d = {'a': 2 * x}\ny = d['a']", "", "Dict (a kernel has no such expression"),

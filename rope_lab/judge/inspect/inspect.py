@@ -76,7 +76,7 @@ def inspect(
 
     def stopped(why: str) -> Inspection:
         """At the large size no launch is known, but whether those at the small ones compile."""
-        refusal = refusal_of(at_small_sizes)
+        refusal = refusal_of(at_small_sizes, {})
         return Inspection(**about, refused=why, wrong=refusal and f"on a GPU: {refusal}")
 
     try:
