@@ -8,7 +8,6 @@
 #   REPOSITORY=...  the repository on GitHub:                     make address REPOSITORY=owner/name
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   SEED=...        other random numbers in the tests:            make test SEED=1
-#   AT_MOST=...     seconds, after which a test is red:           make test AT_MOST=5
 #   PINS_FLAGS=...  options of uv pip compile:                    make pins PINS_FLAGS=--upgrade
 #   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
 
@@ -27,12 +26,12 @@ SHARED := -n auto --maxprocesses 8
 # answers' tests judge, and the detours.
 LINT = "$(VENV)"/bin/ruff check && "$(VENV)"/bin/ruff format --check && "$(VENV)"/bin/lint-imports
 TESTS = "$(VENV)"/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
-	$(if $(SEED),--seed $(SEED)) $(if $(AT_MOST),--at-most $(AT_MOST))
+	$(if $(SEED),--seed $(SEED))
 NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times exercise hosted address hugging_face bench record site docker_image size clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times exercise hosted address hugging_face bench record site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -120,9 +119,6 @@ site: environment ## build the site into build/site (needs npm)
 
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
-
-size: environment ## count the lines of every room and its folders, and of the notebooks' code cells
-	@"$(VENV)"/bin/python tools/size.py
 
 clean: ## remove the environment and everything else that these commands made
 	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -46,9 +46,6 @@ def pytest_addoption(parser):
         action="store_true",
         help="run every combination of parameters, not a choice of them",
     )
-    parser.addoption(
-        "--at-most", type=float, metavar="SECONDS", help="fail a test that takes longer unannounced"
-    )
     parser.addoption("--seed", type=int, default=20261120, help="of random numbers")
 
 
@@ -83,20 +80,6 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """With `--at-most`, what takes longer and is unmarked is red: `make test` has to stay short."""
-    report = yield
-    most, marked = item.config.getoption("at_most"), item.get_closest_marker("takes")
-    most = marked.args[0] if most and marked else most
-    is_free = call.when != "call" or item.get_closest_marker("slow")
-    if most and report.passed and not is_free and call.duration > most:
-        report.outcome = "failed"
-        accepted = f"accepted: {most:g} s, or the marker `slow`, or `takes(seconds)`"
-        report.longrepr = f"it took {call.duration:.1f} s; {accepted}"
-    return report
 
 
 def pytest_collection_finish():

@@ -458,7 +458,6 @@ SOLUTIONS = {  # of a notebook, with a size of more than 2^31 elements for each 
 }
 
 
-@pytest.mark.takes(30)
 @pytest.mark.parametrize("name", SOLUTIONS)
 def test_the_worked_solutions_index_in_64_bits(name, tmp_path, monkeypatch, kernels):
     import rope_lab as lab

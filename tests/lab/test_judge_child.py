@@ -132,7 +132,6 @@ def notebook_in(folder):
         manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.takes(30)
 def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", PATHS)
     with notebook_in(Path.cwd()) as run:
@@ -186,7 +185,6 @@ for place in (
 """
 
 
-@pytest.mark.takes(60)
 def test_a_readers_file_takes_no_modules_place(tmp_path, monkeypatch):
     """Beside the notebook, or in a folder that the reader has put first."""
     notebooks, mine = tmp_path / "notebooks", tmp_path / "mine"

@@ -246,7 +246,6 @@ def make(size, device):
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.takes(60)
 @pytest.mark.usefixtures("needs_triton")
 def test_a_kernel_may_have_any_letters_in_any_locale(tmp_path):
     """Python's default encoding is the locale's; what the lab writes and reads is in UTF-8."""

@@ -29,7 +29,6 @@ def of_a_reader(rung, folder):
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.takes(120)  # with --every, all of them
 def test_listings_are_what_the_compiler_makes(pytestconfig):
     stored = sorted(listings.stored().items())
     assert len(stored) > 30

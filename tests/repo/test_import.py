@@ -315,7 +315,6 @@ def defined_by(node):
 # the rooms of the lab
 
 
-@pytest.mark.takes(30)
 def test_every_room_can_be_imported_from_the_notebooks_folder():
     """As an installed package, as a notebook does it: the root is not the current folder."""
     names = [path.relative_to(ROOT).with_suffix("").parts for path in LAB.rglob("*.py")]

@@ -229,7 +229,6 @@ def test_an_operator_rounds_as_the_eager_call(rounding, device, needs_triton):
     assert_same_bits(results_of(function, upstream, q), results_of(rotate, upstream, q))
 
 
-@pytest.mark.takes(60)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
 @pytest.mark.skipif(torch.__version__ < (2, 13), reason="torch 2.11 loses some even then")
 @pytest.mark.parametrize("function", ("a rotation", "a norm"))

@@ -44,7 +44,6 @@ def launch(folder, device):
     return [json.loads(x.read_text(encoding="utf-8")) if x.exists() else {} for x in wrote]
 
 
-@pytest.mark.takes(120)
 @pytest.mark.parametrize("device", DEVICES)
 def test_all_cases_on_two_ranks(device, tmp_path):
     pytest.importorskip("triton", reason="needs Triton")

@@ -89,7 +89,6 @@ WAYS = {
 }
 
 
-@pytest.mark.takes(15)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_what_is_recorded_is_the_model_itself(way, device):
     family = FAMILIES["qwen3"]
