@@ -31,7 +31,7 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadsc
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times exercise hosted address hugging_face bench record site docker_image clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times hosted address hugging_face bench record site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -85,9 +85,6 @@ notebook: environment ## run, store and check one notebook and its solutions: ma
 
 times: environment ## compute how long each notebook takes, and write it where it is said
 	"$(VENV)"/bin/python tools/reading_times.py
-
-exercise: environment ## add an exercise's cells, of a draft that it explains: make exercise N=05
-	@"$(VENV)"/bin/python tools/add_exercise.py $(N)
 
 hosted: environment ## run every hosted copy alone in an empty folder (20 minutes)
 	"$(VENV)"/bin/python -m pytest tests/notebooks/test_hosted_copies.py --every

@@ -9,6 +9,7 @@ import pytest
 import rope_lab as lab
 from exercise_form import CHECKS, NUMBERS, exercises_in
 from notebook_form import load, names_of_detours
+from rope_lab.judge.exercise import WrongAnswer
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -21,6 +22,13 @@ def test_form_of_exercises(number):
 @pytest.mark.parametrize("name", names_of_detours())
 def test_a_detour_has_no_exercise(name):
     assert not [cell.id for cell in load(name).code if "-ex" in cell.id]
+
+
+def test_a_wrong_answer_whose_text_is_gone_is_refused():
+    """Else the solution itself would stand for the wrong answer."""
+    wrong = WrongAnswer(mistake="minus the angle", instead={"x + y": "x - y"}, told="")
+    with pytest.raises(ValueError, match="'x \\+ y' is not in the solution"):
+        wrong.made_of("x * y")
 
 
 # numbers that a reader predicts

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import nbformat
@@ -47,11 +46,11 @@ class Exercises:
         return {cell.id: cell for cell in notebook.code if cell.id in ids}
 
 
-def exercises_in(number: str, folder: Path = FOLDER) -> Exercises:
-    """A notebook's, as '05'; of another folder, those of a copy."""
+def exercises_in(number: str) -> Exercises:
+    """A notebook's, as '05'."""
     module = import_module(f"rope_lab.n{number}.exercises")
-    (path,) = folder.glob(f"{number}_*.ipynb")
-    solved = folder / f"solutions/{path.stem}_solutions.ipynb"
+    (path,) = FOLDER.glob(f"{number}_*.ipynb")
+    solved = FOLDER / f"solutions/{path.stem}_solutions.ipynb"
     books = [Notebook(p.name, nbformat.read(p, as_version=4), p.parent) for p in (path, solved)]
     return Exercises(module, exercises_of(module), *books)
 
