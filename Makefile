@@ -5,7 +5,6 @@
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
 #   RECORD_FLAGS=... parts of a GPU's record:                     make record RECORD_FLAGS="peers norm"
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
-#   REPOSITORY=...  the repository on GitHub:                     make address REPOSITORY=owner/name
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   SEED=...        other random numbers in the tests:            make test SEED=1
 #   PINS_FLAGS=...  options of uv pip compile:                    make pins PINS_FLAGS=--upgrade
@@ -31,7 +30,7 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadsc
 ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
 
 .DEFAULT_GOAL := help
-.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times hosted address hugging_face bench record site docker_image clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times hosted hugging_face bench record site docker_image clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -88,9 +87,6 @@ times: environment ## compute how long each notebook takes, and write it where i
 
 hosted: environment ## run every hosted copy alone in an empty folder (20 minutes)
 	"$(VENV)"/bin/python -m pytest tests/notebooks/test_hosted_copies.py --every
-
-address: environment ## write the repository's address where it is shown: make address REPOSITORY=owner/name
-	@"$(VENV)"/bin/python tools/address.py $(REPOSITORY)
 
 mutants: environment ## apply deliberate bugs, each alone; each must turn a test red (an hour)
 	"$(VENV)"/bin/python tools/mutants.py

@@ -23,7 +23,7 @@ import rope_kernels
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-import address  # noqa: E402
+import hosted_copies  # noqa: E402
 import make_site  # noqa: E402
 
 project = "RoPE in Triton"
@@ -75,10 +75,11 @@ html_js_files = ["copy.js", "scroll.js"]
 html_show_sphinx = False
 mathjax_path = "mathjax/tex-chtml.js"  # served from the site
 
-REPOSITORY = address.repository()  # while it is unknown, no link leads to GitHub or Colab
+REPOSITORY = hosted_copies.REPOSITORY  # while it is unknown, no link leads to GitHub or Colab
 # Where GitHub Pages publishes the site. Each page then names its canonical address.
-html_baseurl = address.site_of(REPOSITORY) if REPOSITORY else ""
-ADDRESS = address.url_of(REPOSITORY) if REPOSITORY else ""
+OWNER, _, PROJECT = REPOSITORY.partition("/")
+html_baseurl = f"https://{OWNER.lower()}.github.io/{PROJECT}/" if REPOSITORY else ""
+ADDRESS = hosted_copies.url_of(REPOSITORY) if REPOSITORY else ""
 
 html_theme_options = {
     "logo": {"text": project},
@@ -89,7 +90,8 @@ html_theme_options = {
     "navbar_persistent": [],  # the sidebar has the search
     "repository_url": ADDRESS,
     "repository_provider": "github",
-    "repository_branch": address.HOSTED_BRANCH,  # for the button below; those copies come alone
+    # for the button below; those copies come alone
+    "repository_branch": hosted_copies.HOSTED_BRANCH,
     "use_repository_button": bool(REPOSITORY),
     # "open in" at the top of a notebook's page; its download button gives the raw notebook
     "launch_buttons": {"colab_url": "https://colab.research.google.com"} if REPOSITORY else {},

@@ -6,7 +6,7 @@ A copy's first code cell fetches the toolbox at the commit that the copy was mad
 always fit. Its links lead back to the repository, and badges under its title open it. CI makes the
 copies after each push and pushes FOLDER as a branch of its own (.github/workflows/hosted.yml).
 
-The repository is that of tools/repository.txt unless it is named. `--clone` fetches the toolbox
+The repository is `REPOSITORY` unless it is named. `--clone` fetches the toolbox
 from elsewhere, such as file:///work/clone.
 """
 
@@ -17,8 +17,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import address
 from readers_copies import ORIGINALS, ROOT, unexecuted
+
+# The repository on GitHub, as 'owner/name'; empty while it is unknown. docs/conf.py reads it, too.
+# When it is known, it also belongs into README, docs/install.md, the BibTeX entry in docs/index.md,
+# CITATION.cff (`repository-code`) and pyproject.toml (`[project.urls]`).
+REPOSITORY = ""
+HOSTED_BRANCH = "hosted"  # where CI pushes the copies
+FIRST = "notebooks/00_start_here.ipynb"
 
 SETUP_ID = "setup"
 SETUP = """\
@@ -61,6 +67,26 @@ class Source:
     clone: str  # what git fetches the commit from
 
 
+def url_of(repository: str) -> str:
+    return f"https://github.com/{repository}"
+
+
+def badges(repository: str, path: str) -> str:
+    """A button for each service that opens a hosted notebook, in Markdown.
+
+    Args:
+        repository: as 'owner/name'.
+        path: of the notebook, the same in the branch of hosted copies.
+    """
+    place = f"{repository}/blob/{HOSTED_BRANCH}/{path}"
+    colab, kaggle = "https://colab.research.google.com", "https://kaggle.com"
+    return (
+        f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/github/{place}) "
+        f"[![Open in Kaggle]({kaggle}/static/images/open-in-kaggle.svg)]"
+        f"({kaggle}/kernels/welcome?src={url_of(place)})"
+    )
+
+
 def hosted_copy(original: Path, source: Source) -> str:
     """A notebook's text: no outputs, badges, absolute links, and the setup cell below the title."""
     path = original.relative_to(ROOT).as_posix()
@@ -70,7 +96,7 @@ def hosted_copy(original: Path, source: Source) -> str:
         if cell["cell_type"] == "markdown":
             cell["source"] = with_absolute_links(cell["source"], original.parent, source)
     heading, _, rest = title["source"].partition("\n")
-    title["source"] = f"{heading}\n\n{address.badges(source.repository, path)}\n{rest}"
+    title["source"] = f"{heading}\n\n{badges(source.repository, path)}\n{rest}"
     setup = SETUP.format(
         clone=source.clone,
         commit=source.commit,
@@ -94,9 +120,9 @@ def with_absolute_links(text: str, folder: Path, source: Source) -> str:
         there = (folder / target).resolve()
         if "://" in target or not there.exists():
             return link[0]
-        path, url = there.relative_to(ROOT).as_posix(), address.url_of(source.repository)
+        path, url = there.relative_to(ROOT).as_posix(), url_of(source.repository)
         if there.suffix == ".ipynb" and there.parent.name != "solutions":
-            return f"]({url}/blob/{address.HOSTED_BRANCH}/{path}{anchor})"
+            return f"]({url}/blob/{HOSTED_BRANCH}/{path}{anchor})"
         if there.suffix in (".png", ".svg"):
             raw = f"https://raw.githubusercontent.com/{source.repository}/{source.commit}"
             # without this question GitHub sends an SVG as plain text
@@ -128,8 +154,8 @@ def make_hosted_copies(folder: Path, source: Source) -> list[Path]:
     about = ABOUT.format(
         commit=source.commit[:10],
         repository=source.repository,
-        url=address.url_of(source.repository),
-        badges=address.badges(source.repository, address.FIRST),
+        url=url_of(source.repository),
+        badges=badges(source.repository, FIRST),
     )
     (folder / "README.md").write_text(about, encoding="utf-8")
     return made
@@ -140,7 +166,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--repository", default=address.repository(), metavar="OWNER/NAME")
+    parser.add_argument("--repository", default=REPOSITORY, metavar="OWNER/NAME")
     parser.add_argument("--commit", metavar="SHA", help="by default that of this checkout")
     parser.add_argument("--clone", metavar="URL", help="by default the repository on GitHub")
     asked = parser.parse_args()
@@ -153,7 +179,7 @@ def main() -> None:
     source = Source(
         repository=asked.repository,
         commit=found.stdout.strip(),
-        clone=asked.clone or address.url_of(asked.repository),
+        clone=asked.clone or url_of(asked.repository),
     )
     made = make_hosted_copies(asked.folder, source)
     print(f"{len(made)} copies of {source.commit[:10]} are in {asked.folder}.")

@@ -17,7 +17,7 @@ from types import ModuleType, SimpleNamespace
 import nbformat
 import pytest
 
-import address
+import hosted_copies
 import make_site
 import rope_kernels
 from rope_lab import run_notebooks
@@ -136,7 +136,7 @@ def conf_where(monkeypatch, repository=""):
     """docs/conf.py as Sphinx would load it where this is the project's address."""
     conf = ModuleType("site_conf")
     conf.__file__ = str(ROOT / "docs/conf.py")
-    monkeypatch.setattr(address, "repository", lambda: repository)
+    monkeypatch.setattr(hosted_copies, "REPOSITORY", repository)
     exec(read("docs/conf.py"), vars(conf))
     return conf
 
@@ -197,7 +197,10 @@ def test_open_in_links_come_from_the_repository(tmp_path, monkeypatch):
     checkout, source, site = (tmp_path / name for name in ("checkout", "source", "site"))
     for name in ("docs", "tools"):
         shutil.copytree(ROOT / name, checkout / name)
-    (checkout / address.KEPT).write_text("# The address\nsomebody/rope\n", encoding="utf-8")
+    constant = checkout / "tools/hosted_copies.py"
+    text = constant.read_text(encoding="utf-8")
+    known = text.replace('\nREPOSITORY = ""\n', '\nREPOSITORY = "somebody/rope"\n')
+    constant.write_text(known, encoding="utf-8")
     (source / "notebooks").mkdir(parents=True)
     (source / "index.md").write_text(
         "# First\n\n[![Tests](https://host/badge.svg)](https://host)\n\nWords.\n\n"
