@@ -96,6 +96,7 @@ class Lab:
 
     def __init__(self, checkout):
         self.checkout, self.calls, self.certificates = checkout, [], set()
+        self.fails = self.waits = ""
         self.load()
 
     def load(self):
@@ -205,12 +206,6 @@ def test_where_venv_is_a_link_what_it_leads_to_is_left_alone(lab, others):
     assert target.exists() == (others == "an environment")
 
 
-def test_a_mac_of_today_is_accepted(lab, monkeypatch):
-    a_mac(monkeypatch)
-    lab.make(cpu="")  # the registry's torch has no CUDA there
-    assert lab.calls == [GET_UV, BY_UV]
-
-
 def test_an_old_python_can_read_what_it_is_told():
     ast.parse(read("lab.py"), feature_version=(3, 6))
 
@@ -234,30 +229,38 @@ TORCH = f"{UV} --torch-backend=cpu --no-deps torch"
 MAKE_INTERPRETER = "tools/interpreter_wheel.py 3.7.1 CHECKOUT/.venv/interpreter"
 BY_PIP_INTERPRETER = "-m pip install -c constraints.txt --no-deps CHECKOUT/.venv/interpreter/"
 BY_PIP_INTERPRETER += "triton-3.7.1+interpreter-py3-none-any.whl"
+WITH_INTERPRETER = [GET_UV, BY_UV, MAKE_INTERPRETER, BY_PIP_INTERPRETER]
+WITH_TORCH_FOR_CPU = [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]
 OTHER_BUILD = "PyTorch's own registry does not provide it here, so the build is taken that is found"
 
 
-def test_an_environment_is_made_once_and_again_when_something_has_changed(lab, capsys):
+@pytest.mark.parametrize("interpreter", [False, True], ids=["Triton", "its interpreter"])
+def test_an_environment_is_made_once_and_again_when_something_has_changed(lab, capsys, interpreter):
     with pytest.raises(SystemExit, match=r"^error: the packages could not be installed"):
-        lab.make(fails="*")  # a half-made one does not count
+        lab.make(interpreter=interpreter, fails="*")  # a half-made one does not count
     assert capsys.readouterr().err.splitlines() == ["what pip says"] * 2
-    made = [GET_UV, BY_PIP, GET_UV, BY_UV]
-    lab.make()
+    made, whole = [GET_UV, BY_PIP], WITH_INTERPRETER if interpreter else [GET_UV, BY_UV]
+
+    def make():
+        lab.make(interpreter=interpreter)
+        return capsys.readouterr().out
+
+    make()
+    made += whole
     assert lab.calls == made
-    capsys.readouterr()
-    lab.make()
-    assert lab.calls == made and capsys.readouterr().out == ""
-    for name in ("pyproject.toml", "constraints.txt"):
+    assert make() == "" and lab.calls == made
+    names = ("pyproject.toml", "constraints.txt", *(INTERPRETER if interpreter else ()))
+    for name in names:
         with (lab.checkout / name).open("a", encoding="utf-8") as file:
             file.write("\n# changed\n")
-        lab.make()
-        made += [GET_UV, BY_UV]
+        assert make().startswith("Bringing .venv up to date")
+        made += whole
         assert lab.calls == made
-        assert capsys.readouterr().out.startswith("Bringing .venv up to date")
     lab.checkout = lab.checkout.rename(lab.checkout.with_name("elsewhere"))
     lab.load()
-    lab.make()
-    assert lab.calls == [*made, GET_UV, BY_UV]
+    assert make().startswith("Making .venv")
+    assert lab.calls == [*made, *whole]
+    lab.make(interpreter=not interpreter)  # the other one would not take its place
     assert capsys.readouterr().out.startswith("Making .venv")
 
 
@@ -281,32 +284,11 @@ def test_pip_does_it_where_uv_does_not(lab, fails, calls):
     assert lab.calls == calls
 
 
-def test_the_site_comes_in_the_same_call_and_is_not_forgotten(lab):
-    with_site = BY_UV.replace("test]", "test,site]")
-    lab.make(site=True)
+def test_what_the_site_needs_is_added_once_and_not_forgotten(lab):
     lab.make()
-    lab.make(site=True)
-    assert lab.calls == [GET_UV, with_site]
-    (lab.checkout / "constraints.txt").write_text("", encoding="utf-8")
-    lab.make()
-    lab.make(site=True)
-    assert lab.calls[2:] == [GET_UV, BY_UV, GET_UV, with_site]
-
-
-def test_where_triton_has_no_packages_its_interpreter_is_made_and_installed(lab, capsys):
-    lab.make(interpreter=True)
-    assert lab.calls == [GET_UV, BY_UV, MAKE_INTERPRETER, BY_PIP_INTERPRETER]
-    assert "198 MB" in capsys.readouterr().out
-    lab.make(interpreter=True)
-    assert len(lab.calls) == 4
-    for name in INTERPRETER:
-        with (lab.checkout / name).open("a", encoding="utf-8") as file:
-            file.write("\n# changed\n")
-        lab.make(interpreter=True)
-        assert lab.calls[-4:] == [GET_UV, BY_UV, MAKE_INTERPRETER, BY_PIP_INTERPRETER]
-    lab.make()  # Triton itself would not take its place
-    assert lab.calls[-2:] == [GET_UV, BY_UV]
-    assert capsys.readouterr().out.splitlines()[-3].startswith("Making .venv with Python")
+    for site in (True, False, True):
+        lab.make(site=site)
+    assert lab.calls == [GET_UV, BY_UV, GET_UV, BY_UV.replace("test]", "test,site]")]
 
 
 @pytest.mark.parametrize("fails", ["tools/interpreter_wheel.py *", "*.whl"])
@@ -317,27 +299,26 @@ def test_an_environment_without_the_interpreter_is_not_a_whole_one(lab, fails):
 
 
 @pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
-def test_linux_alone_has_tritons_compiler(lab, monkeypatch, system):
-    made = []
+def test_linux_alone_has_tritons_compiler(lab, monkeypatch, capsys, system):
+    a_mac(monkeypatch)
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr(lab.module, "make_environment", lambda *given: made.append(given[-1]))
-    for options in ([], ["--interpreter"]):
-        monkeypatch.setattr(sys, "argv", ["lab.py", "--environment", *options])
-        assert lab.module.main() == 0
-    assert made == [system != "linux", True]
+    monkeypatch.setattr(sys, "argv", ["lab.py", "--environment"])
+    monkeypatch.delenv("CPU", raising=False)
+    assert lab.module.main() == 0
+    assert lab.calls == (WITH_TORCH_FOR_CPU if system == "linux" else WITH_INTERPRETER)
+    assert ("198 MB" in capsys.readouterr().out) == (system != "linux")
 
 
 @pytest.mark.parametrize(
     ("given", "calls"),
     [
-        ({"cpu": ""}, [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]),
+        ({"cpu": ""}, WITH_TORCH_FOR_CPU),
         ({"cpu": "", "fails": "* torch *"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
         ({"cpu": "", "waits": "*--dry-run"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
         ({"cpu": "1"}, [GET_UV, TORCH, BY_UV]),
         ({"cpu": "1", "fails": "* torch"}, [GET_UV, TORCH]),
-        ({"cpu": "0"}, [GET_UV, BY_UV]),
     ],
-    ids=["tried", "not there", "no answer", "insisted on", "insisted on, not there", "not wanted"],
+    ids=["tried", "not there", "no answer", "insisted on", "insisted on, not there"],
 )
 def test_the_cpu_build_is_tried_where_there_is_no_gpu(lab, monkeypatch, capsys, given, calls):
     monkeypatch.setattr(sys, "platform", "linux")
