@@ -13,11 +13,10 @@ from pathlib import Path
 
 from benchmarks import gpu_record
 from benchmarks.gpu import GPU, ROUNDS, gpu_here
-from benchmarks.pages import report_command
 from benchmarks.peers import sources
 from benchmarks.providers import SOURCES
 from benchmarks.record import record
-from benchmarks.sets import BENCHMARKS, Benchmark
+from benchmarks.tables import BENCHMARKS, Benchmark, report_command
 
 QUICK_ROUNDS = 2
 COMMANDS = {"report": report_command, "sources": partial(sources.main, sources=SOURCES)}

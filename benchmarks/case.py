@@ -1,10 +1,20 @@
-"""One call to measure, as data: sizes, layout, angles, positions, and the clock that times it."""
+"""One call to measure, as data: sizes, layout, angles, positions, and the clock that times it.
+
+A `Case` is compared with a copy of the rows that it rotates. A `Row` moves more than these: a
+table, ids, slots. So the most that it can reach, as a share of the copy's speed, is
+
+    own limit = copies * bytes of the copy / bytes of the call
+
+where every byte of the call counts once: L2 keeps a table for the heads and the batch entries that
+share it. `copies` is 1; a norm's backward also reads what its forward read, and has one and a half.
+"""
 
 from dataclasses import dataclass
-
-from benchmarks.own_limit import Row
+from functools import cached_property
+from itertools import pairwise
 
 BASE = 10000.0  # of the frequencies
+EPS = 1e-6  # of norms
 LIMITS = ("copy_", "x * 2")  # what everybody is compared with
 OURS = "rope_kernels"
 ON_THE_FLY = "rope_kernels, on the fly"
@@ -77,6 +87,166 @@ class Case:
             "host time": self.clock == "host",
         }
         return [option for option, holds in said.items() if holds]
+
+
+# rows that have a limit of their own
+
+# An H200 runs so many programs of a norm's backward at a time. Each leaves a share of the weights'
+# gradients, which is written, then read. By an fp32 table with a column for each element there are
+# 16 since 2026-11-29. That is 0.2 points of such a row's limit more than is counted here at two
+# batch entries, and 0.4 at one.
+SMS, PROGRAMS_OF_AN_SM = 132, 12
+
+# Packed sequences: of unequal lengths, which two ranks of context parallelism can cut into four.
+CUTS = 0, 100, 1100, 3000, 4100, 6000, 7000, 8192
+DECODED = 64  # tokens of a step that decodes
+
+_BF16, _FP32, _INT32, _INT64 = 2, 4, 4, 8  # bytes
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """What says by which angles a call rotates."""
+
+    dtype: str = ""  # '': there is no table, and angles are computed on the fly
+    parts: int = 2  # 2: one of cosines and one of sines; 1: angles
+    of_pairs: bool = False  # a column for each pair: (s, d/2); else for each element: (s, d)
+
+    def __str__(self) -> str:
+        if not self.dtype:
+            return "on the fly"
+        dtype = {"float32": "fp32", "bfloat16": "bf16"}[self.dtype]
+        entries = "angles" if self.parts == 1 else "cos and sin"
+        return f"{dtype} {entries} {'(s, d/2)' if self.of_pairs else '(s, d)'}"
+
+    def bytes_of(self, positions: int, d: int) -> int:
+        """Of the rows of so many positions; on the fly of the frequencies, an int64 for a pair."""
+        if not self.dtype:
+            return d // 2 * _INT64
+        columns = d // 2 if self.of_pairs else d
+        return positions * columns * self.parts * (_FP32 if self.dtype == "float32" else _BF16)
+
+
+NO_TABLE = TableKind()
+ANGLES = TableKind("float32", parts=1)
+FP32 = TableKind("float32")
+FP32_OF_PAIRS = TableKind("float32", of_pairs=True)
+BF16 = TableKind("bfloat16")  # as models hand it round
+BF16_OF_PAIRS = TableKind("bfloat16", of_pairs=True)  # as engines keep it
+
+
+@dataclass(frozen=True)
+class Row:
+    """A call of bf16 tensors, its sizes, and the bytes that it has to move."""
+
+    function: str  # 'rope_qk', 'qk_norm_rope' or 'rope_to_cache'
+    table: TableKind
+    tensor_format: str = "thd"
+    s: int = CUTS[-1]  # tokens of a batch entry; of packed sequences, and for a cache, all of them
+    b: int = 1  # batch entries
+    h: int = 32
+    k_heads: int = 8  # of k, and of v
+    d: int = 128
+    backward: bool = False
+    position_ids: bool = False  # which a cache always has
+    rounding: str = "once"  # of a norm
+    norm_after: bool = False
+    inplace: bool = False
+    cuts: tuple[int, ...] = CUTS  # where packed sequences begin, and the last one ends
+    clock: str = "device"  # as a case has it
+
+    @property
+    def is_norm(self) -> bool:
+        return self.function == "qk_norm_rope"
+
+    @property
+    def to_cache(self) -> bool:
+        return self.function == "rope_to_cache"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether each token is the next one of a sequence of its own."""
+        return self.to_cache and self.s <= DECODED
+
+    @property
+    def is_packed(self) -> bool:
+        return self.tensor_format == "thd" and not self.to_cache
+
+    @property
+    def tokens(self) -> int:
+        """Of all batch entries."""
+        return self.s * self.b
+
+    @property
+    def called(self) -> str:
+        """The public function: rows of one tensor have that of one."""
+        one = {"rope_qk": "apply_rotary_pos_emb", "qk_norm_rope": "norm_rope"}
+        return self.function if self.k_heads else one[self.function]
+
+    @property
+    def label(self) -> str:
+        """A name that no other row has."""
+        one_of_many = self.is_packed or self.to_cache
+        heads = f"{self.h} heads" if not self.k_heads else ""
+        said = {
+            self.tensor_format: not self.to_cache,
+            f"{self.b}x{self.s} tokens": not one_of_many,
+            f"{self.tokens} tokens": one_of_many,
+            heads: bool(heads),
+            "position ids": self.position_ids and not self.to_cache,
+            "a model's rounding": self.rounding == "model",
+            "norm after": self.norm_after,
+            "in place": self.inplace,
+            "backward" if self.backward else "forward": not self.to_cache,
+            str(self.table): True,
+        }
+        return ", ".join([self.called, *[words for words, holds in said.items() if holds]])
+
+    # the formula
+
+    @property
+    def positions(self) -> int:
+        """How many different ones there are: batch entries share theirs."""
+        if self.is_packed:
+            return max(end - begin for begin, end in pairwise(self.cuts))
+        if self.to_cache:  # two prompts; or tokens that are decoded, each of a sequence
+            return self.s if self.decodes else self.s // 2
+        return self.s
+
+    @property
+    def copied(self) -> int:
+        """Bytes that the copy moves: q, k and for a cache v, read and written."""
+        heads = self.h + self.k_heads * (2 if self.to_cache else 1)
+        return 2 * self.tokens * heads * self.d * _BF16
+
+    @property
+    def copies(self) -> float:
+        """How many copies move the rows that a call reads and writes."""
+        return 1.5 if self.is_norm and self.backward else 1.0
+
+    @cached_property
+    def moved(self) -> dict[str, int]:
+        """Bytes that the call has to read and write, each once, by what they are of.
+
+        A forward saves nothing for its backward, so there is no reciprocal of a norm here.
+        """
+        weights = 2 * self.d * _BF16 if self.is_norm else 0
+        partials = SMS * PROGRAMS_OF_AN_SM * self.d * _FP32
+        return {
+            "rows": round(self.copies * self.copied),
+            "table": self.table.bytes_of(self.positions, self.d),
+            "position ids": self.tokens * _INT64 if self.position_ids else 0,
+            "slots": self.tokens * _INT64 if self.to_cache else 0,
+            "cu_seqlens": len(self.cuts) * _INT32 if self.is_packed else 0,
+            "weights": weights,
+            "gradients of weights": weights if self.backward else 0,
+            "partial sums": 2 * partials if self.is_norm and self.backward else 0,
+        }
+
+    @property
+    def own_limit(self) -> float:
+        """The share of the copy's speed that a call which moves nothing else would have."""
+        return self.copies * self.copied / sum(self.moved.values())
 
 
 @dataclass(frozen=True)

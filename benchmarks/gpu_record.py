@@ -14,24 +14,11 @@ from functools import partial
 
 from benchmarks.gpu import GPU, gpu_here
 from benchmarks.record import record, why_absent
-from benchmarks.sets import Benchmark
-from benchmarks.tables import ROOT
+from benchmarks.tables import ROOT, Benchmark
 from rope_lab.profiling import machines
 from rope_lab.records import origin, records_folder
 
 MACHINE = "machine"
-# part -> minutes that it takes, about, and what is measured. The first four are an H200's, with the
-# time to compile (2026-11-29); the others were not timed.
-ABOUT = {
-    MACHINE: (1, "copies, instructions and launches: what `lab.inspect` knows a GPU by"),
-    "calls": (9, "every kind of call"),
-    "peers": (4, "six shapes beside other projects: README's table"),
-    "norm": (9, "norm and rotation in one kernel"),
-    "cache-limits": (1, "rows of caches beside their own limits"),
-    "norm-limits": (3, "rows of norms beside their own limits"),
-    "rotation-limits": (3, "rows of rotations beside their own limits"),
-    "models": (4, "training steps of patched models"),
-}
 WRITTEN = (  # what a record changes
     "README.md",
     "benchmarks/README.md",
@@ -44,9 +31,10 @@ IDLE_BYTES = 2 * 2**30  # what a GPU has in use that only shows a desktop
 
 def main(arguments: Sequence[str], gpu: GPU | None, benchmarks: Sequence[Benchmark]) -> int:
     """The command."""
-    parts = {MACHINE: take_machine}
-    for benchmark in benchmarks:
-        parts[benchmark.name] = partial(record, benchmark)
+    words = "copies, instructions and launches: what `lab.inspect` knows a GPU by"
+    parts = {MACHINE: (take_machine, 1, words)}
+    for one in benchmarks:
+        parts[one.name] = partial(record, one), one.minutes, one.about
     parser = argparse.ArgumentParser("python -m benchmarks record", description=__doc__)
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"{', '.join(parts)} (default: all)"
@@ -74,11 +62,11 @@ def main(arguments: Sequence[str], gpu: GPU | None, benchmarks: Sequence[Benchma
             return 1
     width = max(map(len, wanted))
     for name in wanted:
-        minutes, words = ABOUT[name]
+        _, minutes, words = parts[name]
         print(f"{name:{width}} {minutes:2} min  {words}")
-    minutes = sum(ABOUT[name][0] for name in wanted)
-    print(f"In all about {minutes} minutes. Let nothing else run on the GPU.")
-    said = {name: outcome(name, parts[name], gpu) for name in wanted}
+    in_all = sum(parts[name][1] for name in wanted)
+    print(f"In all about {in_all} minutes. Let nothing else run on the GPU.")
+    said = {name: outcome(name, parts[name][0], gpu) for name in wanted}
     print("\nAll parts:", *(f"{name:{width}} {words}" for name, words in said.items()), sep="\n")
     print(what_comes_next(here["gpu"]))
     return 0 if all(words.startswith("taken") for words in said.values()) else 1

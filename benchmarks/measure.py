@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, field
 
 import torch
 
-from benchmarks.case import LIMITS, Case, Group
+from benchmarks.case import LIMITS, Case, Group, Row
 from benchmarks.gpu import GPU
-from benchmarks.own_limit import Row
 from benchmarks.provider import Provider, Run, first_line
 from benchmarks.row_inputs import RowInputs
 from benchmarks.workload import Workload
@@ -35,7 +34,7 @@ class OneCase:
 
     def measure(self, providers: list[Provider]) -> None:
         """Check and time every direction."""
-        torch._dynamo.reset()  # see providers/pytorch.py
+        torch._dynamo.reset()  # see providers/installed.py
         make = RowInputs if isinstance(self.case, Row) else Workload
         workload, functions = make(self.case, self.gpu.device), {}
         for provider in providers:

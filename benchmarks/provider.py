@@ -9,18 +9,16 @@ from collections.abc import Callable
 from ctypes import CDLL
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from benchmarks.case import Case
-from benchmarks.own_limit import Row
-from benchmarks.peers.code import import_file
+from benchmarks.case import Case, Row
+from benchmarks.peers.code import HERE, build, import_file
 from benchmarks.peers.sources import Source
 from benchmarks.workload import Layout, Workload, rounded_error
-
-BY_ITS_HOST_CODE = "its kernel, launched by its own host code"
 
 Function = Callable[..., tuple[Tensor, ...]]
 
@@ -187,6 +185,28 @@ class FromSources(Provider):
     def stand_ins(self) -> dict[str, dict]:
         """Modules that the file imports of its package, and what it needs of each."""
         return {}
+
+
+class FromCuda(FromSources):
+    """CUDA kernels, compiled with a launcher of ours."""
+
+    launcher: str  # a file in peers/launchers
+    stubs = ""  # a folder in peers/stubs: what the project's files need from outside
+    folders: tuple[str, ...]  # of the project, with headers
+    includes_torch = False  # PyTorch's headers, too
+    flags: tuple[str, ...] = ()  # those of its own build that change code
+    measures = "its kernel, launched by its own host code"
+
+    @property
+    def built_with(self) -> str:
+        return " ".join(("-O3", *self.flags))
+
+    def prepare(self, *more_flags: str) -> CDLL:
+        include = [HERE / "stubs" / self.stubs] if self.stubs else []
+        include += [self.source.folder() / folder for folder in self.folders]
+        if self.includes_torch:
+            include.append(Path(torch.__file__).parent / "include")
+        return build(self.launcher, include, (*self.flags, *more_flags))
 
 
 def first_line(failure: Exception) -> str:

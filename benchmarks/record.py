@@ -9,11 +9,9 @@ from pathlib import Path
 
 from benchmarks.gpu import GPU
 from benchmarks.measure import EVERYBODY, OneCase
-from benchmarks.pages import write
 from benchmarks.peers.code import nvcc_version
 from benchmarks.provider import Provider
-from benchmarks.sets import Benchmark
-from benchmarks.tables import RESULTS, save
+from benchmarks.tables import RESULTS, Benchmark, save, write
 from rope_lab.records import origin
 
 ELSEWHERE = Path("build") / "benchmarks"  # not kept in git

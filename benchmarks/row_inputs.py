@@ -12,10 +12,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from benchmarks.own_limit import Row, Table
+from benchmarks.case import BASE, EPS, Row, TableKind
 
-BASE = 10000.0  # of the frequencies
-EPS = 1e-6  # of norms
 PAGE = 16  # tokens of a page of a cache
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -26,7 +24,7 @@ class RowInputs:
     def __init__(self, row: Row, device: str = "cuda", has_values: bool = True) -> None:
         """Make the tensors. Without values they cost nothing, for who plans a call alone."""
         self.row, self.device, self.has_values = row, device, has_values
-        self.generator = torch.Generator(device).manual_seed(20261128)
+        torch.manual_seed(20261128)
         sizes = {"b": row.b, "s": row.s, "t": row.s, "d": row.d}
         heads = (row.h, row.k_heads) if row.k_heads else (row.h,)
         shapes = [[{**sizes, "h": count}[x] for x in row.tensor_format] for count in heads]
@@ -49,7 +47,7 @@ class RowInputs:
         options = {"dtype": torch.bfloat16, "device": self.device}
         if not self.has_values:
             return torch.empty(sizes, **options)
-        return torch.randn(sizes, generator=self.generator, **options)
+        return torch.randn(sizes, **options)
 
     def _make_cache(self) -> None:
         """Caches whose pages are in no order, as in one that has been used for a while."""
@@ -89,6 +87,10 @@ class RowInputs:
             cuts = torch.tensor(row.cuts, device=self.device)
             index -= cuts[torch.searchsorted(cuts, index, right=True) - 1]
         return index[None]
+
+    def token_positions(self) -> Tensor:
+        """int64, of all tokens in a row."""
+        return self.positions.expand(self.row.b, self.row.s).reshape(-1).contiguous()
 
     # what is right
 
@@ -184,7 +186,7 @@ class RowInputs:
         return partial(package.rope_qk, *given, inplace=True, **options)
 
 
-def cos_sin_of(angles: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+def cos_sin_of(angles: Tensor, table: TableKind) -> tuple[Tensor, Tensor]:
     """The table of fp32 angles (s, d), half-split.
 
     A column for each pair are two halves of one tensor, as engines keep them; a column for each

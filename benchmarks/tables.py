@@ -1,19 +1,209 @@
-"""Files of results, and the one writer of tables: nothing in a table is typed.
+"""What is measured, and the tables that show it: nothing in a table is typed.
 
-`tools/hugging_face.py` fills in its page with these, too.
+A benchmark names its cases, who makes their calls, and the pages that are made of its results.
+`tools/hugging_face.py` fills in its page with these tables, too.
+
+Of cases, backward is `rope_bw` alone; for q and k in one launch, and in place with them, it is the
+backward of `rope_qk` that autograd runs, as there is no `rope_bw` for two tensors.
 """
 
+import argparse
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from statistics import median
+
+from benchmarks.case import (
+    ANGLES,
+    BF16,
+    BF16_OF_PAIRS,
+    BOTH_WAYS,
+    COS_AND_SIN,
+    CUTS,
+    DECODED,
+    DIRECTIONS,
+    FP32,
+    FP32_OF_PAIRS,
+    LIMITS,
+    NO_TABLE,
+    ON_THE_FLY,
+    OURS,
+    ROTATION,
+    Case,
+    Group,
+    Row,
+    TableKind,
+)
+from benchmarks.gpu import GPU
+from benchmarks.provider import Provider
+from benchmarks.providers import NORMS, PROVIDERS, ROW_PROVIDERS
+from rope_lab.records import origin, recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 NOTHING = "–"
+OF_THE_BENCHMARK = "benchmarks/README.md"
+OF_THE_NOTEBOOKS = "09/rungs"  # a record of the GPU that comes first
 
 Cells = dict[tuple[str, ...], dict[str, str]]  # the first cells of a line -> column -> text
+
+# what is measured
+
+HEADLINE = (2048, 16, 8, 256)  # where a submission compared itself with TransformerEngine
+# The wall-time test of a submission (notebook 00).
+TINY = ((64, 1, 16, 64), (128, 1, 16, 128), (32, 1, 8, 256))
+LLAMA = (4096, 2, 32, 128)
+LARGE = (8192, 1, 64, 128)
+SMALL = (2048, 8, 32, 64)
+LONG = (131072, 1, 8, 128)
+
+
+def _q_and_k(tensor_format: str, **options) -> Case:
+    return Case(*LLAMA, k_heads=8, tensor_format=tensor_format, **options)
+
+
+def _packed(sequences: int, **options) -> Case:
+    return Case(65536, 1, 32, 128, tensor_format="thd", sequences=sequences, **options)
+
+
+# Every kind of call: beside others, ours alone, and the host's time.
+CALLS = (
+    Group(
+        (
+            Case(*HEADLINE),
+            Case(*HEADLINE, dtype="float32"),
+            Case(*LLAMA),
+            Case(*LONG, freqs="module"),
+            _q_and_k("bhsd"),
+            _q_and_k("bhsd", stored="bshd"),  # as projections leave them: transposed views
+            Case(*LLAMA, rotary_dim=64),
+            _packed(50, k_heads=8),
+        ),
+        BOTH_WAYS,
+    ),
+    Group(
+        (
+            Case(*HEADLINE, dtype="float16"),
+            Case(*LLAMA, tensor_format="bshd"),
+            Case(*LLAMA, tensor_format="bhsd"),
+            *(Case(*LARGE, tensor_format=dense) for dense in ("sbhd", "bshd", "bhsd")),
+            *(Case(*SMALL, tensor_format=dense) for dense in ("sbhd", "bshd", "bhsd")),
+            Case(1048576, 1, 2, 128, dtype="float32", freqs="module"),
+            _q_and_k("bshd"),
+            _q_and_k("bshd", inplace=True),
+            _q_and_k("bhsd", inplace=True),
+            Case(*LLAMA, rotary_dim=64, inplace=True),  # the copy is one of the whole
+            *map(_packed, (1, 50, 500, 2401, 8192)),
+            Case(*LLAMA, stored="bshd"),
+            Case(*LLAMA, interleaved=True),
+            Case(*LLAMA, tensor_format="bshd", positions="ids"),
+            Case(*LLAMA, tensor_format="bshd", positions="starts"),
+        ),
+        DIRECTIONS,
+        alone=True,
+    ),
+    Group(
+        (
+            *(Case(*sizes, clock="host") for sizes in TINY),
+            *(Case(*sizes, k_heads=4, clock="host") for sizes in TINY),
+        ),
+        ("forward", "forward, grad", "both"),
+    ),
+)
+
+# Everybody from their sources.
+PEERS = (
+    Group(
+        (
+            Case(*LLAMA),
+            Case(*HEADLINE),
+            Case(*HEADLINE, dtype="float32"),
+            Case(*LARGE),
+            Case(*LONG),
+            _packed(50),
+        ),
+        BOTH_WAYS,
+    ),
+)
+
+
+def _norm(tensor_format: str, **options) -> Case:
+    cuts = tuple(8192 * i // 50 for i in range(51)) if tensor_format == "thd" else ()
+    options |= {"tensor_format": tensor_format, "freqs": "module", "cu_seqlens": cuts}
+    return Case(8192, 1, 32, 128, k_heads=8, **options)
+
+
+# Normalize and rotate q and k.
+NORM = (
+    Group(
+        (
+            _norm("sbhd"),
+            _norm("bhsd"),
+            _norm("bhsd", stored="bshd"),  # as projections leave them: transposed views
+            _norm("thd"),
+        ),
+        BOTH_WAYS,
+    ),
+)
+
+
+# rows that have a limit of their own
+TABLES = NO_TABLE, FP32, BF16, BF16_OF_PAIRS
+ENTRIES = 1, 2  # batch entries: each compiles another kernel
+
+
+def _dense(function: str, tensor_format: str, table: TableKind, **options) -> list[Row]:
+    """A row for one batch entry of 4096 tokens, and one for two."""
+    return [Row(function, table, tensor_format, s=4096, b=b, **options) for b in ENTRIES]
+
+
+def _rotations() -> list[Row]:
+    rows = []
+    for table in (*TABLES, ANGLES, FP32_OF_PAIRS):
+        rows += _dense("rope_qk", "bshd", table)
+    for table in (NO_TABLE, FP32):
+        rows += _dense("rope_qk", "bshd", table, backward=True)
+        rows += _dense("rope_qk", "bhsd", table)
+    rows += _dense("rope_qk", "sbhd", NO_TABLE)
+    for table in (NO_TABLE, FP32, BF16_OF_PAIRS):
+        rows += _dense("rope_qk", "bshd", table, position_ids=True)
+    rows += [Row("rope_qk", table) for table in TABLES]  # packed
+    rows.append(Row("rope_qk", NO_TABLE, backward=True))
+    for table in (ANGLES, FP32):
+        rows += _dense("rope_qk", "bshd", table, h=9, k_heads=0)
+    return rows
+
+
+def _norms() -> list[Row]:
+    rows = []
+    for backward in (False, True):
+        for table in TABLES:
+            for tensor_format in ("bshd", "bhsd"):
+                rows += _dense("qk_norm_rope", tensor_format, table, backward=backward)
+            rows.append(Row("qk_norm_rope", table, backward=backward))  # packed
+    for table in (FP32, BF16):  # models hand round bf16
+        rows += _dense("qk_norm_rope", "bshd", table, rounding="model")
+    for table in (NO_TABLE, FP32):
+        rows += _dense("qk_norm_rope", "bshd", table, norm_after=True, backward=True)
+    return rows
+
+
+def _caches() -> list[Row]:
+    return [
+        Row("rope_to_cache", table, s=tokens, position_ids=True, inplace=inplace)
+        for tokens, inplace in ((CUTS[-1], False), (DECODED, False), (DECODED, True))
+        for table in TABLES
+    ]
+
+
+CACHE_ROWS, NORM_ROWS, ROTATION_ROWS = _caches(), _norms(), _rotations()
+ROWS = (*CACHE_ROWS, *NORM_ROWS, *ROTATION_ROWS)
+
+
+# files and Markdown
 
 
 def load(path: Path) -> dict:
@@ -98,3 +288,388 @@ def markdown(head: Sequence[object], lines: Iterable[Iterable[object]], numbers:
 
 def _line(texts: Iterable[object]) -> str:
     return "|" + "|".join(f" {text} " if text != "" else " " for text in texts) + "|"
+
+
+# pages
+
+
+def write(path: Path, into_pages: bool) -> str:
+    """Write everything that shows these results; in other pages, beside those of other GPUs.
+
+    Returns:
+        What was written, or the table that fills in no page, as text to print.
+    """
+    results, written = load(path), []
+    if text := page(results):
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
+        written.append(path.with_suffix(".md"))
+    if into_pages:
+        for one in tables(records_in(path.parent)):
+            one.write()
+            written.append(one.page)
+    names = [p.relative_to(ROOT) if p.is_relative_to(ROOT) else p.name for p in written]
+    said = ["Written: " + ", ".join(map(str, dict.fromkeys(names)))] if names else []
+    printed = [] if into_pages else [one.text for one in tables_of_gpus([results])]
+    return "\n\n".join([*said, *printed])
+
+
+def report_command(arguments: Sequence[str]) -> int:
+    """Make a page beside a file of results, and tables in other pages if it is a record."""
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks report", description=report_command.__doc__
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    for path in (file.resolve() for file in parser.parse_args(arguments).files):
+        is_record = path.parent == RESULTS and load(path)["record"]
+        print(write(path, into_pages=is_record))
+    return 0
+
+
+def records_in(folder: Path) -> list[dict]:
+    """What other pages show: whole runs. The GPU of the notebooks comes first, others by name."""
+    found = [load(path) | {"file": path.stem} for path in sorted(folder.glob("*.json"))]
+    whole = [x for x in found if x["record"] and x["complete"] and x["rows"]]
+    first = recorded(OF_THE_NOTEBOOKS).gpu
+    return sorted(whole, key=lambda results: (results["gpu"] != first, results["gpu"]))
+
+
+def tables(records: Sequence[dict]) -> list[Table]:
+    """All that other pages show of the records."""
+    return [*tables_of_gpus(records), Table(ROOT / OF_THE_BENCHMARK, "records", links(records))]
+
+
+def tables_of_gpus(records: Sequence[dict]) -> list[Table]:
+    """What other pages show of a benchmark: each GPU's table, those after the first one folded."""
+    found = []
+    for benchmark in BENCHMARKS:
+        of_it = [x for x in records if x["benchmark"] == benchmark.name]
+        if benchmark.shown_on and of_it:
+            path, mark, made_of = benchmark.shown_on
+            first, *others = [(x, made_of(x)) for x in of_it]
+            texts = [first[1], *(folded(x, text) for x, text in others)]
+            found.append(Table(ROOT / path, mark, "\n\n".join(texts)))
+    return found
+
+
+def folded(results: dict, text: str) -> str:
+    """Text that a reader opens by a click."""
+    summary = f"{results['gpu']}, {results['date']}"
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def links(records: Sequence[dict]) -> str:
+    """A line for each GPU: its records' dates, which lead to their pages."""
+    found: Cells = {}
+    for results in records:
+        name = results["benchmark"]
+        has_page = benchmark_named(name).title
+        target = f"results/{results['file']}.md" if has_page else "../docs/hugging_face.md#Speed"
+        found.setdefault((results["gpu"],), {})[name] = f"[{results['date']}]({target})"
+    columns = [benchmark.name for benchmark in BENCHMARKS]
+    return table(["GPU"], found, columns).replace("---:|", "---|")
+
+
+def page(results: dict) -> str:
+    """Tables, how it was measured, who was measured and who was not; '': these have no page."""
+    benchmark = benchmark_named(results["benchmark"])
+    if not benchmark.title:
+        return ""
+    most = max(results["rows"], key=itemgetter("spread"))
+    place = ", ".join(most[name] for name in ("provider", "shape", "direction"))
+    spread = f"The medians of rounds differ by up to {most['spread']:.1%} ({place})."
+    parts = [
+        f"# {benchmark.title}",
+        f"{results['gpu']}. {benchmark.per_cent}",
+        *(_with_own_limits if benchmark.has_own_limits else _by_direction)(results),
+        f"{results['what']}. {_source(results)} {spread}",
+        _who(results),
+        _left_out(results),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _by_direction(results: dict) -> list[str]:
+    """A table for each direction.
+
+    A cell has per cent of the limit's speed and the median; the limit's cells have its median
+    alone. Where there are many shapes, each has a line, else each provider.
+    """
+    parts, is_long = [], results["benchmark"] == "calls"
+    lines, columns = ("shape", "provider") if is_long else ("provider", "shape")
+    for direction in dict.fromkeys(row["direction"] for row in results["rows"]):
+        shown = [row for row in results["rows"] if row["direction"] == direction]
+        found = cells(shown, lambda row: (row[lines],), itemgetter(columns), _in_page)
+        for (line,), texts in found.items():
+            errors = [row["error"] for row in shown if row[lines] == line and row["error"]]
+            texts["largest error"] = f"{max(errors):.1e}" if errors else NOTHING
+        names = dict.fromkeys(row[columns] for row in shown)
+        parts.append(table([direction], found, [*names, "largest error"]))
+    return parts
+
+
+def _with_own_limits(results: dict) -> list[str]:
+    """A line for each row: its limit, how much of it ours has, and the fastest of the others."""
+    by_label: dict[str, dict[str, dict]] = {}
+    for row in results["rows"]:
+        by_label.setdefault(row["shape"], {})[row["provider"]] = row
+    found: Cells = {}
+    for label, of_row in by_label.items():
+        copy, ours, rotation = (of_row.pop(name, None) for name in ("copy_", OURS, ROTATION))
+        line = found.setdefault((label,), {})
+        if copy is not None:
+            line |= {"limit": f"{copy['own_limit']:.1%}", "copy": f"{copy['median_us']:.1f} µs"}
+        if ours is not None:
+            line[OURS] = f"{ours['of_limit']:.1%} ({ours['median_us']:.1f} µs)"
+            line["of its limit"] = f"{ours['of_limit'] / ours['own_limit']:.1%}"
+            line["error"] = f"{ours['error']:.1e}"
+        if ours is not None and rotation is not None:
+            times = ours["median_us"] / rotation["median_us"]
+            line[ROTATION] = f"{times:.2f} times {rotation['median_us']:.1f} µs"
+        if others := sorted(of_row.values(), key=itemgetter("of_limit")):
+            best = others[-1]
+            line["best of the others"] = f"{best['provider']}: {best['of_limit']:.1%}"
+            line["its error"] = f"{best['error']:.1e}"
+    columns = ("limit", "copy", OURS, "of its limit", "error", "best of the others", "its error")
+    if any(ROTATION in line for line in found.values()):
+        columns = (*columns[:5], ROTATION, *columns[5:])
+    return [table(["row"], found, columns)]
+
+
+def _in_page(row: dict) -> str:
+    time = f"{row['median_us']:.1f} µs"
+    return time if row["provider"] in LIMITS else f"{row['of_limit']:.0%} ({time})"
+
+
+def _who(results: dict) -> str:
+    found: Cells = {}
+    for name, about in results["providers"].items():
+        how = dict.fromkeys(row["how"] for row in results["rows"] if row["provider"] == name)
+        built = f" ({about['built_with']})" if about["built_with"] else ""
+        found[name,] = {
+            "source": f"absent: {about['absent']}" if about["absent"] else about["origin"],
+            "what is timed": about["measures"] + built,
+            "layout": "; ".join(filter(None, how)) or NOTHING,
+        }
+    return table([""], found).replace("---:|", "---|")
+
+
+def _left_out(results: dict) -> str:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for left in results["left_out"]:
+        place = f"{left['shape']} {left['direction']}".rstrip()
+        reasons.setdefault((left["provider"], left["why"]), []).append(place)
+    lines = [
+        f"- {name}: {why} ({len(places)}: {places[0]}{', ...' if len(places) > 1 else ''})"
+        for (name, why), places in reasons.items()
+    ]
+    return "\n".join(["Left out:", "", *lines]) if lines else ""
+
+
+def _source(results: dict) -> str:
+    return origin(results["gpu"], results["versions"], results["date"])
+
+
+# The benchmark's page: host times
+
+_WAYS = {"forward": "forward", "forward, grad": "forward, recorded", "both": "both ways"}
+
+
+def host_times(results: dict) -> str:
+    """Multiples of the host time of `x * 2`, from the least of all shapes to the most; its own
+    times come first. q and k in one call, compared with `x * 2` of both, have columns of their own.
+    """
+    rows = [row for row in results["rows"] if "host time" in row["shape"]]
+    rows.sort(key=lambda row: ("q + k" in row["shape"], row["provider"] not in LIMITS))
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        is_limit = row["provider"] in LIMITS
+        column = ("q and k,<br>" if "q + k" in row["shape"] else "") + _WAYS[row["direction"]]
+        value = row["median_us"] if is_limit else 1 / row["of_limit"]
+        found.setdefault(row["provider"], {}).setdefault(column, []).append(value)
+    texts: Cells = {}
+    for name, line in found.items():
+        digits, unit = (0, " µs") if name in LIMITS else (1, "")
+        texts[name,] = {
+            column: f"{min(values):.{digits}f} to {max(values):.{digits}f}{unit}"
+            for column, values in line.items()
+        }
+    return f"{table([''], texts)}\n\n{_source(results)}"
+
+
+# README's rows of the peers
+
+IN_BRIEF = (
+    ("sbhd (2048, 16, 8, 256) bf16", "forward"),
+    ("sbhd (2048, 16, 8, 256) bf16", "backward"),
+    ("sbhd (4096, 2, 32, 128) bf16", "forward"),
+    ("sbhd (131072, 1, 8, 128) bf16", "forward"),
+    ("thd (65536, 32, 128) bf16, 50 sequences", "forward"),
+)
+# names in these rows, if they are others than the project's; '' for those without a row
+_IN_README = {
+    **{OURS: "ours", ON_THE_FLY: "on the fly", COS_AND_SIN: "", "copy_": "copy"},
+    **{"PyTorch eager": "", "torch.compile": "", "torch.compile, cos and sin": "torch.compile"},
+    **{"Hugging Face": "", "Hugging Face, contiguous": "", "Liger-Kernel": "Liger"},
+    # A line for each layout that a model has: a model can't choose the faster one.
+    "Hugging Face, compiled": "HF, compiled,<br>transposed",
+    "Hugging Face, compiled, contiguous": "HF, compiled,<br>contiguous",
+}
+
+
+def in_brief(results: dict) -> str:
+    """Per cent of the copy's speed in five cases, and their source.
+
+    A project has a line, so that every project is seen on a narrow page: of one that was timed in
+    several ways, the fastest.
+    """
+    rows = [row for row in results["rows"] if (row["shape"], row["direction"]) in IN_BRIEF]
+    rows.sort(key=itemgetter("of_limit"))  # of one cell's rows the last is shown
+    found = cells(rows, lambda row: (_project(row["provider"]),), _case_in_brief, _cell_in_brief)
+    order = dict.fromkeys((_project(name),) for name in results["providers"])
+    lines = {place: found[place] for place in order if place in found and place != ("",)}
+    columns = [_case_in_brief({"shape": shape, "direction": d}) for shape, d in IN_BRIEF]
+    return f"{table([''], lines, columns)}\n\nAll in bf16. {_source(results)}"
+
+
+def _project(provider: str) -> str:
+    return _IN_README.get(provider, provider.partition(", ")[0])
+
+
+def _case_in_brief(row: dict) -> str:
+    """A column's head in short lines: 'sbhd', '2048, 16,', '8, 256', 'forward'."""
+    said = re.fullmatch(r"(\w+) \((.*)\) bf16(?:, (.*))?", row["shape"])
+    sizes = said[2].split(", ")
+    first, rest = ", ".join(sizes[:2]), ", ".join(sizes[2:])
+    return "<br>".join(filter(None, [said[1], f"{first},", rest, said[3], row["direction"]]))
+
+
+def _cell_in_brief(row: dict) -> str:
+    return f"{row['median_us']:.1f} µs" if row["provider"] in LIMITS else f"{row['of_limit']:.0%}"
+
+
+def models(results: dict) -> str:
+    """Medians of all turns: launches a layer, tokens a second."""
+    head = ["", "differing tensors", "launches per layer", "tokens per second", "with norms"]
+    lines = []
+    for row in results["rows"]:
+        if "launches" not in row:  # of a small model, the time alone
+            continue
+        rates = {way: f"{row['tokens'] / median(ms) * 1e3:,.0f}" for way, ms in row["ms"].items()}
+        counts = {way: f"{x['before']:.0f}→{x['after']:.0f}" for way, x in row["launches"].items()}
+        name = row["model"] + ("" if row["precision"] == "bf16" else f", {row['precision']}")
+        norms = f"{counts['norms']}, {rates['norms']}" if "norms" in rates else NOTHING
+        differing = f"{row['differ']}/{row['tensors']}"
+        speed = f"{rates['unpatched']}→{rates['patched']}"
+        lines.append([name, differing, counts["patched"], speed, norms])
+    versions = {name: x for name, x in results["versions"].items() if name != "python"}
+    source = origin(results["gpu"], versions, results["date"])
+    return f"{markdown(head, lines)}\n\n{source}"
+
+
+# the benchmarks
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is measured under one name: cases by providers, or rows that a function makes."""
+
+    name: str
+    groups: tuple[Group, ...] = ()
+    providers: tuple[Provider, ...] = ()
+    rows: Callable[[GPU], Iterator[dict]] = lambda gpu: iter(())
+    file: str = "{gpu}-{name}"
+    about: str = ""  # for who takes a GPU's record: what is measured,
+    minutes: int = 0  # and how long it takes
+    title: str = ""  # of its page; '': it has none
+    per_cent: str = ""  # what per cent on its page are of
+    # another page, the mark of a table in it, and what makes the table of results
+    shown_on: tuple[str, str, Callable[[dict], str]] | None = None
+
+    @property
+    def has_own_limits(self) -> bool:
+        """Whether its rows have a limit of their own, each."""
+        return any(isinstance(case, Row) for group in self.groups for case in group.cases)
+
+
+def benchmark_named(name: str) -> Benchmark:
+    """The benchmark that results are of."""
+    return next(benchmark for benchmark in BENCHMARKS if benchmark.name == name)
+
+
+def _steps_of_models(gpu: GPU) -> Iterator[dict]:
+    from benchmarks import models  # transformers, which takes seconds
+
+    return models.steps(gpu)
+
+
+def _limits(name: str, rows: Sequence[Row], about: str, minutes: int, title: str) -> Benchmark:
+    """Rows that have a limit of their own, by those who have such a call."""
+    forward = tuple(row for row in rows if not row.backward)
+    backward = tuple(row for row in rows if row.backward)
+    return Benchmark(
+        name,
+        tuple(Group(x, (d,)) for x, d in zip((forward, backward), BOTH_WAYS, strict=True) if x),
+        tuple(p for p in ROW_PROVIDERS.values() if any(map(p.suits, rows))),
+        about=f"rows of {about} beside their own limits",
+        minutes=minutes,
+        title=f"{title}, beside each row's own limit",
+        per_cent=(
+            "A copy is `copy_` of the same q and k (for a cache q, k and v); a norm's backward is "
+            "compared with one and a half. The limit is what is left of its speed when all bytes "
+            "of a call count once: [case.py](../case.py)."
+        ),
+    )
+
+
+# The minutes of the first three are an H200's, with the time to compile (2026-11-29); the others
+# were not timed.
+BENCHMARKS = (
+    Benchmark(
+        "calls",
+        CALLS,
+        tuple(PROVIDERS.values()),
+        about="every kind of call",
+        minutes=9,
+        title="Every kind of call",
+        per_cent=(
+            "Per cent of the speed of a copy, and the time; host time is what the CPU needs to "
+            "queue a call, and is compared with that of `x * 2`. The peers' record is the source "
+            "where it has other times of their functions ([why](../README.md#the-record))."
+        ),
+        shown_on=(OF_THE_BENCHMARK, "host times", host_times),
+    ),
+    Benchmark(
+        "peers",
+        PEERS,
+        tuple(PROVIDERS.values()),
+        file="{name}-{gpu}",
+        about="six shapes beside other projects: README's table",
+        minutes=4,
+        title="Other projects' kernels",
+        per_cent="Per cent of the speed of a copy, and the time.",
+        shown_on=("README.md", "peers", in_brief),
+    ),
+    Benchmark(
+        "norm",
+        NORM,
+        tuple(NORMS.values()),
+        about="norm and rotation in one kernel",
+        minutes=9,
+        title="Normalize and rotate q and k",
+        per_cent=(
+            "Per cent of the speed of a copy of q and k, backward of one and a half, and the time. "
+            "The backward has the gradients of both weights. Notebook 11 is the source where it "
+            "has other times of `torch.compile` ([why](../README.md#the-record))."
+        ),
+    ),
+    _limits("cache-limits", CACHE_ROWS, "caches", 1, "Into a cache"),
+    _limits("norm-limits", NORM_ROWS, "norms", 3, "Normalize and rotate"),
+    _limits("rotation-limits", ROTATION_ROWS, "rotations", 3, "Rotate"),
+    Benchmark(
+        "models",
+        rows=_steps_of_models,
+        about="training steps of patched models",
+        minutes=4,
+        shown_on=("docs/hugging_face.md", "models", models),
+    ),
+)

@@ -11,10 +11,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from benchmarks.case import BASE, Case
+from benchmarks.case import BASE, EPS, Case
 from rope_kernels import RotaryPositionEmbedding, qk_norm_rope
-
-EPS = 1e-6  # of norms
 
 # relative error of one rounding of normally distributed values, a little more than measured
 _ROUNDING = {"bfloat16": 1.75e-3, "float16": 2.2e-4, "float32": 2e-7, "float64": 1e-15}
@@ -46,6 +44,13 @@ def own_layout(case: Case, pair: bool = False) -> Layout:
     return Layout(case.tensor_format, case.stored, pair)
 
 
+def as_models_have_them(case: Case, memory: str = "bshd") -> Layout:
+    """(b, h, s, d), as views of (b, s, h, d) memory unless another order is asked for."""
+    if case.tensor_format == "bhsd":
+        return own_layout(case, pair=True)
+    return Layout("bhsd", memory, pair=True)
+
+
 def rounded_error(case: Case, roundings: int, exact_angles: bool = False) -> float:
     """How far from fp64 results are that round so many times.
 
@@ -65,9 +70,9 @@ class Workload:
     """Random tensors of a case, their positions, and tables of angles."""
 
     def __init__(self, case: Case, device: str = "cuda") -> None:
-        generator = torch.Generator(device).manual_seed(20261120)
+        torch.manual_seed(20261120)
         sizes, dtype = (case.b, case.s, case.heads, case.d), getattr(torch, case.dtype)
-        options = {"device": device, "dtype": dtype, "generator": generator}
+        options = {"device": device, "dtype": dtype}
         self.case = case
         self.x, self.grad = (torch.randn(sizes, **options) for _ in range(2))  # (b, s, h, d)
         options = {"rotary_base": BASE, "interleaved": case.interleaved}
@@ -77,6 +82,7 @@ class Workload:
         if case.tensor_format == "thd":
             cuts = torch.tensor(_cu_seqlens(case))
             self.cu_seqlens = cuts.to(device, torch.int32)
+            self.longest = int(cuts.diff().max())  # of the packed sequences
             positions = (index - cuts[torch.searchsorted(cuts, index, right=True) - 1])[None]
         elif case.positions == "ids":
             # several documents in each row, as packing makes them
@@ -108,6 +114,10 @@ class Workload:
         each = angle.repeat_interleave(2, -1) if self.case.interleaved else angle.repeat(1, 1, 2)
         return each.cos().to(dtype), each.sin().to(dtype)
 
+    def token_positions(self) -> Tensor:
+        """int64, of all tokens in a row."""
+        return self.positions.expand(self.case.b, self.case.s).reshape(-1).contiguous()
+
     def take(self, source: Tensor, layout: Layout) -> tuple[Tensor, ...]:
         """`x` or `grad` in a layout: fresh tensors, one or two."""
         h, k_heads = self.case.h, self.case.k_heads
@@ -119,9 +129,8 @@ class Workload:
     @cached_property
     def weights(self) -> tuple[Tensor, Tensor]:
         """Of the norms of q and k."""
-        generator = torch.Generator(self.x.device).manual_seed(20261121)
-        options = {"device": self.x.device, "generator": generator}
-        q, k = (torch.rand(self.case.d, **options) + 0.5 for _ in range(2))
+        torch.manual_seed(20261121)
+        q, k = (torch.rand(self.case.d, device=self.x.device) + 0.5 for _ in range(2))
         return q.to(self.x.dtype), k.to(self.x.dtype)
 
     def leaves(self) -> tuple[Tensor, ...]:
@@ -137,25 +146,12 @@ class Workload:
         """How far rotated tensors are from fp64."""
         transpose = direction in ("backward", "both")
         wanted = self.rotated(self.grad if transpose else self.x, transpose)
-        return self.distance(results, self.take(wanted, layout))
+        return distance(results, self.take(wanted, layout), self.x.dtype)
 
     @torch.no_grad()
     def norm_error(self, results: tuple[Tensor, ...], direction: str) -> float:
         """How far normalized and rotated q and k are from fp64, or the gradients of `leaves`."""
-        return self.distance(results, self.normalized[direction])
-
-    def distance(self, results: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> float:
-        """The norm of the difference over that of what is wanted: of the worst of the results.
-
-        Raises:
-            ValueError: the results have other shapes or dtypes than they should.
-        """
-        found = [(tuple(result.shape), result.dtype) for result in results]
-        if found != [(tuple(want.shape), self.x.dtype) for want in wanted]:
-            raise ValueError(f"results have shapes and dtypes {found}")
-        pairs = zip(results, wanted, strict=True)
-        relative = [(result.double() - want).norm() / want.norm() for result, want in pairs]
-        return float(torch.stack(relative).max())  # torch's keeps a NaN, Python's may lose it
+        return distance(results, self.normalized[direction], self.x.dtype)
 
     @cached_property
     @torch.enable_grad()
@@ -181,6 +177,20 @@ class Workload:
         result[..., pairs[0]] = first * cos - second * sin
         result[..., pairs[1]] = second * cos + first * sin
         return result
+
+
+def distance(results: tuple[Tensor, ...], wanted: tuple[Tensor, ...], dtype: torch.dtype) -> float:
+    """The norm of the difference over that of what is wanted: of the worst of the results.
+
+    Raises:
+        ValueError: the results have other shapes or dtypes than they should.
+    """
+    found = [(tuple(result.shape), result.dtype) for result in results]
+    if found != [(tuple(want.shape), dtype) for want in wanted]:
+        raise ValueError(f"results have shapes and dtypes {found}")
+    pairs = zip(results, wanted, strict=True)
+    relative = [(result.double() - want).norm() / want.norm() for result, want in pairs]
+    return float(torch.stack(relative).max())  # torch's keeps a NaN, Python's may lose it
 
 
 def _from_bshd(t: Tensor, layout: Layout) -> Tensor:

@@ -10,7 +10,7 @@ flushed before each sample (`rope_lab/timing.py`). `scatter` says how far median
 each other, in the same points: what differs by less has not differed.
 
 Rows of the benchmark (`--only row`) also have `limit`, the per cent of a copy that are left when
-all bytes of a call are counted (`benchmarks/own_limit.py`), and how much of that the call after
+all bytes of a call are counted (`benchmarks/case.py`), and how much of that the call after
 reaches. A step that decodes is timed beside `rope_qk` in place, and compared with it.
 
 Both packages compile first, all calls in several processes.
@@ -48,9 +48,9 @@ from two_checkouts import DEVICE, ROOT, copy_packages, load_packages
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.case import ROTATION
-from benchmarks.own_limit import DECODED, ROWS
+from benchmarks.case import DECODED, ROTATION
 from benchmarks.row_inputs import RowInputs
+from benchmarks.tables import ROWS
 from rope_lab.records import circumstances, origin
 from rope_lab.timing import measure, require_compiled_kernels
 

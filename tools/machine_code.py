@@ -49,7 +49,7 @@ from two_checkouts import AFTER, BEFORE, ROOT, copy_packages, load_packages
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.own_limit import CUTS, DECODED
+from benchmarks.case import CUTS, DECODED
 from rope_lab.compiler.compile import Compiled
 from rope_lab.compiler.plans import Plan, plans_of
 from rope_lab.compiler.stages import operations

@@ -17,7 +17,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.own_limit import CUTS, Row
+from benchmarks.case import CUTS, Row
 from benchmarks.row_inputs import RowInputs
 
 B, S, HEADS, KV_HEADS = 2, 4096, 32, 8

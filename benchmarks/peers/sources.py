@@ -7,7 +7,7 @@ A path is a git clone (a bare one too), or a folder that a release of the projec
 or a wheel, has been unpacked into. `--clone` clones what is still missing; it needs a network. The
 files go to the git-ignored folder `.peers/`, which can be copied to a GPU machine without one.
 
-A file is known by its content, not by its place: the project's file in `benchmarks/providers` has
+A file is known by its content, not by its place: the project's class in `benchmarks/providers` has
 git's id of the content (of the blob), and nothing else is taken.
 """
 
@@ -20,9 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.tables import ROOT
-
-PEERS = ROOT / ".peers"
+PEERS = Path(__file__).resolve().parents[2] / ".peers"
 
 
 @dataclass(frozen=True)

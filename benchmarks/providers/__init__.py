@@ -1,30 +1,16 @@
-"""Everybody who is measured, in the order of the tables. A file beside this one is a project."""
+"""Everybody who is measured, in the order of the tables."""
 
-from importlib import import_module
+from benchmarks.provider import FromSources
+from benchmarks.providers import from_sources, installed, norm, rows, rows_from_sources
 
-from benchmarks.provider import FromSources, Provider
-from benchmarks.providers import limits, norm
-
-_FILES = (
-    *("limits", "ours", "pytorch", "hugging_face"),
-    *("flash_attention", "flashinfer", "liger", "transformer_engine", "unsloth", "vllm"),
-)
-_OF_ROWS = "rows", "rows_vllm", "rows_sglang", "rows_flashinfer"
-
-
-def _providers_of(files: tuple[str, ...]) -> list[Provider]:
-    return [p for file in files for p in import_module(f"{__name__}.{file}").PROVIDERS]
-
-
-_EVERYBODY = _providers_of(_FILES)
 # who rotates
-PROVIDERS = {provider.name: provider for provider in _EVERYBODY}
+PROVIDERS = {p.name: p for p in (*installed.PROVIDERS, *from_sources.PROVIDERS)}
 # who normalizes and rotates
-NORMS = {p.name: p for p in (limits.PROVIDERS[0], *norm.OURS, *norm.OTHERS)}
+NORMS = {p.name: p for p in (PROVIDERS["copy_"], *norm.OURS, *norm.OTHERS)}
 # who makes the calls of rows that have a limit of their own
-ROW_PROVIDERS = {provider.name: provider for provider in _providers_of(_OF_ROWS)}
+ROW_PROVIDERS = {p.name: p for p in (*rows.PROVIDERS, *rows_from_sources.PROVIDERS)}
 SOURCES = {
     p.source.name: p.source
-    for p in (*_EVERYBODY, *ROW_PROVIDERS.values())
+    for p in (*PROVIDERS.values(), *ROW_PROVIDERS.values())
     if isinstance(p, FromSources)
 }

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch._functorch import config as functorch_config
 
-from benchmarks.case import Case
+from benchmarks.case import EPS, Case
 from benchmarks.provider import Provider, Run
-from benchmarks.providers.pytorch import COMPILED, MODE, along_tokens, compiled, rotate_by
-from benchmarks.workload import EPS, Layout, Workload, own_layout
+from benchmarks.providers.installed import COMPILED, MODE, along_tokens, compiled, rotate_by
+from benchmarks.workload import Layout, Workload, own_layout
 from rope_kernels import qk_norm_rope, rope_qk
 
 

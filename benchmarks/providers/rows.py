@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 import rope_kernels
-from benchmarks.case import OURS, ROTATION
-from benchmarks.own_limit import BF16, BF16_OF_PAIRS, FP32, Row, Table
+from benchmarks.case import BF16, BF16_OF_PAIRS, FP32, OURS, ROTATION, Row, TableKind
 from benchmarks.provider import Function, Provider, Run
 from benchmarks.row_inputs import RowInputs
-from benchmarks.workload import Layout
+from benchmarks.workload import Layout, distance
 
 _BF16_TABLES = BF16, BF16_OF_PAIRS
 
@@ -59,13 +58,7 @@ class RowProvider(Provider):
     def error(
         self, inputs: RowInputs, results: tuple[Tensor, ...], layout: Layout, direction: str
     ) -> float:
-        found, right = inputs.found(results), self.right(inputs)
-        shapes = [tuple(x.shape) for x in found]
-        if shapes != [tuple(x.shape) for x in right]:
-            raise ValueError(f"results have shapes {shapes}")
-        pairs = zip(found, right, strict=True)
-        relative = [(x.double() - wanted).norm() / wanted.norm() for x, wanted in pairs]
-        return float(torch.stack(relative).max())
+        return distance(inputs.found(results), self.right(inputs), inputs.v.dtype)
 
 
 class CopyOfRows(RowProvider):
@@ -145,7 +138,7 @@ class RotationInPlace(RowProvider):
 class RotationOfOthers(RowProvider):
     """A kernel that rotates q and k in place, by the position of each token."""
 
-    of_tables: tuple[Table, ...]
+    of_tables: tuple[TableKind, ...]
 
     def suits(self, row: Row) -> bool:
         is_rotation = row.function == "rope_qk" and row.k_heads > 0 and not row.backward
@@ -158,7 +151,7 @@ class PackedNorm(RowProvider):
     Its heads are those of q, of k and of v, which it leaves alone. Tokens follow each other.
     """
 
-    of_tables: tuple[Table, ...] = (FP32, *_BF16_TABLES)
+    of_tables: tuple[TableKind, ...] = (FP32, *_BF16_TABLES)
 
     def suits(self, row: Row) -> bool:
         rounds_once = row.rounding == "once" and not row.norm_after
@@ -180,11 +173,6 @@ class PackedNorm(RowProvider):
         if row.is_packed:
             return q, k
         return q.unflatten(0, (row.b, row.s)), k.unflatten(0, (row.b, row.s))
-
-
-def token_positions(inputs: RowInputs) -> Tensor:
-    """int64, of all tokens in their order."""
-    return inputs.positions.expand(inputs.row.b, inputs.row.s).reshape(-1).contiguous()
 
 
 def cos_beside_sin(inputs: RowInputs, dtype: torch.dtype) -> Tensor:

@@ -4,20 +4,22 @@ import shutil
 
 import pytest
 
-from benchmarks import pages, record
-from benchmarks.tables import RESULTS
+from benchmarks import record, tables
 from rope_lab.records import records_folder
+
+SHOW_RECORDS = "README.md", "docs/hugging_face.md", "benchmarks/README.md"
 
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
     """A folder with all records, and copies of the pages that show them: runs write there."""
-    for name in ("README", "HUGGING_FACE", "OF_THE_BENCHMARK"):
-        copy = tmp_path / f"{name}.md"
-        shutil.copy(getattr(pages, name), copy)
-        monkeypatch.setattr(pages, name, copy)
-    shutil.copytree(RESULTS, tmp_path / "results")
+    for name in SHOW_RECORDS:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(tables.ROOT / name, tmp_path / name)
+    results = tmp_path / "benchmarks/results"
+    shutil.copytree(tables.RESULTS, results)
     shutil.copytree(records_folder(), tmp_path / "records")
-    monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setattr(record, "RESULTS", results)
     monkeypatch.chdir(tmp_path)  # where `records_folder` looks first
     return tmp_path

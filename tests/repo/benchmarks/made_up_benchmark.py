@@ -1,27 +1,11 @@
 """A benchmark run without a GPU: the real one, but for the clocks."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
-from torch._functorch import config
-
 from benchmarks.gpu import GPU
 from rope_lab.profiling import machines
 from rope_lab.records import records_folder
 from rope_lab.timing import Timing
 
 SHARES = {"copy_": 1.0, "x * 2": 1.0, "rope_kernels": 0.985}  # of the limit's speed; others: a half
-
-
-@contextmanager
-def compiling_without_a_compiler(monkeypatch) -> Iterator[None]:
-    """torch.compile's front half: what it would compile is run as it is."""
-    torch._dynamo.reset()
-    compile_ = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda f, **_: compile_(f, backend="eager"))
-    with config.patch(donated_buffer=config.donated_buffer):  # a compiled norm sets it
-        yield
 
 
 class FakeGPU(GPU):

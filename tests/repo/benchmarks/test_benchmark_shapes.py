@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.case import Case
-from benchmarks.sets import BENCHMARKS
+from benchmarks.tables import BENCHMARKS
 from benchmarks.workload import Workload
 
 

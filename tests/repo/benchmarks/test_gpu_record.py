@@ -11,13 +11,14 @@ from benchmarks import gpu_record
 from benchmarks.case import OURS, Case, Group
 from benchmarks.peers import sources
 from benchmarks.providers import PROVIDERS
-from benchmarks.sets import BENCHMARKS, Benchmark
+from benchmarks.tables import BENCHMARKS
 from rope_lab.judge.inspect.limits import gpu_of
 
 OURS_AND_A_COPY = tuple(PROVIDERS[name] for name in ("copy_", "x * 2", OURS))
 TINY = Group((Case(5, 2, 2, 8, dtype="float32"),), ("forward",))
-CALLS = Benchmark("calls", (TINY,), OURS_AND_A_COPY)
-PEERS = Benchmark("peers", (TINY,), OURS_AND_A_COPY, file="{name}-{gpu}")
+CALLS, PEERS = (
+    replace(benchmark, groups=(TINY,), providers=OURS_AND_A_COPY) for benchmark in BENCHMARKS[:2]
+)
 GPU_OF_TESTS = FakeGPU(device="cpu")
 
 
@@ -32,11 +33,11 @@ def test_a_new_gpu_has_all_records_and_is_shown(copied, capsys):
     said = capsys.readouterr().out
     assert gpu_of("Made Up").machine == gpu_of("NVIDIA H200").machine
     assert "<summary>Made Up, 2026-11-20</summary>" in (copied / "README.md").read_text("utf-8")
-    listed = (copied / "OF_THE_BENCHMARK.md").read_text(encoding="utf-8")
+    listed = (copied / "benchmarks/README.md").read_text(encoding="utf-8")
     assert (
         "| Made Up | [2026-11-20](results/made-up-calls.md) | [2026-11-20](results/peers" in listed
     )
-    minutes = {part: gpu_record.ABOUT[part][0] for part in ("machine", "calls", "peers")}
+    minutes = {"machine": 1, "calls": CALLS.minutes, "peers": PEERS.minutes}
     for part, of_it in minutes.items():
         assert f"{part:7} {of_it:2} min  " in said
     assert f"In all about {sum(minutes.values())} minutes" in said and "git commit" in said
@@ -52,8 +53,8 @@ def test_a_part_that_fails_keeps_no_other_from_being_taken(copied, capsys, monke
     said = capsys.readouterr().out
     assert "machine FAILED: RuntimeError: out of memory, after 0 s" in said
     assert "calls   taken, after" in said
-    assert (copied / "results/made-up-calls.md").is_file()
-    assert not (copied / "results/peers-made-up.json").exists()  # nobody asked for it
+    assert (copied / "benchmarks/results/made-up-calls.md").is_file()
+    assert not (copied / "benchmarks/results/peers-made-up.json").exists()  # nobody asked for it
 
 
 def test_what_would_spoil_a_record_is_said_before_anything_is_measured(copied, capsys, monkeypatch):
@@ -66,9 +67,9 @@ def test_what_would_spoil_a_record_is_said_before_anything_is_measured(copied, c
     assert "so nobody could tell what was measured: a.py, b.py, c.py, ..." in said
     assert "Other programs use 3.0 GiB" in said
     assert "Unsloth is absent: not unpacked: " in said and "sources --clone" in said
-    assert not (copied / "results/peers-made-up.json").exists()
+    assert not (copied / "benchmarks/results/peers-made-up.json").exists()
     assert command.main(["record", "peers", "--anyway"], GPU_OF_TESTS, [CALLS, peers]) == 0
-    assert (copied / "results/peers-made-up.json").exists()
+    assert (copied / "benchmarks/results/peers-made-up.json").exists()
 
 
 def test_what_a_record_writes_may_differ_from_the_commit_and_nothing_else(tmp_path, monkeypatch):
@@ -83,5 +84,5 @@ def test_what_a_record_writes_may_differ_from_the_commit_and_nothing_else(tmp_pa
     assert gpu_record.uncommitted() == ["rope_kernels/api.py"]
 
 
-def test_every_benchmark_is_a_part_with_its_time():
-    assert set(gpu_record.ABOUT) == {gpu_record.MACHINE, *(one.name for one in BENCHMARKS)}
+def test_every_benchmark_says_what_it_measures_and_how_long_it_takes():
+    assert all(one.minutes and one.about for one in BENCHMARKS)

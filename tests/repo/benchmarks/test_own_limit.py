@@ -1,9 +1,14 @@
-"""The limit that each row of the benchmark has of its own, beside rows that are counted by hand."""
+"""The limit that each row of the benchmark has of its own, counted by hand, and its page."""
+
+from dataclasses import replace
 
 import pytest
+from made_up_benchmark import FakeGPU
 
-from benchmarks import own_limit
-from benchmarks.own_limit import ANGLES, BF16, BF16_OF_PAIRS, FP32, ON_THE_FLY, ROWS, Row
+from benchmarks import __main__ as command
+from benchmarks.case import ANGLES, BF16, BF16_OF_PAIRS, FP32, NO_TABLE, OURS, ROTATION, Group, Row
+from benchmarks.providers.rows import CopyOfRows, OursOfRows, PackedNorm, RotationInPlace
+from benchmarks.tables import BENCHMARKS, ROWS, load
 
 # 32 heads of q and 8 of k, 128 elements of 2 bytes, read and written.
 TOKEN = 40 * 128 * 2 * 2
@@ -23,7 +28,7 @@ def test_nine_heads_with_an_fp32_table_have_90_per_cent_of_a_copy():
 @pytest.mark.parametrize(
     ("row", "copied", "others"),
     (
-        (Row("rope_qk", ON_THE_FLY, "bshd", s=4096, b=1), 4096 * TOKEN, 64 * 8),
+        (Row("rope_qk", NO_TABLE, "bshd", s=4096, b=1), 4096 * TOKEN, 64 * 8),
         (Row("rope_qk", FP32, "bhsd", s=4096, b=2), 8192 * TOKEN, 4096 * 2 * 512),
         (Row("rope_qk", BF16, "bshd", s=4096, b=2), 8192 * TOKEN, 4096 * 2 * 256),
         (Row("rope_qk", FP32, "bshd", s=4096, b=1, backward=True), 4096 * TOKEN, 4096 * 2 * 512),
@@ -44,7 +49,7 @@ def test_nine_heads_with_an_fp32_table_have_90_per_cent_of_a_copy():
             64 * TOKEN_TO_CACHE,
             64 * (2 * 128 + 8 + 8),
         ),
-        (Row("qk_norm_rope", ON_THE_FLY, "bshd", s=4096, b=1), 4096 * TOKEN, 512 + 2 * 256),
+        (Row("qk_norm_rope", NO_TABLE, "bshd", s=4096, b=1), 4096 * TOKEN, 512 + 2 * 256),
     ),
     ids=lambda x: x.label if isinstance(x, Row) else "",
 )
@@ -69,24 +74,76 @@ def test_each_row_has_a_name_of_its_own_and_a_limit_below_a_copy():
     assert all(0.8 < row.own_limit < 1 for row in ROWS)
 
 
-def test_every_row_of_the_step_is_there():
-    """What is measured: each function, format, direction and table, at one and two entries."""
-    labels = {row.label for row in ROWS}
-    for function, tensor_format, said in (
-        ("qk_norm_rope", "bshd", "backward, on the fly"),
-        ("qk_norm_rope", "bhsd", "backward, fp32 cos and sin (s, d)"),
-        ("qk_norm_rope", "bhsd", "forward, fp32 cos and sin (s, d)"),
-        ("qk_norm_rope", "bshd", "a model's rounding, forward, fp32 cos and sin (s, d)"),
-        ("qk_norm_rope", "bshd", "norm after, backward, fp32 cos and sin (s, d)"),
-        ("rope_qk", "bshd", "position ids, forward, on the fly"),
-    ):
-        for entries in own_limit.ENTRIES:
-            assert f"{function}, {tensor_format}, {entries}x4096 tokens, {said}" in labels
-    for tokens in (8192, 64):
-        for table in own_limit.TABLES:
-            assert f"rope_to_cache, {tokens} tokens, {table}" in labels
-    assert "qk_norm_rope, thd, 8192 tokens, backward, fp32 cos and sin (s, d)" in labels
-    assert (
-        "apply_rotary_pos_emb, bshd, 2x4096 tokens, 9 heads, forward, fp32 cos and sin (s, d)"
-        in labels
-    )
+# a run of tiny rows
+
+SETS = {one.name: one for one in BENCHMARKS if one.has_own_limits}
+
+
+class PackedInPyTorch(PackedNorm):
+    """What a kernel of others would do to a packed projection."""
+
+    name = "in PyTorch"
+
+    def make(self, inputs):
+        outs = self.q_and_k(inputs, self.packed(inputs))
+        return lambda: tuple(out.copy_(x) for out, x in zip(outs, inputs.right(), strict=True))
+
+
+class Idle(OursOfRows):
+    """Does nothing, and would be right by what another has written."""
+
+    name = "idle"
+
+    def make(self, inputs):
+        return lambda: tuple(inputs.tensors)
+
+
+def tiny(row):
+    """The same call with few tokens and heads."""
+    sizes = {"s": 8, "h": 4, "k_heads": min(row.k_heads, 2), "d": 16, "cuts": (0, 3, 8)}
+    return replace(row, **sizes)
+
+
+def run(name, tmp_path, *others):
+    groups = tuple(Group(tuple(map(tiny, x.cases)), x.directions) for x in SETS[name].groups)
+    providers = CopyOfRows(), OursOfRows(), RotationInPlace(), *others
+    benchmark = replace(SETS[name], groups=groups, providers=providers)
+    status = command.main([name, "--out", str(tmp_path)], FakeGPU(device="cpu"), [benchmark])
+    page = (tmp_path / f"made-up-{name}.md").read_text(encoding="utf-8")
+    return status, load(tmp_path / f"made-up-{name}.json"), page
+
+
+def test_every_row_is_in_one_of_the_sets():
+    measured = [row for one in SETS.values() for group in one.groups for row in group.cases]
+    assert sorted(row.label for row in measured) == sorted(row.label for row in ROWS)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_each_row_is_checked_against_fp64_and_shown_beside_its_limit(name, tmp_path):
+    status, results, page = run(name, tmp_path)
+    assert status == 0 and not results["left_out"], results["left_out"]
+    rows = {(row["shape"], row["provider"]): row for row in results["rows"]}
+    for group in SETS[name].groups:
+        for case in map(tiny, group.cases):
+            ours = rows[case.label, OURS]
+            assert 0 < ours["error"] <= 1e-2 and rows[case.label, "copy_"]["error"] is None
+            assert ours["own_limit"] == round(case.own_limit, 4)
+            assert ours["of_limit"] == pytest.approx(case.copies * 0.985, abs=1e-3)
+            assert ((case.label, ROTATION) in rows) == case.decodes
+            of_its_limit = f"{ours['of_limit'] / ours['own_limit']:.1%}"
+            assert f"| {case.label} | {ours['own_limit']:.1%} | 10.0 µs |" in page
+            assert f"{ours['of_limit']:.1%} (10.2 µs) | {of_its_limit} |" in page
+    # A step that decodes: the clocks of tests say 10.2 and 20 us.
+    assert ("0.51 times 20.0 µs" in page) == name.startswith("cache")
+
+
+def test_the_fastest_of_the_others_is_beside_ours(tmp_path):
+    status, results, page = run("norm-limits", tmp_path, PackedInPyTorch())
+    assert status == 0 and not results["left_out"]
+    assert "in PyTorch: 50.0%" in page
+
+
+def test_who_does_nothing_is_wrong_and_not_timed(tmp_path):
+    status, results, _ = run("rotation-limits", tmp_path, Idle())
+    assert status == 1 and all("Wrong: error" in x["why"] for x in results["left_out"])
+    assert not [row for row in results["rows"] if row["provider"] == "idle"]

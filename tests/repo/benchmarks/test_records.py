@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.pages import page, records_in, tables, write
-from benchmarks.tables import RESULTS, load, save
+from benchmarks.tables import RESULTS, load, page, records_in, save, tables, write
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
@@ -25,24 +24,24 @@ def test_every_page_has_its_record():
 @pytest.mark.parametrize(
     ("stem", "shown_on"),
     (
-        ("peers-{}", "README"),
-        ("{}-models", "HUGGING_FACE"),
-        ("{}-calls", "OF_THE_BENCHMARK"),
+        ("peers-{}", "README.md"),
+        ("{}-models", "docs/hugging_face.md"),
+        ("{}-calls", "benchmarks/README.md"),
     ),
 )
 def test_a_gpu_that_has_a_record_has_its_table_beside_the_others(stem, shown_on, copied):
     """The GPU of the notebooks comes first, whatever was measured last."""
-    path = copied / "results" / f"{stem.format('made-up')}.json"
+    path = copied / "benchmarks/results" / f"{stem.format('made-up')}.json"
     save(path, load(RESULTS / f"{stem.format('nvidia-h200')}.json") | {"gpu": "A Made Up"})
     write(path, into_pages=True)
-    text = (copied / f"{shown_on}.md").read_text(encoding="utf-8")
+    text = (copied / shown_on).read_text(encoding="utf-8")
     assert text.index("NVIDIA H200, torch") < text.index("<summary>A Made Up, 2026-11-2")
     assert text.count("A Made Up, torch") == 1
-    assert "\n| A Made Up |" in (copied / "OF_THE_BENCHMARK.md").read_text(encoding="utf-8")
+    assert "\n| A Made Up |" in (copied / "benchmarks/README.md").read_text(encoding="utf-8")
 
 
 def test_an_unfinished_or_quick_run_is_shown_nowhere(copied):
-    path = copied / "results" / "peers-nvidia-h200.json"
+    path = copied / "benchmarks/results" / "peers-nvidia-h200.json"
     first, *others = with_a_record_of_peers(path.parent)
     assert first == "NVIDIA H200"
     results = load(path)

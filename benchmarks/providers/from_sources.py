@@ -1,0 +1,321 @@
+"""Projects from their sources: their rotation, without the rest of their package.
+
+Triton kernels are imported from their only file. CUDA kernels are compiled with a launcher of ours.
+"""
+
+import contextlib
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import BASE, Case
+from benchmarks.peers.code import DTYPE_CODES, call
+from benchmarks.peers.sources import Source
+from benchmarks.provider import FromCuda, FromSources
+from benchmarks.workload import Layout, Workload, as_models_have_them
+
+
+class FlashAttention(FromSources):
+    """`apply_rotary`, in bshd or thd: one tensor a call, into a new one.
+
+    cos and sin are of each pair, in the tensor's dtype. The autograd function around it calls the
+    same with `conjugate=True` in the backward.
+    """
+
+    name = "FlashAttention"
+    source = Source(
+        "FlashAttention",
+        "https://github.com/Dao-AILab/flash-attention",
+        "commit 0251105a2fb19d2957484b7f023cd8c115286ced",
+        {"flash_attn/ops/triton/rotary.py": "ff4017fda3e4a6e18cf3a51b34f0fb073d8f678a"},
+    )
+    measures = "its function apply_rotary"
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("thd" if case.tensor_format == "thd" else "bshd")
+
+    def cannot(self, case: Case, direction: str) -> str | None:
+        if case.d > 256:
+            return "head dimensions up to 256"
+        return super().cannot(case, direction)
+
+    def function(self, workload: Workload):
+        return self._rotation(workload, conjugate=False)
+
+    def gradient(self, workload: Workload):
+        return self._rotation(workload, conjugate=True)
+
+    def _rotation(self, workload: Workload, **options):
+        cos, sin = workload.table(workload.x.dtype)
+        apply = self.code.apply_rotary
+        if workload.cu_seqlens is not None:
+            options["cu_seqlens"] = workload.cu_seqlens
+            options["max_seqlen"] = workload.longest
+        return lambda *tensors: tuple(apply(t, cos, sin, **options) for t in tensors)
+
+
+class FlashInfer(FromCuda):
+    """`BatchQKApplyRotaryPosIdsCosSinCache`, a kernel for serving, with an fp32 table.
+
+    q and k at once, in place, which is faster than into new ones. All tokens are in a row, each
+    with its position. Its build (`flashinfer/jit/core.py`) compiles with -use_fast_math.
+    """
+
+    name = "flashinfer"
+    source = Source(
+        "flashinfer",
+        "https://github.com/flashinfer-ai/flashinfer",
+        "release 0.7.2.post1, commit beabf5004585b03da60e927bbb803acbaa62fe36",
+        {
+            "include/flashinfer/pos_enc.cuh": "87664f4cdb0afac7c8ba39b0102bed72155c26c6",
+            "include/flashinfer/layout.cuh": "aeaf26b580c753293773b0c73d45a3badacee720",
+            "include/flashinfer/math.cuh": "f06ae0feb9ab8c87857728f103f1559d4fd466f6",
+            "include/flashinfer/page.cuh": "4e4d490cc824e4009f234b6a05f363eb375a907a",
+            "include/flashinfer/utils.cuh": "9f78fd05c0b6ad58663c0fd86f27c73d40b07160",
+            "include/flashinfer/vec_dtypes.cuh": "d0cfa148e12448c1f1311b01f485a0fa6b003a8c",
+            "include/flashinfer/exception.h": "aaaa2b5b3e51d6274cb97087c346d69ffa6a8683",
+        },
+    )
+    launcher, stubs, folders = "flashinfer", "flashinfer", ("include",)
+    flags = "-use_fast_math", "-DNDEBUG"
+    dtypes = ("bfloat16",)  # of the launcher; the project has fp16, too
+    rotates_partly = False  # the launcher has no such flag
+    has_backward = False
+    takes_a_pair = True
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("thd", pair=True)
+
+    def overwrites(self, case: Case, direction: str) -> bool:
+        return True
+
+    def function(self, workload: Workload):
+        positions = workload.token_positions().to(torch.int32)
+        return partial(self.rotate, positions, self.table(workload))
+
+    def table(self, workload: Workload) -> Tensor | None:
+        """cos beside sin; None: there is none."""
+        return torch.cat(workload.table(torch.float32), dim=-1)
+
+    def rotate(
+        self, positions: Tensor, table: Tensor | None, q: Tensor, k: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """In place."""
+        sizes = len(positions), q.shape[-2], k.shape[-2], q.shape[-1]
+        if table is None:
+            call(self.code.rotate_on_the_fly, q, k, q, k, positions, *sizes, BASE)
+        else:
+            call(self.code.rotate_by_cache, q, k, q, k, table, positions, *sizes)
+        return q, k
+
+
+class FlashInferOnTheFly(FlashInfer):
+    """`BatchQKApplyRotaryPosIds`: angles of fp32 products and the fast sine, without a table."""
+
+    name = "flashinfer, on the fly"
+
+    def table(self, workload: Workload) -> None:
+        return None
+
+
+class Liger(FromSources):
+    """`rope_forward` and `rope_backward`, which its autograd function calls.
+
+    They work in place on q and k if their memory is (b, s, h, d), else on copies; the backward
+    overwrites the gradients that it is given, likewise. cos and sin are of each token in the dtype
+    of q, as Hugging Face's models hand them over.
+    """
+
+    name = "Liger-Kernel"
+    source = Source(
+        "Liger-Kernel",
+        "https://github.com/linkedin/Liger-Kernel",
+        "release 0.8.5",
+        {"src/liger_kernel/ops/rope.py": "4a650eae3bc86f100b831b324a4f0812fff87cdc"},
+    )
+    measures = "its functions rope_forward and rope_backward"
+    packs = rotates_partly = False
+    takes_a_pair = True
+
+    def layout(self, case: Case) -> Layout:
+        return as_models_have_them(case)
+
+    def overwrites(self, case: Case, direction: str) -> bool:
+        return self.layout(case).memory == "bshd"
+
+    def function(self, workload: Workload):
+        cos, sin = workload.cos_sin(workload.x.dtype)
+        return lambda q, k: self.code.rope_forward(q, k, cos, sin)[:2]
+
+    def gradient(self, workload: Workload):
+        cos, sin = workload.cos_sin(workload.x.dtype)
+        return lambda dq, dk: self.code.rope_backward(dq, dk, cos, sin)[:2]
+
+
+_TE_FORMATS = {"sbhd": 0, "bshd": 1, "thd": 2}  # NVTE_QKV_Format of our stub
+
+
+class TransformerEngine(FromCuda):
+    """`nvte_fused_rope_forward` and `nvte_fused_rope_backward`, in bshd or packed.
+
+    One tensor a call, into a new contiguous one, with the arguments that
+    `transformer_engine/pytorch/csrc/extensions/apply_rope.cpp` gives them: fp32 angles
+    (s, 1, 1, d). Its build compiles the file with -O3 and without fast math.
+    """
+
+    name = "TransformerEngine"
+    source = Source(
+        "TransformerEngine",
+        "https://github.com/NVIDIA/TransformerEngine",
+        "commit d0067d0da6cb01811b8072a7d304f0e00344ce2b",
+        {
+            "transformer_engine/common/fused_rope/fused_rope.cu": (
+                "c7b762e9731d68f67fde71bd9c4f08b1d1c6e900"
+            )
+        },
+    )
+    launcher = "transformer_engine"
+    stubs = "transformer_engine/fused_rope"  # for "../common.h" in it
+    folders = ("transformer_engine/common/fused_rope",)
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("thd" if case.tensor_format == "thd" else "bshd")  # faster than sbhd
+
+    def function(self, workload: Workload):
+        return self._rotation(workload, backward=False)
+
+    def gradient(self, workload: Workload):
+        return self._rotation(workload, backward=True)
+
+    def _rotation(self, workload: Workload, backward: bool):
+        case, rotate = workload.case, self.code.rotate
+        angles, cuts = workload.angles(), workload.cu_seqlens
+        order = self.layout(case).tensor_format
+        s, b = case.s, case.b
+        if cuts is not None:  # its grid has as many rows as the table: the longest sequence's
+            s, b = workload.longest, len(cuts) - 1
+            angles = angles[:s]
+
+        def rotation(*tensors: Tensor) -> tuple[Tensor, ...]:
+            return tuple(rotated(t) for t in tensors)
+
+        def rotated(t: Tensor) -> Tensor:
+            out = torch.empty_like(t, memory_format=torch.contiguous_format)
+            strides = [t.stride(order.index(dim)) if dim in order else 0 for dim in "sbhd"]
+            strides[0] = t.stride(0) if order == "thd" else strides[0]
+            sizes = s, b, t.shape[-2], case.d, angles.shape[-1]
+            pointers = t, cuts, angles, out
+            formats = DTYPE_CODES[t.dtype], _TE_FORMATS[order]
+            call(rotate, int(backward), *pointers, *formats, *sizes, *strides, t.shape[0])
+            return out
+
+        return rotation
+
+
+class Unsloth(FromSources):
+    """`Fast_RoPE_Embedding`, its autograd function of one tensor (b, s, h, d).
+
+    It works in place, and writes gradients into new tensors. cos and sin are (s, d), in the dtype
+    of the tensor. The public function calls the same kernel with q and k in one launch.
+    """
+
+    name = "Unsloth"
+    source = Source(
+        "Unsloth",
+        "https://github.com/unslothai/unsloth",
+        "release 2026.10.9",
+        {"unsloth/kernels/rope_embedding.py": "dc5f3962688a113811bdeef02c501141b0b6e899"},
+    )
+    measures = "its autograd function"
+    rotates_partly = packs = False
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("bshd")
+
+    def overwrites(self, case: Case, direction: str) -> bool:
+        return direction == "forward"
+
+    def stand_ins(self) -> dict[str, dict]:
+        import triton
+
+        return {
+            "unsloth.device_type": {"DEVICE_COUNT": 1, "DEVICE_TYPE_TORCH": "cuda"},
+            "unsloth.kernels.utils": {
+                "long_indexing": lambda *tensors, **_: any(t.numel() >= 2**31 for t in tensors),
+                "next_power_of_2": triton.next_power_of_2,
+                "torch_gpu_device": lambda device: contextlib.nullcontext(),  # one GPU
+                "torch_device_stream": lambda device: torch.cuda.current_stream(device),
+            },
+            "unsloth.kernels.rms_layernorm": {  # tracing, for torch.compile, switched off
+                **{"_TRACEABLE": False, "_BF16_TRACEABLE": False, "_traced_kernel": None},
+                **{"_tag_compile_cache": None, "_eager_kernel": lambda kernel: kernel},
+            },
+        }
+
+    def function(self, workload: Workload):
+        cos, sin = (torch.cat((x, x), dim=-1) for x in workload.table(workload.x.dtype))
+        apply = self.code.Fast_RoPE_Embedding.apply
+        return lambda *tensors: tuple(apply(t, cos, sin) for t in tensors)
+
+
+class Vllm(FromCuda):
+    """`rotary_embedding`, a kernel for serving, in place.
+
+    All tokens are in a row, each with its int64 position. The table is as its `RotaryEmbedding`
+    keeps it, in the dtype of the tensors, cos beside sin. k may be left out. A block rotates a
+    token, q and then k, so one tensor with all heads is another load than q and k: both are
+    measured.
+    """
+
+    name = "vLLM"
+    source = Source(
+        "vLLM",
+        "https://github.com/vllm-project/vllm",
+        "release 0.33.0, commit 4ba787ec9",
+        {"csrc/pos_encoding_kernels.cu": "bad616fc8748b343cfd59cc0933872a9f042e1ea"},
+    )
+    launcher, stubs, folders = "vllm", "vllm", ("csrc",)
+    includes_torch = True  # for its bfloat16
+    rotates_partly = False  # the launcher has no such flag
+    has_backward = False
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("thd")
+
+    def overwrites(self, case: Case, direction: str) -> bool:
+        return True
+
+    def function(self, workload: Workload):
+        table = torch.cat(workload.table(workload.x.dtype), dim=-1)
+        return partial(self.rotate, workload.token_positions(), table)
+
+    def rotate(
+        self, positions: Tensor, table: Tensor, q: Tensor, k: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """In place."""
+        k_heads = 0 if k is None else k.shape[-2]
+        sizes = len(positions), q.shape[-2], k_heads, q.shape[-1], len(table)
+        dtype = DTYPE_CODES[q.dtype]
+        call(self.code.rotate_in_place, positions, q, k, table, dtype, *sizes)
+        return (q,) if k is None else (q, k)
+
+
+class VllmPair(Vllm):
+    """Half of the heads as q, half as k."""
+
+    name = "vLLM, q and k"
+    takes_a_pair = True
+
+    def layout(self, case: Case) -> Layout:
+        return Layout("thd", pair=True)
+
+
+PROVIDERS = (
+    FlashAttention(),
+    *(FlashInfer(), FlashInferOnTheFly()),
+    Liger(),
+    TransformerEngine(),
+    Unsloth(),
+    *(Vllm(), VllmPair()),
+)
