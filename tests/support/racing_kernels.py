@@ -1,4 +1,4 @@
-"""Kernels whose programs, or whose lanes, meet at one element; `tests/lab/test_judge_races.py` has them.
+"""Kernels whose programs, or whose lanes, meet at one element, for `test_judge_races.py`.
 
 In the interpreter all of them compute what is asked. On a GPU those that race may not.
 """
