@@ -3,14 +3,17 @@
 
 import torch
 
-from .spec import ZEROS_AND_SMALL, Case, spec
+from .spec import CHANGED, MANY, OTHER_BLOCK, ZEROS_AND_SMALL, Case, spec
 
 # Options that several specifications share.
-# Case names for readers who have not met blocks yet: what 01 and 02 leave out.
-BLOCKS = ("sizes that no block divides", "more elements than a block")
+# Case names for readers who have not met kernels yet: what 01 and 02 leave out.
+BLOCKS = ("sizes that no block divides", "more elements than a block", CHANGED, MANY)
 OTHER_SIZES = (
     Case("other sizes", {"s": 7, "b": 3, "h": 5, "d": 24}),
     Case("long rows", {"s": 3, "b": 2, "h": 3, "d": 200}),
+)
+TWO_BLOCKS_FOR_ONE = (
+    Case(OTHER_BLOCK, {"s": 5, "b": 2, "h": 3, "d": 200}, options={"block": 2048}),
 )
 A_ROW_OF_ZEROS = (Case(ZEROS_AND_SMALL, {"s": 3, "b": 2, "h": 3, "d": 24}, layout=ZEROS_AND_SMALL),)
 

@@ -25,6 +25,10 @@ STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "ev
 TAIL_AND_STRIDE = "part of a strided head"
 ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
 LARGE = "large elements"  # their squares overflow in fp16
+HALF_PRECISION = "half precision", "bfloat16"
+CHANGED = "a table that has changed since the last call"  # in the same memory
+MANY = "a large tensor"  # more than 1024 programs, and offsets that 16 bits don't hold
+OTHER_BLOCK = "another block size"
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
 
@@ -45,6 +49,7 @@ class Case:
     sizes: dict[str, int]
     dtype: torch.dtype = torch.float32
     layout: str = "contiguous"
+    options: dict[str, int] = field(default_factory=dict)  # for a candidate that has them
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Spec:
         few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
         cases = [
             Case(PLAIN, plain),
+            Case(CHANGED, plain),
             Case("several sequences", plain | {"b": 3}),
             Case("sizes that no block divides", odd),
             Case(
@@ -91,10 +97,12 @@ class Spec:
             Case("one head", few | {"h": 1}),
             Case("part of the head rotated", few | {"d": 20, "d2": 12}),
             Case("a table longer than the sequence", plain | {"s2": 9}),
-            Case("half precision", few, torch.float16),
+            Case(HALF_PRECISION[0], few, torch.float16),
+            Case(HALF_PRECISION[1], few, torch.bfloat16),
             *(Case(name, few, layout=name) for name in STRIDED),
             Case(TAIL_AND_STRIDE, few | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
             *self.extra,
+            Case(MANY, plain | {"s": 1025, "h": 1, "d": 64, "n": 1025 * 256}),
         ]
         without = set(self.leave_out)
         if {"part of the head rotated", STRIDED[-1]} & without:
@@ -105,6 +113,8 @@ class Spec:
             without |= {"part of the head rotated", TAIL_AND_STRIDE}
         if "s2" not in letters:
             without.add("a table longer than the sequence")
+        if all(argument.holds != "angles" for argument in self.arguments):
+            without.add(CHANGED)
         return [case for case in cases if case.name not in without]
 
     def inputs(self, case: Case, device: str = "cpu") -> list[Tensor]:
@@ -118,7 +128,7 @@ class Spec:
                 sizes[letter] if letter in sizes else int(letter) for letter in argument.letters
             ]
             if argument.holds == "angles":
-                is_plain = case.name == PLAIN or case.layout != "contiguous"
+                is_plain = case.name in (PLAIN, CHANGED) or case.layout != "contiguous"
                 made.append(_angles(shape, is_plain, generator))
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
@@ -178,7 +188,9 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
         return small.to(case.dtype)
     if case.layout == LARGE and len(shape) > 1:
         return (1000 * torch.randn(shape, generator=generator)).to(case.dtype)
-    return torch.randn(shape, generator=generator).to(case.dtype)
+    # fp16 doesn't hold elements of this size, so a kernel that converts to it is wrong
+    scale = 2**20 if case.dtype == torch.bfloat16 else 1
+    return (scale * torch.randn(shape, generator=generator)).to(case.dtype)
 
 
 def laid_out_alike(tensor: Tensor, to: str | torch.dtype) -> Tensor:

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
-from ..judge.spec import STRIDED, spec
+from ..judge.spec import OTHER_BLOCK, STRIDED, Case, spec
 
 
 def _squares(x):
@@ -58,6 +58,7 @@ def _nothing(x):
     launches=1,
     blocks=True,
     leave_out=STRIDED,
+    extra=(Case(OTHER_BLOCK, {"s": 1, "d": 2, "n": 3001}, options={"block": 512}),),
     kernel=True,
     unmasked="every result is right, so only a mask is missing, or true for lanes past the end",
     mistakes={

@@ -3,7 +3,7 @@
 from ..judge.definitions import rotate_half
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.lines import rotate_half_by_lines
-from ..judge.spec import STRIDED, spec
+from ..judge.spec import OTHER_BLOCK, STRIDED, Case, spec
 
 # bytes that memory sends for three loads of a warp
 _SENT_BYTES = {
@@ -49,6 +49,7 @@ rotate_half_of_rows = spec(
     kernel=True,
     gathers=True,
     leave_out=STRIDED,
+    extra=(Case(OTHER_BLOCK, {"s": 5, "b": 2, "h": 3, "d": 24}, options={"block_r": 8}),),
     unmasked="every result is right, so only the mask is wrong: it needs the rows and the columns, "
     "(row[:, None] < rows) & (column[None, :] < 2 * HALF)",
     mistakes={

@@ -2,7 +2,7 @@
 # ruff: noqa: F821 (the letters of shapes)
 
 from ..judge.climb.specifications import UNMASKED, mistakes_of_rotating
-from ..judge.definitions import rope
+from ..judge.definitions import TWO_BLOCKS_FOR_ONE, rope
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.lines import copy_by_lines
 from ..judge.spec import spec
@@ -201,6 +201,7 @@ _OF_INDICES = {
 @spec(
     kernel=True,
     launches=1,
+    extra=TWO_BLOCKS_FOR_ONE,
     mistakes=_OF_INDICES,
     unmasked="every result is right, so only a mask is missing, or true for lanes past the end",
 )
@@ -215,6 +216,7 @@ rope_of_whole_heads = spec(
     kernel=True,
     launches=1,
     leave_out=("part of the head rotated",),
+    extra=TWO_BLOCKS_FOR_ONE,
     mistakes=mistakes_of_rotating("D"),
     unmasked=UNMASKED,
 )

@@ -18,7 +18,8 @@ from rope_lab.judge import judge as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.diagnose.evidence import place, whole
 from rope_lab.judge.diagnose.written import unlike_its_look
-from rope_lab.judge.spec import STRIDED, Case, Spec, spec
+from rope_lab.judge.spec import HALF_PRECISION, MANY, STRIDED, Case, Spec, spec
+from rope_lab.n00 import exercises as exercises_of_00
 
 judge = judge_module.check_exercise
 
@@ -42,6 +43,18 @@ WRONG = {
         "unwritten: no program stores the last",
     ),
     "over its input": (wrong_kernels.overwrites_its_input, "an input is overwritten: t"),
+    "wrong in bf16 alone": (numbered(3), "bfloat16: right in fp32 and fp16"),
+    "through fp16": (numbered(4), "does it convert to fp16, which ends at 65504?"),
+    "16-bit offsets": (numbered(5), "in the case 'a large tensor'; 14 other cases are right"),
+    "no table beyond position 15": (numbered(6), "the size: right for smaller tensors"),
+    "at most 1024 programs": (
+        functools.partial(wrong_kernels.launch, most_programs=1024),
+        "no program stores the last elements, from number 65536 on; is the grid large enough?",
+    ),
+    "a table kept by its address": (
+        wrong_kernels.keeps_a_table_by_its_address,
+        "the angles of an earlier call",
+    ),
     "another dtype": (wrong_kernels.in_another_dtype, "dtype float32, expected float16"),
 }
 
@@ -73,7 +86,7 @@ def test_what_a_line_means_is_told_where_it_reads_like_something_else(line, told
 def test_a_right_kernel_passes_and_its_launches_are_counted():
     """Where there are none, the verdict of the CPU is that of a GPU as well."""
     verdict = judge(wrong_kernels.launch, definitions.rope)
-    assert verdict and len(verdict.cases.right) == verdict.cases.launches == 12, verdict
+    assert verdict and len(verdict.cases.right) == verdict.cases.launches == 15, verdict
     assert judge(definitions.rope.function, definitions.rope).cases.launches == 0
 
 
@@ -84,7 +97,7 @@ def test_the_verdict_says_where_and_who():
     assert compared.first_wrong_index == (0, 0, 0, 4) and cases.owner == "program 0"
     assert compared.wrong == 4 * 2 * 4 and compared.dtype == "float32"
     assert compared.largest_error > abs(compared.got - compared.expected) > 0
-    assert len(cases.also_wrong) == 11 and not cases.right
+    assert len(cases.also_wrong) == 13 and not cases.right
     assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
     verdict = judge(numbered(13), definitions.rope)
     assert verdict.compared.first_wrong_index[:3] == (0, 0, 1)
@@ -128,7 +141,8 @@ def test_right_results_without_a_kernel_are_not_enough():
 
 
 def test_what_atomics_store_is_the_kernels_own():
-    assert judge(wrong_kernels.three_times_by_atomics, spec(leave_out=STRIDED)(three_times))
+    wanted = spec(leave_out=(*STRIDED, HALF_PRECISION[1]))(three_times)  # not interpreted in bf16
+    assert judge(wrong_kernels.three_times_by_atomics, wanted)
 
 
 def test_what_a_candidate_prints_is_shown_once(capsys):
@@ -147,7 +161,8 @@ def test_a_plain_function_with_shapes_will_do():
     assert isinstance(spec(doubled), Spec)
     assert [case.name for case in spec(doubled).cases] == [
         *("small and plain", "sizes that no block divides", "more elements than a block"),
-        *("half precision", "a slice of wider rows", "every other element"),
+        *("half precision", "bfloat16", "a slice of wider rows", "every other element"),
+        "a large tensor",
     ]
 
 
@@ -182,8 +197,9 @@ def test_a_known_mistake_can_be_made_in_every_case():
     And it is one: in some case its results are not the right ones.
     """
     for known in SPECS:
+        cases = [case for case in known.cases if case.name != MANY]  # where none is looked for
         for name, wrong in known.mistakes.items():
-            inputs = [(known.inputs(case), known.inputs(case)) for case in known.cases]
+            inputs = [(known.inputs(case), known.inputs(case)) for case in cases]
             made = [(wrong(*ours), known.function(*theirs)) for ours, theirs in inputs]
             assert not all(same(got, want) for got, want in made), name
 
@@ -226,7 +242,7 @@ TWICE = {  # how it is stored twice -> who is told to store what
 def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how):
     """The result is right here, where programs, stores and lanes come in order."""
     stored = functools.partial(wrong_kernels.stored_twice, how=how)
-    wanted = spec(leave_out=STRIDED)(three_times)
+    wanted = spec(leave_out=(*STRIDED, MANY))(three_times)  # it has a block of 8192
     verdict = judge(functools.partial(stored, first=2.0), wanted)
     told = f"write collision: {TWICE[how]}, -6.31 and then -3.16: which one stays"
     assert not verdict and told in repr(verdict), verdict
@@ -234,7 +250,7 @@ def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how
     verdict = judge(stored, wanted)
     said = f"{TWICE[how]}, the same value each time"
     assert verdict and verdict.remark == f"{said} (in the case 'small and plain')"
-    assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  4 cases: small and plain, ")
+    assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  5 cases: small and plain, ")
 
 
 @spec(leave_out=STRIDED)
@@ -271,6 +287,12 @@ DOUBLED = {
 def test_slips_of_beginners(candidate, kind):
     verdict = judge(candidate, twice)
     assert verdict.state == "wrong" and kind in repr(verdict), verdict
+
+
+def test_a_number_in_place_of_the_block_is_wrong():
+    verdict = judge(wrong_kernels.by_blocks_of_256, exercises_of_00.scaled_copy)
+    told = "from number 1536 on; is a number written where `block` belongs?"
+    assert not verdict and told in repr(verdict), verdict
 
 
 def test_a_mask_may_be_one_for_all():

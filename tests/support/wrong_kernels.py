@@ -37,15 +37,25 @@ def kernel(
     first, second = pair, pair + HALF
     if MISTAKE == 11:
         first, second = 2 * pair, 2 * pair + 1
-    x_ptr = t_ptr + position * stride_s + text * stride_b + head * stride_h
+    at = position * stride_s + text * stride_b + head * stride_h
+    if MISTAKE == 5:
+        at = at.to(tl.int16)
+    x_ptr = t_ptr + at
     y_ptr = out_ptr + position * out_s + text * out_b + head * out_h
     x1 = tl.load(x_ptr + first * stride_d, exists)
     x2 = tl.load(x_ptr + second * stride_d, exists)
+    if MISTAKE == 4 and x1.dtype != tl.float32:
+        x1, x2 = x1.to(tl.float16), x2.to(tl.float16)
+    if MISTAKE == 3 and x1.dtype == tl.bfloat16:
+        x2 = -x2
     turn = position
     if MISTAKE == 13:
         turn = head
-    angle1 = tl.load(freqs_ptr + turn * 2 * HALF + first, exists)
-    angle2 = tl.load(freqs_ptr + turn * 2 * HALF + second, exists)
+    is_in_table = exists
+    if MISTAKE == 6:
+        is_in_table = exists & (position < 16)
+    angle1 = tl.load(freqs_ptr + turn * 2 * HALF + first, is_in_table, other=0.0)
+    angle2 = tl.load(freqs_ptr + turn * 2 * HALF + second, is_in_table, other=0.0)
     cos1, sin1, cos2, sin2 = tl.cos(angle1), tl.sin(angle1), tl.cos(angle2), tl.sin(angle2)
     if MISTAKE == 2:
         sin2 = -sin2
@@ -61,11 +71,11 @@ def kernel(
         tl.store(y_ptr + tail * out_d, x, tail < D)
 
 
-def launch(t, freqs, mistake=0, out=None, rows_left_out=0):
+def launch(t, freqs, mistake=0, out=None, rows_left_out=0, most_programs=2**31 - 1):
     s, b, h, d = t.shape
     half = freqs.shape[-1] // 2
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device) if out is None else out
-    kernel[(max(1, s * b * h - rows_left_out),)](
+    kernel[(min(most_programs, max(1, s * b * h - rows_left_out)),)](
         t,
         freqs,
         out,
@@ -81,6 +91,10 @@ def launch(t, freqs, mistake=0, out=None, rows_left_out=0):
         MISTAKE=mistake,
     )
     return out
+
+
+def keeps_a_table_by_its_address(t, freqs, kept={}):  # noqa: B006 (it is to be kept)
+    return launch(t, kept.setdefault((freqs.data_ptr(), freqs.shape), freqs.clone()))
 
 
 def overwrites_its_input(t, freqs):
@@ -151,6 +165,12 @@ def doubling_kernel(
 
 
 @triton.jit
+def blocks_of_256_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * 256 + tl.arange(0, 256)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, i < n), i < n)
+
+
+@triton.jit
 def whole_blocks_kernel(
     x_ptr,  # (n,)
     out_ptr,  # (n,)
@@ -175,6 +195,10 @@ def doubled(x, how="right", kernel=doubling_kernel, block=256):
 
 def by_whole_blocks(x):
     return doubled(x, kernel=whole_blocks_kernel, block=64)
+
+
+def by_blocks_of_256(x, block=256):
+    return doubled(x, kernel=blocks_of_256_kernel, block=block)
 
 
 def without_return(x):

@@ -5,15 +5,16 @@ from functools import partial
 
 import torch
 
-from ..definitions import rope, rope_gradient
+from ..definitions import TWO_BLOCKS_FOR_ONE, rope, rope_gradient
 from ..lines import pairs_by_lines, rope_by_lines
-from ..spec import STRIDED, Case, spec
+from ..spec import MANY, STRIDED, Case, spec
 
 UNMASKED = "every result is right, so a mask is missing, or true for lanes past the end"
 
 _ONE_KERNEL = {"kernel": True, "launches": 1}
+_WITHOUT = (*STRIDED, "part of the head rotated")
 _OF_ROWS = _ONE_KERNEL | {
-    "leave_out": (*STRIDED, "part of the head rotated"),
+    "leave_out": _WITHOUT,
     # five tiles of 8 rows: in other cases their number is a power of two, and & does for %
     "extra": (Case("39 rows of a position", {"s": 2, "b": 3, "h": 13, "d": 24}),),
     "unmasked": UNMASKED,
@@ -211,6 +212,7 @@ _OF_A_TAIL = {
 rope_of_any_strides = spec(
     rope.function,
     **_ONE_KERNEL,
+    extra=TWO_BLOCKS_FOR_ONE,
     mistakes=_OF_A_TAIL | mistakes_of_rotating("D2"),
     unmasked=UNMASKED,
 )
@@ -269,7 +271,8 @@ _OF_WHOLE_ROWS = _OF_ROWS | {
     "unmasked": f"{UNMASKED}. Pairs end at HALF, and a tile's rows at `rows`",
 }
 rope_of_whole_rows = spec(rope.function, **_OF_WHOLE_ROWS)
-rope_of_whole_rows_in_place = spec(rope.function, **_OF_ROWS, overwrites=("t",))
+_IN_PLACE = {"leave_out": (*_WITHOUT, MANY)}  # a large tensor takes a second: once is enough
+rope_of_whole_rows_in_place = spec(rope.function, **_OF_ROWS | _IN_PLACE, overwrites=("t",))
 
 
 def _backward(change):
@@ -318,4 +321,6 @@ _OF_THE_GRADIENT = {
 # its transpose; the halves of a table may differ
 _GRADIENT = _OF_ROWS | {"mistakes": _OF_THE_GRADIENT}
 rope_of_whole_rows_gradient = spec(rope_gradient.function, **_GRADIENT)
-rope_of_gradient_in_place = spec(rope_gradient.function, **_GRADIENT, overwrites=("grad",))
+rope_of_gradient_in_place = spec(
+    rope_gradient.function, **_GRADIENT | _IN_PLACE, overwrites=("grad",)
+)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ..spec import TAIL_AND_STRIDE
+from ..spec import CHANGED, MANY, TAIL_AND_STRIDE
 from .evidence import Evidence, Guess, Pairs, fitted, found, own, pairs_of, part, place, seen, whole
 
 _MOST_COLUMNS = 8  # that are counted up
@@ -69,6 +69,8 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
         elif not more and int((~e.unwritten).sum()) == programs:
             more = "; each program stores one element: no block, tl.arange(0, BLOCK), or a mask"
             more += " that is false for its other lanes?"
+        elif not more and e.case.options and which.startswith("the last"):
+            more = f"; is a number written where `{next(iter(e.case.options))}` belongs?"
         elif not more and which.startswith("the last"):
             more = "; is the grid large enough? Is the mask true for them?"
         yield seen(f"unwritten: no program stores {which}{more}")
@@ -89,6 +91,13 @@ def _stores_in_an_input(e: Evidence) -> bool:
     """Just what is there, so that it isn't overwritten."""
     stored = [memory.tensor for memory in e.trace.memories if memory.moved["stored"]]
     return any(torch.equal(x, y) for x in stored for y in e.inputs)
+
+
+def kept(e: Evidence) -> Iterator[Guess]:
+    """Sines or a table of the call before, whose angles were twice as large."""
+    if e.case.name == CHANGED:
+        words = "the angles of an earlier call: the table is at the same address, and has others"
+        yield seen(words, e.expected_with_angles(lambda x: 2 * x))
 
 
 def _which_are_unwritten(e: Evidence) -> str:
@@ -187,7 +196,8 @@ def rounding(e: Evidence) -> Iterator[Guess]:
         return  # nothing is computed there
     got, expected = e.got.double(), e.expected.double()
     largest = float(expected.abs().max())
-    if not ((got - expected).abs() <= 4 * torch.finfo(torch.float16).eps * largest).all():
+    eps = max(torch.finfo(dtype).eps for dtype in (torch.float16, e.expected.dtype))
+    if not ((got - expected).abs() <= 4 * eps * largest).all():
         return
     told = "rounding: compute in fp32, and round once, at the end"
     for words, made in e.mistakes.items():
@@ -220,7 +230,7 @@ def overwritten(e: Evidence) -> Iterator[Guess]:
 def other_places(e: Evidence) -> Iterator[Guess]:
     """Of whole rows, else of single elements."""
     pairs = e.pairs if e.expected.dtype == torch.float32 else None
-    if pairs is None or e.only_in_tail or not e.got.isfinite().all():
+    if pairs is None or e.only_in_tail or e.case.name == MANY or not e.got.isfinite().all():
         return
     for search in (_rows, _elements, _angles):
         if words := search(e, pairs):
@@ -354,6 +364,7 @@ RULES = (
     unchanged,
     unwritten,
     loaded_from_the_result,
+    kept,
     masked_off,
     tail,
     zero,

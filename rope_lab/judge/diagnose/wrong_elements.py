@@ -7,7 +7,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from ..spec import STRIDED, TAIL_AND_STRIDE
+from ..spec import HALF_PRECISION, MANY, STRIDED, TAIL_AND_STRIDE
 from .evidence import Evidence, Guess, fitted, part, place, whole
 
 # a sign, a factor
@@ -238,6 +238,15 @@ def case_alone(e: Evidence) -> Iterator[Guess]:
         yield place("the batch: right for one sequence, wrong for several")
     elif e.case.name == "a table longer than the sequence":
         yield place("the table's length: right for a table that ends with the sequence")
+    elif e.case.name == HALF_PRECISION[1]:
+        words = "right in fp32 and fp16; does it convert to fp16, which ends at 65504?"
+        yield place(f"bfloat16: {words}")
+    elif e.case.name == MANY:
+        words = "is the grid, a position or an offset limited?"
+        yield place(f"the size: right for smaller tensors; {words}")
+    elif e.case.options:
+        name = next(iter(e.case.options))
+        yield place(f"right with the default of `{name}`: is a number written where it belongs?")
     elif e.case.name not in (*STRIDED, TAIL_AND_STRIDE):
         return
     elif e.only_in_tail:
