@@ -18,7 +18,7 @@ from rope_lab.judge import judge as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.diagnose.evidence import place, whole
 from rope_lab.judge.diagnose.written import unlike_its_look
-from rope_lab.judge.spec import HALF_PRECISION, MANY, STRIDED, Case, Spec, spec
+from rope_lab.judge.spec import MANY, STRIDED, Case, Spec, spec
 from rope_lab.n00 import exercises as exercises_of_00
 
 judge = judge_module.check_exercise
@@ -141,7 +141,7 @@ def test_right_results_without_a_kernel_are_not_enough():
 
 
 def test_what_atomics_store_is_the_kernels_own():
-    wanted = spec(leave_out=(*STRIDED, HALF_PRECISION[1]))(three_times)  # not interpreted in bf16
+    wanted = spec(leave_out=(*STRIDED, "bfloat16"))(three_times)  # not interpreted in bf16
     assert judge(wrong_kernels.three_times_by_atomics, wanted)
 
 
