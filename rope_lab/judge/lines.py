@@ -45,14 +45,17 @@ _ROPE = _ELEMENT | {
 _PAIR = {  # notebook 05: a lane owns both members of a pair, and `row` counts all rows of t
     "position": "row // rows",
     "row_ptr": "row * 2 * HALF",
+    "offset": "row_ptr + pair",  # of the first member
     "second": "HALF",  # how far the second member is from the first one
-    "x1": "load(t_ptr, row_ptr + pair)",
-    "x2": "load(t_ptr, row_ptr + pair + second)",
+    "x1": "load(t_ptr, offset)",
+    "x2": "load(t_ptr, offset + second)",
     "angle_ptr": "position * 2 * HALF",
     "angle1": "load(freqs_ptr, angle_ptr + pair)",
     "angle2": "load(freqs_ptr, angle_ptr + pair + second)",
     "y1": "x1 * cos(angle1) - x2 * sin(angle1)",
     "y2": "x2 * cos(angle2) + x1 * sin(angle2)",
+    "place1": "offset",  # where y1 is stored
+    "place2": "offset + second",
 }
 
 
@@ -119,8 +122,7 @@ def pairs_by_lines(
             names[name] = eval(line, names)
             if name in ("angle1", "angle2"):
                 names[name] = torch.where(names["pair"] < half, names[name], torch.nan)
-        place = names["row_ptr"] + names["pair"]
-        places = torch.stack((place, place + names["second"]))
+        places = torch.stack((names["place1"], names["place2"]))
         y = torch.stack((names["y1"], names["y2"]))
         position, of_position = names["row"] // names["rows"], names["row"] % names["rows"]
         blocks = -(-names["rows"] // rows_a_program)

@@ -220,6 +220,10 @@ rope_of_any_strides = spec(
 _rung_3 = partial(pairs_by_lines, 8)
 _SECOND_MEMBER = "load(t_ptr, row_ptr + pair + HALF)"
 _SECOND_ANGLE = "load(freqs_ptr, angle_ptr + pair + HALF)"
+_NEIGHBORS = {
+    "x1": "load(t_ptr, row_ptr + 2 * pair)",
+    "x2": "load(t_ptr, row_ptr + 2 * pair + 1)",
+}
 _OF_PAIRS = {
     "the second member is HALF further, and BLOCK_HALF is the width of the block": (
         pairs_by_lines(second="BLOCK_HALF")
@@ -245,8 +249,77 @@ _OF_PAIRS = {
     "rows are 2 * HALF apart in memory, and HALF is half of that": (
         pairs_by_lines(row_ptr="row * HALF")
     ),
+    "a row of t begins at row * 2 * HALF, not at position * 2 * HALF": (
+        pairs_by_lines(row_ptr="position * 2 * HALF")
+    ),
+    "rows of the table are 2 * HALF apart, and BLOCK_HALF is the width of the block": (
+        pairs_by_lines(angle_ptr="position * 2 * BLOCK_HALF")
+    ),
+    "rows of the table are 2 * HALF apart: position needs this factor": (
+        pairs_by_lines(angle_ptr="position")
+    ),
+    "the first angle is that of the row's number, and has to be that of its position": (
+        pairs_by_lines(angle1="load(freqs_ptr, row * 2 * HALF + pair)")
+    ),
+    "the second angle is that of the row's number, and has to be that of its position": (
+        pairs_by_lines(angle2="load(freqs_ptr, row * 2 * HALF + pair + HALF)")
+    ),
     "the first result is stored in both halves": (
         pairs_by_lines(y2="x1 * cos(angle1) - x2 * sin(angle1)")
+    ),
+    "the second result is stored in both halves": (
+        pairs_by_lines(y1="x2 * cos(angle2) + x1 * sin(angle2)")
+    ),
+    "both results are stored in the first half: the second one's place is HALF further": (
+        pairs_by_lines(place2="offset")
+    ),
+    "both results are stored in the second half: the first one's place is not HALF further": (
+        pairs_by_lines(place1="offset + HALF")
+    ),
+    "neighbors are loaded, and halves are stored: the members of a pair are HALF apart": (
+        pairs_by_lines(**_NEIGHBORS)
+    ),
+    "neighbors are loaded, and angles of neighbors, but the members of a pair are HALF apart": (
+        pairs_by_lines(
+            **_NEIGHBORS,
+            angle1="load(freqs_ptr, angle_ptr + 2 * pair)",
+            angle2="load(freqs_ptr, angle_ptr + 2 * pair + 1)",
+        )
+    ),
+    "the first member is in column pair, and 2 * pair is the first of two neighbors": (
+        pairs_by_lines(offset="row_ptr + 2 * pair")
+    ),
+    "the second member is HALF further, where it is loaded, and not the next element": (
+        pairs_by_lines(x2="load(t_ptr, offset + 1)")
+    ),
+    "the second member is HALF further, and not the next element": pairs_by_lines(second="1"),
+    "the second member is HALF further, in t, in the table and in the result": (
+        pairs_by_lines(second="0")
+    ),
+    "the second member is HALF further, and 2 * HALF further is the next row": (
+        pairs_by_lines(x2="load(t_ptr, offset + 2 * HALF)")
+    ),
+    "the second member is HALF after the first one, and not before it": (
+        pairs_by_lines(x2="load(t_ptr, offset - HALF)")
+    ),
+    "the first member is paired with the last one, and its partner is HALF further": (
+        pairs_by_lines(x2="load(t_ptr, row_ptr + 2 * HALF - 1 - pair)")
+    ),
+    "the first member is loaded from the table: begin at t_ptr": (
+        pairs_by_lines(x1="load(freqs_ptr, offset)")
+    ),
+    "the second member is loaded from the table: begin at t_ptr": (
+        pairs_by_lines(x2="load(freqs_ptr, offset + HALF)")
+    ),
+    "the angles are loaded from t: begin at freqs_ptr": (
+        pairs_by_lines(
+            angle1="load(t_ptr, angle_ptr + pair)", angle2="load(t_ptr, angle_ptr + pair + HALF)"
+        )
+    ),
+    "tl.sin is missing: the angle itself multiplies the partner": (
+        pairs_by_lines(
+            y1="x1 * cos(angle1) - x2 * angle1", y2="x2 * cos(angle2) + x1 * angle2"
+        )
     ),
     "the tile's mask forgets pair < HALF, and lanes past it store in the next row": (
         _rung_3(has_whole_blocks=True)
