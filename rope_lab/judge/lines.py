@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .definitions import rope, rotate_half, rotated
+
 _ROTATE_HALF = {  # notebook 03: an element of a contiguous tensor, by its row and its column
     "row": "i // (2 * HALF)",
     "column": "i % (2 * HALF)",
@@ -56,6 +58,18 @@ _PAIR = {  # notebook 05: a lane owns both members of a pair, and `row` counts a
     "y2": "x2 * cos(angle2) + x1 * sin(angle2)",
     "place1": "offset",  # where y1 is stored
     "place2": "offset + second",
+}
+
+_KEYS = {  # notebooks 05 and 10: programs from q_rows on have a row of k each
+    "row": "program - q_rows",
+    "heads": "k_heads",
+    "strides": "k_strides",
+    "t_ptr": "k_ptr",
+    "position": "row // (batch * heads)",
+    "sequence": "row // heads % batch",
+    "head": "row % heads",
+    "row_ptr": "position * strides[0] + sequence * strides[1] + head * strides[2]",
+    "place": "row",  # of the result
 }
 
 
@@ -129,6 +143,39 @@ def pairs_by_lines(
         program = position * blocks + of_position // rows_a_program
         order = torch.stack((2 * program, 2 * program + 1)).flatten().argsort(stable=True)
         return _stored(t, y.flatten()[order], places.flatten()[order])
+
+    return mistaken
+
+
+def keys_by_lines(
+    goes_to_q: bool = False, **lines: str
+) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """One launch for q and k, with other lines where a program has a row of k.
+
+    Args:
+        goes_to_q: k's rows are stored in the result of q.
+        lines: name -> what the kernel sets it to.
+    """
+
+    def mistaken(q, k, freqs):
+        (_, batch, heads, d), d2 = q.shape, freqs.shape[-1]
+        q_rows, rows = q.numel() // d, k.numel() // d
+        names = {"q_ptr": q, "q_heads": heads, "q_strides": q.stride(), "q_rows": q_rows}
+        names |= {"k_ptr": k, "k_heads": k.shape[2], "k_strides": k.stride(), "batch": batch}
+        names |= {"where": torch.where, "program": torch.arange(q_rows, q_rows + rows)[:, None]}
+        for name, line in (_KEYS | lines).items():
+            names[name] = eval(line, names)
+        column = torch.arange(d)
+        x = _load(names["t_ptr"], names["row_ptr"] + column * names["strides"][3])
+        angles = _load(freqs, names["position"] * d2 + column[:d2])
+        y = rotated(x, angles, rotate_half.function).flatten()
+        place = (names["place"] * d + column).flatten()
+        q_out, k_out = rope.function(q, freqs).contiguous(), torch.full_like(k, torch.nan)
+        if not goes_to_q:
+            return q_out, _stored(k, y, place)
+        is_inside = (place >= 0) & (place < q.numel())
+        q_out.view(-1)[place[is_inside]] = y[is_inside]
+        return q_out, k_out
 
     return mistaken
 

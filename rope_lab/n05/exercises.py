@@ -3,8 +3,9 @@
 
 import torch
 
-from ..judge.definitions import rope, rope_of_q_and_k, rotate_half, rotated
+from ..judge.definitions import rope, rope_of_q_and_k
 from ..judge.exercise import Exercise, KernelOfTheRungBelow, WrongAnswer
+from ..judge.lines import keys_by_lines
 from ..judge.spec import STRIDED, spec
 from ..rungs import RUNGS
 
@@ -209,7 +210,7 @@ RUNG_3 = Exercise(
         WrongAnswer(
             mistake="no mask of pairs",
             instead={"(row < rows)[:, None] & (pair < HALF)[None, :]": "(row < rows)[:, None]"},
-            told="the tile's mask forgets pair < HALF",
+            told="the tile's mask is true for lanes past HALF",
         ),
         WrongAnswer(
             mistake="angles without a mask",
@@ -320,22 +321,45 @@ HALF_A_TABLE = Exercise(
 )
 
 
-def _k_by_heads_of_q(q, k, freqs):
-    """The number of k's row taken apart by the heads of q."""
-    (_, b, h, _), (*_, g, d) = q.shape, k.shape
-    row = torch.arange(k.numel() // d)
-    position, sequence, head = row // (b * h), row // h % b, row % h
-    position = position.clamp(max=len(freqs) - 1)  # of a single head it may leave the table
-    read = ((position * b + sequence) * g + head).clamp(max=len(row) - 1)
-    rows = k.reshape(-1, 1, 1, d)[read]
-    return rope.function(q, freqs), rotated(rows, freqs[position], rotate_half.function).view_as(k)
+def _nothing(q, k, freqs):
+    return torch.full_like(q, torch.nan), torch.full_like(k, torch.nan)
 
 
 rope_of_q_and_k_at_once = spec(
     rope_of_q_and_k.function,
     launches=1,
     kernel=True,
-    mistakes={"the wrong heads: the rows of k are counted by the heads of q": _k_by_heads_of_q},
+    unmasked="every result is right, and programs after the last row of k store, too",
+    mistakes={
+        "no row of k comes out: from program q_rows on, set row, heads, strides and both pointers "
+        "to those of k, before they are used": keys_by_lines(place="row - program - 1"),
+        "no row of q or k comes out: is the condition the wrong way round?": _nothing,
+        "the wrong heads: the rows of k are counted by the heads of q": (
+            keys_by_lines(heads="q_heads")
+        ),
+        "the rows of k are counted on from those of q: subtract q_rows": (
+            keys_by_lines(row="program")
+        ),
+        "row - q_rows is the row of k: it begins at 0, in program q_rows": (
+            keys_by_lines(row="program - q_rows - 1")
+        ),
+        "the first row of k has no program: row >= q_rows, and then row - q_rows": (
+            keys_by_lines(place="where(program == q_rows, -1, row)")
+        ),
+        "the rows of k are found by the strides of q: set strides, too": (
+            keys_by_lines(strides="q_strides")
+        ),
+        "the rows of k are found by the heads and the strides of q: set both, too": (
+            keys_by_lines(heads="q_heads", strides="q_strides")
+        ),
+        "the rows of k are read from q: set t_ptr, too": keys_by_lines(t_ptr="q_ptr"),
+        "the rows of k are stored in the result of q: set out_ptr, too": (
+            keys_by_lines(goes_to_q=True)
+        ),
+        "both pointers are still those of q: set t_ptr and out_ptr, too": (
+            keys_by_lines(goes_to_q=True, t_ptr="q_ptr")
+        ),
+    },
 )
 
 

@@ -2,6 +2,7 @@
 
 from ..judge.definitions import rope, rope_of_q_and_k
 from ..judge.exercise import Exercise, WrongAnswer, WrongValue
+from ..judge.lines import keys_by_lines
 from ..judge.spec import STRIDED, Case, spec
 
 # every tensor contiguous, and every head rotated as a whole
@@ -13,12 +14,57 @@ rope_of_whole_heads = spec(
 
 # of whole heads; in one case q and k have different strides
 _ONLY_Q = "only q is a slice of wider rows"
+
+
+def _with_strides(of_positions: str, of_sequences: str, of_heads: str):
+    rows = f"position * {of_positions} + sequence * {of_sequences} + head * {of_heads}"
+    return keys_by_lines(row_ptr=rows)
+
+
+def _with_head(head: str):
+    """Another number for the head of k, wherever it is used."""
+    return keys_by_lines(head=head, place=f"row - row % heads + {head}")
+
+
 rope_of_q_and_k_apart = spec(
     rope_of_q_and_k.function,
     leave_out=("part of the head rotated", "every other element"),
     kernel=True,
     launches=1,
     extra=(Case(_ONLY_Q, {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24}, layout=_ONLY_Q),),
+    unmasked="every result is right, so a mask is missing, or true for lanes past the end",
+    mistakes={  # all but the bug that is to be found
+        "all rows of k are found by the strides of q: k has strides of its own": (
+            keys_by_lines(strides="q_strides")
+        ),
+        "positions of k are as far apart as those of q: k has strides of its own": (
+            _with_strides("q_strides[0]", "k_strides[1]", "k_strides[2]")
+        ),
+        "sequences of k are as far apart as those of q: k has strides of its own": (
+            _with_strides("k_strides[0]", "q_strides[1]", "k_strides[2]")
+        ),
+        "heads of k are k_strides[2] apart; k_strides[1] is the way between sequences": (
+            _with_strides("k_strides[0]", "k_strides[1]", "k_strides[1]")
+        ),
+        "heads of k are k_strides[2] apart; k_strides[0] is the way between positions": (
+            _with_strides("k_strides[0]", "k_strides[1]", "k_strides[0]")
+        ),
+        "head has no part in the address: every head of k reads the first one": (
+            _with_strides("k_strides[0]", "k_strides[1]", "0")
+        ),
+        "head counts the heads of q first: subtract q_heads": _with_head("(row % heads + q_heads)"),
+        "head counts the heads of q first: subtract q_heads, not k_heads": (
+            _with_head("(row % heads + q_heads - heads)")
+        ),
+        "head - q_heads is the head of k: it begins at 0": _with_head("(row % heads + 1)"),
+        "the first head of k is taken for one of q: head < q_heads, not <=": (
+            keys_by_lines(place="where(row % heads == 0, -1, row)")
+        ),
+        "the result of k has k_heads heads of each token": (
+            keys_by_lines(place="row // heads * q_heads + row % heads")
+        ),
+        "the rows of k are read from q: begin at k_ptr": keys_by_lines(t_ptr="q_ptr"),
+    },
 )
 
 

@@ -1,7 +1,6 @@
 """The climb of notebooks 04 to 09: what every rung computes, and its gradient."""
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 
@@ -217,125 +216,147 @@ rope_of_any_strides = spec(
     unmasked=UNMASKED,
 )
 
-_rung_3 = partial(pairs_by_lines, 8)
 _SECOND_MEMBER = "load(t_ptr, row_ptr + pair + HALF)"
-_SECOND_ANGLE = "load(freqs_ptr, angle_ptr + pair + HALF)"
+_SECOND_ANGLE = {"angle2": "load(freqs_ptr, angle_ptr + pair + HALF)"}
 _NEIGHBORS = {
     "x1": "load(t_ptr, row_ptr + 2 * pair)",
     "x2": "load(t_ptr, row_ptr + 2 * pair + 1)",
 }
-_OF_PAIRS = {
-    "the second member is HALF further, and BLOCK_HALF is the width of the block": (
-        pairs_by_lines(second="BLOCK_HALF")
-    ),
-    "the second member is loaded and stored BLOCK_HALF further: HALF, as its angle is": (
-        pairs_by_lines(second="BLOCK_HALF", angle2=_SECOND_ANGLE)
-    ),
-    "the second member is loaded BLOCK_HALF further and stored HALF further: HALF in both": (
-        pairs_by_lines(x2="load(t_ptr, row_ptr + pair + BLOCK_HALF)")
-    ),
-    "the second member is stored BLOCK_HALF further and loaded HALF further: HALF in both": (
-        pairs_by_lines(second="BLOCK_HALF", x2=_SECOND_MEMBER, angle2=_SECOND_ANGLE)
-    ),
-    "the second member's angle is HALF further in its row of the table, not BLOCK_HALF": (
-        pairs_by_lines(angle2="load(freqs_ptr, angle_ptr + pair + BLOCK_HALF)")
-    ),
-    "the angle is that of the row's number: a position has `rows` rows, so row // rows": (
-        pairs_by_lines(position="row")
-    ),
-    "the table has one row for each position, not for each row of t": (
-        pairs_by_lines(angle_ptr="position * rows * 2 * HALF")
-    ),
-    "rows are 2 * HALF apart in memory, and HALF is half of that": (
-        pairs_by_lines(row_ptr="row * HALF")
-    ),
-    "a row of t begins at row * 2 * HALF, not at position * 2 * HALF": (
-        pairs_by_lines(row_ptr="position * 2 * HALF")
-    ),
-    "rows of the table are 2 * HALF apart, and BLOCK_HALF is the width of the block": (
-        pairs_by_lines(angle_ptr="position * 2 * BLOCK_HALF")
-    ),
-    "rows of the table are 2 * HALF apart: position needs this factor": (
-        pairs_by_lines(angle_ptr="position")
-    ),
-    "the first angle is that of the row's number, and has to be that of its position": (
-        pairs_by_lines(angle1="load(freqs_ptr, row * 2 * HALF + pair)")
-    ),
-    "the second angle is that of the row's number, and has to be that of its position": (
-        pairs_by_lines(angle2="load(freqs_ptr, row * 2 * HALF + pair + HALF)")
-    ),
-    "the first result is stored in both halves": (
-        pairs_by_lines(y2="x1 * cos(angle1) - x2 * sin(angle1)")
-    ),
-    "the second result is stored in both halves": (
-        pairs_by_lines(y1="x2 * cos(angle2) + x1 * sin(angle2)")
-    ),
-    "both results are stored in the first half: the second one's place is HALF further": (
-        pairs_by_lines(place2="offset")
-    ),
-    "both results are stored in the second half: the first one's place is not HALF further": (
-        pairs_by_lines(place1="offset + HALF")
-    ),
-    "neighbors are loaded, and halves are stored: the members of a pair are HALF apart": (
-        pairs_by_lines(**_NEIGHBORS)
-    ),
-    "neighbors are loaded, and angles of neighbors, but the members of a pair are HALF apart": (
-        pairs_by_lines(
-            **_NEIGHBORS,
-            angle1="load(freqs_ptr, angle_ptr + 2 * pair)",
-            angle2="load(freqs_ptr, angle_ptr + 2 * pair + 1)",
-        )
-    ),
-    "the first member is in column pair, and 2 * pair is the first of two neighbors": (
-        pairs_by_lines(offset="row_ptr + 2 * pair")
-    ),
-    "the second member is HALF further, where it is loaded, and not the next element": (
-        pairs_by_lines(x2="load(t_ptr, offset + 1)")
-    ),
-    "the second member is HALF further, and not the next element": pairs_by_lines(second="1"),
-    "the second member is HALF further, in t, in the table and in the result": (
-        pairs_by_lines(second="0")
-    ),
-    "the second member is HALF further, and 2 * HALF further is the next row": (
-        pairs_by_lines(x2="load(t_ptr, offset + 2 * HALF)")
-    ),
-    "the second member is HALF after the first one, and not before it": (
-        pairs_by_lines(x2="load(t_ptr, offset - HALF)")
-    ),
-    "the first member is paired with the last one, and its partner is HALF further": (
-        pairs_by_lines(x2="load(t_ptr, row_ptr + 2 * HALF - 1 - pair)")
-    ),
-    "the first member is loaded from the table: begin at t_ptr": (
-        pairs_by_lines(x1="load(freqs_ptr, offset)")
-    ),
-    "the second member is loaded from the table: begin at t_ptr": (
-        pairs_by_lines(x2="load(freqs_ptr, offset + HALF)")
-    ),
-    "the angles are loaded from t: begin at freqs_ptr": (
-        pairs_by_lines(
-            angle1="load(t_ptr, angle_ptr + pair)", angle2="load(t_ptr, angle_ptr + pair + HALF)"
-        )
-    ),
-    "tl.sin is missing: the angle itself multiplies the partner": (
-        pairs_by_lines(
-            y1="x1 * cos(angle1) - x2 * angle1", y2="x2 * cos(angle2) + x1 * angle2"
-        )
-    ),
-    "the tile's mask forgets pair < HALF, and lanes past it store in the next row": (
-        _rung_3(has_whole_blocks=True)
-    ),
-    "row counts within its position: position * rows comes before it": (
-        _rung_3(row_ptr="row % rows * 2 * HALF")
-    ),
-    "position + row: `rows` rows come before the next position, so position * rows + row": (
-        _rung_3(row_ptr="(position + row % rows) * 2 * HALF")
-    ),
-    "2 * HALF multiplies row alone: parentheses around position * rows + row": (
-        _rung_3(row_ptr="position * rows + row % rows * 2 * HALF")
-    ),
-    "a position has `rows` rows in memory, however many lanes its programs have": (
-        _rung_3(row_ptr="(position * (-(-rows // BLOCK_R) * BLOCK_R) + row % rows) * 2 * HALF")
-    ),
+_LINES = {  # what is told -> the lines that a kernel of rung 2 or 3 has
+    "the second member is HALF further, and BLOCK_HALF is the width of the block": {
+        "second": "BLOCK_HALF"
+    },
+    "the second member is loaded and stored BLOCK_HALF further: HALF, as its angle is": {
+        "second": "BLOCK_HALF",
+        **_SECOND_ANGLE,
+    },
+    "the second member is loaded BLOCK_HALF further and stored HALF further: HALF in both": {
+        "x2": "load(t_ptr, row_ptr + pair + BLOCK_HALF)"
+    },
+    "the second member is stored BLOCK_HALF further and loaded HALF further: HALF in both": {
+        "second": "BLOCK_HALF",
+        "x2": _SECOND_MEMBER,
+        **_SECOND_ANGLE,
+    },
+    "the second member's angle is HALF further in its row of the table, not BLOCK_HALF": {
+        "angle2": "load(freqs_ptr, angle_ptr + pair + BLOCK_HALF)"
+    },
+    "the second member is HALF further, and not the next element": {"second": "1"},
+    "the second member is loaded and stored one element further: HALF, as its angle is": {
+        "second": "1",
+        **_SECOND_ANGLE,
+    },
+    "the second member is HALF further, where it is loaded, and not the next element": {
+        "x2": "load(t_ptr, offset + 1)"
+    },
+    "the second member is HALF further, in t, in the table and in the result": {"second": "0"},
+    "the second member is HALF further, in t and in the result": {"second": "0", **_SECOND_ANGLE},
+    "the second member is HALF further, and 2 * HALF further is the next row": {
+        "x2": "load(t_ptr, offset + 2 * HALF)"
+    },
+    "the second member is HALF after the first one, and not before it": {
+        "x2": "load(t_ptr, offset - HALF)"
+    },
+    "the first member is paired with the last one, and its partner is HALF further": {
+        "x2": "load(t_ptr, row_ptr + 2 * HALF - 1 - pair)"
+    },
+    "the first member is in column pair, and 2 * pair is the first of two neighbors": {
+        "offset": "row_ptr + 2 * pair"
+    },
+    "neighbors are loaded, and halves are stored: the members of a pair are HALF apart": _NEIGHBORS,
+    "neighbors are loaded, and angles of neighbors, but the members of a pair are HALF apart": {
+        **_NEIGHBORS,
+        "angle1": "load(freqs_ptr, angle_ptr + 2 * pair)",
+        "angle2": "load(freqs_ptr, angle_ptr + 2 * pair + 1)",
+    },
+    "the first member is loaded from the table: begin at t_ptr": {"x1": "load(freqs_ptr, offset)"},
+    "the second member is loaded from the table: begin at t_ptr": {
+        "x2": "load(freqs_ptr, offset + HALF)"
+    },
+    "the angles are loaded from t: begin at freqs_ptr": {
+        "angle1": "load(t_ptr, angle_ptr + pair)",
+        "angle2": "load(t_ptr, angle_ptr + pair + HALF)",
+    },
+    "the angle is that of the row's number: a position has `rows` rows, so row // rows": {
+        "position": "row"
+    },
+    "the first angle is that of the row's number, and has to be that of its position": {
+        "angle1": "load(freqs_ptr, row * 2 * HALF + pair)"
+    },
+    "the second angle is that of the row's number, and has to be that of its position": {
+        "angle2": "load(freqs_ptr, row * 2 * HALF + pair + HALF)"
+    },
+    "the table has one row for each position, not for each row of t": {
+        "angle_ptr": "position * rows * 2 * HALF"
+    },
+    "rows of the table are 2 * HALF apart, and BLOCK_HALF is the width of the block": {
+        "angle_ptr": "position * 2 * BLOCK_HALF"
+    },
+    "rows of the table are 2 * HALF apart: position needs this factor": {"angle_ptr": "position"},
+    "rows are 2 * HALF apart in memory, and HALF is half of that": {"row_ptr": "row * HALF"},
+    "rows are 2 * HALF apart in memory, and BLOCK_HALF is the width of the block": {
+        "row_ptr": "row * 2 * BLOCK_HALF"
+    },
+    "rows are 2 * HALF apart in memory, and `rows` says how many there are": {
+        "row_ptr": "row * rows"
+    },
+    "rows are 2 * HALF apart in memory: the row's number needs this factor": {"row_ptr": "row"},
+    "a row of t begins at row * 2 * HALF, not at position * 2 * HALF": {
+        "row_ptr": "position * 2 * HALF"
+    },
+    "the first result is stored in both halves": {"y2": "x1 * cos(angle1) - x2 * sin(angle1)"},
+    "the second result is stored in both halves": {"y1": "x2 * cos(angle2) + x1 * sin(angle2)"},
+    "both results are stored in the first half: the second one's place is HALF further": {
+        "place2": "offset"
+    },
+    "both results are stored in the second half: the first one's place is not HALF further": {
+        "place1": "offset + HALF"
+    },
+    "tl.sin is missing: the angle itself multiplies the partner": {
+        "y1": "x1 * cos(angle1) - x2 * angle1",
+        "y2": "x2 * cos(angle2) + x1 * angle2",
+    },
+}
+# Of rung 3, whose `row` counts within its position: `row % rows` of that of `lines.py`.
+_IN_ITS_POSITION = "row % rows * 2 * HALF"
+_LINES_OF_A_TILE = {
+    "row counts within its position: position * rows comes before it": {
+        "row_ptr": _IN_ITS_POSITION
+    },
+    "row counts within its position, where it is loaded: position * rows comes before it": {
+        "x1": f"load(t_ptr, {_IN_ITS_POSITION} + pair)",
+        "x2": f"load(t_ptr, {_IN_ITS_POSITION} + pair + HALF)",
+    },
+    "row counts within its position, where it is stored: position * rows comes before it": {
+        "place1": f"{_IN_ITS_POSITION} + pair",
+        "place2": f"{_IN_ITS_POSITION} + pair + HALF",
+    },
+    "row counts within its position, and rows are 2 * HALF apart in memory": {
+        "row_ptr": "row % rows"
+    },
+    "position + row: `rows` rows come before the next position, so position * rows + row": {
+        "row_ptr": "(position + row % rows) * 2 * HALF"
+    },
+    "position + row * rows: the factor belongs to the position, so position * rows + row": {
+        "row_ptr": "(position + row % rows * rows) * 2 * HALF"
+    },
+    "2 * HALF multiplies row alone: parentheses around position * rows + row": {
+        "row_ptr": "position * rows + row % rows * 2 * HALF"
+    },
+    "2 * HALF multiplies position alone: parentheses around position * rows + row": {
+        "row_ptr": "position * rows * 2 * HALF + row % rows"
+    },
+    "a position has `rows` rows in memory, however many lanes its programs have": {
+        "row_ptr": "(position * (-(-rows // BLOCK_R) * BLOCK_R) + row % rows) * 2 * HALF"
+    },
+    "the tile's mask is true for lanes past HALF, which store in the next row: is `pair < HALF` "
+    "in it, joined by &?": {"has_whole_blocks": True},
+}
+# Of two stores to one element the later one stays, and a tile stores its first halves first.
+_OF_PAIRS = {words: pairs_by_lines(**lines) for words, lines in _LINES.items()} | {
+    f"{words}{said}": pairs_by_lines(8, **lines)
+    for said, known in ((" (in a tile)", _LINES), ("", _LINES_OF_A_TILE))
+    for words, lines in known.items()
 }
 
 # of contiguous tensors whose heads are rotated as a whole
