@@ -3,6 +3,7 @@
 
 import torch
 
+from ..judge.climb.specifications import UNMASKED, mistakes_of_pairs
 from ..judge.definitions import rope, rope_of_q_and_k
 from ..judge.exercise import Exercise, KernelOfTheRungBelow, WrongAnswer
 from ..judge.lines import keys_by_lines
@@ -161,6 +162,102 @@ RUNG_2 = Exercise(
             instead={"tl.arange(0, BLOCK_HALF)": "tl.arange(0, HALF)"},
             told="round it up, and mask the lanes that are too many",
         ),
+        WrongAnswer(
+            mistake="the second store without HALF",
+            instead={"tl.store(out_ptr + offset + HALF": "tl.store(out_ptr + offset"},
+            told="both results are stored in the first half",
+        ),
+        WrongAnswer(
+            mistake="neighbors loaded, halves stored",
+            instead={
+                "x1 = tl.load(t_ptr + offset": "x1 = tl.load(t_ptr + offset + pair",
+                "x2 = tl.load(t_ptr + offset + HALF": "x2 = tl.load(t_ptr + offset + pair + 1",
+            },
+            told="neighbors are loaded, and halves are stored",
+        ),
+        WrongAnswer(
+            mistake="neighbors loaded with their angles, halves stored",
+            instead={
+                "x1 = tl.load(t_ptr + offset": "x1 = tl.load(t_ptr + offset + pair",
+                "x2 = tl.load(t_ptr + offset + HALF": "x2 = tl.load(t_ptr + offset + pair + 1",
+                "position * 2 * HALF + pair": "position * 2 * HALF + 2 * pair",
+                "angle2 = tl.load(angle_ptr + HALF": "angle2 = tl.load(angle_ptr + 1",
+            },
+            told="neighbors are loaded, and angles of neighbors",
+        ),
+        WrongAnswer(
+            mistake="the next element for the second member",
+            instead={"x2 = tl.load(t_ptr + offset + HALF": "x2 = tl.load(t_ptr + offset + 1"},
+            told="HALF further, where it is loaded, and not the next element",
+        ),
+        WrongAnswer(
+            mistake="the first angle by the row's number",
+            instead={
+                "angle1 = tl.load(angle_ptr": "angle1 = tl.load(freqs_ptr + row * 2 * HALF + pair"
+            },
+            told="the first angle is that of the row's number",
+        ),
+        WrongAnswer(
+            mistake="the second angle by the row's number",
+            instead={"load(angle_ptr + HALF": "load(freqs_ptr + offset + HALF"},
+            told="the second angle is that of the row's number",
+        ),
+        WrongAnswer(
+            mistake="the table without a factor",
+            instead={"position * 2 * HALF + pair": "position + pair"},
+            told="rows of the table are 2 * HALF apart: position needs this factor",
+        ),
+        WrongAnswer(
+            mistake="the table by the block's width",
+            instead={"position * 2 * HALF + pair": "position * 2 * BLOCK_HALF + pair"},
+            told="rows of the table are 2 * HALF apart, and BLOCK_HALF is the width of the block",
+        ),
+        WrongAnswer(
+            mistake="the partner in the next row",
+            instead={
+                "x2 = tl.load(t_ptr + offset + HALF": "x2 = tl.load(t_ptr + offset + 2 * HALF"
+            },
+            told="2 * HALF further is the next row",
+        ),
+        WrongAnswer(
+            mistake="the partner before the first member",
+            instead={"x2 = tl.load(t_ptr + offset + HALF": "x2 = tl.load(t_ptr + offset - HALF"},
+            told="HALF after the first one, and not before it",
+        ),
+        WrongAnswer(
+            mistake="the partner from the row's end",
+            instead={"load(t_ptr + offset + HALF": "load(t_ptr + offset - 2 * pair + 2 * HALF - 1"},
+            told="the first member is paired with the last one",
+        ),
+        WrongAnswer(
+            mistake="the second result twice",
+            instead={
+                "x1 * tl.cos(angle1) - x2 * tl.sin(angle1)": (
+                    "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)"
+                )
+            },
+            told="the second result is stored in both halves",
+        ),
+        WrongAnswer(
+            mistake="no HALF anywhere",
+            instead={"+ HALF": "+ 0"},
+            told="HALF further, in t, in the table and in the result",
+        ),
+        WrongAnswer(
+            mistake="columns two apart",
+            instead={"offset = row * 2 * HALF + pair": "offset = row * 2 * HALF + 2 * pair"},
+            told="2 * pair is the first of two neighbors",
+        ),
+        WrongAnswer(
+            mistake="a row of t by its position",
+            instead={"offset = row *": "offset = position *"},
+            told="a row of t begins at row * 2 * HALF, not at position",
+        ),
+        WrongAnswer(
+            mistake="an element of the table",
+            instead={"x1 = tl.load(t_ptr + offset": "x1 = tl.load(freqs_ptr + offset"},
+            told="the first member is loaded from the table",
+        ),
         KernelOfTheRungBelow(rung=2, told="my_rope takes no `out`"),
     ),
 )
@@ -246,6 +343,73 @@ RUNG_3 = Exercise(
             instead={"freqs_ptr + position * 2": "freqs_ptr + position * rows * 2"},
             told="the table has one row for each position, not for each row of t",
         ),
+        WrongAnswer(
+            mistake="rows a block apart",
+            instead={
+                "(position * rows + row) * 2 * HALF": "(position * rows + row) * 2 * BLOCK_HALF"
+            },
+            told="rows are 2 * HALF apart in memory, and BLOCK_HALF is the width of the block",
+        ),
+        WrongAnswer(
+            mistake="rows half as far apart",
+            instead={"(position * rows + row) * 2 * HALF": "(position * rows + row) * HALF"},
+            told="rows are 2 * HALF apart in memory, and HALF is half of that (in a tile)",
+        ),
+        WrongAnswer(
+            mistake="rows one element apart",
+            instead={"(position * rows + row) * 2 * HALF": "(position * rows + row)"},
+            told="the row's number needs this factor (in a tile)",
+        ),
+        WrongAnswer(
+            mistake="rows as far apart as there are rows",
+            instead={"(position * rows + row) * 2 * HALF": "(position * rows + row) * rows"},
+            told="and `rows` says how many there are (in a tile)",
+        ),
+        WrongAnswer(
+            mistake="the factor of the row",
+            instead={"(position * rows + row) * 2 * HALF": "(position + row * rows) * 2 * HALF"},
+            told="the factor belongs to the position",
+        ),
+        WrongAnswer(
+            mistake="parentheses around less",
+            instead={"(position * rows + row) * 2 * HALF": "position * rows * 2 * HALF + row"},
+            told="2 * HALF multiplies position alone",
+        ),
+        WrongAnswer(
+            mistake="loads without the position",
+            instead={"(t_ptr + offset": "(t_ptr + offset - position * rows * 2 * HALF"},
+            told="within its position, where it is loaded",
+        ),
+        WrongAnswer(
+            mistake="stores without the position",
+            instead={"(out_ptr + offset": "(out_ptr + offset - position * rows * 2 * HALF"},
+            told="within its position, where it is stored",
+        ),
+        WrongAnswer(
+            mistake="the second store without HALF",
+            instead={"tl.store(out_ptr + offset + HALF": "tl.store(out_ptr + offset"},
+            told="both results are stored in the first half",
+        ),
+        WrongAnswer(
+            mistake="the next element for the second member",
+            instead={"offset + HALF": "offset + 1"},
+            told="loaded and stored one element further: HALF, as its angle is",
+        ),
+        WrongAnswer(
+            mistake="the second half a block away",
+            instead={"offset + HALF": "offset + BLOCK_HALF"},
+            told="BLOCK_HALF further: HALF, as its angle is (in a tile)",
+        ),
+        WrongAnswer(
+            mistake="columns two apart",
+            instead={"+ pair[None, :]": "+ 2 * pair[None, :]"},
+            told="2 * pair is the first of two neighbors (in a tile)",
+        ),
+        WrongAnswer(
+            mistake="| for &",
+            instead={"[:, None] & (pair": "[:, None] | (pair"},
+            told="is `pair < HALF` in it, joined by &?",
+        ),
         KernelOfTheRungBelow(
             rung=3, told="every row evaluates its own: a program needs several rows of one position"
         ),
@@ -257,6 +421,8 @@ RUNG_3 = Exercise(
     leave_out=(*STRIDED, "part of the head rotated"),
     kernel=True,
     half_the_table=True,
+    mistakes=mistakes_of_pairs(angle2="angle1"),
+    unmasked=UNMASKED,
 )
 def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope` of whole heads by the table's first half; its second half does not matter.
@@ -305,6 +471,16 @@ HALF_A_TABLE = Exercise(
             mistake="each cosine evaluated twice",
             instead={"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * sin"},
             told="it evaluates 32 sines and 64 cosines, where 32 of each are asked for",
+        ),
+        WrongAnswer(
+            mistake="the angle by the row's number",
+            instead={"freqs_ptr + position": "freqs_ptr + row"},
+            told="the angle is that of the row's number",
+        ),
+        WrongAnswer(
+            mistake="the first result twice",
+            instead={"x2 * cos + x1 * sin": "x1 * cos - x2 * sin"},
+            told="the first result is stored in both halves",
         ),
         # right in other words than the solution's: nothing is to be said about them
         WrongAnswer(
@@ -363,6 +539,15 @@ rope_of_q_and_k_at_once = spec(
 )
 
 
+_IF = """\
+    if row >= q_rows:
+        row, heads, strides = row - q_rows, k_heads, k_strides
+        t_ptr, out_ptr = k_ptr, k_out_ptr
+"""
+_PLACE = """\
+    position, sequence, head = row // (batch * heads), row // heads % batch, row % heads
+"""
+
 QUERIES_AND_KEYS = Exercise(
     cell="05-ex5",
     judged_by=rope_of_q_and_k_at_once,
@@ -399,7 +584,66 @@ QUERIES_AND_KEYS = Exercise(
         WrongAnswer(
             mistake="q rotated twice",
             instead={"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr, out_ptr = q_ptr, k_out_ptr"},
-            told="the wrong row: (0, 0, 0) of the result is made of q[0, 0, 0]",
+            told="the rows of k are read from q: set t_ptr, too",
+        ),
+        WrongAnswer(
+            mistake="q_rows not subtracted",
+            instead={"row, heads, strides = row - q_rows, k_heads": "heads, strides = k_heads"},
+            told="the rows of k are counted on from those of q: subtract q_rows",
+        ),
+        WrongAnswer(
+            mistake="k by q's strides",
+            instead={
+                "heads, strides = row - q_rows, k_heads, k_strides": "heads = row - q_rows, k_heads"
+            },
+            told="the rows of k are found by the strides of q",
+        ),
+        WrongAnswer(
+            mistake="k by q's heads and strides",
+            instead={
+                "row, heads, strides = row - q_rows, k_heads, k_strides": "row = row - q_rows"
+            },
+            told="by the heads and the strides of q",
+        ),
+        WrongAnswer(
+            mistake="> for >=",
+            instead={"row >= q_rows": "row > q_rows"},
+            told="the first row of k has no program",
+        ),
+        WrongAnswer(
+            mistake="the stub without its `raise`",
+            instead={_IF: ""},
+            told="no row of k comes out: from program q_rows on, set row, heads, strides",
+        ),
+        WrongAnswer(
+            mistake="names of k too late",
+            instead={_IF + _PLACE: _PLACE + _IF},
+            told="no row of k comes out: from program q_rows on, set row, heads, strides",
+        ),
+        WrongAnswer(
+            mistake="k's result not set",
+            instead={"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr = k_ptr"},
+            told="stored in the result of q: set out_ptr, too",
+        ),
+        WrongAnswer(
+            mistake="no pointer set",
+            instead={"        t_ptr, out_ptr = k_ptr, k_out_ptr\n": ""},
+            told="both pointers are still those of q",
+        ),
+        WrongAnswer(
+            mistake="the condition the wrong way round",
+            instead={"row >= q_rows": "row < q_rows"},
+            told="is the condition the wrong way round?",
+        ),
+        WrongAnswer(
+            mistake="one row too far back",
+            instead={"row - q_rows": "row - q_rows - 1"},
+            told="row - q_rows is the row of k: it begins at 0",
+        ),
+        WrongAnswer(
+            mistake="programs for twice the rows of q",
+            instead={"s * b * (h + g)": "s * b * 2 * h"},
+            told="programs after the last row of k store, too",
         ),
     ),
 )

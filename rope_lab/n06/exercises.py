@@ -98,6 +98,23 @@ RUNG_4 = Exercise(
             instead={"if TRANSPOSE:": "if not TRANSPOSE:"},
             told="the transposed map, where the map itself is asked for",
         ),
+        WrongAnswer(
+            mistake="sines and cosines exchanged without a sign",
+            instead={
+                "sin1, sin2 = -sin2, -sin1": "sin1, sin2, cos1, cos2 = sin2, sin1, cos2, cos1"
+            },
+            told="each half has the cosine and the sine of the other",
+        ),
+        WrongAnswer(
+            mistake="members for sines",
+            instead={
+                "        sin1, sin2 = -sin2, -sin1\n": "        pass\n",
+                "    tl.store(out_ptr + offset, x1": (
+                    "    if TRANSPOSE:\n        x1, x2 = x2, x1\n    tl.store(out_ptr + offset, x1"
+                ),
+            },
+            told="x1 and x2 are exchanged, where the sines have to be",
+        ),
         KernelOfTheRungBelow(rung=4, told="my_rope takes no `transpose`"),
     ),
 )

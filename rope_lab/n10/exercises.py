@@ -76,7 +76,7 @@ REPAIR_IT = Exercise(
             mistake="the bug",
             instead={"k_strides[1] + head * k_strides[2]": "k_strides[1] + head * q_strides[2]"},
             told=(
-                "in the case 'only q is a slice of wider rows'; 9 other cases are right\n"
+                "in the case 'only q is a slice of wider rows'; 11 other cases are right\n"
                 "  looks like: out of bounds: program (20, 6) reads element 1008 of k_ptr"
             ),
         ),
@@ -88,6 +88,65 @@ REPAIR_IT = Exercise(
                 )
             },
             told="a wrong stride: it reads the memory as if the tensor were contiguous",
+        ),
+        WrongAnswer(
+            mistake="k by q's strides",
+            instead={
+                "k_strides[0]": "q_strides[0]",
+                "k_strides[1]": "q_strides[1]",
+                "k_strides[2]": "q_strides[2]",
+            },
+            told="all rows of k are found by the strides of q",
+        ),
+        WrongAnswer(
+            mistake="positions by q's stride",
+            instead={"position * k_strides[0]": "position * q_strides[0]"},
+            told="positions of k are as far apart as those of q",
+        ),
+        WrongAnswer(
+            mistake="sequences by q's stride",
+            instead={"sequence * k_strides[1]": "sequence * q_strides[1]"},
+            told="sequences of k are as far apart as those of q",
+        ),
+        WrongAnswer(
+            mistake="heads by the stride of sequences",
+            instead={"head * k_strides[2]": "head * k_strides[1]"},
+            told="k_strides[1] is the way between sequences",
+        ),
+        WrongAnswer(
+            mistake="no head",
+            instead={" + head * k_strides[2]": ""},
+            told="every head of k reads the first one",
+        ),
+        WrongAnswer(
+            mistake="head not counted from 0",
+            instead={"        head = head - q_heads\n": ""},
+            told="head counts the heads of q first: subtract q_heads",
+        ),
+        WrongAnswer(
+            mistake="k's heads subtracted",
+            instead={"head = head - q_heads": "head = head - k_heads"},
+            told="subtract q_heads, not k_heads",
+        ),
+        WrongAnswer(
+            mistake="<= for <",
+            instead={"if head < q_heads": "if head <= q_heads"},
+            told="the first head of k is taken for one of q",
+        ),
+        WrongAnswer(
+            mistake="the result by q's heads",
+            instead={"k_out_ptr + (token * k_heads": "k_out_ptr + (token * q_heads"},
+            told="the result of k has k_heads heads of each token",
+        ),
+        WrongAnswer(
+            mistake="k read from q",
+            instead={"k_ptr + position": "q_ptr + position"},
+            told="the rows of k are read from q",
+        ),
+        WrongAnswer(
+            mistake="no mask",
+            instead={"exists = pair < HALF": "exists = pair < BLOCK"},
+            told="every result is right, so a mask is missing",
         ),
     ),
 )

@@ -359,6 +359,16 @@ _OF_PAIRS = {words: pairs_by_lines(**lines) for words, lines in _LINES.items()} 
     for words, lines in known.items()
 }
 
+
+def mistakes_of_pairs(**lines: str) -> dict[str, Callable]:
+    """Those of a kernel of rung 2 that has these lines, too: all that leave them alone."""
+    return {
+        words: pairs_by_lines(**lines | mistaken)
+        for words, mistaken in _LINES.items()
+        if not lines.keys() & mistaken.keys()
+    }
+
+
 # of contiguous tensors whose heads are rotated as a whole
 _OF_WHOLE_ROWS = _OF_ROWS | {
     "mistakes": _OF_PAIRS,
@@ -393,6 +403,14 @@ def _negated_cosines(cos1, sin1, cos2, sin2):
     return -cos1, sin1, -cos2, sin2
 
 
+def _all_of_the_other(cos1, sin1, cos2, sin2):
+    return cos2, sin2, cos1, sin1
+
+
+def _members_exchanged(grad, freqs):
+    return rope.function(grad.roll(grad.shape[-1] // 2, -1), freqs)
+
+
 def _cosines_for_sines(cos1, sin1, cos2, sin2):
     return cos2, sin1, cos1, sin2
 
@@ -407,6 +425,10 @@ _OF_THE_GRADIENT = {
     "the cosines are exchanged, where the sines have to be, with a sign": (
         _backward(_cosines_for_sines)
     ),
+    "each half has the cosine and the sine of the other: exchange the sines, with a sign": (
+        _backward(_all_of_the_other)
+    ),
+    "x1 and x2 are exchanged, where the sines have to be, with a sign": _members_exchanged,
     "the cosines are negated, where the sines have to be, and exchanged": (
         _backward(_negated_cosines)
     ),
