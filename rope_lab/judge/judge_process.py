@@ -218,12 +218,12 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
     right: list[str] = []
     misses: list[Attempt] = []
     wrong: list[Verdict] = []  # of each of these
-    launches, printed, remark = 0, "", ""
+    launches, printed, remark, is_slow = 0, "", "", False
     moves: dict[tuple, str] = {}  # of the traces
     updated: Case | None = None  # the first case whose programs update something atomically
     for case in wanted.cases:
-        if case.name == MANY and wrong:
-            continue  # it takes a second, and smaller cases are easier to read
+        if case.name == MANY and (wrong or is_slow):
+            continue  # it takes a second, a program for each element more than half a minute
         tell(case.name)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
@@ -237,6 +237,7 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
                 updated = updated or case
         if outcome is None:
             right.append(case.name)
+            is_slow |= trace is not None and len(trace.programs) >= attempt.given[0].numel()
             if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
         elif outcome.state == NOT_YET:
