@@ -256,19 +256,24 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
         reason = f"{len(right)} cases: " + ", ".join(right)
         cases = Cases(right=tuple(right), launches=launches, moves_between=moves)
         return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
-    first, *others = wrong
+    also_wrong = tuple(other.cases.wrong for other in wrong[1:])
+    first = explained(wrong[0], misses)
+    cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
+    return replace(first, cases=cases), printed
+
+
+def explained(verdict: Verdict, misses: list["Attempt"]) -> Verdict:
+    """The verdict on the first of the cases that are wrong, with the mistake, if one is known."""
     missed = misses[0].missed
     if missed is not None:  # wrong elements, and no reason yet
         of_one_result = (attempt for attempt in misses if attempt.missed == missed)
         reason = kind_of_mistake(attempt.evidence() for attempt in of_one_result)
-        first = replace(first, reason=reason)
-    elif first.reason.startswith((OUTSIDE, COLLISION)):
+        return replace(verdict, reason=reason)
+    if verdict.reason.startswith((OUTSIDE, COLLISION)):
         # past the end of a tensor another one may lie by chance: then the next case is asked
         found = (attempt.own_mistake() for attempt in misses[:_ASKED])
-        first = replace(first, because=next(filter(None, found), ""))
-    also_wrong = tuple(other.cases.wrong for other in others)
-    cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
-    return replace(first, cases=cases), printed
+        return replace(verdict, because=next(filter(None, found), ""))
+    return verdict
 
 
 class Attempt:
