@@ -5,7 +5,7 @@ import torch
 
 from ..judge.definitions import BLOCKS, OTHER_SIZES
 from ..judge.exercise import Exercise, WrongAnswer
-from ..judge.spec import HALF_PRECISION, STRIDED, spec
+from ..judge.spec import STRIDED, spec
 
 
 def _pairs(x):
@@ -48,7 +48,7 @@ def _real_parts_first(x, angle):
 
 
 @spec(
-    leave_out=(*BLOCKS, *STRIDED, *HALF_PRECISION),
+    leave_out=(*BLOCKS, *STRIDED, "half precision"),
     extra=OTHER_SIZES,
     mistakes={
         "the i is missing: exp of a real number stretches, and turns nothing": _without_the_i,

@@ -14,9 +14,9 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import racing_kernels as kernels
 import rope_lab as lab
-from rope_lab.judge.spec import HALF_PRECISION, STRIDED, spec
+from rope_lab.judge.spec import STRIDED, spec
 
-LEFT_OUT = (*STRIDED, *HALF_PRECISION)
+LEFT_OUT = (*STRIDED, "half precision")
 IN_PLACE = {"overwrites": ("x",), "kernel": True, "leave_out": LEFT_OUT}
 
 
