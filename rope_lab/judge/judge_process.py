@@ -7,10 +7,11 @@ import contextlib
 import inspect
 import io
 import itertools
+import math
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,6 +112,7 @@ IN_ORDER_ALONE = (
 COLLISION = "write collision"  # the same
 _ASKED = 5  # cases for the mistake behind a wrong address
 MAX_PRINTED = 4000  # characters
+MANY_PROGRAMS = 3000  # that a large tensor may take: the interpreter needs a millisecond for each
 HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 _NUMBERS = itertools.count()  # of files
 
@@ -218,26 +220,19 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
     right: list[str] = []
     misses: list[Attempt] = []
     wrong: list[Verdict] = []  # of each of these
-    launches, printed, remark, is_slow = 0, "", "", False
-    moves: dict[tuple, str] = {}  # of the traces
-    updated: Case | None = None  # the first case whose programs update something atomically
+    printed, remark, traced = "", "", Traced()
     for case in wanted.cases:
-        if case.name == MANY and (wrong or is_slow):
-            continue  # it takes a second, a program for each element more than half a minute
+        if case.name == MANY and (wrong or traced.programs_for(wanted, case) > MANY_PROGRAMS):
+            continue
         tell(case.name)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             attempt = Attempt(candidate, wanted, case, earlier=right)
             outcome = attempt.outcome()
         if said.getvalue() and not printed:
             printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
-        if (trace := attempt.trace) is not None:
-            launches += trace.launches
-            moves = trace.moves_between | moves
-            if any(memory.has_atomics for memory in trace.memories) and not trace.waits:
-                updated = updated or case
+        traced.add(attempt)
         if outcome is None:
             right.append(case.name)
-            is_slow |= trace is not None and len(trace.programs) >= attempt.given[0].numel()
             if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
         elif outcome.state == NOT_YET:
@@ -245,21 +240,53 @@ def judge(candidate: Callable, wanted: Spec, tell: Callable[[str], None]) -> tup
         else:
             misses.append(attempt)
             wrong.append(outcome)
-    if not wrong and updated:
-        with contextlib.redirect_stdout(io.StringIO()):
-            attempt = Attempt(candidate, wanted, updated, earlier=right)
-            if attempt.depends_on_the_order():
-                right.remove(updated.name)
-                cases = Cases(right=tuple(right), wrong=updated.name)
-                return Verdict(state=WRONG, reason=IN_ORDER_ALONE, cases=cases), printed
+    if not wrong and (case := traced.updated) and depends_on_the_order(candidate, wanted, case):
+        right.remove(case.name)
+        cases = Cases(right=tuple(right), wrong=case.name)
+        return Verdict(state=WRONG, reason=IN_ORDER_ALONE, cases=cases), printed
     if not wrong:
         reason = f"{len(right)} cases: " + ", ".join(right)
+        launches, moves = traced.launches, traced.moves_between
         cases = Cases(right=tuple(right), launches=launches, moves_between=moves)
         return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
     also_wrong = tuple(other.cases.wrong for other in wrong[1:])
     first = explained(wrong[0], misses)
     cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
     return replace(first, cases=cases), printed
+
+
+@dataclass
+class Traced:
+    """What is kept of the traces of all cases."""
+
+    launches: int = 0
+    moves_between: dict[tuple, str] = field(default_factory=dict)  # as `Trace` has it
+    updated: Case | None = None  # the first one whose programs update something atomically
+    programs_an_element: float = math.inf  # the fewest of any case
+
+    def add(self, attempt: "Attempt") -> None:
+        trace = attempt.trace
+        if trace is None:
+            return
+        self.launches += trace.launches
+        self.moves_between = trace.moves_between | self.moves_between
+        if any(memory.has_atomics for memory in trace.memories) and not trace.waits:
+            self.updated = self.updated or attempt.case
+        programs_an_element = len(trace.programs) / attempt.given[0].numel()
+        self.programs_an_element = min(self.programs_an_element, programs_an_element)
+
+    def programs_for(self, wanted: Spec, case: Case) -> float:
+        """How many programs a case may take, by those that ran; 0 where none was traced."""
+        if self.programs_an_element == math.inf:
+            return 0
+        return self.programs_an_element * wanted.inputs(case)[0].numel()
+
+
+def depends_on_the_order(candidate: Callable, wanted: Spec, case: Case) -> bool:
+    """Whether the results are others if the programs run from the last one to the first."""
+    attempt = Attempt(candidate, wanted, case, earlier=[])
+    with contextlib.redirect_stdout(io.StringIO()):
+        return attempt.depends_on_the_order()
 
 
 def explained(verdict: Verdict, misses: list["Attempt"]) -> Verdict:
