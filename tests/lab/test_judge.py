@@ -289,10 +289,16 @@ def test_slips_of_beginners(candidate, kind):
     assert verdict.state == "wrong" and kind in repr(verdict), verdict
 
 
-def test_a_number_in_place_of_the_block_is_wrong():
-    verdict = judge(wrong_kernels.by_blocks_of_256, exercises_of_00.scaled_copy)
-    told = "from number 1536 on; is a number written where `block` belongs?"
-    assert not verdict and told in repr(verdict), verdict
+OF_BLOCKS = {
+    wrong_kernels.by_blocks_of_256: "1536 on; is a number written where `block` belongs?",
+    wrong_kernels.by_1024_programs: "65536 on; is the grid large enough?",
+}
+
+
+@pytest.mark.parametrize("candidate", OF_BLOCKS, ids=lambda candidate: candidate.__name__)
+def test_blocks_of_another_size_and_many_of_them_are_tried(candidate):
+    verdict = judge(candidate, exercises_of_00.scaled_copy)
+    assert not verdict and f"from number {OF_BLOCKS[candidate]}" in repr(verdict), verdict
 
 
 def test_a_mask_may_be_one_for_all():

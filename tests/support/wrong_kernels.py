@@ -201,6 +201,12 @@ def by_blocks_of_256(x, block=256):
     return doubled(x, kernel=blocks_of_256_kernel, block=block)
 
 
+def by_1024_programs(x, block=256):
+    out, n = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.numel()
+    doubling_kernel[(min(1024, triton.cdiv(n, block)),)](x, out, n, BLOCK=block, HOW="right")
+    return out
+
+
 def without_return(x):
     doubled(x)
 

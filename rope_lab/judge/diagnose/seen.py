@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ..spec import CHANGED, MANY, TAIL_AND_STRIDE
+from ..spec import CHANGED, MANY, OTHER_BLOCK, TAIL_AND_STRIDE
 from .evidence import Evidence, Guess, Pairs, fitted, found, own, pairs_of, part, place, seen, whole
 
 _MOST_COLUMNS = 8  # that are counted up
@@ -69,7 +69,7 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
         elif not more and int((~e.unwritten).sum()) == programs:
             more = "; each program stores one element: no block, tl.arange(0, BLOCK), or a mask"
             more += " that is false for its other lanes?"
-        elif not more and e.case.options and which.startswith("the last"):
+        elif not more and e.case.name == OTHER_BLOCK and which.startswith("the last"):
             more = f"; is a number written where `{next(iter(e.case.options))}` belongs?"
         elif not more and which.startswith("the last"):
             more = "; is the grid large enough? Is the mask true for them?"
