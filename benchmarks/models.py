@@ -1,9 +1,9 @@
 """Patched models of transformers: bits, launches a layer, time of a step (needs a GPU).
 
 A training step, forward and backward, of four layers in the shape of Llama 3 8B with random
-weights, one sequence of 4096 tokens: as it is, with its rotation patched, and with the norms of
-queries and keys, too. One step of each takes its turn, and the unpatched model takes two, which
-shows the noise. Then a small model, eager and compiled.
+weights, one sequence of 4096 tokens: as it is, with its rotation patched, and Qwen3 with norms and
+rotation in one launch, too. One step of each takes its turn, and the unpatched model takes two,
+which shows the noise. Then a small model, eager and compiled.
 """
 
 import warnings
@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from benchmarks.gpu import GPU
 from rope_kernels.huggingface import patch
 from rope_lab.compiler.plans import kernel_names
+from rope_lab.n12.models import with_norms
 from rope_lab.profiling.steps import Ways, kernels_of, step_us
 
 LAYERS, TOKENS = 4, 4096
@@ -53,7 +54,6 @@ MODELS = {  # the name on the page -> classes of transformers, options
     "Gemma 3": ("Gemma3TextConfig", "Gemma3ForCausalLM", {}),
     "DeepSeek V3, dense": ("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
 }
-WITH_NORMS = "Qwen3", "GLM4-MoE, dense", "Gemma 3"
 
 
 def steps(gpu: GPU) -> Iterator[dict]:
@@ -111,8 +111,8 @@ def inputs(name: str, dtype: torch.dtype, shape: dict) -> tuple[nn.Module, Tenso
 def ways_of(name: str, model: nn.Module) -> Ways:
     """How a model may run; each is entered for one step."""
     ways = {"unpatched": nullcontext, "again": nullcontext, "patched": lambda: patch(model)}
-    if name in WITH_NORMS:
-        ways["norms"] = lambda: patch(model, norms=True, strict=True)
+    if name == "Qwen3":
+        ways["norms"] = lambda: with_norms(model)
     return ways
 
 

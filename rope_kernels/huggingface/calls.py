@@ -5,7 +5,7 @@ it has the same arguments, and calls the function itself where its rule can't ro
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -15,17 +15,17 @@ from torch import Tensor
 from .. import api
 from ..checks import FLOATS
 from ..modes import is_dtensor
-from ..norms import Tensors
 from ..rotation import OutputPairing, Rounding, given_of
 from ..ways import Way
 
 _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table has
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
 
+Tensors = tuple[Tensor, ...]  # one or two
 Original = Callable[..., object]  # a function that a model has
 Form = Callable[..., object]  # what takes its calls; all are at the end of this file
-# What a form calls first, with tensors, cos, sin and `unsqueeze_dim`: `Rule.rotate`, or that of
-# `norms.NormedRotation`. None: the function itself has to do it.
+# What a form calls first, with tensors, cos, sin and `unsqueeze_dim`: `Rule.rotate`. None: the
+# function itself has to do it.
 Rotate = Callable[[Tensors, Tensor, Tensor, int], Tensors | None]
 
 # Why the function itself takes a call.
@@ -109,7 +109,6 @@ class Rule:
         sin: Tensor,
         unsqueeze_dim: int,
         ways: Counter[Way],
-        by: Callable[..., Tensors] | None = None,
     ) -> Tensors | None:
         """Rotate one or two tensors in one launch: bits, dtype and strides of the function.
 
@@ -118,8 +117,6 @@ class Rule:
             cos, sin: the function's tables, (b, s, w), (1, s, w) or (s, w).
             unsqueeze_dim: where the function gives a table the dimension of heads.
             ways: counts the call by its way.
-            by: takes the place of `api.rotate`, and normalizes, too. Then the results have the
-                dtype of q.
 
         Returns:
             A tensor for each; None if the call is one for the function itself.
@@ -132,12 +129,8 @@ class Rule:
         promotes = self.promotes(q, cos)
         has_batch = q.dim() == 4
         heads = heads_of(cos, unsqueeze_dim)
-        keeps_strides = self.rest == "none" and not self.concatenates
-        # What normalizes returns tensors that are contiguous in the format that it is told, and the
-        # function's have the strides of q: a view of (b, s, h, d), as a projection made it.
-        exchanges = by is not None and keeps_strides and has_batch and heads == HEADS_FIRST
-        if exchanges or not has_batch:
-            tensors = exchanged(tensors) if exchanges else tuple([x[None] for x in tensors])
+        if not has_batch:
+            tensors = tuple([x[None] for x in tensors])
         if self.columns == "first half":
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         given = given_of(
@@ -145,31 +138,23 @@ class Rule:
             cu_seqlens=None,
             start_positions=None,
             position_ids=None,
-            tensor_format="bhsd" if heads == HEADS_FIRST and not exchanges else "bshd",
+            tensor_format="bhsd" if heads == HEADS_FIRST else "bshd",
             rotary_dim=width,
             rotary_start=q.shape[-1] - width if self.rest == "before" else 0,
             interleaved=self.interleaved,
             output_pairing=self.output_pairing,
             inverse=self.inverse,
             rounding=self.rounding,
-            promoted_from=q.dtype if promotes and by is None else None,
-            keeps_strides=keeps_strides and by is None,
+            promoted_from=q.dtype if promotes else None,
+            keeps_strides=self.rest == "none" and not self.concatenates,
         )
-        rotate = by or api.rotate
-        outs = rotate(tensors=tensors, given=given, ways=ways)
-        if exchanges:
-            return exchanged(outs)
+        outs = api.rotate(tensors=tensors, given=given, ways=ways)
         return outs if has_batch else tuple([x[0] for x in outs])
 
 
 def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:
     """The dimension of heads, from the end: where `unsqueeze` gives a table a new one."""
     return unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - cos.dim() - 1
-
-
-def exchanged(tensors: Sequence[Tensor]) -> Tensors:
-    """Each with its heads and positions exchanged."""
-    return tuple([x.transpose(1, 2) for x in tensors])
 
 
 # Forms: what takes the place of a function, with the same arguments. `patch` binds the first two:

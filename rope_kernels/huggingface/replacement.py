@@ -24,7 +24,6 @@ _has_global_hook: Callable[[], bool] = _has_any_global_hook
 
 _OTHER_CODE = Way("original", "the function, or one that it calls, was given other code")
 _HOOKED = Way("original", "the module that rotates has a hook")
-NORMS_APART = Way("original", "the norms have to run themselves")
 
 # How often each function of ours was called, by way. `patch` shows them to the user.
 counted: dict[Callable[..., object], Counter[Way]] = {}
@@ -59,16 +58,12 @@ def has_code(function: FunctionType, code: CodeType) -> bool:
 
 
 def replacement(
-    original: Replaceable,
-    ours: Callable[..., object],
-    rotation: Replaceable,
-    ways: Counter[Way],
-    suits: Callable[..., bool] = lambda *args: True,
+    original: Replaceable, ours: Callable[..., object], ways: Counter[Way]
 ) -> Callable[..., object]:
     """Make the function that takes the place of `original`.
 
-    It calls `ours` where the rotation is as it was and `suits` is true of the positional arguments,
-    and `original` elsewhere. While PyTorch records, it calls `original`, too.
+    It calls `ours` where the rotation is as it was, and `original` elsewhere. While PyTorch
+    records, it calls `original`, too.
 
     The rotation has to run the code that it has now: it or a helper may be replaced later, or be
     given other code, as IPython's autoreload does, and a module be hooked. The `forward` that
@@ -76,13 +71,11 @@ def replacement(
     the kernel takes its calls.
 
     Args:
-        original: what is replaced: the rotation, or a forward that calls it.
+        original: what is replaced, which rotates in the model.
         ours: what takes its calls.
-        rotation: what rotates in the model.
         ways: counts the calls that `original` takes, but for those that are recorded.
-        suits: whether `ours` may take a call.
     """
-    function = function_of(rotation)
+    function = function_of(original)
     code, variables = function.__code__, function.__globals__
     named = [(name, variables.get(name)) for name in code.co_names]
     helpers = [(name, x, x.__code__) for name, x in named if isinstance(x, FunctionType)]
@@ -90,12 +83,12 @@ def replacement(
     def takes(*args: object, **kwargs: object) -> bool:
         """Whether the function that is replaced has such arguments."""
         try:
-            inspect.signature(function_of(original)).bind(*args, **kwargs)
+            inspect.signature(function).bind(*args, **kwargs)
         except TypeError:
             return False
         return True
 
-    @functools.wraps(function_of(original))
+    @functools.wraps(function)
     def replaced(*args: object, **kwargs: object) -> object:
         # A compiler fuses the function's own operators with those around them.
         if is_traced() or _is_tracing():
@@ -108,10 +101,8 @@ def replacement(
         )
         if not has_code(function, code) or not has_its_helpers:
             way = _OTHER_CODE
-        elif isinstance(rotation, nn.Module) and is_hooked(rotation):
+        elif isinstance(original, nn.Module) and is_hooked(original):
             way = _HOOKED
-        elif not suits(*args):
-            way = NORMS_APART
         else:
             try:
                 return ours(*args, **kwargs)

@@ -115,14 +115,14 @@ def shares(
 def qwen3(
     device: str = "cuda", shape: dict = SHAPE_8B, length: int = 4096, turns: int = 10
 ) -> dict:
-    """A training step of Qwen3 in bf16: as it is, patched, and patched with norms.
+    """A training step of Qwen3 in bf16: as it is, patched, and by `models.normed_forward`.
 
     Returns:
         For eager and compiled steps, way -> 'launches' and 'step_ms' of a step.
     """
     model = models.new_qwen3(device, shape, torch.bfloat16)
     tokens = torch.randint(shape["vocab_size"], (1, length + 1), device=device)
-    ways = {way: partial(models.patched, model, options) for way, options in WAYS.items()}
+    ways = {way: partial(entered, model) for way, entered in WAYS.items()}
     found = {}
 
     def train_once() -> None:

@@ -1,19 +1,22 @@
 """Models of transformers as notebook 12 runs them, and rotations to put into its Llama."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama import modeling_llama
+from transformers.models.qwen3.modeling_qwen3 import eager_attention_forward
 
-from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk
 from rope_kernels.huggingface import patch
 
-WAYS = {"unpatched": None, "patched": {}, "with norms": {"norms": True}}  # options of `patch`
 SMALL = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -55,8 +58,59 @@ def _new(kind: type[nn.Module], config) -> nn.Module:
         return kind(config)
 
 
-def patched(model: nn.Module, options: dict | None) -> AbstractContextManager:
-    return nullcontext() if options is None else patch(model, strict=True, **options)
+def normed_forward(
+    self: Any,
+    hidden_states: Tensor,
+    position_embeddings: tuple[Tensor, Tensor],
+    attention_mask: Tensor | None,
+    past_key_values: Any = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """The forward of Qwen3Attention, with its norms and its rotation in one launch."""
+    shape = (*hidden_states.shape[:-1], -1, self.head_dim)
+    q = self.q_proj(hidden_states).view(shape)
+    k = self.k_proj(hidden_states).view(shape)
+    v = self.v_proj(hidden_states).view(shape).transpose(1, 2)
+    norms = {"eps": self.q_norm.variance_epsilon, "rounding": "model"}
+    weights = self.q_norm.weight, self.k_norm.weight
+    q, k = qk_norm_rope(q, k, *weights, position_embeddings, "bshd", **norms)
+    q, k = q.transpose(1, 2), k.transpose(1, 2)
+    if past_key_values is not None:
+        k, v = past_key_values.update(k, v, self.layer_idx)
+    name, dropout = self.config._attn_implementation, self.attention_dropout
+    attend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
+    out, of_heads = attend(
+        self,
+        q,
+        k,
+        v,
+        attention_mask,
+        dropout=dropout if self.training else 0.0,
+        scaling=self.scaling,
+        sliding_window=self.sliding_window,
+        **options,
+    )
+    return self.o_proj(out.flatten(2)), of_heads
+
+
+@contextmanager
+def with_norms(model: Qwen3ForCausalLM) -> Iterator[None]:
+    """The attentions of a model have `normed_forward` for a while.
+
+    Of the model and not of its class: a compiled model doesn't notice what a class was given later.
+    """
+    attentions = [layer.self_attn for layer in model.model.layers]
+    for attention in attentions:
+        attention.forward = partial(normed_forward, attention)
+    try:
+        yield
+    finally:
+        for attention in attentions:
+            del attention.forward
+
+
+# How a Qwen3 may run: what is entered with the model
+WAYS = {"unpatched": nullcontext, "patched": patch, "with norms": with_norms}
 
 
 def loss_of(model: nn.Module, tokens: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rope_lab.n12.models import WAYS, new_qwen3, patched
+from rope_lab.n12.models import WAYS, new_qwen3
 from rope_lab.profiling.roofline import Machine, headline, headline_in_words, straight_line
 
 # the machine
@@ -40,12 +40,13 @@ def test_a_way_puts_in_what_it_says_for_a_while(way):
     """Otherwise all would have the same bits, and notebook 12 would prove little."""
     from transformers.models.qwen3 import modeling_qwen3
 
-    def in_the_module():
-        attention = modeling_qwen3.Qwen3Attention
-        return modeling_qwen3.apply_rotary_pos_emb, attention.forward
+    model = new_qwen3("cpu")
 
-    before = in_the_module()
-    with patched(new_qwen3("cpu"), WAYS[way]):
-        changed = [x is not y for x, y in zip(in_the_module(), before, strict=True)]
-    assert changed == [way != "unpatched", way == "with norms"]
-    assert in_the_module() == before
+    def what_runs():
+        return modeling_qwen3.apply_rotary_pos_emb, model.model.layers[1].self_attn.forward
+
+    before = what_runs()
+    with WAYS[way](model):
+        changed = [x != y for x, y in zip(what_runs(), before, strict=True)]
+    assert changed == [way == "patched", way == "with norms"]
+    assert what_runs() == before

@@ -90,7 +90,6 @@ def rows_have_norm_1(q1, q2, q3, **others):
 CLAIMS = {
     "readme_0": both_calls_rotate_and_the_last_in_place,
     "hugging_face_0": all_is_patched,
-    "hugging_face_2": all_is_patched,
     "kernels_0": each_sequence_begins_at_0,
     "kernels_1": the_table_at_these_positions_gives_the_same,
     "kernels_2": pairs_turn_by_the_positions_on_their_axes,

@@ -74,7 +74,7 @@ assert_type(rope_to_cache(t, t, t, rope, t, t, ids, position_ids=ids), Tensor)
 assert_type(cp_positions(8, cp_size=2, cp_rank=1, cp_order=order, device=None), Tensor)
 assert_type(cp_positions(seq_len=None, cu_seqlens=ids, cp_size=2, cp_rank=1), Tensor)
 
-patched = rope_kernels.huggingface.patch(torch.nn.Linear(2, 2), norms=True, strict=False)
+patched = rope_kernels.huggingface.patch(torch.nn.Linear(2, 2), strict=False)
 assert_type(patched, rope_kernels.huggingface.Patched)
 
 assert_type(which_way(rope_qk, t, t, rope, tensor_format="bshd"), Way)

@@ -1,11 +1,12 @@
-"""Models of transformers on several ranks, with norms and rotation in one launch where they may be.
+"""Models of transformers on several ranks, with our rotation, or with norms in its launch, too.
 
 Each is compared with itself, unpatched, on the same ranks.
 """
 
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from unittest import mock
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
@@ -20,7 +21,8 @@ from torch.distributed.tensor.parallel import (
 
 from on_a_mesh import Cases, mesh_of
 from rope_kernels import api
-from rope_kernels.huggingface import norms, patch
+from rope_kernels.huggingface import patch
+from rope_lab.n12.models import with_norms
 
 CASES = Cases()
 LAYERS = 2
@@ -51,24 +53,14 @@ def logits_and_gradients(model, tokens):
     return found
 
 
-@contextmanager
-def counted(module, name):
-    """Counts the calls of a function that a kernel takes."""
-    wrapped = getattr(module, name)
-    with mock.patch.object(module, name, wraps=wrapped) as calls:
-        yield calls
-
-
-def compare(model, tokens, fused, alone=0):
-    """The model with itself, and how many calls normalize and rotate, or only rotate."""
+def compare(model, tokens, entered=patch):
+    """The model with itself; how many calls rotate by `rope_qk`'s way."""
     wanted = logits_and_gradients(model, tokens)
-    patched = patch(model, norms=True, strict=True)
-    with patched, counted(norms, "normalize_by") as with_norms, counted(api, "rotate") as without:
+    with entered(model), mock.patch.object(api, "rotate", wraps=api.rotate) as rotates:
         got = logits_and_gradients(model, tokens)
-    assert (with_norms.call_count, without.call_count) == (fused, alone)
     for name, x in wanted.items():
         torch.testing.assert_close(got[name], x, rtol=1e-4, atol=1e-5, msg=name)
-    return got
+    return rotates.call_count
 
 
 def attention_of_own_heads(module, q, k, v, mask, **options):
@@ -85,18 +77,30 @@ def tokens_of(rank, device):
     return torch.randint(0, 64, (2, 6), device=device)
 
 
-@CASES.for_each([False, True])
-def a_patched_model_with_fsdp(each_norm, device):
-    """Sharded by layers all is fused; a norm that is sharded by itself has a class of its own."""
+def shard(model, device, each_norm=False):
+    """By layers, or norms by themselves, too."""
     mesh = mesh_of(device, 2)
-    model = new_model().to(device)
     for layer in model.model.layers:
         if each_norm:
             fully_shard(layer.self_attn.q_norm, mesh=mesh)
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    fused, alone = (0, LAYERS) if each_norm else (LAYERS, 0)
-    compare(model, tokens_of(dist.get_rank(), device), fused, alone)
+
+
+@CASES.for_each()
+def a_patched_model_with_fsdp(device):
+    model = new_model().to(device)
+    shard(model, device)
+    assert compare(model, tokens_of(dist.get_rank(), device)) == LAYERS
+
+
+@CASES.for_each([False, True])
+def a_forward_with_norms_with_fsdp(each_norm, device):
+    """A norm that is sharded by itself is not gathered where it is not called."""
+    model, tokens = new_model().to(device), tokens_of(dist.get_rank(), device)
+    shard(model, device, each_norm)
+    with pytest.raises(TypeError, match="q_weight is a DTensor") if each_norm else nullcontext():
+        compare(model, tokens, with_norms)
 
 
 @CASES.for_each([False, True])
@@ -120,22 +124,4 @@ def a_patched_model_with_fsdp_and_tensor_parallelism(dtensors, device):
         fully_shard(layer, mesh=mesh["dp"])
     fully_shard(model, mesh=mesh["dp"])
     with implicit_replication() if dtensors else nullcontext():  # of cos and sin
-        compare(model, tokens_of(0, device), 0 if dtensors else LAYERS)
-
-
-@CASES.for_each()
-def a_patched_model_with_hooks_of_tensor_parallelism(device):
-    """Those with which transformers sums the gradients of norms over ranks: the norms run."""
-    from transformers.distributed.tensor_parallel import ReplicatedWithGradAllReduce
-
-    mesh = mesh_of(device, 2)
-    model, tokens = new_model().to(device), tokens_of(dist.get_rank(), device)
-    name = "model.layers.0.self_attn.q_norm.weight"
-    of_this_rank = logits_and_gradients(model, tokens)[name]
-    for layer in model.model.layers:
-        for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
-            ReplicatedWithGradAllReduce().install_forward(norm, mesh)
-    logits_and_gradients(model, tokens)  # from now on there are gradients that a hook finds
-    model.zero_grad = lambda: [x.grad.zero_() for x in model.parameters()]
-    got = compare(model, tokens, 0, LAYERS)[name]
-    assert (got - of_this_rank).norm() > 0.1 * got.norm(), "the hook sums nothing"
+        assert compare(model, tokens_of(0, device)) == (0 if dtensors else LAYERS)

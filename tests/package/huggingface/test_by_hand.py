@@ -4,21 +4,33 @@ A launch is an operator that computes or writes, or one of our kernels, between 
 projections and its attention. Stand-ins take the place of both.
 """
 
+import inspect
 import re
 import runpy
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import torch
 
 from counted import launches_in
+from hf_models import (
+    FAMILIES,
+    generated,
+    in_a_fixed_order,
+    inputs_of,
+    logits_and_gradients,
+    unequal,
+)
 from rope_kernels import rope_to_cache
 from rope_kernels.huggingface import patch
+from rope_lab.n12.models import normed_forward
 from test_readme import ROOT, blocks_of
 
 transformers = pytest.importorskip("transformers")
 
 PROJECTIONS, DECODING = "docs/projections.md", "docs/decoding.md"
+HUGGING_FACE = "docs/hugging_face.md"
 ROTATED = 1.0, 0.75  # of each head, as the table's first rows have them
 
 
@@ -117,6 +129,55 @@ def test_phi3_by_hand_is_the_model(rotated, device, tmp_path):
         layer.self_attn.forward = partial(page["forward"], layer.self_attn)
     torch.testing.assert_close(step(), expected)
     assert torch.equal(generate(), generated)
+
+
+def qwen3_by_hand(dtype, device, monkeypatch, tmp_path):
+    """Logits and gradients, and tokens, by the page's forward and by the model's own."""
+    page = ran(HUGGING_FACE, tmp_path)
+    model, inputs = FAMILIES["qwen3"].make(device, dtype), inputs_of(FAMILIES["qwen3"], device)
+    generator = torch.Generator().manual_seed(9)
+    for name, weight in model.named_parameters():
+        if "norm" in name:  # not all ones: a norm that is skipped or doubled shows
+            weight.data += 0.3 * torch.randn(weight.shape, generator=generator).to(weight)
+
+    def run():
+        return logits_and_gradients(model, inputs, autocast=False), generated(model, inputs)
+
+    with in_a_fixed_order(monkeypatch, device) if dtype == torch.bfloat16 else nullcontext():
+        own = run()
+        monkeypatch.setattr(page["Qwen3Attention"], "forward", page["normed_forward"])
+        return run(), own
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch's determinism
+def test_qwen3_by_hand_has_the_bits_of_the_model(device, monkeypatch, tmp_path):
+    """By plain PyTorch, in bf16. A kernel adds squares in another order."""
+    (got, tokens), (own, own_tokens) = qwen3_by_hand(torch.bfloat16, device, monkeypatch, tmp_path)
+    if device == "cpu":
+        assert not unequal(got, own) and torch.equal(tokens, own_tokens)
+    else:
+        assert_close(got, own, 2e-2)
+
+
+@pytest.mark.parametrize("dtype, bound", ((torch.float32, 2e-6), (torch.float16, 3e-3)))
+def test_qwen3_by_hand_is_the_model(dtype, bound, device, monkeypatch, tmp_path):
+    (got, tokens), (own, own_tokens) = qwen3_by_hand(dtype, device, monkeypatch, tmp_path)
+    assert dtype == torch.float16 or torch.equal(tokens, own_tokens)
+    assert_close(got, own, bound)
+
+
+def assert_close(got, wanted, bound):
+    """By the norm of the difference: a sum over tokens has large and small terms."""
+    assert got.keys() == wanted.keys()
+    for name, x in wanted.items():
+        off = (got[name].double() - x.double()).norm() / x.double().norm()
+        assert off < bound, (name, off.item())
+
+
+def test_the_lab_has_the_pages_forward_of_qwen3():
+    """Notebook 12 and the benchmark of models measure it."""
+    page = (ROOT / HUGGING_FACE).read_text(encoding="utf-8")
+    assert inspect.getsource(normed_forward) in page
 
 
 def model_into_cache(page, device):

@@ -93,6 +93,35 @@ def test_another_target_is_refused():
             patch(name)
 
 
+TOLD = {
+    "bert": "no function that rotates was found",
+    "llama4": "no function that rotates is known, but found: .*apply_rotary_emb: its code is not",
+}
+
+
+@pytest.mark.parametrize("target", TOLD)
+def test_strict_says_what_is_missing(target):
+    module = importlib.import_module(f"transformers.models.{target}.modeling_{target}")
+    before = dict(vars(module))
+    told = rf"^target is {module.__name__}, where {TOLD[target]}.*; strict=False accepts that$"
+    with pytest.raises(ValueError, match=told):
+        patch(target)
+    assert vars(module) == before, "nothing stays replaced"
+    assert not patch(target, strict=False).replaced
+
+
+def test_a_model_that_rotates_nothing_is_an_error():
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"^target is Linear, where no function that rotates was"):
+        patch(model)
+    assert not patch(model, strict=False).replaced
+
+
+def test_strict_is_a_bool():
+    with pytest.raises(TypeError, match="strict is 1; accepted: False, True"):
+        patch("qwen3", strict=1)
+
+
 # It comes back
 
 
@@ -179,11 +208,37 @@ def hook_it(of_hub, llama, monkeypatch):
     of_hub.register_forward_hook(lambda module, args, outs: (outs[0], 2 * outs[1]))
 
 
+def hook_what_it_is_given(of_hub, llama, monkeypatch):
+    def twice(module, args, kwargs):
+        return args, kwargs | {"q": 2 * kwargs["q"]}
+
+    of_hub.register_forward_pre_hook(twice, with_kwargs=True)
+
+
+def hook_its_gradient(of_hub, llama, monkeypatch):
+    of_hub.register_full_backward_pre_hook(lambda module, grads: [2 * x for x in grads])
+
+
+def give_it_a_call_of_its_own(of_hub, llama, monkeypatch):
+    members = {"__call__": lambda self, q, k, *args, **kwargs: (k, q)}
+    of_hub.__class__ = type("Derived", (type(of_hub),), members)
+
+
+def hook_every_module(of_hub, llama, monkeypatch):
+    hooks = {0: lambda module, args, outs: (outs[0], 2 * outs[1])}
+    monkeypatch.setattr(nn.modules.module, "_global_forward_hooks", hooks)
+
+
 def replace_its_helper(of_hub, llama, monkeypatch):
     monkeypatch.setattr(llama, "rotate_half", lambda x: 2 * x)
 
 
-@pytest.mark.parametrize("change", (hook_it, replace_its_helper))
+CHANGED = hook_it, hook_what_it_is_given, hook_its_gradient, give_it_a_call_of_its_own
+CHANGED += hook_every_module, replace_its_helper
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")  # no argument by position has a gradient
+@pytest.mark.parametrize("change", CHANGED)
 @pytest.mark.parametrize("when", ("before", "after"))
 def test_what_was_changed_runs(change, when, llama, of_hub, monkeypatch):
     """The kernel is no longer what the model has, whenever that changed."""
@@ -464,7 +519,7 @@ def test_a_type_error_of_ours_is_not_hidden_by_the_function(llama):
         raise TypeError("a mistake of ours")
 
     own = llama.apply_rotary_pos_emb
-    replaced = replacement(own, ours, rotation=own, ways=Counter())
+    replaced = replacement(own, ours, Counter())
     with pytest.raises(TypeError, match="a mistake of ours"):
         replaced(*CASE.call_of(function_of(own), "cpu").values())
 
