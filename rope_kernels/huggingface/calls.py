@@ -4,9 +4,11 @@ A `Rule` says how a function rotates, and rotates in its place. A form takes the
 it has the same arguments, and calls the function itself where its rule can't rotate.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -109,6 +111,7 @@ class Rule:
         sin: Tensor,
         unsqueeze_dim: int,
         ways: Counter[Way],
+        fused: bool = True,
     ) -> Tensors | None:
         """Rotate one or two tensors in one launch: bits, dtype and strides of the function.
 
@@ -117,6 +120,7 @@ class Rule:
             cos, sin: the function's tables, (b, s, w), (1, s, w) or (s, w).
             unsqueeze_dim: where the function gives a table the dimension of heads.
             ways: counts the call by its way.
+            fused: False: plain PyTorch computes it.
 
         Returns:
             A tensor for each; None if the call is one for the function itself.
@@ -148,8 +152,37 @@ class Rule:
             promoted_from=q.dtype if promotes else None,
             keeps_strides=self.rest == "none" and not self.concatenates,
         )
-        outs = api.rotate(tensors=tensors, given=given, ways=ways)
+        outs = api.rotate(tensors=tensors, given=given, fused=fused, ways=ways)
         return outs if has_batch else tuple([x[0] for x in outs])
+
+    @torch.no_grad()
+    def agrees_with(self, function: Original) -> bool:
+        """Whether the function has this rule's bits, tried on a few numbers; not if it raises."""
+        d, turning = 8, 8 if self.rest == "none" else 4
+        width = turning // 2 if self.columns == "of pairs" else turning
+        shape, rows = ((3, 2), (3,)) if self.form is vision else ((2, 2, 3), (2, 3))
+        x = _some_numbers(*shape, d).bfloat16()
+        tensors = (x,) if self.form is one_tensor else (x, x.flip(-1))
+        rotate = partial(self.rotate, ways=Counter(), fused=False)
+        for dtype in (torch.bfloat16, torch.float32):
+            table = _some_numbers(2, *rows, width).to(dtype).unbind()
+            wanted = self.form(rotate, _raise, *tensors, *table)
+            try:
+                found = function(*tensors, *table)
+                torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+            except Exception:  # of whatever kind: the function isn't what its code says
+                return False
+        return True
+
+
+def _some_numbers(*shape: int) -> Tensor:
+    """From -2 to 2, on the CPU and in fp32 whatever PyTorch's defaults are."""
+    count = math.prod(shape)
+    return torch.linspace(-2, 2, count, dtype=torch.float32, device="cpu").view(shape)
+
+
+def _raise(*args: object, **kwargs: object) -> object:
+    raise AssertionError("the rule doesn't take the call")
 
 
 def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:

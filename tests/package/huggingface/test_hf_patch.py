@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import linecache
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ import time
 import warnings
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 from types import ModuleType
@@ -23,6 +25,7 @@ from hf_models import FAMILIES
 from hugging_face import families_of
 from rope_kernels import which_way
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
+from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
 from rope_kernels.huggingface.replacement import function_of, replacement
 from rope_kernels.huggingface.rules import RULE_BY_DIGEST
@@ -273,7 +276,9 @@ CHANGES = {  # of Llama's function: each rotates in another way
     "the sign of the helper": ("torch.cat((-x2, x1)", "torch.cat((x2, -x1)"),
     "the sign of the sum": ("(q * cos) + ", "(q * cos) - "),
     "a default": ("unsqueeze_dim=1", "unsqueeze_dim=2"),
-    "a global": ("import torch\n", "import math as torch\n"),
+    "the sign of one product": ("(k * cos) + ", "(k * cos) - "),
+    # A call that names no dimension doesn't show it.
+    "where a table gets heads": ("sin.unsqueeze(unsqueeze_dim)", "sin.unsqueeze(1)"),
 }
 
 
@@ -294,9 +299,8 @@ def test_another_code_is_left_and_says_why(change, llama, made):
 
 
 def test_how_a_function_was_written_and_run_does_not_count(llama, made):
-    """In a branch, with other names, words and annotations, and a decorator."""
-    text = text_of_llama(llama).replace("rotate_half", "quarter_turn")
-    text = text.replace("(q, k, cos", "(q: torch.Tensor, k: 'a key', cos")
+    """In a branch, with other words and annotations, and a decorator."""
+    text = text_of_llama(llama).replace("(q, k, cos", "(q: torch.Tensor, k: 'a key', cos")
     text = text.replace('"""', '"""Other words. ', 1).replace("def apply", "@same\ndef apply")
     text = "def same(function):\n    return function\n\n" + text
     text = "from __future__ import annotations\nif True:\n" + indent(text, "    ")
@@ -318,10 +322,9 @@ def test_what_has_no_source_or_wraps_is_left(llama, made):
     (left,) = patch(module, strict=False).left
     assert left.reason == "the source of apply_rotary_pos_emb is not available"
     before, function = text.split("def apply_rotary_pos_emb", 1)
-    wraps = "from functools import wraps\n\n@wraps(rotate_half, assigned=())\n"
-    wrapper = f"{before}{wraps}def apply_rotary_pos_emb{function}"
+    wrapper = f"{before}@torch.no_grad()\ndef apply_rotary_pos_emb{function}"
     (left,) = patch(made("wrapped_rotation", wrapper), strict=False).left
-    assert left.reason.startswith("apply_rotary_pos_emb wraps another function")
+    assert left.reason == "apply_rotary_pos_emb closes over variables"
     module = made("rotation_of_another_module", text)
     module.torch = ModuleType("torch")
     (left,) = patch(module, strict=False).left
@@ -336,7 +339,8 @@ EDITED = "the source of {} is not the code that runs: was its file edited later?
 REASONS = {  # for what runs, by what was changed
     "the sign of the helper": EDITED.format("rotate_half"),
     "the sign of the sum": EDITED.format("apply_rotary_pos_emb"),
-    "a default": "the defaults of apply_rotary_pos_emb are not those of its definition",
+    "a default": EDITED.format("apply_rotary_pos_emb"),
+    "where a table gets heads": EDITED.format("apply_rotary_pos_emb"),
 }
 
 
@@ -365,31 +369,76 @@ def test_a_file_that_was_edited_after_its_import(change, runs, llama, made):
     assert bool(patch(module, strict=False).replaced) == known
 
 
-EDITS = {  # after which the functions are what they were
-    "nothing": lambda text: text,
-    "lines before": lambda text: "# a comment\n\n" + text.replace("import torch", "import torch\n"),
-    "comments within": lambda text: text.replace("    q_embed =", "    # a comment\n    q_embed ="),
-    "another function before": lambda text: "def other(x):\n    return x\n\n\n" + text,
-    "one of its name before": lambda text: (
-        "def apply_rotary_pos_emb(q, k):\n    return k, q\n\n\n" + text
+EDITS = {  # of a file, and whether its functions are found where they were
+    "nothing": (lambda text: text, True),
+    "comments within": (
+        lambda text: text.replace("    q_embed =", "    # a comment\n    q_embed ="),
+        True,
     ),
-    "future annotations": lambda text: "from __future__ import annotations\n" + text,
+    "lines after": (lambda text: text + "\n\ndef other(x):\n    return x\n", True),
+    "lines before": (lambda text: "# a comment\n\n" + text, False),
+    "one of its name before": (
+        lambda text: "def apply_rotary_pos_emb(q, k):\n    return k, q\n\n\n" + text,
+        False,
+    ),
 }
 
 
 @pytest.mark.parametrize("change", EDITS)
 def test_a_file_whose_functions_are_as_they_were(change, llama, made):
+    """What moved within its file was edited."""
     text = text_of_llama(llama)
     module = made("touched_rotation", text)
-    edited = EDITS[change](text)
+    edited, is_known = EDITS[change][0](text), EDITS[change][1]
     assert (edited == text) == (change == "nothing")
     edit(module, edited)
     original = module.apply_rotary_pos_emb
-    with patch(module) as patched:
-        assert [one.function for one in patched.replaced] == ["apply_rotary_pos_emb"]
+    with patch(module, strict=False) as patched:
+        assert [one.function for one in patched.replaced] == ["apply_rotary_pos_emb"] * is_known
         call = CASE.call_of(original, "cpu")
         got = outcome(module.apply_rotary_pos_emb, call)
         assert differs(got, outcome(original, call), strides=True) is None
+
+
+def test_a_function_of_a_notebook_is_known(llama, monkeypatch):
+    """torch was imported in another cell, so Python compiles the calls of it in another way."""
+    text = text_of_llama(llama).removeprefix("import torch\n")
+    cell = ModuleType("cell")
+    cell.torch = torch
+    lines = text.splitlines(keepends=True)
+    monkeypatch.setitem(linecache.cache, "<cell 2>", (len(text), None, lines, "<cell 2>"))
+    exec(compile(text, "<cell 2>", "exec"), vars(cell))
+    assert patch(cell).replaced
+
+
+# What a function gives, it is also asked
+
+
+def rule_of_another(family):
+    (digest,) = [x for x in RULE_BY_DIGEST if families_of(RULE_BY_DIGEST[x])[:1] == [family]]
+    return RULE_BY_DIGEST[digest]
+
+
+@pytest.mark.parametrize("family", ("nanochat", "gpt_oss", "blt"))
+def test_a_function_that_gives_other_values_than_its_rule_is_left(family, llama, monkeypatch):
+    """Or that raises, for whatever reason."""
+    digest = code_digest(function_of(llama.apply_rotary_pos_emb))
+    monkeypatch.setitem(RULE_BY_DIGEST, digest, rule_of_another(family))
+    (left,) = patch(llama, strict=False).left
+    assert left.reason == "apply_rotary_pos_emb has a known code, and gives other values"
+
+
+def test_code_that_came_with_a_model_is_not_called_to_see(llama, made, monkeypatch):
+    module = made("remote_rotation", text_of_llama(llama))
+    monkeypatch.setattr(module.apply_rotary_pos_emb, "__module__", "transformers_modules.a.b")
+    monkeypatch.setattr(Rule, "agrees_with", lambda rule, function: pytest.fail("it was called"))
+    assert patch(module).replaced
+
+
+@pytest.mark.parametrize("within", (torch.inference_mode, partial(torch.device, "meta")))
+def test_a_model_is_patched_within_what_makes_it(within, llama):
+    with within():
+        assert patch(llama).replaced
 
 
 @pytest.mark.filterwarnings("error")
@@ -406,9 +455,10 @@ def test_a_file_that_python_warns_of_is_read(llama, made):
 
 def test_a_file_that_is_gone_or_no_longer_python(llama, made):
     module = made("lost_rotation", text_of_llama(llama))
-    edit(module, "def apply_rotary_pos_emb(q, k")
-    (left,) = patch(module, strict=False).left
-    assert left.reason == EDITED.format("apply_rotary_pos_emb")
+    for broken in ("def apply_rotary_pos_emb((", "def 0", "else:\n", "def"):
+        edit(module, text_of_llama(llama).replace("def apply_rotary_pos_emb(", broken))
+        (left,) = patch(module, strict=False).left
+        assert left.function == "apply_rotary_pos_emb" and "the source of" in left.reason
     Path(module.__file__).unlink()
     (left,) = patch(module, strict=False).left
     assert left.reason == "the source of apply_rotary_pos_emb is not available"
@@ -439,7 +489,7 @@ def test_a_function_that_is_given_other_code_while_it_is_patched(part, llama, ma
         assert bool(patched.replaced) == (part == "rotate_half")
         got = outcome(module.apply_rotary_pos_emb, call)
         assert differs(got, changed, strides=True) is None
-    reload("# a comment\n" + text)
+    reload(text)
     wanted = outcome(rotation, call)
     assert differs(wanted, changed, strides=False) is not None
     assert patch(module).replaced == first.replaced and function.__code__ is not before
