@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 import rope_kernels
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/other_calls.md"
-OURS = {name: getattr(rope_kernels, name) for name in rope_kernels.__all__}
+OURS = {name: getattr(rope_kernels, name) for name in (*rope_kernels.__all__, "huggingface")}
 FP64 = torch.float64
 
 

@@ -19,6 +19,7 @@ from rope_kernels import (
     Way,
     apply_rotary_pos_emb,
     cp_positions,
+    huggingface,
     norm_rope,
     qk_norm_rope,
     rope_bw,
@@ -52,7 +53,7 @@ assert_type(cos_sin, tuple[Tensor, Tensor])
 
 scaled = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 config = {"head_dim": 16, "max_position_embeddings": 8, "rope_parameters": {"full": scaled}}
-found = RotaryPositionEmbedding.from_config(config=config, layer_type="full", seq_len=16)
+found = huggingface.from_config(config=config, layer_type="full", seq_len=16)
 assert_type(found, RotaryPositionEmbedding | None)
 
 every: list[Freqs] = [rope, angles, cos_sin]

@@ -8,6 +8,7 @@ from torch.autograd import forward_ad
 
 from inputs import shape_of
 from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels.huggingface import from_config
 from yardstick import rotate_fp64
 
 S, B, D2 = 5, 2, 8
@@ -137,7 +138,7 @@ def test_the_table_of_a_model_with_sections():
         head_dim=128, hidden_size=512, num_attention_heads=4, rope_parameters=sections
     )
     ids, axis = torch.randint(0, 5000, (3, B, S)), torch.tensor([0, 1, 2] * 20 + [0] * 4)
-    rope = RotaryPositionEmbedding.from_config(config)
+    rope = from_config(config)
     got = [x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in rope.cos_sin(ids)]
     theirs = modeling.Qwen3VLTextRotaryEmbedding(config)(torch.ones(1), ids)
     for x, y in zip(got, theirs, strict=True):

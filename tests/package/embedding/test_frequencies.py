@@ -12,7 +12,6 @@ from torch._subclasses import FakeTensorMode
 
 from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding, rope_fw
-from test_from_config import config_of
 
 
 def table_of_transformer_engine(module, base, max_seq_len, offset=0):
@@ -62,6 +61,19 @@ def test_defaults_of_pytorch_change_no_angle(dtype, device):
     assert torch.equal(made.turns(), module.turns())
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+def test_given_frequencies(dtype, device):
+    given = torch.rand(4, dtype=dtype, device=device)
+    module = RotaryPositionEmbedding(16, 0.5, inv_freq=given)
+    kept = given.clone()
+    given.zero_()
+    assert torch.equal(module.inv_freq.to(device), kept) and module.inv_freq.dtype == dtype
+    assert repr(module).startswith("RotaryPositionEmbedding(rotary_dim=8, inv_freq given")
+    module.inv_freq = torch.ones(4)
+    module.reset_parameters()
+    assert torch.equal(module.inv_freq.to(device), kept)
+
+
 # what happens to a module
 
 
@@ -85,27 +97,19 @@ class Even(RotaryPositionEmbedding):
             self.inv_freq.copy_(torch.linspace(1, 0.1, len(self.inv_freq), device="cpu"))
 
 
+GIVEN = torch.linspace(1, 0.1, 8)
 KINDS = {
     "a base": partial(RotaryPositionEmbedding, 16, rotary_base=500.0, interleaved=True),
     "a part": partial(RotaryPositionEmbedding, 32, 0.5),
     "a factor": partial(RotaryPositionEmbedding, 16, attention_factor=1.2, persistent=False),
-    "given": partial(RotaryPositionEmbedding, 16, inv_freq=torch.linspace(1, 0.1, 8)),
+    "given": partial(RotaryPositionEmbedding, 16, inv_freq=GIVEN),
+    "given with a factor": partial(  # as a configuration's
+        RotaryPositionEmbedding, 16, attention_factor=1.2, persistent=False, inv_freq=GIVEN
+    ),
     "a subclass that assigns": partial(Slower, 16),
     "a subclass that writes": partial(Even, 16),
 }
-SAVED = tuple(name for name in KINDS if name != "a factor")
-
-
-def of_config(rope_type, **keys):
-    sizes = {"head_dim": 32, "original_max_position_embeddings": 64}
-    config = config_of({"rope_type": rope_type} | keys, **sizes)
-    return partial(RotaryPositionEmbedding.from_config, config)
-
-
-KINDS |= {
-    "yarn": of_config("yarn", factor=8.0, beta_fast=64.0),
-    "longrope": of_config("longrope", short_factor=[1.5] * 16, long_factor=[2.5] * 16),
-}
+SAVED = tuple(name for name in KINDS if "factor" not in name)
 
 
 def through_a_file(module):

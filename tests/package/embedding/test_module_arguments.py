@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.huggingface import from_config
 
 D = 8
 POSITIVE = "accepted: a positive number below infinity"
 NO_SHARES = 0.0, -0.5, 1.5, math.nan, None, "1", True
 SHARE = "accepted: a number above 0, up to 1"
-OF_A_CONFIGURATION = "accepted: a positive integer; from_config takes a configuration"
+OF_A_CONFIGURATION = "accepted: a positive integer; huggingface.from_config takes a configuration"
 IN_FP32 = "accepted: finite numbers that fp32 can hold, up to 3.4e+38"
 BEYOND_FP32 = torch.full((D // 2,), -1e39, dtype=torch.float64)
 NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf, np.True_, np.float32(-1))
@@ -103,7 +104,7 @@ def test_what_an_assignment_would_not_change_is_refused(name):
 
 
 def test_every_argument_is_read_only_or_has_a_meaning_when_assigned():
-    made_by = RotaryPositionEmbedding, RotaryPositionEmbedding.from_config
+    made_by = RotaryPositionEmbedding, from_config
     arguments = {name for function in made_by for name in inspect.signature(function).parameters}
     module = RotaryPositionEmbedding(D)
     meant = {name for name in arguments if hasattr(module, name)}
