@@ -26,7 +26,7 @@ An argument that is None is absent from the call. Triton decides an `if` on such
 one in capitals, when it compiles: a kernel holds only the lines that its call needs.
 
 There is no torch and no launching here: `launch.py` makes the arguments of a call. Three more
-files have kernels made of the same parts: for rows that padding would waste (`wide_kernel.py`),
+files have kernels made of the same parts: for rows better aligned than halves (`wide_kernel.py`),
 into caches and out of projections (`move_kernel.py`), and with a norm (`norms/kernel.py`).
 """
 

@@ -1,7 +1,7 @@
-"""Tiles of rows that fill no power of two, or whose halves are worse aligned than the whole row.
+"""Tiles of whole rows side by side, for rows that are better aligned than their second halves.
 
-`launch.choose_tile` asks here first, and pads what no rule takes. `wide_kernel.py` has pictures of
-lines. Gains are in points of a copy's bandwidth, measured on one H200: see benchmarks/NOTES.md.
+`launch.choose_tile` asks here first, and pads all other rows. `wide_kernel.py` has a picture of a
+line. Gains are in points of a copy's bandwidth, measured on one H200: see benchmarks/NOTES.md.
 """
 
 import math
@@ -14,7 +14,7 @@ SECTOR_BYTES = 32  # what DRAM hands over at a time
 # share cosines from line to line, but not within one, so their lines stay short.
 FULL_OVER_ROWS = 2 / 3
 FULL_OVER_POSITIONS = 0.85
-MANY_POSITIONS = 8  # that tiles of whole rows have at least, if they have more than one
+MANY_POSITIONS = 8  # that tiles have at least, if they have more than one
 MANY_LINES = 4  # of a position; fewer share their cosines too little
 ENOUGH_LINES = 12  # of a position; with so many, empty places in its last tile don't matter
 
@@ -24,11 +24,10 @@ class WideTile(NamedTuple):
 
     positions_below: int  # one below the other, each with its own lines
     lines: int  # of a position
-    columns: int  # of a line, a power of two: pairs, or elements of whole rows
+    columns: int  # of a line, a power of two
     num_warps: int
     side_by_side: int  # rows in a line
     over_positions: bool  # a line has one head at neighboring positions, not heads of one position
-    whole_rows: bool  # a column is an element, not a pair
 
     @property
     def positions(self) -> int:
@@ -48,53 +47,19 @@ class WideTile(NamedTuple):
             "COLUMNS": self.columns,
             "SIDE_BY_SIDE": self.side_by_side,
             "OVER_POSITIONS": self.over_positions,
-            "WHOLE_ROWS": self.whole_rows,
         }
 
 
 def choose_wide_tile(case: Case) -> WideTile | None:
-    """The tile of the first rule that takes the case; None: padded rows are better."""
+    """The tile of a case whose whole rows are better aligned; None: padded rows are better."""
     if not case.takes_rows_side_by_side:
         return None
     # In bf16, rows of 72 are aligned to 16 bytes, and their second halves to 8. Rows of 96 and 160
     # are aligned to 32, and so are their halves.
-    half_bytes = case.half * case.element_bytes
     of_rows = math.gcd(SECTOR_BYTES, case.head_dim * case.element_bytes)
-    of_halves = math.gcd(of_rows, case.start * case.element_bytes, half_bytes)
-    rows_are_better_aligned = of_rows > of_halves
-    pairs_fit = case.tail == 0 and case.fits_in_registers
-    # A packed token waits longest, so more bytes in flight count for more than wider loads.
-    pairs_are_as_good = not rows_are_better_aligned or (case.packed and half_bytes % 8 == 0)
-    # Padding would take a third of the registers. Heads of 160 in bshd gain 1 or 2 points, packed
-    # ones of 72 and of 160 8 to 15.
-    is_sparse = case.filled_by_pairs < 2 / 3 and not case.rows_outer
-    if pairs_fit and pairs_are_as_good and is_sparse:
-        # What the two sizes gain was not measured apart.
-        return pairs_of_heads(case, 4096 if half_bytes % 32 == 0 else 2048)
+    of_halves = math.gcd(of_rows, case.start * case.element_bytes, case.half * case.element_bytes)
     # Heads of 72, 80, 88, 100, 112 and 120: those of 72, 88 and 120 gain 39 to 52 points.
-    if rows_are_better_aligned:
-        return choose_whole_rows(case)
-    # Heads of 96 and 192 in bhsd gain a point. In place they would lose 5.
-    is_dense_copy = not (case.packed or case.inplace)
-    if pairs_fit and case.rows_outer and is_dense_copy and case.filled_by_pairs < 0.8:
-        return pairs_of_positions(case)
-    return None
-
-
-def pairs_of_heads(case: Case, tile_bytes: int) -> WideTile:
-    """Lines of the pairs of several heads of a position."""
-    return side_by_side(case, tile_bytes=tile_bytes, warp_bytes=2048, full=FULL_OVER_POSITIONS)
-
-
-def pairs_of_positions(case: Case) -> WideTile:
-    """Lines of the pairs of a head at several positions, which are neighbors in memory."""
-    return side_by_side(
-        case,
-        tile_bytes=4096,
-        warp_bytes=2048,
-        full=FULL_OVER_POSITIONS,
-        over_positions=True,
-    )
+    return choose_whole_rows(case) if of_rows > of_halves else None
 
 
 def choose_whole_rows(case: Case) -> WideTile:
@@ -108,7 +73,6 @@ def choose_whole_rows(case: Case) -> WideTile:
             warp_bytes=2048,
             full=FULL_OVER_POSITIONS,
             over_positions=True,
-            whole_rows=True,
             # In place, programs that share a cache line disturb each other: lines of 1024 bytes
             # gain 3 points over 512.
             least_bytes=1024 if case.inplace else 0,
@@ -130,7 +94,6 @@ def choose_whole_rows(case: Case) -> WideTile:
         tile_bytes=tile_bytes,
         warp_bytes=warp_bytes,
         full=FULL_OVER_ROWS,
-        whole_rows=True,
     )
 
 
@@ -141,22 +104,19 @@ def side_by_side(
     warp_bytes: int,
     full: float,
     over_positions: bool = False,
-    whole_rows: bool = False,
     least_bytes: int = 0,
 ) -> WideTile:
-    """A tile of so many bytes: lines of whole rows, or of their pairs.
+    """A tile of so many bytes: lines of whole rows.
 
     Rows fill the share `full` of a line, if a line can be long enough, and `least_bytes` of it.
     """
-    width, column_bytes = case.half, 2 * case.element_bytes
-    if whole_rows:
-        width, column_bytes = case.width, case.element_bytes
-    columns = line_of_rows(width, case.element_bytes, full)
-    rows_per_line = max(columns, least_bytes // column_bytes) // width
+    width, element_bytes = case.width, case.element_bytes
+    columns = line_of_rows(width, element_bytes, full)
+    rows_per_line = max(columns, least_bytes // element_bytes) // width
     if not over_positions:
         rows_per_line = min(rows_per_line, case.most_rows)
     columns = next_power_of_2(rows_per_line * width)
-    most = max(1, tile_bytes // (columns * column_bytes))
+    most = max(1, tile_bytes // (columns * element_bytes))
     if over_positions:
         positions, lines = 1, min(next_power_of_2(case.most_rows), most)
     else:
@@ -167,16 +127,15 @@ def side_by_side(
             sizes = [n for n in (most, most // 2, most // 4) if n >= MANY_LINES] or [most]
             lines = min(sizes, key=lambda n: case.places(n * rows_per_line))
         positions = most // lines
-        if whole_rows and positions < MANY_POSITIONS:
+        if positions < MANY_POSITIONS:
             positions = 1
     return WideTile(
         positions_below=positions,
         lines=lines,
         columns=columns,
-        num_warps=warps_of(positions * lines * columns * column_bytes, warp_bytes),
+        num_warps=warps_of(positions * lines * columns * element_bytes, warp_bytes),
         side_by_side=rows_per_line,
         over_positions=over_positions,
-        whole_rows=whole_rows,
     )
 
 

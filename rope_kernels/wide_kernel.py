@@ -1,17 +1,16 @@
-"""The kernel of rows that fill no power of two, or whose halves are worse aligned than whole rows.
+"""The kernel of rows that are better aligned than their second halves.
 
-`rope_kernel` pads each row to a power of two. With a head dimension of 72, almost half of what its
-threads hold is padding. Here a tile has lines, and a line has several rows side by side:
+`rope_kernel` pads each row to a power of two, and loads its halves apart. With a head dimension of
+72 in bf16, every row is aligned to 16 bytes, but its second half to 8, and almost half of what its
+threads hold is padding. Here a tile has lines, and a line has several whole rows side by side:
 
     | row 0 | row 1 | row 2 | left empty |
 
-There are two kinds of lines. In the first a column is a pair, as in `rope_kernel`. In the second,
-WHOLE_ROWS, a column is an element. With a head dimension of 72 in bf16, every row is aligned to 16
-bytes, but its second half to 8: only loads of whole rows are wide. Each element is loaded a second
-time as the other member of its pair, and that load comes from L1.
+A column is an element. Each element is loaded a second time as the other member of its pair, and
+that load comes from L1.
 
-Pairs are half-split, and lines of pairs have no tail. All other rows are padded. A third tensor, v,
-is only copied: it comes with q and k out of a packed projection (`move.py`).
+Pairs are half-split. All other rows are padded. A third tensor, v, is only copied: it comes with q
+and k out of a packed projection (`move.py`).
 
 Read `rope_kernel` in `kernel.py` first. It explains the arguments that have no comment here, and
 that file has the other parts.
@@ -59,13 +58,12 @@ def wide_kernel(
     cp_rank,
     HALF: tl.constexpr,
     START: tl.constexpr,
-    TAIL: tl.constexpr,  # 0 unless WHOLE_ROWS
+    TAIL: tl.constexpr,
     POSITIONS: tl.constexpr,  # of a tile, a power of two; 1 if OVER_POSITIONS
     LINES: tl.constexpr,  # of a position in a tile, a power of two
-    COLUMNS: tl.constexpr,  # of a line, a power of two: pairs, or elements of WHOLE_ROWS
+    COLUMNS: tl.constexpr,  # of a line, a power of two
     SIDE_BY_SIDE: tl.constexpr,  # rows in a line
     OVER_POSITIONS: tl.constexpr,  # a line has one head at many positions, not heads of one
-    WHOLE_ROWS: tl.constexpr,  # a column is an element, not a pair
     ROWS_OUTER: tl.constexpr,
     STRETCH: tl.constexpr,
     ALIGNED: tl.constexpr,
@@ -85,7 +83,7 @@ def wide_kernel(
     POSITIONS_OF_TILE: tl.constexpr = SIDE_BY_SIDE if OVER_POSITIONS else POSITIONS
     ROWS_OF_LINE: tl.constexpr = 1 if OVER_POSITIONS else SIDE_BY_SIDE
     ROWS: tl.constexpr = LINES * ROWS_OF_LINE
-    COLUMNS_OF_ROW: tl.constexpr = 2 * HALF + TAIL if WHOLE_ROWS else HALF
+    COLUMNS_OF_ROW: tl.constexpr = 2 * HALF + TAIL
 
     # My tile: rows of q, then those of k, then those of v.
     q_blocks, k_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(k_heads, ROWS)
@@ -148,16 +146,10 @@ def wide_kernel(
     x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED=ALIGNED)
     y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, ALIGNED=OUT_ALIGNED)
 
-    # Load the first members of pairs and the second ones; or of whole rows each column's own
-    # element, and the other member of its pair.
-    if WHOLE_ROWS:
-        element, partner, has_pair = elements_of_whole_rows(
-            column_in_row, is_filled, HALF=HALF, START=START, TAIL=TAIL
-        )
-    else:
-        element = column_in_row.to(tl.int64)
-        partner = element + HALF
-        has_pair = is_filled
+    # Load each column's own element, and the other member of its pair.
+    element, partner, has_pair = elements_of_rows(
+        column_in_row, is_filled, HALF=HALF, START=START, TAIL=TAIL
+    )
     x_d_stride, y_d_stride = x_strides[3], y_strides[3]
     start = tl.cast(START, tl.int64)
     x_rows += start * x_d_stride
@@ -167,8 +159,6 @@ def wide_kernel(
     if v_ptr is not None:
         if is_v:  # v does not turn, so its elements only go where they belong.
             tl.store(y_rows + (element * y_d_stride)[None, None, :], x1, exists)
-            if not WHOLE_ROWS:
-                tl.store(y_rows + (partner * y_d_stride)[None, None, :], x2, exists)
             return
     if cu_seqlens_ptr is not None:
         tl.debug_barrier()  # `rope_kernel` says why.
@@ -179,15 +169,13 @@ def wide_kernel(
         sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
     )  # fmt: skip
     ON_THE_FLY: tl.constexpr = table_ptr.dtype.element_ty == tl.int64
-    if WHOLE_ROWS and ON_THE_FLY and POSITIONS == 1 and not OVER_POSITIONS:
+    if ON_THE_FLY and POSITIONS == 1 and not OVER_POSITIONS:
         # A line of one position needs a sine for each column. In one dimension warps share these
         # among them. In two, (1, columns), each warp would evaluate all of them.
         position = tl.broadcast_to(position, (COLUMNS,))
     else:
         position = per_token(position, OVER_POSITIONS)
-    pair = element
-    if WHOLE_ROWS:
-        pair = tl.where(element < HALF, element, partner)
+    pair = tl.where(element < HALF, element, partner)
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position, token_exists, b, pair, has_pair, element, partner,
         table_ptr, sin_ptr, table_strides, table_len,
@@ -197,27 +185,24 @@ def wide_kernel(
     )  # fmt: skip
 
     # Turn, and store every element once.
-    if WHOLE_ROWS:
-        # `turn` gives y1 = cos x1 - sin x2, for the first member of a pair. A second member is in
-        # x1 too, with its partner in x2, so its sine has the other sign.
-        is_first = (element < HALF)[None, None, :]
-        sin1, sin2 = tl.where(is_first, sin1, -sin1), tl.where(is_first, sin2, -sin2)
+    # `turn` gives y1 = cos x1 - sin x2, for the first member of a pair. A second member is in x1
+    # too, with its partner in x2, so its sine has the other sign.
+    is_first = (element < HALF)[None, None, :]
+    sin1, sin2 = tl.where(is_first, sin1, -sin1), tl.where(is_first, sin2, -sin2)
     is_rotated = None
     if cu_seqlens_ptr is not None:
         is_rotated = per_token(in_sequence, OVER_POSITIONS)[:, None, :]
-    y1, y2 = turn(
+    y1, _ = turn(
         x1, x2, cos1, sin1, cos2, sin2, is_rotated,
         TRANSPOSE=TRANSPOSE, ROUNDING=ROUNDING, COMPUTES_COS_SIN=sin_ptr is None,
         RETURNED=q_out_ptr.dtype.element_ty,
     )  # fmt: skip
-    if WHOLE_ROWS and TAIL > 0:
+    if TAIL > 0:
         y1 = tl.where(has_pair[None, None, :], y1, x1)
-    if WHOLE_ROWS and IN_PLACE:
+    if IN_PLACE:
         # Two threads have loaded each element. Both must have it before one of them overwrites it.
         tl.debug_barrier()
     tl.store(y_rows + (element * y_d_stride)[None, None, :], y1, exists)
-    if not WHOLE_ROWS:
-        tl.store(y_rows + (partner * y_d_stride)[None, None, :], y2, exists)
 
 
 @triton.jit
@@ -238,7 +223,7 @@ def unseen_zero():
 
 
 @triton.jit
-def elements_of_whole_rows(
+def elements_of_rows(
     column_in_row, is_filled, HALF: tl.constexpr, START: tl.constexpr, TAIL: tl.constexpr
 ):
     """For each column: its own element, the other member of its pair, and whether it has one.

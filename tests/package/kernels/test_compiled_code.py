@@ -196,14 +196,17 @@ CALLS = {
         rotated(72, on_the_fly(72, **PAIRS_OF), 32, **PAIRS_OF),
         Code(28, 4, 0.56, loads=16),
     ),
-    # rows side by side, where padding would fill a quarter of the registers or more
-    "80, packed sequences": (rotated(80, on_the_fly(80), 32, "thd"), Code(32, 8, 0.83, loads=8)),
+    "80, packed sequences": (
+        rotated(80, on_the_fly(80), 32, "thd"),
+        Code(28, 8, 0.83, loads=8, instructions=650),
+    ),
     "80, heads apart": (rotated(80, on_the_fly(80), 32, "bhsd"), Code(14, 8, 0.9, loads=16)),
-    "96, heads apart": (rotated(96, on_the_fly(96), 32, "bhsd"), Code(18, 8, 0.9, loads=16)),
-    "160": (rotated(160, on_the_fly(160), 32), Code(18, 8, 0.83, loads=16)),
+    # padding fills a quarter of the registers or more
+    "96, heads apart": (rotated(96, on_the_fly(96), 32, "bhsd"), Code(18, 16, 0.75, loads=16)),
+    "160": (rotated(160, on_the_fly(160), 32), Code(18, 8, 0.62, loads=16)),
     "160, packed sequences": (
         rotated(160, on_the_fly(160), 32, "thd"),
-        Code(18, 8, 0.83, loads=8),
+        Code(18, 8, 0.62, loads=8),
     ),
     # few heads, as tensor parallelism leaves a rank
     "8 heads and 1": (q_and_k((8, 1), on_the_fly(D)), Code(32, 16, loads=16)),

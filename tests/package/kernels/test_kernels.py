@@ -47,11 +47,10 @@ def test_longer_table_and_strided_table(tensor_format, device):
         ("sbhd", 3, 3, 2),
         ("thd", 3, 3, 13),
         ("sbhd", 1, 32, 2050),
-        # pairs of several rows side by side: of a position, or of a head
-        ("sbhd", 3, 17, 80),
+        # padding that is a third of a row, and a quarter
         ("thd", 3, 17, 80),
         ("bhsd", 11, 3, 96),
-        # whole rows: of a position, and of a head
+        # whole rows side by side: of a position, and of a head
         ("sbhd", 3, 5, 30),
         ("thd", 3, 5, 100),
         ("bhsd", 11, 3, 100),
@@ -65,7 +64,7 @@ def test_sizes_that_no_block_divides(tensor_format, s, h, d, device):
     check_both_directions(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens)
 
 
-def test_whole_rows_turn_in_their_middle_and_are_packed(device):
+def test_wide_rows_turn_in_their_middle_and_are_packed(device):
     """What is read is every second element of memory, what is written all of new memory."""
     t, grad = torch.randn(2, 3, 2, 5, 60, device=device)[..., ::2]
     check_both_directions(t, grad, angles(3, 20, device), "sbhd", rotary_start=5)

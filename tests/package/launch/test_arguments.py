@@ -76,7 +76,6 @@ def _side_by_side(case):
         num_warps=tile.num_warps,
         side_by_side=3,
         over_positions=False,
-        whole_rows=False,
     )
 
 

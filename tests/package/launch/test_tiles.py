@@ -36,8 +36,6 @@ CHOOSERS = {
         tiles.padded,
         wide.choose_wide_tile,
         wide.choose_whole_rows,
-        wide.pairs_of_heads,
-        wide.pairs_of_positions,
         wide.side_by_side,
         norm_tiles.choose_norm_tile,
         norm_tiles.choose_norm_backward_tile,
@@ -140,7 +138,7 @@ def padded(positions, rows, warps=1, **more):
     return {"POSITIONS": positions, "ROWS": rows, "num_warps": warps} | more
 
 
-def lines(count, columns, *, below=1, warps, side_by_side, over="heads", of="pairs"):
+def lines(count, columns, *, below=1, warps, side_by_side, over="heads"):
     """Lines of rows side by side, of several heads or positions."""
     return {
         "POSITIONS": below,
@@ -148,7 +146,6 @@ def lines(count, columns, *, below=1, warps, side_by_side, over="heads", of="pai
         "COLUMNS": columns,
         "SIDE_BY_SIDE": side_by_side,
         "OVER_POSITIONS": over == "positions",
-        "WHOLE_ROWS": of == "whole rows",
         "num_warps": warps,
     }
 
@@ -170,6 +167,8 @@ RULES = {
         (call(rope_fw, (5,), 128, "bshd", "fp32 pairs", dtype=FP32), padded(1, 8)),
     ),
     "choose_padded_tile: rows whose padding is a third of the tile": (
+        (call(rope_fw, (32,), 160), padded(1, 8)),
+        (call(rope_fw, (32,), 160, "bhsd"), padded(2, 4)),
         (call(rope_fw, (32,), 160, "bhsd", ON_THE_FLY, "in place"), padded(2, 4)),
         (call(rope_fw, (32,), 72, "bshd", "fp32 pairs", turned=64), padded(2, 8)),
         (call(rope_fw, (32,), 128, turned=32), padded(1, 8)),
@@ -188,53 +187,27 @@ RULES = {
         (call(rope_fw, (1,), 128, "bshd", "fp32 elements"), padded(2, 1)),
         (call(rope_fw, (32,), 128, dtype=FP32), padded(1, 4)),
         (call(rope_fw, (32,), 96), padded(1, 8)),
+        (call(rope_fw, (32,), 96, "bhsd"), padded(2, 4)),
     ),
     "choose_padded_tile: all others that are packed": (
         (call(rope_fw, (32,), 128, "thd"), padded(1, 8)),
         (call(rope_qk, (32, 8), 128, "thd", "fp32 elements"), padded(1, 8)),
         (call(rope_qk, (8, 1), 128, "thd"), padded(4, 2)),
+        (call(rope_qk, (32, 8), 160, "thd"), padded(1, 4)),
     ),
     "choose_padded_tile: packed sequences that ranks share": (
         (call(rope_qk, (8, 1), 128, "thd", ON_THE_FLY, "ranks"), padded(1, 8)),
         (call(rope_fw, (32,), 128, "thd", ON_THE_FLY, "ranks"), padded(1, 8)),
     ),
-    "choose_wide_tile: pairs of heads, in 4 KiB where sectors divide halves": (
-        (call(rope_fw, (32,), 160), lines(4, 256, warps=2, side_by_side=3)),
-        (
-            call(rope_qk, (32, 8), 160, "thd", "fp32 elements"),
-            lines(4, 256, warps=2, side_by_side=3),
-        ),
-    ),
-    "choose_wide_tile: pairs of heads, in 2 KiB where they do not": (
-        (call(rope_fw, (32,), 72, "thd"), lines(2, 256, warps=1, side_by_side=7)),
-        (
-            call(rope_qk, (32, 8), 80, "thd", "fp32 elements"),
-            lines(2, 256, warps=1, side_by_side=6),
-        ),
-    ),
     "choose_wide_tile: whole rows": (
-        (call(rope_fw, (32,), 112), lines(8, 256, warps=2, side_by_side=2, of="whole rows")),
+        (call(rope_fw, (32,), 112), lines(8, 256, warps=2, side_by_side=2)),
         (
             call(rope_qk, (32, 8), 120, "bhsd", "fp32 elements"),
-            lines(8, 256, warps=2, side_by_side=2, over="positions", of="whole rows"),
+            lines(8, 256, warps=2, side_by_side=2, over="positions"),
         ),
         (
             call(rope_fw, (32,), 100, "sbhd", "bf16 pairs"),
-            lines(16, 128, warps=2, side_by_side=1, of="whole rows"),
-        ),
-    ),
-    "choose_wide_tile: pairs of positions": (
-        (
-            call(rope_fw, (32,), 96, "bhsd"),
-            lines(4, 256, warps=2, side_by_side=5, over="positions"),
-        ),
-        (
-            call(rope_fw, (32,), 192, "bhsd", "fp32 elements"),
-            lines(2, 512, warps=2, side_by_side=5, over="positions"),
-        ),
-        (
-            call(rope_fw, (32,), 160, "bhsd"),
-            lines(4, 256, warps=2, side_by_side=3, over="positions"),
+            lines(16, 128, warps=2, side_by_side=1),
         ),
     ),
     "choose_wide_tile: few rows are padded": (
@@ -244,57 +217,63 @@ RULES = {
     "choose_wide_tile: all others are padded": (
         (call(rope_fw, (32,), 256), padded(1, 4)),
         (call(rope_fw, (32,), 192), padded(1, 4)),
+        (call(rope_fw, (32,), 192, "bhsd", "fp32 elements"), padded(1, 4)),
         (call(rope_qk, (32, 8), 96, "thd"), padded(1, 8)),
     ),
     "choose_whole_rows: one head at neighboring positions": (
         (
             call(rope_fw, (32,), 72),
-            lines(4, 512, warps=2, side_by_side=7, over="positions", of="whole rows"),
+            lines(4, 512, warps=2, side_by_side=7, over="positions"),
         ),
         (
             call(rope_fw, (32,), 88, "bhsd"),
-            lines(4, 512, warps=2, side_by_side=5, over="positions", of="whole rows"),
+            lines(4, 512, warps=2, side_by_side=5, over="positions"),
         ),
         (
             call(rope_qk, (32, 8), 112, "bhsd", "fp32 elements"),
-            lines(8, 256, warps=2, side_by_side=2, over="positions", of="whole rows"),
+            lines(8, 256, warps=2, side_by_side=2, over="positions"),
         ),
     ),
     "choose_whole_rows: the same in place, in longer lines": (
         (
             call(rope_fw, (32,), 88, "bhsd", ON_THE_FLY, "in place"),
-            lines(4, 512, warps=2, side_by_side=5, over="positions", of="whole rows"),
+            lines(4, 512, warps=2, side_by_side=5, over="positions"),
         ),
         (
             call(rope_fw, (32,), 112, "bhsd", "fp32 elements", "in place"),
-            lines(4, 512, warps=2, side_by_side=4, over="positions", of="whole rows"),
+            lines(4, 512, warps=2, side_by_side=4, over="positions"),
         ),
     ),
     "choose_whole_rows: heads of a position that is looked up, on the fly": (
         (
             call(rope_fw, (32,), 88, "bshd", ON_THE_FLY, "ids"),
-            lines(8, 256, warps=1, side_by_side=2, of="whole rows"),
+            lines(8, 256, warps=1, side_by_side=2),
         ),
+        (call(rope_fw, (32,), 72, "thd"), lines(4, 256, warps=1, side_by_side=3)),
     ),
     "choose_whole_rows: heads of a position that is looked up, by a table": (
         (
             call(rope_fw, (32,), 88, "bshd", "fp32 elements", "ids"),
-            lines(16, 256, warps=2, side_by_side=2, of="whole rows"),
+            lines(16, 256, warps=2, side_by_side=2),
+        ),
+        (
+            call(rope_qk, (32, 8), 80, "thd", "fp32 elements"),
+            lines(4, 256, warps=1, side_by_side=3),
         ),
     ),
     "choose_whole_rows: lines that heads fill badly, on the fly": (
-        (call(rope_fw, (32,), 88), lines(8, 256, warps=1, side_by_side=2, of="whole rows")),
+        (call(rope_fw, (32,), 88), lines(8, 256, warps=1, side_by_side=2)),
     ),
     "choose_whole_rows: packed heads of rows that 16 bytes do not divide": (
-        (call(rope_fw, (32,), 100, "thd"), lines(8, 128, warps=1, side_by_side=1, of="whole rows")),
+        (call(rope_fw, (32,), 100, "thd"), lines(8, 128, warps=1, side_by_side=1)),
     ),
     "choose_whole_rows: heads of a position": (
         (
             call(rope_fw, (32,), 88, "bshd", "fp32 elements"),
-            lines(8, 256, warps=2, side_by_side=2, of="whole rows"),
+            lines(8, 256, warps=2, side_by_side=2),
         ),
-        (call(rope_fw, (32,), 120), lines(8, 256, warps=2, side_by_side=2, of="whole rows")),
-        (call(rope_fw, (32,), 100), lines(16, 128, warps=2, side_by_side=1, of="whole rows")),
+        (call(rope_fw, (32,), 120), lines(8, 256, warps=2, side_by_side=2)),
+        (call(rope_fw, (32,), 100), lines(16, 128, warps=2, side_by_side=1)),
     ),
     "choose_norm_tile: not packed": (
         (call(qk_norm_rope, (32, 8), 128), padded(1, 8)),
