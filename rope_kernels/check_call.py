@@ -48,17 +48,6 @@ _FREQS = (
     "a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors (cos, sin); "
     "or a RotaryPositionEmbedding"
 )
-_OF_16_BITS = ". Make angles in float32: a cast does not bring back what they lost"
-_OF_COS_SIN = (
-    ". A single tensor has angles in radians. Cosines and sines are a pair: "
-    "of a vLLM cos_sin_cache its chunk(2, dim=-1)"
-)
-_OF_COS_BESIDE_SIN = (
-    ". A single tensor has angles in radians. Cosines beside sines are a pair: freqs.unbind(-1)"
-)
-_OF_NEIGHBORS = ", with rotary_dim={}, interleaved=True where they multiply neighbors"
-_OF_COMPLEX = ". Complex numbers hold cosines and sines: (freqs.real, freqs.imag)"
-_OF_IDS = ". Positions on several axes, or between whole ones, make a table: docs/kernels.md"
 
 Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
 
@@ -86,14 +75,13 @@ class Like:
         dtypes: Sequence[torch.dtype],
         shapes: Sequence[Shape],
         when: str = "",
-        note: str = "",
     ) -> Tensor:
         """Return `x`, of one of the dtypes and one of the shapes; `when` says what decides them."""
-        x = check_tensor(name, x, dtypes, when=when, note=note)
+        x = check_tensor(name, x, dtypes, when=when)
         if not any([_fits(x.shape, shape) for shape in shapes]):
             accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
             came = f"{name} has shape {tuple(x.shape)}"
-            raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}{note}")
+            raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}")
         if x.device != self.t.device:
             needs = f"it must be on {self.name}'s device, {self.t.device}"
             raise ValueError(f"{name} is on {x.device}; {needs}")
@@ -122,8 +110,6 @@ def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: 
     if isinstance(given.freqs, str):  # a format that came too early
         accepted = f"{_FREQS}; is an argument before it missing?"
         raise bad(f"freqs is {given.freqs!r}", accepted, TypeError)
-    if len(tensors) == 1:
-        _refuse_a_second_tensor(names[0], tensors[0], given.freqs)
     tensor_format = check_format(given.tensor_format, FORMATS)
     flags = {"inverse": given.inverse, "fused": fused, "inplace": inplace}
     if given.interleaved is not None:
@@ -169,16 +155,6 @@ def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: 
     _check_where(given, like, seq_len, batch)
 
 
-def _refuse_a_second_tensor(name: str, t: object, freqs: object) -> None:
-    """Raise `ValueError` for keys in the place of angles, as Hugging Face's calls have them."""
-    if not (isinstance(t, Tensor) and isinstance(freqs, Tensor)) or t.is_nested or freqs.is_nested:
-        return
-    is_like_t = (freqs.dim(), freqs.shape[-1:]) == (t.dim(), t.shape[-1:])
-    if is_like_t and t.dim() == 4 and freqs.shape[1] > 1 and freqs.shape[2] > 1:
-        came = f"freqs has shape {tuple(freqs.shape)}, as if it turned like {name}"
-        raise bad(came, f"{_FREQS}; q and k go into rope_qk(q, k, freqs, tensor_format)")
-
-
 def _check_module(freqs: RotaryPositionEmbedding, given: Given, like: Like) -> None:
     check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != given.pairs_are_interleaved:
@@ -196,15 +172,8 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
     """Check angles, or cosines and sines."""
     if isinstance(freqs, Tensor):
         dtypes = EXACT if like.t.dtype == torch.float64 else EXACT[:1]
-        when = f" with {like.name} of {short(like.t.dtype)}"
-        note = _OF_16_BITS if freqs.dtype in FLOATS[1:3] else ""
-        if freqs.dim() in (2, 3):  # It may hold cosines. Cast or reshaped, they would pass.
-            note = _OF_COS_SIN
-        if freqs.dim() == 3 and freqs.shape[-1] == 2:  # as torchtune keeps them
-            note = _OF_COS_BESIDE_SIN + _OF_NEIGHBORS.format(2 * freqs.shape[1])
-        if freqs.is_complex() and freqs.dim():  # Their real part alone could pass as angles.
-            note = _OF_COMPLEX + _OF_NEIGHBORS.format(2 * freqs.shape[-1])
-        like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when=when, note=note)
+        when = f" for angles, with {like.name} of {short(like.t.dtype)}"
+        like.check("freqs", freqs, dtypes, [("s2", 1, 1, "d2")], when=when)
         return
     if not isinstance(freqs, (tuple, list)):
         raise bad(f"freqs is of type {type(freqs).__name__}", _FREQS, TypeError)
@@ -315,7 +284,7 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
         like.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when=when)
     if ids is not None:
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
-        like.check("position_ids", ids, INTEGERS, shapes, note=_OF_IDS)
+        like.check("position_ids", ids, INTEGERS, shapes)
 
 
 def _refuse_rows_of_positions(given: Given, seq_len: int) -> None:

@@ -157,7 +157,7 @@ def check_layout(name: str, x: Tensor) -> None:
 
 
 def check_tensor(
-    name: str, x: object, dtypes: Sequence[torch.dtype] = (), when: str = "", note: str = ""
+    name: str, x: object, dtypes: Sequence[torch.dtype] = (), when: str = ""
 ) -> Tensor:
     """Return `x`, a strided tensor of one of the dtypes (of any, if none is named)."""
     if not isinstance(x, Tensor):
@@ -167,5 +167,5 @@ def check_tensor(
     check_layout(name, x)
     if dtypes and x.dtype not in dtypes:
         came, names = f"{name} has dtype {short(x.dtype)}", ", ".join(map(short, dtypes))
-        raise TypeError(f"{came}; accepted{when}: {names}{note}")
+        raise TypeError(f"{came}; accepted{when}: {names}")
     return x

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from bad_arguments import bad_arguments_of, table
 from ops import DIFFERENTIABLE, OPS, all_equal, bits_of
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, qk_norm_rope, rope_qk
+from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk
 
 BAD = [bad for op in OPS for bad in bad_arguments_of(op)]
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
@@ -284,15 +284,6 @@ def test_a_call_that_lacks_a_tensor_is_not_told_that_its_format_is_missing():
         with pytest.raises(TypeError) as error:
             call()
         assert "tensor_format" not in str(error.value)
-
-
-@pytest.mark.parametrize("last", (RotaryPositionEmbedding(8), "bshd", None))
-def test_two_tensors_for_a_function_of_one_are_told_its_sibling(last):
-    """Hugging Face's function of this name takes q and k."""
-    q, k = torch.randn(2, 6, 4, 8), torch.randn(2, 6, 2, 8)
-    said = r"freqs has shape \(2, 6, 2, 8\), as if it turned like t; .* rope_qk\(q, k, freqs, ten"
-    with pytest.raises(ValueError, match=said):
-        apply_rotary_pos_emb(q, k, *[] if last is None else [last])
 
 
 @each_op

@@ -200,17 +200,12 @@ TYPE_ERRORS = {
     "a pair of torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {
         "freqs": lambda good: ModuleOfAnotherLibrary()
     },
-    "freqs has dtype bfloat16; accepted with {t} of float32: float32. Make angles in float32: a "
-    "cast does not bring back what they lost": {"freqs": BF16},
-    "freqs has dtype bfloat16; accepted with {t} of float32: float32. A single tensor has angles "
-    "in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its chunk(2, dim=-1)": {
-        "freqs": cos(S, D2, dtype=BF16)
+    "freqs has dtype bfloat16; accepted for angles, with {t} of float32: float32": {"freqs": BF16},
+    "freqs has dtype complex64; accepted for angles, with {t} of float32: float32": {
+        "freqs": cos(S, D2 // 2, dtype=torch.cfloat)
     },
-    "freqs has dtype complex64; accepted with {t} of float32: float32. Complex numbers hold "
-    "cosines and sines: (freqs.real, freqs.imag), with rotary_dim=8, interleaved=True where they "
-    "multiply neighbors": {"freqs": cos(S, D2 // 2, dtype=torch.cfloat)},
-    "freqs has dtype float64; accepted with {t} of float32: float32": {"freqs": FP64},
-    "freqs has dtype int64; accepted with {t} of float64: float32, float64": {
+    "freqs has dtype float64; accepted for angles, with {t} of float32: float32": {"freqs": FP64},
+    "freqs has dtype int64; accepted for angles, with {t} of float64: float32, float64": {
         "dtype": FP64,
         "freqs": INT64,
     },
@@ -248,8 +243,7 @@ TYPE_ERRORS = {
         "start_positions": cos(3).bool()
     },
     "position_ids is of type list; accepted: torch.Tensor": {"position_ids": [[0, 1, 2, 3]]},
-    "position_ids has dtype float32; accepted: int32, int64, int16, int8, uint8. Positions on "
-    "several axes, or between whole ones, make a table: docs/kernels.md": {
+    "position_ids has dtype float32; accepted: int32, int64, int16, int8, uint8": {
         "position_ids": cos(1, S)
     },
     # weights
@@ -305,18 +299,16 @@ VALUE_ERRORS = {
     "freqs has 1 entries; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
     "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": (cos(S, D2),)},
     "freqs has layout torch.sparse_coo; accepted: torch.strided": {"freqs": SPARSE},
-    "freqs has shape (4, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}. A single tensor "
-    "has angles in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its "
-    "chunk(2, dim=-1)": {"freqs": cos(S, D2)},
-    "freqs has shape (2, 12, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}. A single "
-    "tensor has angles in radians. Cosines and sines are a pair: of a vLLM cos_sin_cache its "
-    "chunk(2, dim=-1)": {"freqs": cos(2, 12, D2)},
-    "freqs has shape (4, 4, 2); accepted with {t} of float32: (s2, 1, 1, d2); {read}. A single "
-    "tensor has angles in radians. Cosines beside sines are a pair: freqs.unbind(-1), with "
-    "rotary_dim=8, interleaved=True where they multiply neighbors": {"freqs": cos(S, D2 // 2, 2)},
-    "freqs has shape (4, 3, 1, 8); accepted with {t} of float32: (s2, 1, 1, d2); {read}": {
-        "freqs": cos(S, B, 1, D2)
+    "freqs has shape (4, 8); accepted for angles, with {t} of float32: (s2, 1, 1, d2); {read}": {
+        "freqs": cos(S, D2)
     },
+    "freqs has shape (2, 12, 8); accepted for angles, with {t} of float32: (s2, 1, 1, d2); "
+    "{read}": {"freqs": cos(2, 12, D2)},
+    "freqs has shape (4, 4, 2); accepted for angles, with {t} of float32: (s2, 1, 1, d2); {read}": {
+        "freqs": cos(S, D2 // 2, 2)
+    },
+    "freqs has shape (4, 3, 1, 8); accepted for angles, with {t} of float32: (s2, 1, 1, d2); "
+    "{read}": {"freqs": cos(S, B, 1, D2)},
     "freqs has last dimension d2 = 5; accepted: an even number from 2 to {t}'s head dimension d = "
     "10; {read}": {"freqs": table(12, 5)},
     "freqs has last dimension d2 = 12; accepted: an even number from 2 to {t}'s head dimension d "
@@ -444,8 +436,7 @@ VALUE_ERRORS = {
     "start_positions has shape (3,); accepted: (1,) or (); {read}": dense(
         start_positions=ints(0, 0, 0), t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
-    "position_ids has shape (1, 3); accepted: (1, 4) or (4,); {read}. Positions on several axes, "
-    "or between whole ones, make a table: docs/kernels.md": dense(
+    "position_ids has shape (1, 3); accepted: (1, 4) or (4,); {read}": dense(
         position_ids=ints(0, 1, 2)[None], t=cos(S, 1, 3, D), k=cos(S, 1, 3, D)
     ),
     "freqs[0] has shape (2, 4, 8); accepted: (s2, d2) or (1, s2, d2); {read}": dense(
@@ -494,24 +485,19 @@ VALUE_ERRORS = {
             rotary_dim=D2,
         ),
     ],
-    "position_ids has shape (3,); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
-    "several axes, or between whole ones, make a table: docs/kernels.md": dense(
+    "position_ids has shape (3,); accepted: (3, 4) or (1, 4) or (4,); {read}": dense(
         position_ids=ints(0, 1, 2)
     ),
-    "position_ids has shape (4, 4); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
-    "several axes, or between whole ones, make a table: docs/kernels.md": dense(
+    "position_ids has shape (4, 4); accepted: (3, 4) or (1, 4) or (4,); {read}": dense(
         position_ids=ints(0, 1, 2, 3).expand(4, 4)
     ),
-    "position_ids has shape (1, 3); accepted: (3, 4) or (1, 4) or (4,); {read}. Positions on "
-    "several axes, or between whole ones, make a table: docs/kernels.md": dense(
+    "position_ids has shape (1, 3); accepted: (3, 4) or (1, 4) or (4,); {read}": dense(
         position_ids=ints(0, 1, 2)[None]
     ),
-    "position_ids has shape (1, 12); accepted: (12,); {read}. Positions on several axes, or "
-    "between whole ones, make a table: docs/kernels.md": packed(
+    "position_ids has shape (1, 12); accepted: (12,); {read}": packed(
         position_ids=ints(*range(12))[None]
     ),
-    "position_ids has shape (3,); accepted: (12,); {read}. Positions on several axes, or between "
-    "whole ones, make a table: docs/kernels.md": packed(position_ids=ints(0, 1, 2)),
+    "position_ids has shape (3,); accepted: (12,); {read}": packed(position_ids=ints(0, 1, 2)),
     "position_ids is on meta; it must be on {t}'s device, {device}": dense(
         position_ids=ints(0, 1, 2, 3)[None].to("meta")
     ),

@@ -69,16 +69,6 @@ def test_of_a_table_of_angles(device):
     torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
 
 
-def test_of_complex_numbers(device):
-    """`freqs_cis` of Llama's own code, which turns neighbors."""
-    module, t = RotaryPositionEmbedding(D, interleaved=True), torch.randn(B, S, H, D)
-    freqs = torch.complex(*module.cos_sin(S)).to(device)
-    said = advice(lambda: apply_rotary_pos_emb(t.to(device), freqs, "bshd"), TypeError)
-    freqs = eval(re.search(r"\(freqs\.real, freqs\.imag\)", said)[0], {"freqs": freqs})
-    out = apply_rotary_pos_emb(t.to(device), freqs, "bshd", **options_of(said))
-    torch.testing.assert_close(out.cpu(), apply_rotary_pos_emb(t, module, "bshd"))
-
-
 class Scaled(RotaryPositionEmbedding):
     def forward(self, max_seq_len, offset=0):
         return super().forward(max_seq_len, offset) / 2
