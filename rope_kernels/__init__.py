@@ -8,7 +8,6 @@ from .embedding import RotaryPositionEmbedding
 from .norms import NormRounding, norm_rope, qk_norm_rope
 from .rotation import CpOrder, Freqs, OutputPairing, Rounding, TensorFormat
 from .split import Packing, split_qkv_rope
-from .ways import Way, which_way
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "RotaryPositionEmbedding",
     "Rounding",
     "TensorFormat",
-    "Way",
     "apply_rotary_pos_emb",
     "cp_positions",
     "norm_rope",
@@ -31,7 +29,6 @@ __all__ = [
     "rope_to_cache",
     "rotate_half",
     "split_qkv_rope",
-    "which_way",
 ]
 
 if TYPE_CHECKING:  # a checker that saw `__getattr__` would accept any name

@@ -1,6 +1,5 @@
 """The public functions that only rotate, and what all calls that rotate go through."""
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -42,7 +41,6 @@ from .rotation import (
     positions_of_rank,
     seq_len_of,
 )
-from .ways import Way
 
 
 def apply_rotary_pos_emb(
@@ -179,7 +177,7 @@ def apply_rotary_pos_emb(
         inverse=inverse,
         rounding=rounding,
     )
-    return rotate((t,), given, fused, inplace)[0]
+    return rotate("apply_rotary_pos_emb", (t,), given, fused, inplace)[0]
 
 
 def rope_qk(
@@ -257,7 +255,7 @@ def rope_qk(
         inverse=inverse,
         rounding=rounding,
     )
-    q, k = rotate((q, k), given, fused, inplace)
+    q, k = rotate("rope_qk", (q, k), given, fused, inplace)
     return q, k
 
 
@@ -313,7 +311,7 @@ def rope_fw(
         rounding=rounding,
     )
     with torch.no_grad():
-        return rotate((t,), given, fused, inplace)[0]
+        return rotate("rope_fw", (t,), given, fused, inplace)[0]
 
 
 def rope_bw(
@@ -375,7 +373,7 @@ def rope_bw(
         transpose=True,
     )
     with torch.no_grad():
-        return rotate((grad,), given, fused, inplace)[0]
+        return rotate("rope_bw", (grad,), given, fused, inplace)[0]
 
 
 def _said_or_sbhd(tensor_format: TensorFormat | None, freqs: Freqs) -> TensorFormat | None:
@@ -389,15 +387,17 @@ def _said_or_sbhd(tensor_format: TensorFormat | None, freqs: Freqs) -> TensorFor
 
 
 def rotate(
+    function: str | None,
     tensors: tuple[Tensor, ...],
     given: Given,
     fused: bool = True,
     inplace: bool = False,
-    ways: Counter[Way] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Check a call, and rotate one or two tensors. `ways` counts the way that the call takes."""
+    """Check a call, and rotate one or two tensors. The log names the `function`."""
     rotation, known = prepare(tensors, given, fused, inplace)
-    return autograd.rotate(tensors, rotation, fused=fused, inplace=inplace, known=known, ways=ways)
+    return autograd.rotate(
+        tensors, rotation, fused=fused, inplace=inplace, known=known, function=function
+    )
 
 
 def prepare(

@@ -4,7 +4,6 @@ A rotation is a linear map y = A t, where A depends on the angles only. So the g
 the gradient's gradient is A again, and nothing of `t` is saved: one kernel, with a flag.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, get_type_hints
 
@@ -17,8 +16,8 @@ from .check_call import check_values
 from .launch import Known, known_of_rotation
 from .modes import apply_without_functorch, is_watched, wants_grad, without_dynamo
 from .overwritten import check_inplace
+from .paths import log_path, path_of
 from .rotation import TENSORS, Options, Rotation, seq_len_of
-from .ways import Way, way_of
 
 
 def rotate(
@@ -27,16 +26,21 @@ def rotate(
     fused: bool = True,
     inplace: bool = False,
     known: Known | None = None,
-    ways: Counter[Way] | None = None,
+    function: str | None = None,
 ) -> tuple[Tensor, ...]:
     """Rotate the tensors of a checked call: by the kernel, by an operator, or in plain PyTorch.
 
-    `way_of` decides which, and `known` and `ways` are for it. Results are new, or with `inplace`
-    the tensors themselves.
+    Results are new, or with `inplace` the tensors themselves.
+
+    Args:
+        tensors, rotation, fused, known: as in `path_of`, which decides.
+        inplace: overwrite the tensors.
+        function: the name that is logged if the call doesn't take the kernel. None: a backward,
+            which is not logged.
     """
     recorded = wants_grad(tensors)
-    path = way_of(tensors, rotation, fused=fused, known=known, ways=ways).path
-    if path == "kernel":
+    path = path_of(tensors, rotation, fused=fused, known=known)
+    if path.by == "kernel":
         if recorded:
             q, k = launch.q_and_k(tensors)
             outs = _record(q, k, rotation, inplace, known)
@@ -45,12 +49,14 @@ def rotate(
         if inplace:
             count_as_written(outs)
         return outs
+    if function is not None:
+        log_path(function, path)
     # PyTorch counts a write of our operator before a mode sees the operator. The mode would then
     # take the tensor for another one than it has saved. So under a mode PyTorch's copy writes.
-    if path == "operator" and inplace and not recorded and not is_watched():
+    if path.by == "operator" and inplace and not recorded and not is_watched():
         _rotate_inplace_op(list(tensors), *values_of(rotation))
         return tensors
-    if path == "operator":
+    if path.by == "operator":
         outs = tuple(_rotate_op(list(tensors), *values_of(rotation)))
     else:
         outs = reference.rotate(tensors, rotation)

@@ -21,8 +21,8 @@ from .modes import (
 )
 from .move import move
 from .overwritten import check_apart, check_overwritten, named_tensors
+from .paths import log_path, path_of
 from .rotation import Freqs, Rotation, Rounding, given_of
-from .ways import way_of
 
 
 class _Came(NamedTuple):
@@ -143,15 +143,17 @@ def rope_to_cache(
         _check_written(came, inplace, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     is_empty = not all([x.numel() for x in (q, k, k_cache)])  # A kernel would have nothing to do.
-    path = way_of(came, rotation, fused=fused, known=known, is_empty=is_empty).path
-    if path == "kernel":
+    path = path_of(came, rotation, fused=fused, known=known, is_empty=is_empty)
+    if path.by != "kernel":
+        log_path("rope_to_cache", path)
+    if path.by == "kernel":
         written = q_out, k_cache, v_cache
         move((q, k, v), written, rotation, known=known, slots=slot_mapping)
         count_as_written(written if inplace else (k_cache, v_cache))
-    elif path == "operator" and not is_watched():
+    elif path.by == "operator" and not is_watched():
         _cache_op(q, k, q_out, v, k_cache, v_cache, slot_mapping, *values_of(rotation))
     else:  # Modes see what PyTorch's operators overwrite, not what ours do: `autograd.rotate`.
-        by = reference.rotate if path == "pytorch" else autograd.rotate
+        by = reference.rotate if path.by == "pytorch" else autograd.rotate
         rotated_q, rotated_k = by((q, k), rotation)
         _write(k_cache, rotated_k, slot_mapping)
         _write(v_cache, v, slot_mapping)

@@ -39,6 +39,7 @@ from .modes import (
     wants_grad,
 )
 from .move import QKV, move
+from .paths import log_path, path_of
 from .rotation import (
     FORMATS,
     CpOrder,
@@ -52,7 +53,6 @@ from .rotation import (
     view_as_sbhd,
     view_from_sbhd,
 )
-from .ways import way_of
 
 Packing = Literal["qkv", "grouped"]
 PACKINGS = get_args(Packing)
@@ -203,10 +203,12 @@ def split_qkv_rope(
     rotation, known = prepare(
         (q, k), given, fused=fused, inplace=False, others=(v,), key=("split", *packed)
     )
-    path = way_of((qkv,), rotation, fused=fused, known=known).path
-    if path == "pytorch":
+    path = path_of((qkv,), rotation, fused=fused, known=known)
+    if path.by != "kernel":
+        log_path("split_qkv_rope", path)
+    if path.by == "pytorch":
         return _split_by_pytorch(qkv, packed, rotation)
-    if path == "operator":
+    if path.by == "operator":
         q, k, v = _split_op(qkv, *packed, *values_of(rotation))
         return q, k, v
     if wants_grad((qkv,)):

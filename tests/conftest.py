@@ -1,6 +1,7 @@
 """Every test runs on the GPU where there is one, else in Triton's interpreter on the CPU."""
 
 import gc
+import logging
 import os
 from collections import Counter
 
@@ -109,6 +110,16 @@ def nothing_is_kept(monkeypatch, tmp_path):
 def needs_triton():
     """For what only a kernel does: without Triton, plain PyTorch takes its calls."""
     pytest.importorskip("triton", reason="needs Triton")
+
+
+@pytest.fixture
+def log(caplog, monkeypatch):
+    """Returns what the package has logged since, as in a process that had logged nothing."""
+    from rope_kernels import paths
+
+    monkeypatch.setattr(paths, "_logged", set())
+    caplog.set_level(logging.INFO, "rope_kernels")
+    return lambda: [x.getMessage() for x in caplog.records if x.name == "rope_kernels"]
 
 
 @pytest.fixture

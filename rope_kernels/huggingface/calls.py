@@ -5,7 +5,6 @@ it has the same arguments, and calls the function itself where its rule can't ro
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -17,8 +16,8 @@ from torch import Tensor
 from .. import api
 from ..checks import FLOATS
 from ..modes import is_dtensor
+from ..paths import log_once
 from ..rotation import OutputPairing, Rounding, given_of
-from ..ways import Way
 
 _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table has
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
@@ -31,10 +30,10 @@ Form = Callable[..., object]  # what takes its calls; all are at the end of this
 Rotate = Callable[[Tensors, Tensor, Tensor, int], Tensors | None]
 
 # Why the function itself takes a call.
-_NO_TENSOR = Way("original", "an argument is no tensor, or a DTensor")
-_OTHER_DTYPE = Way("original", "the dtypes or the devices are not those that a kernel takes")
-_OTHER_SHAPE = Way("original", "the shapes are not those that a kernel takes")
-_TRAINED = Way("original", "cos or sin requires a gradient")
+_NO_TENSOR = "an argument is no tensor, or a DTensor"
+_OTHER_DTYPE = "the dtypes or the devices are not those that a kernel takes"
+_OTHER_SHAPE = "the shapes are not those that a kernel takes"
+_TRAINED = "cos or sin requires a gradient"
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Rule:
         """Whether the result has another dtype than q, as in autocast, where tables are in fp32."""
         return not self.casts_back and q.dtype != cos.dtype and q.dtype != torch.float32
 
-    def why_not(self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> Way | None:
+    def why_not(self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> str | None:
         """Why the function itself takes a call; None: a kernel gives what it gives.
 
         docs/hugging_face.md has these calls.
@@ -110,7 +109,7 @@ class Rule:
         cos: Tensor,
         sin: Tensor,
         unsqueeze_dim: int,
-        ways: Counter[Way],
+        function: str | None,
         fused: bool = True,
     ) -> Tensors | None:
         """Rotate one or two tensors in one launch: bits, dtype and strides of the function.
@@ -119,7 +118,7 @@ class Rule:
             tensors: q and k, or one of them, (b, h, s, d), (b, s, h, d) or (s, h, d).
             cos, sin: the function's tables, (b, s, w), (1, s, w) or (s, w).
             unsqueeze_dim: where the function gives a table the dimension of heads.
-            ways: counts the call by its way.
+            function: its name, as it is logged. None: nothing is logged.
             fused: False: plain PyTorch computes it.
 
         Returns:
@@ -127,7 +126,8 @@ class Rule:
         """
         not_ours = self.why_not(tensors, cos, sin, unsqueeze_dim)
         if not_ours is not None:
-            ways[not_ours] += 1
+            if function is not None:
+                log_own(function, not_ours)
             return None
         q, width = tensors[0], self.rotary_dim(cos)
         promotes = self.promotes(q, cos)
@@ -152,7 +152,7 @@ class Rule:
             promoted_from=q.dtype if promotes else None,
             keeps_strides=self.rest == "none" and not self.concatenates,
         )
-        outs = api.rotate(tensors=tensors, given=given, fused=fused, ways=ways)
+        outs = api.rotate(function, tensors, given, fused)
         return outs if has_batch else tuple([x[0] for x in outs])
 
     @torch.no_grad()
@@ -163,7 +163,7 @@ class Rule:
         shape, rows = ((3, 2), (3,)) if self.form is vision else ((2, 2, 3), (2, 3))
         x = _some_numbers(*shape, d).bfloat16()
         tensors = (x,) if self.form is one_tensor else (x, x.flip(-1))
-        rotate = partial(self.rotate, ways=Counter(), fused=False)
+        rotate = partial(self.rotate, function=None, fused=False)
         for dtype in (torch.bfloat16, torch.float32):
             table = _some_numbers(2, *rows, width).to(dtype).unbind()
             wanted = self.form(rotate, _raise, *tensors, *table)
@@ -183,6 +183,11 @@ def _some_numbers(*shape: int) -> Tensor:
 
 def _raise(*args: object, **kwargs: object) -> object:
     raise AssertionError("the rule doesn't take the call")
+
+
+def log_own(function: str, reason: str) -> None:
+    """Log a call that the model's own function takes."""
+    log_once(function, "the model's own function", reason)
 
 
 def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:

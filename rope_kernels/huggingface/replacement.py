@@ -6,7 +6,6 @@ the model still rotates by the code that we know.
 
 import functools
 import inspect
-from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FunctionType
 
@@ -15,18 +14,15 @@ from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from ..modes import is_traced
-from ..ways import Way
+from .calls import log_own
 from .digest import Replaceable, as_function, originals
 
 # Questions of PyTorch's that have no types. The first is public, though torch.jit doesn't list it.
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]  # see above
 _has_global_hook: Callable[[], bool] = _has_any_global_hook
 
-_OTHER_CODE = Way("original", "the function, or one that it calls, was given other code")
-_HOOKED = Way("original", "the module that rotates has a hook")
-
-# How often each function of ours was called, by way. `patch` shows them to the user.
-counted: dict[Callable[..., object], Counter[Way]] = {}
+_OTHER_CODE = "the function, or one that it calls, was given other code"
+_HOOKED = "the module that rotates has a hook"
 
 
 def function_of(value: object) -> FunctionType:
@@ -43,6 +39,11 @@ def function_of(value: object) -> FunctionType:
     return as_function(value)
 
 
+def name_of(function: FunctionType) -> str:
+    """The name of a model's function, as it is logged."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def is_hooked(module: nn.Module) -> bool:
     """Whether a call runs hooks, or a `__call__` of the class."""
     forward = module._forward_hooks or module._forward_pre_hooks
@@ -57,9 +58,7 @@ def has_code(function: FunctionType, code: CodeType) -> bool:
     return now is code or now == code  # to compare codes takes a microsecond
 
 
-def replacement(
-    original: Replaceable, ours: Callable[..., object], ways: Counter[Way]
-) -> Callable[..., object]:
+def replacement(original: Replaceable, ours: Callable[..., object]) -> Callable[..., object]:
     """Make the function that takes the place of `original`.
 
     It calls `ours` where the rotation is as it was, and `original` elsewhere. While PyTorch
@@ -73,7 +72,6 @@ def replacement(
     Args:
         original: what is replaced, which rotates in the model.
         ours: what takes its calls.
-        ways: counts the calls that `original` takes, but for those that are recorded.
     """
     function = function_of(original)
     code, variables = function.__code__, function.__globals__
@@ -100,9 +98,9 @@ def replacement(
             ]
         )
         if not has_code(function, code) or not has_its_helpers:
-            way = _OTHER_CODE
+            reason = _OTHER_CODE
         elif isinstance(original, nn.Module) and is_hooked(original):
-            way = _HOOKED
+            reason = _HOOKED
         else:
             try:
                 return ours(*args, **kwargs)
@@ -111,8 +109,8 @@ def replacement(
                     raise
             # Python would speak of a function of ours. The model's own says it of itself.
             return original(*args, **kwargs)
-        ways[way] += 1
+        log_own(name_of(function), reason)
         return original(*args, **kwargs)
 
-    originals[replaced], counted[replaced] = original, ways
+    originals[replaced] = original
     return replaced

@@ -1,6 +1,5 @@
-"""The public functions that normalize and rotate, their checks, and the way of a call."""
+"""The public functions that normalize and rotate, their checks, and the path of a call."""
 
-from collections import Counter
 from numbers import Real
 from typing import get_args
 
@@ -11,6 +10,7 @@ from ..api import prepare
 from ..check_call import Like, check_call
 from ..checks import Named, bad, check_choice, check_flag, check_format, names_of, shown
 from ..modes import is_watched, wants_grad
+from ..paths import log_path, path_of
 from ..rotation import (
     FORMATS,
     CpOrder,
@@ -21,7 +21,6 @@ from ..rotation import (
     compute_dtype,
     given_of,
 )
-from ..ways import Way, way_of
 from .definition import Norm, NormRounding, Tensors, Weights, normalize_and_rotate
 from .gradients import by_kernel
 
@@ -125,6 +124,7 @@ def norm_rope(
     )
     outs = normalize_by(
         norm,
+        "norm_rope",
         tensors=(t,),
         weights=(weight,),
         given=given,
@@ -206,6 +206,7 @@ def qk_norm_rope(
     )
     q, k = normalize_by(
         norm,
+        "qk_norm_rope",
         tensors=(q, k),
         weights=(q_weight, k_weight),
         given=given,
@@ -217,21 +218,21 @@ def qk_norm_rope(
 
 def normalize_by(
     norm: Norm,
+    function: str,
     tensors: Tensors,
     weights: Weights,
     given: Given,
     fused: bool = True,
     inplace: bool = False,
-    ways: Counter[Way] | None = None,
 ) -> Tensors:
     """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch.
 
     Args:
         norm: how rows are normalized, as it came.
+        function: the name that is logged if the call doesn't take the kernel.
         tensors: one or two of them.
         weights: as many.
         given, fused, inplace: as in `api.prepare`. `given.rounding` is `norm.rotation_rounding`.
-        ways: counts the way that the call takes.
     """
     names = ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
     named = tuple(zip(names, weights, strict=True))
@@ -255,8 +256,9 @@ def normalize_by(
         named=named,
     )
     # A norm has no operator: in a trace it is plain PyTorch, which compilers fuse.
-    path = way_of(inputs, rotation, fused=fused, known=known, has_operator=False, ways=ways).path
-    if path == "pytorch":
+    path = path_of(inputs, rotation, fused=fused, known=known, has_operator=False)
+    if path.by == "pytorch":
+        log_path(function, path)
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
     elif inplace and is_watched():
         # A mode that watches operators has to see what is overwritten: a copy of PyTorch's.

@@ -16,7 +16,6 @@ from drawn import TURNS, draw
 from processes import ROOT
 
 FUNCTIONS = {x for x in rope_kernels.__all__ if inspect.isfunction(getattr(rope_kernels, x))}
-FUNCTIONS -= {"which_way"}  # which computes nothing
 NOT_TIMED = "rope_fw", "rope_bw", "rotate_half", "cp_positions"
 TABLES = {"RotaryPositionEmbedding", "RotaryPositionEmbedding.cos_sin"}
 PLANTED = ["rope_bw", "norm_rope", "split_qkv_rope", "rope_to_cache"]

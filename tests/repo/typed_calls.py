@@ -1,5 +1,5 @@
 """What a type checker should know of results, and accept as arguments. `test_types.py` runs mypy on
-this file, and on a call of each function with all of its keywords; `which_way` takes any."""
+this file, and on a call of each function with all of its keywords."""
 
 from typing import assert_type
 
@@ -16,7 +16,6 @@ from rope_kernels import (
     RotaryPositionEmbedding,
     Rounding,
     TensorFormat,
-    Way,
     apply_rotary_pos_emb,
     cp_positions,
     huggingface,
@@ -28,7 +27,6 @@ from rope_kernels import (
     rope_to_cache,
     rotate_half,
     split_qkv_rope,
-    which_way,
 )
 
 # as a caller's own function would keep them
@@ -77,5 +75,3 @@ assert_type(cp_positions(seq_len=None, cu_seqlens=ids, cp_size=2, cp_rank=1), Te
 
 patched = rope_kernels.huggingface.patch(torch.nn.Linear(2, 2), strict=False)
 assert_type(patched, rope_kernels.huggingface.Patched)
-
-assert_type(which_way(rope_qk, t, t, rope, tensor_format="bshd"), Way)

@@ -17,7 +17,9 @@ from unittest.mock import patch
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rope_kernels import modes, ways
+import rope_kernels
+from rope_kernels import autograd, modes, paths, split
+from rope_kernels.norms import api as norms
 
 
 class Interpreter:
@@ -152,9 +154,24 @@ def unseen():
     Under a mode that is known, calls take the operators.
     """
     with ExitStack() as patches:
-        for module in (modes, ways):
+        for module in (modes, paths):
             patches.enter_context(patch.object(module, "count_modes", lambda: 0))
         yield
+
+
+@contextmanager
+def paths_taken():
+    """What `path_of` says of the calls within, in their order."""
+    taken = []
+
+    def note(*arguments, **options):
+        taken.append(paths.path_of(*arguments, **options))
+        return taken[-1]
+
+    with ExitStack() as patches:
+        for module in (autograd, rope_kernels.cache, split, norms):
+            patches.enter_context(patch.object(module, "path_of", note))
+        yield taken
 
 
 class Operators(TorchDispatchMode):

@@ -9,8 +9,9 @@ import torch
 from torch import func
 
 import rope_kernels
+from counted import paths_taken
 from processes import run_python
-from rope_kernels import RotaryPositionEmbedding, which_way
+from rope_kernels import RotaryPositionEmbedding
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/kernels.md"
 B, S, HEADS, KV_HEADS, D = 2, 3, 4, 2, 16
@@ -73,7 +74,9 @@ WORDS = {"kernel": "kernel", "operator": "operator", "pytorch": "PyTorch"}
 
 
 def way(call):
-    return WORDS[which_way(call.function, *call.tensors, *call.others, **call.options).path]
+    with paths_taken() as taken:
+        call()
+    return WORDS[taken[0].by]
 
 
 def results_of(call):

@@ -50,7 +50,7 @@ def replaced(function):
         given.append(1)
         return function(*args, **kwargs)
 
-    return partial(rule.form, partial(rule.rotate, ways=Counter()), original), given
+    return partial(rule.form, partial(rule.rotate, function="a model's"), original), given
 
 
 def disagreements(function, some, device):

@@ -9,7 +9,6 @@ import re
 import sys
 import time
 import warnings
-from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from torch import nn
 from hf_calls import Call, differs, outcome
 from hf_models import FAMILIES
 from hugging_face import families_of
-from rope_kernels import which_way
 from rope_kernels.huggingface import Left, Replaced, patch, unpatch
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.digest import UnknownCode, code_digest
@@ -515,13 +513,16 @@ ODD = {
     ),
     "no tensor": lambda call: call | {"cos": 1.0},
 }
-WHY = {  # words of the reason that is counted
+WHY = {  # words of the reason that is logged
     **dict.fromkeys(ODD, "shapes"),
     "fp64": "dtypes",
     "tables of two dtypes": "dtypes",
     "a table that requires a gradient": "requires a gradient",
     "no tensor": "no tensor",
 }
+
+
+OWN = "is computed by the model's own function"
 
 
 def _as(x, dtype=None):
@@ -532,21 +533,21 @@ def _as(x, dtype=None):
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_odd_calls_go_to_the_function_itself(odd, llama):
+def test_odd_calls_go_to_the_function_itself(odd, llama, log):
     original, taken = function_of(llama.apply_rotary_pos_emb), []
 
     def noting(*args, **kwargs):
         taken.append(1)
         return original(*args, **kwargs)
 
-    rule, ways = RULE_BY_DIGEST[code_digest(original)], Counter()
+    rule = RULE_BY_DIGEST[code_digest(original)]
     call = ODD[odd](CASE.call_of(original, "cpu"))
-    rotate = functools.partial(rule.rotate, ways=ways)
+    rotate = functools.partial(rule.rotate, function="theirs")
     got = outcome(functools.partial(rule.form, rotate, noting), call)
     assert differs(got, outcome(original, call), strides=True) is None
     assert taken
-    ((path, reason),) = ways  # of one call, or of one for values and one for gradients
-    assert path == "original" and WHY[odd] in reason
+    (line,) = log()  # of one call, or of one for values and one for gradients
+    assert line.startswith(f"theirs {OWN}: ") and WHY[odd] in line
 
 
 WRONG = {  # arguments that a Llama's function does not take -> what Python says of it
@@ -569,32 +570,30 @@ def test_a_type_error_of_ours_is_not_hidden_by_the_function(llama):
         raise TypeError("a mistake of ours")
 
     own = llama.apply_rotary_pos_emb
-    replaced = replacement(own, ours, Counter())
+    replaced = replacement(own, ours)
     with pytest.raises(TypeError, match="a mistake of ours"):
         replaced(*CASE.call_of(function_of(own), "cpu").values())
 
 
-def test_calls_are_counted_by_their_way(llama, device):
+def test_the_log_has_the_calls_that_take_no_kernel(llama, device, log):
     """A user asks this most: did my run use the kernel?"""
     original = function_of(llama.apply_rotary_pos_emb)
     call = {n: _to(x, device) for n, x in CASE.call_of(original, device).items()}
-    with patch(llama) as patched:
-        (function,) = patched.replaced
-        assert patched.calls() == {function: {}}
-        for _ in range(3):
-            llama.apply_rotary_pos_emb(**call)
-        odd = {n: _as(x, torch.float64) for n, x in call.items()}
-        llama.apply_rotary_pos_emb(**odd)
-        if device == "cpu":
-            with monkeypatched_environment(TRITON_INTERPRET="0"):
-                llama.apply_rotary_pos_emb(**call)
-        torch.compile(llama.apply_rotary_pos_emb, backend="eager")(**call)  # recorded
-    counts = patched.calls()[function]
-    expected = {"kernel": 3, "original": 1} | ({"pytorch": 1} if device == "cpu" else {})
-    assert {way.path: n for way, n in counts.items()} == expected
-    with patch(llama) as again:
-        assert which_way(llama.apply_rotary_pos_emb, **call).path == "kernel"
-        assert again.calls() == {function: {}}, "it counts calls, not questions, since then"
+    odd = {n: _as(x, torch.float64) for n, x in call.items()}
+    lines = [
+        "the model's own function: the dtypes or the devices are not those that a kernel takes",
+        "plain PyTorch: the tensors are on a CPU, and TRITON_INTERPRET=1 is not set",
+    ][: 2 if device == "cpu" else 1]
+    with patch(llama):
+        llama.apply_rotary_pos_emb(**call)
+        torch.compile(llama.apply_rotary_pos_emb, backend="eager", fullgraph=True)(**odd)
+        assert log() == []  # the kernel took one, and a trace has the model's own function
+        for _ in range(2):
+            llama.apply_rotary_pos_emb(**odd)
+            if device == "cpu":
+                with monkeypatched_environment(TRITON_INTERPRET="0"):
+                    llama.apply_rotary_pos_emb(**call)
+    assert log() == [f"{LLAMA}.apply_rotary_pos_emb is computed by {line}" for line in lines]
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""`which_way` says what a call would run: it is compared with what the call then runs."""
+"""Who computes a call: what `path_of` says is compared with what runs, and with the log."""
 
+import logging
 import re
 from contextlib import contextmanager
 from functools import partial
@@ -14,8 +15,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ops import FEW, OPS, all_equal, bits_of, by_turns
-from rope_kernels import RotaryPositionEmbedding, Way, modes, rope_fw, rope_qk, ways, which_way
+from counted import paths_taken
+from ops import FEW, OPS, by_turns
+from rope_kernels import RotaryPositionEmbedding, modes, paths, rope_fw, rope_qk
+from rope_kernels.paths import Path as CallPath
 from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -66,7 +69,7 @@ SITUATIONS = {
 }
 
 
-def path_of(call, situation):
+def what_runs(call, situation):
     """What a call runs, by the names that PyTorch's profiler notes, and Triton's launches."""
     launched = []
 
@@ -81,25 +84,31 @@ def path_of(call, situation):
     return "kernel" if launched else "pytorch"
 
 
+def line_of(function, path):
+    """What is logged of a call that takes this path."""
+    by = {"operator": "an operator, which launches the kernel", "pytorch": "plain PyTorch"}
+    return f"{function} is computed by {by[path.by]}: {path.reason}"
+
+
 @pytest.mark.parametrize("name", SITUATIONS)
 @by_turns(OPS, FEW)
-def test_what_it_says_is_what_runs(op, case, name, device, whole_way):
+def test_what_it_says_runs_and_is_logged_once(op, case, name, device, whole_way, log):
+    """Nothing is logged of a call that takes the kernel, or that a tracer records."""
     sample, situation = op.sample(device, **case), SITUATIONS[name]
     wants = op.differentiable and name == "as it is"
     leaves = sample.leaves() if wants else {}
+    lines = []
     for options in ({}, {"fused": False}):
         written = {n: x.clone() for n, x in sample.written.items()}
-        before = bits_of([*sample.tensors(), *written.values()])
-
-        def ask(written=written, options=options):
-            given = sample.given | leaves | written
-            given, freqs = sample.apart(given)
-            return which_way(op.function, **given, freqs=freqs, **sample.options() | options)
-
-        said = situation(ask)
-        assert all_equal(bits_of([*sample.tensors(), *written.values()]), before)
-        ran = path_of(partial(sample.call, leaves, written, **options), situation)
-        assert (said.path, said.reason != "") == (ran, True)
+        call = partial(sample.call, leaves, written, **options)
+        with paths_taken() as taken:
+            ran = what_runs(call, situation)
+        path = taken[0]
+        assert (path.by, path.reason == "") == (ran, ran == "kernel")
+        situation(call)
+        if path.by != "kernel" and name != "make_fx":
+            lines.append(line_of(op.function.__name__, path))
+        assert log() == list(dict.fromkeys(lines))
 
 
 OTHERS = {  # t and freqs of another kind, the path, and words of the reason
@@ -118,48 +127,47 @@ OTHERS = {  # t and freqs of another kind, the path, and words of the reason
 }
 
 
+def path(function, *arguments, **options):
+    """The path of a call, which is made."""
+    with paths_taken() as taken:
+        function(*arguments, **options)
+    return taken[0]
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_it_names_what_is_in_the_way(name, device):
-    make, (path, words) = OTHERS[name]
+    make, (by, words) = OTHERS[name]
     t, freqs = make(torch.randn(5, 2, 3, 8, device=device))
-    way = which_way(rope_qk, t, t, freqs, "sbhd")
-    assert way.path == path and words in way.reason
-    assert str(way) == f"{way.path}: {way.reason}"
+    found = path(rope_qk, t, t, freqs, "sbhd")
+    assert found.by == by and words in found.reason
 
 
-def test_it_speaks_of_fake_tensors(device):
+def test_fake_tensors_are_recorded(device, log):
     with FakeTensorMode():
         t = torch.randn(5, 2, 3, 8, device=device)
-        way = which_way(rope_fw, t, torch.randn(5, 1, 1, 8, device=device))
-    assert way.path == "operator" and "FakeTensorMode" in way.reason
+        found = path(rope_fw, t, torch.randn(5, 1, 1, 8, device=device))
+    assert found.by == "operator" and "FakeTensorMode" in found.reason
+    assert log() == []
 
 
-def test_it_answers_for_a_call_that_is_remembered(device):
-    """Such a call is not decided again; asking still computes nothing."""
+@pytest.mark.parametrize("options", ({}, {"fused": False}), ids=("kernel", "PyTorch"))
+def test_a_compiled_call_logs_nothing(options, device, log):
+    """A logger raises under `fullgraph=True`."""
     t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
-    rope_fw(t, rope)
-    launched = []
-    with launched_by(lambda *launch: launched.append(launch)):
-        assert which_way(rope_fw, t, rope).path == "kernel"
-    assert not launched and torch.equal(rope_fw(t, rope), rope_fw(t, rope, fused=True))
+    torch._dynamo.reset()
+    torch.compile(rope_fw, backend="aot_eager", fullgraph=True)(t, rope, **options)
+    assert log() == []
 
 
-def test_a_layer_is_asked_for_its_first_call(device):
-    rope = RotaryPositionEmbedding(8).to(device)
-
-    def layer(x, scale=1):
-        return rope_fw(scale * x, rope, fused=False).sum()
-
-    assert which_way(layer, torch.randn(5, 2, 3, 8, device=device), scale=2).path == "pytorch"
-    assert layer(torch.randn(5, 2, 3, 8, device=device)).dim() == 0  # and then computes again
-
-
-def test_what_rotates_nothing_or_is_refused_has_no_way(device):
-    t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
-    with pytest.raises(ValueError, match=r"^function is <lambda>, which rotated nothing"):
-        which_way(lambda: 1)
-    with pytest.raises(TypeError, match=r"^tensor_format is missing"):
-        which_way(rope_qk, t, t, rope)
+def test_what_was_not_shown_is_logged_once_it_is(log):
+    t, rope = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)
+    logger = logging.getLogger("rope_kernels")
+    logger.setLevel(logging.WARNING)  # as it is unless a user asks for more
+    rope_fw(t, rope, fused=False)
+    assert log() == []
+    logger.setLevel(logging.INFO)
+    rope_fw(t, rope, fused=False)
+    assert log() == [line_of("rope_fw", CallPath("pytorch", "fused is False"))]
 
 
 @pytest.mark.parametrize("wanted", ("no Triton", "no compiler", "no interpreter"))
@@ -167,35 +175,35 @@ def test_it_says_why_there_is_no_engine(wanted, monkeypatch):
     t, rope = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)
     if wanted == "no Triton":
         monkeypatch.setattr(modes, "_HAS_TRITON", False)
-        assert which_way(rope_fw, t, rope) == Way("pytorch", "Triton is not installed")
+        assert path(rope_fw, t, rope) == ("pytorch", "Triton is not installed")
     elif wanted == "no compiler":
         monkeypatch.setattr(modes, "_HAS_COMPILER", False)
         monkeypatch.setenv("TRITON_INTERPRET", "1")  # Where there is a GPU, it is not set.
-        assert which_way(rope_fw, t, rope).path == "kernel"  # which is interpreted
+        assert path(rope_fw, t, rope).by == "kernel"  # which is interpreted
         monkeypatch.setenv("TRITON_INTERPRET", "0")
         monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
         monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda _: False))
         with pytest.warns(UserWarning, match="Triton's compiler is not installed"):
-            way = which_way(rope_fw, t, rope)
-        assert way == Way("pytorch", "Triton's compiler is not installed")
+            found = path(rope_fw, t, rope)
+        assert found == ("pytorch", "Triton's compiler is not installed")
     else:
         monkeypatch.setenv("TRITON_INTERPRET", "0")
-        way = which_way(rope_fw, t, rope)
-        assert way.path == "pytorch" and "TRITON_INTERPRET" in way.reason
+        found = path(rope_fw, t, rope)
+        assert found.by == "pytorch" and "TRITON_INTERPRET" in found.reason
 
 
 def test_the_page_says_of_every_reason_what_to_do():
     """Without an engine, a reason may name the type of a device: the page has one of them."""
     page = Path(__file__).resolve().parents[3] / "docs/kernels.md"
-    table = page.read_text("utf-8").split("| path | reason | what to do |\n")[1].split("\n\n")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", table, re.MULTILINE)
-    engines = [engine for engine in modes.Engine if engine != modes.Engine.NONE]
-    made = {("kernel", engine.value) for engine in engines}
-    made |= {tuple(x) for x in vars(ways).values() if isinstance(x, Way)}
+    table = page.read_text("utf-8").split("| computed by | reason | what to do |\n")[1]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| .+ \|$", table.split("\n\n")[0], re.MULTILINE)
+    made = {x for x in vars(paths).values() if isinstance(x, CallPath) and x.reason}
+    made -= {paths._TRACED, paths._NO_OPERATOR}  # nothing is logged while PyTorch traces
     without = (
         "Triton is not installed",
         "Triton's compiler is not installed",
         "the tensors are on a CPU, and TRITON_INTERPRET=1 is not set",
     )
-    made |= {("pytorch", reason) for reason in without}
-    assert {row for row in rows if "does not run on" not in row[1]} == made
+    made |= {CallPath("pytorch", reason) for reason in without}
+    logged = {f"{by}: {reason}" for by, reason in rows if "does not run on" not in reason}
+    assert logged == {line_of("f", x).removeprefix("f is computed by ") for x in made}
