@@ -20,9 +20,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from .modes import (
-    Engine,
-    engine_of,
     interpreter_is_on,
+    is_compiled_for_nvidia,
     is_eager,
     is_watched,
     stream_of,
@@ -415,7 +414,7 @@ def _arguments_of(rotation: Rotation, t: Tensor) -> dict[str, object]:
         "ATTENTION_FACTOR": None if options.attention_factor == 1 else options.attention_factor,
         "INVERSE": options.inverse,
         "ROUNDING": options.rounding,
-        "FAST_SINE": engine_of(t) is Engine.NVIDIA and t.dtype != torch.float64,
+        "FAST_SINE": is_compiled_for_nvidia(t) and t.dtype != torch.float64,
     }
 
 
