@@ -38,6 +38,8 @@ BLOCKS = {name: code for name, code in ALL.items() if name not in INTERPRETED}
 ON_RANKS = [name for name, code in BLOCKS.items() if "torch.distributed" in code]
 IN_ONE_PROCESS = [name for name in BLOCKS if name not in ON_RANKS]
 
+LOGGING = {"kernels_4": "kernels", "hugging_face_1": "hugging_face"}  # block -> its page
+
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
@@ -101,7 +103,7 @@ CLAIMS = {
 @pytest.mark.parametrize("name", IN_ONE_PROCESS)
 def test_a_block_runs_by_itself(name, tmp_path):
     code = BLOCKS[name]
-    assert "assert" in code or name in CLAIMS
+    assert "assert" in code or name in CLAIMS or name in LOGGING
     if "huggingface" in code or "transformers" in code:
         pytest.importorskip("transformers")
     path = tmp_path / f"{name}.py"
@@ -109,6 +111,19 @@ def test_a_block_runs_by_itself(name, tmp_path):
     path.write_text(code.replace("4096", "6"), encoding="utf-8")
     found = runpy.run_path(str(path), run_name=name)  # a module, which Inductor looks for
     CLAIMS.get(name, dict)(**{key: x for key, x in found.items() if not key.startswith("__")})
+
+
+@pytest.mark.takes(15)
+@pytest.mark.parametrize("name", LOGGING)
+def test_a_block_logs_what_its_page_shows(name):
+    """On a CPU, without an interpreter."""
+    if "transformers" in BLOCKS[name]:
+        pytest.importorskip("transformers")
+    page = (ROOT / f"docs/{LOGGING[name]}.md").read_text("utf-8")
+    (shown,) = re.findall(r"```text\n(INFO.*?)```", page, re.DOTALL)
+    to_stdout = "import sys\nsys.stderr = sys.stdout\n"
+    printed = run_python(to_stdout + BLOCKS[name], CUDA_VISIBLE_DEVICES="")
+    assert [x for x in printed.splitlines() if "rope_kernels:" in x] == shown.splitlines()
 
 
 @pytest.mark.parametrize("name", INTERPRETED)
