@@ -463,7 +463,7 @@ def test_a_file_that_is_gone_or_no_longer_python(llama, made):
 
 
 @pytest.mark.parametrize("part", ("rotate_half", "apply_rotary_pos_emb"))
-def test_a_function_that_is_given_other_code_while_it_is_patched(part, llama, made):
+def test_a_function_that_is_given_other_code_while_it_is_patched(part, llama, made, log):
     """As IPython's autoreload does: it keeps the functions, and replaces their code."""
     text = text_of_llama(llama)
     change = CHANGES["the sign of the helper" if part == "rotate_half" else "the sign of the sum"]
@@ -483,6 +483,9 @@ def test_a_function_that_is_given_other_code_while_it_is_patched(part, llama, ma
     reload(text.replace(*change, 1))
     changed = outcome(rotation, call)
     assert differs(outcome(ours, call), changed, strides=True) is None
+    (line,) = log()
+    assert line.startswith(f"reloaded_rotation.apply_rotary_pos_emb {OWN}: ")
+    assert line.endswith("was given other code")
     with patch(module, strict=False) as patched:  # with the changed helper it is nanochat's
         assert bool(patched.replaced) == (part == "rotate_half")
         got = outcome(module.apply_rotary_pos_emb, call)
