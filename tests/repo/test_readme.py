@@ -113,7 +113,6 @@ def test_a_block_runs_by_itself(name, tmp_path):
     CLAIMS.get(name, dict)(**{key: x for key, x in found.items() if not key.startswith("__")})
 
 
-@pytest.mark.takes(15)
 @pytest.mark.parametrize("name", LOGGING)
 def test_a_block_logs_what_its_page_shows(name):
     """On a CPU, without an interpreter."""
