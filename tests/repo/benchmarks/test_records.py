@@ -32,10 +32,11 @@ def test_every_page_has_its_record():
 def test_a_gpu_that_has_a_record_has_its_table_beside_the_others(stem, shown_on, copied):
     """The GPU of the notebooks comes first, whatever was measured last."""
     path = copied / "benchmarks/results" / f"{stem.format('made-up')}.json"
-    save(path, load(RESULTS / f"{stem.format('nvidia-h200')}.json") | {"gpu": "A Made Up"})
+    record = load(RESULTS / f"{stem.format('nvidia-h200')}.json")
+    save(path, record | {"gpu": "A Made Up"})
     write(path, into_pages=True)
     text = (copied / shown_on).read_text(encoding="utf-8")
-    assert text.index("NVIDIA H200, torch") < text.index("<summary>A Made Up, 2026-11-2")
+    assert text.index("NVIDIA H200, torch") < text.index(f"<summary>A Made Up, {record['date']}")
     assert text.count("A Made Up, torch") == 1
     assert "\n| A Made Up |" in (copied / "benchmarks/README.md").read_text(encoding="utf-8")
 
