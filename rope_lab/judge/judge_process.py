@@ -105,11 +105,11 @@ NOT_BY_THE_KERNEL = (
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
 OUTSIDE = "out of bounds"  # how a reason begins
+COLLISION = "write collision"  # the same
 IN_ORDER_ALONE = (
     "right only if the programs run one after the other, the first one first: what an atomic "
     "operation returns depends on their order, which a GPU doesn't promise"
 )
-COLLISION = "write collision"  # the same
 _ASKED = 5  # cases for the mistake behind a wrong address
 MAX_PRINTED = 4000  # characters
 MANY_PROGRAMS = 3000  # that a large tensor may take: the interpreter needs a millisecond for each
