@@ -21,6 +21,11 @@ def rows(size: int, device: str, width: int = WIDTH, tensors: int = 1) -> tuple:
 two_rows = partial(rows, tensors=2)
 
 
+def half_of_the_rows(size: int, device: str) -> tuple:
+    """Of a tensor with twice as many."""
+    return (rows(2 * size, device)[0][:size],)
+
+
 def filled(kernel, *tensors: Tensor, block: int = 128, **options) -> Tensor:
     """A tensor like the first, of which each program of a kernel fills a block."""
     out = torch.empty_like(tensors[0])

@@ -111,8 +111,10 @@ def test_without_a_compiler_what_the_interpreter_counts_is_shown(kernels, monkey
 
 
 @pytest.mark.needs_compiler
-def test_instructions_are_not_counted_through_a_loop(kernels):
-    found = inspected(kernels.norm, kernels.norm_in_pytorch, kernels.rows, tolerance=SUM)
+@pytest.mark.parametrize("make", ("rows", "half_of_the_rows"))
+def test_instructions_are_not_counted_through_a_loop(make, kernels):
+    make = getattr(kernels, make)
+    found = inspected(kernels.norm, kernels.norm_in_pytorch, make, tolerance=SUM)
     (launch,) = found.launches
     assert launch.again == {"x_ptr": 2.0}  # 300 columns take three turns, each element two loads
     assert launch.instructions is None and "instructions" not in found.times[0]
