@@ -7,10 +7,11 @@ from torch import Tensor
 
 from . import autograd, reference
 from .api import prepare
+from .arguments import Tensors
 from .autograd import ROTATION, Value, count_as_written, operator, rotation_of, values_of
 from .check_call import Like, check_call, check_values
 from .checks import INTEGERS, bad
-from .launch import known_of_rotation
+from .launch import known_of_rotation, launch_rotation
 from .modes import (
     have_elements,
     is_differentiated,
@@ -19,7 +20,6 @@ from .modes import (
     is_watched,
     wants_grad,
 )
-from .move import move
 from .overwritten import check_apart, check_overwritten, named_tensors
 from .paths import log_path, path_of
 from .rotation import Freqs, Rotation, Rounding, given_of
@@ -147,9 +147,9 @@ def rope_to_cache(
     if path.by != "kernel":
         log_path("rope_to_cache", path)
     if path.by == "kernel":
-        written = q_out, k_cache, v_cache
-        move((q, k, v), written, rotation, known=known, slots=slot_mapping)
-        count_as_written(written if inplace else (k_cache, v_cache))
+        tensors = Tensors(q, k, v, q_out, k_cache, v_cache, *rotation.tensors, slot_mapping)
+        launch_rotation(tensors, rotation, known)
+        count_as_written((q_out, k_cache, v_cache) if inplace else (k_cache, v_cache))
     elif path.by == "operator" and not is_watched():
         _cache_op(q, k, q_out, v, k_cache, v_cache, slot_mapping, *values_of(rotation))
     else:  # Modes see what PyTorch's operators overwrite, not what ours do: `autograd.rotate`.
@@ -243,7 +243,8 @@ def _cache_op(
     _check_written(came, inplace, rotation)
     check_values(rotation, len(q))
     known = known_of_rotation((*came, q_out), rotation, "to cache", inplace)
-    move((q, k, v), (q_out, k_cache, v_cache), rotation, known=known, slots=slot_mapping)
+    tensors = Tensors(q, k, v, q_out, k_cache, v_cache, *rotation.tensors, slot_mapping)
+    launch_rotation(tensors, rotation, known)
 
 
 @_cache_op.register_fake

@@ -2,12 +2,14 @@
 
 Start with `rope_kernel`. It does what rung 7 of notebook 09 does: a Triton program loads a tile of
 rows, finds cosines and sines of its angles, turns the pairs, and stores the rows. The other
-functions follow in the order in which `rope_kernel` calls them.
+functions follow in the order in which `rope_kernel` calls them. `arguments.py` has its tensors and
+its constants by name.
 
-Rung 7 does not have these parts: keys in the same launch, strides, several positions in a tile,
-another order of tiles, positions other than 0, 1, 2, and so on, sequences that several GPUs share,
-rows with a tail, interleaved pairs, tables of cosines and angles without a table, cosines and sines
-with a factor, turns by minus the angle, and rounding as a model rounds.
+Rung 7 does not have these parts: keys and values in the same launch, strides, several positions in
+a tile, another order of tiles, positions other than 0, 1, 2, and so on, sequences that several GPUs
+share, rows with a tail, interleaved pairs, tables of cosines and angles without a table, cosines
+and sines with a factor, turns by minus the angle, rounding as a model rounds, heads that a
+projection packs, and caches.
 
 A row is one head of one batch entry at one position. A pair is two elements of a row that turn
 together: its first and its second member. A tile is what one program takes: some positions, and
@@ -17,17 +19,17 @@ overwritten.
 
 Blocks have shape (positions, rows, columns). What does not depend on the row has shape
 (positions, 1, columns). In a tile a column is a pair. In a table it is an element, or with
-ONE_PER_PAIR a pair. x is what is read, y is what is written.
+`C.one_per_pair` a pair. x is what is read, y is what is written.
 
 Rung 7's `position` is two things here. `s` is a token's place in the tensor, which decides its
 address. `position` is its place in its sequence, which decides its angles.
 
-An argument that is None is absent from the call. Triton decides an `if` on such an argument, or on
-one in capitals, when it compiles: a kernel holds only the lines that its call needs.
+What is None is absent from the call. Triton decides an `if` on that, on a constant of `C`, or on a
+name in capitals, when it compiles: a kernel holds only the lines that its call needs.
 
-There is no torch and no launching here: `launch.py` makes the arguments of a call. Three more
-files have kernels made of the same parts: for rows better aligned than halves (`wide_kernel.py`),
-into caches and out of projections (`move_kernel.py`), and with a norm (`norms/kernel.py`).
+There is no torch and no launching here: `launch.py` makes the arguments of a call. Two more files
+have kernels made of the same parts: for rows better aligned than halves (`wide_kernel.py`), and
+with a norm (`norms/kernel.py`).
 """
 
 import triton
@@ -40,174 +42,199 @@ SIZES = ["first_position", "seq_len", "batch", "q_heads", "k_heads", "table_len"
 SIZES += ["cp_size", "cp_rank"]
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=[*SIZES, "listed", "cache_slots"])
 def rope_kernel(
-    # What is read and written. Offsets and strides count elements.
-    q_ptr,  # queries, or any tensor that turns, viewed as (s, b, h, d)
-    k_ptr,  # keys: the same positions, other heads; or None
-    q_out_ptr,  # results; they may be the inputs
-    k_out_ptr,
-    # By which angles. From turns they are computed: see `angles_on_the_fly`.
-    table_ptr,  # angles or cosines, (b, s2, table columns); or if int64 turns, (d2 / 2,)
-    sin_ptr,  # sines, if the table has cosines; or None
-    # Which position a token has. It is the token's index in its sequence, which is a batch entry or
-    # a packed sequence. Where ranks share sequences, cp_* below make it the index among tokens of
-    # all ranks, which `cu_seqlens` counts. First position and start are added to that. An id
-    # overrides all of these.
-    cu_seqlens_ptr,  # (sequences + 1,): where packed sequences start and the last one ends; or None
-    starts_ptr,  # (b,) or (sequences,): position of the first token of each sequence; or None
-    ids_ptr,  # (b, s): position of each token; or None
+    tensors,  # `Tensors`: what is read and written, and by which angles rows turn
     first_position,  # position at which every sequence starts; or None: 0
     # Sizes and strides. ptxas loads arguments in their order, and a launch for one new token, as in
     # decoding, waits for all that come before its loads of rows. So sizes and strides of ids and of
     # the table come before those of rows: that and one division less took such a launch from 2.58
-    # to 2.30 µs (benchmarks/NOTES.md). Triton takes a tuple of integers as one argument.
+    # to 2.30 µs (benchmarks/NOTES.md).
     seq_len,  # s, or the number of packed tokens
     batch,  # b; or None: it is 1, or heads of all entries are counted together
     q_heads,  # of one batch entry, or of all: see `batch`
-    k_heads,
+    k_heads,  # heads of k, and of v
     ids_strides,  # of b and s
-    table_strides,  # of b, s and columns; those of b and s in units of TABLE_UNIT
-    strides,  # of q, k, q_out and k_out: each of s, b, h and d
+    table_strides,  # of b, s and columns; those of b and s in units of `C.table_unit`
+    strides,  # of q, k, v, q_out, k_out, v_out: each of s, b, h, d; a cache's of block, page, h, d
     table_len,  # s2
     sequences,  # number of packed sequences
     cp_size,  # GPUs, each a rank, that share every sequence: context parallelism
     cp_rank,  # which of these ranks this is
-    # Which elements of a row turn.
-    HALF: tl.constexpr,  # pairs of a row
-    START: tl.constexpr,  # the first element that turns
-    TAIL: tl.constexpr,  # elements before and after those that turn; 0 in place, where they stay
-    READS_INTERLEAVED: tl.constexpr,  # input: pair i is elements 2i, 2i + 1; else i, i + HALF
-    WRITES_INTERLEAVED: tl.constexpr,  # the same of the output; see `output_pairing`
-    # Which tile a program takes.
-    POSITIONS: tl.constexpr,  # of a tile, a power of two
-    ROWS: tl.constexpr,  # of each position in a tile, a power of two
-    ROWS_OUTER: tl.constexpr,  # from one program to the next, positions change before rows do
-    # Programs finish all rows of so many blocks of positions before they go on; None: of all.
-    STRETCH: tl.constexpr,
-    # What Triton may assume, so that it makes wide loads and stores.
-    # Bytes that divide the address of each row read; 0 where Triton sees by itself that 16 do.
-    ALIGNED: tl.constexpr,
-    OUT_ALIGNED: tl.constexpr,  # the same of each row written
-    TABLE_UNIT: tl.constexpr,  # factor of table_strides of b and s, constant so that Triton sees it
-    # How pairs turn.
-    ONE_PER_PAIR: tl.constexpr,  # the table has a column for each pair, not for each element
-    ATTENTION_FACTOR: tl.constexpr,  # of cos and sin on the fly, as YaRN has it; None: 1
-    CP_ORDER: tl.constexpr,  # which tokens of a sequence a rank has, see `find_positions`; or None
-    INVERSE: tl.constexpr,  # by minus the angle
-    TRANSPOSE: tl.constexpr,  # the transposed map, which takes gradients back
-    ROUNDING: tl.constexpr,  # "once"; or as PyTorch's operators round, see `turn`
-    FAST_SINE: tl.constexpr,  # fewer instructions, see `cos_sin`; on NVIDIA's GPUs, not for fp64
+    listed,  # tokens, from the first one on, that have a slot; or None: no cache
+    cache_slots,  # slots of a cache: blocks * page
+    page,  # slots of a block
+    C: tl.constexpr,  # `Constants`
 ):
-    # My tile: a block of positions, a block of rows, and a batch entry. Blocks of k's rows are
-    # numbered after q's. Their programs follow those of q at the same positions; with ROWS_OUTER,
-    # those of q in the same stretch. They turn by the same angles, which L2 then still has.
-    q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
-    row_blocks = q_blocks
-    if k_ptr is not None:
-        row_blocks += tl.cdiv(k_heads, ROWS)
-    s_block, row_block, b = tile_of_program(
-        tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH
-    )
+    ROUNDING: tl.constexpr = C.rounding  # Triton 3.6 takes no text of a field for a constant.
 
-    # My tensor: q or k. `tl.where` chooses pointers and sizes, and all that follows is the same.
-    q_strides, k_strides, q_out_strides, k_out_strides = strides
-    x_ptr, x_strides, heads = q_ptr, q_strides, q_heads
-    y_ptr, y_strides = q_out_ptr, q_out_strides
-    if k_ptr is not None:
-        is_k = row_block >= q_blocks
-        row_block -= tl.where(is_k, q_blocks, 0)
-        x_ptr, x_strides = tl.where(is_k, k_ptr, q_ptr), choose(is_k, k_strides, q_strides)
-        heads = tl.where(is_k, k_heads, q_heads)
-        y_ptr = tl.where(is_k, k_out_ptr, q_out_ptr)
-        y_strides = choose(is_k, k_out_strides, q_out_strides)
+    # My tile: a block of positions, a block of rows of q, k or v, and a batch entry. From here on
+    # x_ptr and x_strides are those of my tensor, y_ptr and y_strides those of its result.
+    s_block, row_block, b, heads, is_kv, is_v, x_ptr, x_strides, y_ptr, y_strides = my_tile(
+        tensors, strides, seq_len, batch, q_heads, k_heads, HAS_V=tensors.v is not None, C=C
+    )
 
     # My positions and rows. The last tiles may reach past s, or past the last head: rows that do
     # not exist are neither loaded nor stored. Pointers are to element 0 of each row.
-    first_s, s_offset, s, row, b = place_of_tile(
-        s_block, row_block, b, POSITIONS=POSITIONS, ROWS=ROWS
-    )
+    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, C)
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED=ALIGNED)
-    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=OUT_ALIGNED)
+    x_head, y_head = packed_heads(row, is_kv, C)
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, x_head, b, ALIGNED=C.aligned)
+    if tensors.slots is None:
+        y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, ALIGNED=C.out_aligned)
+        is_written = exists
+    else:  # The slot is loaded now and used last, so no other load waits for it.
+        slot = tl.load(tensors.slots + s, s < listed, other=-1)
+
+    # A row of a table can't be loaded before the token's id is there. So beside v, in calls that
+    # may be short, the id is loaded first. On the fly nothing waits for it that long: there it
+    # would only delay the rows.
+    HAS_TABLE: tl.constexpr = tensors.table.dtype.element_ty != tl.int64
+    IDS_FIRST: tl.constexpr = tensors.v is not None and tensors.ids is not None and HAS_TABLE
+    if IDS_FIRST:
+        position, in_sequence = find_positions(
+            s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
+            cp_rank, C=C,
+        )  # fmt: skip
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
     # A column is a pair: x1 has first members, x2 second ones, and the tail all that does not turn.
     # `pair` has 64 bits, because elements of a row may be so far apart that the last one is more
     # than 2^31 from the first.
-    pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
+    pair = tl.arange(0, triton.next_power_of_2(C.half)).to(tl.int64)
     x1, x2, tail = load_rows(
-        x_rows, x_strides[3], pair, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED,
-    )  # fmt: skip
+        x_rows, x_strides[3], pair, exists, INTERLEAVED=C.reads_interleaved, C=C
+    )
+
+    # v does not turn, and stays in the order that it was read in.
+    if tensors.v is not None:
+        if is_v:
+            if tensors.slots is not None:
+                y_rows, is_written = cache_pointers(
+                    y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page,
+                    ALIGNED=C.out_aligned,
+                )  # fmt: skip
+            store_rows(
+                y_rows, y_strides[3], pair, x1, x2, tail, is_written,
+                INTERLEAVED=C.reads_interleaved, C=C,
+            )  # fmt: skip
+            return
 
     # In a packed batch, `find_positions` searches for the sequence of each token. That is a loop.
     # ptxas moves no load up across a loop, but it would move the loads above down below the loop,
     # and a program would wait for memory twice. It moves no load across a barrier.
-    if cu_seqlens_ptr is not None:
+    if tensors.cu_seqlens is not None:
         tl.debug_barrier()
 
     # Cosines and sines of my tokens' angles. The two members of a pair may have different angles in
     # a table, so each has its own cosine and sine. In a half-split table these are in the columns
-    # `pair` and `pair + HALF`. `pair` is passed twice: as the number of the pair, and as the column
-    # of its first member, which is another number in `wide_kernel`. A table is interleaved if pairs
-    # are so on either side. With `output_pairing="half"` they are so on one side: a forward reads
-    # them interleaved, and a backward writes them interleaved. `q_ptr.dtype.element_ty` is the
-    # dtype of what q_ptr points to.
-    position, in_sequence = find_positions(
-        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
-        sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
-    )  # fmt: skip
+    # `pair` and `pair + C.half`. `pair` is passed twice: as the number of the pair, and as the
+    # column of its first member, which is another number in `wide_kernel`.
+    if not IDS_FIRST:
+        position, in_sequence = find_positions(
+            s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
+            cp_rank, C=C,
+        )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
-        table_ptr, sin_ptr, table_strides, table_len,
-        TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR,
-        INTERLEAVED=READS_INTERLEAVED or WRITES_INTERLEAVED,
-        ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE,
-        STORED=q_ptr.dtype.element_ty,
+        position[:, None], s_exists[:, None], b, pair, pair < C.half, pair, pair + C.half, tensors,
+        table_strides, table_len, C=C,
     )  # fmt: skip
 
     # Turn in fp32 (fp64 for fp64), round, and store every element once. A packed token that is in
     # no sequence is padding, and passes through. q_out's dtype may differ from q's: PyTorch's
     # product of bf16 rows and fp32 cosines is fp32, and a model that multiplies them returns it.
+    # `dtype.element_ty` of a pointer is the dtype of what it points to.
     is_rotated = None
-    if cu_seqlens_ptr is not None:
+    if tensors.cu_seqlens is not None:
         is_rotated = in_sequence[:, None, None]
     y1, y2 = turn(
         x1, x2, cos1, sin1, cos2, sin2, is_rotated,
-        TRANSPOSE=TRANSPOSE, ROUNDING=ROUNDING, COMPUTES_COS_SIN=sin_ptr is None,
-        RETURNED=q_out_ptr.dtype.element_ty,
+        TRANSPOSE=C.transpose, ROUNDING=ROUNDING, COMPUTES_COS_SIN=tensors.sin is None,
+        RETURNED=tensors.q_out.dtype.element_ty,
     )  # fmt: skip
+    if tensors.slots is not None:
+        y_rows, is_written = cache_pointers(
+            y_ptr, y_strides, s, y_head, exists, is_kv, slot, cache_slots, page,
+            ALIGNED=C.out_aligned,
+        )  # fmt: skip
     store_rows(
-        y_rows, y_strides[3], pair, y1, y2, tail, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WRITES_INTERLEAVED,
-    )  # fmt: skip
+        y_rows, y_strides[3], pair, y1, y2, tail, is_written, INTERLEAVED=C.writes_interleaved, C=C
+    )
 
 
 @triton.jit
-def tile_of_program(
-    program, s_blocks, row_blocks, batch, ROWS_OUTER: tl.constexpr, STRETCH: tl.constexpr
-):  # fmt: skip
+def my_tile(
+    tensors,
+    strides,
+    seq_len,
+    batch,
+    q_heads,
+    k_heads,
+    HAS_V: tl.constexpr,
+    C: tl.constexpr,
+):
+    """A program's tile, and which tensor it is of.
+
+    Blocks of k's rows are numbered after q's, and v's after k's. Their programs follow those of q
+    at the same positions; with `C.rows_outer`, those of q in the same stretch. They turn by the
+    same angles, which L2 then still has.
+
+    It returns the block of positions, the block of rows and the batch entry; the heads of the
+    tensor; whether it is k or v, and whether it is v; its pointer and strides, and those of what is
+    written. `tl.where` chooses pointers and sizes, and all that follows is the same for each.
+    """
+    q_strides, k_strides, v_strides, q_out_strides, k_out_strides, v_out_strides = strides
+    q_blocks, k_blocks = tl.cdiv(q_heads, C.rows), tl.cdiv(k_heads, C.rows)
+    row_blocks = q_blocks
+    if tensors.k is not None:
+        row_blocks += k_blocks
+    if HAS_V:
+        row_blocks += k_blocks
+    s_block, row_block, b = tile_of_program(
+        tl.program_id(0), tl.cdiv(seq_len, C.positions), row_blocks, batch, C=C
+    )
+    heads, is_kv, is_v = q_heads, False, False
+    x_ptr, x_strides = tensors.q, q_strides
+    y_ptr, y_strides = tensors.q_out, q_out_strides
+    if tensors.k is not None:
+        is_kv = row_block >= q_blocks
+        if HAS_V:
+            is_v = row_block >= q_blocks + k_blocks
+            row_block -= tl.where(is_v, k_blocks, 0)
+        row_block -= tl.where(is_kv, q_blocks, 0)
+        heads = tl.where(is_kv, k_heads, q_heads)
+        x_ptr, x_strides = tl.where(is_kv, tensors.k, x_ptr), choose(is_kv, k_strides, x_strides)
+        y_ptr = tl.where(is_kv, tensors.k_out, y_ptr)
+        y_strides = choose(is_kv, k_out_strides, y_strides)
+    if HAS_V:
+        x_ptr, x_strides = tl.where(is_v, tensors.v, x_ptr), choose(is_v, v_strides, x_strides)
+        y_ptr = tl.where(is_v, tensors.v_out, y_ptr)
+        y_strides = choose(is_v, v_out_strides, y_strides)
+    return s_block, row_block, b, heads, is_kv, is_v, x_ptr, x_strides, y_ptr, y_strides
+
+
+@triton.jit
+def tile_of_program(program, s_blocks, row_blocks, batch, C: tl.constexpr):
     """A program's block of positions, block of rows, and batch entry, in the order of memory.
 
     Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
 
-    A stretch is STRETCH blocks of positions. Programs take all rows and batch entries of a stretch
-    before those of the next one, as long as L2 still has its rows of the table.
+    A stretch is `C.stretch` blocks of positions. Programs take all rows and batch entries of a
+    stretch before those of the next one, as long as L2 still has its rows of the table.
     """
     first_block = 0
     blocks = s_blocks
     b = s_blocks * 0  # A tensor, as b is elsewhere: a plain 0 has no `.to` for `place_of_tile`.
-    if STRETCH is not None:
+    if C.stretch is not None:
         all_row_blocks = row_blocks if batch is None else row_blocks * batch
-        first_block = program // all_row_blocks // STRETCH * STRETCH
+        first_block = program // all_row_blocks // C.stretch * C.stretch
         # From here on, programs and blocks of positions are counted from the start of the stretch.
-        # That makes program % (all_row_blocks * STRETCH). It is written with the quotient and the
+        # That makes program % (all_row_blocks * C.stretch). It is written with the quotient and the
         # remainder that are there already, because a decoded token waits for each division.
-        program = program % all_row_blocks + program // all_row_blocks % STRETCH * all_row_blocks
-        blocks = min(s_blocks - first_block, STRETCH) if STRETCH > 1 else 1
-    if ROWS_OUTER:
+        program = program % all_row_blocks + program // all_row_blocks % C.stretch * all_row_blocks
+        blocks = min(s_blocks - first_block, C.stretch) if C.stretch > 1 else 1
+    if C.rows_outer:
         s_block, row_block = program % blocks, program // blocks
         if batch is not None:
             row_block, b = row_block % row_blocks, row_block // row_blocks
@@ -227,7 +254,7 @@ def choose(is_first, first, second):
 
 
 @triton.jit
-def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.constexpr):
+def place_of_tile(s_block, row_block, b, C: tl.constexpr):
     """Where a tile is, as (first_s, s_offset, s, row, b).
 
     They are its first position; its positions counted from that, (positions, 1); its positions,
@@ -237,10 +264,24 @@ def place_of_tile(s_block, row_block, b, POSITIONS: tl.constexpr, ROWS: tl.const
     `first_s` and `s_offset` are apart because `row_pointers` adds `first_s` to the tensor's
     pointer, a scalar, and tells Triton how that is aligned.
     """
-    first_s = s_block.to(tl.int64) * POSITIONS
-    s_offset = tl.arange(0, POSITIONS).to(tl.int64)
-    row = (row_block * ROWS + tl.arange(0, ROWS))[:, None]
+    first_s = s_block.to(tl.int64) * C.positions
+    s_offset = tl.arange(0, C.positions).to(tl.int64)
+    row = (row_block * C.rows + tl.arange(0, C.rows))[:, None]
     return first_s, s_offset[:, None], first_s + s_offset, row, b.to(tl.int64)
+
+
+@triton.jit
+def packed_heads(row, is_kv, C: tl.constexpr):
+    """Which heads rows are of, in what is read and in what is written.
+
+    In a group, heads of k and v follow those of q, which no strides can say: q steps over them.
+    """
+    x_head, y_head = row, row
+    if C.read_group > 0:
+        x_head += tl.where(is_kv, 0, row // C.read_group * 2)
+    if C.write_group > 0:
+        y_head += tl.where(is_kv, 0, row // C.write_group * 2)
+    return x_head, y_head
 
 
 @triton.jit
@@ -279,42 +320,40 @@ def load_rows(
     d_stride,  # from one element of a row to the next: the last of its strides
     pair,  # (columns,): the number of each column's pair
     exists,  # whether a row is there
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
     INTERLEAVED: tl.constexpr,
+    C: tl.constexpr,
     OTHER: tl.constexpr = None,  # value of an element that is not there; None: undefined
 ):
     """Rows in three pieces: first members of pairs, second ones, and the tail, which passes."""
-    row_ptrs += tl.cast(START, tl.int64) * d_stride
+    row_ptrs += tl.cast(C.start, tl.int64) * d_stride
     if INTERLEAVED:  # One load is wide where two would take every other element.
         COLUMNS: tl.constexpr = pair.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
-        members = tl.load(row_ptrs + both * d_stride, exists & (both < 2 * HALF), OTHER)
+        members = tl.load(row_ptrs + both * d_stride, exists & (both < 2 * C.half), OTHER)
         members = tl.reshape(members, (members.shape[0], members.shape[1], COLUMNS, 2))
         x1, x2 = tl.split(members)
     else:
-        pair_exists = exists & (pair < HALF)[None, None, :]
+        pair_exists = exists & (pair < C.half)[None, None, :]
         x1 = tl.load(row_ptrs + (pair * d_stride)[None, None, :], pair_exists, OTHER)
-        x2 = tl.load(row_ptrs + ((pair + HALF) * d_stride)[None, None, :], pair_exists, OTHER)
+        x2 = tl.load(row_ptrs + ((pair + C.half) * d_stride)[None, None, :], pair_exists, OTHER)
     tail = tl.zeros((1, 1, 1), x1.dtype)
-    if TAIL > 0:
-        element, is_tail = tail_elements(START, HALF, TAIL)
+    if C.tail > 0:
+        element, is_tail = tail_elements(C)
         tail_exists = exists & is_tail[None, None, :]
         tail = tl.load(row_ptrs + (element * d_stride)[None, None, :], tail_exists, OTHER)
     return x1, x2, tail
 
 
 @triton.jit
-def tail_elements(START: tl.constexpr, HALF: tl.constexpr, TAIL: tl.constexpr):
-    """The elements that do not turn, counted from START on, and which columns have one."""
-    index = tl.arange(0, triton.next_power_of_2(TAIL))
+def tail_elements(C: tl.constexpr):
+    """The elements that do not turn, counted from `C.start`, and which columns have one."""
+    index = tl.arange(0, triton.next_power_of_2(C.tail))
     # Each branch is a whole sum. Triton 3.9 does not see that elements are neighbors in memory if
     # one of two numbers is added to `index`, and then loads 2 bytes at a time.
     element = tl.where(
-        index < START, index.to(tl.int64) - START, index.to(tl.int64) - START + 2 * HALF
+        index < C.start, index.to(tl.int64) - C.start, index.to(tl.int64) - C.start + 2 * C.half
     )
-    return element, index < TAIL
+    return element, index < C.tail
 
 
 @triton.jit
@@ -322,16 +361,14 @@ def find_positions(
     s,  # int64: my tokens
     s_exists,
     b,
-    cu_seqlens_ptr,
-    starts_ptr,
-    ids_ptr,
+    tensors,
     first_position,
     ids_strides,
     seq_len,
     sequences,
     cp_size,
     cp_rank,
-    CP_ORDER: tl.constexpr,
+    C: tl.constexpr,
 ):
     """Each token's position in its sequence, and whether it is in a sequence.
 
@@ -339,7 +376,7 @@ def find_positions(
     both as this rank has them. Where ranks share a sequence, the index becomes that among tokens of
     all ranks. First position and start are added. An id overrides all of these.
 
-    CP_ORDER says which tokens of a sequence rank r of n has, or is None if ranks share none.
+    `C.cp_order` says which tokens of a sequence rank r of n has, or is None if ranks share none.
     "zigzag": chunks number r and 2n - 1 - r of 2n equal chunks.
     "contiguous": chunk number r of n.
     "round_robin": tokens r, r + n, r + 2n, and so on.
@@ -350,27 +387,27 @@ def find_positions(
     position = s
     length = s * 0 + seq_len
     in_sequence = s_exists
-    if cu_seqlens_ptr is not None:
-        ranks = 1 if CP_ORDER is None else cp_size
+    if tensors.cu_seqlens is not None:
+        ranks = 1 if C.cp_order is None else cp_size
         sequence, position, length, in_sequence = find_sequences(
-            s, cu_seqlens_ptr, sequences, ranks
+            s, tensors.cu_seqlens, sequences, ranks
         )
-    if CP_ORDER == "zigzag":
+    if C.cp_order == "zigzag":
         # Of 2 * cp_size chunks a rank has number cp_rank, from both ends. An index in the second
         # one, number 2 * cp_size - 1 - cp_rank, already counts one chunk, hence - 2.
         chunk = length // 2
         from_the_end = 2 * cp_size.to(tl.int64) - 2 - cp_rank
         position += tl.where(position < chunk, cp_rank, from_the_end) * chunk
-    elif CP_ORDER == "contiguous":
+    elif C.cp_order == "contiguous":
         position += length * cp_rank
-    elif CP_ORDER == "round_robin":
+    elif C.cp_order == "round_robin":
         position = position * cp_size + cp_rank
     if first_position is not None:
         position += first_position
-    if starts_ptr is not None:
-        position += tl.load(starts_ptr + sequence, in_sequence, other=0).to(tl.int64)
-    if ids_ptr is not None:
-        id_ptr = ids_ptr + b * ids_strides[0] + s * ids_strides[1]
+    if tensors.starts is not None:
+        position += tl.load(tensors.starts + sequence, in_sequence, other=0).to(tl.int64)
+    if tensors.ids is not None:
+        id_ptr = tensors.ids + b * ids_strides[0] + s * ids_strides[1]
         position = tl.load(id_ptr, s_exists, other=0).to(tl.int64)
     return position, in_sequence
 
@@ -413,65 +450,62 @@ def find_cos_sin(
     has_pair,  # whether a column has one
     first,  # which column of a half-split table the first member of the pair has
     second,  # the same of the second member
-    table_ptr,
-    sin_ptr,
+    tensors,
     table_strides,
     table_len,
-    TABLE_UNIT: tl.constexpr,
-    ONE_PER_PAIR: tl.constexpr,
-    INTERLEAVED: tl.constexpr,
-    ATTENTION_FACTOR: tl.constexpr,
-    INVERSE: tl.constexpr,
-    FAST_SINE: tl.constexpr,
-    STORED: tl.constexpr,
+    C: tl.constexpr,
 ):
     """Cosines and sines of both members of each pair, (positions, 1, columns).
 
     They are computed from turns, loaded from a table of cosines and one of sines, or computed from
-    a table of angles. STORED is the dtype of what turns, INTERLEAVED the order of a table that has
-    a column for each element.
+    a table of angles.
+
+    A table that has a column for each element is interleaved if pairs are so on either side. With
+    `output_pairing="half"` they are so on one side: a forward reads them interleaved, and a
+    backward writes them interleaved.
     """
+    STORED: tl.constexpr = tensors.q.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
-    if table_ptr.dtype.element_ty == tl.int64:  # int64 means turns: a table has floats.
-        angle = angles_on_the_fly(position, table_ptr, pair, has_pair, COMPUTED=COMPUTED)
-        cos1, sin1 = cos_sin(angle, False, FAST_SINE, BITS)
-        if ATTENTION_FACTOR is not None:
-            cos1, sin1 = cos1 * ATTENTION_FACTOR, sin1 * ATTENTION_FACTOR
+    if tensors.table.dtype.element_ty == tl.int64:  # int64 means turns: a table has floats.
+        angle = angles_on_the_fly(position, tensors.table, pair, has_pair, COMPUTED=COMPUTED)
+        cos1, sin1 = cos_sin(angle, False, C.fast_sine, BITS)
+        if C.attention_factor is not None:
+            cos1, sin1 = cos1 * C.attention_factor, sin1 * C.attention_factor
         if len(position.shape) == 1:
             cos1, sin1 = cos1[None, :], sin1[None, :]
         cos2, sin2 = cos1, sin1
     else:
         column1, column2 = first, second
-        if ONE_PER_PAIR:
+        if C.one_per_pair:
             column1, column2 = pair, pair
-        elif INTERLEAVED:
+        elif C.reads_interleaved or C.writes_interleaved:
             column1, column2 = 2 * pair, 2 * pair + 1
         # A position outside of the table gives NaN, which is seen in the result. A token or a pair
         # that isn't there gives 0, because a norm adds up squares of all that it has turned.
         exists = token_exists & has_pair[None, :]
         in_table = exists & (position >= 0) & (position < table_len)
         other = tl.where(exists, float("nan"), 0.0)
-        row_of_table = (b * table_strides[0] + position * table_strides[1]) * TABLE_UNIT
+        row_of_table = (b * table_strides[0] + position * table_strides[1]) * C.table_unit
         offset1 = row_of_table + (column1 * table_strides[2])[None, :]
         offset2 = row_of_table + (column2 * table_strides[2])[None, :]
         # All loads come before the first sine, or a program would wait for memory twice.
-        entry1 = tl.load(table_ptr + offset1, in_table, other).to(COMPUTED)
+        entry1 = tl.load(tensors.table + offset1, in_table, other).to(COMPUTED)
         entry2 = entry1
-        if not ONE_PER_PAIR:
-            entry2 = tl.load(table_ptr + offset2, in_table, other).to(COMPUTED)
-        if sin_ptr is not None:  # Entries are cosines, not angles.
+        if not C.one_per_pair:
+            entry2 = tl.load(tensors.table + offset2, in_table, other).to(COMPUTED)
+        if tensors.sin is not None:  # Entries are cosines, not angles.
             cos1, cos2 = entry1, entry2
-            sin1 = tl.load(sin_ptr + offset1, in_table, other).to(COMPUTED)
+            sin1 = tl.load(tensors.sin + offset1, in_table, other).to(COMPUTED)
             sin2 = sin1
-            if not ONE_PER_PAIR:
-                sin2 = tl.load(sin_ptr + offset2, in_table, other).to(COMPUTED)
+            if not C.one_per_pair:
+                sin2 = tl.load(tensors.sin + offset2, in_table, other).to(COMPUTED)
         else:
-            cos1, sin1 = cos_sin(entry1, True, FAST_SINE, BITS)
+            cos1, sin1 = cos_sin(entry1, True, C.fast_sine, BITS)
             cos2, sin2 = cos1, sin1
-            if not ONE_PER_PAIR:
-                cos2, sin2 = cos_sin(entry2, True, FAST_SINE, BITS)
-    if INVERSE:
+            if not C.one_per_pair:
+                cos2, sin2 = cos_sin(entry2, True, C.fast_sine, BITS)
+    if C.inverse:
         sin1, sin2 = -sin1, -sin2
     return cos1[:, None, :], sin1[:, None, :], cos2[:, None, :], sin2[:, None, :]
 
@@ -582,23 +616,60 @@ def store_rows(
     y2,
     tail,
     exists,
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
     INTERLEAVED: tl.constexpr,
+    C: tl.constexpr,
 ):
     """Write rows in three pieces to where `load_rows` would read them."""
-    row_ptrs += tl.cast(START, tl.int64) * d_stride
+    row_ptrs += tl.cast(C.start, tl.int64) * d_stride
     if INTERLEAVED:
         COLUMNS: tl.constexpr = pair.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
         members = tl.reshape(tl.join(y1, y2), (y1.shape[0], y1.shape[1], 2 * COLUMNS))
-        tl.store(row_ptrs + both * d_stride, members, exists & (both < 2 * HALF))
+        tl.store(row_ptrs + both * d_stride, members, exists & (both < 2 * C.half))
     else:
-        pair_exists = exists & (pair < HALF)[None, None, :]
+        pair_exists = exists & (pair < C.half)[None, None, :]
         tl.store(row_ptrs + (pair * d_stride)[None, None, :], y1, pair_exists)
-        tl.store(row_ptrs + ((pair + HALF) * d_stride)[None, None, :], y2, pair_exists)
-    if TAIL > 0:
-        element, is_tail = tail_elements(START, HALF, TAIL)
+        tl.store(row_ptrs + ((pair + C.half) * d_stride)[None, None, :], y2, pair_exists)
+    if C.tail > 0:
+        element, is_tail = tail_elements(C)
         tail_exists = exists & is_tail[None, None, :]
         tl.store(row_ptrs + (element * d_stride)[None, None, :], tail, tail_exists)
+
+
+@triton.jit
+def cache_pointers(
+    # What is written.
+    ptr,  # a cache; where rows are of q, q's output
+    strides,  # a cache's of block, page, h and d; those of q's output of s, b, h and d
+    # Which rows a program has.
+    s,  # int64: my tokens
+    row,  # (rows, 1): where heads go
+    exists,  # whether a row is there
+    is_kv,  # whether they go into a cache
+    # Where in a cache they go.
+    slot,  # of each token, as it is listed
+    cache_slots,
+    page,
+    # What Triton may assume: see `whole_units`.
+    ALIGNED: tl.constexpr,
+):
+    """Pointers to element 0 of each row at its token's slot, and which rows are written.
+
+    Rows of q go to their tokens in q's output, whatever the slot is. Both share this code, so each
+    number is chosen before it meets a stride. If one of two products were chosen, Triton 3.9 would
+    not see that 16 divides the offset, and would store 2 bytes at a time.
+    """
+    slot = slot.to(tl.int64)
+    has_slot = (slot >= 0) & (slot < cache_slots)
+    # In 32 bits if all slots fit: a 64-bit division takes longer than the rest of a short call.
+    slot = tl.where(has_slot, slot, 0).to(cache_slots.dtype)
+    block = slot // page
+    place = (slot - block * page).to(tl.int64)
+    token_stride, place_stride, h_stride = whole_units(ptr, strides, ALIGNED)
+    token = tl.where(is_kv, block.to(tl.int64), s) * token_stride
+    token += place * tl.where(is_kv, place_stride, 0)
+    if ALIGNED > 0:
+        ptr = tl.multiple_of(ptr, ALIGNED)
+    offset = token[:, None, None] + (row.to(tl.int64) * h_stride)[None, :, :]
+    has_place = has_slot | (is_kv == 0)
+    return ptr + offset, exists & has_place[:, None, None]

@@ -7,18 +7,19 @@ takes a fraction of the time.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from .arguments import Constants, Tensors, WideConstants
 from .modes import (
     interpreter_is_on,
     is_compiled_for_nvidia,
@@ -28,15 +29,24 @@ from .modes import (
     unwatched,
 )
 from .rotation import Options, Rotation, view_as_sbhd
-from .tiles import MOST_EMPTY, Case, Tile, cdiv, choose_padded_tile, order_of_programs
+from .tiles import (
+    MOST_EMPTY,
+    Case,
+    Tile,
+    cdiv,
+    choose_cache_tile,
+    choose_padded_tile,
+    order_of_programs,
+)
 from .wide import WideTile, choose_wide_tile
 
 # Subclasses may behave differently with equal shapes, so only calls with these are remembered.
 PLAIN = (Tensor, Parameter)
 Views = dict[str, Tensor]  # each (s, b, h, d)
 Strides = tuple[int, ...]
-Tensors = tuple[Tensor, *tuple[Tensor | None, ...]]  # of a launch; the first one is never None
 X = TypeVar("X")
+# What is read and written, by the names of `Tensors` and of the norms' tensors.
+ROWS = "q", "k", "v", "q_grad", "k_grad", "q_out", "k_out", "v_out"
 
 # Triton's interpreter keeps the grid of a launch in globals, which threads would share.
 _INTERPRETING = Lock()
@@ -133,7 +143,7 @@ class Launch(NamedTuple):
     """What a kernel is launched with."""
 
     kernel: str  # "module.function" in this package
-    tensors: tuple[Tensor | None, ...]  # its first arguments
+    tensors: Any  # its first argument, a named tuple
     programs: int
     arguments: dict[str, object]  # all others, by name
     compiler: dict[str, object]  # its options
@@ -149,78 +159,72 @@ def has_elements(tensors: Sequence[Tensor | None]) -> bool:
     return any([x is not None and x.numel() for x in tensors])
 
 
-def resolved(x: Tensor | None) -> Tensor | None:
-    """Without the sign that a view may have pending: a kernel reads memory as it is."""
-    return None if x is None else x.resolve_neg()
-
-
 def run(
     known: Known | None,
-    given: Tensors,
+    given: Sequence[Tensor | None],
     prepare: Callable[[], Launch | None],
-    varying: tuple[int | None, ...] = (),
+    first_position: tuple[int | None] | tuple[()] = (),
 ) -> None:
     """Launch what is remembered of a call, or what `prepare` finds.
 
     Args:
         known: what `known_of` has found for the call.
-        given: the kernel's first arguments: tensors as they came, all on the first one's device.
+        given: the kernel's tensors as they came, all on the first one's device.
         prepare: makes the launch, with tensors as the kernel reads them, some of them copies. None:
             there is nothing to do.
-        varying: the arguments that follow them and differ between calls that look alike: numbers,
-            and addresses of tensors that not all calls of the kernel have.
+        first_position: what follows the tensors and differs between calls that look alike, if the
+            kernel has it.
     """
     t = given[0]
+    assert t is not None, "what is read comes first"
     device = t.get_device()  # -1: a CPU
     if t.is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current device.
-            _run_here(known, given, prepare, varying, device=device)
+            _run_here(known, given, prepare, first_position, device=device)
     else:
-        _run_here(known, given, prepare, varying, device=device)
+        _run_here(known, given, prepare, first_position, device=device)
 
 
 def _run_here(
     known: Known | None,
-    given: Tensors,
+    given: Sequence[Tensor | None],
     prepare: Callable[[], Launch | None],
-    varying: tuple[int | None, ...],
+    first_position: tuple[int | None] | tuple[()],
     device: int,
 ) -> None:
     """`run` on the current device, whose number is `device`; -1 is a CPU."""
-    addresses = [None if x is None else x.data_ptr() for x in given]
+    addresses = tuple([None if x is None else x.data_ptr() for x in given])
     if known is not None and known.launch is not None:
         # Without a stream Triton asks for the device and then for its stream, in four times the
         # time that this takes.
         stream = None if device < 0 else stream_of(device)
-        known.launch(*addresses, *varying, *known.arguments, stream=stream)
+        known.launch(addresses, *first_position, *known.arguments, stream=stream)
     elif is_watched():
         with unwatched():  # Modes should see the same here as in later calls, which plan nothing.
-            _run_first(known, addresses, prepare, varying)
+            _run_first(known, addresses, prepare, first_position)
     else:
-        _run_first(known, addresses, prepare, varying)
+        _run_first(known, addresses, prepare, first_position)
 
 
 def _run_first(
     known: Known | None,
-    addresses: list[int | None],
+    addresses: tuple[int | None, ...],
     prepare: Callable[[], Launch | None],
-    varying: tuple[int | None, ...],
+    first_position: tuple[int | None] | tuple[()],
 ) -> None:
     """Launch through Triton's JIT, and remember the compiled kernel."""
     launch = prepare()
     if launch is None:
         return
     kernel = kernel_of(launch.kernel)
-    values = in_order(launch.arguments, kernel.arg_names[len(launch.tensors) :], kernel.__name__)
+    values = in_order(launch.arguments, kernel.arg_names[1:], kernel.__name__)
     with _INTERPRETING if interpreter_is_on() else nullcontext():
-        compiled = kernel[(launch.programs,)](*launch.tensors, *values, **launch.compiler)
-    read = [*launch.tensors, *values[: len(varying)]]
-    addresses_read = [x.data_ptr() if isinstance(x, Tensor) else x for x in read]
+        compiled = kernel[(launch.programs,)](launch.tensors, *values, **launch.compiler)
     # A launch that read a copy is not remembered: later calls launch with the tensors that came.
-    copied = addresses_read != [*addresses, *varying]
+    copied = addresses != tuple([None if x is None else x.data_ptr() for x in launch.tensors])
     if known is not None and compiled is not None and not copied:
         # Another thread may launch as soon as it sees `launch`, so the arguments are there first.
-        known.arguments = values[len(varying) :]
+        known.arguments = values[len(first_position) :]
         known.launch = compiled[(launch.programs, 1, 1)]
 
 
@@ -250,101 +254,123 @@ def kernel_of(name: str) -> Kernel:
 # Plans
 
 
-def _as_read(rotation: Rotation) -> Rotation:
-    """A rotation with tensors as a kernel reads them.
-
-    Lists are contiguous, cosines and sines have the same strides, and no view has a pending sign.
-    """
-    table, sin = rotation.table, rotation.sin
-    cu_seqlens, starts = rotation.cu_seqlens, rotation.start_positions
-    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
-        table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
-    return rotation._replace(
-        table=table.resolve_neg(),
-        sin=sin,
-        cu_seqlens=None if cu_seqlens is None else cu_seqlens.contiguous(),
-        start_positions=None if starts is None else starts.contiguous(),
-    )
-
-
 class Plan(NamedTuple):
     """What all kernels share of a launch."""
 
     tile: Tile | WideTile
     programs: int
+    tensors: Any  # as kernels read them
     strides: dict[str, Strides]  # of what is read and written, as (s, b, h, d)
-    of_rotation: Tensors  # its tensors, as kernels read them
-    arguments: dict[str, object]  # those that kernels have in common, but for tensors
+    arguments: dict[str, object]  # those that kernels have in common, but for tensors and strides
+    constants: Constants
     compiler: dict[str, object]  # its options
 
-    def strides_of(self, *names: str) -> tuple[Strides | None, ...]:
-        """Those of tensors by their names; None for what is not there."""
-        return tuple([self.strides.get(name) for name in names])
+    def strides_of(self, *names: str) -> tuple[Strides, ...]:
+        """Those of tensors by their names; zeros for what is not there."""
+        return tuple([self.strides.get(name, (0, 0, 0, 0)) for name in names])
 
 
 def plan(
-    named: Mapping[str, Tensor | None],
+    tensors: Any,
     rotation: Rotation,
     *,
     choose: Callable[[Case], Tile | WideTile],
     inplace: bool = False,
+    whole_rows: bool = False,
+    groups: tuple[int, int] = (0, 0),
     out_format: str | None = None,
 ) -> Plan:
     """Plan a launch, without a GPU: no value is read, and tensors may be on the meta device.
 
     Args:
-        named: what the kernel reads and writes: q, maybe k and v, and others of the kernel's own. A
-            name with "out" is of what is written, such as q_out. None: not there.
+        tensors: what the kernel is given: `Tensors`, or a named tuple like it. A name with "out" is
+            of what is written. With slots, k_out and v_out are caches.
         rotation: by which angles.
         choose: the rule that finds the tile.
-        inplace: leave elements beyond the rotary slice alone.
+        inplace: results overwrite what is read.
+        whole_rows: the kernel reads elements beyond the rotary slice in place, too.
+        groups: after how many heads of q a head of k and one of v follow, in a packed tensor that
+            is read, and in one that is written. 0: the heads of q follow each other.
         out_format: of a forward's results, if it is not that of the rotation, which a forward's
             tensors have. Where gradients go back, they are read in that and written in this.
     """
-    tensors = {name: x for name, x in named.items() if x is not None}
-    first, options = tensors["q"], rotation.options
+    tensors = _as_read(tensors, rotation, inplace)
+    rows: dict[str, Tensor] = {
+        name: getattr(tensors, name) for name in ROWS if getattr(tensors, name, None) is not None
+    }
+    options = rotation.options
     read, written = options.tensor_format, out_format or options.tensor_format
     if options.transpose:
         read, written = written, read
-    formats = {name: written if "out" in name else read for name in tensors}
-    views = {name: view_as_sbhd(x, formats[name]) for name, x in tensors.items()}
+    to_cache = getattr(tensors, "slots", None) is not None
+    # A cache has slots, not the positions of the call.
+    caches = ("k_out", "v_out") if to_cache else ()
+    views = {
+        name: view_as_sbhd(x, written if "out" in name else read)
+        for name, x in rows.items()
+        if name not in caches
+    }
     has_table = not rotation.on_the_fly
-    rows_outer, stretch = order_of_programs(read, first.stride(), rotation.per_batch, has_table)
-    merged = not rotation.per_batch and _batch_may_count_as_heads(views, stretch)
-    # One batch entry counts as merged, too: then programs don't divide to find theirs.
-    merged |= views["q"].shape[1] == 1
+    rows_outer, stretch = order_of_programs(read, rows["q"].stride(), rotation.per_batch, has_table)
+    # Of one batch entry there is nothing to merge: then programs don't divide to find theirs.
+    has_one_entry = views["q"].shape[1] == 1
+    may_merge = not rotation.per_batch and _batch_may_count_as_heads(views, stretch)
+    merged = has_one_entry or may_merge
     if merged:
         views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
 
-    case = _case_of(views, rotation, rows_outer, inplace)
+    case = _case_of(views, rotation, rows_outer, inplace and not whole_rows)
     tile = choose(case)
     # Half-empty tiles in a row would leave SMs idle, so a position's programs run together.
     rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
-    if stretch is not None:
+    blocks_of_stretch = None
+    if stretch is not None and (rows_outer or not merged):
         # Heads of merged batch entries follow each other in memory, so they need no stretch.
-        in_stretches = rows_outer or not merged
-        stretch = max(1, stretch // tile.positions) if in_stretches else None
+        blocks_of_stretch = max(1, stretch // tile.positions)
     seq_len, batch, q_heads, _ = views["q"].shape
     row_blocks = cdiv(q_heads, tile.rows)
-    row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in tensors else 1)
+    row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in rows else 1)
     reads_interleaved, writes_interleaved = options.pairings
-    as_read = _as_read(rotation)
+    table_strides, table_unit = _strides_of_table(tensors.table)
+    constants = Constants(
+        half=case.half,
+        start=case.start,
+        tail=case.tail,
+        reads_interleaved=reads_interleaved,
+        writes_interleaved=writes_interleaved,
+        positions=tile.positions,
+        rows=tile.rows,
+        rows_outer=rows_outer,
+        stretch=blocks_of_stretch,
+        aligned=alignment_of([x for name, x in rows.items() if "out" not in name]),
+        out_aligned=alignment_of([x for name, x in rows.items() if "out" in name]),
+        table_unit=table_unit,
+        one_per_pair=rotation.one_per_pair,
+        attention_factor=None if options.attention_factor == 1 else options.attention_factor,
+        cp_order=options.cp_order if options.cp_size > 1 else None,
+        inverse=options.inverse,
+        transpose=options.transpose,
+        rounding=options.rounding,
+        fast_sine=is_compiled_for_nvidia(rows["q"]) and case.element_bytes < 8,
+        read_group=groups[0],
+        write_group=groups[1],
+    )
+    if isinstance(tile, WideTile):
+        constants = WideConstants(
+            **vars(constants),
+            lines=tile.lines,
+            columns=tile.columns,
+            side_by_side=tile.side_by_side,
+            over_positions=tile.over_positions,
+            in_place=rows["q"] is rows["q_out"],
+        )
     arguments = {
-        **_arguments_of(as_read, first),
-        **tile.arguments,
+        **_arguments_of(rotation),
+        "table_strides": table_strides,
         "seq_len": seq_len,
         "batch": None if merged else batch,
         "q_heads": q_heads,
         "k_heads": case.k_rows,
-        "HALF": case.half,
-        "START": case.start,
-        "TAIL": case.tail,
-        "READS_INTERLEAVED": reads_interleaved,
-        "WRITES_INTERLEAVED": writes_interleaved,
-        "ROWS_OUTER": rows_outer,
-        "STRETCH": stretch,
-        "ALIGNED": alignment_of([x for name, x in tensors.items() if "out" not in name]),
-        "OUT_ALIGNED": alignment_of([x for name, x in tensors.items() if "out" in name]),
     }
     # Fusion decides last bits, so it is never left to the compiler's default.
     compiler: dict[str, object] = {
@@ -354,11 +380,30 @@ def plan(
     return Plan(
         tile=tile,
         programs=batch * row_blocks * cdiv(seq_len, tile.positions),
-        strides={name: kernel_strides(view) for name, view in views.items()},
-        of_rotation=as_read.tensors,
+        tensors=tensors,
+        strides={name: kernel_strides(views.get(name, x)) for name, x in rows.items()},
         arguments=arguments,
+        constants=constants,
         compiler=compiler,
     )
+
+
+def _as_read(tensors: Any, rotation: Rotation, inplace: bool) -> Any:
+    """Tensors as a kernel reads them.
+
+    Lists are contiguous, cosines and sines have the same strides, and no view has a pending sign.
+    In place one may stay: the map is linear, so minus x becomes minus the result.
+    """
+    table, sin = rotation.table, rotation.sin
+    if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
+        table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
+    lists = {"cu_seqlens": rotation.cu_seqlens, "starts": rotation.start_positions}
+    lists["slots"] = getattr(tensors, "slots", None)
+    read = {name: x.contiguous() for name, x in lists.items() if x is not None}
+    if not inplace:
+        rows = {name: getattr(tensors, name, None) for name in ROWS if "out" not in name}
+        read |= {name: x.resolve_neg() for name, x in rows.items() if x is not None}
+    return tensors._replace(table=table.resolve_neg(), sin=sin, **read)
 
 
 def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) -> Case:
@@ -389,32 +434,20 @@ def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) 
     )
 
 
-def _arguments_of(rotation: Rotation, t: Tensor) -> dict[str, object]:
-    """The arguments that say by which angles `t` turns, and how. The rotation is `_as_read`."""
+def _arguments_of(rotation: Rotation) -> dict[str, object]:
+    """The sizes that say which positions and angles tokens have, by the kernels' names."""
     options, ids, cu_seqlens = rotation.options, rotation.position_ids, rotation.cu_seqlens
     is_shared = options.cp_size > 1
-    table_len, table_strides, ids_strides = None, None, None
-    unit = 1
-    if not rotation.on_the_fly:
-        table_len = rotation.table_len
-        table_strides, unit = _strides_of_table(rotation.table)
+    ids_strides: Strides = (0, 0)
     if ids is not None:
         ids_strides = kernel_strides(ids if ids.dim() == 2 else ids[None])
     return {
         "first_position": rotation.first_position,
-        "table_len": table_len,
-        "table_strides": table_strides,
-        "TABLE_UNIT": unit,
         "ids_strides": ids_strides,
+        "table_len": None if rotation.on_the_fly else rotation.table_len,
         "sequences": None if cu_seqlens is None else len(cu_seqlens) - 1,
         "cp_size": options.cp_size if is_shared else None,
         "cp_rank": options.cp_rank if is_shared else None,
-        "CP_ORDER": options.cp_order if is_shared else None,
-        "ONE_PER_PAIR": rotation.one_per_pair,
-        "ATTENTION_FACTOR": None if options.attention_factor == 1 else options.attention_factor,
-        "INVERSE": options.inverse,
-        "ROUNDING": options.rounding,
-        "FAST_SINE": is_compiled_for_nvidia(t) and t.dtype != torch.float64,
     }
 
 
@@ -436,12 +469,14 @@ def kernel_strides(x: Tensor) -> tuple[int, ...]:
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
 
-def _strides_of_table(table: Tensor) -> tuple[tuple[int, ...], int]:
+def _strides_of_table(table: Tensor) -> tuple[Strides, int]:
     """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
 
     A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
-    It is 1 where 16 divides the strides, which Triton finds by itself.
+    It is 1 where 16 divides the strides, which Triton finds by itself. Turns need neither.
     """
+    if table.dim() == 1:
+        return (0, 0, 0), 1
     strides = kernel_strides(table if table.dim() == 3 else table.flatten(1)[None])
     unit = 1
     if any(step % 16 for step in strides[:-1]):
@@ -471,69 +506,70 @@ def choose_tile(case: Case) -> Tile | WideTile:
     return choose_wide_tile(case) or choose_padded_tile(case)
 
 
+def launch_rotation(
+    tensors: Tensors,
+    rotation: Rotation,
+    known: Known | None,
+    *,
+    inplace: bool = False,
+    groups: tuple[int, int] = (0, 0),
+    out_format: str | None = None,
+) -> None:
+    """Rotate q and k of a checked call, and copy v, in one launch.
+
+    `known` is what `known_of` has found for the call. All else is as in `plan`.
+    """
+
+    def prepare() -> Launch | None:
+        if not has_elements((tensors.q, tensors.k, tensors.v)):
+            return None
+        planned = plan(
+            tensors,
+            rotation,
+            choose=choose_tile if tensors.slots is None else choose_cache_tile,
+            inplace=inplace,
+            groups=groups,
+            out_format=out_format,
+        )
+        arguments = planned.arguments | {
+            "strides": planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out"),
+            "C": planned.constants,
+        }
+        if isinstance(planned.tile, WideTile):
+            kernel = "wide_kernel.wide_kernel"
+        else:
+            kernel = "kernel.rope_kernel"
+            arguments |= _arguments_of_cache(tensors)
+        return Launch(
+            kernel=kernel,
+            tensors=planned.tensors,
+            programs=planned.programs,
+            arguments=arguments,
+            compiler=planned.compiler,
+        )
+
+    run(known, tensors, prepare, (rotation.first_position,))
+
+
+def _arguments_of_cache(tensors: Tensors) -> dict[str, object]:
+    """The sizes of a cache, by the names of `rope_kernel`."""
+    if tensors.slots is None:
+        return {"listed": None, "cache_slots": None, "page": None}
+    blocks, page, _, _ = tensors.k_out.shape
+    return {"listed": len(tensors.slots), "cache_slots": blocks * page, "page": page}
+
+
 def rotate(
     tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, known: Known | None = None
 ) -> tuple[Tensor, ...]:
     """Rotate one or two tensors of a checked call in one launch.
 
     The results are new; or with `inplace` the tensors themselves, of which only the rotary slice is
-    touched. `known` is what `known_of` has found for the call.
+    touched.
     """
     outs = tensors if inplace else rotation.memory_for(tensors)
     q, k = q_and_k(tensors)
     q_out, k_out = q_and_k(outs)
-
-    def prepare() -> Launch | None:
-        if not has_elements(tensors):
-            return None
-        # In place a pending sign may stay: the map is linear, so minus x becomes minus the result.
-        q_read, k_read = (q, k) if inplace else (resolved(q), resolved(k))
-        named = {"q": q_read, "k": k_read, "q_out": q_out, "k_out": k_out}
-        planned = plan(named, rotation, choose=choose_tile, inplace=inplace)
-        if isinstance(planned.tile, WideTile):
-            return launch_of_wide_rows(planned, named, rotation)
-        arguments = planned.arguments | {
-            "strides": planned.strides_of("q", "k", "q_out", "k_out"),
-            "TRANSPOSE": rotation.options.transpose,
-        }
-        return Launch(
-            kernel="kernel.rope_kernel",
-            tensors=(q_read, k_read, q_out, k_out, *planned.of_rotation),
-            programs=planned.programs,
-            arguments=arguments,
-            compiler=planned.compiler,
-        )
-
-    given = q, k, q_out, k_out, *rotation.tensors
-    run(known, given, prepare, (rotation.first_position,))
+    launched = Tensors(q, k, None, q_out, k_out, None, *rotation.tensors)
+    launch_rotation(launched, rotation, known, inplace=inplace)
     return outs
-
-
-def launch_of_wide_rows(
-    planned: Plan,
-    named: Mapping[str, Tensor | None],
-    rotation: Rotation,
-    *,
-    read_group: int = 0,
-    write_group: int = 0,
-) -> Launch:
-    """The launch of a plan with a wide tile, of q and k; or of q, k and v, as `move` has them."""
-    arguments = planned.arguments | {
-        "v_ptr": named.get("v"),
-        "v_out_ptr": named.get("v_out"),
-        "strides": planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out"),
-        "READ_GROUP": read_group,
-        "WRITE_GROUP": write_group,
-        "TRANSPOSE": rotation.options.transpose,
-        "IN_PLACE": named["q"] is named["q_out"],
-    }
-    # Lines of rows are half-split: the rules in `wide.py` take no others.
-    del arguments["READS_INTERLEAVED"], arguments["WRITES_INTERLEAVED"]
-    tensors = [named.get(name) for name in ("q", "k", "q_out", "k_out")]
-    return Launch(
-        kernel="wide_kernel.wide_kernel",
-        tensors=(*tensors, *planned.of_rotation),
-        programs=planned.programs,
-        arguments=arguments,
-        compiler=planned.compiler,
-    )

@@ -189,6 +189,9 @@ class Options(NamedTuple):
         return (returned, given) if self.transpose else (given, returned)
 
 
+TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
+
 class Rotation(NamedTuple):
     """The linear map of one call, complete."""
 
@@ -205,7 +208,7 @@ class Rotation(NamedTuple):
     options: Options
 
     @property
-    def tensors(self) -> tuple[Tensor, *tuple[Tensor | None, ...]]:
+    def tensors(self) -> TensorsOfRotation:
         """The first fields, of which `TENSORS` are tensors. Kernels take them in this order."""
         return self[:5]
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from . import reference
 from .api import prepare
+from .arguments import Tensors
 from .autograd import (
     ROTATION,
     Context,
@@ -29,7 +30,7 @@ from .checks import (
     check_integer,
     check_tensor,
 )
-from .launch import Known, known_of_rotation
+from .launch import Known, known_of_rotation, launch_rotation
 from .modes import (
     apply_without_functorch,
     have_memory,
@@ -38,7 +39,6 @@ from .modes import (
     is_watched,
     wants_grad,
 )
-from .move import QKV, move
 from .paths import log_path, path_of
 from .rotation import (
     FORMATS,
@@ -54,6 +54,7 @@ from .rotation import (
     view_from_sbhd,
 )
 
+QKV = tuple[Tensor, Tensor, Tensor]  # q, k and v
 Packing = Literal["qkv", "grouped"]
 PACKINGS = get_args(Packing)
 
@@ -81,7 +82,7 @@ class Packed(NamedTuple):
 
         With 'grouped', heads of k and v are between those of q, which no strides can say. So the
         view of q has the right shape and strides, and begins right, but its heads are not all of
-        q's. It is for a kernel alone, which steps over the other heads: READ_GROUP, WRITE_GROUP.
+        q's. It is for a kernel alone, which steps over the other heads: `kernel.packed_heads`.
         """
         h, kv, group = self.num_heads, self.num_kv_heads, self.group
         x = qkv.view(*qkv.shape[:-1], self.heads, qkv.shape[-1] // self.heads)
@@ -256,12 +257,11 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> QKV:
 def _split(slices: QKV, packed: Packed, rotation: Rotation, known: Known | None) -> QKV:
     """Rotate q and k, and copy v, out of a projection whose `slices` these are."""
     outs = packed.memory_for(slices, rotation.options.tensor_format)
-    move(
-        slices,
-        outs,
+    launch_rotation(
+        Tensors(*slices, *outs, *rotation.tensors),
         rotation,
-        known=known,
-        read_group=packed.group,
+        known,
+        groups=(packed.group, 0),
         out_format=packed.output_format,
     )
     return outs
@@ -273,12 +273,11 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
     back = rotation.transposed
     out = packed.gradient_for(grads, rotation.options.tensor_format)
     known = known_of_rotation(grads, back, "join", packed)
-    move(
-        (q, k, v),
-        packed.slices(out),
+    launch_rotation(
+        Tensors(q, k, v, *packed.slices(out), *back.tensors),
         back,
-        known=known,
-        write_group=packed.group,
+        known,
+        groups=(0, packed.group),
         out_format=packed.output_format,
     )
     return out

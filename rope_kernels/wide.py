@@ -38,17 +38,6 @@ class WideTile(NamedTuple):
         """Of a position."""
         return self.lines if self.over_positions else self.lines * self.side_by_side
 
-    @property
-    def arguments(self) -> dict[str, int | bool]:
-        """The arguments that tell it to `wide_kernel`."""
-        return {
-            "POSITIONS": self.positions_below,
-            "LINES": self.lines,
-            "COLUMNS": self.columns,
-            "SIDE_BY_SIDE": self.side_by_side,
-            "OVER_POSITIONS": self.over_positions,
-        }
-
 
 def choose_wide_tile(case: Case) -> WideTile | None:
     """The tile of a case whose whole rows are better aligned; None: padded rows are better."""

@@ -17,6 +17,7 @@ from ..kernel import (
     find_cos_sin,
     find_positions,
     load_rows,
+    my_tile,
     place_of_tile,
     row_pointers,
     store_rows,
@@ -27,17 +28,7 @@ from ..kernel import (
 
 @triton.jit(do_not_specialize=SIZES)
 def norm_rope_kernel(
-    q_ptr,
-    k_ptr,
-    q_out_ptr,  # may be the input
-    k_out_ptr,
-    q_weight_ptr,  # (d,), or None
-    k_weight_ptr,
-    table_ptr,
-    sin_ptr,
-    cu_seqlens_ptr,
-    starts_ptr,
-    ids_ptr,
+    tensors,  # `NormTensors`
     first_position,
     seq_len,
     batch,
@@ -45,145 +36,87 @@ def norm_rope_kernel(
     k_heads,
     ids_strides,
     table_strides,
-    strides,
+    strides,  # as in `rope_kernel`: those of v are not used
     table_len,
     sequences,
     cp_size,
     cp_rank,
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
-    READS_INTERLEAVED: tl.constexpr,
-    WRITES_INTERLEAVED: tl.constexpr,
-    POSITIONS: tl.constexpr,
-    ROWS: tl.constexpr,
-    ROWS_OUTER: tl.constexpr,
-    STRETCH: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    OUT_ALIGNED: tl.constexpr,
-    TABLE_UNIT: tl.constexpr,
-    ONE_PER_PAIR: tl.constexpr,
-    ATTENTION_FACTOR: tl.constexpr,
-    CP_ORDER: tl.constexpr,
-    INVERSE: tl.constexpr,
-    ROUNDING: tl.constexpr,  # where the rotation rounds
-    FUSED: tl.constexpr,  # whether the compiler may fuse a product with a sum
-    FAST_SINE: tl.constexpr,
-    EPS: tl.constexpr,  # is added to the mean of squares
-    OFFSET: tl.constexpr,  # is added to the weight
-    NORM_AFTER: tl.constexpr,  # rotate first, then normalize
-    ROUNDS_NORMAL: tl.constexpr,  # round the normalized row, before it meets the weight
-    ROUNDS_PRODUCT: tl.constexpr,  # round its product with the weight
-    WEIGHTS_LAST: tl.constexpr,  # load weights after the elements, not before
+    C: tl.constexpr,  # `NormForwardConstants`
 ):
-    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    STORED: tl.constexpr = tensors.q.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
+    ROUNDING: tl.constexpr = C.rounding
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED  # what the rotation returns
+    ARE_ANGLES: tl.constexpr = tensors.sin is None
     # Weights belong to elements in the order in which they are normalized.
-    WEIGHTS_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
-    pair = tl.arange(0, triton.next_power_of_2(HALF)).to(tl.int64)
+    WEIGHTS_INTERLEAVED: tl.constexpr = (
+        C.writes_interleaved if C.norm_after else C.reads_interleaved
+    )
+    pair = tl.arange(0, triton.next_power_of_2(C.half)).to(tl.int64)
 
-    # My tile: rows of q or of k.
-    q_blocks, s_blocks = tl.cdiv(q_heads, ROWS), tl.cdiv(seq_len, POSITIONS)
-    row_blocks = q_blocks
-    if k_ptr is not None:
-        row_blocks += tl.cdiv(k_heads, ROWS)
-    s_block, row_block, b = tile_of_program(
-        tl.program_id(0), s_blocks, row_blocks, batch, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH
+    # My tile: rows of q or of k, and the weight of my tensor.
+    s_block, row_block, b, heads, is_k, _, x_ptr, x_strides, y_ptr, y_strides = my_tile(
+        tensors, strides, seq_len, batch, q_heads, k_heads, HAS_V=False, C=C
     )
-    q_strides, k_strides, q_out_strides, k_out_strides = strides
-    x_ptr, y_ptr, weight_ptr = q_ptr, q_out_ptr, q_weight_ptr
-    x_strides, y_strides = q_strides, q_out_strides
-    heads = q_heads
-    if k_ptr is not None:
-        is_k = row_block >= q_blocks
-        row_block -= tl.where(is_k, q_blocks, 0)
-        x_ptr, y_ptr = tl.where(is_k, k_ptr, q_ptr), tl.where(is_k, k_out_ptr, q_out_ptr)
-        heads = tl.where(is_k, k_heads, q_heads)
-        x_strides = choose(is_k, k_strides, q_strides)
-        y_strides = choose(is_k, k_out_strides, q_out_strides)
+    weight_ptr = tensors.q_weight
+    if tensors.k is not None:
         if weight_ptr is not None:
-            weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
-    first_s, s_offset, s, row, b = place_of_tile(
-        s_block, row_block, b, POSITIONS=POSITIONS, ROWS=ROWS
-    )
+            weight_ptr = tl.where(is_k, tensors.k_weight, tensors.q_weight)
+    first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, C)
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
 
     # Load everything before anything is used. The order decides how many registers it takes.
-    if not WEIGHTS_LAST:
+    if not C.weights_last:
         w1, w2, w_tail = load_weight(
-            weight_ptr, pair, OFFSET=OFFSET, HALF=HALF, START=START, TAIL=TAIL,
-            INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED,
-        )  # fmt: skip
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED=ALIGNED)
+            weight_ptr, pair, INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED, C=C
+        )
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b, ALIGNED=C.aligned)
     x1, x2, tail = load_exact(
         x_rows, x_strides[3], pair, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED, COMPUTED=COMPUTED,
+        INTERLEAVED=C.reads_interleaved, COMPUTED=COMPUTED, C=C,
     )  # fmt: skip
-    if WEIGHTS_LAST:
+    if C.weights_last:
         w1, w2, w_tail = load_weight(
-            weight_ptr, pair, OFFSET=OFFSET, HALF=HALF, START=START, TAIL=TAIL,
-            INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED,
-        )  # fmt: skip
-    if cu_seqlens_ptr is not None:
+            weight_ptr, pair, INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED, C=C
+        )
+    if tensors.cu_seqlens is not None:
         tl.debug_barrier()  # `rope_kernel` says why.
     position, in_sequence = find_positions(
-        s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides, seq_len,
-        sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
+        s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
+        cp_rank, C=C,
     )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
-        table_ptr, sin_ptr, table_strides, table_len,
-        TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR,
-        INTERLEAVED=READS_INTERLEAVED or WRITES_INTERLEAVED,
-        ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE, STORED=STORED,
+        position[:, None], s_exists[:, None], b, pair, pair < C.half, pair, pair + C.half, tensors,
+        table_strides, table_len, C=C,
     )  # fmt: skip
     is_rotated = None
-    if cu_seqlens_ptr is not None:
+    if tensors.cu_seqlens is not None:
         is_rotated = in_sequence[:, None, None]
 
     # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
-    ARE_ANGLES: tl.constexpr = sin_ptr is None
-    if NORM_AFTER:
+    if C.norm_after:
         x1, x2 = turn(
             x1, x2, cos1, sin1, cos2, sin2, is_rotated,
             TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=ARE_ANGLES, RETURNED=ROUNDED,
         )  # fmt: skip
         x1, x2 = x1.to(COMPUTED), x2.to(COMPUTED)
-    x1, x2, tail = normalize(
-        x1, x2, tail, w1, w2, w_tail, HALF=HALF, TAIL=TAIL, EPS=EPS, FUSED=FUSED,
-        ROUNDS_NORMAL=ROUNDS_NORMAL, ROUNDS_PRODUCT=ROUNDS_PRODUCT, STORED=STORED,
-    )  # fmt: skip
-    if not NORM_AFTER:
+    x1, x2, tail = normalize(x1, x2, tail, w1, w2, w_tail, STORED=STORED, C=C)
+    if not C.norm_after:
         x1, x2 = turn(
             x1, x2, cos1, sin1, cos2, sin2, is_rotated,
             TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=ARE_ANGLES, RETURNED=ROUNDED,
         )  # fmt: skip
 
-    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=OUT_ALIGNED)
+    y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=C.out_aligned)
     store_exact(
-        y_rows, y_strides[3], pair, x1, x2, tail, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WRITES_INTERLEAVED,
-    )  # fmt: skip
+        y_rows, y_strides[3], pair, x1, x2, tail, exists, INTERLEAVED=C.writes_interleaved, C=C
+    )
 
 
 @triton.jit(do_not_specialize=[*SIZES, "q_programs"])
 def norm_rope_backward_kernel(
-    q_ptr,  # what the forward read
-    k_ptr,
-    q_grad_ptr,  # gradients of its results
-    k_grad_ptr,
-    q_out_ptr,  # gradients of what the forward read; or None: not wanted
-    k_out_ptr,
-    q_weight_ptr,
-    k_weight_ptr,
-    partial_ptr,  # (programs, d): each one's share of the weight's gradient; or None: not wanted
-    table_ptr,
-    sin_ptr,
-    cu_seqlens_ptr,
-    starts_ptr,
-    ids_ptr,
+    tensors,  # `NormBackwardTensors`
     first_position,
     seq_len,
     batch,
@@ -197,30 +130,10 @@ def norm_rope_backward_kernel(
     sequences,
     cp_size,
     cp_rank,
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
-    READS_INTERLEAVED: tl.constexpr,  # what the forward read, and these gradients go back to
-    WRITES_INTERLEAVED: tl.constexpr,  # what the forward wrote, as are its results' gradients
-    POSITIONS: tl.constexpr,
-    ROWS: tl.constexpr,
-    ROWS_OUTER: tl.constexpr,
-    STRETCH: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    OUT_ALIGNED: tl.constexpr,
-    TABLE_UNIT: tl.constexpr,
-    ONE_PER_PAIR: tl.constexpr,
-    ATTENTION_FACTOR: tl.constexpr,
-    CP_ORDER: tl.constexpr,
-    INVERSE: tl.constexpr,
-    FAST_SINE: tl.constexpr,
-    EPS: tl.constexpr,
-    OFFSET: tl.constexpr,
-    NORM_AFTER: tl.constexpr,
-    ROUNDING: tl.constexpr,  # where the forward's rotation rounded; gradients are not rounded there
-    ROUNDS_COS_SIN: tl.constexpr,  # round cosines and sines, as the forward did
-    FUSED: tl.constexpr,  # whether the compiler may fuse here, which it may not in all forwards
-    NEXT_FIRST: tl.constexpr,  # load the next tile's rows before this tile's angles, not after them
+    # `NormBackwardConstants`. What the forward read, and these gradients go back to, is interleaved
+    # as `reads_interleaved` says; what it wrote, as are its results' gradients, as
+    # `writes_interleaved` says.
+    C: tl.constexpr,
 ):
     """A program takes tiles `number`, `number + programs`, ... of q or of k.
 
@@ -229,12 +142,15 @@ def norm_rope_backward_kernel(
     it at its end. `sum_partials_kernel` adds the shares in a fixed order. Atomics would add them as
     they arrive, with other bits in each run.
     """
-    STORED: tl.constexpr = q_ptr.dtype.element_ty
+    STORED: tl.constexpr = tensors.q.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
+    ROUNDING: tl.constexpr = C.rounding
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED
-    WEIGHTS_INTERLEAVED: tl.constexpr = WRITES_INTERLEAVED if NORM_AFTER else READS_INTERLEAVED
+    WEIGHTS_INTERLEAVED: tl.constexpr = (
+        C.writes_interleaved if C.norm_after else C.reads_interleaved
+    )
     # Triton 3.6 does not compile a norm after a rotation of one pair in one column.
-    COLUMNS: tl.constexpr = max(2, triton.next_power_of_2(HALF))
+    COLUMNS: tl.constexpr = max(2, triton.next_power_of_2(C.half))
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tensor, and my tiles of it.
@@ -242,89 +158,80 @@ def norm_rope_backward_kernel(
     number = tl.program_id(0)
     programs = tl.num_programs(0)
     heads = q_heads
-    x_ptr, g_ptr, y_ptr, weight_ptr = q_ptr, q_grad_ptr, q_out_ptr, q_weight_ptr
+    x_ptr, g_ptr, y_ptr = tensors.q, tensors.q_grad, tensors.q_out
     x_strides, g_strides, y_strides = q_strides, q_grad_strides, q_out_strides
-    if k_ptr is not None:
+    weight_ptr = tensors.q_weight
+    if tensors.k is not None:
         is_k = number >= q_programs
         number -= tl.where(is_k, q_programs, 0)
         programs = tl.where(is_k, programs - q_programs, q_programs)
         heads = tl.where(is_k, k_heads, q_heads)
-        x_ptr, g_ptr = tl.where(is_k, k_ptr, q_ptr), tl.where(is_k, k_grad_ptr, q_grad_ptr)
-        x_strides = choose(is_k, k_strides, q_strides)
-        g_strides = choose(is_k, k_grad_strides, q_grad_strides)
-        if q_out_ptr is not None:
-            y_ptr = tl.where(is_k, k_out_ptr, q_out_ptr)
-            y_strides = choose(is_k, k_out_strides, q_out_strides)
+        x_ptr, x_strides = tl.where(is_k, tensors.k, x_ptr), choose(is_k, k_strides, x_strides)
+        g_ptr = tl.where(is_k, tensors.k_grad, g_ptr)
+        g_strides = choose(is_k, k_grad_strides, g_strides)
+        if tensors.q_out is not None:
+            y_ptr = tl.where(is_k, tensors.k_out, y_ptr)
+            y_strides = choose(is_k, k_out_strides, y_strides)
         if weight_ptr is not None:
-            weight_ptr = tl.where(is_k, k_weight_ptr, q_weight_ptr)
+            weight_ptr = tl.where(is_k, tensors.k_weight, weight_ptr)
     w1, w2, w_tail = load_weight(
-        weight_ptr, pair, OFFSET=OFFSET, HALF=HALF, START=START, TAIL=TAIL,
-        INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED,
-    )  # fmt: skip
+        weight_ptr, pair, INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED, C=C
+    )
 
-    # My share of the weight's gradient, for each place of a row in a tile.
+    # My share of the weight's gradient, for each place of a row in a tile. Triton takes no shape of
+    # which some numbers are fields.
+    POSITIONS: tl.constexpr = C.positions
+    ROWS: tl.constexpr = C.rows
+    TAIL_COLUMNS: tl.constexpr = triton.next_power_of_2(C.tail) if C.tail > 0 else 1
     sum1 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
     sum2 = tl.zeros((POSITIONS, ROWS, COLUMNS), COMPUTED)
-    TAIL_COLUMNS: tl.constexpr = triton.next_power_of_2(TAIL) if TAIL > 0 else 1
     sum_tail = tl.zeros((POSITIONS, ROWS, TAIL_COLUMNS), COMPUTED)
 
-    s_blocks, row_blocks = tl.cdiv(seq_len, POSITIONS), tl.cdiv(heads, ROWS)
+    s_blocks, row_blocks = tl.cdiv(seq_len, C.positions), tl.cdiv(heads, C.rows)
     tiles = s_blocks * row_blocks if batch is None else s_blocks * row_blocks * batch
     (
         next_s_block, next_row_block, next_b,
         next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
     ) = load_x_and_gradient(
         number, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
-        batch, seq_len, heads, pair,
-        HALF=HALF, START=START, TAIL=TAIL,
-        READS_INTERLEAVED=READS_INTERLEAVED, WRITES_INTERLEAVED=WRITES_INTERLEAVED,
-        POSITIONS=POSITIONS, ROWS=ROWS, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
-        ALIGNED=ALIGNED,
+        batch, seq_len, heads, pair, C=C,
     )  # fmt: skip
     for tile in range(number, tiles, programs):
-        first_s, s_offset, s, row, b = place_of_tile(
-            next_s_block, next_row_block, next_b, POSITIONS=POSITIONS, ROWS=ROWS
-        )
+        first_s, s_offset, s, row, b = place_of_tile(next_s_block, next_row_block, next_b, C)
         s_exists = s < seq_len
         exists = s_exists[:, None, None] & (row < heads)[None, :, :]
         x1, x2, x_tail = next_x1.to(COMPUTED), next_x2.to(COMPUTED), next_x_tail.to(COMPUTED)
         g1, g2, g_tail = next_g1.to(COMPUTED), next_g2.to(COMPUTED), next_g_tail.to(COMPUTED)
-        if NEXT_FIRST:
+        if C.next_first:
             (
                 next_s_block, next_row_block, next_b,
                 next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
             ) = load_x_and_gradient(
                 tile + programs, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
-                batch, seq_len, heads, pair,
-                HALF=HALF, START=START, TAIL=TAIL,
-                READS_INTERLEAVED=READS_INTERLEAVED, WRITES_INTERLEAVED=WRITES_INTERLEAVED,
-                POSITIONS=POSITIONS, ROWS=ROWS, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
-                ALIGNED=ALIGNED,
+                batch, seq_len, heads, pair, C=C,
             )  # fmt: skip
-        if cu_seqlens_ptr is not None:
+        if tensors.cu_seqlens is not None:
             tl.debug_barrier()
         position, in_sequence = find_positions(
-            s, s_exists, b, cu_seqlens_ptr, starts_ptr, ids_ptr, first_position, ids_strides,
-            seq_len, sequences, cp_size, cp_rank, CP_ORDER=CP_ORDER,
+            s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
+            cp_rank, C=C,
         )  # fmt: skip
         cos1, sin1, cos2, sin2 = find_cos_sin(
-            position[:, None], s_exists[:, None], b, pair, pair < HALF, pair, pair + HALF,
-            table_ptr, sin_ptr, table_strides, table_len,
-            TABLE_UNIT=TABLE_UNIT, ONE_PER_PAIR=ONE_PER_PAIR,
-            INTERLEAVED=READS_INTERLEAVED or WRITES_INTERLEAVED,
-            ATTENTION_FACTOR=ATTENTION_FACTOR, INVERSE=INVERSE, FAST_SINE=FAST_SINE, STORED=STORED,
+            position[:, None], s_exists[:, None], b, pair, pair < C.half, pair, pair + C.half,
+            tensors, table_strides, table_len, C=C,
         )  # fmt: skip
         is_rotated = None
-        if cu_seqlens_ptr is not None:
+        if tensors.cu_seqlens is not None:
             is_rotated = in_sequence[:, None, None]
-        if ROUNDS_COS_SIN:
+        if C.rounds_cos_sin:
             cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
             cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
 
-        # Go back through the rotation, add to my share, and go back through weight and norm. With
-        # NORM_AFTER x has to be rotated first, and the gradient goes back through that at the end.
+        # Go back through the rotation, add to my share, and go back through weight and norm. Where
+        # the norm came after it, x has to be rotated first, and the gradient goes back through that
+        # at the end.
         seen1, seen2 = x1, x2
-        if NORM_AFTER:  # The forward may have rounded the rows that it squared.
+        if C.norm_after:  # The forward may have rounded the rows that it squared.
             seen1, seen2 = turn(
                 x1, x2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=False, RETURNED=ROUNDED,
@@ -339,57 +246,50 @@ def norm_rope_backward_kernel(
                 g1, g2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=True, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
             )  # fmt: skip
-        if not NEXT_FIRST:  # The cosines of a table have left their registers now.
+        if not C.next_first:  # The cosines of a table have left their registers now.
             (
                 next_s_block, next_row_block, next_b,
                 next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
             ) = load_x_and_gradient(
                 tile + programs, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
-                batch, seq_len, heads, pair,
-                HALF=HALF, START=START, TAIL=TAIL,
-                READS_INTERLEAVED=READS_INTERLEAVED, WRITES_INTERLEAVED=WRITES_INTERLEAVED,
-                POSITIONS=POSITIONS, ROWS=ROWS, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH,
-                ALIGNED=ALIGNED,
+                batch, seq_len, heads, pair, C=C,
             )  # fmt: skip
-        squares = mean_of_products(
-            seen1, seen1, seen2, seen2, x_tail * x_tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED
-        )
+        squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, C)
         # A row that doesn't exist has 0 here. With eps = 0 its rsqrt is infinite, and sums are NaN.
-        rstd = tl.where(exists, reciprocal_root(squares, EPS), 0)
+        rstd = tl.where(exists, reciprocal_root(squares, C.eps), 0)
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
-        if partial_ptr is not None:
+        if tensors.partials is not None:
             sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
         g1, g2, g_tail = g1 * w1, g2 * w2, g_tail * w_tail
         # The norm undoes any scaling of a row, so the gradient has no part along the row.
-        mean = mean_of_products(g1, x1, g2, x2, g_tail * x_tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED)
+        mean = mean_of_products(g1, x1, g2, x2, g_tail * x_tail, C)
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
-        if NORM_AFTER:
+        if C.norm_after:
             g1, g2 = turn(
                 g1, g2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=True, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
             )  # fmt: skip
-        if q_out_ptr is not None:
-            y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=OUT_ALIGNED)
+        if tensors.q_out is not None:
+            y_rows = row_pointers(
+                y_ptr, y_strides, first_s, s_offset, row, b, ALIGNED=C.out_aligned
+            )
             store_exact(
                 y_rows, y_strides[3], pair, g1, g2, g_tail, exists,
-                HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED,
+                INTERLEAVED=C.reads_interleaved, C=C,
             )  # fmt: skip
 
-    if partial_ptr is not None:
-        mine = partial_ptr + tl.program_id(0).to(tl.int64) * (2 * HALF + TAIL)
+    if tensors.partials is not None:
+        mine = tensors.partials + tl.program_id(0).to(tl.int64) * (2 * C.half + C.tail)
         store_exact(
             mine, 1, pair, sum_of_tile(sum1), sum_of_tile(sum2), sum_of_tile(sum_tail),
-            tl.full((1, 1, 1), 1, tl.int1),
-            HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WEIGHTS_INTERLEAVED,
+            tl.full((1, 1, 1), 1, tl.int1), INTERLEAVED=WEIGHTS_INTERLEAVED, C=C,
         )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["q_programs", "programs"])
 def sum_partials_kernel(
-    partial_ptr,  # (programs, d): shares of q's weight, then those of k's
-    q_grad_ptr,  # (d,): gradients of the weights
-    k_grad_ptr,
+    tensors,  # `SumTensors`
     q_programs,  # how many shares are of q's weight
     programs,  # how many there are
     D: tl.constexpr,  # d
@@ -402,18 +302,18 @@ def sum_partials_kernel(
     """
     BLOCKS: tl.constexpr = (D + BLOCK_D - 1) // BLOCK_D
     block = tl.program_id(0)
-    grad_ptr = q_grad_ptr
+    grad_ptr = tensors.q_grad
     first, last = 0, q_programs
-    if k_grad_ptr is not None:
+    if tensors.k_grad is not None:
         is_k = block >= BLOCKS
-        grad_ptr = tl.where(is_k, k_grad_ptr, q_grad_ptr)
+        grad_ptr = tl.where(is_k, tensors.k_grad, tensors.q_grad)
         first, last = tl.where(is_k, q_programs, 0), tl.where(is_k, programs, q_programs)
     column = block % BLOCKS * BLOCK_D + tl.arange(0, BLOCK_D)
-    total = tl.zeros((BLOCK_N, BLOCK_D), partial_ptr.dtype.element_ty)
+    total = tl.zeros((BLOCK_N, BLOCK_D), tensors.partials.dtype.element_ty)
     for n in range(first, last, BLOCK_N):
         row = n + tl.arange(0, BLOCK_N)
         mask = (row < last)[:, None] & (column < D)[None, :]
-        total += tl.load(partial_ptr + row[:, None] * D + column[None, :], mask, other=0)
+        total += tl.load(tensors.partials + row[:, None] * D + column[None, :], mask, other=0)
     tl.store(grad_ptr + column, tl.sum(total, 0).to(grad_ptr.dtype.element_ty), column < D)
 
 
@@ -431,39 +331,24 @@ def load_x_and_gradient(
     seq_len,
     heads,
     pair,
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
-    READS_INTERLEAVED: tl.constexpr,
-    WRITES_INTERLEAVED: tl.constexpr,
-    POSITIONS: tl.constexpr,
-    ROWS: tl.constexpr,
-    ROWS_OUTER: tl.constexpr,
-    STRETCH: tl.constexpr,
-    ALIGNED: tl.constexpr,
+    C: tl.constexpr,
 ):
     """Where a tile is, as `tile_of_program` returns it; its rows in three pieces; their gradients.
 
     They are as they are stored, which takes half the registers until they are needed.
     """
     # Past the last tile the last one is looked at, because an order with stretches has no more.
-    s_block, row_block, b = tile_of_program(
-        min(tile, tiles - 1), s_blocks, row_blocks, batch, ROWS_OUTER=ROWS_OUTER, STRETCH=STRETCH
-    )
-    first_s, s_offset, s, row, b64 = place_of_tile(
-        s_block, row_block, b, POSITIONS=POSITIONS, ROWS=ROWS
-    )
+    s_block, row_block, b = tile_of_program(min(tile, tiles - 1), s_blocks, row_blocks, batch, C=C)
+    first_s, s_offset, s, row, b64 = place_of_tile(s_block, row_block, b, C)
     exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :] & (tile < tiles)
-    g_rows = row_pointers(g_ptr, g_strides, first_s, s_offset, row, b64, ALIGNED=ALIGNED)
+    g_rows = row_pointers(g_ptr, g_strides, first_s, s_offset, row, b64, ALIGNED=C.aligned)
     g1, g2, g_tail = load_rows(
-        g_rows, g_strides[3], pair, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=WRITES_INTERLEAVED, OTHER=0,
-    )  # fmt: skip
-    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b64, ALIGNED=ALIGNED)
+        g_rows, g_strides[3], pair, exists, INTERLEAVED=C.writes_interleaved, C=C, OTHER=0
+    )
+    x_rows = row_pointers(x_ptr, x_strides, first_s, s_offset, row, b64, ALIGNED=C.aligned)
     x1, x2, x_tail = load_rows(
-        x_rows, x_strides[3], pair, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=READS_INTERLEAVED, OTHER=0,
-    )  # fmt: skip
+        x_rows, x_strides[3], pair, exists, INTERLEAVED=C.reads_interleaved, C=C, OTHER=0
+    )
     return s_block, row_block, b, x1, x2, x_tail, g1, g2, g_tail
 
 
@@ -473,17 +358,14 @@ def load_exact(
     d_stride,
     pair,
     exists,
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     COMPUTED: tl.constexpr,
+    C: tl.constexpr,
 ):
     """Whole rows in three pieces, as `load_rows` has them, in fp32 or fp64; 0 where nothing is."""
     x1, x2, tail = load_rows(
-        row_ptrs, d_stride, pair, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=INTERLEAVED, OTHER=0,
-    )  # fmt: skip
+        row_ptrs, d_stride, pair, exists, INTERLEAVED=INTERLEAVED, C=C, OTHER=0
+    )
     return x1.to(COMPUTED), x2.to(COMPUTED), tail.to(COMPUTED)
 
 
@@ -496,32 +378,20 @@ def store_exact(
     y2,
     tail,
     exists,
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
     INTERLEAVED: tl.constexpr,
+    C: tl.constexpr,
 ):
     """Round rows, and write them to where `load_exact` would read them."""
     STORED: tl.constexpr = row_ptrs.dtype.element_ty
     y1, y2, tail = y1.to(STORED), y2.to(STORED), tail.to(STORED)
-    store_rows(
-        row_ptrs, d_stride, pair, y1, y2, tail, exists,
-        HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=INTERLEAVED,
-    )  # fmt: skip
+    store_rows(row_ptrs, d_stride, pair, y1, y2, tail, exists, INTERLEAVED=INTERLEAVED, C=C)
 
 
 @triton.jit
 def load_weight(
-    ptr,
-    pair,
-    OFFSET: tl.constexpr,
-    HALF: tl.constexpr,
-    START: tl.constexpr,
-    TAIL: tl.constexpr,
-    INTERLEAVED: tl.constexpr,
-    COMPUTED: tl.constexpr,
-):
-    """OFFSET plus the weight, in the pieces of a row, (1, 1, columns); or 1 without a weight.
+    ptr, pair, INTERLEAVED: tl.constexpr, COMPUTED: tl.constexpr, C: tl.constexpr
+):  # fmt: skip
+    """`C.offset` plus the weight, in the pieces of a row, (1, 1, columns); or 1 without a weight.
 
     They have three dimensions like rows. With fewer Triton gives each thread 2 elements, and then
     takes that layout for the rows, too.
@@ -531,10 +401,9 @@ def load_weight(
     if ptr is not None:
         all_exist = tl.full((1, 1, 1), 1, tl.int1)
         w1, w2, tail = load_exact(
-            ptr, 1, pair, all_exist,
-            HALF=HALF, START=START, TAIL=TAIL, INTERLEAVED=INTERLEAVED, COMPUTED=COMPUTED,
-        )  # fmt: skip
-        w1, w2, tail = w1 + OFFSET, w2 + OFFSET, tail + OFFSET
+            ptr, 1, pair, all_exist, INTERLEAVED=INTERLEAVED, COMPUTED=COMPUTED, C=C
+        )
+        w1, w2, tail = w1 + C.offset, w2 + C.offset, tail + C.offset
     return w1, w2, tail
 
 
@@ -546,23 +415,17 @@ def normalize(
     w1,  # the weight in three pieces, offset included: `load_weight`
     w2,
     w_tail,
-    HALF: tl.constexpr,
-    TAIL: tl.constexpr,
-    EPS: tl.constexpr,
-    FUSED: tl.constexpr,
-    ROUNDS_NORMAL: tl.constexpr,
-    ROUNDS_PRODUCT: tl.constexpr,
     STORED: tl.constexpr,
+    C: tl.constexpr,
 ):
     """Divide rows by their root mean square, and multiply them by the weight."""
-    squares = mean_of_products(x1, x1, x2, x2, tail * tail, HALF=HALF, TAIL=TAIL, FUSED=FUSED)
-    rstd = reciprocal_root(squares, EPS)
+    rstd = reciprocal_root(mean_of_products(x1, x1, x2, x2, tail * tail, C), C.eps)
     x1, x2, tail = x1 * rstd, x2 * rstd, tail * rstd
-    if ROUNDS_NORMAL:
+    if C.rounds_normal:
         x1, x2 = x1.to(STORED).to(rstd.dtype), x2.to(STORED).to(rstd.dtype)
         tail = tail.to(STORED).to(rstd.dtype)
     x1, x2, tail = x1 * w1, x2 * w2, tail * w_tail
-    if ROUNDS_PRODUCT:
+    if C.rounds_product:
         x1, x2 = x1.to(STORED).to(rstd.dtype), x2.to(STORED).to(rstd.dtype)
         tail = tail.to(STORED).to(rstd.dtype)
     return x1, x2, tail
@@ -579,18 +442,16 @@ def reciprocal_root(squares, EPS: tl.constexpr):
 
 
 @triton.jit
-def mean_of_products(
-    x1, y1, x2, y2, tail, HALF: tl.constexpr, TAIL: tl.constexpr, FUSED: tl.constexpr
-):  # fmt: skip
+def mean_of_products(x1, y1, x2, y2, tail, C: tl.constexpr):
     """The mean over each row of x * y, (positions, rows, 1). `tail` has products already.
 
     A compiler that fuses would leave one of two products unrounded, and choose which. So the
     multiply-add is written out.
     """
-    total = tl.sum(tl.fma(x1, y1, x2 * y2) if FUSED else x1 * y1 + x2 * y2, 2)
-    if TAIL > 0:
+    total = tl.sum(tl.fma(x1, y1, x2 * y2) if C.fused else x1 * y1 + x2 * y2, 2)
+    if C.tail > 0:
         total += tl.sum(tail, 2)
-    return total[:, :, None] * (1 / (2 * HALF + TAIL))
+    return total[:, :, None] * (1 / (2 * C.half + C.tail))
 
 
 @triton.jit

@@ -1,23 +1,21 @@
 """Launches of the kernels: what they allocate, round and fuse, and how many programs they have."""
 
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from ..launch import (
-    Known,
-    Launch,
-    has_elements,
-    known_of_rotation,
-    plan,
-    q_and_k,
-    resolved,
-    run,
-)
+from ..launch import Known, Launch, has_elements, known_of_rotation, plan, q_and_k, run
 from ..rotation import Rotation, compute_dtype
 from ..tiles import cdiv, next_power_of_2
+from .arguments import (
+    NormBackwardConstants,
+    NormBackwardTensors,
+    NormForwardConstants,
+    NormTensors,
+    SumTensors,
+)
 from .definition import Gradients, Norm, Tensors, Weights
 from .tiles import choose_norm_backward_tile, choose_norm_tile
 
@@ -46,36 +44,38 @@ def launch_forward(
     q_out, k_out = q_and_k(outs)
     q_weight, k_weight = q_and_k(weights)
 
+    given = NormTensors(q, k, q_out, k_out, q_weight, k_weight, *rotation.tensors)
+
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
-        # In place a pending sign may stay: minus x becomes minus what x becomes.
-        q_read, k_read = (q, k) if inplace else (resolved(q), resolved(k))
-        named = {"q": q_read, "k": k_read, "q_out": q_out, "k_out": k_out}
-        planned = plan(named, rotation, choose=choose_norm_tile)
-        arguments, compiler = planned.arguments, planned.compiler
-        arguments["strides"] = planned.strides_of("q", "k", "q_out", "k_out")
-        arguments |= _numbers_of(norm) | _roundings(tensors[0], weights[0], rotation, norm)
-        arguments["WEIGHTS_LAST"] = _weights_come_last(rotation, norm)
-        arguments["FUSED"] = compiler["enable_fp_fusion"]
+        planned = plan(
+            _with_weights_as_read(given),
+            rotation,
+            choose=choose_norm_tile,
+            inplace=inplace,
+            whole_rows=True,
+        )
+        rounds = _roundings(tensors[0], weights[0], rotation, norm)
+        constants = NormForwardConstants(
+            **vars(planned.constants) | {"rounding": rounds.rotation},
+            **_numbers_of(norm),
+            fused=rotation.options.rounding == "once",
+            rounds_normal=rounds.normal,
+            rounds_product=rounds.product,
+            weights_last=_weights_come_last(rotation, norm),
+        )
+        # The kernels share the code that finds a tensor's strides, and it also knows of v.
+        strides = planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out")
         return Launch(
             kernel="norms.kernel.norm_rope_kernel",
-            tensors=(
-                q_read,
-                k_read,
-                q_out,
-                k_out,
-                _weight_as_read(q_weight),
-                _weight_as_read(k_weight),
-                *planned.of_rotation,
-            ),
+            tensors=planned.tensors,
             programs=planned.programs,
-            arguments=arguments,
-            compiler=compiler,
+            arguments=planned.arguments | {"strides": strides, "C": constants},
+            compiler=planned.compiler,
         )
 
-    given = q, k, q_out, k_out, q_weight, k_weight, *rotation.tensors
-    run(known, given, prepare_launch, varying=(rotation.first_position,))
+    run(known, given, prepare_launch, (rotation.first_position,))
     return outs
 
 
@@ -125,57 +125,42 @@ def launch_backward(
     looks = *tensors, *grads, *weights
     known = known_of_rotation(looks, rotation, "norm backward", norm, wants_inputs, wants_weights)
 
+    given = NormBackwardTensors(
+        q, k, q_grad, k_grad, q_out, k_out, q_weight, k_weight, partials, *rotation.tensors
+    )
+
     def prepare_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
-        named = {
-            "q": resolved(q),
-            "k": resolved(k),
-            "q_grad": resolved(q_grad),
-            "k_grad": resolved(k_grad),
-            "q_out": q_out,
-            "k_out": k_out,
-        }
         share = _share_of_an_sm(tensors, rotation)
         choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
-        planned = plan(named, rotation, choose=choose)
-        arguments, compiler = planned.arguments, planned.compiler
-        arguments["strides"] = planned.strides_of("q", "k", "q_grad", "k_grad", "q_out", "k_out")
-        arguments |= _numbers_of(norm)
-        arguments["q_programs"] = q_programs
-        of_forward = _roundings(tensors[0], weights[0], rotation, norm)
-        arguments["ROUNDING"] = of_forward["ROUNDING"]
-        arguments["NEXT_FIRST"] = share.next_first
-        turn_rounds = arguments["ROUNDING"] == "model"
-        arguments["ROUNDS_COS_SIN"] = rotation.sin is None and turn_rounds
+        planned = plan(_with_weights_as_read(given), rotation, choose=choose)
+        rounding = _roundings(tensors[0], weights[0], rotation, norm).rotation
+        turn_rounds = rounding == "model"
         # If the rotation before a norm were fused here, its rows would not be those that a model's
         # forward squared: 5 to 9 % of gradients had other bits.
         may_fuse = not (norm.norm_after and turn_rounds)
-        compiler["enable_fp_fusion"] = may_fuse
-        arguments["FUSED"] = may_fuse
-        if arguments["FAST_SINE"] and share.registers is not None:  # on NVIDIA's GPUs
+        constants = NormBackwardConstants(
+            **vars(planned.constants) | {"rounding": rounding},
+            **_numbers_of(norm),
+            fused=may_fuse,
+            rounds_cos_sin=rotation.sin is None and turn_rounds,
+            next_first=share.next_first,
+        )
+        compiler = planned.compiler | {"enable_fp_fusion": may_fuse}
+        if constants.fast_sine and share.registers is not None:  # on NVIDIA's GPUs
             compiler["maxnreg"] = share.registers
+        strides = planned.strides_of("q", "k", "q_grad", "k_grad", "q_out", "k_out")
+        arguments = {"strides": strides, "q_programs": q_programs, "C": constants}
         return Launch(
             kernel="norms.kernel.norm_rope_backward_kernel",
-            tensors=(
-                named["q"],
-                named["k"],
-                named["q_grad"],
-                named["k_grad"],
-                q_out,
-                k_out,
-                _weight_as_read(q_weight),
-                _weight_as_read(k_weight),
-                partials,
-                *planned.of_rotation,
-            ),
+            tensors=planned.tensors,
             programs=programs,
-            arguments=arguments,
+            arguments=planned.arguments | arguments,
             compiler=compiler,
         )
 
-    given = q, k, q_grad, k_grad, q_out, k_out, q_weight, k_weight, partials, *rotation.tensors
-    run(known, given, prepare_launch, varying=(rotation.first_position,))
+    run(known, given, prepare_launch, (rotation.first_position,))
     if partials is not None:
         _add_up(partials, of_weights, q_programs, known)
     return outs, of_weights
@@ -194,7 +179,7 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
         known_sum = known.then
     programs, d = partials.shape
     q_weight_grad, k_weight_grad = q_and_k(of_weights)
-    given = partials, q_weight_grad, k_weight_grad
+    given = SumTensors(partials, q_weight_grad, k_weight_grad)
 
     def prepare_launch() -> Launch:
         block_n = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
@@ -223,33 +208,44 @@ def _memory_like(x: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _weight_as_read(weight: Tensor | None) -> Tensor | None:
-    """A weight as kernels read it: contiguous, and without a pending sign."""
-    return None if weight is None else weight.resolve_neg().contiguous()
+Read = TypeVar("Read", NormTensors, NormBackwardTensors)
 
 
-def _numbers_of(norm: Norm) -> dict[str, object]:
-    """What describes a norm, as arguments of the forward and of the backward."""
-    return {"EPS": norm.eps, "OFFSET": norm.weight_offset, "NORM_AFTER": norm.norm_after}
+def _with_weights_as_read(tensors: Read) -> Read:
+    """With weights as kernels read them: contiguous, and without a pending sign."""
+    weights = tensors.q_weight, tensors.k_weight
+    q, k = [None if x is None else x.resolve_neg().contiguous() for x in weights]
+    return tensors._replace(q_weight=q, k_weight=k)
 
 
-def _roundings(
-    t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm
-) -> dict[str, object]:
-    """What a forward rounds besides its result, as arguments.
+def _numbers_of(norm: Norm) -> dict[str, Any]:
+    """What describes a norm, as constants of the forward and of the backward."""
+    return {"eps": norm.eps, "offset": norm.weight_offset, "norm_after": norm.norm_after}
+
+
+class Roundings(NamedTuple):
+    """Where a forward rounds, besides its result."""
+
+    normal: bool  # the normalized row, before it meets the weight
+    product: bool  # its product with the weight
+    rotation: str  # as `rounding` of a rotation
+
+
+def _roundings(t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm) -> Roundings:
+    """What a forward rounds.
 
     A model's operators in PyTorch promote: what meets a weight in fp32 is fp32, and isn't rounded.
     """
     if not norm.like_model:
-        return {"ROUNDS_NORMAL": False, "ROUNDS_PRODUCT": False, "ROUNDING": "once"}
+        return Roundings(normal=False, product=False, rotation="once")
     promotes = weight is not None and torch.promote_types(weight.dtype, t.dtype) != t.dtype
     turns_fp32 = promotes and not norm.casts_last and not norm.norm_after
     promoted = rotation.options.rounding == "promoted"
-    return {
-        "ROUNDS_NORMAL": not norm.casts_last and not (norm.norm_after and promoted),
-        "ROUNDS_PRODUCT": not turns_fp32,
-        "ROUNDING": "upcast" if turns_fp32 else rotation.options.rounding,
-    }
+    return Roundings(
+        normal=not norm.casts_last and not (norm.norm_after and promoted),
+        product=not turns_fp32,
+        rotation="upcast" if turns_fp32 else rotation.options.rounding,
+    )
 
 
 def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:

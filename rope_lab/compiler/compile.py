@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -182,7 +182,7 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         gpu: 'sm_90', 'gfx942', ...
         kernel: a `@triton.jit` function, from a module or from a notebook's cell.
         arguments: as in a launch: tensors (on any device), their descriptors, integers, floats,
-            None, tuples of them.
+            None, tuples and dataclasses of them.
         num_warps: as in a launch.
         constants: the kernel's constexpr arguments, and options of the compiler, as
             `enable_fp_fusion=False`.
@@ -314,8 +314,12 @@ def _written(argument) -> str:
         return f"TensorDescriptor({_written(argument.base)}, {listed}, {argument.padding!r})"
     if isinstance(argument, tuple | list):
         items = "".join(f"{_written(item)}, " for item in argument)
-        fields = getattr(argument, "_fields", None)
-        return f"namedtuple({kind!r}, {fields})({items})" if fields else f"({items})"
+        names = getattr(argument, "_fields", None)
+        return f"namedtuple({kind!r}, {names})({items})" if names else f"({items})"
+    if is_dataclass(argument):
+        named = {field.name: getattr(argument, field.name) for field in fields(argument)}
+        values = [f"{name}={_written(value)}" for name, value in named.items()]
+        return f"frozen({kind!r}, {', '.join(values)})"
     if kind == "constexpr":
         return f"tl.constexpr({_written(argument.value)})"
     if kind == "dtype" and not isinstance(argument, torch.dtype):
@@ -325,7 +329,7 @@ def _written(argument) -> str:
     if not isinstance(argument, int | str | None):
         raise NotPassedOn(
             f"an argument is {kind_of(argument)}; accepted: tensors, numbers, strings, None, "
-            "dtypes of triton.language, tuples of them"
+            "dtypes of triton.language, tuples and dataclasses of them"
         )
     return repr(argument)
 

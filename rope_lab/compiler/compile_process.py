@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from dataclasses import make_dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,6 +52,11 @@ class Memory:
     def ptr_range(self) -> int:
         """What AMD's backend asks: up to 2 GiB, it may address memory as a buffer."""
         return self.nbytes
+
+
+def frozen(kind: str, **values: object) -> object:
+    """A kernel's constants: a frozen dataclass of these values."""
+    return make_dataclass(kind, values, frozen=True)(**values)
 
 
 def start(folder: Path) -> None:
@@ -95,7 +101,7 @@ def work_on(job: dict, folder: Path) -> dict:
     )
     driver.set_active(gpu)  # or Triton would look for one that is here
     known = {"Memory": Memory, "TensorDescriptor": TensorDescriptor, "tl": tl}
-    known["namedtuple"] = namedtuple
+    known |= {"namedtuple": namedtuple, "frozen": frozen}
     stop = stops_before_ptx() if job.get("check") else contextlib.nullcontext()
     with stop, contextlib.redirect_stdout(io.StringIO()) as log:
         launch = partial(kernel.warmup, grid=(1,))

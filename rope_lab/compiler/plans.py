@@ -9,7 +9,7 @@ import os
 import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -51,9 +51,15 @@ class Plan:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The kernel's arguments by their names, tensors aside, and the compiler's options."""
+        """The kernel's arguments by their names, tensors aside, and the compiler's options.
+
+        Constants that come as one dataclass are told one by one.
+        """
         named = dict(zip(self.kernel.arg_names, self.arguments, strict=False)) | self.options
-        return {name: x for name, x in named.items() if not isinstance(x, Tensor)}
+        for name in [name for name, x in named.items() if is_dataclass(x)]:
+            named |= vars(named.pop(name))
+        tensors = [name for name, x in named.items() if any(map(_is_tensor, tree_leaves(x)))]
+        return {name: x for name, x in named.items() if name not in tensors}
 
     def compiled(self) -> Compiled:
         """What it would run on that GPU; raises as `compile_for`."""
@@ -91,6 +97,10 @@ def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> l
         if outs:
             torch.autograd.grad(outs, leaves, [torch.empty_like(out) for out in outs])
     return found
+
+
+def _is_tensor(x: object) -> bool:
+    return isinstance(x, Tensor)
 
 
 _data_ptr = Tensor.data_ptr

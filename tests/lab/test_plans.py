@@ -21,10 +21,10 @@ def test_a_plan_is_what_a_call_launches(place, device, whole_way):
         rope_fw(T.to(device), FREQS.to(device))
     ((kernel, grid, arguments, options),) = launches
     assert (plan.name, plan.grid, plan.options) == (kernel.fn.__name__, grid, options)
-    given = dict(zip(kernel.arg_names, arguments, strict=True))
-    tensors = {name for name, x in given.items() if isinstance(x, torch.Tensor)}
-    launched = {name: x for name, x in given.items() if name not in tensors} | options
-    assert plan.settings == launched | {"FAST_SINE": True}
+    launched = dict(zip(kernel.arg_names, arguments, strict=True)) | options
+    del launched["tensors"]
+    constants = vars(launched.pop("C"))
+    assert plan.settings == launched | constants | {"fast_sine": True}
 
 
 NORM = {"function": qk_norm_rope, "q": T, "k": T, "q_weight": T[0, 0, 0], "k_weight": T[0, 0, 0]}

@@ -77,29 +77,26 @@ class Handle:
 
     def __init__(self, run, kernel, arguments, options):
         self.src = SimpleNamespace(fn=kernel)
-        given = [*arguments, *[options[x] for x in kernel.arg_names[len(arguments) :]]]
-        looks = [
-            (x.dtype, x.data_ptr() % 16 == 0) if isinstance(x, torch.Tensor) else None
-            for x in given
-        ]
-        self.launched = run, kernel, looks, [x is None for x in given]
+        tensors, *others = *arguments, *[options[x] for x in kernel.arg_names[len(arguments) :]]
+        looks = [None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors]
+        self.launched = run, kernel, type(tensors), looks, [x is None for x in others]
 
     def __getitem__(self, grid):
-        run, kernel, looks, absent = self.launched
+        run, kernel, group, looks, absent = self.launched
 
-        def launch(*values, stream=None):
-            assert [x is None for x in values] == absent, "compiled for other tensors"
-            for address, look in zip(values, looks, strict=True):
+        def launch(addresses, *values, stream=None):
+            assert [x is None for x in values] == absent, "compiled for other numbers"
+            for address, look in zip(addresses, looks, strict=True):
+                assert (address is None) == (look is None), "compiled for other tensors"
                 assert not (look and look[1] and address % 16), "compiled for aligned tensors"
             now = Interpreter.now
             if now is not None:
                 now.by_handle.append(kernel)
                 now.compiled.add(self.compiled)
             if now is None or now.runs:
-                given = [
-                    at(x, look[0]) if look else x for x, look in zip(values, looks, strict=True)
-                ]
-                run(kernel, *given, grid=grid, warmup=False)
+                pairs = zip(addresses, looks, strict=True)
+                tensors = group(*[at(x, look[0]) if look else None for x, look in pairs])
+                run(kernel, tensors, *values, grid=grid, warmup=False)
 
         return launch
 

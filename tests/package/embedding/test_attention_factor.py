@@ -101,7 +101,7 @@ def test_a_factor_of_one_plans_what_no_factor_plans():
     t = torch.randn(S, B, H, D)
     without, one, two = [lab.plan_of(rope_fw, t, module).settings for module in modules]
     assert one == without
-    assert two == without | {"ATTENTION_FACTOR": 2.0} != without
+    assert two == without | {"attention_factor": 2.0} != without
 
 
 # torch.compile

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from processes import PLACES
+from rope_kernels.arguments import Tensors
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 HERE = Path(__file__).parent / "recording_driver"
@@ -60,8 +61,8 @@ def test_the_driver_gets_the_same_from_the_jit_and_from_the_handle(noted):
         assert "unknown" not in [value for _, value in handle["parameters"]], name
     # addresses are told from each other, or this would compare nothing with nothing
     parameters = dict(noted["cases"]["rope_qk, 1"]["the handle"]["parameters"])
-    for name, place in {"q_ptr": "q", "k_out_ptr": "out 1", "table_ptr": "freqs 0"}.items():
-        assert parameters[name] == f"{place}, 0"
+    for name, place in {"q": "q", "k_out": "out 1", "table": "freqs 0"}.items():
+        assert parameters[f"tensors.{Tensors._fields.index(name)}"] == f"{place}, 0"
 
 
 FOUND = {  # what a child tried -> what it has to find

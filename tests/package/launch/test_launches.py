@@ -129,9 +129,9 @@ def test_a_launch_fills_the_memory_that_it_is_given_and_no_more(op, case, device
     leaves = sample.leaves() if op.differentiable else {}
 
     def run(kernel, grid, arguments, options):
-        fences = {}
-        fenced = [fence_of(x, fences) if is_new(x) else x for x in arguments]
-        done = kernel.run(*fenced, grid=grid, warmup=False, **options)
+        fences, (tensors, *numbers) = {}, arguments
+        fenced = type(tensors)(*[fence_of(x, fences) if is_new(x) else x for x in tensors])
+        done = kernel.run(fenced, *numbers, grid=grid, warmup=False, **options)
         for memory, wide in fences.values():
             assert wide[:64].isnan().all() and wide[-64:].isnan().all(), "it wrote beyond"
             assert not wide[64:-64].isnan().any(), "it left elements unwritten"

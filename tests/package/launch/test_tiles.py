@@ -14,7 +14,6 @@ import torch
 from branches import branches_of, branches_taken
 from rope_kernels import (
     RotaryPositionEmbedding,
-    move,
     norm_rope,
     qk_norm_rope,
     rope_fw,
@@ -34,12 +33,12 @@ CHOOSERS = {
     for function in (
         tiles.choose_padded_tile,
         tiles.padded,
+        tiles.choose_cache_tile,
         wide.choose_wide_tile,
         wide.choose_whole_rows,
         wide.side_by_side,
         norm_tiles.choose_norm_tile,
         norm_tiles.choose_norm_backward_tile,
-        move.choose_cache_tile,
         launches._share_of_an_sm,
         launches._weights_come_last,
     )
@@ -135,17 +134,17 @@ def what_it_gets(call):
 
 def padded(positions, rows, warps=1, **more):
     """Rows one below the other, each padded to a power of two."""
-    return {"POSITIONS": positions, "ROWS": rows, "num_warps": warps} | more
+    return {"positions": positions, "rows": rows, "num_warps": warps} | more
 
 
 def lines(count, columns, *, below=1, warps, side_by_side, over="heads"):
     """Lines of rows side by side, of several heads or positions."""
     return {
-        "POSITIONS": below,
-        "LINES": count,
-        "COLUMNS": columns,
-        "SIDE_BY_SIDE": side_by_side,
-        "OVER_POSITIONS": over == "positions",
+        "positions": side_by_side if over == "positions" else below,
+        "lines": count,
+        "columns": columns,
+        "side_by_side": side_by_side,
+        "over_positions": over == "positions",
         "num_warps": warps,
     }
 
@@ -293,83 +292,83 @@ RULES = {
     "_share_of_an_sm: rows that turn in part, and fp64": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", ON_THE_FLY, "backward", turned=64),
-            padded(1, 8, programs=32, maxnreg=None, NEXT_FIRST=True),
+            padded(1, 8, programs=32, maxnreg=None, next_first=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", ON_THE_FLY, "backward", dtype=FP64),
-            padded(1, 2, programs=32, maxnreg=None, NEXT_FIRST=True),
+            padded(1, 2, programs=32, maxnreg=None, next_first=True),
         ),
     ),
     "_share_of_an_sm: one head of k and few of q, on the fly": (
         (
             call(qk_norm_rope, (8, 1), 128, "bshd", ON_THE_FLY, "backward"),
-            padded(8, 1, programs=32, maxnreg=None, NEXT_FIRST=True),
+            padded(8, 1, programs=32, maxnreg=None, next_first=True),
         ),
         (
             call(qk_norm_rope, (18, 1), 128, "bhsd", ON_THE_FLY, "backward"),
-            padded(8, 1, programs=32, maxnreg=None, NEXT_FIRST=True),
+            padded(8, 1, programs=32, maxnreg=None, next_first=True),
         ),
     ),
     "_share_of_an_sm: fp32 tables of 128 elements and more, not packed": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "fp32 elements", "backward"),
-            padded(1, 4, programs=64, maxnreg=128, NEXT_FIRST=True),
+            padded(1, 4, programs=64, maxnreg=128, next_first=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bhsd", ANGLES, "backward"),
-            padded(1, 4, programs=64, maxnreg=128, NEXT_FIRST=True),
+            padded(1, 4, programs=64, maxnreg=128, next_first=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 256, "bshd", "fp32 elements", "backward"),
-            padded(1, 2, programs=64, maxnreg=128, NEXT_FIRST=True),
+            padded(1, 2, programs=64, maxnreg=128, next_first=True),
         ),
     ),
     "_share_of_an_sm: all others": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", ON_THE_FLY, "backward"),
-            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=True),
+            padded(1, 8, programs=48, maxnreg=168, next_first=True),
         ),
         (
             call(qk_norm_rope, (8, 2), 128, "bshd", ON_THE_FLY, "backward"),
-            padded(4, 2, programs=48, maxnreg=168, NEXT_FIRST=True),
+            padded(4, 2, programs=48, maxnreg=168, next_first=True),
         ),
         (
             call(qk_norm_rope, (20, 1), 128, "bshd", ON_THE_FLY, "backward"),
-            padded(4, 2, programs=48, maxnreg=168, NEXT_FIRST=True),
+            padded(4, 2, programs=48, maxnreg=168, next_first=True),
         ),
         (
             call(qk_norm_rope, (8, 1), 128, "sbhd", ON_THE_FLY, "backward"),  # of two entries
-            padded(4, 2, programs=48, maxnreg=168, NEXT_FIRST=True),
+            padded(4, 2, programs=48, maxnreg=168, next_first=True),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "thd", ON_THE_FLY, "backward"),
-            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
+            padded(1, 8, programs=48, maxnreg=168, next_first=False),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "thd", "fp32 elements", "backward"),
-            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
+            padded(1, 8, programs=48, maxnreg=168, next_first=False),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "bf16 elements", "backward"),
-            padded(2, 4, programs=48, maxnreg=168, NEXT_FIRST=False),
+            padded(2, 4, programs=48, maxnreg=168, next_first=False),
         ),
         (
             call(qk_norm_rope, (32, 8), 128, "bhsd", "fp32 pairs", "backward"),
-            padded(1, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
+            padded(1, 8, programs=48, maxnreg=168, next_first=False),
         ),
         (
             call(qk_norm_rope, (32, 8), 64, "bshd", "fp32 elements", "backward"),
-            padded(2, 8, programs=48, maxnreg=168, NEXT_FIRST=False),
+            padded(2, 8, programs=48, maxnreg=168, next_first=False),
         ),
     ),
     "_weights_come_last: with a model's rounding, and in packed rows of more than 128 elements": (
         (
             call(qk_norm_rope, (32, 8), 128, "bshd", "fp32 elements", "model"),
-            {"WEIGHTS_LAST": True},
+            {"weights_last": True},
         ),
-        (call(qk_norm_rope, (32, 8), 256, "thd"), {"WEIGHTS_LAST": True}),
-        (call(qk_norm_rope, (32, 8), 256), {"WEIGHTS_LAST": False}),
-        (call(qk_norm_rope, (32, 8), 128, "thd", "fp32 elements"), {"WEIGHTS_LAST": False}),
+        (call(qk_norm_rope, (32, 8), 256, "thd"), {"weights_last": True}),
+        (call(qk_norm_rope, (32, 8), 256), {"weights_last": False}),
+        (call(qk_norm_rope, (32, 8), 128, "thd", "fp32 elements"), {"weights_last": False}),
     ),
     "choose_cache_tile: by ids": (
         (call(rope_to_cache, (32, 8), 128, "thd", ON_THE_FLY, "ids"), padded(1, 8)),

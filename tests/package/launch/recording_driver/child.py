@@ -102,7 +102,7 @@ def launched(call: Callable, tensors: dict) -> dict:
     noted = last_launch()
     tensors = tensors | {f"out {i}": out for i, out in enumerate(outs)}
     parameters = [
-        [name, place_of(value, tensors) if name.endswith("_ptr") else value]
+        [name, place_of(value, tensors) if name.startswith("tensors") else value]
         for name, value in zip(by_jit.names, noted.parameters, strict=False)
     ]
     return {
