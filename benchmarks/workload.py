@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import BASE, EPS, Case
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.norms import qk_norm_rope
 
 # relative error of one rounding of normally distributed values, a little more than measured
 _ROUNDING = {"bfloat16": 1.75e-3, "float16": 2.2e-4, "float32": 2e-7, "float64": 1e-15}

@@ -1,34 +1,30 @@
-"""Rotary position embedding, fused in Triton. Importing this package never loads Triton."""
+"""Rotary position embedding, fused in Triton. Importing this package never loads Triton.
+
+Beside these functions there are three rooms: `rope_kernels.norms` normalizes and rotates,
+`rope_kernels.serving` has caches and packed projections, and `rope_kernels.huggingface` puts the
+kernels into models of transformers.
+"""
 
 from typing import TYPE_CHECKING
 
 from .api import apply_rotary_pos_emb, cp_positions, rope_bw, rope_fw, rope_qk, rotate_half
-from .cache import rope_to_cache
 from .embedding import RotaryPositionEmbedding
-from .norms import NormRounding, norm_rope, qk_norm_rope
 from .rotation import CpOrder, Freqs, OutputPairing, Rounding, TensorFormat
-from .split import Packing, split_qkv_rope
 
 __version__ = "0.1.0"
 __all__ = [
     "CpOrder",
     "Freqs",
-    "NormRounding",
     "OutputPairing",
-    "Packing",
     "RotaryPositionEmbedding",
     "Rounding",
     "TensorFormat",
     "apply_rotary_pos_emb",
     "cp_positions",
-    "norm_rope",
-    "qk_norm_rope",
     "rope_bw",
     "rope_fw",
     "rope_qk",
-    "rope_to_cache",
     "rotate_half",
-    "split_qkv_rope",
 ]
 
 if TYPE_CHECKING:  # a checker that saw `__getattr__` would accept any name

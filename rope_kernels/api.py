@@ -1,33 +1,31 @@
 """The public functions that only rotate, and what all calls that rotate go through."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
-from . import autograd, reference
+from . import reference
+from .autograd import rotate_by_path
 from .check_call import check_call, check_lengths, check_rank, check_values
 from .checks import (
     FLOATS,
     INTEGERS,
     MOST_START,
-    Named,
     bad,
     check_flag,
     check_integer,
     check_tensor,
     shown,
 )
+from .embedding import RotaryPositionEmbedding
+from .inplace import check_inplace
 from .launch import Known, known_of
 from .modes import is_eager, is_traced, is_watched, unwatched
-from .overwritten import check_inplace
 from .rotation import (
-    TENSORS_OF_GIVEN,
+    Call,
     CpOrder,
     Freqs,
-    Given,
-    Options,
     OutputPairing,
     Rotation,
     Rounding,
@@ -35,7 +33,6 @@ from .rotation import (
     as_first_position,
     chunks_of,
     find_in_packed,
-    given_of,
     one_for_each_sequence,
     options_of,
     positions_of_rank,
@@ -161,12 +158,12 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format=_said_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=_said_or_sbhd(tensor_format, freqs),
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -176,8 +173,10 @@ def apply_rotary_pos_emb(
         cp_order=cp_order,
         inverse=inverse,
         rounding=rounding,
+        fused=fused,
+        inplace=inplace,
     )
-    return rotate("apply_rotary_pos_emb", (t,), given, fused, inplace)[0]
+    return check_and_rotate("apply_rotary_pos_emb", (t,), call)[0]
 
 
 def rope_qk(
@@ -239,12 +238,12 @@ def rope_qk(
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=tensor_format,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -254,8 +253,10 @@ def rope_qk(
         cp_order=cp_order,
         inverse=inverse,
         rounding=rounding,
+        fused=fused,
+        inplace=inplace,
     )
-    q, k = rotate("rope_qk", (q, k), given, fused, inplace)
+    q, k = check_and_rotate("rope_qk", (q, k), call)
     return q, k
 
 
@@ -294,12 +295,12 @@ def rope_fw(
 
     Source: TransformerEngine's `fused_rope_forward`.
     """
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format=_said_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=_said_or_sbhd(tensor_format, freqs),
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -309,9 +310,11 @@ def rope_fw(
         cp_order=cp_order,
         inverse=inverse,
         rounding=rounding,
+        fused=fused,
+        inplace=inplace,
     )
     with torch.no_grad():
-        return rotate("rope_fw", (t,), given, fused, inplace)[0]
+        return check_and_rotate("rope_fw", (t,), call)[0]
 
 
 def rope_bw(
@@ -355,12 +358,12 @@ def rope_bw(
 
     Source: TransformerEngine's `fused_rope_backward`.
     """
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format=_said_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=_said_or_sbhd(tensor_format, freqs),
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -370,10 +373,12 @@ def rope_bw(
         cp_order=cp_order,
         inverse=inverse,
         rounding=rounding,
+        fused=fused,
+        inplace=inplace,
         transpose=True,
     )
     with torch.no_grad():
-        return rotate("rope_bw", (grad,), given, fused, inplace)[0]
+        return check_and_rotate("rope_bw", (grad,), call)[0]
 
 
 def _said_or_sbhd(tensor_format: TensorFormat | None, freqs: Freqs) -> TensorFormat | None:
@@ -386,108 +391,96 @@ def _said_or_sbhd(tensor_format: TensorFormat | None, freqs: Freqs) -> TensorFor
     return tensor_format
 
 
-def rotate(
-    function: str | None,
-    tensors: tuple[Tensor, ...],
-    given: Given,
-    fused: bool = True,
-    inplace: bool = False,
+def check_and_rotate(
+    function: str | None, tensors: tuple[Tensor, ...], call: Call
 ) -> tuple[Tensor, ...]:
     """Check a call, and rotate one or two tensors. The log names the `function`."""
-    rotation, known = prepare(tensors, given, fused, inplace)
-    return autograd.rotate(
-        tensors, rotation, fused=fused, inplace=inplace, known=known, function=function
+    rotation, known = rotation_of(call, tensors)
+    if call.inplace:
+        check_inplace(tensors, rotation)
+    return rotate_by_path(
+        tensors,
+        rotation,
+        fused=call.fused,
+        inplace=call.inplace,
+        known=known,
+        function=function,
     )
 
 
-def prepare(
-    tensors: tuple[Tensor, ...],
-    given: Given,
-    fused: bool,
-    inplace: bool,
-    *,
-    others: tuple[Tensor | None, ...] = (),
-    key: tuple[object, ...] = (),
-    check: Callable[[], None] | None = None,
-    named: Named = (),
+def rotation_of(
+    call: Call, tensors: tuple[Tensor, ...], *shared: object
 ) -> tuple[Rotation, Known | None]:
     """The rotation that a call means, checked, and what is remembered of calls that look like it.
 
+    Whether tensors may be overwritten is not checked here.
+
     Args:
+        call: as it came.
         tensors: those that turn.
-        given, fused, inplace: arguments of the call, as they came.
-        others: more tensors of the call, which its signature holds.
-        key: more options of the call, which its signature holds.
-        check: what checks the call, instead of `check_call`: it knows of the others, too.
-        named: tensors with their names that a call in place reads besides those of its rotation.
+        shared: other tensors and options of a function, in which calls that look alike agree.
     """
-    module, starts = given.module, given.start_positions
+    starts = call.start_positions
     first_position: int | None = None
     if not (starts is None or isinstance(starts, Tensor)):
         first_position = as_first_position(starts)
         starts = None
-    may_know = fused is True and is_eager()
-    filled = None
-    of_module: tuple[object, ...] = ()
-    if module is None:
-        table, sin = given.tables
-    else:
-        table, sin = None, None
+    may_know = call.fused is True and is_eager()
+    module, filled = None, None
+    looks: object = type(call.freqs)
+    if isinstance(call.freqs, RotaryPositionEmbedding):
+        module, table, sin = call.freqs, None, None
         filled = module.filled() if may_know else None
         # Nothing is remembered of calls by a module whose frequencies are refused, or that has a
         # `forward` of its own: then `turns`, below, raises, or makes them for this call.
         may_know = filled is not None
         if filled is not None:
-            of_module = module.looks(filled)
+            looks = module.looks(filled)
+    else:
+        table, sin = call.tables
     known = None
     if may_know:
         known = known_of(
-            (*tensors, *others, table, sin, given.cu_seqlens, starts, given.position_ids),
+            (*tensors, *shared, table, sin, call.cu_seqlens, starts, call.position_ids),
             first_position,
-            *key,
-            inplace,
-            type(given.freqs),
-            *of_module,
-            *given[TENSORS_OF_GIVEN:],
+            looks,
+            call.tensor_format,
+            call.rotary_dim,
+            call.rotary_start,
+            call.interleaved,
+            call.output_pairing,
+            call.cp_size,
+            call.cp_rank,
+            call.cp_order,
+            call.inverse,
+            call.rounding,
+            call.inplace,
+            call.transpose,
+            call.promoted_from,
+            call.keeps_strides,
         )
     options = None if known is None else known.options
+    t = tensors[0]
     if options is None:
-        options = _options_of_new_call(tensors, given, fused=fused, inplace=inplace, check=check)
+        # Modes that watch operators should see the same in a first call and in later ones.
+        with unwatched() if is_watched() else nullcontext():
+            check_call(tensors, call)
+        options = options_of(call, t)
         if known is not None:
             known.options = options
-    t = tensors[0]
     if module is not None:
         table = module.turns() if filled is None else filled.turns
+    assert table is not None, "a module has turns"
     if starts is not None:
-        starts = one_for_each_sequence(starts, given.cu_seqlens, t, options.tensor_format)
-    # Every call comes here, and a constructor takes twice as long by names.
-    rotation = Rotation._make(
-        (table, sin, given.cu_seqlens, starts, given.position_ids, first_position, options)
-    )
-    has_values_to_check = rotation.table.is_cpu and rotation.looks_up_positions
+        starts = one_for_each_sequence(starts, call.cu_seqlens, t, options.tensor_format)
+    rotation = Rotation(
+        table, sin, call.cu_seqlens, starts, call.position_ids, first_position, options
+    )  # fmt: skip
+    has_values_to_check = table.is_cpu and rotation.looks_up_positions
     if (first_position is not None or has_values_to_check) and not is_traced():
         # Values on a GPU are never read. Those of a traced call are checked by its operator.
         check_values(rotation, seq_len_of(t, options.tensor_format))
-    if inplace:
-        check_inplace(tensors, rotation, named)
     return rotation, known
-
-
-def _options_of_new_call(
-    tensors: tuple[Tensor, ...],
-    given: Given,
-    fused: bool,
-    inplace: bool,
-    check: Callable[[], None] | None,
-) -> Options:
-    """Check a call that looks like none before."""
-    # Modes that watch operators should see the same in a first call and in later ones.
-    with unwatched() if is_watched() else nullcontext():
-        if check is None:
-            check_call(tensors, given, fused, inplace)
-        else:
-            check()
-    return options_of(given, tensors[0], fused)
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:

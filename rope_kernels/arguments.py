@@ -13,32 +13,34 @@ loses integers that are 1. What is not there has strides of 0.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-# A launch passes tensors or their addresses, a kernel sees pointers, and a plan has their strides:
-# no type fits all of these.
+from torch import Tensor
 
 
 class Tensors(NamedTuple):
-    """What `rope_kernel` and `wide_kernel` read and write. None: not in this call."""
+    """What `rope_kernel` and `wide_kernel` read and write. None: not in this call.
 
-    q: Any  # queries, or any tensor that turns, viewed as (s, b, h, d)
-    k: Any  # keys: the same positions, other heads
-    v: Any  # like k, but it is copied
-    q_out: Any  # results; they may be the inputs
-    k_out: Any  # with slots a cache, (blocks, page, h, d); so is `v_out`
-    v_out: Any
+    A kernel sees pointers in their place.
+    """
+
+    q: Tensor  # queries, or any tensor that turns, viewed as (s, b, h, d)
+    k: Tensor | None  # keys: the same positions, other heads
+    v: Tensor | None  # like k, but it is copied
+    q_out: Tensor  # results; they may be the inputs
+    k_out: Tensor | None  # with slots a cache, (blocks, page, h, d); so is `v_out`
+    v_out: Tensor | None
     # By which angles. From turns they are computed: see `kernel.angles_on_the_fly`.
-    table: Any  # angles or cosines, (b, s2, table columns); or if int64 turns, (d2 / 2,)
-    sin: Any  # sines, if the table has cosines
+    table: Tensor  # angles or cosines, (b, s2, table columns); or if int64 turns, (d2 / 2,)
+    sin: Tensor | None  # sines, if the table has cosines
     # Which position a token has. It is the token's index in its sequence, which is a batch entry or
     # a packed sequence. Where ranks share sequences, `kernel.find_positions` makes it the index
     # among tokens of all ranks, which `cu_seqlens` counts. First position and start are added to
     # that. An id overrides all of these.
-    cu_seqlens: Any  # (sequences + 1,): where packed sequences start and the last one ends
-    starts: Any  # (b,) or (sequences,): position of the first token of each sequence
-    ids: Any  # (b, s): position of each token
-    slots: Any = None  # (listed,): where in the caches tokens go; negative: nowhere
+    cu_seqlens: Tensor | None  # (sequences + 1,): where packed sequences start, and the last ends
+    starts: Tensor | None  # (b,) or (sequences,): position of the first token of each sequence
+    ids: Tensor | None  # (b, s): position of each token
+    slots: Tensor | None = None  # (listed,): where in the caches tokens go; negative: nowhere
 
 
 @dataclass(frozen=True)

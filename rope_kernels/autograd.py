@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from . import launch, reference
+from . import reference
 from .check_call import check_values
-from .launch import Known, known_of_rotation
+from .inplace import check_inplace
+from .launch import Known, known_of_rotation, memory_for, q_and_k, rotate_by_kernel
 from .modes import apply_without_functorch, is_watched, wants_grad, without_dynamo
-from .overwritten import check_inplace
 from .paths import log_path, path_of
-from .rotation import TENSORS, Options, Rotation, seq_len_of
+from .rotation import Options, Rotation, seq_len_of
 
 
-def rotate(
+def rotate_by_path(
     tensors: tuple[Tensor, ...],
     rotation: Rotation,
     fused: bool = True,
@@ -42,10 +42,10 @@ def rotate(
     path = path_of(tensors, rotation, fused=fused, known=known)
     if path.by == "kernel":
         if recorded:
-            q, k = launch.q_and_k(tensors)
+            q, k = q_and_k(tensors)
             outs = _record(q, k, rotation, inplace, known)
             return tensors if inplace else outs
-        outs = launch.rotate(tensors, rotation, inplace, known)
+        outs = rotate_by_kernel(tensors, rotation, inplace, known)
         if inplace:
             count_as_written(outs)
         return outs
@@ -85,6 +85,7 @@ class Context(FunctionCtx):
 
     options: Options
     first_position: int | None
+    of_room: object  # what a room keeps besides tensors
     saved_tensors: tuple[Tensor | None, ...]
     needs_input_grad: tuple[bool, ...]
 
@@ -107,13 +108,13 @@ class RotationFunction(torch.autograd.Function):
         tensors = (q,) if k is None else (q, k)
         if inplace:
             ctx.mark_dirty(*tensors)
-        outs = launch.rotate(tensors, rotation, inplace, known)
+        outs = rotate_by_kernel(tensors, rotation, inplace, known)
         keep_rotation(ctx, tensors, outs, rotation)
         return outs
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        of_q, of_k = launch.q_and_k(_gradients(ctx, grads, ctx.needs_input_grad))
+        of_q, of_k = q_and_k(_gradients(ctx, grads, ctx.needs_input_grad))
         return of_q, of_k, None, None, None
 
 
@@ -125,10 +126,15 @@ def keep(
     rotation: Rotation,
     others: Sequence[Tensor | None] = (),
     frozen: Sequence[Tensor] = (),
+    of_room: object = None,
 ) -> None:
-    """Save a rotation, and other tensors that a backward reads. No gradient goes to `frozen`."""
+    """Save a rotation, and what else a backward reads: other tensors, and what is no tensor.
+
+    No gradient goes to `frozen`.
+    """
     ctx.save_for_backward(*rotation.tensors, *others)  # type: ignore[arg-type]  # None, too
     ctx.options, ctx.first_position = rotation.options, rotation.first_position
+    ctx.of_room = of_room
     ctx.set_materialize_grads(False)
     if frozen:
         ctx.mark_non_differentiable(*frozen)
@@ -136,9 +142,12 @@ def keep(
 
 def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
     """What `keep` has saved. Ask once: a checkpoint lets `ctx.saved_tensors` be read once."""
-    saved = ctx.saved_tensors
-    of_rotation, others = saved[:TENSORS], saved[TENSORS:]
-    return Rotation._make((*of_rotation, ctx.first_position, ctx.options)), others
+    table, sin, cu_seqlens, starts, ids, *others = ctx.saved_tensors
+    assert table is not None, "each rotation has one"
+    rotation = Rotation(
+        table, sin, cu_seqlens, starts, ids, ctx.first_position, ctx.options
+    )  # fmt: skip
+    return rotation, tuple(others)
 
 
 def keep_rotation(
@@ -160,7 +169,7 @@ def _gradients(
     if not given:
         return (None,) * len(grads)
     back = rotation.transposed
-    found = iter(rotate(given, back, known=known_of_rotation(given, back)))
+    found = iter(rotate_by_path(given, back, known=known_of_rotation(given, back)))
     return tuple([None if grad is None else next(found) for grad in asked])
 
 
@@ -237,9 +246,10 @@ _TYPES: dict[object, str] = {
     int | None: "SymInt?",
     torch.dtype | None: "ScalarType?",
 }
-_FIELDS = get_type_hints(Rotation)
-del _FIELDS["options"]  # A schema has no tuples of mixed types: options come last, one by one.
-_FIELDS |= get_type_hints(Options)
+# A schema has no tuples of mixed types: options come one by one, after the others.
+_OF_ROTATION, _OF_OPTIONS = get_type_hints(Rotation), get_type_hints(Options)
+del _OF_ROTATION["options"]
+_FIELDS = _OF_ROTATION | _OF_OPTIONS
 ROTATION = ", ".join([f"{_TYPES[of_type]} {name}" for name, of_type in _FIELDS.items()])
 NAMESPACE = __name__.partition(".")[0]  # A copy of the package has operators of its own.
 
@@ -257,10 +267,11 @@ def values_of(rotation: Rotation) -> tuple[Value, ...]:
     return *rotation.tensors, rotation.first_position, *rotation.options
 
 
-def rotation_of(values: Sequence[Value]) -> Rotation:
+def rotation_of_values(values: Sequence[Value]) -> Rotation:
     """The rotation that `values_of` was given."""
-    first_position, *options = values[TENSORS:]
-    return Rotation._make((*values[:TENSORS], first_position, Options._make(options)))
+    named = dict(zip(_FIELDS, values, strict=True))
+    options = Options._make([named[name] for name in _OF_OPTIONS])
+    return Rotation._make([*[named[name] for name in _OF_ROTATION], options])
 
 
 def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[Tensor]:
@@ -270,39 +281,35 @@ def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[T
         check_inplace(given, rotation)
     check_values(rotation, seq_len_of(given[0], rotation.options.tensor_format))
     known = known_of_rotation(given, rotation, inplace)
-    return list(launch.rotate(given, rotation, inplace, known))
+    return list(rotate_by_kernel(given, rotation, inplace, known))
 
 
 @operator("rotate", f"Tensor[] tensors, {ROTATION}")
 def _rotate_op(tensors: Sequence[Tensor], *values: Value) -> list[Tensor]:
-    return _run(tensors, rotation_of(values), inplace=False)
+    return _run(tensors, rotation_of_values(values), inplace=False)
 
 
 @operator("rotate_inplace", f"Tensor(a!)[] tensors, {ROTATION}", ["tensors"])
 def _rotate_inplace_op(tensors: Sequence[Tensor], *values: Value) -> None:
-    _run(tensors, rotation_of(values), inplace=True)
+    _run(tensors, rotation_of_values(values), inplace=True)
 
 
 @_rotate_op.register_fake
 def _(tensors: Sequence[Tensor], *values: Value) -> list[Tensor]:
-    return list(rotation_of(values).memory_for(tensors))
+    return list(memory_for(tensors, rotation_of_values(values)))
 
 
 def _keep_inputs(
     ctx: Context, inputs: tuple[Sequence[Tensor], *tuple[Value, ...]], output: Sequence[Tensor]
 ) -> None:
     tensors, *values = inputs
-    keep_rotation(ctx, tensors, output, rotation_of(values))
+    keep_rotation(ctx, tensors, output, rotation_of_values(values))
 
 
-class OperatorContext(Context):
-    """What an operator leaves for its backward. Its first argument is a list of tensors."""
-
-    needs_input_grad: tuple[Sequence[bool], ...]  # type: ignore[assignment]  # a list for a list
-
-
-def _backward(ctx: OperatorContext, grads: Sequence[Tensor | None]) -> tuple[object, ...]:
-    of_tensors, *_ = ctx.needs_input_grad
+def _backward(ctx: Context, grads: Sequence[Tensor | None]) -> tuple[object, ...]:
+    # To an operator tensors come as a list, and it has a list for that.
+    of_tensors: Sequence[bool]
+    of_tensors, *_ = ctx.needs_input_grad  # type: ignore[assignment]  # see above
     return list(_gradients(ctx, grads, of_tensors)), *[None] * len(_FIELDS)
 
 

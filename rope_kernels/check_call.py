@@ -37,7 +37,7 @@ from .rotation import (
     FORMATS,
     OUTPUT_PAIRINGS,
     ROUNDINGS,
-    Given,
+    Call,
     Rotation,
     chunks_of,
     len_of_table,
@@ -104,23 +104,23 @@ def check_rank(size: object, rank: object, order: object) -> None:
     check_integer("cp_rank", rank, least=0, most=size - 1, accepted=accepted)
 
 
-def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: bool) -> None:
+def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     """Check everything about a call but the values of its tensors. All is as it came."""
-    names = names_of(tensors, given.transpose)
-    if isinstance(given.freqs, str):  # a format that came too early
+    names = names_of(tensors, call.transpose)
+    if isinstance(call.freqs, str):  # a format that came too early
         accepted = f"{_FREQS}; is an argument before it missing?"
-        raise bad(f"freqs is {given.freqs!r}", accepted, TypeError)
-    tensor_format = check_format(given.tensor_format, FORMATS)
-    flags = {"inverse": given.inverse, "fused": fused, "inplace": inplace}
-    if given.interleaved is not None:
-        flags = {"interleaved": given.interleaved, **flags}
+        raise bad(f"freqs is {call.freqs!r}", accepted, TypeError)
+    tensor_format = check_format(call.tensor_format, FORMATS)
+    flags = {"inverse": call.inverse, "fused": call.fused, "inplace": call.inplace}
+    if call.interleaved is not None:
+        flags = {"interleaved": call.interleaved, **flags}
     for name, flag in flags.items():
         check_flag(name, flag)
-    check_choice("output_pairing", given.output_pairing, OUTPUT_PAIRINGS)
-    if given.output_pairing == "half" and inplace:
+    check_choice("output_pairing", call.output_pairing, OUTPUT_PAIRINGS)
+    if call.output_pairing == "half" and call.inplace:
         raise bad("output_pairing is 'half' with inplace=True", "'same'")
-    check_rank(given.cp_size, given.cp_rank, given.cp_order)
-    check_choice("rounding", given.rounding, (None, *ROUNDINGS))
+    check_rank(call.cp_size, call.cp_rank, call.cp_order)
+    check_choice("rounding", call.rounding, (None, *ROUNDINGS))
 
     for name, x in zip(names, tensors, strict=True):
         check_tensor(name, x, FLOATS)
@@ -135,31 +135,31 @@ def check_call(tensors: tuple[Tensor, ...], given: Given, fused: bool, inplace: 
         like.check(name, x, (t.dtype,), [shape], when=f" beside {names[0]}")
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
 
-    by_table = tensor_format != "thd" and given.position_ids is None
-    in_two = chunks_of(given.cp_size, given.cp_order) > given.cp_size
+    by_table = tensor_format != "thd" and call.position_ids is None
+    in_two = chunks_of(call.cp_size, call.cp_order) > call.cp_size
     if by_table and in_two and seq_len % 2:
-        came = f"cp_size is {given.cp_size}, and {like.in_words}"
+        came = f"cp_size is {call.cp_size}, and {like.in_words}"
         raise bad(came, "an even s, for two chunks of equal length")
-    module, (table, _) = given.module, given.tables
+    module, (table, _) = call.module, call.tables
     if module is not None:
-        _check_module(module, given, like)
+        _check_module(module, call, like)
     else:
-        _check_tables(given.freqs, like, batch)
-        _refuse_rows_of_entries(given, seq_len, batch)
-    _check_slice(given, like, head_dim)
-    needed = seq_len * given.cp_size
+        _check_tables(call.freqs, like, batch)
+        _refuse_rows_of_entries(call, seq_len, batch)
+    _check_slice(call, like, head_dim)
+    needed = seq_len * call.cp_size
     if by_table and module is None and len_of_table(table) < needed:
         came = f"freqs has angles for s2 = {len_of_table(table)} positions"
         reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
         raise ValueError(f"{came}; {reads} needs at least s = {needed}")
-    _check_where(given, like, seq_len, batch)
+    _check_where(call, like, seq_len, batch)
 
 
-def _check_module(freqs: RotaryPositionEmbedding, given: Given, like: Like) -> None:
+def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> None:
     check_tensor("freqs.inv_freq", freqs.inv_freq)
-    if freqs.interleaved != given.pairs_are_interleaved:
+    if freqs.interleaved != call.pairs_are_interleaved:
         came = f"freqs has interleaved = {freqs.interleaved}"
-        raise bad(came, f"the call's, {given.interleaved}")
+        raise bad(came, f"the call's, {call.interleaved}")
     shape = (freqs.rotary_dim // 2,)
     like.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
     if is_differentiated(freqs.inv_freq):
@@ -184,34 +184,34 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
     like.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
 
 
-def _refuse_rows_of_entries(given: Given, seq_len: int, batch: int) -> None:
+def _refuse_rows_of_entries(call: Call, seq_len: int, batch: int) -> None:
     """Raise `ValueError` for (cos, sin) that may have a row for the one token of each batch entry.
 
     A decoding step that looks its rows up itself has such tables. As tables of positions all tokens
     would turn by row 0.
     """
-    cos, sin = given.tables
+    cos, sin = call.tables
     if sin is None or cos.dim() != 2 or not seq_len == 1 < batch == cos.shape[0]:
         return
-    places = given.cu_seqlens, given.start_positions, given.position_ids
-    if given.cp_size > 1 or any([x is not None for x in places]):
+    places = call.cu_seqlens, call.start_positions, call.position_ids
+    if call.cp_size > 1 or any([x is not None for x in places]):
         return
     came = f"freqs has {batch} rows, and there are {batch} batch entries of one token"
     of_entries = "cos[:, None] and sin[:, None], if a row is of an entry's token"
     raise bad(came, f"{of_entries}; or start_positions=0, if all tokens are at position 0")
 
 
-def _check_slice(given: Given, like: Like, head_dim: int) -> None:
+def _check_slice(call: Call, like: Like, head_dim: int) -> None:
     """Check which elements turn. The width of a table, or of a module's, is known."""
-    of_module, (table, sin) = given.module is not None, given.tables
+    of_module, (table, sin) = call.module is not None, call.tables
     width = table.shape[-1] * (2 if of_module else 1)
     named = {"t": like.name, "d": head_dim}
     rotary_dim, came = width, "freqs has last dimension d2 ="
     accepted = "an even number from 2 to {t}'s head dimension d = {d}"
-    if given.rotary_dim is None and sin is not None and 0 < width < head_dim:
-        _refuse_two_meanings(width, given.rotary_start, like.name, head_dim)
-    if given.rotary_dim is not None:
-        rotary_dim, came = given.rotary_dim, "rotary_dim is"
+    if call.rotary_dim is None and sin is not None and 0 < width < head_dim:
+        _refuse_two_meanings(width, call.rotary_start, like.name, head_dim)
+    if call.rotary_dim is not None:
+        rotary_dim, came = call.rotary_dim, "rotary_dim is"
         check_integer(
             "rotary_dim",
             value=rotary_dim,
@@ -223,7 +223,7 @@ def _check_slice(given: Given, like: Like, head_dim: int) -> None:
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
         raise bad(f"{came} {shown(rotary_dim)}", f"{accepted.format(**named)}; {like.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
-    start, room = given.rotary_start, head_dim - rotary_dim
+    start, room = call.rotary_start, head_dim - rotary_dim
     check_integer(
         "rotary_start", start, least=0, most=room, accepted=accepted, n=rotary_dim, **named
     )
@@ -254,30 +254,30 @@ def _refuse_two_meanings(width: int, rotary_start: int, name: str, head_dim: int
         raise bad(came, ", or ".join(meanings))
 
 
-def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
+def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
     """Check the arguments that say where a token is."""
-    packed = given.tensor_format == "thd"
-    cu_seqlens, starts, ids = given.cu_seqlens, given.start_positions, given.position_ids
+    packed = call.tensor_format == "thd"
+    cu_seqlens, starts, ids = call.cu_seqlens, call.start_positions, call.position_ids
     if cu_seqlens is not None and not packed:
-        came = f"cu_seqlens came with tensor_format {given.tensor_format!r}"
+        came = f"cu_seqlens came with tensor_format {call.tensor_format!r}"
         accepted = "accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
         raise ValueError(f"{came}; {accepted}")
     if packed and cu_seqlens is None and ids is None:
         accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         accepted += ", or position_ids"
-        cos, sin = given.tables
+        cos, sin = call.tables
         if sin is not None and cos.dim() == 2 and cos.shape[0] == seq_len:
             # To look rows up that were looked up before would silently give other positions.
             accepted += f": torch.arange({seq_len}), if row i of cos and sin is of token i"
         raise bad("cu_seqlens is None in format 'thd'", accepted)
     if starts is not None and ids is not None:
         raise bad("position_ids came with start_positions", "one of the two")
-    if ids is not None and given.cp_size > 1:
-        came = f"position_ids came with cp_size = {given.cp_size}"
+    if ids is not None and call.cp_size > 1:
+        came = f"position_ids came with cp_size = {call.cp_size}"
         raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
     if cu_seqlens is not None:
         like.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
-    _refuse_rows_of_positions(given, seq_len)
+    _refuse_rows_of_positions(call, seq_len)
     if isinstance(starts, Tensor):
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
         when = " beside cu_seqlens" if packed else ""
@@ -287,24 +287,24 @@ def _check_where(given: Given, like: Like, seq_len: int, batch: int) -> None:
         like.check("position_ids", ids, INTEGERS, shapes)
 
 
-def _refuse_rows_of_positions(given: Given, seq_len: int) -> None:
+def _refuse_rows_of_positions(call: Call, seq_len: int) -> None:
     """Raise `ValueError` for positions beside a (cos, sin) that may be of these positions.
 
     A model's rotary module returns such tables: with a batch, and a row for each token. To look
     rows up in them once more would silently give other positions wherever one is not its index, as
     with padding on the left, or in the second of several packed sequences.
     """
-    has_ids, cu_seqlens = given.position_ids is not None, given.cu_seqlens
+    has_ids, cu_seqlens = call.position_ids is not None, call.cu_seqlens
     # The first sequence has the same rows in either reading.
     has_second = cu_seqlens is not None and cu_seqlens.shape[0] > 2
     if not (has_ids or has_second):
         return
-    cos, sin = given.tables
+    cos, sin = call.tables
     if sin is None or cos.dim() != 3 or cos.shape[1] != seq_len:
         return
     name, reads = "position_ids", "in which position_ids look rows up"
     accepted = "(cos, sin) alone"
-    if given.tensor_format == "thd":  # where positions have to be said
+    if call.tensor_format == "thd":  # where positions have to be said
         accepted = "cos[0] and sin[0] with position_ids = torch.arange(t)"
     if not has_ids:
         name, reads = "cu_seqlens", "in which each sequence begins at row 0"

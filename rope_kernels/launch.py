@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ from .wide import WideTile, choose_wide_tile
 # Subclasses may behave differently with equal shapes, so only calls with these are remembered.
 PLAIN = (Tensor, Parameter)
 Views = dict[str, Tensor]  # each (s, b, h, d)
+Named = dict[str, Tensor | None]
 Strides = tuple[int, ...]
 X = TypeVar("X")
 # What is read and written, by the names of `Tensors` and of the norms' tensors.
@@ -58,10 +59,10 @@ _INTERPRETING = Lock()
 class Known:
     """What is remembered of calls that look alike."""
 
-    options: Options | None = None  # the rotation's; there if all checks but of values have passed
+    options: Options | None = None  # the rotation's; there if `check_call` has passed
+    is_checked: bool = False  # whether what a room checks besides has passed, too
     launch: Callable[..., None] | None = None  # the compiled kernel, with its grid
     arguments: tuple[object, ...] = ()  # the kernel's last ones, which are equal in all these calls
-    then: "Known | None" = None  # what is remembered of a second launch, which always follows
 
 
 # Without `typed`, True, 1 and 1.0 would be one signature, and a check accepts one of the three. It
@@ -72,20 +73,25 @@ def _known(*signature: object) -> Known:
 
 
 def known_of(
-    tensors: Sequence[Tensor | None], first_position: int | None, *options: object
+    shared: Sequence[object], first_position: int | None, *options: object
 ) -> Known | None:
-    """What is remembered of eager calls with these options and with tensors that look like these.
+    """What is remembered of eager calls that look like this one.
 
-    Of `first_position` its width alone counts: the kernel takes the number from each call.
+    Args:
+        shared: the tensors of the call, of which shapes, strides, dtypes, devices and alignment
+            count; None where one isn't there; and options between them.
+        first_position: of which its width alone counts: a kernel takes the number from each call.
+        options: all others.
 
-    None for what has no signature: a tensor of another class, or what can't be hashed.
+    Returns:
+        None for what has no signature: a tensor of another class, or what can't be hashed.
     """
     width = 0 if first_position is None else _width_of(first_position)
-    signature = [len(tensors), width, *options]
+    signature = [len(shared), width, *options]
     try:
-        for x in tensors:  # Every call comes here, and a function or a generator is slower.
-            if x is None:
-                signature.append(None)
+        for x in shared:  # Every call comes here, and a function or a generator is slower.
+            if not isinstance(x, Tensor):
+                signature.append(x)
             elif type(x) in PLAIN:
                 address = x.data_ptr()
                 rest = address % 16 if address else None  # None: a kernel must not read it
@@ -99,7 +105,7 @@ def known_of(
 
 
 def known_of_rotation(
-    tensors: Sequence[Tensor | None], rotation: Rotation, *options: object
+    shared: Sequence[object], rotation: Rotation, *options: object
 ) -> Known | None:
     """The same where the rotation is complete already: of gradients, and in operators.
 
@@ -107,8 +113,8 @@ def known_of_rotation(
     """
     if not is_eager():
         return None
-    tensors = *tensors, *rotation.tensors
-    return known_of(tensors, rotation.first_position, rotation.options, *options)
+    shared = *shared, *rotation.tensors
+    return known_of(shared, rotation.first_position, rotation.options, *options)
 
 
 def _width_of(number: int) -> int:
@@ -143,7 +149,7 @@ class Launch(NamedTuple):
     """What a kernel is launched with."""
 
     kernel: str  # "module.function" in this package
-    tensors: Any  # its first argument, a named tuple
+    tensors: tuple[Tensor | None, ...]  # its first argument, a named tuple
     programs: int
     arguments: dict[str, object]  # all others, by name
     compiler: dict[str, object]  # its options
@@ -162,15 +168,15 @@ def has_elements(tensors: Sequence[Tensor | None]) -> bool:
 def run(
     known: Known | None,
     given: Sequence[Tensor | None],
-    prepare: Callable[[], Launch | None],
+    make_launch: Callable[[], Launch | None],
     first_position: tuple[int | None] | tuple[()] = (),
 ) -> None:
-    """Launch what is remembered of a call, or what `prepare` finds.
+    """Launch what is remembered of a call, or what `make_launch` finds.
 
     Args:
         known: what `known_of` has found for the call.
         given: the kernel's tensors as they came, all on the first one's device.
-        prepare: makes the launch, with tensors as the kernel reads them, some of them copies. None:
+        make_launch: makes it, with tensors as the kernel reads them, some of them copies. None:
             there is nothing to do.
         first_position: what follows the tensors and differs between calls that look alike, if the
             kernel has it.
@@ -180,15 +186,15 @@ def run(
     device = t.get_device()  # -1: a CPU
     if t.is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current device.
-            _run_here(known, given, prepare, first_position, device=device)
+            _run_here(known, given, make_launch, first_position, device=device)
     else:
-        _run_here(known, given, prepare, first_position, device=device)
+        _run_here(known, given, make_launch, first_position, device=device)
 
 
 def _run_here(
     known: Known | None,
     given: Sequence[Tensor | None],
-    prepare: Callable[[], Launch | None],
+    make_launch: Callable[[], Launch | None],
     first_position: tuple[int | None] | tuple[()],
     device: int,
 ) -> None:
@@ -201,19 +207,19 @@ def _run_here(
         known.launch(addresses, *first_position, *known.arguments, stream=stream)
     elif is_watched():
         with unwatched():  # Modes should see the same here as in later calls, which plan nothing.
-            _run_first(known, addresses, prepare, first_position)
+            _run_first(known, addresses, make_launch, first_position)
     else:
-        _run_first(known, addresses, prepare, first_position)
+        _run_first(known, addresses, make_launch, first_position)
 
 
 def _run_first(
     known: Known | None,
     addresses: tuple[int | None, ...],
-    prepare: Callable[[], Launch | None],
+    make_launch: Callable[[], Launch | None],
     first_position: tuple[int | None] | tuple[()],
 ) -> None:
     """Launch through Triton's JIT, and remember the compiled kernel."""
-    launch = prepare()
+    launch = make_launch()
     if launch is None:
         return
     kernel = kernel_of(launch.kernel)
@@ -259,7 +265,7 @@ class Plan(NamedTuple):
 
     tile: Tile | WideTile
     programs: int
-    tensors: Any  # as kernels read them
+    tensors: Named  # as kernels read them
     strides: dict[str, Strides]  # of what is read and written, as (s, b, h, d)
     arguments: dict[str, object]  # those that kernels have in common, but for tensors and strides
     constants: Constants
@@ -271,7 +277,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    tensors: Any,
+    tensors: Named,
     rotation: Rotation,
     *,
     choose: Callable[[Case], Tile | WideTile],
@@ -283,8 +289,8 @@ def plan(
     """Plan a launch, without a GPU: no value is read, and tensors may be on the meta device.
 
     Args:
-        tensors: what the kernel is given: `Tensors`, or a named tuple like it. A name with "out" is
-            of what is written. With slots, k_out and v_out are caches.
+        tensors: what the kernel is given, by the names of `Tensors` or of the norms' tensors. A
+            name with "out" is of what is written. With slots, k_out and v_out are caches.
         rotation: by which angles.
         choose: the rule that finds the tile.
         inplace: results overwrite what is read.
@@ -294,17 +300,14 @@ def plan(
         out_format: of a forward's results, if it is not that of the rotation, which a forward's
             tensors have. Where gradients go back, they are read in that and written in this.
     """
-    tensors = _as_read(tensors, rotation, inplace)
-    rows: dict[str, Tensor] = {
-        name: getattr(tensors, name) for name in ROWS if getattr(tensors, name, None) is not None
-    }
+    given = _as_read(tensors, rotation, inplace)
+    rows = {name: x for name in ROWS if (x := given.get(name)) is not None}
     options = rotation.options
     read, written = options.tensor_format, out_format or options.tensor_format
     if options.transpose:
         read, written = written, read
-    to_cache = getattr(tensors, "slots", None) is not None
     # A cache has slots, not the positions of the call.
-    caches = ("k_out", "v_out") if to_cache else ()
+    caches = () if given.get("slots") is None else ("k_out", "v_out")
     views = {
         name: view_as_sbhd(x, written if "out" in name else read)
         for name, x in rows.items()
@@ -331,7 +334,7 @@ def plan(
     row_blocks = cdiv(q_heads, tile.rows)
     row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in rows else 1)
     reads_interleaved, writes_interleaved = options.pairings
-    table_strides, table_unit = _strides_of_table(tensors.table)
+    table_strides, table_unit = _strides_of_table(rotation, given["table"])
     constants = Constants(
         half=case.half,
         start=case.start,
@@ -380,7 +383,7 @@ def plan(
     return Plan(
         tile=tile,
         programs=batch * row_blocks * cdiv(seq_len, tile.positions),
-        tensors=tensors,
+        tensors=given,
         strides={name: kernel_strides(views.get(name, x)) for name, x in rows.items()},
         arguments=arguments,
         constants=constants,
@@ -388,7 +391,7 @@ def plan(
     )
 
 
-def _as_read(tensors: Any, rotation: Rotation, inplace: bool) -> Any:
+def _as_read(given: Named, rotation: Rotation, inplace: bool) -> Named:
     """Tensors as a kernel reads them.
 
     Lists are contiguous, cosines and sines have the same strides, and no view has a pending sign.
@@ -397,13 +400,13 @@ def _as_read(tensors: Any, rotation: Rotation, inplace: bool) -> Any:
     table, sin = rotation.table, rotation.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
-    lists = {"cu_seqlens": rotation.cu_seqlens, "starts": rotation.start_positions}
-    lists["slots"] = getattr(tensors, "slots", None)
-    read = {name: x.contiguous() for name, x in lists.items() if x is not None}
-    if not inplace:
-        rows = {name: getattr(tensors, name, None) for name in ROWS if "out" not in name}
-        read |= {name: x.resolve_neg() for name, x in rows.items() if x is not None}
-    return tensors._replace(table=table.resolve_neg(), sin=sin, **read)
+    read = given | {"table": table.resolve_neg(), "sin": sin}
+    for name, x in given.items():
+        if x is not None and name in ("cu_seqlens", "starts", "slots"):
+            read[name] = x.contiguous()
+        elif x is not None and name in ROWS and not ("out" in name or inplace):
+            read[name] = x.resolve_neg()
+    return read
 
 
 def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) -> Case:
@@ -469,13 +472,13 @@ def kernel_strides(x: Tensor) -> tuple[int, ...]:
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
 
-def _strides_of_table(table: Tensor) -> tuple[Strides, int]:
+def _strides_of_table(rotation: Rotation, table: Tensor | None) -> tuple[Strides, int]:
     """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
 
     A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
     It is 1 where 16 divides the strides, which Triton finds by itself. Turns need neither.
     """
-    if table.dim() == 1:
+    if table is None or rotation.on_the_fly:
         return (0, 0, 0), 1
     strides = kernel_strides(table if table.dim() == 3 else table.flatten(1)[None])
     unit = 1
@@ -520,11 +523,11 @@ def launch_rotation(
     `known` is what `known_of` has found for the call. All else is as in `plan`.
     """
 
-    def prepare() -> Launch | None:
+    def make_launch() -> Launch | None:
         if not has_elements((tensors.q, tensors.k, tensors.v)):
             return None
         planned = plan(
-            tensors,
+            tensors._asdict(),
             rotation,
             choose=choose_tile if tensors.slots is None else choose_cache_tile,
             inplace=inplace,
@@ -542,24 +545,25 @@ def launch_rotation(
             arguments |= _arguments_of_cache(tensors)
         return Launch(
             kernel=kernel,
-            tensors=planned.tensors,
+            tensors=Tensors._make(planned.tensors.values()),
             programs=planned.programs,
             arguments=arguments,
             compiler=planned.compiler,
         )
 
-    run(known, tensors, prepare, (rotation.first_position,))
+    run(known, tensors, make_launch, (rotation.first_position,))
 
 
 def _arguments_of_cache(tensors: Tensors) -> dict[str, object]:
     """The sizes of a cache, by the names of `rope_kernel`."""
     if tensors.slots is None:
         return {"listed": None, "cache_slots": None, "page": None}
+    assert tensors.k_out is not None, "it is a cache"
     blocks, page, _, _ = tensors.k_out.shape
     return {"listed": len(tensors.slots), "cache_slots": blocks * page, "page": page}
 
 
-def rotate(
+def rotate_by_kernel(
     tensors: tuple[Tensor, ...], rotation: Rotation, inplace: bool, known: Known | None = None
 ) -> tuple[Tensor, ...]:
     """Rotate one or two tensors of a checked call in one launch.
@@ -567,9 +571,19 @@ def rotate(
     The results are new; or with `inplace` the tensors themselves, of which only the rotary slice is
     touched.
     """
-    outs = tensors if inplace else rotation.memory_for(tensors)
+    outs = tensors if inplace else memory_for(tensors, rotation)
     q, k = q_and_k(tensors)
     q_out, k_out = q_and_k(outs)
     launched = Tensors(q, k, None, q_out, k_out, None, *rotation.tensors)
     launch_rotation(launched, rotation, known, inplace=inplace)
     return outs
+
+
+def memory_for(tensors: Sequence[Tensor], rotation: Rotation) -> tuple[Tensor, ...]:
+    """Empty tensors for the results of rotating these."""
+    options, dtype = rotation.options, tensors[0].dtype
+    if options.promoted_from is not None:
+        dtype = rotation.returned_dtype(tensors[0])
+    keeps = options.keeps_strides and not options.transpose
+    kind = torch.preserve_format if keeps else torch.contiguous_format
+    return tuple([torch.empty_like(t, dtype=dtype, memory_format=kind) for t in tensors])

@@ -36,9 +36,7 @@ _WATCHED = Path("operator", "a TorchDispatchMode watches operators")
 _TRAINED = Path("pytorch", "freqs requires a gradient, and a kernel has none of it")
 _UNFUSED = Path("pytorch", "fused is False")
 _TRANSFORMED = Path("pytorch", "torch.func, forward mode or torch.jit.trace transforms the call")
-_NO_OPERATOR = Path("pytorch", "torch.compile or make_fx records it, and a norm has no operator")
 _NO_MEMORY = Path("pytorch", "a tensor overrides operators, has no memory, or torch.func wraps it")
-_EMPTY = Path("pytorch", "there are no tokens, or no slots")
 
 
 def path_of(
@@ -47,18 +45,14 @@ def path_of(
     *,
     fused: bool,
     known: Known | None,
-    has_operator: bool = True,
-    is_empty: bool = False,
 ) -> Path:
     """The path of a checked call. The first line that is true decides.
 
     Args:
         tensors: all but the rotation's.
         rotation: as it is completed.
-        fused: as in `api.prepare`.
-        known: what `api.prepare` has returned.
-        has_operator: whether the function has an operator; norms have none.
-        is_empty: whether the call has nothing that a kernel could do.
+        fused: an argument of the call.
+        known: what `api.rotation_of` has returned.
     """
     table, sin = rotation.table, rotation.sin
     is_trained = table.requires_grad or (sin is not None and sin.requires_grad)
@@ -66,7 +60,7 @@ def path_of(
         return _TRAINED
     # A call that is traced or transformed has no `Known`, and only launches of compiled kernels are
     # remembered.
-    if known is not None and known.launch is not None and not (has_operator and count_modes()):
+    if known is not None and known.launch is not None and not count_modes():
         return _KERNEL
     if not fused:
         return _UNFUSED
@@ -76,13 +70,11 @@ def path_of(
     assert t is not None, "one that turns comes first"
     if not runs_in_triton(t):
         return Path("pytorch", why_no_engine(t))
-    if is_empty:
-        return _EMPTY
     if is_traced():
-        return _TRACED if has_operator else _NO_OPERATOR
+        return _TRACED
     if not have_memory((*tensors, *rotation.tensors)):
         return _NO_MEMORY
-    return _WATCHED if has_operator and is_watched() else _KERNEL
+    return _WATCHED if is_watched() else _KERNEL
 
 
 def log_path(function: str, path: Path) -> None:

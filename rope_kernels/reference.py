@@ -55,9 +55,11 @@ def apply_rotary_pos_emb(
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     if rotary_dim is None:
         rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
+    kind = "turns" if table.dim() == 1 else "angles"
     options = Options(
         tensor_format=tensor_format,
         rotary_dim=rotary_dim,
+        kind=kind if sin is None else "cosines",
         interleaved=interleaved,
         inverse=inverse,
         rounding="once" if round_once else "model",

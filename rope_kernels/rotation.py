@@ -1,7 +1,7 @@
 """What turns, by which angles, and where each token is.
 
-`Given` is what came with a call. `Rotation` is what the call means, complete: all that kernels and
-plain PyTorch need to know. Neither is ever changed.
+`Call` is what came. `Rotation` is what the call means, complete: all that kernels and plain PyTorch
+need to know. Neither is ever changed.
 
 The letters of a format name the dimensions in their order: s = position in the sequence, b = batch,
 h = head, d = head dimension, t = token of a packed batch.
@@ -16,7 +16,6 @@ s tokens, rank r holds s / n of them:
 Packed sequences are shared one by one, in the same way.
 """
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -33,6 +32,7 @@ Rounding = Literal["once", "model", "upcast", "promoted"]
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 FORMATS, CP_ORDERS = get_args(TensorFormat), get_args(CpOrder)
 OUTPUT_PAIRINGS, ROUNDINGS = get_args(OutputPairing), get_args(Rounding)
+Kind = Literal["turns", "angles", "cosines"]  # what a rotation's table holds
 
 
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:
@@ -59,31 +59,32 @@ def compute_dtype(t: Tensor) -> torch.dtype:
     return torch.float64 if t.dtype == torch.float64 else torch.float32
 
 
-class Given(NamedTuple):
+class Call(NamedTuple):
     """The arguments of a call as they came, but for the tensors that turn. Nothing is checked.
 
-    `given_of` makes it, for the public functions, and for those that `huggingface.patch` puts in
-    place of a model's.
+    The public functions make it, and those that `huggingface.patch` puts in place of a model's.
     """
 
     freqs: Freqs
-    cu_seqlens: Tensor | None
-    start_positions: int | Tensor | None
-    position_ids: Tensor | None
     tensor_format: str | None  # None: it was not said
-    rotary_dim: int | None  # None: the width of the table, or what a module says
-    rotary_start: int
-    interleaved: bool | None  # None: what a module says, and False for a table
-    output_pairing: str
-    cp_size: int
-    cp_rank: int
-    cp_order: str
-    inverse: bool
-    rounding: str | None  # None: "once", or without a kernel "model"
+    cu_seqlens: Tensor | None = None
+    start_positions: int | Tensor | None = None
+    position_ids: Tensor | None = None
+    rotary_dim: int | None = None  # None: the width of the table, or what a module says
+    rotary_start: int = 0
+    interleaved: bool | None = None  # None: what a module says, and False for a table
+    output_pairing: str = "same"
+    cp_size: int = 1
+    cp_rank: int = 0
+    cp_order: str = "zigzag"
+    inverse: bool = False
+    rounding: str | None = None  # None: "once", or without a kernel "model"
+    fused: bool = True
+    inplace: bool = False
     # No public function has these three as arguments. `Options` explains them.
-    transpose: bool
-    promoted_from: torch.dtype | None
-    keeps_strides: bool
+    transpose: bool = False
+    promoted_from: torch.dtype | None = None
+    keeps_strides: bool = False
 
     @property
     def module(self) -> RotaryPositionEmbedding | None:
@@ -108,54 +109,6 @@ class Given(NamedTuple):
         return self.interleaved
 
 
-def given_of(
-    *,
-    freqs: Freqs,
-    cu_seqlens: Tensor | None,
-    start_positions: int | Tensor | None,
-    position_ids: Tensor | None,
-    tensor_format: str | None,
-    rotary_dim: int | None = None,
-    rotary_start: int = 0,
-    interleaved: bool | None = None,
-    output_pairing: str = "same",
-    cp_size: int = 1,
-    cp_rank: int = 0,
-    cp_order: str = "zigzag",
-    inverse: bool = False,
-    rounding: str | None = None,
-    transpose: bool = False,
-    promoted_from: torch.dtype | None = None,
-    keeps_strides: bool = False,
-) -> Given:
-    """A `Given`, of its fields by name.
-
-    Every call comes here. Python calls a function by names in half the time of a class.
-    """
-    return Given(
-        freqs,
-        cu_seqlens,
-        start_positions,
-        position_ids,
-        tensor_format,
-        rotary_dim,
-        rotary_start,
-        interleaved,
-        output_pairing,
-        cp_size,
-        cp_rank,
-        cp_order,
-        inverse,
-        rounding,
-        transpose,
-        promoted_from,
-        keeps_strides,
-    )
-
-
-TENSORS_OF_GIVEN = 4  # the first fields of a `Given`; a signature holds the others as they are
-
-
 class Options(NamedTuple):
     """How a rotation turns: all of it that calls which look alike have in common.
 
@@ -164,6 +117,7 @@ class Options(NamedTuple):
 
     tensor_format: str
     rotary_dim: int  # d2
+    kind: str  # of the rotation's table: a `Kind`
     rotary_start: int = 0  # the first element that turns
     interleaved: bool = False
     output_pairing: str = "same"  # or "half": reads interleaved pairs, writes half-split ones
@@ -179,8 +133,7 @@ class Options(NamedTuple):
     # The result has the strides of the tensor that turns, as PyTorch's elementwise operators return
     # it. Gradients are contiguous all the same.
     keeps_strides: bool = False
-    # The transposed map, which takes gradients back. It comes last: see `Rotation.transposed`.
-    transpose: bool = False
+    transpose: bool = False  # the transposed map, which takes gradients back
 
     @property
     def pairings(self) -> tuple[bool, bool]:
@@ -195,10 +148,11 @@ TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, T
 class Rotation(NamedTuple):
     """The linear map of one call, complete."""
 
-    # Angles in radians, (s2, 1, 1, w); or cosines, (s2, w) or (b, s2, w); w is d2 or d2 / 2. Or
-    # turns, (d2 / 2,), int64: how far each pair turns per position, see `embedding.in_turns`.
+    # By its kind, "angles": in radians, (s2, 1, 1, w); "cosines": (s2, w) or (b, s2, w); w is d2 or
+    # d2 / 2. "turns": (d2 / 2,), int64, how far each pair turns per position, see
+    # `embedding.in_turns`.
     table: Tensor
-    sin: Tensor | None  # sines, if the table holds cosines
+    sin: Tensor | None  # sines, beside cosines
     cu_seqlens: Tensor | None  # (sequences + 1,)
     start_positions: Tensor | None  # (b,) or (sequences,), of each sequence
     position_ids: Tensor | None  # (b or 1, s) or (tokens,)
@@ -209,22 +163,19 @@ class Rotation(NamedTuple):
 
     @property
     def tensors(self) -> TensorsOfRotation:
-        """The first fields, of which `TENSORS` are tensors. Kernels take them in this order."""
-        return self[:5]
+        """All tensors, in the order in which kernels take them."""
+        return self.table, self.sin, *self.places
 
     @property
-    def places(self) -> tuple[Tensor | None, ...]:
+    def places(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The tensors that say where tokens are."""
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
     def transposed(self) -> "Rotation":
         """The map that takes gradients back."""
-        # Every backward comes here, and `_replace` would take longer. Options come last, and so
-        # does their `transpose`.
         options = self.options
-        back = Options._make((*options[:-1], not options.transpose))
-        return Rotation._make((*self[:-1], back))
+        return self._replace(options=options._replace(transpose=not options.transpose))
 
     def of_rank(self, rank: int) -> "Rotation":
         """The same rotation on another rank of context parallelism."""
@@ -242,7 +193,7 @@ class Rotation(NamedTuple):
     @property
     def on_the_fly(self) -> bool:
         """Whether angles are computed from turns instead of read from a table."""
-        return self.table.dim() == 1
+        return self.options.kind == "turns"
 
     @property
     def one_per_pair(self) -> bool:
@@ -254,14 +205,6 @@ class Rotation(NamedTuple):
         """s2."""
         return len_of_table(self.table)
 
-    @property
-    def per_batch(self) -> bool:
-        """Whether each entry of a dense batch has its own angles."""
-        own_starts = self.start_positions is not None and self.cu_seqlens is None
-        ids = self.position_ids
-        own_ids = ids is not None and ids.dim() == 2 and ids.shape[0] > 1
-        return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
-
     def returned_dtype(self, t: Tensor) -> torch.dtype:
         """The dtype of the result, which is that of `t` unless the rotation promotes."""
         promoted_from = self.options.promoted_from
@@ -269,15 +212,13 @@ class Rotation(NamedTuple):
             return t.dtype
         return promoted_from if self.options.transpose else self.table.dtype
 
-    def memory_for(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Empty tensors for the results of rotating these."""
-        keeps = self.options.keeps_strides and not self.options.transpose
-        kind = torch.preserve_format if keeps else torch.contiguous_format
-        dtype = self.returned_dtype(tensors[0])
-        return tuple([torch.empty_like(t, dtype=dtype, memory_format=kind) for t in tensors])
-
-
-TENSORS = 5  # the first fields of a `Rotation`
+    @property
+    def per_batch(self) -> bool:
+        """Whether each entry of a dense batch has its own angles."""
+        own_starts = self.start_positions is not None and self.cu_seqlens is None
+        ids = self.position_ids
+        own_ids = ids is not None and ids.dim() == 2 and ids.shape[0] > 1
+        return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
 
 # What came becomes what a kernel needs
@@ -301,34 +242,37 @@ def one_for_each_sequence(
     return starts
 
 
-def options_of(given: Given, t: Tensor, fused: bool) -> Options:
+def options_of(call: Call, t: Tensor) -> Options:
     """The options of a checked call that rotates `t`. NumPy's integers become Python's."""
-    module, (table, sin) = given.module, given.tables
-    rotary_dim, attention_factor = given.rotary_dim, 1.0
+    module, (table, sin) = call.module, call.tables
+    kind: Kind = "angles" if sin is None else "cosines"
+    rotary_dim, attention_factor = call.rotary_dim, 1.0
     if module is not None:
+        kind = "turns"
         rotary_dim, attention_factor = module.rotary_dim, module.attention_factor
     elif rotary_dim is None:
         rotary_dim = table.shape[-1]
-    rounding = given.rounding
+    rounding = call.rounding
     if rounding is None:
-        rounding = "once" if fused else "model"
+        rounding = "once" if call.fused else "model"
     elif rounding == "model" and sin is not None and sin.dtype != t.dtype:
         rounding = "promoted"  # PyTorch's operators promote where cosines have another dtype.
     return Options(
-        tensor_format=check_format(given.tensor_format, FORMATS),
+        tensor_format=check_format(call.tensor_format, FORMATS),
         rotary_dim=as_integer(rotary_dim),
-        rotary_start=as_integer(given.rotary_start),
-        interleaved=given.pairs_are_interleaved,
-        output_pairing=given.output_pairing,
-        cp_size=as_integer(given.cp_size),
-        cp_rank=as_integer(given.cp_rank),
-        cp_order=given.cp_order,
-        inverse=given.inverse,
+        kind=kind,
+        rotary_start=as_integer(call.rotary_start),
+        interleaved=call.pairs_are_interleaved,
+        output_pairing=call.output_pairing,
+        cp_size=as_integer(call.cp_size),
+        cp_rank=as_integer(call.cp_rank),
+        cp_order=call.cp_order,
+        inverse=call.inverse,
         rounding=rounding,
         attention_factor=attention_factor,
-        transpose=given.transpose,
-        promoted_from=given.promoted_from,
-        keeps_strides=given.keeps_strides,
+        transpose=call.transpose,
+        promoted_from=call.promoted_from,
+        keeps_strides=call.keeps_strides,
     )
 
 

@@ -27,7 +27,15 @@ from types import ModuleType, SimpleNamespace
 import torch
 from torch import Tensor
 
-from two_checkouts import DEVICE, HAS_GPU, ROOT, choose_engine, copy_packages, load_packages
+from two_checkouts import (
+    DEVICE,
+    HAS_GPU,
+    ROOT,
+    choose_engine,
+    copy_packages,
+    function_of,
+    load_packages,
+)
 
 sys.path.insert(0, str(ROOT))
 
@@ -71,6 +79,13 @@ def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callabl
     w, w_k = x.weights
     one, two, qkv = (x.q,), (x.q, x.k), (x.qkv,)
 
+    norm_rope, qk_norm_rope = (
+        function_of(package, "norm_rope"),
+        function_of(package, "qk_norm_rope"),
+    )
+    split_qkv_rope = function_of(package, "split_qkv_rope")
+    rope_to_cache = function_of(package, "rope_to_cache")
+
     def rotate(freqs: object) -> Callable:
         return lambda t: package.apply_rotary_pos_emb(t, freqs, **BSHD)
 
@@ -79,7 +94,7 @@ def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callabl
 
     def to_cache(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         written = *x.caches, x.slots
-        return package.rope_to_cache(q, k, v, rope, *written, position_ids=x.ids)
+        return rope_to_cache(q, k, v, rope, *written, position_ids=x.ids)
 
     return {
         "apply_rotary_pos_emb, a table": (rotate(table), one),
@@ -87,12 +102,12 @@ def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callabl
         "rope_qk, on the fly": (rotate_both(rope, **BSHD), two),
         "rope_qk, (cos, sin)": (rotate_both((cos, sin), rotary_dim=D, **BSHD), two),
         "rope_qk, an int start": (rotate_both(rope, start_positions=100, **BSHD), two),
-        "norm_rope": (lambda t, w: package.norm_rope(t, w, rope, **BSHD), (x.q, w)),
+        "norm_rope": (lambda t, w: norm_rope(t, w, rope, **BSHD), (x.q, w)),
         "qk_norm_rope": (
-            lambda q, k, w, w_k: package.qk_norm_rope(q, k, w, w_k, rope, **BSHD),
+            lambda q, k, w, w_k: qk_norm_rope(q, k, w, w_k, rope, **BSHD),
             (x.q, x.k, w, w_k),
         ),
-        "split_qkv_rope": (lambda t: package.split_qkv_rope(t, rope, **heads, **BSHD), qkv),
+        "split_qkv_rope": (lambda t: split_qkv_rope(t, rope, **heads, **BSHD), qkv),
         "rope_to_cache": (to_cache, x.packed),
     }
 

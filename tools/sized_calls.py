@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.case import CUTS, Row
 from benchmarks.row_inputs import RowInputs
+from two_checkouts import function_of
 
 B, S, HEADS, KV_HEADS = 2, 4096, 32, 8
 POSITIONS = 2 * S  # of a table: calls may start later, or share their sequences with a rank
@@ -126,7 +127,8 @@ class Maker:
         weights = self.tensor(d), self.tensor(d)
         freqs, options = self.freqs(kind, d)
         given = q, k, *weights, freqs, tensor_format
-        return Call(self.package.qk_norm_rope, given, options | self.packed(tensor_format), (q, k))
+        function = function_of(self.package, "qk_norm_rope")
+        return Call(function, given, options | self.packed(tensor_format), (q, k))
 
     def split(self, d: int, tensor_format: str, packing: str, kind: str = ON_THE_FLY) -> Call:
         """`split_qkv_rope`."""
@@ -136,7 +138,7 @@ class Maker:
         options |= self.packed(tensor_format)
         options |= {"tensor_format": tensor_format, "packing": packing}
         given = qkv, freqs, HEADS, KV_HEADS
-        return Call(self.package.split_qkv_rope, given, options, (qkv,))
+        return Call(function_of(self.package, "split_qkv_rope"), given, options, (qkv,))
 
     def to_cache(
         self, d: int, kind: str, tokens: int = TOKENS, by_ids: bool = True, **options: object
@@ -157,7 +159,8 @@ class Maker:
         freqs, of_table = self.freqs(kind, d)
         where = {"position_ids": ids} if by_ids else self.packed("thd")
         given = q, k, v, freqs, *caches, slots
-        return Call(self.package.rope_to_cache, given, of_table | where | options, (q, k, v))
+        function = function_of(self.package, "rope_to_cache")
+        return Call(function, given, of_table | where | options, (q, k, v))
 
 
 def call_of_row(maker: Maker, row: Row) -> Call:

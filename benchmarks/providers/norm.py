@@ -11,7 +11,8 @@ from benchmarks.case import EPS, Case
 from benchmarks.provider import Provider, Run
 from benchmarks.providers.installed import COMPILED, MODE, along_tokens, compiled, rotate_by
 from benchmarks.workload import Layout, Workload, own_layout
-from rope_kernels import qk_norm_rope, rope_qk
+from rope_kernels import rope_qk
+from rope_kernels.norms import qk_norm_rope
 
 
 class NormProvider(Provider):

@@ -13,11 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .. import api
+from ..api import check_and_rotate
 from ..checks import FLOATS
 from ..modes import is_dtensor
 from ..paths import log_once
-from ..rotation import OutputPairing, Rounding, given_of
+from ..rotation import Call, OutputPairing, Rounding
 
 _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table has
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
@@ -137,11 +137,8 @@ class Rule:
             tensors = tuple([x[None] for x in tensors])
         if self.columns == "first half":
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
-        given = given_of(
+        call = Call(
             freqs=(cos, sin),
-            cu_seqlens=None,
-            start_positions=None,
-            position_ids=None,
             tensor_format="bhsd" if heads == HEADS_FIRST else "bshd",
             rotary_dim=width,
             rotary_start=q.shape[-1] - width if self.rest == "before" else 0,
@@ -149,10 +146,11 @@ class Rule:
             output_pairing=self.output_pairing,
             inverse=self.inverse,
             rounding=self.rounding,
+            fused=fused,
             promoted_from=q.dtype if promotes else None,
             keeps_strides=self.rest == "none" and not self.concatenates,
         )
-        outs = api.rotate(function, tensors, given, fused)
+        outs = check_and_rotate(function, tensors, call)
         return outs if has_batch else tuple([x[0] for x in outs])
 
     @torch.no_grad()

@@ -6,21 +6,13 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from ..api import prepare
-from ..check_call import Like, check_call
-from ..checks import Named, bad, check_choice, check_flag, check_format, names_of, shown
-from ..modes import is_watched, wants_grad
+from ..api import rotation_of
+from ..check_call import Like
+from ..checks import Named, bad, check_choice, check_flag, names_of, shown
+from ..inplace import check_inplace
+from ..modes import is_traced, is_watched, wants_grad
 from ..paths import log_path, path_of
-from ..rotation import (
-    FORMATS,
-    CpOrder,
-    Freqs,
-    Given,
-    OutputPairing,
-    TensorFormat,
-    compute_dtype,
-    given_of,
-)
+from ..rotation import Call, CpOrder, Freqs, OutputPairing, TensorFormat, compute_dtype
 from .definition import Norm, NormRounding, Tensors, Weights, normalize_and_rotate
 from .gradients import by_kernel
 
@@ -106,12 +98,12 @@ def norm_rope(
     https://arxiv.org/abs/2505.09388.
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=tensor_format,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -121,15 +113,15 @@ def norm_rope(
         cp_order=cp_order,
         inverse=inverse,
         rounding=norm.rotation_rounding,
+        fused=fused,
+        inplace=inplace,
     )
     outs = normalize_by(
         norm,
         "norm_rope",
         tensors=(t,),
         weights=(weight,),
-        given=given,
-        fused=fused,
-        inplace=inplace,
+        call=call,
     )
     return outs[0]
 
@@ -188,12 +180,12 @@ def qk_norm_rope(
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=tensor_format,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -203,69 +195,55 @@ def qk_norm_rope(
         cp_order=cp_order,
         inverse=inverse,
         rounding=norm.rotation_rounding,
+        fused=fused,
+        inplace=inplace,
     )
     q, k = normalize_by(
         norm,
         "qk_norm_rope",
         tensors=(q, k),
         weights=(q_weight, k_weight),
-        given=given,
-        fused=fused,
-        inplace=inplace,
+        call=call,
     )
     return q, k
 
 
 def normalize_by(
-    norm: Norm,
-    function: str,
-    tensors: Tensors,
-    weights: Weights,
-    given: Given,
-    fused: bool = True,
-    inplace: bool = False,
+    norm: Norm, function: str, tensors: Tensors, weights: Weights, call: Call
 ) -> Tensors:
-    """Check a call as `api.prepare` does, and take the kernels, or plain PyTorch.
+    """Check a call, and take the kernels, or plain PyTorch.
 
     Args:
         norm: how rows are normalized, as it came.
         function: the name that is logged if the call doesn't take the kernel.
         tensors: one or two of them.
         weights: as many.
-        given, fused, inplace: as in `api.prepare`. `given.rounding` is `norm.rotation_rounding`.
+        call: all else. Its `rounding` is `norm.rotation_rounding`.
     """
     names = ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
     named = tuple(zip(names, weights, strict=True))
-
-    def check() -> None:
-        check_call(tensors, given, fused, inplace)
-        _check_norm(tensors, named, norm, check_format(given.tensor_format, FORMATS))
-
     inputs = *tensors, *weights
-    if inplace is True and wants_grad(inputs):
+    if call.inplace is True and wants_grad(inputs):
         came = "inplace is True, and a tensor requires a gradient"
         raise bad(came, "inplace=False; or a call within torch.no_grad()")
-    rotation, known = prepare(
-        tensors,
-        given,
-        fused=fused,
-        inplace=inplace,
-        others=weights,
-        key=("norm", *norm),
-        check=check,
-        named=named,
-    )
+    rotation, known = rotation_of(call, tensors, *weights, "norm", *norm)
+    if known is None or not known.is_checked:
+        _check_norm(tensors, named, norm, rotation.options.tensor_format)
+        if known is not None:
+            known.is_checked = True
+    if call.inplace:
+        check_inplace(tensors, rotation, named)
+    path = path_of(inputs, rotation, fused=call.fused, known=known)
     # A norm has no operator: in a trace it is plain PyTorch, which compilers fuse.
-    path = path_of(inputs, rotation, fused=fused, known=known, has_operator=False)
-    if path.by == "pytorch":
+    if path.by == "pytorch" or is_traced():
         log_path(function, path)
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
-    elif inplace and is_watched():
+    elif call.inplace and is_watched():
         # A mode that watches operators has to see what is overwritten: a copy of PyTorch's.
         outs = by_kernel(tensors, weights, rotation, norm, inplace=False, known=None)
     else:
-        return by_kernel(tensors, weights, rotation, norm, inplace=inplace, known=known)
-    if not inplace:
+        return by_kernel(tensors, weights, rotation, norm, inplace=call.inplace, known=known)
+    if not call.inplace:
         return outs
     for t, out in zip(tensors, outs, strict=True):
         t.copy_(out)

@@ -1,7 +1,9 @@
 """What the norms' kernels are given, as in `../arguments.py`, which says why it comes in groups."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from torch import Tensor
 
 from ..arguments import Constants
 
@@ -9,45 +11,45 @@ from ..arguments import Constants
 class NormTensors(NamedTuple):
     """What `norm_rope_kernel` reads and writes. None: not in this call."""
 
-    q: Any  # viewed as (s, b, h, d)
-    k: Any
-    q_out: Any  # may be the input
-    k_out: Any
-    q_weight: Any  # (d,)
-    k_weight: Any
+    q: Tensor  # viewed as (s, b, h, d)
+    k: Tensor | None
+    q_out: Tensor  # may be the input
+    k_out: Tensor | None
+    q_weight: Tensor | None  # (d,)
+    k_weight: Tensor | None
     # Those of a rotation: see `Tensors`.
-    table: Any
-    sin: Any
-    cu_seqlens: Any
-    starts: Any
-    ids: Any
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
 
 
 class NormBackwardTensors(NamedTuple):
     """What `norm_rope_backward_kernel` reads and writes. None: not in this call, or not wanted."""
 
-    q: Any  # what the forward read
-    k: Any
-    q_grad: Any  # gradients of its results
-    k_grad: Any
-    q_out: Any  # gradients of what the forward read
-    k_out: Any
-    q_weight: Any
-    k_weight: Any
-    partials: Any  # (programs, d): each one's share of the weights' gradients
-    table: Any
-    sin: Any
-    cu_seqlens: Any
-    starts: Any
-    ids: Any
+    q: Tensor  # what the forward read
+    k: Tensor | None
+    q_grad: Tensor  # gradients of its results
+    k_grad: Tensor | None
+    q_out: Tensor | None  # gradients of what the forward read
+    k_out: Tensor | None
+    q_weight: Tensor | None
+    k_weight: Tensor | None
+    partials: Tensor | None  # (programs, d): each one's share of the weights' gradients
+    table: Tensor
+    sin: Tensor | None
+    cu_seqlens: Tensor | None
+    starts: Tensor | None
+    ids: Tensor | None
 
 
 class SumTensors(NamedTuple):
     """What `sum_partials_kernel` reads and writes. None: not in this call."""
 
-    partials: Any  # (programs, d): shares of q's weight, then those of k's
-    q_grad: Any  # (d,): gradients of the weights
-    k_grad: Any
+    partials: Tensor  # (programs, d): shares of q's weight, then those of k's
+    q_grad: Tensor | None  # (d,): gradients of the weights
+    k_grad: Tensor | None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from ..autograd import Context, count_as_written, gradients_by_pytorch, keep, kept
 from ..launch import Known, known_of_rotation, q_and_k
@@ -39,18 +38,12 @@ def by_kernel(
     return outs
 
 
-class NormContext(Context):
-    """What a forward leaves for its backward: see `autograd.Context`."""
-
-    norm: Norm
-
-
 class NormFunction(torch.autograd.Function):
     """A norm and a rotation in an eager call. It keeps nothing but what the forward was given."""
 
     @staticmethod
     def forward(
-        ctx: NormContext,
+        ctx: Context,
         q: Tensor,
         k: Tensor | None,
         q_weight: Tensor | None,
@@ -63,21 +56,21 @@ class NormFunction(torch.autograd.Function):
         outs = launch_forward(tensors, weights, rotation, norm, inplace=False, known=known)
         wanted = _wanted(ctx, len(outs))
         frozen = [out for out, what in zip(outs, wanted, strict=True) if not any(what)]
-        keep(ctx, rotation, (*tensors, *weights), frozen)
-        ctx.norm = norm
+        keep(ctx, rotation, (*tensors, *weights), frozen, of_room=norm)
         return outs
 
     @staticmethod
-    def backward(ctx: NormContext, *grads: Tensor | None) -> Gradients:
+    def backward(ctx: Context, *grads: Tensor | None) -> Gradients:
         rotation, saved = kept(ctx)
-        count = len(grads)
+        norm, count = ctx.of_room, len(grads)
+        assert isinstance(norm, Norm), "the forward has kept it"
         found = _gradients(
             grads,
             tensors=tuple(saved[:count]),  # type: ignore[arg-type]  # only weights may be None
             weights=tuple(saved[count:]),
             wanted=_wanted(ctx, count),
             rotation=rotation,
-            norm=ctx.norm,
+            norm=norm,
         )
         q_grad, k_grad = q_and_k(found[:count])
         q_weight_grad, k_weight_grad = q_and_k(found[count:])
@@ -87,17 +80,10 @@ class NormFunction(torch.autograd.Function):
 _record = apply_without_functorch(NormFunction)
 
 
-def _wanted(ctx: NormContext, count: int) -> list[tuple[bool, bool]]:
+def _wanted(ctx: Context, count: int) -> list[tuple[bool, bool]]:
     """Whether the gradient of each of `count` tensors is wanted, and that of its weight."""
     of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
     return [(of_q, of_q_weight), (of_k, of_k_weight)][:count]
-
-
-class GradientsContext(FunctionCtx):
-    """What `KernelGradients` leaves for its own backward."""
-
-    differentiate: Callable[..., Sequence[Tensor | None]]
-    saved_tensors: tuple[Tensor | None, ...]
 
 
 class KernelGradients(torch.autograd.Function):
@@ -105,19 +91,20 @@ class KernelGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: GradientsContext,
+        ctx: Context,
         found: Gradients,
         differentiate: Callable[..., Sequence[Tensor | None]],
         *given: Tensor | None,
     ) -> Gradients:
         ctx.save_for_backward(*given)  # type: ignore[arg-type]  # PyTorch saves None, too
         ctx.set_materialize_grads(False)
-        ctx.differentiate = differentiate
+        ctx.of_room = differentiate
         return found
 
     @staticmethod
-    def backward(ctx: GradientsContext, *grads: Tensor | None) -> Gradients:
-        return None, None, *gradients_by_pytorch(ctx.differentiate, ctx.saved_tensors, grads)
+    def backward(ctx: Context, *grads: Tensor | None) -> Gradients:
+        assert callable(ctx.of_room), "the forward has kept it"
+        return None, None, *gradients_by_pytorch(ctx.of_room, ctx.saved_tensors, grads)
 
 
 def _gradients(

@@ -1,12 +1,23 @@
 """Launches of the kernels: what they allocate, round and fuse, and how many programs they have."""
 
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from ..launch import Known, Launch, has_elements, known_of_rotation, plan, q_and_k, run
+from ..launch import (
+    Known,
+    Launch,
+    has_elements,
+    known_of,
+    known_of_rotation,
+    memory_for,
+    plan,
+    q_and_k,
+    run,
+)
+from ..modes import is_eager
 from ..rotation import Rotation, compute_dtype
 from ..tiles import cdiv, next_power_of_2
 from .arguments import (
@@ -39,18 +50,18 @@ def launch_forward(
     The results are new; or with `inplace` the tensors themselves. `known` is what `known_of` has
     found for the call.
     """
-    outs = tensors if inplace else rotation.memory_for(tensors)
+    outs = tensors if inplace else memory_for(tensors, rotation)
     q, k = q_and_k(tensors)
     q_out, k_out = q_and_k(outs)
     q_weight, k_weight = q_and_k(weights)
 
     given = NormTensors(q, k, q_out, k_out, q_weight, k_weight, *rotation.tensors)
 
-    def prepare_launch() -> Launch | None:
+    def make_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
         planned = plan(
-            _with_weights_as_read(given),
+            _as_read(given)._asdict(),
             rotation,
             choose=choose_norm_tile,
             inplace=inplace,
@@ -59,7 +70,9 @@ def launch_forward(
         rounds = _roundings(tensors[0], weights[0], rotation, norm)
         constants = NormForwardConstants(
             **vars(planned.constants) | {"rounding": rounds.rotation},
-            **_numbers_of(norm),
+            eps=norm.eps,
+            offset=norm.weight_offset,
+            norm_after=norm.norm_after,
             fused=rotation.options.rounding == "once",
             rounds_normal=rounds.normal,
             rounds_product=rounds.product,
@@ -69,13 +82,13 @@ def launch_forward(
         strides = planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out")
         return Launch(
             kernel="norms.kernel.norm_rope_kernel",
-            tensors=planned.tensors,
+            tensors=NormTensors._make(planned.tensors.values()),
             programs=planned.programs,
             arguments=planned.arguments | {"strides": strides, "C": constants},
             compiler=planned.compiler,
         )
 
-    run(known, given, prepare_launch, (rotation.first_position,))
+    run(known, given, make_launch, (rotation.first_position,))
     return outs
 
 
@@ -129,12 +142,12 @@ def launch_backward(
         q, k, q_grad, k_grad, q_out, k_out, q_weight, k_weight, partials, *rotation.tensors
     )
 
-    def prepare_launch() -> Launch | None:
+    def make_launch() -> Launch | None:
         if not has_elements(tensors):
             return None
         share = _share_of_an_sm(tensors, rotation)
         choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
-        planned = plan(_with_weights_as_read(given), rotation, choose=choose)
+        planned = plan(_as_read(given)._asdict(), rotation, choose=choose)
         rounding = _roundings(tensors[0], weights[0], rotation, norm).rotation
         turn_rounds = rounding == "model"
         # If the rotation before a norm were fused here, its rows would not be those that a model's
@@ -142,7 +155,9 @@ def launch_backward(
         may_fuse = not (norm.norm_after and turn_rounds)
         constants = NormBackwardConstants(
             **vars(planned.constants) | {"rounding": rounding},
-            **_numbers_of(norm),
+            eps=norm.eps,
+            offset=norm.weight_offset,
+            norm_after=norm.norm_after,
             fused=may_fuse,
             rounds_cos_sin=rotation.sin is None and turn_rounds,
             next_first=share.next_first,
@@ -154,34 +169,26 @@ def launch_backward(
         arguments = {"strides": strides, "q_programs": q_programs, "C": constants}
         return Launch(
             kernel="norms.kernel.norm_rope_backward_kernel",
-            tensors=planned.tensors,
+            tensors=NormBackwardTensors._make(planned.tensors.values()),
             programs=programs,
             arguments=planned.arguments | arguments,
             compiler=compiler,
         )
 
-    run(known, given, prepare_launch, (rotation.first_position,))
+    run(known, given, make_launch, (rotation.first_position,))
     if partials is not None:
-        _add_up(partials, of_weights, q_programs, known)
+        _add_up(partials, of_weights, q_programs)
     return outs, of_weights
 
 
-def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Known | None) -> None:
-    """Write the gradients of the weights.
-
-    This launch depends on nothing but what the one before it does, so its `Known` is the `then` of
-    that one's.
-    """
-    known_sum = None
-    if known is not None:
-        if known.then is None:
-            known.then = Known()
-        known_sum = known.then
+def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int) -> None:
+    """Write the gradients of the weights."""
+    known = known_of((partials, *of_weights), None, "sum", q_programs) if is_eager() else None
     programs, d = partials.shape
     q_weight_grad, k_weight_grad = q_and_k(of_weights)
     given = SumTensors(partials, q_weight_grad, k_weight_grad)
 
-    def prepare_launch() -> Launch:
+    def make_launch() -> Launch:
         block_n = min(PARTIALS_AT_ONCE, next_power_of_2(max(1, programs)))
         block_d = PARTIALS // block_n
         blocks = len(of_weights) * cdiv(d, block_d)
@@ -201,7 +208,7 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, known: Kno
             compiler=compiler,
         )
 
-    run(known_sum, given, prepare_launch)
+    run(known, given, make_launch)
 
 
 def _memory_like(x: Tensor) -> Tensor:
@@ -211,16 +218,11 @@ def _memory_like(x: Tensor) -> Tensor:
 Read = TypeVar("Read", NormTensors, NormBackwardTensors)
 
 
-def _with_weights_as_read(tensors: Read) -> Read:
+def _as_read(tensors: Read) -> Read:
     """With weights as kernels read them: contiguous, and without a pending sign."""
     weights = tensors.q_weight, tensors.k_weight
     q, k = [None if x is None else x.resolve_neg().contiguous() for x in weights]
     return tensors._replace(q_weight=q, k_weight=k)
-
-
-def _numbers_of(norm: Norm) -> dict[str, Any]:
-    """What describes a norm, as constants of the forward and of the backward."""
-    return {"eps": norm.eps, "offset": norm.weight_offset, "norm_after": norm.norm_after}
 
 
 class Roundings(NamedTuple):

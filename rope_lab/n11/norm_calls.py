@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm
 
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk
+from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels.norms import qk_norm_rope
 
 S, Q_HEADS, K_HEADS, D = 8192, 32, 8, 128  # tokens, heads, head dimension; in bf16
 Table = tuple[Tensor, Tensor]

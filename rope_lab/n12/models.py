@@ -14,8 +14,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama import modeling_llama
 from transformers.models.qwen3.modeling_qwen3 import eager_attention_forward
 
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk
+from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.huggingface import patch
+from rope_kernels.norms import qk_norm_rope
 
 SMALL = {
     "hidden_size": 64,

@@ -5,7 +5,8 @@ import torch
 
 import rope_lab as lab
 from ops import OPS
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
+from rope_kernels import RotaryPositionEmbedding, rope_fw
+from rope_kernels.norms import qk_norm_rope
 from rope_lab.compiler.plans import kernel_names, launched_by, plans_of
 
 pytest.importorskip("triton", reason="needs Triton")

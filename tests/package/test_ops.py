@@ -7,7 +7,8 @@ from inputs import OTHER_DEFAULTS, other_defaults
 from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
 from ops import DIFFERENTIABLE, FEW, OPS, all_equal, bits_of, by_turns, copies_of, name_of
 from pairwise import cover
-from rope_kernels import apply_rotary_pos_emb, norm_rope, rope_fw, rope_qk
+from rope_kernels import apply_rotary_pos_emb, rope_fw, rope_qk
+from rope_kernels.norms import norm_rope
 from yardstick import heads_of, in_format
 
 LARGE = {  # sizes of models, which choose other tiles

@@ -18,7 +18,8 @@ from torch.autograd import forward_ad
 
 from bad_arguments import bad_arguments_of, table
 from ops import DIFFERENTIABLE, OPS, all_equal, bits_of
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk
+from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels.norms import qk_norm_rope
 
 BAD = [bad for op in OPS for bad in bad_arguments_of(op)]
 each_op = pytest.mark.parametrize("op", OPS, ids=str)

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 import rope_kernels
+from ops import PUBLIC
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/other_calls.md"
-OURS = {name: getattr(rope_kernels, name) for name in (*rope_kernels.__all__, "huggingface")}
+OURS = PUBLIC | {"huggingface": rope_kernels.huggingface}
 FP64 = torch.float64
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import rope_kernels
+from ops import PUBLIC
 from processes import run_python
 from rope_kernels import rope_qk
 from rope_kernels.huggingface import unpatch
@@ -159,7 +159,6 @@ def test_a_block_runs_on_two_ranks(name, tmp_path):
     assert launch.returncode == 0, said
 
 
-PUBLIC = {name: getattr(rope_kernels, name) for name in rope_kernels.__all__}
 CALLED = [name for name, it in PUBLIC.items() if inspect.isfunction(it) or inspect.isclass(it)]
 
 

@@ -13,9 +13,10 @@ import torch
 import drawn_calls
 import rope_kernels
 from drawn import TURNS, draw
+from ops import PUBLIC
 from processes import ROOT
 
-FUNCTIONS = {x for x in rope_kernels.__all__ if inspect.isfunction(getattr(rope_kernels, x))}
+FUNCTIONS = {name for name, x in PUBLIC.items() if inspect.isfunction(x)}
 NOT_TIMED = "rope_fw", "rope_bw", "rotate_half", "cp_positions"
 TABLES = {"RotaryPositionEmbedding", "RotaryPositionEmbedding.cos_sin"}
 PLANTED = ["rope_bw", "norm_rope", "split_qkv_rope", "rope_to_cache"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import rope_kernels
+from ops import PUBLIC
 from processes import ROOT
 from test_readme import BLOCKS
 
@@ -51,7 +52,7 @@ VALUES = {  # of arguments without a default, or where it says little; 4 for an 
 
 
 def call_with_every_keyword(name):
-    parameters = inspect.signature(getattr(rope_kernels, name)).parameters.values()
+    parameters = inspect.signature(PUBLIC[name]).parameters.values()
     values = {
         x.name: "4" if x.annotation is int else VALUES.get(x.name, repr(x.default))
         for x in parameters
@@ -122,11 +123,12 @@ def complaints(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mypy")
     wrong = folder / "wrong_calls.py"
     start = "import torch\nimport rope_kernels\n"
-    start += f"from rope_kernels import {', '.join(rope_kernels.__all__)}\n\n"
-    start += "t, ids, rope = torch.ones(1), torch.ones(1), RotaryPositionEmbedding(8)\n"
+    for room in (rope_kernels, rope_kernels.norms, rope_kernels.serving):
+        start += f"from {room.__name__} import {', '.join(room.__all__)}\n"
+    start += "\nt, ids, rope = torch.ones(1), torch.ones(1), RotaryPositionEmbedding(8)\n"
     wrong.write_text(start + "\n".join(WRONG) + "\n", encoding="utf-8")
     right = folder / "right_calls.py"
-    called = [name for name in rope_kernels.__all__ if is_called(name)]
+    called = [name for name in PUBLIC if is_called(name)]
     calls = "\n".join(map(call_with_every_keyword, called))
     right.write_text(f"{start}{calls}\n", encoding="utf-8")
     (folder / "rope_kernels").symlink_to(PACKAGE)
@@ -166,5 +168,5 @@ def test_mypy_flags_every_wrong_call(complaints):
 
 def is_called(name):
     """Whether a public name is a function or a class, and not the type of an argument."""
-    public = getattr(rope_kernels, name)
+    public = PUBLIC[name]
     return inspect.isroutine(public) or inspect.isclass(public)

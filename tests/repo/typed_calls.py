@@ -10,24 +10,20 @@ import rope_kernels
 from rope_kernels import (
     CpOrder,
     Freqs,
-    NormRounding,
     OutputPairing,
-    Packing,
     RotaryPositionEmbedding,
     Rounding,
     TensorFormat,
     apply_rotary_pos_emb,
     cp_positions,
     huggingface,
-    norm_rope,
-    qk_norm_rope,
     rope_bw,
     rope_fw,
     rope_qk,
-    rope_to_cache,
     rotate_half,
-    split_qkv_rope,
 )
+from rope_kernels.norms import NormRounding, norm_rope, qk_norm_rope
+from rope_kernels.serving import Packing, rope_to_cache, split_qkv_rope
 
 # as a caller's own function would keep them
 tensor_format: TensorFormat = "bshd"

@@ -17,9 +17,10 @@ from unittest.mock import patch
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import rope_kernels
-from rope_kernels import autograd, modes, paths, split
+from rope_kernels import autograd, modes, paths
 from rope_kernels.norms import api as norms
+from rope_kernels.serving import cache as caches
+from rope_kernels.serving import split
 
 
 class Interpreter:
@@ -166,7 +167,7 @@ def paths_taken():
         return taken[-1]
 
     with ExitStack() as patches:
-        for module in (autograd, rope_kernels.cache, split, norms):
+        for module in (autograd, caches, split, norms):
             patches.enter_context(patch.object(module, "path_of", note))
         yield taken
 

@@ -17,8 +17,9 @@ from torch import Tensor
 import ops
 from ops import AXES, BF16, FP16, FP32, FP64, OPS, PLACES, Op, Sample
 from rope_kernels import RotaryPositionEmbedding
-from rope_kernels.norms import NORM_ROUNDINGS
+from rope_kernels.norms.api import NORM_ROUNDINGS
 from rope_kernels.rotation import CP_ORDERS, ROUNDINGS
+from two_checkouts import function_of
 from yardstick import positions_of_rank
 
 Named = dict[str, Tensor]
@@ -160,7 +161,7 @@ def run_rotation(op: Op, case: dict, seed: int, package: ModuleType) -> Named:
         options["inplace"] = True
         if leaves:  # autograd lets no leaf be overwritten
             given |= {name: CopyWithStrides.apply(given[name]) for name in op.inplace}
-    outs = getattr(package, op.name)(**given, freqs=freqs, **options)
+    outs = function_of(package, op.name)(**given, freqs=freqs, **options)
     outs = *(outs if isinstance(outs, tuple) else (outs,)), *sample.written.values()
     named = named_results(outs, leaves, partial(grads_of, sample, seed))
     memory = sample.given | sample.written

@@ -18,7 +18,7 @@ import rope_kernels
 from inputs import FORMATS, LAYOUTS, angles, sequence_starts, shape_of
 from norm_yardstick import most_of_row, norm_rope_fp64, rstd_fp64
 from pairwise import all_pairs
-from rope_kernels import RotaryPositionEmbedding
+from rope_kernels import RotaryPositionEmbedding, norms, serving
 from yardstick import assert_near, gradient_fp64, heads_of, in_format, rotate_fp64
 
 FP32, BF16, FP16, FP64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
@@ -83,6 +83,11 @@ MEET = [  # in one line of a kernel
     ("rotary", "start", "columns"),
 ]
 
+# All public names: those of the package itself, and of the two rooms beside it.
+PUBLIC = {
+    name: getattr(room, name) for room in (rope_kernels, norms, serving) for name in room.__all__
+}
+
 
 @dataclass(frozen=True)
 class Op:
@@ -103,7 +108,7 @@ class Op:
 
     @property
     def function(self):
-        return getattr(rope_kernels, self.name)
+        return PUBLIC[self.name]
 
     @property
     def arguments(self):

@@ -18,13 +18,9 @@ from torch._inductor.utils import run_and_get_code
 from counted import gpu_events_of
 from inputs import angles
 from ops import FEW, OPS
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
-    norm_rope,
-    rope_qk,
-    rope_to_cache,
-)
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
+from rope_kernels.norms import norm_rope
+from rope_kernels.serving import rope_to_cache
 from rope_lab.compiler.plans import kernel_names
 from yardstick import assert_rounded_once, rotate_fp64
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from ops import all_equal, bits_of
-from rope_kernels import RotaryPositionEmbedding, rope_to_cache
+from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.serving import rope_to_cache
 
 T, HEADS, KV_HEADS, D = 5, 4, 2, 8
 each_way = pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from ops import BF16, OPS
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_qk, rope_to_cache
+from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels.norms import qk_norm_rope
+from rope_kernels.serving import rope_to_cache
 from yardstick import assert_near
 
 (OP,) = (op for op in OPS if op.name == "rope_to_cache")

@@ -6,7 +6,8 @@ from ast import literal_eval
 import pytest
 import torch
 
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
+from rope_kernels.norms import norm_rope
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D = 5, 2, 3, 16

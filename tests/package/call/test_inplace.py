@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 
 from inputs import angles, contiguous, negative_view, sequence_starts
 from ops import all_equal, bits_of
-from rope_kernels import (
-    apply_rotary_pos_emb,
-    norm_rope,
-    qk_norm_rope,
-    rope_bw,
-    rope_fw,
-    rope_qk,
-)
+from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_fw, rope_qk
+from rope_kernels.norms import norm_rope, qk_norm_rope
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 S, B, H, D, D2 = 5, 2, 3, 10, 6

@@ -21,10 +21,10 @@ from rope_kernels import (
     apply_rotary_pos_emb,
     autograd,
     cp_positions,
-    norm_rope,
     rope_bw,
     rope_fw,
 )
+from rope_kernels.norms import norm_rope
 from yardstick import assert_rounded_once, gradient_fp64, positions_of_rank, rotate_fp64
 
 S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels

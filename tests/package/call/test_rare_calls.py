@@ -10,13 +10,8 @@ from torch.autograd import forward_ad
 
 from inputs import angles
 from ops import OPS, all_equal
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
-    rope_fw,
-    rope_qk,
-    rope_to_cache,
-)
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_fw, rope_qk
+from rope_kernels.serving import rope_to_cache
 
 S, B, H, D = 5, 2, 3, 8
 

@@ -13,14 +13,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from counted import launches_in, operators_of
 from inputs import angles
 from ops import BF16, OPS, all_equal
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
-    launch,
-    qk_norm_rope,
-    rope_fw,
-    rope_qk,
-)
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, launch, rope_fw, rope_qk
+from rope_kernels.norms import qk_norm_rope
 
 TOKENS = 100
 each_op = pytest.mark.parametrize("op", OPS, ids=str)

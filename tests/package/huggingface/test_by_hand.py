@@ -22,8 +22,8 @@ from hf_models import (
     logits_and_gradients,
     unequal,
 )
-from rope_kernels import rope_to_cache
 from rope_kernels.huggingface import patch
+from rope_kernels.serving import rope_to_cache
 from rope_lab.n12.models import normed_forward
 from test_readme import ROOT, blocks_of
 

@@ -14,16 +14,9 @@ import pytest
 import torch
 
 import pairwise
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    norm_rope,
-    qk_norm_rope,
-    rope_bw,
-    rope_fw,
-    rope_qk,
-    rope_to_cache,
-    split_qkv_rope,
-)
+from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
+from rope_kernels.norms import norm_rope, qk_norm_rope
+from rope_kernels.serving import rope_to_cache, split_qkv_rope
 from rope_lab.compiler.plans import plans_of
 from rope_lab.compiler.stages import operations
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from inputs import shape_of
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, norm_rope, rope_bw, rope_fw
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw, rope_fw
+from rope_kernels.norms import norm_rope
 
 MOST_MEMORY = 40 * 2**30
 PARTS = 7

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns
-from rope_kernels import RotaryPositionEmbedding, launch, modes, norm_rope
-from rope_kernels.norms import launches
+from rope_kernels import RotaryPositionEmbedding, launch, modes
+from rope_kernels.norms import launches, norm_rope
 from rope_kernels.norms.tiles import choose_norm_tile
 from rope_kernels.wide import WideTile
 from rope_lab.compiler.plans import launched_by

@@ -12,7 +12,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from inputs import angles
 from ops import FEW, OPS, by_turns, memory_of
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope, rope_fw
+from rope_kernels import RotaryPositionEmbedding, rope_fw
+from rope_kernels.norms import qk_norm_rope
 from rope_lab.compiler.plans import launched_by, plans, plans_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")

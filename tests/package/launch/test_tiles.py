@@ -12,18 +12,10 @@ import pytest
 import torch
 
 from branches import branches_of, branches_taken
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    norm_rope,
-    qk_norm_rope,
-    rope_fw,
-    rope_qk,
-    rope_to_cache,
-    tiles,
-    wide,
-)
-from rope_kernels.norms import launches
+from rope_kernels import RotaryPositionEmbedding, rope_fw, rope_qk, tiles, wide
+from rope_kernels.norms import launches, norm_rope, qk_norm_rope
 from rope_kernels.norms import tiles as norm_tiles
+from rope_kernels.serving import rope_to_cache
 from rope_lab.compiler.plans import plans_of
 
 pytest.importorskip("triton", reason="needs Triton")

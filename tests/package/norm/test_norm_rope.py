@@ -6,15 +6,9 @@ import torch
 
 from inputs import FORMATS
 from ops import BF16, FP32, FP64, OPS
-from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
-    norm_rope,
-    qk_norm_rope,
-    rope_bw,
-)
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw
 from rope_kernels.launch import forget
-from rope_kernels.norms import launches
+from rope_kernels.norms import launches, norm_rope, qk_norm_rope
 from yardstick import assert_near
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")

@@ -13,7 +13,8 @@ import torch
 
 from inputs import FORMATS, shape_of
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, norm_rope, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.norms import norm_rope, qk_norm_rope
 from rope_lab.compiler.plans import plans_of
 
 pytest.importorskip("transformers")

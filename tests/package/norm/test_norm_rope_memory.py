@@ -10,7 +10,8 @@ import ops
 from counted import Operators, unseen
 from inputs import FORMATS, shape_of
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, qk_norm_rope
+from rope_kernels import RotaryPositionEmbedding
+from rope_kernels.norms import qk_norm_rope
 from test_norm_rope import QK_NORM_ROPE
 
 pytest.importorskip("triton", reason="needs Triton")

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from ops import BF16, OPS, SplitSample
-from rope_kernels import RotaryPositionEmbedding, rope_qk, split_qkv_rope
+from rope_kernels import RotaryPositionEmbedding, rope_qk
+from rope_kernels.serving import split_qkv_rope
 from yardstick import heads_of, in_format
 
 HEADS, KV_HEADS = SplitSample.HEADS, SplitSample.KV_HEADS

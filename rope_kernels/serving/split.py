@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from . import reference
-from .api import prepare
-from .arguments import Tensors
-from .autograd import (
+from .. import reference
+from ..api import rotation_of
+from ..arguments import Tensors
+from ..autograd import (
     ROTATION,
     Context,
     Value,
@@ -17,11 +17,11 @@ from .autograd import (
     keep,
     kept,
     operator,
-    rotation_of,
+    rotation_of_values,
     values_of,
 )
-from .check_call import check_values
-from .checks import (
+from ..check_call import check_values
+from ..checks import (
     FLOATS,
     as_integer,
     bad,
@@ -30,8 +30,8 @@ from .checks import (
     check_integer,
     check_tensor,
 )
-from .launch import Known, known_of_rotation, launch_rotation
-from .modes import (
+from ..launch import Known, known_of_rotation, launch_rotation
+from ..modes import (
     apply_without_functorch,
     have_memory,
     is_traced,
@@ -39,16 +39,16 @@ from .modes import (
     is_watched,
     wants_grad,
 )
-from .paths import log_path, path_of
-from .rotation import (
+from ..paths import log_path, path_of
+from ..rotation import (
     FORMATS,
+    Call,
     CpOrder,
     Freqs,
     OutputPairing,
     Rotation,
     Rounding,
     TensorFormat,
-    given_of,
     seq_len_of,
     view_as_sbhd,
     view_from_sbhd,
@@ -173,12 +173,12 @@ def split_qkv_rope(
 
     Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
     """
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format=tensor_format,
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
@@ -188,6 +188,7 @@ def split_qkv_rope(
         cp_order=cp_order,
         inverse=inverse,
         rounding=rounding,
+        fused=fused,
     )
     read_format = check_format(tensor_format, ("sbhd", "bshd", "thd"))
     packed = Packed(
@@ -201,9 +202,7 @@ def split_qkv_rope(
     # heads, and a copy of it would lose the others.
     slices = packed.slices(qkv.resolve_neg())
     q, k, v = slices
-    rotation, known = prepare(
-        (q, k), given, fused=fused, inplace=False, others=(v,), key=("split", *packed)
-    )
+    rotation, known = rotation_of(call, (q, k), v, "split", *packed)
     path = path_of((qkv,), rotation, fused=fused, known=known)
     if path.by != "kernel":
         log_path("split_qkv_rope", path)
@@ -257,8 +256,9 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> QKV:
 def _split(slices: QKV, packed: Packed, rotation: Rotation, known: Known | None) -> QKV:
     """Rotate q and k, and copy v, out of a projection whose `slices` these are."""
     outs = packed.memory_for(slices, rotation.options.tensor_format)
+    (q, k, v), (q_out, k_out, v_out) = slices, outs
     launch_rotation(
-        Tensors(*slices, *outs, *rotation.tensors),
+        Tensors(q, k, v, q_out, k_out, v_out, *rotation.tensors),
         rotation,
         known,
         groups=(packed.group, 0),
@@ -273,8 +273,9 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
     back = rotation.transposed
     out = packed.gradient_for(grads, rotation.options.tensor_format)
     known = known_of_rotation(grads, back, "join", packed)
+    q_out, k_out, v_out = packed.slices(out)
     launch_rotation(
-        Tensors(q, k, v, *packed.slices(out), *back.tensors),
+        Tensors(q, k, v, q_out, k_out, v_out, *back.tensors),
         back,
         known,
         groups=(0, packed.group),
@@ -283,50 +284,38 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
     return out
 
 
-class SplitContext(Context):
-    """What a forward leaves for its backward: see `autograd.Context`."""
-
-    packed: Packed
-    shape: torch.Size  # of the projection
-    others: int  # how many arguments the operator has after the projection: none has a gradient
-
-
 class SplitFunction(torch.autograd.Function):
     """A split in an eager call. The map is linear, so of the projection only its shape is kept."""
 
     @staticmethod
     def forward(
-        ctx: SplitContext,
+        ctx: Context,
         qkv: Tensor,
         slices: QKV,
         packed: Packed,
         rotation: Rotation,
         known: Known | None,
     ) -> QKV:
-        _keep_split(ctx, qkv, packed, rotation)
+        keep(ctx, rotation, of_room=(packed, qkv.shape))
         return _split(slices, packed, rotation, known)
 
     @staticmethod
-    def backward(ctx: SplitContext, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         return _gradient_of_split(ctx, grads), None, None, None, None
 
 
 _record_split = apply_without_functorch(SplitFunction)
 
 
-def _keep_split(ctx: SplitContext, qkv: Tensor, packed: Packed, rotation: Rotation) -> None:
-    keep(ctx, rotation)
-    ctx.packed, ctx.shape = packed, qkv.shape
-
-
-def _gradient_of_split(ctx: SplitContext, grads: Sequence[Tensor | None]) -> Tensor | None:
+def _gradient_of_split(ctx: Context, grads: Sequence[Tensor | None]) -> Tensor | None:
     """The gradient of the projection.
 
     The kernel reads gradients of q, k and v. Where one of them was not used, in a transform, and
     for second derivatives, PyTorch computes it.
     """
     rotation, _ = kept(ctx)
-    packed = ctx.packed
+    assert isinstance(ctx.of_room, tuple), "the forward has kept both"
+    packed, shape = ctx.of_room
     came = [grad for grad in grads if grad is not None]
     if not came:
         return None
@@ -339,7 +328,7 @@ def _gradient_of_split(ctx: SplitContext, grads: Sequence[Tensor | None]) -> Ten
             return _join(came, packed, rotation)
     # A linear map has the same derivative everywhere, so zeros will do. They are made from a shape,
     # for `grads` may be a batch of gradients, which anything made like them would be, too.
-    qkv = torch.zeros(ctx.shape, dtype=came[0].dtype, device=came[0].device, requires_grad=True)
+    qkv = torch.zeros(shape, dtype=came[0].dtype, device=came[0].device, requires_grad=True)
     return gradients_by_pytorch(lambda x: _split_by_pytorch(x, packed, rotation), (qkv,), grads)[0]
 
 
@@ -364,7 +353,7 @@ def _join_op(grads: Sequence[Tensor], *values: Value) -> list[Tensor]:
 
 def _of_values(values: Sequence[Value]) -> tuple[Packed, Rotation]:
     count = len(Packed._fields)
-    return Packed._make(values[:count]), rotation_of(values[count:])
+    return Packed._make(values[:count]), rotation_of_values(values[count:])
 
 
 @_split_op.register_fake
@@ -380,16 +369,15 @@ def _(grads: Sequence[Tensor], *values: Value) -> list[Tensor]:
 
 
 def _keep_inputs(
-    ctx: SplitContext, inputs: tuple[Tensor, *tuple[Value, ...]], output: Sequence[Tensor]
+    ctx: Context, inputs: tuple[Tensor, *tuple[Value, ...]], output: Sequence[Tensor]
 ) -> None:
     qkv, *values = inputs
     packed, rotation = _of_values(values)
-    ctx.others = len(values)
-    _keep_split(ctx, qkv, packed, rotation)
+    keep(ctx, rotation, of_room=(packed, qkv.shape))
 
 
-def _backward(ctx: SplitContext, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    return _gradient_of_split(ctx, grads), *[None] * ctx.others
+def _backward(ctx: Context, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    return _gradient_of_split(ctx, grads), *[None] * (len(ctx.needs_input_grad) - 1)
 
 
 _split_op.register_autograd(_backward, setup_context=_keep_inputs)

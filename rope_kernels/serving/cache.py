@@ -5,14 +5,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import autograd, reference
-from .api import prepare
-from .arguments import Tensors
-from .autograd import ROTATION, Value, count_as_written, operator, rotation_of, values_of
-from .check_call import Like, check_call, check_values
-from .checks import INTEGERS, bad
-from .launch import known_of_rotation, launch_rotation
-from .modes import (
+from .. import reference
+from ..api import rotation_of
+from ..arguments import Tensors
+from ..autograd import (
+    ROTATION,
+    Value,
+    count_as_written,
+    operator,
+    rotate_by_path,
+    rotation_of_values,
+    values_of,
+)
+from ..check_call import Like, check_values
+from ..checks import INTEGERS, bad
+from ..inplace import check_apart, check_overwritten, named_tensors
+from ..launch import known_of_rotation, launch_rotation
+from ..modes import (
     have_elements,
     is_differentiated,
     is_traced,
@@ -20,9 +29,10 @@ from .modes import (
     is_watched,
     wants_grad,
 )
-from .overwritten import check_apart, check_overwritten, named_tensors
-from .paths import log_path, path_of
-from .rotation import Freqs, Rotation, Rounding, given_of
+from ..paths import Path, log_path, path_of
+from ..rotation import Call, Freqs, Rotation, Rounding
+
+_EMPTY = Path("pytorch", "there are no tokens, or no slots")
 
 
 class _Came(NamedTuple):
@@ -109,41 +119,35 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    given = given_of(
+    call = Call(
         freqs=freqs,
+        tensor_format="thd",
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
-        tensor_format="thd",
         rotary_dim=rotary_dim,
         rotary_start=rotary_start,
         interleaved=interleaved,
         inverse=inverse,
         rounding=rounding,
+        fused=fused,
+        inplace=inplace,
     )
     came = _Came(q=q, k=k, v=v, k_cache=k_cache, v_cache=v_cache, slot_mapping=slot_mapping)
 
-    def check() -> None:
-        check_call((q, k), given, fused, inplace)
+    shared = v, k_cache, v_cache, slot_mapping, "to cache"
+    rotation, known = rotation_of(call, (q, k), *shared)
+    if known is None or not known.is_checked:
         _check_cache(k, v=v, k_cache=k_cache, v_cache=v_cache, slots=slot_mapping)
-
-    # `inplace` is about q alone, so `prepare` does not check it: `_check_written` does, for the
-    # caches too.
-    rotation, known = prepare(
-        (q, k),
-        given,
-        fused=fused,
-        inplace=False,
-        others=(v, k_cache, v_cache, slot_mapping),
-        key=("to cache", inplace),
-        check=check,
-    )
+        if known is not None:
+            known.is_checked = True
     _check_no_gradient(came, rotation)
     if not is_traced() and have_elements((*came, *rotation.tensors)):
         _check_written(came, inplace, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
-    is_empty = not all([x.numel() for x in (q, k, k_cache)])  # A kernel would have nothing to do.
-    path = path_of(came, rotation, fused=fused, known=known, is_empty=is_empty)
+    path = path_of(came, rotation, fused=fused, known=known)
+    if path.by != "pytorch" and not all([x.numel() for x in (q, k, k_cache)]):
+        path = _EMPTY
     if path.by != "kernel":
         log_path("rope_to_cache", path)
     if path.by == "kernel":
@@ -152,8 +156,8 @@ def rope_to_cache(
         count_as_written((q_out, k_cache, v_cache) if inplace else (k_cache, v_cache))
     elif path.by == "operator" and not is_watched():
         _cache_op(q, k, q_out, v, k_cache, v_cache, slot_mapping, *values_of(rotation))
-    else:  # Modes see what PyTorch's operators overwrite, not what ours do: `autograd.rotate`.
-        by = reference.rotate if path.by == "pytorch" else autograd.rotate
+    else:  # Modes see what PyTorch's operators overwrite, not what ours do: `rotate_by_path`.
+        by = reference.rotate if path.by == "pytorch" else rotate_by_path
         rotated_q, rotated_k = by((q, k), rotation)
         _write(k_cache, rotated_k, slot_mapping)
         _write(v_cache, v, slot_mapping)
@@ -235,7 +239,7 @@ def _cache_op(
     slot_mapping: Tensor,
     *values: Value,
 ) -> None:
-    rotation = rotation_of(values)
+    rotation = rotation_of_values(values)
     inplace = q_out.data_ptr() == q.data_ptr()
     if inplace:
         q_out = q
