@@ -435,7 +435,7 @@ def rotation_of(
         # `forward` of its own: then `turns`, below, raises, or makes them for this call.
         may_know = filled is not None
         if filled is not None:
-            looks = module.looks(filled)
+            looks = module.rotary_dim, module.interleaved, module.attention_factor, filled.looks
     else:
         table, sin = call.tables
     known = None
@@ -476,7 +476,8 @@ def rotation_of(
     rotation = Rotation(
         table, sin, call.cu_seqlens, starts, call.position_ids, first_position, options
     )  # fmt: skip
-    has_values_to_check = table.is_cpu and rotation.looks_up_positions
+    has_places = not (call.cu_seqlens is None and starts is None and call.position_ids is None)
+    has_values_to_check = has_places and table.is_cpu
     if (first_position is not None or has_values_to_check) and not is_traced():
         # Values on a GPU are never read. Those of a traced call are checked by its operator.
         check_values(rotation, seq_len_of(t, options.tensor_format))

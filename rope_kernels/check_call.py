@@ -140,15 +140,16 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     if by_table and in_two and seq_len % 2:
         came = f"cp_size is {call.cp_size}, and {like.in_words}"
         raise bad(came, "an even s, for two chunks of equal length")
-    module, (table, _) = call.module, call.tables
-    if module is not None:
-        _check_module(module, call, like)
+    table, _ = call.tables
+    by_module = isinstance(call.freqs, RotaryPositionEmbedding)
+    if isinstance(call.freqs, RotaryPositionEmbedding):
+        _check_module(call.freqs, call, like)
     else:
         _check_tables(call.freqs, like, batch)
         _refuse_rows_of_entries(call, seq_len, batch)
     _check_slice(call, like, head_dim)
     needed = seq_len * call.cp_size
-    if by_table and module is None and len_of_table(table) < needed:
+    if by_table and not by_module and len_of_table(table) < needed:
         came = f"freqs has angles for s2 = {len_of_table(table)} positions"
         reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
         raise ValueError(f"{came}; {reads} needs at least s = {needed}")
@@ -203,7 +204,7 @@ def _refuse_rows_of_entries(call: Call, seq_len: int, batch: int) -> None:
 
 def _check_slice(call: Call, like: Like, head_dim: int) -> None:
     """Check which elements turn. The width of a table, or of a module's, is known."""
-    of_module, (table, sin) = call.module is not None, call.tables
+    (table, sin), of_module = call.tables, isinstance(call.freqs, RotaryPositionEmbedding)
     width = table.shape[-1] * (2 if of_module else 1)
     named = {"t": like.name, "d": head_dim}
     rotary_dim, came = width, "freqs has last dimension d2 ="

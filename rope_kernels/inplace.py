@@ -12,10 +12,11 @@ from torch import Tensor
 
 from .checks import Named, bad, names_of
 from .modes import (
+    ORDINARY,
     base_of,
+    creation_of,
     has_values,
     is_in_torch_func,
-    is_ordinary_view,
     is_traced,
     is_view,
     wants_grad,
@@ -53,12 +54,13 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
     base = base_of(t)
+    base = t if base is None else base
     if (t.is_leaf and t.requires_grad) or (base.is_leaf and base.requires_grad):
         came = f"{name} is a leaf that requires a gradient, or a view of one"
         raise bad(came, _cloned(name))
     if not is_view(t) or transformed:
         return
-    if not alone or not is_ordinary_view(t):
+    if not alone or creation_of(t) != ORDINARY:
         accepted = f"{_cloned(name)}, or one slice (not from chunk or split) a call"
         raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
 

@@ -33,12 +33,12 @@ from .tiles import (
     MOST_EMPTY,
     Case,
     Tile,
+    WideTile,
     cdiv,
     choose_cache_tile,
-    choose_padded_tile,
+    choose_tile,
     order_of_programs,
 )
-from .wide import WideTile, choose_wide_tile
 
 # Subclasses may behave differently with equal shapes, so only calls with these are remembered.
 PLAIN = (Tensor, Parameter)
@@ -186,29 +186,17 @@ def run(
     device = t.get_device()  # -1: a CPU
     if t.is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current device.
-            _run_here(known, given, make_launch, first_position, device=device)
-    else:
-        _run_here(known, given, make_launch, first_position, device=device)
-
-
-def _run_here(
-    known: Known | None,
-    given: Sequence[Tensor | None],
-    make_launch: Callable[[], Launch | None],
-    first_position: tuple[int | None] | tuple[()],
-    device: int,
-) -> None:
-    """`run` on the current device, whose number is `device`; -1 is a CPU."""
+            run(known, given, make_launch, first_position)
+        return
     addresses = tuple([None if x is None else x.data_ptr() for x in given])
     if known is not None and known.launch is not None:
         # Without a stream Triton asks for the device and then for its stream, in four times the
         # time that this takes.
         stream = None if device < 0 else stream_of(device)
         known.launch(addresses, *first_position, *known.arguments, stream=stream)
-    elif is_watched():
-        with unwatched():  # Modes should see the same here as in later calls, which plan nothing.
-            _run_first(known, addresses, make_launch, first_position)
-    else:
+        return
+    # Modes should see the same here as in later calls, which plan nothing.
+    with unwatched() if is_watched() else nullcontext():
         _run_first(known, addresses, make_launch, first_position)
 
 
@@ -244,7 +232,7 @@ def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) ->
     if unknown or missing:
         faults = f"it has no {sorted(unknown)}, and {sorted(missing)} were not planned"
         raise TypeError(f"{kernel} is planned with other arguments than it takes: {faults}")
-    return tuple([arguments[name] for name in names])
+    return tuple(map(arguments.__getitem__, names))
 
 
 def kernel_of(name: str) -> Kernel:
@@ -266,14 +254,9 @@ class Plan(NamedTuple):
     tile: Tile | WideTile
     programs: int
     tensors: Named  # as kernels read them
-    strides: dict[str, Strides]  # of what is read and written, as (s, b, h, d)
-    arguments: dict[str, object]  # those that kernels have in common, but for tensors and strides
+    arguments: dict[str, object]  # those that kernels have in common, but for tensors
     constants: Constants
     compiler: dict[str, object]  # its options
-
-    def strides_of(self, *names: str) -> tuple[Strides, ...]:
-        """Those of tensors by their names; zeros for what is not there."""
-        return tuple([self.strides.get(name, (0, 0, 0, 0)) for name in names])
 
 
 def plan(
@@ -285,6 +268,7 @@ def plan(
     whole_rows: bool = False,
     groups: tuple[int, int] = (0, 0),
     out_format: str | None = None,
+    with_strides: Sequence[str] = ("q", "k", "v", "q_out", "k_out", "v_out"),
 ) -> Plan:
     """Plan a launch, without a GPU: no value is read, and tensors may be on the meta device.
 
@@ -299,6 +283,8 @@ def plan(
             is read, and in one that is written. 0: the heads of q follow each other.
         out_format: of a forward's results, if it is not that of the rotation, which a forward's
             tensors have. Where gradients go back, they are read in that and written in this.
+        with_strides: the tensors of which the kernel gets strides, in its order. Those of what is
+            not there are 0.
     """
     given = _as_read(tensors, rotation, inplace)
     rows = {name: x for name in ROWS if (x := given.get(name)) is not None}
@@ -370,6 +356,7 @@ def plan(
     arguments = {
         **_arguments_of(rotation),
         "table_strides": table_strides,
+        "strides": tuple([kernel_strides(views.get(x, rows.get(x))) for x in with_strides]),
         "seq_len": seq_len,
         "batch": None if merged else batch,
         "q_heads": q_heads,
@@ -384,7 +371,6 @@ def plan(
         tile=tile,
         programs=batch * row_blocks * cdiv(seq_len, tile.positions),
         tensors=given,
-        strides={name: kernel_strides(views.get(name, x)) for name, x in rows.items()},
         arguments=arguments,
         constants=constants,
         compiler=compiler,
@@ -463,12 +449,14 @@ def _batch_may_count_as_heads(views: Views, stretch: int | None) -> bool:
     return stretch == 1 and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
-def kernel_strides(x: Tensor) -> tuple[int, ...]:
-    """Strides in elements, as kernels get them.
+def kernel_strides(x: Tensor | None) -> tuple[int, ...]:
+    """Strides in elements, as kernels get them; four zeros for a tensor that is not there.
 
     That of a dimension of one index is 0, for it doesn't matter. A stride of 1, which PyTorch may
     say there, would look unaligned to the compiler.
     """
+    if x is None:
+        return 0, 0, 0, 0
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
 
@@ -496,17 +484,12 @@ def alignment_of(tensors: Iterable[Tensor]) -> int:
     aligned, is_seen = 16, True
     for x in tensors:
         strides = [step for step in kernel_strides(x)[:-1] if step]
-        is_seen &= x.data_ptr() % 16 == 0 and all(step % 16 == 0 for step in strides)
+        is_seen &= math.gcd(16, x.data_ptr(), *strides) == 16
         aligned = math.gcd(aligned, x.data_ptr(), *[step * x.element_size() for step in strides])
     return 0 if is_seen else aligned
 
 
 # Rotations
-
-
-def choose_tile(case: Case) -> Tile | WideTile:
-    """The tile of a call that only rotates."""
-    return choose_wide_tile(case) or choose_padded_tile(case)
 
 
 def launch_rotation(
@@ -534,15 +517,14 @@ def launch_rotation(
             groups=groups,
             out_format=out_format,
         )
-        arguments = planned.arguments | {
-            "strides": planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out"),
-            "C": planned.constants,
-        }
-        if isinstance(planned.tile, WideTile):
-            kernel = "wide_kernel.wide_kernel"
-        else:
+        kernel, arguments = "wide_kernel.wide_kernel", planned.arguments | {"C": planned.constants}
+        if not isinstance(planned.tile, WideTile):
             kernel = "kernel.rope_kernel"
-            arguments |= _arguments_of_cache(tensors)
+            arguments |= {"listed": None, "cache_slots": None, "page": None}
+        if tensors.slots is not None:
+            assert tensors.k_out is not None, "it is a cache"
+            blocks, page, _, _ = tensors.k_out.shape
+            arguments |= {"listed": len(tensors.slots), "cache_slots": blocks * page, "page": page}
         return Launch(
             kernel=kernel,
             tensors=Tensors._make(planned.tensors.values()),
@@ -552,15 +534,6 @@ def launch_rotation(
         )
 
     run(known, tensors, make_launch, (rotation.first_position,))
-
-
-def _arguments_of_cache(tensors: Tensors) -> dict[str, object]:
-    """The sizes of a cache, by the names of `rope_kernel`."""
-    if tensors.slots is None:
-        return {"listed": None, "cache_slots": None, "page": None}
-    assert tensors.k_out is not None, "it is a cache"
-    blocks, page, _, _ = tensors.k_out.shape
-    return {"listed": len(tensors.slots), "cache_slots": blocks * page, "page": page}
 
 
 def rotate_by_kernel(
@@ -574,7 +547,8 @@ def rotate_by_kernel(
     outs = tensors if inplace else memory_for(tensors, rotation)
     q, k = q_and_k(tensors)
     q_out, k_out = q_and_k(outs)
-    launched = Tensors(q, k, None, q_out, k_out, None, *rotation.tensors)
+    table, sin, cu_seqlens, starts, ids, _, _ = rotation  # `tensors`, in half the time
+    launched = Tensors(q, k, None, q_out, k_out, None, table, sin, cu_seqlens, starts, ids)
     launch_rotation(launched, rotation, known, inplace=inplace)
     return outs
 

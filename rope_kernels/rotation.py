@@ -35,18 +35,23 @@ OUTPUT_PAIRINGS, ROUNDINGS = get_args(OutputPairing), get_args(Rounding)
 Kind = Literal["turns", "angles", "cosines"]  # what a rotation's table holds
 
 
+# Where s, b, h and d are in a format, and where its dimensions are in (s, b, h, d).
+_TO_SBHD = {name: [name.index(x) for x in "sbhd"] for name in FORMATS if name != "thd"}
+_FROM_SBHD = {name: ["sbhd".index(x) for x in name] for name in FORMATS if name != "thd"}
+
+
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """View `t` as (s, b, h, d), without a copy; a packed (t, h, d) becomes (t, 1, h, d)."""
     if tensor_format == "thd":
         return t.unsqueeze(1)
-    return t.permute([tensor_format.index(letter) for letter in "sbhd"])
+    return t.permute(_TO_SBHD[tensor_format])
 
 
 def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """Undo `view_as_sbhd`, without a copy."""
     if tensor_format == "thd":
         return t.squeeze(1)
-    return t.permute(["sbhd".index(letter) for letter in tensor_format])
+    return t.permute(_FROM_SBHD[tensor_format])
 
 
 def seq_len_of(t: Tensor, tensor_format: str) -> int:
@@ -87,16 +92,11 @@ class Call(NamedTuple):
     keeps_strides: bool = False
 
     @property
-    def module(self) -> RotaryPositionEmbedding | None:
-        """`freqs`, if it is a module."""
-        return self.freqs if isinstance(self.freqs, RotaryPositionEmbedding) else None
-
-    @property
     def tables(self) -> tuple[Tensor, Tensor | None]:
         """What `freqs` holds: angles; or cosines and sines; or a module's inverse frequencies."""
         freqs = self.freqs
         if isinstance(freqs, RotaryPositionEmbedding):
-            return freqs.frequencies(), None
+            return freqs.inv_freq, None
         if isinstance(freqs, (tuple, list)) and len(freqs) == 2:
             return freqs[0], freqs[1]
         return freqs, None
@@ -105,7 +105,7 @@ class Call(NamedTuple):
     def pairs_are_interleaved(self) -> bool:
         """What `interleaved` means, also where it was not said."""
         if self.interleaved is None:
-            return self.module is not None and self.module.interleaved
+            return isinstance(self.freqs, RotaryPositionEmbedding) and self.freqs.interleaved
         return self.interleaved
 
 
@@ -164,7 +164,8 @@ class Rotation(NamedTuple):
     @property
     def tensors(self) -> TensorsOfRotation:
         """All tensors, in the order in which kernels take them."""
-        return self.table, self.sin, *self.places
+        places = self.cu_seqlens, self.start_positions, self.position_ids
+        return self.table, self.sin, *places
 
     @property
     def places(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -244,12 +245,12 @@ def one_for_each_sequence(
 
 def options_of(call: Call, t: Tensor) -> Options:
     """The options of a checked call that rotates `t`. NumPy's integers become Python's."""
-    module, (table, sin) = call.module, call.tables
+    table, sin = call.tables
     kind: Kind = "angles" if sin is None else "cosines"
     rotary_dim, attention_factor = call.rotary_dim, 1.0
-    if module is not None:
+    if isinstance(call.freqs, RotaryPositionEmbedding):
         kind = "turns"
-        rotary_dim, attention_factor = module.rotary_dim, module.attention_factor
+        rotary_dim, attention_factor = call.freqs.rotary_dim, call.freqs.attention_factor
     elif rotary_dim is None:
         rotary_dim = table.shape[-1]
     rounding = call.rounding

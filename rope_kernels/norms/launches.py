@@ -78,13 +78,11 @@ def launch_forward(
             rounds_product=rounds.product,
             weights_last=_weights_come_last(rotation, norm),
         )
-        # The kernels share the code that finds a tensor's strides, and it also knows of v.
-        strides = planned.strides_of("q", "k", "v", "q_out", "k_out", "v_out")
         return Launch(
             kernel="norms.kernel.norm_rope_kernel",
             tensors=NormTensors._make(planned.tensors.values()),
             programs=planned.programs,
-            arguments=planned.arguments | {"strides": strides, "C": constants},
+            arguments=planned.arguments | {"C": constants},
             compiler=planned.compiler,
         )
 
@@ -147,7 +145,12 @@ def launch_backward(
             return None
         share = _share_of_an_sm(tensors, rotation)
         choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
-        planned = plan(_as_read(given)._asdict(), rotation, choose=choose)
+        planned = plan(
+            _as_read(given)._asdict(),
+            rotation,
+            choose=choose,
+            with_strides=("q", "k", "q_grad", "k_grad", "q_out", "k_out"),
+        )
         rounding = _roundings(tensors[0], weights[0], rotation, norm).rotation
         turn_rounds = rounding == "model"
         # If the rotation before a norm were fused here, its rows would not be those that a model's
@@ -165,8 +168,7 @@ def launch_backward(
         compiler = planned.compiler | {"enable_fp_fusion": may_fuse}
         if constants.fast_sine and share.registers is not None:  # on NVIDIA's GPUs
             compiler["maxnreg"] = share.registers
-        strides = planned.strides_of("q", "k", "q_grad", "k_grad", "q_out", "k_out")
-        arguments = {"strides": strides, "q_programs": q_programs, "C": constants}
+        arguments = {"q_programs": q_programs, "C": constants}
         return Launch(
             kernel="norms.kernel.norm_rope_backward_kernel",
             tensors=NormBackwardTensors._make(planned.tensors.values()),

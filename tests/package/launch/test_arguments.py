@@ -9,7 +9,7 @@ from ops import DIFFERENTIABLE, FEW, OPS, by_turns
 from rope_kernels import RotaryPositionEmbedding, launch, modes
 from rope_kernels.norms import launches, norm_rope
 from rope_kernels.norms.tiles import choose_norm_tile
-from rope_kernels.wide import WideTile
+from rope_kernels.tiles import WideTile
 from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from branches import branches_of, branches_taken
-from rope_kernels import RotaryPositionEmbedding, rope_fw, rope_qk, tiles, wide
+from rope_kernels import RotaryPositionEmbedding, rope_fw, rope_qk, tiles
 from rope_kernels.norms import launches, norm_rope, qk_norm_rope
 from rope_kernels.norms import tiles as norm_tiles
 from rope_kernels.serving import rope_to_cache
@@ -26,9 +26,9 @@ CHOOSERS = {
         tiles.choose_padded_tile,
         tiles.padded,
         tiles.choose_cache_tile,
-        wide.choose_wide_tile,
-        wide.choose_whole_rows,
-        wide.side_by_side,
+        tiles.choose_wide_tile,
+        tiles.choose_whole_rows,
+        tiles.side_by_side,
         norm_tiles.choose_norm_tile,
         norm_tiles.choose_norm_backward_tile,
         launches._share_of_an_sm,
