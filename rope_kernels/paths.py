@@ -30,7 +30,7 @@ class Path(NamedTuple):
     reason: str = ""
 
 
-_KERNEL = Path("kernel")
+KERNEL = Path("kernel")
 _TRACED = Path("operator", "torch.compile, make_fx or FakeTensorMode records operators")
 _WATCHED = Path("operator", "a TorchDispatchMode watches operators")
 _TRAINED = Path("pytorch", "freqs requires a gradient, and a kernel has none of it")
@@ -61,7 +61,7 @@ def path_of(
     # A call that is traced or transformed has no `Known`, and only launches of compiled kernels are
     # remembered.
     if known is not None and known.launch is not None and not count_modes():
-        return _KERNEL
+        return KERNEL
     if not fused:
         return _UNFUSED
     if is_transformed():
@@ -74,7 +74,7 @@ def path_of(
         return _TRACED
     if not have_memory((*tensors, *rotation.tensors)):
         return _NO_MEMORY
-    return _WATCHED if is_watched() else _KERNEL
+    return _WATCHED if is_watched() else KERNEL
 
 
 def log_path(function: str, path: Path) -> None:

@@ -6,17 +6,28 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from .. import paths
 from ..api import rotation_of
 from ..check_call import Like
 from ..checks import Named, bad, check_choice, check_flag, names_of, shown
 from ..inplace import check_inplace
+from ..launch import Known
 from ..modes import is_traced, is_watched, wants_grad
-from ..paths import log_path, path_of
-from ..rotation import Call, CpOrder, Freqs, OutputPairing, TensorFormat, compute_dtype
+from ..paths import log_path
+from ..rotation import (
+    Call,
+    CpOrder,
+    Freqs,
+    OutputPairing,
+    Rotation,
+    TensorFormat,
+    compute_dtype,
+)
 from .definition import Norm, NormRounding, Tensors, Weights, normalize_and_rotate
 from .gradients import by_kernel
 
 NORM_ROUNDINGS = (None, *get_args(NormRounding))
+_NO_OPERATOR = paths.Path("pytorch", "a graph records it, and a norm has no operator")
 
 
 def norm_rope(
@@ -234,8 +245,7 @@ def normalize_by(
     if call.inplace:
         check_inplace(tensors, rotation, named)
     path = path_of(inputs, rotation, fused=call.fused, known=known)
-    # A norm has no operator: in a trace it is plain PyTorch, which compilers fuse.
-    if path.by == "pytorch" or is_traced():
+    if path.by == "pytorch":
         log_path(function, path)
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
     elif call.inplace and is_watched():
@@ -248,6 +258,14 @@ def normalize_by(
     for t, out in zip(tensors, outs, strict=True):
         t.copy_(out)
     return tensors
+
+
+def path_of(inputs: Weights, rotation: Rotation, *, fused: bool, known: Known | None) -> paths.Path:
+    """As `paths.path_of`. But a norm has no operator: a trace has plain PyTorch, which is fused."""
+    path = paths.path_of(inputs, rotation, fused=fused, known=known)
+    if path.by != "operator":
+        return path
+    return _NO_OPERATOR if is_traced() else paths.KERNEL
 
 
 def norm_of(eps: float, weight_offset: float, norm_after: bool, rounding: str | None) -> Norm:

@@ -162,13 +162,16 @@ def paths_taken():
     """What `path_of` says of the calls within, in their order."""
     taken = []
 
-    def note(*arguments, **options):
-        taken.append(paths.path_of(*arguments, **options))
-        return taken[-1]
+    def noting(path_of):
+        def note(*arguments, **options):
+            taken.append(path_of(*arguments, **options))
+            return taken[-1]
+
+        return note
 
     with ExitStack() as patches:
         for module in (autograd, caches, split, norms):
-            patches.enter_context(patch.object(module, "path_of", note))
+            patches.enter_context(patch.object(module, "path_of", noting(module.path_of)))
         yield taken
 
 

@@ -18,7 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from counted import paths_taken
 from ops import FEW, OPS, by_turns
 from rope_kernels import RotaryPositionEmbedding, modes, paths, rope_fw, rope_qk
+from rope_kernels.norms import api as norms
 from rope_kernels.paths import Path as CallPath
+from rope_kernels.serving import cache as caches
 from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -197,8 +199,9 @@ def test_the_page_says_of_every_reason_what_to_do():
     page = Path(__file__).resolve().parents[3] / "docs/kernels.md"
     table = page.read_text("utf-8").split("| computed by | reason | what to do |\n")[1]
     rows = re.findall(r"^\| (.+?) \| (.+?) \| .+ \|$", table.split("\n\n")[0], re.MULTILINE)
-    made = {x for x in vars(paths).values() if isinstance(x, CallPath) and x.reason}
-    made -= {paths._TRACED, paths._NO_OPERATOR}  # nothing is logged while PyTorch traces
+    named = vars(paths) | vars(caches) | vars(norms)
+    made = {x for x in named.values() if isinstance(x, CallPath) and x.reason}
+    made -= {paths._TRACED, norms._NO_OPERATOR}  # nothing is logged while PyTorch traces
     without = (
         "Triton is not installed",
         "Triton's compiler is not installed",
