@@ -520,10 +520,8 @@ def test_what_is_no_configuration_is_named(config):
 OF_CLASSES = {
     "GPT2Config": "^rope_theta is None; accepted: ",
     "DINOv3ViTConfig": "^config is of images .*; accepted: the model's own ",
-    "PixtralVisionConfig": "^config is of images .*; accepted: the model's own ",
     "Gemma3Config": r"; accepted: config\.text_config$",
     "Gemma3TextConfig": "; accepted: 'sliding_attention', 'full_attention'$",
-    "SwinConfig": "^config is of images .*; accepted: the model's own ",
     "GraniteSWAConfig": r"^layer_rope_theta is \[.*, which is not read here; accepted: ",
 }
 
