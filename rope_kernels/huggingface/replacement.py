@@ -5,7 +5,6 @@ the model still rotates by the code that we know.
 """
 
 import functools
-import inspect
 from collections.abc import Callable
 from types import CodeType, FunctionType
 
@@ -78,14 +77,6 @@ def replacement(original: Replaceable, ours: Callable[..., object]) -> Callable[
     named = [(name, variables.get(name)) for name in code.co_names]
     helpers = [(name, x, x.__code__) for name, x in named if isinstance(x, FunctionType)]
 
-    def takes(*args: object, **kwargs: object) -> bool:
-        """Whether the function that is replaced has such arguments."""
-        try:
-            inspect.signature(function).bind(*args, **kwargs)
-        except TypeError:
-            return False
-        return True
-
     @functools.wraps(function)
     def replaced(*args: object, **kwargs: object) -> object:
         # A compiler fuses the function's own operators with those around them.
@@ -102,13 +93,7 @@ def replacement(original: Replaceable, ours: Callable[..., object]) -> Callable[
         elif isinstance(original, nn.Module) and is_hooked(original):
             reason = _HOOKED
         else:
-            try:
-                return ours(*args, **kwargs)
-            except TypeError:
-                if takes(*args, **kwargs):
-                    raise
-            # Python would speak of a function of ours. The model's own says it of itself.
-            return original(*args, **kwargs)
+            return ours(*args, **kwargs)
         log_own(name_of(function), reason)
         return original(*args, **kwargs)
 
