@@ -148,15 +148,6 @@ def test_every_body_has_the_bits_of_its_original_in_all_layouts(plain_pytorch):
     assert not found
 
 
-def test_towers_take_what_their_models_pass(plain_pytorch):
-    """Tokens of all images in one sequence."""
-    for function, *_ in functions_by_body().values():
-        if function.name == "apply_rotary_pos_emb_vision":
-            case = Call("(s, w) for (s, h, d)", 1, "bf16")
-            wrong, taken = disagreements(function.itself, [case], "cpu")
-            assert not wrong and taken, function
-
-
 @each_body
 def test_an_interpreted_kernel_has_the_bits_of_every_body(digest, needs_triton):
     """Of one token at a position of its own, too, as in a model that generates."""
