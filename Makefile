@@ -3,7 +3,6 @@
 #   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
 #   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
 #   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   RECORD_FLAGS=... parts of a GPU's record:                     make record RECORD_FLAGS="peers norm"
 #   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
 #   N=...           the notebook that is meant, by its number:    make notebook N=04
 #   SEED=...        other random numbers in the tests:            make test SEED=1
@@ -15,7 +14,6 @@ VENV ?= .venv
 LAB_FLAGS ?=
 PINS_FLAGS ?=
 BENCH_FLAGS ?=
-RECORD_FLAGS ?=
 IMAGE ?= rope-kernels
 
 # Several processes share the tests; each takes some memory, of a GPU too.
@@ -103,8 +101,9 @@ hugging_face: environment ## write what `patch` replaces into docs/hugging_face.
 bench: environment ## measure the kernels beside their peers (needs a GPU)
 	"$(VENV)"/bin/python -m benchmarks $(BENCH_FLAGS)
 
-record: environment ## measure all that is kept of a GPU that has no record yet (needs that GPU)
-	"$(VENV)"/bin/python -m benchmarks record $(RECORD_FLAGS)
+record: environment ## measure all that is kept of a GPU that has no record yet (half an hour on it)
+	"$(VENV)"/bin/python -m benchmarks machine calls peers norm cache-limits norm-limits \
+		rotation-limits models
 
 site: WITH_SITE = --site
 site: environment ## build the site into build/site (needs npm)

@@ -11,14 +11,12 @@ from rope_lab.profiling import record_machine
 from rope_lab.records import circumstances
 from rope_lab.timing import Timing, measure, measure_host, require_compiled_kernels
 
-ROUNDS = 5
-
 
 @dataclass(frozen=True)
 class GPU:
     """All that tests replace by something that needs no GPU."""
 
-    rounds: int = ROUNDS
+    rounds: int = 5
     device: str = "cuda"
 
     def in_turns(self, calls: dict[str, Callable], clock: str = "device") -> dict[str, Timing]:
@@ -36,21 +34,16 @@ class GPU:
         gc.collect()
         torch.cuda.empty_cache()
 
-    def bytes_used(self) -> int:
-        """Of its memory, by all programs: what an idle GPU has is this program's own."""
-        free, total = torch.cuda.mem_get_info()
-        return total - free
-
     def circumstances(self) -> dict:
         """GPU, versions and date."""
         return circumstances()
 
 
-def gpu_here(rounds: int = ROUNDS) -> GPU | None:
+def gpu_here() -> GPU | None:
     """The GPU of this machine; or None, after a word on why nothing is measured."""
     try:
         require_compiled_kernels()
     except RuntimeError as why:
         print(f"Nothing is measured: {why}", file=sys.stderr)
         return None
-    return GPU(rounds)
+    return GPU()

@@ -12,13 +12,15 @@ from benchmarks.measure import EVERYBODY, OneCase
 from benchmarks.peers.code import nvcc_version
 from benchmarks.provider import Provider
 from benchmarks.tables import RESULTS, Benchmark, save, write
-from rope_lab.records import origin
+from rope_lab.profiling import machines
+from rope_lab.records import origin, records_folder
 
-ELSEWHERE = Path("build") / "benchmarks"  # not kept in git
 
+def record(benchmark: Benchmark, gpu: GPU, out: Path | None = None) -> int:
+    """Measure, write, and make what shows the results.
 
-def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None = None) -> int:
-    """Measure, write, report.
+    Args:
+        out: a folder for the results, in place of that of the records. Pages are then left alone.
 
     Returns:
         0, or 1 if ours failed or was wrong.
@@ -26,7 +28,7 @@ def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None
     begin, providers = time.monotonic(), benchmark.providers
     absent = why_absent(providers)
     here = [provider for provider in providers if not absent[provider.name]]
-    results = gpu.circumstances() | {"benchmark": benchmark.name, "record": not quick}
+    results = gpu.circumstances() | {"benchmark": benchmark.name}
     if any(provider.built_with for provider in here):
         results["versions"] = results["versions"] | {"nvcc": nvcc_version()}
     if benchmark.name == "models":
@@ -37,8 +39,7 @@ def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None
     results["providers"] = {p.name: p.about() | {"absent": absent[p.name]} for p in providers}
     results |= {"complete": False, "rows": [], "left_out": []}
     file = benchmark.file.format(gpu=results["gpu"].lower().replace(" ", "-"), name=benchmark.name)
-    folder = out or (ELSEWHERE if quick else RESULTS)
-    path = folder / f"{file}.json"
+    path = (out or RESULTS) / f"{file}.json"
     print(origin(results["gpu"], results["versions"], results["date"]))
     for name, about in results["providers"].items():
         print(f"  {name}: {about['absent'] or about['origin'] or 'part of this run'}")
@@ -56,14 +57,24 @@ def record(benchmark: Benchmark, gpu: GPU, quick: bool = False, out: Path | None
         gpu.free()
     save(path, results | {"complete": True})
     print(f"Written after {time.monotonic() - begin:.0f} s: {path}", flush=True)
-    if results["rows"]:
-        print(write(path, into_pages=folder == RESULTS and not quick))
+    if out is None:
+        write()
     ours = {EVERYBODY, *(p.name for p in providers if p.is_ours_or_a_limit)}
     failed = [x for x in results["left_out"] if x["failed"] and x["provider"] in ours]
     for left in failed:
         place = ", ".join(left[name] for name in ("provider", "shape", "direction"))
         print("FAILED or wrong:", place, file=sys.stderr)
     return 1 if failed else 0
+
+
+def record_of_machine(gpu: GPU) -> None:
+    """Copies, instructions and launches, by which `lab.inspect` knows a GPU."""
+    path = records_folder() / "machines.json"
+    machines.merge(path, gpu.circumstances(), gpu.machine())
+    for name, taken in machines.read(path).items():
+        found = machines.machine_of(taken)
+        rates = f"W {found.bytes_a_us / 1e6:.3f} TB/s, P {found.instructions_a_us / 1e6:.2f}e12/s"
+        print(f"{name}, {taken.date}: T0 {found.start_us:.2f} us, {rates}")
 
 
 def why_absent(providers: Sequence[Provider]) -> dict[str, str]:

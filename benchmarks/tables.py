@@ -7,7 +7,6 @@ Of cases, backward is `rope_bw` alone; for q and k in one launch, and in place w
 backward of `rope_qk` that autograd runs, as there is no `rope_bw` for two tensors.
 """
 
-import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,7 +44,6 @@ from rope_lab.records import origin, recorded
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 NOTHING = "–"
-OF_THE_BENCHMARK = "benchmarks/README.md"
 OF_THE_NOTEBOOKS = "09/rungs"  # a record of the GPU that comes first
 
 Cells = dict[tuple[str, ...], dict[str, str]]  # the first cells of a line -> column -> text
@@ -269,13 +267,11 @@ def cells(rows: list[dict], place: Callable, column: Callable, text: Callable) -
     return found
 
 
-def table(
-    head: Sequence[str], found: Cells, columns: Sequence[str] = (), nothing: str = NOTHING
-) -> str:
+def table(head: Sequence[str], found: Cells, columns: Sequence[str] = ()) -> str:
     """Columns of `head` on the left, then those of the cells, as they come or as they are named."""
     columns = columns or list(dict.fromkeys(name for line in found.values() for name in line))
     lines = [
-        (*place, *(line.get(name, nothing) for name in columns)) for place, line in found.items()
+        (*place, *(line.get(name, NOTHING) for name in columns)) for place, line in found.items()
     ]
     return markdown((*head, *columns), lines, numbers=len(columns))
 
@@ -293,52 +289,25 @@ def _line(texts: Iterable[object]) -> str:
 # pages
 
 
-def write(path: Path, into_pages: bool) -> str:
-    """Write everything that shows these results; in other pages, beside those of other GPUs.
-
-    Returns:
-        What was written, or the table that fills in no page, as text to print.
-    """
-    results, written = load(path), []
-    if text := page(results):
-        path.with_suffix(".md").write_text(text, encoding="utf-8")
-        written.append(path.with_suffix(".md"))
-    if into_pages:
-        for one in tables(records_in(path.parent)):
-            one.write()
-            written.append(one.page)
-    names = [p.relative_to(ROOT) if p.is_relative_to(ROOT) else p.name for p in written]
-    said = ["Written: " + ", ".join(map(str, dict.fromkeys(names)))] if names else []
-    printed = [] if into_pages else [one.text for one in tables_of_gpus([results])]
-    return "\n\n".join([*said, *printed])
-
-
-def report_command(arguments: Sequence[str]) -> int:
-    """Make a page beside a file of results, and tables in other pages if it is a record."""
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks report", description=report_command.__doc__
-    )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    for path in (file.resolve() for file in parser.parse_args(arguments).files):
-        is_record = path.parent == RESULTS and load(path)["record"]
-        print(write(path, into_pages=is_record))
-    return 0
+def write() -> None:
+    """Write all that shows the results on file: their own pages, and tables in others."""
+    records = records_in(RESULTS)
+    for results in records:
+        if text := page(results):
+            (RESULTS / f"{results['file']}.md").write_text(text, encoding="utf-8")
+    for one in tables(records):
+        one.write()
 
 
 def records_in(folder: Path) -> list[dict]:
-    """What other pages show: whole runs. The GPU of the notebooks comes first, others by name."""
+    """Results of whole runs. The GPU of the notebooks comes first, others by name."""
     found = [load(path) | {"file": path.stem} for path in sorted(folder.glob("*.json"))]
-    whole = [x for x in found if x["record"] and x["complete"] and x["rows"]]
+    whole = [x for x in found if x["complete"] and x["rows"]]
     first = recorded(OF_THE_NOTEBOOKS).gpu
     return sorted(whole, key=lambda results: (results["gpu"] != first, results["gpu"]))
 
 
 def tables(records: Sequence[dict]) -> list[Table]:
-    """All that other pages show of the records."""
-    return [*tables_of_gpus(records), Table(ROOT / OF_THE_BENCHMARK, "records", links(records))]
-
-
-def tables_of_gpus(records: Sequence[dict]) -> list[Table]:
     """What other pages show of a benchmark: each GPU's table, those after the first one folded."""
     found = []
     for benchmark in BENCHMARKS:
@@ -355,18 +324,6 @@ def folded(results: dict, text: str) -> str:
     """Text that a reader opens by a click."""
     summary = f"{results['gpu']}, {results['date']}"
     return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
-
-
-def links(records: Sequence[dict]) -> str:
-    """A line for each GPU: its records' dates, which lead to their pages."""
-    found: Cells = {}
-    for results in records:
-        name = results["benchmark"]
-        has_page = benchmark_named(name).title
-        target = f"results/{results['file']}.md" if has_page else "../docs/hugging_face.md#Speed"
-        found.setdefault((results["gpu"],), {})[name] = f"[{results['date']}]({target})"
-    columns = [benchmark.name for benchmark in BENCHMARKS]
-    return table(["GPU"], found, columns).replace("---:|", "---|")
 
 
 def page(results: dict) -> str:
@@ -578,8 +535,6 @@ class Benchmark:
     providers: tuple[Provider, ...] = ()
     rows: Callable[[GPU], Iterator[dict]] = lambda gpu: iter(())
     file: str = "{gpu}-{name}"
-    about: str = ""  # for who takes a GPU's record: what is measured,
-    minutes: int = 0  # and how long it takes
     title: str = ""  # of its page; '': it has none
     per_cent: str = ""  # what per cent on its page are of
     # another page, the mark of a table in it, and what makes the table of results
@@ -602,7 +557,7 @@ def _steps_of_models(gpu: GPU) -> Iterator[dict]:
     return models.steps(gpu)
 
 
-def _limits(name: str, rows: Sequence[Row], about: str, minutes: int, title: str) -> Benchmark:
+def _limits(name: str, rows: Sequence[Row], title: str) -> Benchmark:
     """Rows that have a limit of their own, by those who have such a call."""
     forward = tuple(row for row in rows if not row.backward)
     backward = tuple(row for row in rows if row.backward)
@@ -610,8 +565,6 @@ def _limits(name: str, rows: Sequence[Row], about: str, minutes: int, title: str
         name,
         tuple(Group(x, (d,)) for x, d in zip((forward, backward), BOTH_WAYS, strict=True) if x),
         tuple(p for p in ROW_PROVIDERS.values() if any(map(p.suits, rows))),
-        about=f"rows of {about} beside their own limits",
-        minutes=minutes,
         title=f"{title}, beside each row's own limit",
         per_cent=(
             "A copy is `copy_` of the same q and k (for a cache q, k and v); a norm's backward is "
@@ -621,30 +574,24 @@ def _limits(name: str, rows: Sequence[Row], about: str, minutes: int, title: str
     )
 
 
-# The minutes of the first three are an H200's, with the time to compile (2026-11-29); the others
-# were not timed.
 BENCHMARKS = (
     Benchmark(
         "calls",
         CALLS,
         tuple(PROVIDERS.values()),
-        about="every kind of call",
-        minutes=9,
         title="Every kind of call",
         per_cent=(
             "Per cent of the speed of a copy, and the time; host time is what the CPU needs to "
             "queue a call, and is compared with that of `x * 2`. The peers' record is the source "
             "where it has other times of their functions ([why](../README.md#the-record))."
         ),
-        shown_on=(OF_THE_BENCHMARK, "host times", host_times),
+        shown_on=("benchmarks/README.md", "host times", host_times),
     ),
     Benchmark(
         "peers",
         PEERS,
         tuple(PROVIDERS.values()),
         file="{name}-{gpu}",
-        about="six shapes beside other projects: README's table",
-        minutes=4,
         title="Other projects' kernels",
         per_cent="Per cent of the speed of a copy, and the time.",
         shown_on=("README.md", "peers", in_brief),
@@ -653,8 +600,6 @@ BENCHMARKS = (
         "norm",
         NORM,
         tuple(NORMS.values()),
-        about="norm and rotation in one kernel",
-        minutes=9,
         title="Normalize and rotate q and k",
         per_cent=(
             "Per cent of the speed of a copy of q and k, backward of one and a half, and the time. "
@@ -662,14 +607,12 @@ BENCHMARKS = (
             "has other times of `torch.compile` ([why](../README.md#the-record))."
         ),
     ),
-    _limits("cache-limits", CACHE_ROWS, "caches", 1, "Into a cache"),
-    _limits("norm-limits", NORM_ROWS, "norms", 3, "Normalize and rotate"),
-    _limits("rotation-limits", ROTATION_ROWS, "rotations", 3, "Rotate"),
+    _limits("cache-limits", CACHE_ROWS, "Into a cache"),
+    _limits("norm-limits", NORM_ROWS, "Normalize and rotate"),
+    _limits("rotation-limits", ROTATION_ROWS, "Rotate"),
     Benchmark(
         "models",
         rows=_steps_of_models,
-        about="training steps of patched models",
-        minutes=4,
         shown_on=("docs/hugging_face.md", "models", models),
     ),
 )

@@ -20,6 +20,7 @@ def copied(tmp_path, monkeypatch):
     shutil.copytree(tables.RESULTS, results)
     shutil.copytree(records_folder(), tmp_path / "records")
     monkeypatch.setattr(tables, "ROOT", tmp_path)
-    monkeypatch.setattr(record, "RESULTS", results)
+    for module in (record, tables):
+        monkeypatch.setattr(module, "RESULTS", results)
     monkeypatch.chdir(tmp_path)  # where `records_folder` looks first
     return tmp_path

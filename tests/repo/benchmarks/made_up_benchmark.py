@@ -22,9 +22,6 @@ class FakeGPU(GPU):
     def free(self):
         pass
 
-    def bytes_used(self):
-        return 0
-
     def circumstances(self):
         versions = {"torch": "2.11.0", "triton": "3.6.0", "driver": "1.2", "python": "3.12.3"}
         return {"gpu": "Made Up", "versions": versions, "date": "2026-11-20"}

@@ -8,12 +8,13 @@ import torch
 from made_up_benchmark import FakeGPU
 
 from benchmarks import __main__ as command
-from benchmarks import record, tables
+from benchmarks import tables
 from benchmarks.case import ON_THE_FLY, OURS, Case, Group
 from benchmarks.gpu import GPU
 from benchmarks.peers import sources
 from benchmarks.providers import PROVIDERS
-from benchmarks.tables import IN_BRIEF, Benchmark, in_brief, load
+from benchmarks.tables import BENCHMARKS, IN_BRIEF, Benchmark, in_brief, load
+from rope_lab.judge.inspect.limits import gpu_of
 
 TINY = Case(5, 2, 2, 8, dtype="float32")
 IN_PLACE = replace(TINY, k_heads=2, tensor_format="bhsd", inplace=True)
@@ -37,11 +38,11 @@ def nothing_is_unpacked(monkeypatch, tmp_path):
     monkeypatch.setattr(sources, "PEERS", tmp_path / "peers")
 
 
-def run(tmp_path, *options, gpu=None, benchmark=CALLS):
+def run(tmp_path, gpu=None, benchmark=CALLS):
     gpu = gpu or FakeGPU(device="cpu")
-    status = command.main([*options, "--out", str(tmp_path)], gpu, [benchmark])
-    (path,) = tmp_path.glob("*.json")
-    return status, load(path), path
+    status = command.main(["--out", str(tmp_path)], gpu, [benchmark])
+    (path,) = tmp_path.iterdir()
+    return status, load(path)
 
 
 def rows_of(results, **wanted):
@@ -49,9 +50,9 @@ def rows_of(results, **wanted):
 
 
 def test_a_run_checks_measures_and_writes(tmp_path, capsys):
-    status, results, path = run(tmp_path)
+    status, results = run(tmp_path)
     said = capsys.readouterr().out
-    assert status == 0 and results["complete"] and results["record"]
+    assert status == 0 and results["complete"]
     forward = rows_of(results, shape=TINY.label, direction="forward")
     assert {r["provider"] for r in forward} == {"copy_", "PyTorch eager", ON_THE_FLY, OURS}
     alone = rows_of(results, shape=ALONE.label)
@@ -60,8 +61,7 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
         assert row["samples"] and row["of_limit"] > 0
         assert (row["error"] is None) == (row["provider"] in ("copy_", "x * 2"))
     assert "[5/5]" in said and "98.5%" in said and "TransformerEngine: not unpacked" in said
-    assert {file.name for file in path.parent.iterdir()} == {path.name, "made-up-calls.md"}
-    page = path.with_suffix(".md").read_text(encoding="utf-8")
+    page = tables.page(results)
     head = "| forward | copy_ | rope_kernels | rope_kernels, on the fly | PyTorch eager | x * 2 |"
     assert f"{head} largest error |" in page
     assert f"| {TINY.label} | 10.0 µs | 99% (10.2 µs) | 50% (20.0 µs) | 50% (20.0 µs) | – |" in page
@@ -69,7 +69,7 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
 
 
 def test_host_times_are_multiples_of_those_of_x_times_2(tmp_path):
-    _, results, _ = run(tmp_path)
+    _, results = run(tmp_path)
     lines = tables.host_times(results).splitlines()
     of_one = "forward", "forward, recorded", "both ways"
     columns = *of_one, *(f"q and k,<br>{way}" for way in of_one)
@@ -99,9 +99,6 @@ def test_models_have_medians_of_their_steps_on_their_page(copied):
     text = (copied / "docs/hugging_face.md").read_text(encoding="utf-8")
     assert "| Made | 0/7 | 28→2 | 1,024,000→2,048,000 | – |" in text and "Small" not in text
     assert "Made Up, torch 2.11.0" in text and f"transformers {version('transformers')}" in text
-    records = (copied / "benchmarks/README.md").read_text(encoding="utf-8")
-    made_up = "[2026-11-20](../docs/hugging_face.md#Speed)"
-    assert f"| Made Up | – | – | – | – | – | – | {made_up} |" in records
 
 
 WRONG = {
@@ -122,27 +119,28 @@ def test_who_is_wrong_is_not_timed_and_the_page_says_so(spoil, tmp_path):
             return lambda *tensors: tuple(map(spoil, right(*tensors)))
 
     calls = replace(CALLS, groups=(Group((TINY,)),), providers=(*CALLS.providers, Spoilt()))
-    status, results, path = run(tmp_path, benchmark=calls)
+    status, results = run(tmp_path, benchmark=calls)
     assert status == 0 and not rows_of(results, provider="spoilt")
     assert rows_of(results, provider=OURS)  # the others are timed all the same
-    assert "\n- spoilt: " in path.with_suffix(".md").read_text(encoding="utf-8")
+    assert "\n- spoilt: " in tables.page(results)
 
 
-def test_a_quick_run_is_no_record(tmp_path, monkeypatch):
-    _, results, _ = run(tmp_path / "here", "--quick")
-    assert not results["record"]
-    monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(record, "ELSEWHERE", tmp_path / "elsewhere")
-    assert command.main(["--quick"], FakeGPU(device="cpu"), [CALLS]) == 0
-    assert (tmp_path / "elsewhere/made-up-calls.json").is_file()
-    assert not (tmp_path / "results").exists()
+def test_a_new_gpu_has_its_records_and_is_shown(copied):
+    assert gpu_of("Made Up").machine is None
+    tiny = {"groups": CALLS.groups[:1], "providers": CALLS.providers}
+    calls, peers = (replace(benchmark, **tiny) for benchmark in BENCHMARKS[:2])
+    wanted = ["machine", "calls", "peers"]
+    assert command.main(wanted, FakeGPU(device="cpu"), [calls, peers]) == 0
+    assert gpu_of("Made Up").machine == gpu_of("NVIDIA H200").machine
+    assert (copied / "benchmarks/results/made-up-calls.md").is_file()
+    assert "<summary>Made Up, 2026-11-20</summary>" in (copied / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
     ("has_gpu", "said"),
     [(False, "there is no GPU"), (True, "interpreted kernels are not timed")],
 )
-@pytest.mark.parametrize("arguments", [[], ["models"], ["record"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [[], ["models"], ["machine"]], ids=" ".join)
 def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -165,7 +163,7 @@ def test_readme_has_a_line_for_each_layout_of_a_model():
 
 @pytest.mark.gpu
 def test_a_run_on_a_gpu(tmp_path):
-    status, results, _ = run(tmp_path, gpu=GPU(rounds=1))
+    status, results = run(tmp_path, gpu=GPU(rounds=1))
     assert status == 0 and results["gpu"] == torch.cuda.get_device_name()
     assert not [left for left in results["left_out"] if left["failed"]]
     assert all(0 < row["median_us"] < 1e4 for row in results["rows"])
