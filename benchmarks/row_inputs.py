@@ -101,13 +101,8 @@ class RowInputs:
         q, *caches = results
         return q, *[cache.flatten(0, 1)[self.slots] for cache in caches]
 
-    def right(self, over_all_heads: bool = False) -> tuple[Tensor, ...]:
-        """The row's results, or its gradients, in fp64.
-
-        Args:
-            over_all_heads: a norm's mean is over all heads of a token, as nobody but flashinfer has
-                it here.
-        """
+    def right(self) -> tuple[Tensor, ...]:
+        """The row's results, or its gradients, in fp64."""
         row, leaves = self.row, [x.detach().double() for x in (*self.tensors, *self.weights)]
         with torch.set_grad_enabled(row.backward):
             leaves = [x.requires_grad_(row.backward) for x in leaves]
@@ -116,11 +111,8 @@ class RowInputs:
             if row.norm_after:
                 outs = [self._rotated(x) for x in outs]
             if row.is_norm:
-                dims = (row.tensor_format.index("h"), -1) if over_all_heads else -1
                 pairs = zip(outs, weights, strict=True)
-                outs = [
-                    x * (x.square().mean(dims, keepdim=True) + EPS).rsqrt() * w for x, w in pairs
-                ]
+                outs = [x * (x.square().mean(-1, keepdim=True) + EPS).rsqrt() * w for x, w in pairs]
             if not row.norm_after:
                 outs = [self._rotated(x) for x in outs]
         if row.backward:

@@ -35,10 +35,6 @@ class RowProvider(Provider):
         """In which layout, and what it does otherwise than the row says."""
         return row.tensor_format
 
-    def right(self, inputs: RowInputs) -> tuple[Tensor, ...]:
-        """What it should have found, in fp64."""
-        return inputs.right()
-
     def cannot(self, row: Row, direction: str) -> str | None:
         return None if self.suits(row) else "that is no call that it has"
 
@@ -58,7 +54,7 @@ class RowProvider(Provider):
     def error(
         self, inputs: RowInputs, results: tuple[Tensor, ...], layout: Layout, direction: str
     ) -> float:
-        return distance(inputs.found(results), self.right(inputs), inputs.v.dtype)
+        return distance(inputs.found(results), inputs.right(), inputs.v.dtype)
 
 
 class CopyOfRows(RowProvider):
@@ -133,16 +129,6 @@ class RotationInPlace(RowProvider):
         k_of_cache, v = (torch.empty_like(x) for x in (inputs.k_cache, inputs.v_cache))
         k_of_cache.flatten(0, 1)[inputs.slots], v.flatten(0, 1)[inputs.slots] = k, inputs.v
         return super().error(inputs, (q, k_of_cache, v), layout, direction)
-
-
-class RotationOfOthers(RowProvider):
-    """A kernel that rotates q and k in place, by the position of each token."""
-
-    of_tables: tuple[TableKind, ...]
-
-    def suits(self, row: Row) -> bool:
-        is_rotation = row.function == "rope_qk" and row.k_heads > 0 and not row.backward
-        return is_rotation and row.tensor_format in ("bshd", "thd") and row.table in self.of_tables
 
 
 class PackedNorm(RowProvider):

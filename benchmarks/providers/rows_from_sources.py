@@ -1,8 +1,6 @@
 """Projects from their sources: their kernels for rows that have a limit of their own."""
 
 from ctypes import CDLL
-from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,7 +10,7 @@ from benchmarks.peers.code import DTYPE_CODES, call
 from benchmarks.peers.sources import Source
 from benchmarks.provider import FromCuda
 from benchmarks.providers.from_sources import FlashInfer, Vllm
-from benchmarks.providers.rows import PackedNorm, RotationOfOthers, RowProvider, cos_beside_sin
+from benchmarks.providers.rows import PackedNorm, RowProvider, cos_beside_sin
 from benchmarks.row_inputs import RowInputs
 
 _VECTORS, _QUANTIZATION = "csrc/core/vec_dtypes", "csrc/quantization"
@@ -108,20 +106,6 @@ class VllmCache(RowProvider, FromVllm):
             return q, *caches
 
         return write
-
-
-class VllmRotation(RotationOfOthers, Vllm):
-    """`rotary_embedding`, by a table of pairs in the dtype of q."""
-
-    name = "vLLM, rotation"
-    of_tables = BF16, BF16_OF_PAIRS
-
-    def how(self, row: Row) -> str:
-        return "in place; bf16 cos beside sin (s, d/2), with position ids"
-
-    def make(self, inputs: RowInputs):
-        table = cos_beside_sin(inputs, torch.bfloat16)
-        return partial(self.rotate, inputs.token_positions(), table, *inputs.tensors)
 
 
 _JIT = "python/sglang/kernels/jit"
@@ -220,66 +204,4 @@ class FlashInferCache(RowProvider, FromCuda):
         return append
 
 
-class FlashInferRotation(RotationOfOthers, FlashInfer):
-    """By an fp32 table of pairs, or on the fly."""
-
-    name = "flashinfer, rotation"
-    of_tables = NO_TABLE, FP32
-
-    def how(self, row: Row) -> str:
-        table = "fp32 cos beside sin (s, d/2), " if row.table == FP32 else ""
-        return f"in place; {table}with int32 position ids"
-
-    def make(self, inputs: RowInputs):
-        table = cos_beside_sin(inputs, torch.float32) if inputs.row.table == FP32 else None
-        return partial(self.rotate, inputs.token_positions().int(), table, *inputs.tensors)
-
-
-class FlashInferNorm(PackedNorm, FromCuda):
-    """`launchFusedQKNormRope`, for video: the heads of a token are normalized together.
-
-    It goes out of a packed projection, and copies v, too.
-    """
-
-    name = "flashinfer, one norm of all heads"
-    source = replace(
-        FlashInfer.source,
-        name="flashinfer-norm",
-        files={
-            "include/flashinfer/norm/fused_qk_rmsnorm_rope.cuh": (
-                "8f625c2faf42c53841d2abccdca2df7fb3c70aea"
-            )
-        },
-    )
-    launcher, folders, flags = "flashinfer_norm", ("include",), FlashInfer.flags
-    of_tables = (NO_TABLE,)
-
-    def suits(self, row: Row) -> bool:
-        return super().suits(row) and not row.is_packed  # a position is an index
-
-    def how(self, row: Row) -> str:
-        return "out of packed q, k, v; the mean is over all heads, and v is copied, too"
-
-    def right(self, inputs: RowInputs) -> tuple[Tensor, ...]:
-        return inputs.right(over_all_heads=True)
-
-    def make(self, inputs: RowInputs):
-        row, qkv, code = inputs.row, self.packed(inputs), self.code
-        outs = [torch.empty_like(x) for x in (*inputs.tensors, inputs.v)]
-        weights = [
-            w.repeat(x.shape[2]) for w, x in zip(inputs.weights, inputs.tensors, strict=True)
-        ]
-        sizes = row.tokens, row.s, row.h, row.k_heads, row.d
-
-        def norm() -> tuple[Tensor, ...]:
-            call(code.norm_all_heads_and_rotate, qkv, *outs, *weights, *sizes, EPS, BASE)
-            return outs[0], outs[1]
-
-        return norm
-
-
-PROVIDERS = (
-    *(VllmNorm(), VllmCache(), VllmRotation()),
-    SglangNorm(),
-    *(FlashInferCache(), FlashInferNorm(), FlashInferRotation()),
-)
+PROVIDERS = VllmNorm(), VllmCache(), SglangNorm(), FlashInferCache()
