@@ -1,8 +1,8 @@
 """Make the notebooks that a hosted service opens: without outputs, and able to come alone.
 
-    python tools/hosted_copies.py FOLDER [--repository OWNER/NAME] [--commit SHA] [--clone URL]
+    python tools/hosted_copies.py FOLDER [--repository OWNER/NAME] [--clone URL]
 
-A copy's first code cell fetches the toolbox at the commit that the copy was made of, so the two
+A copy's first code cell fetches the toolbox at the commit that is checked out here, so the two
 always fit. Its links lead back to the repository, and badges under its title open it. CI makes the
 copies after each push and pushes FOLDER as a branch of its own (.github/workflows/hosted.yml).
 
@@ -167,18 +167,14 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--repository", default=REPOSITORY, metavar="OWNER/NAME")
-    parser.add_argument("--commit", metavar="SHA", help="by default that of this checkout")
     parser.add_argument("--clone", metavar="URL", help="by default the repository on GitHub")
     asked = parser.parse_args()
     if not asked.repository:
         parser.error("the repository's address is not known yet: name it by --repository")
-    head = ["git", "rev-parse", "--verify", f"{asked.commit or 'HEAD'}^{{commit}}"]
-    found = subprocess.run(head, cwd=ROOT, capture_output=True, encoding="utf-8")
-    if found.returncode != 0:
-        parser.error(f"git has no commit {asked.commit or 'HEAD'} here")
+    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, encoding="utf-8")
     source = Source(
         repository=asked.repository,
-        commit=found.stdout.strip(),
+        commit=head.strip(),
         clone=asked.clone or url_of(asked.repository),
     )
     made = make_hosted_copies(asked.folder, source)

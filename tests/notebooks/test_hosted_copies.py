@@ -209,19 +209,24 @@ def without_the_lab(tmp_path_factory):
     return Path(sysconfig.get_path("scripts", "venv", scheme)) / "python"
 
 
-def run_as_hosted(python, folder, *numbers):
+EXECUTE = "from nbclient.cli import main; main()"  # as the command `jupyter execute`
+
+
+def run_as_hosted(python, notebook):
+    """Run a notebook that is alone in its folder."""
     variables = {name: x for name, x in os.environ.items() if name != "PYTHONPATH"}
     for name in ("TRITON_INTERPRET", "ROPE_LAB_RUNGS"):
         variables.pop(name, None)
-    command = [python, ROOT / "tools/run_alone.py", folder, *numbers]
+    command = [python, "-c", EXECUTE, "--timeout=600", notebook]
     return subprocess.run(command, env=variables, capture_output=True, encoding="utf-8")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ORIGINALS if pairwise.EVERY else [FIRST_TRITON])
 def test_a_copy_runs_alone(name, copies, without_the_lab, tmp_path):
-    (tmp_path / Path(name).name).write_text((copies / name).read_text("utf-8"), encoding="utf-8")
-    done = run_as_hosted(without_the_lab, tmp_path)
+    alone = tmp_path / Path(name).name
+    alone.write_text((copies / name).read_text("utf-8"), encoding="utf-8")
+    done = run_as_hosted(without_the_lab, alone)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -237,7 +242,7 @@ def test_an_exercise_of_a_copy_is_judged_right(copies, without_the_lab, tmp_path
     judged = "lab.check_exercise(scaled_copy, exercises.scaled_copy)"
     assert answer.endswith(judged)
     exercise["source"] = answer.replace(judged, f"verdict = {judged}\nassert verdict, verdict")
-    text = json.dumps(notebook)
-    (tmp_path / "00_start_here.ipynb").write_text(text, encoding="utf-8")
-    done = run_as_hosted(without_the_lab, tmp_path)
+    alone = tmp_path / "00_start_here.ipynb"
+    alone.write_text(json.dumps(notebook), encoding="utf-8")
+    done = run_as_hosted(without_the_lab, alone)
     assert done.returncode == 0, done.stdout + done.stderr
