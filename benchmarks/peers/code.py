@@ -2,26 +2,24 @@
 
 A launcher is one C++ file in `launchers/` that includes a project's sources and has plain C
 functions: pointers, `int64_t`, `double`, the stream last. Such a function returns null, or the
-message of a failure. Nothing is linked to libtorch, which is why compiling takes seconds.
+message of a failure. Nothing is linked to libtorch, which is why compiling takes seconds: each run
+compiles all that it measures.
 """
 
 import ctypes
-import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import torch
 from torch import Tensor
-
-from benchmarks.peers.sources import PEERS
 
 HERE = Path(__file__).resolve().parent
 DTYPE_CODES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # as the launchers have them
@@ -50,7 +48,7 @@ def nvcc_version() -> str:
 
 
 def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> ctypes.CDLL:
-    """Compile `launchers/<launcher>.cu` into a shared object, unless this has been done; load it.
+    """Compile `launchers/<launcher>.cu` into a shared object, and load it.
 
     Args:
         launcher: a file's name in `launchers/`, without its suffix.
@@ -62,20 +60,14 @@ def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> 
     """
     source, nvcc = HERE / "launchers" / f"{launcher}.cu", find_nvcc()
     major, minor = torch.cuda.get_device_capability()
-    folders = [source.parent, *include]
     command = [nvcc, *_ALWAYS, f"-arch=sm_{major}{minor}", *flags, str(source)]
-    command += [f"-I{folder}" for folder in folders]
-    target = PEERS / "build" / f"{launcher}-{_fingerprint(command, folders)}.so"
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        done = subprocess.run(
-            [*command, "-o", str(unfinished)], capture_output=True, encoding="utf-8"
-        )
+    command += [f"-I{folder}" for folder in (source.parent, *include)]
+    with tempfile.TemporaryDirectory() as place:  # Once it is loaded, its file is not needed.
+        target = f"{place}/{launcher}.so"
+        done = subprocess.run([*command, "-o", target], capture_output=True, encoding="utf-8")
         if done.returncode != 0:
             raise RuntimeError(f"nvcc failed: {_first_error(done.stderr + done.stdout)}")
-        unfinished.replace(target)
-    return ctypes.CDLL(str(target))
+        return ctypes.CDLL(target)
 
 
 def call(function, *arguments: Tensor | int | float | None) -> None:
@@ -117,16 +109,6 @@ def _as_c(argument: Tensor | int | float | None) -> ctypes._SimpleCData:
     if argument is None:
         return ctypes.c_void_p(None)
     return ctypes.c_double(argument) if isinstance(argument, float) else ctypes.c_int64(argument)
-
-
-def _fingerprint(command: Sequence[str], folders: Sequence[Path]) -> str:
-    """Of the command and of every header and source that it may read, torch's left out."""
-    digest = hashlib.sha256(" ".join(command).encode())
-    for folder in folders:
-        if HERE in folder.parents or PEERS in folder.parents:
-            for path in sorted(folder.rglob("*.*")):
-                digest.update(path.read_bytes() if path.is_file() else b"")
-    return digest.hexdigest()[:16]
 
 
 def _first_error(text: str) -> str:

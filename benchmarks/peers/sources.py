@@ -1,10 +1,9 @@
 """Where a project's RoPE comes from, and the unpacking of the few files that hold it.
 
-    python -m benchmarks sources flashinfer=/path/of/a/clone Unsloth=/path/of/a/folder
+    python -m benchmarks sources flashinfer=/path/of/a/clone
     python -m benchmarks sources --clone
 
-A path is a git clone (a bare one too), or a folder that a release of the project, a source archive
-or a wheel, has been unpacked into. `--clone` clones what is still missing; it needs a network. The
+A path is a git clone, bare or not. `--clone` clones what is still missing; it needs a network. The
 files go to the git-ignored folder `.peers/`, which can be copied to a GPU machine without one.
 
 A file is known by its content, not by its place: the project's class in `benchmarks/providers` has
@@ -43,14 +42,12 @@ class Source:
         return [path for path, wanted in self.files.items() if there.get(path) != wanted]
 
     def unpack(self, origin: Path, peers: Path | None = None) -> None:
-        """Copy the files out of a git clone, bare or not, or a folder that has them anywhere in it.
+        """Copy the files out of a git clone.
 
         Raises:
-            ValueError: `origin` has no file with such a name and content. Nothing is written then.
+            ValueError: `origin` has no file with such a content. Nothing is written then.
         """
-        is_clone = (origin / ".git").exists() or (origin / "HEAD").is_file()
-        read = _from_clone if is_clone else _from_folder
-        contents = {path: read(origin, path, wanted) for path, wanted in self.files.items()}
+        contents = {path: _content(origin, wanted) for path, wanted in self.files.items()}
         if absent := [path for path, content in contents.items() if content is None]:
             raise ValueError(
                 f"origin {str(origin)!r} has no {', '.join(absent)} with the content that was "
@@ -74,15 +71,11 @@ def blob_id(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def _from_clone(origin: Path, path: str, wanted: str) -> bytes | None:
+def _content(origin: Path, wanted: str) -> bytes | None:
+    """By git's name for it."""
     command = ["git", "-C", str(origin), "cat-file", "blob", wanted]
     shown = subprocess.run(command, capture_output=True)
     return shown.stdout if shown.returncode == 0 else None
-
-
-def _from_folder(origin: Path, path: str, wanted: str) -> bytes | None:
-    contents = (found.read_bytes() for found in sorted(origin.rglob(Path(path).name)))
-    return next((content for content in contents if blob_id(content) == wanted), None)
 
 
 def main(arguments: Sequence[str], sources: Mapping[str, Source]) -> int:

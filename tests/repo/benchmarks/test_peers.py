@@ -20,16 +20,6 @@ MADE_UP = Source("Made up", "https://example.org/made-up", "release 1.2", {"a/b.
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A release, unpacked: the file is not where the repository has it, and has a namesake."""
-    origin = tmp_path / "release"
-    for place, content in (("a", b"another\n"), ("lib/a", TEXT)):
-        (origin / place).mkdir(parents=True)
-        (origin / place / "b.py").write_bytes(content)
-    return origin
-
-
-@pytest.fixture
 def repository(tmp_path):
     """A clone whose newest commit no longer has the content."""
     origin = tmp_path / "repository"
@@ -43,11 +33,10 @@ def repository(tmp_path):
     return origin
 
 
-@pytest.mark.parametrize("kind", ["folder", "repository"])
-def test_the_content_that_was_measured_is_unpacked(kind, request, tmp_path):
+def test_the_content_that_was_measured_is_unpacked(repository, tmp_path):
     peers = tmp_path / "peers"
     assert MADE_UP.missing(peers) == ["a/b.py"]
-    MADE_UP.unpack(request.getfixturevalue(kind), peers)
+    MADE_UP.unpack(repository, peers)
     written = peers / "Made up" / "a" / "b.py"
     assert written.read_bytes() == TEXT
     assert MADE_UP.missing(peers) == []
@@ -55,11 +44,10 @@ def test_the_content_that_was_measured_is_unpacked(kind, request, tmp_path):
     assert MADE_UP.missing(peers) == ["a/b.py"]
 
 
-@pytest.mark.parametrize("kind", ["folder", "repository"])
-def test_another_content_is_refused_and_nothing_written(kind, request, tmp_path):
+def test_another_content_is_refused_and_nothing_written(repository, tmp_path):
     wanted = replace(MADE_UP, files={**MADE_UP.files, "a/c.py": blob_id(b"never there")})
     with pytest.raises(ValueError, match=r"^origin .* has no a/c.py .*example.org.*release 1.2"):
-        wanted.unpack(request.getfixturevalue(kind), tmp_path / "peers")
+        wanted.unpack(repository, tmp_path / "peers")
     assert not (tmp_path / "peers").exists()
 
 
