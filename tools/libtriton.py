@@ -13,7 +13,7 @@ memory that is there, or the process ends.
 import os
 import sys
 from collections.abc import Callable
-from enum import IntEnum
+from enum import Enum
 from functools import cache
 from types import ModuleType, SimpleNamespace
 
@@ -90,19 +90,8 @@ def store(addresses: Array, values: Array, mask: ArrayLike) -> None:
 # One thread interprets all programs, so nothing comes between a read and its write.
 
 
-class RMW_OP(IntEnum):  # Triton's name, as those of its members
-    """How `atomic_rmw` combines a value with memory: read, modify, write."""
-
-    ADD = 0
-    FADD = 1
-    AND = 2
-    OR = 3
-    XOR = 4
-    XCHG = 5
-    MAX = 6
-    MIN = 7
-    UMIN = 8
-    UMAX = 9
+# How `atomic_rmw` combines a value with memory: read, modify, write. The names are Triton's.
+RMW_OP = Enum("RMW_OP", "ADD FADD AND OR XOR XCHG MAX MIN UMIN UMAX")
 
 
 def _second(old: Array, new: Array) -> Array:
@@ -180,48 +169,20 @@ def _replace(addresses: Array, values: Array, combine: Callable[[Array, Array], 
 # Names
 #
 # `ir` has the options of Triton's operations. The interpreter compares some of them, and hands on
-# the others.
+# the others. Their numbers, which only the compiler reads, are not the compiled part's.
 
 _OPTIONS = {
-    "ATOMIC_OP": {
-        "AND": 1,
-        "OR": 2,
-        "XOR": 3,
-        "ADD": 4,
-        "FADD": 5,
-        "MAX": 6,
-        "MIN": 7,
-        "UMAX": 8,
-        "UMIN": 9,
-        "XCHG": 10,
-    },
-    "CACHE_MODIFIER": {"NONE": 1, "CA": 2, "CG": 3, "WB": 4, "CS": 5, "WT": 6, "CV": 7},
-    "DESCRIPTOR_REDUCE_KIND": {
-        "ADD": 1,
-        "MIN": 2,
-        "MAX": 3,
-        "INC": 4,
-        "DEC": 5,
-        "AND": 6,
-        "OR": 7,
-        "XOR": 8,
-    },
-    "EVICTION_POLICY": {"NORMAL": 1, "EVICT_FIRST": 2, "EVICT_LAST": 3},
-    "INPUT_PRECISION": {"TF32": 0, "TF32x3": 1, "IEEE": 2, "BF16x3": 3, "BF16x6": 4},
-    "MEM_SEMANTIC": {"RELAXED": 1, "ACQUIRE": 2, "RELEASE": 3, "ACQUIRE_RELEASE": 4},
-    "MEM_SYNC_SCOPE": {"GPU": 1, "CTA": 2, "SYSTEM": 3},
-    "PADDING_OPTION": {"PAD_ZERO": 1, "PAD_NAN": 2},
-    "PROPAGATE_NAN": {"NONE": 0, "ALL": 0xFFFF},
-    "ROUNDING_MODE": {"RTZ": 0, "RTNE": 1},
-    "ScaleDotElemTypeTY": {
-        "E4M3": 0,
-        "E5M2": 1,
-        "E2M3": 2,
-        "E3M2": 3,
-        "E2M1": 4,
-        "BF16": 5,
-        "FP16": 6,
-    },
+    "ATOMIC_OP": "AND OR XOR ADD FADD MAX MIN UMAX UMIN XCHG",
+    "CACHE_MODIFIER": "NONE CA CG WB CS WT CV",
+    "DESCRIPTOR_REDUCE_KIND": "ADD MIN MAX INC DEC AND OR XOR",
+    "EVICTION_POLICY": "NORMAL EVICT_FIRST EVICT_LAST",
+    "INPUT_PRECISION": "TF32 TF32x3 IEEE BF16x3 BF16x6",
+    "MEM_SEMANTIC": "RELAXED ACQUIRE RELEASE ACQUIRE_RELEASE",
+    "MEM_SYNC_SCOPE": "GPU CTA SYSTEM",
+    "PADDING_OPTION": "PAD_ZERO PAD_NAN",
+    "PROPAGATE_NAN": "NONE ALL",
+    "ROUNDING_MODE": "RTZ RTNE",
+    "ScaleDotElemTypeTY": "E4M3 E5M2 E2M3 E3M2 E2M1 BF16 FP16",
 }
 # Triton's annotations name these types of the compiler.
 _TYPES = (
@@ -250,8 +211,8 @@ def _part(name: str, members: dict[str, object]) -> ModuleType:
     return part
 
 
-def _enum(name: str, members: dict[str, int]) -> type[IntEnum]:
-    return IntEnum(name, members, module=__name__)
+def _enum(name: str, members: str) -> type[Enum]:
+    return Enum(name, members, module=__name__)
 
 
 def _empty_class(name: str) -> type:
@@ -266,9 +227,7 @@ ir = _part(
 interpreter = _part(
     "interpreter",
     {
-        "MEM_SEMANTIC": _enum(
-            "MEM_SEMANTIC", {"ACQUIRE_RELEASE": 0, "ACQUIRE": 1, "RELEASE": 2, "RELAXED": 3}
-        ),
+        "MEM_SEMANTIC": _enum("MEM_SEMANTIC", _OPTIONS["MEM_SEMANTIC"]),
         "RMW_OP": RMW_OP,
         "load": load,
         "store": store,
