@@ -1,15 +1,16 @@
 """Make a package of Triton's interpreter alone, for systems that Triton has no packages for.
 
-    python tools/interpreter_wheel.py 3.7.1 FOLDER          downloads Triton's package for Linux
-    python tools/interpreter_wheel.py TRITON.whl FOLDER     takes it from a file
+    python tools/interpreter_wheel.py 3.7.1 FOLDER
 
-Of its 198 MB Triton's interpreter is 1 MB, all of it Python. These files go unchanged into
-`triton-3.7.1+interpreter-py3-none-any.whl`, with Triton's licence, and with `libtriton.py` in the
-place of the compiled part. `lab.py` makes and installs it on macOS and Windows.
+pip downloads Triton's package for Linux. Of its 198 MB Triton's interpreter is 1 MB, all of it
+Python. These files go unchanged into `triton-3.7.1+interpreter-py3-none-any.whl`, with Triton's
+licence, and with `libtriton.py` in the place of the compiled part. `lab.py` makes and installs it
+on macOS and Windows.
 
-It uses the standard library alone, and pip where it downloads.
+It uses the standard library alone.
 """
 
+import argparse
 import base64
 import hashlib
 import subprocess
@@ -33,7 +34,6 @@ LEFT_OUT = (
     "triton/profiler/",
     "triton/tools/triton_to_gluon_translater/",
 )
-WHEN = (2026, 1, 1, 0, 0, 0)  # the time of each file, so that the same input makes the same bytes
 METADATA = """\
 Metadata-Version: 2.4
 Name: triton
@@ -87,9 +87,9 @@ def make(wheel: Path, folder: Path) -> Path:
     files[f"{info}/RECORD"] = record(files, f"{info}/RECORD").encode()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"triton-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as packed:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in files.items():
-            packed.writestr(zipfile.ZipInfo(name, WHEN), content, zipfile.ZIP_DEFLATED)
+            packed.writestr(name, content)
     return path
 
 
@@ -118,16 +118,13 @@ def record(files: dict[str, bytes], own_name: str) -> str:
 
 
 def main() -> int:
-    if len(sys.argv) != 3:
-        print(__doc__.partition("\n\nOf its")[0], file=sys.stderr)
-        return 2
-    source, folder = sys.argv[1], Path(sys.argv[2])
-    if source.endswith(".whl"):
-        print(make(Path(source), folder))
-        return 0
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("version", help="of Triton, as 3.7.1")
+    parser.add_argument("folder", type=Path, help="for the package")
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as downloads:
         try:
-            print(make(download(source, Path(downloads)), folder))
+            print(make(download(asked.version, Path(downloads)), asked.folder))
         except subprocess.CalledProcessError as failed:
             return failed.returncode
     return 0
