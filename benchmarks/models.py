@@ -3,11 +3,11 @@
 A training step, forward and backward, of four layers in the shape of Llama 3 8B with random
 weights, one sequence of 4096 tokens: as it is, with its rotation patched, and Qwen3 with norms and
 rotation in one launch, too. One step of each takes its turn, and the unpatched model takes two,
-which shows the noise. Then a small model, eager and compiled.
+which shows the noise.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 
@@ -36,14 +36,6 @@ SHAPE = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-SMALL = SHAPE | {
-    "hidden_size": 512,
-    "intermediate_size": 1024,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 64,
-    "vocab_size": 1024,
-}
 DEEPSEEK = {"num_key_value_heads": 32, "first_k_dense_replace": LAYERS, "head_dim": 64}
 GLM4_MOE = {"first_k_dense_replace": LAYERS, "use_qk_norm": True}  # no layer has experts
 MODELS = {  # the name on the page -> classes of transformers, options
@@ -57,33 +49,18 @@ MODELS = {  # the name on the page -> classes of transformers, options
 
 
 def steps(gpu: GPU) -> Iterator[dict]:
-    """A row of the page's table for each model; then those of a small one."""
-    turns = 4 * gpu.rounds
+    """A row of the page's table for each model."""
     for name, autocast in (*((name, False) for name in MODELS), ("Llama", True), ("Qwen3", True)):
-        yield row_of(name, autocast, turns)
-    call = inputs("Qwen3", torch.bfloat16, SMALL)
-    ways = ways_of("Qwen3", call[0])
-    row = {"model": "Qwen3, width 512", "precision": "bf16"}
-    yield row | {"ms": ms_of(ways, partial(train, *call, False), turns)}
-    call[0].compile()  # patched it is the code that it was
-    compiled = ms_of(ways, partial(train, *call, False), turns)
-    yield row | {"precision": "bf16, compiled", "ms": compiled}
-
-
-def ms_of(ways: Ways, step: Callable[[], object], turns: int) -> dict[str, list[float]]:
-    """Milliseconds of a step in each way, for each turn."""
-    times = step_us(ways, step, turns)
-    return {way: [round(us / 1e3, 3) for us in taken] for way, taken in times.items()}
+        yield row_of(name, autocast, 4 * gpu.rounds)
 
 
 def row_of(name: str, autocast: bool, turns: int) -> dict:
     """Bits, launches and times of one model."""
-    model, tokens = inputs(name, torch.float32 if autocast else torch.bfloat16, SHAPE)
+    model, tokens = inputs(name, torch.float32 if autocast else torch.bfloat16)
     call, ways = (model, tokens, autocast), ways_of(name, model)
     wanted = results_of(*call)
     row = {"model": name, "precision": "autocast" if autocast else "bf16", "tokens": TOKENS}
     row |= {"tensors": len(wanted), "launches": {}}
-    row["differ when run twice"] = count_different(wanted, results_of(*call))
     unpatched, _ = launches(*call)
     for way in ("patched", "norms"):
         if way in ways:
@@ -95,17 +72,18 @@ def row_of(name: str, autocast: bool, turns: int) -> dict:
             row["launches"][way] = {"before": before, "after": ours / LAYERS}
     del wanted
     turns = turns if "norms" in ways else min(turns, 8)
-    return row | {"ms": ms_of(ways, partial(train, *call), turns)}
+    times = step_us(ways, partial(train, *call), turns)
+    return row | {"ms": {way: [round(us / 1e3, 3) for us in some] for way, some in times.items()}}
 
 
-def inputs(name: str, dtype: torch.dtype, shape: dict) -> tuple[nn.Module, Tensor]:
+def inputs(name: str, dtype: torch.dtype) -> tuple[nn.Module, Tensor]:
     """A model with random weights, and tokens."""
     config, model, options = MODELS[name]
     torch.manual_seed(1)
-    asked = getattr(transformers, config)(**shape | options)
+    asked = getattr(transformers, config)(**SHAPE | options)
     with torch.device("cuda"):
         made = getattr(transformers, model)._from_config(asked, attn_implementation="sdpa")
-        return made.to(dtype), torch.randint(3, shape["vocab_size"], (1, TOKENS))
+        return made.to(dtype), torch.randint(3, SHAPE["vocab_size"], (1, TOKENS))
 
 
 def ways_of(name: str, model: nn.Module) -> Ways:

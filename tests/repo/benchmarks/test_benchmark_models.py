@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from benchmarks.models import ms_of
+from rope_lab.profiling.steps import step_us
 
 
 def test_each_way_is_entered_in_turns():
@@ -15,6 +15,6 @@ def test_each_way_is_entered_in_turns():
         entered.append(f"after {name}")
 
     ways = {name: lambda name=name: way(name) for name in ("unpatched", "patched")}
-    times = ms_of(ways, lambda: seen.append(entered[-1]), turns=3)
+    times = step_us(ways, lambda: seen.append(entered[-1]), turns=3)
     assert entered == ["unpatched", "after unpatched", "patched", "after patched"] * 4
     assert set(seen) == {*ways} and all(len(ms) == 3 and min(ms) >= 0 for ms in times.values())
