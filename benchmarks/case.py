@@ -43,10 +43,14 @@ class Case:
     freqs: str = "angles"
     positions: str = "index"  # or 'ids', 'starts'
     sequences: int = 0  # 'thd' only, cut at random places
-    cu_seqlens: tuple[int, ...] = ()  # 'thd' only, instead of random places
     interleaved: bool = False
     inplace: bool = False
     clock: str = "device"  # time on the GPU, L2 flushed; or "host", what queuing takes
+
+    @property
+    def copies(self) -> float:
+        """How many copies move the rows that a call reads and writes."""
+        return 1.0
 
     @property
     def heads(self) -> int:
@@ -72,12 +76,11 @@ class Case:
         return ", ".join([f"{self.tensor_format} ({shape}) {_SHORT[self.dtype]}", *self._options()])
 
     def _options(self) -> list[str]:
-        count = self.sequences or len(self.cu_seqlens) - 1
         said = {
             "q + k": self.k_heads > 0,
             f"d2 {self.d2}": self.d2 != self.d,
             f"stored {self.stored}": self.stored not in ("", self.tensor_format),
-            f"{count} sequence{'s' * (count > 1)}": self.tensor_format == "thd",
+            f"{self.sequences} sequence{'s' * (self.sequences > 1)}": self.tensor_format == "thd",
             "interleaved": self.interleaved,
             "position ids": self.positions == "ids",
             "start positions": self.positions == "starts",
@@ -142,6 +145,7 @@ class Row:
     function: str  # 'rope_qk', 'qk_norm_rope' or 'rope_to_cache'
     table: TableKind
     tensor_format: str = "thd"
+    stored: str = ""  # order of the dimensions in memory, if it is not the format's
     s: int = CUTS[-1]  # tokens of a batch entry; of packed sequences, and for a cache, all of them
     b: int = 1  # batch entries
     h: int = 32
@@ -193,6 +197,7 @@ class Row:
             f"{self.b}x{self.s} tokens": not one_of_many,
             f"{self.tokens} tokens": one_of_many,
             heads: bool(heads),
+            f"stored {self.stored}": bool(self.stored),
             "position ids": self.position_ids and not self.to_cache,
             "a model's rounding": self.rounding == "model",
             "norm after": self.norm_after,

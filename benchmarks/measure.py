@@ -67,7 +67,8 @@ class OneCase:
         for provider, (run, error) in checked.items():
             timing = timings[provider.name]
             row = {"shape": self.case.label, "direction": direction, "provider": provider.name}
-            share = provider.copies(self.case, direction) * limit / timing.median_us
+            copies = 1 if provider.name in LIMITS else self.case.copies
+            share = copies * limit / timing.median_us
             row |= asdict(timing) | {"of_limit": round(share, 4), "how": run.how}
             if isinstance(self.case, Row):
                 row["own_limit"] = round(self.case.own_limit, 4)

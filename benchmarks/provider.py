@@ -15,7 +15,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from benchmarks.case import Case, Row
+from benchmarks.case import Case
 from benchmarks.peers.code import HERE, build, import_file
 from benchmarks.peers.sources import Source
 from benchmarks.workload import Layout, Workload, rounded_error
@@ -75,10 +75,6 @@ class Provider:
     ) -> float:
         """How far results are from fp64."""
         return workload.error(results, layout, direction)
-
-    def copies(self, case: Case | Row, direction: str) -> float:
-        """How many of the limit's copies move as many bytes."""
-        return 1
 
     def absent(self) -> str:
         """Why it cannot take part; '': it can."""

@@ -27,9 +27,11 @@ class RowInputs:
         torch.manual_seed(20261128)
         sizes = {"b": row.b, "s": row.s, "t": row.s, "d": row.d}
         heads = (row.h, row.k_heads) if row.k_heads else (row.h,)
-        shapes = [[{**sizes, "h": count}[x] for x in row.tensor_format] for count in heads]
-        self.tensors = [self._random(*shape) for shape in shapes]  # q, or q and k
-        self.grads = [self._random(*shape) for shape in shapes]
+        order = row.stored or row.tensor_format
+        shapes = [[{**sizes, "h": count}[x] for x in order] for count in heads]
+        view = [order.index(x) for x in row.tensor_format]
+        self.tensors = [self._random(*shape).permute(view) for shape in shapes]  # q, or q and k
+        self.grads = [self._random(*shape).permute(view) for shape in shapes]
         self.weights = [self._random(row.d) for _ in heads] if row.is_norm else []
         if row.backward:
             for x in (*self.tensors, *self.weights):

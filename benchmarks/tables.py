@@ -38,7 +38,7 @@ from benchmarks.case import (
 )
 from benchmarks.gpu import GPU
 from benchmarks.provider import Provider
-from benchmarks.providers import NORMS, PROVIDERS, ROW_PROVIDERS
+from benchmarks.providers import PROVIDERS, ROW_PROVIDERS
 from rope_lab.records import origin, recorded
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,26 +128,6 @@ PEERS = (
 )
 
 
-def _norm(tensor_format: str, **options) -> Case:
-    cuts = tuple(8192 * i // 50 for i in range(51)) if tensor_format == "thd" else ()
-    options |= {"tensor_format": tensor_format, "freqs": "module", "cu_seqlens": cuts}
-    return Case(8192, 1, 32, 128, k_heads=8, **options)
-
-
-# Normalize and rotate q and k.
-NORM = (
-    Group(
-        (
-            _norm("sbhd"),
-            _norm("bhsd"),
-            _norm("bhsd", stored="bshd"),  # as projections leave them: transposed views
-            _norm("thd"),
-        ),
-        BOTH_WAYS,
-    ),
-)
-
-
 # rows that have a limit of their own
 TABLES = NO_TABLE, FP32, BF16, BF16_OF_PAIRS
 ENTRIES = 1, 2  # batch entries: each compiles another kernel
@@ -197,6 +177,14 @@ def _caches() -> list[Row]:
     ]
 
 
+# Beside PyTorch's own ways. On the fly, and by a table like theirs.
+NORM = [
+    Row("qk_norm_rope", table, tensor_format, stored, backward=backward)
+    for backward in (False, True)
+    for table in (NO_TABLE, FP32_OF_PAIRS)
+    # The third is as projections leave them: transposed views.
+    for tensor_format, stored in (("sbhd", ""), ("bhsd", ""), ("bhsd", "bshd"), ("thd", ""))
+]
 CACHE_ROWS, NORM_ROWS, ROTATION_ROWS = _caches(), _norms(), _rotations()
 ROWS = (*CACHE_ROWS, *NORM_ROWS, *ROTATION_ROWS)
 
@@ -351,7 +339,7 @@ def _by_direction(results: dict) -> list[str]:
     A cell has per cent of the limit's speed and the median; the limit's cells have its median
     alone. Where there are many shapes, each has a line, else each provider.
     """
-    parts, is_long = [], results["benchmark"] == "calls"
+    parts, is_long = [], results["benchmark"] != "peers"
     lines, columns = ("shape", "provider") if is_long else ("provider", "shape")
     for direction in dict.fromkeys(row["direction"] for row in results["rows"]):
         shown = [row for row in results["rows"] if row["direction"] == direction]
@@ -542,8 +530,8 @@ class Benchmark:
 
     @property
     def has_own_limits(self) -> bool:
-        """Whether its rows have a limit of their own, each."""
-        return any(isinstance(case, Row) for group in self.groups for case in group.cases)
+        """Whether its page has ours and the fastest of the others beside each row's limit."""
+        return self.name.endswith("-limits")
 
 
 def benchmark_named(name: str) -> Benchmark:
@@ -557,14 +545,24 @@ def _steps_of_models(gpu: GPU) -> Iterator[dict]:
     return models.steps(gpu)
 
 
-def _limits(name: str, rows: Sequence[Row], title: str) -> Benchmark:
-    """Rows that have a limit of their own, by those who have such a call."""
+def _of_rows(name: str, rows: Sequence[Row], title: str, per_cent: str) -> Benchmark:
+    """Rows, by those who have such a call."""
     forward = tuple(row for row in rows if not row.backward)
     backward = tuple(row for row in rows if row.backward)
     return Benchmark(
         name,
         tuple(Group(x, (d,)) for x, d in zip((forward, backward), BOTH_WAYS, strict=True) if x),
         tuple(p for p in ROW_PROVIDERS.values() if any(map(p.suits, rows))),
+        title=title,
+        per_cent=per_cent,
+    )
+
+
+def _limits(name: str, rows: Sequence[Row], title: str) -> Benchmark:
+    """Rows, each beside a limit of its own."""
+    return _of_rows(
+        name,
+        rows,
         title=f"{title}, beside each row's own limit",
         per_cent=(
             "A copy is `copy_` of the same q and k (for a cache q, k and v); a norm's backward is "
@@ -596,10 +594,9 @@ BENCHMARKS = (
         per_cent="Per cent of the speed of a copy, and the time.",
         shown_on=("README.md", "peers", in_brief),
     ),
-    Benchmark(
+    _of_rows(
         "norm",
         NORM,
-        tuple(NORMS.values()),
         title="Normalize and rotate q and k",
         per_cent=(
             "Per cent of the speed of a copy of q and k, backward of one and a half, and the time. "

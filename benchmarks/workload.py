@@ -6,14 +6,12 @@ heads to q and half to k, which are the same bytes.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from benchmarks.case import BASE, EPS, Case
+from benchmarks.case import BASE, Case
 from rope_kernels import RotaryPositionEmbedding
-from rope_kernels.norms import qk_norm_rope
 
 # relative error of one rounding of normally distributed values, a little more than measured
 _ROUNDING = {"bfloat16": 1.75e-3, "float16": 2.2e-4, "float32": 2e-7, "float64": 1e-15}
@@ -127,19 +125,6 @@ class Workload:
         heads = [h, k_heads] if k_heads else [h]
         return tuple(_from_bshd(part, layout) for part in source.split(heads, 2))
 
-    @cached_property
-    def weights(self) -> tuple[Tensor, Tensor]:
-        """Of the norms of q and k."""
-        torch.manual_seed(20261121)
-        q, k = (torch.rand(self.case.d, device=self.x.device) + 0.5 for _ in range(2))
-        return q.to(self.x.dtype), k.to(self.x.dtype)
-
-    def leaves(self) -> tuple[Tensor, ...]:
-        """Fresh q, k and their weights, in the case's layout; their gradients are wanted."""
-        tensors = self.take(self.x, own_layout(self.case, pair=True))
-        weights = (weight.clone() for weight in self.weights)
-        return tuple(t.requires_grad_() for t in (*tensors, *weights))
-
     # what is right
 
     @torch.no_grad()
@@ -148,23 +133,6 @@ class Workload:
         transpose = direction in ("backward", "both")
         wanted = self.rotated(self.grad if transpose else self.x, transpose)
         return distance(results, self.take(wanted, layout), self.x.dtype)
-
-    @torch.no_grad()
-    def norm_error(self, results: tuple[Tensor, ...], direction: str) -> float:
-        """How far normalized and rotated q and k are from fp64, or the gradients of `leaves`."""
-        return distance(results, self.normalized[direction], self.x.dtype)
-
-    @cached_property
-    @torch.enable_grad()
-    def normalized(self) -> dict[str, tuple[Tensor, ...]]:
-        """q and k, normalized and rotated in fp64 by the definition; gradients of `leaves`."""
-        leaves = [x.detach().double().requires_grad_() for x in self.leaves()]
-        packed = {} if self.cu_seqlens is None else {"cu_seqlens": self.cu_seqlens}
-        arguments = *leaves, self.module, self.case.tensor_format
-        outs = qk_norm_rope(*arguments, eps=EPS, fused=False, **packed)
-        grads = self.take(self.grad, own_layout(self.case, pair=True))
-        grads = torch.autograd.grad(outs, leaves, [grad.double() for grad in grads])
-        return {"forward": tuple(out.detach() for out in outs), "backward": grads}
 
     def rotated(self, x: Tensor, transpose: bool) -> Tensor:
         """RoPE by its definition in fp64, of (b, s, h, d): exact positions, no table."""
@@ -205,7 +173,5 @@ def _from_bshd(t: Tensor, layout: Layout) -> Tensor:
 
 def _cu_seqlens(case: Case) -> list[int]:
     """Where sequences start, cut at random places, none empty."""
-    if case.cu_seqlens:
-        return list(case.cu_seqlens)
     order = torch.randperm(case.s - 1, generator=torch.Generator().manual_seed(2)) + 1
     return [0, *sorted(order[: case.sequences - 1].tolist()), case.s]

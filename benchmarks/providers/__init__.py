@@ -5,10 +5,10 @@ from benchmarks.providers import from_sources, installed, norm, rows, rows_from_
 
 # who rotates
 PROVIDERS = {p.name: p for p in (*installed.PROVIDERS, *from_sources.PROVIDERS)}
-# who normalizes and rotates
-NORMS = {p.name: p for p in (PROVIDERS["copy_"], *norm.OURS, *norm.OTHERS)}
 # who makes the calls of rows that have a limit of their own
-ROW_PROVIDERS = {p.name: p for p in (*rows.PROVIDERS, *rows_from_sources.PROVIDERS)}
+ROW_PROVIDERS = {
+    p.name: p for p in (*rows.PROVIDERS, *norm.PROVIDERS, *rows_from_sources.PROVIDERS)
+}
 SOURCES = {
     p.source.name: p.source
     for p in (*PROVIDERS.values(), *ROW_PROVIDERS.values())

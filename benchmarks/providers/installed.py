@@ -5,7 +5,7 @@ from importlib.metadata import version
 import torch
 from torch import Tensor
 
-from benchmarks.case import COS_AND_SIN, ON_THE_FLY, OURS, Case
+from benchmarks.case import COS_AND_SIN, ON_THE_FLY, OURS, Case, Row
 from benchmarks.provider import Function, Provider, Run
 from benchmarks.workload import Layout, Workload, as_models_have_them, own_layout, rounded_error
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
@@ -189,7 +189,7 @@ def compiled(function: Function) -> Function:
     return torch.compile(function, mode=MODE)
 
 
-def along_tokens(case: Case) -> list[int]:
+def along_tokens(case: Case | Row) -> list[int]:
     """The shape of a table with a row for each token, without its last dimension: it broadcasts."""
     return [case.s if dim in "st" else 1 for dim in case.tensor_format[:-1]]
 

@@ -1,4 +1,4 @@
-"""Who normalizes q and k by their weights, then rotates them: ours, and others in several steps."""
+"""PyTorch's ways to normalize q and k by their weights, then to rotate them, for rows of norms."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,57 +7,32 @@ import torch
 from torch import Tensor
 from torch._functorch import config as functorch_config
 
-from benchmarks.case import EPS, Case
-from benchmarks.provider import Provider, Run
+import rope_kernels
+from benchmarks.case import EPS, FP32_OF_PAIRS, Row
 from benchmarks.providers.installed import COMPILED, MODE, along_tokens, compiled, rotate_by
-from benchmarks.workload import Layout, Workload, own_layout
-from rope_kernels import rope_qk
-from rope_kernels.norms import qk_norm_rope
+from benchmarks.providers.rows import RowProvider, forward_or_backward
+from benchmarks.row_inputs import RowInputs
 
 
-class NormProvider(Provider):
-    """`function` takes q, k and their weights. The forward saves what the backward needs."""
+class NormInPyTorch(RowProvider):
+    """Takes q, k and their weights. The forward saves what the backward needs.
 
-    largest_error = 2e-2  # norm of the difference over the norm: bf16, rounded several times
+    Tables are its own, so it has rows of one kind of table.
+    """
 
-    def allowed_error(self, case: Case) -> float:
-        return self.largest_error
+    def suits(self, row: Row) -> bool:
+        return row.is_norm and row.table == FP32_OF_PAIRS
 
-    def error(self, workload: Workload, results: tuple, layout: Layout, direction: str) -> float:
-        return workload.norm_error(results, direction)
+    def norm(self, inputs: RowInputs) -> Callable:
+        """q, k and their weights -> q and k."""
+        raise NotImplementedError
 
-    def copies(self, case: Case, direction: str) -> float:
-        return 1.5 if direction == "backward" else 1  # q, k and gradients read, gradients written
-
-    def layout(self, case: Case) -> Layout:
-        return own_layout(case, pair=True)
-
-    def run(self, workload: Workload, function: Callable, direction: str) -> Run:
-        layout, leaves = self.layout(workload.case), workload.leaves()
-        call = partial(function, *leaves)
-        if direction == "backward":
-            grads = workload.take(workload.grad, layout)
-            call = partial(torch.autograd.grad, call(), leaves, grads, retain_graph=True)
-        return Run(call, layout, how=str(layout))
+    def make(self, inputs: RowInputs) -> Callable[[], tuple[Tensor, ...]]:
+        leaves = (x.requires_grad_() for x in (*inputs.tensors, *inputs.weights))
+        return forward_or_backward(inputs, partial(self.norm(inputs), *leaves))
 
 
-class Ours(NormProvider):
-    """`qk_norm_rope`, on the fly or with fp32 cosines and sines of each pair; it rounds once."""
-
-    is_ours_or_a_limit = True
-    largest_error = 5e-3
-
-    def __init__(self, name: str, table: bool = False) -> None:
-        self.name, self.table = name, table
-
-    def function(self, workload: Workload):
-        case, freqs, options = workload.case, workload.module, _packed(workload)
-        if self.table:
-            freqs, options["rotary_dim"] = freqs.cos_sin(case.s), case.d
-        return lambda *leaves: qk_norm_rope(*leaves, freqs, case.tensor_format, eps=EPS, **options)
-
-
-class TwoKernels(NormProvider):
+class TwoKernels(NormInPyTorch):
     """PyTorch's `rms_norm` of q and of k, eager or compiled, then `rope_qk`: three launches."""
 
     def __init__(self, name: str, compiles: bool = False) -> None:
@@ -65,37 +40,39 @@ class TwoKernels(NormProvider):
         if compiles:
             self.measures = f"the whole call, its norms by torch.compile with mode {MODE}"
 
-    def function(self, workload: Workload) -> Callable:
-        case, norm = workload.case, torch.nn.functional.rms_norm
+    def norm(self, inputs: RowInputs) -> Callable:
+        row, rms_norm = inputs.row, torch.nn.functional.rms_norm
+        rope = inputs.rope(rope_kernels)
 
         def both(q: Tensor, k: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
             pairs = zip((q, k), weights, strict=True)
-            return tuple(norm(t, (case.d,), weight, EPS) for t, weight in pairs)
+            return tuple(rms_norm(t, (row.d,), weight, EPS) for t, weight in pairs)
 
         normalize = _compiled(both) if self.compiles else both
 
         def call(*leaves: Tensor) -> tuple[Tensor, ...]:
-            rows = normalize(*leaves)
-            return rope_qk(*rows, workload.module, case.tensor_format, **_packed(workload))
+            q, k = normalize(*leaves)
+            return rope_kernels.rope_qk(q, k, rope, row.tensor_format, cu_seqlens=inputs.cu_seqlens)
 
         return call
 
 
-class InPyTorch(NormProvider):
-    """Eager or compiled, by one of the drafts below. It takes the case's own layout and memory."""
+class Drafted(NormInPyTorch):
+    """Eager or compiled, by one of the drafts below."""
 
     def __init__(self, name: str, draft: Callable, compiles: bool = False) -> None:
         self.name, self.draft, self.compiles = name, draft, compiles
         if compiles:
             self.measures = COMPILED
 
-    def function(self, workload: Workload) -> Callable:
-        case, draft = workload.case, self.draft
-        dtype, columns = workload.x.dtype, case.d
+    def norm(self, inputs: RowInputs) -> Callable:
+        row, draft = inputs.row, self.draft
+        dtype, columns = torch.bfloat16, row.d
         if draft is rounded_once:
-            dtype, columns = torch.float32, case.d // 2  # a column for each pair
-        tables = (table[..., :columns].contiguous() for table in workload.cos_sin(dtype))
-        cos, sin = (table.view(*along_tokens(case), columns) for table in tables)
+            dtype, columns = torch.float32, row.d // 2  # a column for each pair
+        angles = inputs.rope(rope_kernels)(inputs.table_len)[inputs.positions[0], 0, 0, :columns]
+        tables = angles.cos().to(dtype), angles.sin().to(dtype)
+        cos, sin = (table.view(*along_tokens(row), columns) for table in tables)
 
         def both(q: Tensor, k: Tensor, q_weight: Tensor, k_weight: Tensor) -> tuple[Tensor, ...]:
             return draft(q, q_weight, cos, sin), draft(k, k_weight, cos, sin)
@@ -125,16 +102,10 @@ def _compiled(function: Callable) -> Callable:
     return compiled(function)
 
 
-def _packed(workload: Workload) -> dict[str, Tensor]:
-    """The options of our functions that say where packed sequences start."""
-    return {} if workload.cu_seqlens is None else {"cu_seqlens": workload.cu_seqlens}
-
-
-OURS = Ours("qk_norm_rope, on the fly"), Ours("qk_norm_rope, cos and sin", table=True)
-OTHERS = (
+PROVIDERS = (
     TwoKernels("rms_norm of PyTorch, then rope_qk"),
     TwoKernels("rms_norm, compiled, then rope_qk", compiles=True),
-    InPyTorch("eager, fp32", rounded_once),
-    InPyTorch("torch.compile, fp32", rounded_once, compiles=True),
-    InPyTorch("torch.compile, rounded often", rounded_often, compiles=True),
+    Drafted("eager, fp32", rounded_once),
+    Drafted("torch.compile, fp32", rounded_once, compiles=True),
+    Drafted("torch.compile, rounded often", rounded_often, compiles=True),
 )

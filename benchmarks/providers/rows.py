@@ -38,9 +38,6 @@ class RowProvider(Provider):
     def cannot(self, row: Row, direction: str) -> str | None:
         return None if self.suits(row) else "that is no call that it has"
 
-    def copies(self, row: Row, direction: str) -> float:
-        return row.copies
-
     def allowed_error(self, row: Row) -> float:
         return self.largest_error
 
@@ -74,9 +71,6 @@ class CopyOfRows(RowProvider):
     def run(self, inputs: RowInputs, function: Function, direction: str) -> Run:
         return Run(function)
 
-    def copies(self, row: Row, direction: str) -> float:
-        return 1.0
-
 
 class OursOfRows(RowProvider):
     """`rope_kernels`, by its public functions."""
@@ -99,11 +93,7 @@ class OursOfRows(RowProvider):
         call = partial(function, *given, **inputs.options)
         if inputs.row.to_cache:
             return lambda: (call(), inputs.k_cache, inputs.v_cache)
-        if not inputs.row.backward:
-            return lambda: _as_tuple(call())
-        leaves = [*inputs.tensors, *inputs.weights]
-        outs = _as_tuple(call())
-        return partial(torch.autograd.grad, outs, leaves, inputs.grads, retain_graph=True)
+        return forward_or_backward(inputs, lambda: _as_tuple(call()))
 
 
 class RotationInPlace(RowProvider):
@@ -159,6 +149,16 @@ class PackedNorm(RowProvider):
         if row.is_packed:
             return q, k
         return q.unflatten(0, (row.b, row.s)), k.unflatten(0, (row.b, row.s))
+
+
+def forward_or_backward(
+    inputs: RowInputs, call: Callable[[], tuple[Tensor, ...]]
+) -> Callable[[], tuple[Tensor, ...]]:
+    """The call, or the gradients of what it was given."""
+    if not inputs.row.backward:
+        return call
+    leaves = [*inputs.tensors, *inputs.weights]
+    return partial(torch.autograd.grad, call(), leaves, inputs.grads, retain_graph=True)
 
 
 def cos_beside_sin(inputs: RowInputs, dtype: torch.dtype) -> Tensor:

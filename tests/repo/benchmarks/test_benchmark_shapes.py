@@ -38,8 +38,9 @@ def test_packed_sequences_are_as_many_as_said_and_none_is_empty(count):
 
 
 def test_positions_restart_where_they_should():
-    packed = Workload(Case(9, 1, 1, 2, tensor_format="thd", cu_seqlens=(0, 4, 9)), "cpu")
-    assert packed.positions.tolist() == [[0, 1, 2, 3, 0, 1, 2, 3, 4]]
+    packed = Workload(Case(9, 1, 1, 2, tensor_format="thd", sequences=2), "cpu")
+    first, second = packed.cu_seqlens.diff().tolist()
+    assert packed.positions.tolist() == [[*range(first), *range(second)]]
     ids = Workload(Case(40, 3, 1, 2, tensor_format="bshd", positions="ids"), "cpu")
     assert ids.positions.shape == (3, 40) and (ids.positions == 0).sum() > 3
     step = ids.positions.diff(dim=1)

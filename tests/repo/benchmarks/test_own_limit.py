@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from made_up_benchmark import FakeGPU
 
 from benchmarks import __main__ as command
 from benchmarks.case import ANGLES, BF16, BF16_OF_PAIRS, FP32, NO_TABLE, OURS, ROTATION, Group, Row
+from benchmarks.providers import norm
 from benchmarks.providers.rows import CopyOfRows, OursOfRows, PackedNorm, RotationInPlace
 from benchmarks.tables import BENCHMARKS, ROWS, load, page
 
@@ -77,6 +79,7 @@ def test_each_row_has_a_name_of_its_own_and_a_limit_below_a_copy():
 # a run of tiny rows
 
 SETS = {one.name: one for one in BENCHMARKS if one.has_own_limits}
+(BESIDE_PYTORCH,) = (one for one in BENCHMARKS if one.name == "norm")
 
 
 class PackedInPyTorch(PackedNorm):
@@ -105,9 +108,10 @@ def tiny(row):
 
 
 def run(name, tmp_path, *others):
-    groups = tuple(Group(tuple(map(tiny, x.cases)), x.directions) for x in SETS[name].groups)
+    measured = SETS.get(name, BESIDE_PYTORCH)
+    groups = tuple(Group(tuple(map(tiny, x.cases)), x.directions) for x in measured.groups)
     providers = CopyOfRows(), OursOfRows(), RotationInPlace(), *others
-    benchmark = replace(SETS[name], groups=groups, providers=providers)
+    benchmark = replace(measured, groups=groups, providers=providers)
     status = command.main([name, "--out", str(tmp_path)], FakeGPU(device="cpu"), [benchmark])
     results = load(tmp_path / f"made-up-{name}.json")
     return status, results, page(results)
@@ -141,6 +145,15 @@ def test_the_fastest_of_the_others_is_beside_ours(tmp_path):
     status, results, shown = run("norm-limits", tmp_path, PackedInPyTorch())
     assert status == 0 and not results["left_out"]
     assert "in PyTorch: 50.0%" in shown
+
+
+def test_pytorchs_norms_are_right(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    status, results, shown = run("norm", tmp_path, *norm.PROVIDERS)
+    assert status == 0 and not results["left_out"], results["left_out"]
+    by_table = [row for row in results["rows"] if "cos and sin" in row["shape"]]
+    assert len(by_table) == 8 * (2 + len(norm.PROVIDERS))
+    assert "| qk_norm_rope, bhsd, 1x8 tokens, stored bshd, forward, " in shown
 
 
 def test_who_does_nothing_is_wrong_and_not_timed(tmp_path):
