@@ -30,7 +30,6 @@ class Run:
 
     call: Callable[[], tuple[Tensor, ...]]
     layout: Layout | None = None  # of the results; None: there is nothing to check
-    overwrites: tuple[Tensor, ...] = ()
     how: str = ""  # layout and memory, in words
 
 
@@ -100,7 +99,6 @@ class Provider:
     def run(self, workload: Workload, function: Function, direction: str) -> Run:
         """What is measured: the call, with all that it needs made beforehand."""
         layout = self.layout(workload.case)
-        writes_x = self.overwrites(workload.case, "forward")
         gradient = self.gradient(workload)
         takes_x = direction != "backward" or gradient is None
         takes_grads = direction in ("backward", "both")
@@ -112,9 +110,9 @@ class Provider:
             call = partial(gradient, *grads)
         else:
             call = self._with_autograd(function, direction, tensors, grads)
-        overwritten = tensors if direction != "backward" and writes_x else ()
-        overwritten += grads if self.overwrites(workload.case, "backward") else ()
-        return Run(call, layout, overwritten, f"{layout}, in place" if overwritten else str(layout))
+        overwrites = direction != "backward" and self.overwrites(workload.case, "forward")
+        overwrites |= takes_grads and self.overwrites(workload.case, "backward")
+        return Run(call, layout, f"{layout}, in place" if overwrites else str(layout))
 
     @staticmethod
     def _with_autograd(

@@ -177,7 +177,7 @@ def _caches() -> list[Row]:
     ]
 
 
-# Beside PyTorch's own ways. On the fly, and by a table like theirs.
+# Beside drafts by torch.compile: on the fly, and by a table like theirs.
 NORM = [
     Row("qk_norm_rope", table, tensor_format, stored, backward=backward)
     for backward in (False, True)
@@ -213,24 +213,6 @@ def _by_line(value: object) -> str:
         fields = (f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in value.items())
         return "{\n    " + ",\n    ".join(fields) + "\n  }"
     return json.dumps(value)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Text that belongs between two marks of a page."""
-
-    page: Path
-    mark: str
-    text: str
-
-    def filled_in(self, page: str) -> str:
-        """The page's text with the table between its marks."""
-        return fill(page, self.mark, f"{self.text}\n")
-
-    def write(self) -> None:
-        """Put the table into the page."""
-        text = self.page.read_text(encoding="utf-8")
-        self.page.write_text(self.filled_in(text), encoding="utf-8")
 
 
 def fill(page: str, mark: str, text: str) -> str:
@@ -278,13 +260,9 @@ def _line(texts: Iterable[object]) -> str:
 
 
 def write() -> None:
-    """Write all that shows the results on file: their own pages, and tables in others."""
-    records = records_in(RESULTS)
-    for results in records:
-        if text := page(results):
-            (RESULTS / f"{results['file']}.md").write_text(text, encoding="utf-8")
-    for one in tables(records):
-        one.write()
+    """Write all that shows the results on file."""
+    for path, text in pages(records_in(RESULTS)).items():
+        path.write_text(text, encoding="utf-8")
 
 
 def records_in(folder: Path) -> list[dict]:
@@ -295,17 +273,25 @@ def records_in(folder: Path) -> list[dict]:
     return sorted(whole, key=lambda results: (results["gpu"] != first, results["gpu"]))
 
 
-def tables(records: Sequence[dict]) -> list[Table]:
-    """What other pages show of a benchmark: each GPU's table, those after the first one folded."""
-    found = []
+def pages(records: Sequence[dict]) -> dict[Path, str]:
+    """The records' own pages, and others that have a table of them, as they should be.
+
+    Such a table is followed by those of other GPUs, folded.
+    """
+    found = {RESULTS / f"{x['file']}.md": page(x) for x in records if has_page(x)}
     for benchmark in BENCHMARKS:
         of_it = [x for x in records if x["benchmark"] == benchmark.name]
         if benchmark.shown_on and of_it:
-            path, mark, made_of = benchmark.shown_on
-            first, *others = [(x, made_of(x)) for x in of_it]
-            texts = [first[1], *(folded(x, text) for x, text in others)]
-            found.append(Table(ROOT / path, mark, "\n\n".join(texts)))
+            name, mark, made_of = benchmark.shown_on
+            first, *others = [made_of(x) for x in of_it]
+            texts = [first, *map(folded, of_it[1:], others)]
+            shown = (ROOT / name).read_text(encoding="utf-8")
+            found[ROOT / name] = fill(shown, mark, "\n\n".join(texts) + "\n")
     return found
+
+
+def has_page(results: dict) -> bool:
+    return bool(benchmark_named(results["benchmark"]).title)
 
 
 def folded(results: dict, text: str) -> str:
@@ -315,10 +301,8 @@ def folded(results: dict, text: str) -> str:
 
 
 def page(results: dict) -> str:
-    """Tables, how it was measured, who was measured and who was not; '': these have no page."""
+    """Tables, how it was measured, who was measured and who was not."""
     benchmark = benchmark_named(results["benchmark"])
-    if not benchmark.title:
-        return ""
     most = max(results["rows"], key=itemgetter("spread"))
     place = ", ".join(most[name] for name in ("provider", "shape", "direction"))
     spread = f"The medians of rounds differ by up to {most['spread']:.1%} ({place})."

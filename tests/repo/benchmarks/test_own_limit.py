@@ -147,7 +147,7 @@ def test_the_fastest_of_the_others_is_beside_ours(tmp_path):
     assert "in PyTorch: 50.0%" in shown
 
 
-def test_pytorchs_norms_are_right(tmp_path, monkeypatch):
+def test_norms_by_torch_compile_are_right(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     status, results, shown = run("norm", tmp_path, *norm.PROVIDERS)
     assert status == 0 and not results["left_out"], results["left_out"]

@@ -2,23 +2,14 @@
 
 import pytest
 
-from benchmarks.tables import RESULTS, load, page, records_in, save, tables, write
+from benchmarks.tables import RESULTS, load, pages, records_in, save, write
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
-def test_a_page_shows_the_numbers_of_its_record(path):
-    if text := page(load(path)):
-        assert path.with_suffix(".md").read_text(encoding="utf-8") == text
-
-
-@pytest.mark.parametrize("table", tables(records_in(RESULTS)), ids=lambda table: table.mark)
-def test_other_pages_show_the_numbers_of_all_records(table):
-    shown = table.page.read_text(encoding="utf-8")
-    assert table.filled_in(shown) == shown
-
-
-def test_every_page_has_its_record():
-    assert {path.stem for path in RESULTS.glob("*.md")} <= {p.stem for p in RESULTS.glob("*.json")}
+def test_pages_show_the_numbers_of_all_records_and_of_no_others():
+    found = pages(records_in(RESULTS))
+    for path, text in found.items():
+        assert path.read_text(encoding="utf-8") == text, path
+    assert {*RESULTS.glob("*.md")} < {*found}
 
 
 @pytest.mark.parametrize(
