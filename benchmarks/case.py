@@ -22,7 +22,6 @@ COS_AND_SIN = "rope_kernels, cos and sin"
 ROTATION = "rope_qk in place"  # what a step that decodes is compared with
 
 BOTH_WAYS = ("forward", "backward")
-DIRECTIONS = (*BOTH_WAYS, "both")  # both: forward and backward through autograd
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 
@@ -259,5 +258,5 @@ class Group:
     """Cases that are measured in the same directions."""
 
     cases: tuple[Case | Row, ...]
-    directions: tuple[str, ...] = DIRECTIONS
+    directions: tuple[str, ...] = BOTH_WAYS
     alone: bool = False  # without other projects

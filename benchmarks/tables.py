@@ -23,7 +23,6 @@ from benchmarks.case import (
     COS_AND_SIN,
     CUTS,
     DECODED,
-    DIRECTIONS,
     FP32,
     FP32_OF_PAIRS,
     LIMITS,
@@ -80,7 +79,6 @@ CALLS = (
             Case(*LLAMA, rotary_dim=64),
             _packed(50, k_heads=8),
         ),
-        BOTH_WAYS,
     ),
     Group(
         (
@@ -100,7 +98,6 @@ CALLS = (
             Case(*LLAMA, tensor_format="bshd", positions="ids"),
             Case(*LLAMA, tensor_format="bshd", positions="starts"),
         ),
-        DIRECTIONS,
         alone=True,
     ),
     Group(
@@ -123,7 +120,6 @@ PEERS = (
             Case(*LONG),
             _packed(50),
         ),
-        BOTH_WAYS,
     ),
 )
 

@@ -1,10 +1,7 @@
 """Where a project's RoPE comes from, and the unpacking of the few files that hold it.
 
-    python -m benchmarks sources flashinfer=/path/of/a/clone
-    python -m benchmarks sources --clone
-
-A path is a git clone, bare or not. `--clone` clones what is still missing; it needs a network. The
-files go to the git-ignored folder `.peers/`, which can be copied to a GPU machine without one.
+`python -m benchmarks sources` clones what is missing, and needs a network. The files go to the
+git-ignored folder `.peers/`, which can be copied to a GPU machine without one.
 
 A file is known by its content, not by its place: the project's class in `benchmarks/providers` has
 git's id of the content (of the blob), and nothing else is taken.
@@ -79,27 +76,15 @@ def _content(origin: Path, wanted: str) -> bytes | None:
 
 
 def main(arguments: Sequence[str], sources: Mapping[str, Source]) -> int:
-    """The command: unpack what is named, then say what is there and what is missing."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks sources", description=__doc__, formatter_class=raw
-    )
-    parser.add_argument("origins", nargs="*", metavar="NAME=PATH", help=", ".join(sources))
-    parser.add_argument("--clone", action="store_true", help="clone what is still missing")
-    options = parser.parse_args(arguments)
-    named = dict(origin.partition("=")[::2] for origin in options.origins)
-    if unknown := named.keys() - sources.keys():
-        parser.error(f"no project is named {', '.join(unknown)}; accepted: {', '.join(sources)}")
-    try:
-        for name, path in named.items():
-            sources[name].unpack(Path(path))
-        for source in sources.values() if options.clone else ():
+    """The command: clone what is missing, and say what is there."""
+    parser = argparse.ArgumentParser("python -m benchmarks sources", description=__doc__)
+    parser.parse_args(arguments)
+    for source in sources.values():
+        try:
             if source.missing():
                 source.clone()
-    except (ValueError, subprocess.CalledProcessError) as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    for source in sources.values():
+        except (ValueError, subprocess.CalledProcessError) as failure:
+            print(failure, file=sys.stderr)
         state = "missing" if source.missing() else "unpacked"
         print(f"{source.name:20} {state:10} {source.repository}, {source.revision}")
-    return 0
+    return 1 if any(source.missing() for source in sources.values()) else 0

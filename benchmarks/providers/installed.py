@@ -24,7 +24,7 @@ VIEWS, CONTIGUOUS = "bshd", "bhsd"  # how (b, h, s, d) lies in memory
 class Copy(Provider):
     """`copy_` between two contiguous buffers: reads and writes each element once.
 
-    q and k are one buffer here. Forward and backward together are two such copies.
+    q and k are one buffer here.
     """
 
     name = "copy_"
@@ -34,10 +34,8 @@ class Copy(Provider):
         return "a limit of another clock" if case.clock == "host" else None
 
     def run(self, workload: Workload, function, direction: str) -> Run:
-        x, grad = workload.x, workload.grad
-        sources = {"forward": (x,), "backward": (grad,), "both": (x, grad)}
-        pairs = [(source, torch.empty_like(source)) for source in sources[direction]]
-        return Run(lambda: tuple(out.copy_(source) for source, out in pairs))
+        out = torch.empty_like(workload.x)
+        return Run(lambda: (out.copy_(workload.x),))
 
     def function(self, workload: Workload) -> None:
         return None
@@ -80,8 +78,6 @@ class Ours(Provider):
             return "that is rope_kernels itself here"
         if self.freqs == "cos and sin" and case.tensor_format == "thd":
             return "cos and sin of each token come with dense batches"
-        if case.inplace and direction in ("forward, grad", "both"):
-            return "a leaf of autograd is not overwritten"
         return None
 
     def allowed_error(self, case: Case) -> float:
