@@ -29,6 +29,7 @@ _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "
 class Case:
     """Tensors to rotate, and how they are handed over."""
 
+    copies = 1.0  # how many move the rows that a call reads and writes
     s: int  # with 'thd': all tokens
     b: int
     h: int
@@ -45,11 +46,6 @@ class Case:
     interleaved: bool = False
     inplace: bool = False
     clock: str = "device"  # time on the GPU, L2 flushed; or "host", what queuing takes
-
-    @property
-    def copies(self) -> float:
-        """How many copies move the rows that a call reads and writes."""
-        return 1.0
 
     @property
     def heads(self) -> int:

@@ -211,23 +211,19 @@ def _part(name: str, members: dict[str, object]) -> ModuleType:
     return part
 
 
-def _enum(name: str, members: str) -> type[Enum]:
-    return Enum(name, members, module=__name__)
-
-
 def _empty_class(name: str) -> type:
     return type(name, (), {})
 
 
 ir = _part(
     "ir",
-    {name: _enum(name, members) for name, members in _OPTIONS.items()}
+    {name: Enum(name, members) for name, members in _OPTIONS.items()}
     | {name: _empty_class(name) for name in _TYPES},
 )
 interpreter = _part(
     "interpreter",
     {
-        "MEM_SEMANTIC": _enum("MEM_SEMANTIC", _OPTIONS["MEM_SEMANTIC"]),
+        "MEM_SEMANTIC": Enum("MEM_SEMANTIC", _OPTIONS["MEM_SEMANTIC"]),
         "RMW_OP": RMW_OP,
         "load": load,
         "store": store,

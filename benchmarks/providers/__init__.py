@@ -1,14 +1,12 @@
 """Everybody who is measured, in the order of the tables."""
 
 from benchmarks.provider import FromSources
-from benchmarks.providers import from_sources, installed, norm, rows, rows_from_sources
+from benchmarks.providers import from_sources, installed, rows, rows_from_sources
 
 # who rotates
 PROVIDERS = {p.name: p for p in (*installed.PROVIDERS, *from_sources.PROVIDERS)}
-# who makes the calls of rows that have a limit of their own
-ROW_PROVIDERS = {
-    p.name: p for p in (*rows.PROVIDERS, *norm.PROVIDERS, *rows_from_sources.PROVIDERS)
-}
+# who makes the calls of rows
+ROW_PROVIDERS = {p.name: p for p in (*rows.PROVIDERS, *rows_from_sources.PROVIDERS)}
 SOURCES = {
     p.source.name: p.source
     for p in (*PROVIDERS.values(), *ROW_PROVIDERS.values())
