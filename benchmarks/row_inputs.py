@@ -5,6 +5,8 @@ the module's angles, so that all packages get the same bits. What is right is co
 definition, without a package.
 """
 
+import contextlib
+import importlib
 from collections.abc import Callable
 from functools import cached_property, partial
 from types import ModuleType
@@ -171,13 +173,23 @@ class RowInputs:
 
     def function(self, package: ModuleType) -> Callable:
         """The package's function for the row."""
-        return getattr(package, self.row.called)
+        return function_of(package, self.row.called)
 
     def rotation_in_place(self, package: ModuleType) -> Callable[[], object]:
         """`rope_qk` of the q and k of a cache's row, by the same table, in place of them."""
         options = {name: x for name, x in self.options.items() if name != "inplace"}
         given = *[x.clone() for x in self.tensors], self.freqs(package), "thd"
         return partial(package.rope_qk, *given, inplace=True, **options)
+
+
+def function_of(package: ModuleType, name: str) -> Callable:
+    """A public function, of the package itself or of a room that it has."""
+    for room in ("", ".norms", ".serving"):
+        with contextlib.suppress(ModuleNotFoundError):
+            module = importlib.import_module(f"{package.__name__}{room}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"{package.__name__} has no {name}, nor has a room of it")
 
 
 def cos_sin_of(angles: Tensor, table: TableKind) -> tuple[Tensor, Tensor]:

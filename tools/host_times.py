@@ -27,18 +27,11 @@ from types import ModuleType, SimpleNamespace
 import torch
 from torch import Tensor
 
-from two_checkouts import (
-    DEVICE,
-    HAS_GPU,
-    ROOT,
-    choose_engine,
-    copy_packages,
-    function_of,
-    load_packages,
-)
+from two_checkouts import DEVICE, HAS_GPU, ROOT, choose_engine, copy_packages, load_packages
 
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.row_inputs import function_of
 from rope_lab.records import circumstances, origin
 from rope_lab.timing import in_turns
 

@@ -18,8 +18,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.case import CUTS, Row
-from benchmarks.row_inputs import RowInputs
-from two_checkouts import function_of
+from benchmarks.row_inputs import RowInputs, function_of
 
 B, S, HEADS, KV_HEADS = 2, 4096, 32, 8
 POSITIONS = 2 * S  # of a table: calls may start later, or share their sequences with a rank

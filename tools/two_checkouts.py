@@ -1,11 +1,9 @@
 """The `rope_kernels` of two checkouts in one process, for the tools that compare them."""
 
-import contextlib
 import importlib
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -34,16 +32,6 @@ def load_packages(folder: Path) -> tuple[ModuleType, ModuleType]:
     """Import what `copy_packages` has copied: before and after."""
     sys.path.insert(0, str(folder))
     return importlib.import_module(BEFORE), importlib.import_module(AFTER)
-
-
-def function_of(package: ModuleType, name: str) -> Callable:
-    """A public function, of the package itself or of a room that it has."""
-    for room in ("", ".norms", ".serving"):
-        with contextlib.suppress(ModuleNotFoundError):
-            module = importlib.import_module(f"{package.__name__}{room}")
-            if hasattr(module, name):
-                return getattr(module, name)
-    raise AttributeError(f"{package.__name__} has no {name}, nor has a room of it")
 
 
 def choose_engine() -> None:

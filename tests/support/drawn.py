@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 import ops
+from benchmarks.row_inputs import function_of
 from ops import AXES, BF16, FP16, FP32, FP64, OPS, PLACES, Op, Sample
 from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.norms.api import NORM_ROUNDINGS
 from rope_kernels.rotation import CP_ORDERS, ROUNDINGS
-from two_checkouts import function_of
 from yardstick import positions_of_rank
 
 Named = dict[str, Tensor]
