@@ -245,7 +245,7 @@ def test_make_lab_opens_the_readers_own_copies(make, originals):
 
 def test_every_command_finds_an_environment_whose_path_has_a_space(make):
     """Its path is one word to the shell."""
-    targets = ("lab", "test", "test-all", "mutants", "notebooks", "hugging_face", "bench", "size")
+    targets = ("lab", "test", "test-all", "mutants", "notebooks", "hugging_face", "bench", "record")
     planned = make("--dry-run", *targets, "site")
     assert planned.returncode == 0, planned.stderr
     words = shlex.split(planned.stdout, comments=True)
