@@ -56,7 +56,8 @@ def rope_kernel(
     k_heads,  # heads of k, and of v
     ids_strides,  # of b and s
     table_strides,  # of b, s and columns; those of b and s in units of `C.table_unit`
-    strides,  # of q, k, v, q_out, k_out, v_out: each of s, b, h, d; a cache's of block, page, h, d
+    read_strides,  # of q, and of k and v if they are there: each of s, b, h and d
+    written_strides,  # of their results; those of a cache are of block, page, h and d
     table_len,  # s2
     sequences,  # number of packed sequences
     cp_size,  # GPUs, each a rank, that share every sequence: context parallelism
@@ -71,8 +72,9 @@ def rope_kernel(
     # My tile: a block of positions, a block of rows of q, k or v, and a batch entry. From here on
     # x_ptr and x_strides are those of my tensor, y_ptr and y_strides those of its result.
     s_block, row_block, b, heads, is_kv, is_v, x_ptr, x_strides, y_ptr, y_strides = my_tile(
-        tensors, strides, seq_len, batch, q_heads, k_heads, HAS_V=tensors.v is not None, C=C
-    )
+        tensors, read_strides, written_strides, seq_len, batch, q_heads, k_heads,
+        HAS_V=tensors.v is not None, C=C,
+    )  # fmt: skip
 
     # My positions and rows. The last tiles may reach past s, or past the last head: rows that do
     # not exist are neither loaded nor stored. Pointers are to element 0 of each row.
@@ -166,7 +168,8 @@ def rope_kernel(
 @triton.jit
 def my_tile(
     tensors,
-    strides,
+    read_strides,
+    written_strides,
     seq_len,
     batch,
     q_heads,
@@ -184,7 +187,6 @@ def my_tile(
     tensor; whether it is k or v, and whether it is v; its pointer and strides, and those of what is
     written. `tl.where` chooses pointers and sizes, and all that follows is the same for each.
     """
-    q_strides, k_strides, v_strides, q_out_strides, k_out_strides, v_out_strides = strides
     q_blocks, k_blocks = tl.cdiv(q_heads, C.rows), tl.cdiv(k_heads, C.rows)
     row_blocks = q_blocks
     if tensors.k is not None:
@@ -195,8 +197,8 @@ def my_tile(
         tl.program_id(0), tl.cdiv(seq_len, C.positions), row_blocks, batch, C=C
     )
     heads, is_kv, is_v = q_heads, False, False
-    x_ptr, x_strides = tensors.q, q_strides
-    y_ptr, y_strides = tensors.q_out, q_out_strides
+    x_ptr, x_strides = tensors.q, read_strides[0]
+    y_ptr, y_strides = tensors.q_out, written_strides[0]
     if tensors.k is not None:
         is_kv = row_block >= q_blocks
         if HAS_V:
@@ -204,13 +206,13 @@ def my_tile(
             row_block -= tl.where(is_v, k_blocks, 0)
         row_block -= tl.where(is_kv, q_blocks, 0)
         heads = tl.where(is_kv, k_heads, q_heads)
-        x_ptr, x_strides = tl.where(is_kv, tensors.k, x_ptr), choose(is_kv, k_strides, x_strides)
-        y_ptr = tl.where(is_kv, tensors.k_out, y_ptr)
-        y_strides = choose(is_kv, k_out_strides, y_strides)
+        x_ptr, y_ptr = tl.where(is_kv, tensors.k, x_ptr), tl.where(is_kv, tensors.k_out, y_ptr)
+        x_strides = choose(is_kv, read_strides[1], x_strides)
+        y_strides = choose(is_kv, written_strides[1], y_strides)
     if HAS_V:
-        x_ptr, x_strides = tl.where(is_v, tensors.v, x_ptr), choose(is_v, v_strides, x_strides)
-        y_ptr = tl.where(is_v, tensors.v_out, y_ptr)
-        y_strides = choose(is_v, v_out_strides, y_strides)
+        x_ptr, y_ptr = tl.where(is_v, tensors.v, x_ptr), tl.where(is_v, tensors.v_out, y_ptr)
+        x_strides = choose(is_v, read_strides[2], x_strides)
+        y_strides = choose(is_v, written_strides[2], y_strides)
     return s_block, row_block, b, heads, is_kv, is_v, x_ptr, x_strides, y_ptr, y_strides
 
 

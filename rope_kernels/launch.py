@@ -268,7 +268,6 @@ def plan(
     whole_rows: bool = False,
     groups: tuple[int, int] = (0, 0),
     out_format: str | None = None,
-    with_strides: Sequence[str] = ("q", "k", "v", "q_out", "k_out", "v_out"),
 ) -> Plan:
     """Plan a launch, without a GPU: no value is read, and tensors may be on the meta device.
 
@@ -283,8 +282,6 @@ def plan(
             is read, and in one that is written. 0: the heads of q follow each other.
         out_format: of a forward's results, if it is not that of the rotation, which a forward's
             tensors have. Where gradients go back, they are read in that and written in this.
-        with_strides: the tensors of which the kernel gets strides, in its order. Those of what is
-            not there are 0.
     """
     given = _as_read(tensors, rotation, inplace)
     rows = {name: x for name in ROWS if (x := given.get(name)) is not None}
@@ -321,6 +318,7 @@ def plan(
     row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in rows else 1)
     reads_interleaved, writes_interleaved = options.pairings
     table_strides, table_unit = _strides_of_table(rotation, given["table"])
+    strides = {name: kernel_strides(views.get(name, x)) for name, x in rows.items()}
     constants = Constants(
         half=case.half,
         start=case.start,
@@ -356,7 +354,8 @@ def plan(
     arguments = {
         **_arguments_of(rotation),
         "table_strides": table_strides,
-        "strides": tuple([kernel_strides(views.get(x, rows.get(x))) for x in with_strides]),
+        "read_strides": tuple([x for name, x in strides.items() if "out" not in name]),
+        "written_strides": tuple([x for name, x in strides.items() if "out" in name]) or None,
         "seq_len": seq_len,
         "batch": None if merged else batch,
         "q_heads": q_heads,
@@ -427,7 +426,7 @@ def _arguments_of(rotation: Rotation) -> dict[str, object]:
     """The sizes that say which positions and angles tokens have, by the kernels' names."""
     options, ids, cu_seqlens = rotation.options, rotation.position_ids, rotation.cu_seqlens
     is_shared = options.cp_size > 1
-    ids_strides: Strides = (0, 0)
+    ids_strides = None
     if ids is not None:
         ids_strides = kernel_strides(ids if ids.dim() == 2 else ids[None])
     return {
@@ -449,25 +448,23 @@ def _batch_may_count_as_heads(views: Views, stretch: int | None) -> bool:
     return stretch == 1 and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
-def kernel_strides(x: Tensor | None) -> tuple[int, ...]:
-    """Strides in elements, as kernels get them; four zeros for a tensor that is not there.
+def kernel_strides(x: Tensor) -> Strides:
+    """Strides in elements, as kernels get them.
 
     That of a dimension of one index is 0, for it doesn't matter. A stride of 1, which PyTorch may
     say there, would look unaligned to the compiler.
     """
-    if x is None:
-        return 0, 0, 0, 0
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
 
-def _strides_of_table(rotation: Rotation, table: Tensor | None) -> tuple[Strides, int]:
+def _strides_of_table(rotation: Rotation, table: Tensor | None) -> tuple[Strides | None, int]:
     """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
 
     A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
     It is 1 where 16 divides the strides, which Triton finds by itself. Turns need neither.
     """
     if table is None or rotation.on_the_fly:
-        return (0, 0, 0), 1
+        return None, 1
     strides = kernel_strides(table if table.dim() == 3 else table.flatten(1)[None])
     unit = 1
     if any(step % 16 for step in strides[:-1]):

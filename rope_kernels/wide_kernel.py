@@ -39,7 +39,8 @@ def wide_kernel(
     k_heads,
     ids_strides,
     table_strides,
-    strides,
+    read_strides,
+    written_strides,
     table_len,
     sequences,
     cp_size,
@@ -52,8 +53,9 @@ def wide_kernel(
 
     # My tile: rows of q, of k or of v.
     s_block, row_block, b, heads, is_kv, is_v, x_ptr, x_strides, y_ptr, y_strides = my_tile(
-        tensors, strides, seq_len, batch, q_heads, k_heads, HAS_V=tensors.v is not None, C=C
-    )
+        tensors, read_strides, written_strides, seq_len, batch, q_heads, k_heads,
+        HAS_V=tensors.v is not None, C=C,
+    )  # fmt: skip
 
     # My columns: which row of its line each one is in, and which column of that row it is. What is
     # left of a line after its last row is empty.

@@ -36,7 +36,8 @@ def norm_rope_kernel(
     k_heads,
     ids_strides,
     table_strides,
-    strides,  # as in `rope_kernel`: those of v are not used
+    read_strides,
+    written_strides,
     table_len,
     sequences,
     cp_size,
@@ -56,8 +57,9 @@ def norm_rope_kernel(
 
     # My tile: rows of q or of k, and the weight of my tensor.
     s_block, row_block, b, heads, is_k, _, x_ptr, x_strides, y_ptr, y_strides = my_tile(
-        tensors, strides, seq_len, batch, q_heads, k_heads, HAS_V=False, C=C
-    )
+        tensors, read_strides, written_strides, seq_len, batch, q_heads, k_heads,
+        HAS_V=False, C=C,
+    )  # fmt: skip
     weight_ptr = tensors.q_weight
     if tensors.k is not None:
         if weight_ptr is not None:
@@ -125,7 +127,8 @@ def norm_rope_backward_kernel(
     q_programs,  # so many programs, the first ones, share the tiles of q; the others those of k
     ids_strides,
     table_strides,
-    strides,  # of q, k, q_grad, k_grad, q_out and k_out
+    read_strides,  # of q, k, q_grad and k_grad, of those that are there
+    written_strides,  # of q_out and k_out; or None: not wanted
     table_len,
     sequences,
     cp_size,
@@ -154,24 +157,26 @@ def norm_rope_backward_kernel(
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tensor, and my tiles of it.
-    q_strides, k_strides, q_grad_strides, k_grad_strides, q_out_strides, k_out_strides = strides
     number = tl.program_id(0)
     programs = tl.num_programs(0)
     heads = q_heads
     x_ptr, g_ptr, y_ptr = tensors.q, tensors.q_grad, tensors.q_out
-    x_strides, g_strides, y_strides = q_strides, q_grad_strides, q_out_strides
+    TENSORS: tl.constexpr = 1 if tensors.k is None else 2
+    x_strides, g_strides = read_strides[0], read_strides[TENSORS]
+    if tensors.q_out is not None:
+        y_strides = written_strides[0]
     weight_ptr = tensors.q_weight
     if tensors.k is not None:
         is_k = number >= q_programs
         number -= tl.where(is_k, q_programs, 0)
         programs = tl.where(is_k, programs - q_programs, q_programs)
         heads = tl.where(is_k, k_heads, q_heads)
-        x_ptr, x_strides = tl.where(is_k, tensors.k, x_ptr), choose(is_k, k_strides, x_strides)
-        g_ptr = tl.where(is_k, tensors.k_grad, g_ptr)
-        g_strides = choose(is_k, k_grad_strides, g_strides)
+        x_ptr, g_ptr = tl.where(is_k, tensors.k, x_ptr), tl.where(is_k, tensors.k_grad, g_ptr)
+        x_strides = choose(is_k, read_strides[1], x_strides)
+        g_strides = choose(is_k, read_strides[3], g_strides)
         if tensors.q_out is not None:
             y_ptr = tl.where(is_k, tensors.k_out, y_ptr)
-            y_strides = choose(is_k, k_out_strides, y_strides)
+            y_strides = choose(is_k, written_strides[1], y_strides)
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, tensors.k_weight, weight_ptr)
     w1, w2, w_tail = load_weight(

@@ -149,7 +149,6 @@ def launch_backward(
             _as_read(given)._asdict(),
             rotation,
             choose=choose,
-            with_strides=("q", "k", "q_grad", "k_grad", "q_out", "k_out"),
         )
         rounding = _roundings(tensors[0], weights[0], rotation, norm).rotation
         turn_rounds = rounding == "model"

@@ -221,7 +221,7 @@ def into_memory_that_a_graph_hands_over() -> list:
     for q_out in (torch.empty(S, H, D), torch.empty(S, H, D), q.clone()):
         torch.ops.rope_kernels.rope_to_cache(q, k, q_out, v, *caches, slots, *values)
         noted = dict(zip(by_jit.names, last_launch().parameters, strict=False))
-        found.append([noted[f"strides.3.{i}"] for i in (0, 2)])
+        found.append([noted[f"written_strides.0.{i}"] for i in (0, 2)])
     return found[1:]  # the first one went through the JIT, which tells the driver too late
 
 
