@@ -95,28 +95,29 @@ def test_a_norms_backward_has_as_many_programs_as_run_at_once():
 @each_op
 def test_a_launch_is_on_the_device_of_its_tensors(op, monkeypatch):
     """Not on the device that was current when the call came."""
-    within = []
+    current = []  # the device that is, and those that were
 
     class Current:
         def __init__(self, device):
-            pass
+            self.device = device
 
         def __enter__(self):
-            within.append(self)
+            current.insert(0, self.device)
 
         def __exit__(self, *error):
-            within.pop()
+            current.pop(0)
 
     sample, seen = op.sample("cpu"), []
     monkeypatch.setattr(torch.cuda, "device", Current)
-    for current, entered in (0, [1]), (-1, [0]):
+    for was in 0, -1:  # the tensors are on -1
+        current[:] = [was]
         with (
             plans(),
-            patch.object(torch.cuda, "current_device", lambda current=current: current),
-            launched_by(lambda *launch: seen.append(len(within))),
+            patch.object(torch.cuda, "current_device", lambda: current[0]),
+            launched_by(lambda *launch: seen.append(list(current))),
         ):
             sample.call()
-        assert seen == entered
+        assert seen == [[-1, 0] if was == 0 else [-1]] and current == [was]
         seen.clear()
 
 
