@@ -68,7 +68,8 @@ class Known:
 # Without `typed`, True, 1 and 1.0 would be one signature, and a check accepts one of the three. It
 # doesn't look into a tuple, so one that has not been checked comes field by field.
 @lru_cache(4096, typed=True)
-def _known(*signature: object) -> Known:
+def known_by(*signature: object) -> Known:
+    """What is remembered of calls with this signature."""
     return Known()
 
 
@@ -99,7 +100,7 @@ def known_of(
                 signature.append(looks)
             else:
                 return None
-        return _known(*signature)
+        return known_by(*signature)
     except (RuntimeError, TypeError):  # A tensor has no strides or memory; or this isn't hashable.
         return None
 
@@ -124,7 +125,7 @@ def _width_of(number: int) -> int:
 
 def forget() -> None:
     """Forget all calls."""
-    _known.cache_clear()
+    known_by.cache_clear()
 
 
 # Launches

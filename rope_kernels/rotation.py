@@ -16,6 +16,7 @@ s tokens, rank r holds s / n of them:
 Packed sequences are shared one by one, in the same way.
 """
 
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -142,6 +143,11 @@ class Options(NamedTuple):
         return (returned, given) if self.transpose else (given, returned)
 
 
+@lru_cache(4096)  # every backward comes here, and `_replace` takes longer
+def _transposed(options: Options) -> Options:
+    return options._replace(transpose=not options.transpose)
+
+
 TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
 
@@ -175,8 +181,9 @@ class Rotation(NamedTuple):
     @property
     def transposed(self) -> "Rotation":
         """The map that takes gradients back."""
-        options = self.options
-        return self._replace(options=options._replace(transpose=not options.transpose))
+        table, sin, cu_seqlens, starts, ids, first_position, options = self
+        back = _transposed(options)
+        return Rotation(table, sin, cu_seqlens, starts, ids, first_position, back)
 
     def of_rank(self, rank: int) -> "Rotation":
         """The same rotation on another rank of context parallelism."""

@@ -10,14 +10,13 @@ from ..launch import (
     Known,
     Launch,
     has_elements,
-    known_of,
+    known_by,
     known_of_rotation,
     memory_for,
     plan,
     q_and_k,
     run,
 )
-from ..modes import is_eager
 from ..rotation import Rotation, compute_dtype
 from ..tiles import cdiv, next_power_of_2
 from .arguments import (
@@ -178,14 +177,20 @@ def launch_backward(
 
     run(known, given, make_launch, (rotation.first_position,))
     if partials is not None:
-        _add_up(partials, of_weights, q_programs)
+        _add_up(partials, of_weights, q_programs, is_eager=known is not None)
     return outs, of_weights
 
 
-def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int) -> None:
-    """Write the gradients of the weights."""
-    known = known_of((partials, *of_weights), None, "sum", q_programs) if is_eager() else None
+def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, is_eager: bool) -> None:
+    """Write the gradients of the weights.
+
+    All of it is new memory, which is aligned, so the signature of the launch has no tensors.
+    """
     programs, d = partials.shape
+    known = None
+    if is_eager:
+        dtypes = partials.dtype, *[None if x is None else x.dtype for x in of_weights]
+        known = known_by("sum", partials.device, *dtypes, d, programs, q_programs)
     q_weight_grad, k_weight_grad = q_and_k(of_weights)
     given = SumTensors(partials, q_weight_grad, k_weight_grad)
 
