@@ -153,7 +153,7 @@ def norm_rope_backward_kernel(
         C.writes_interleaved if C.norm_after else C.reads_interleaved
     )
     # Triton 3.6 does not compile a norm after a rotation of one pair in one column.
-    COLUMNS: tl.constexpr = max(2, triton.next_power_of_2(C.half))
+    COLUMNS: tl.constexpr = triton.next_power_of_2(C.half) if C.half > 1 else 2
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
     # My tensor, and my tiles of it.
