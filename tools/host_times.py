@@ -72,10 +72,8 @@ def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callabl
     w, w_k = x.weights
     one, two, qkv = (x.q,), (x.q, x.k), (x.qkv,)
 
-    norm_rope, qk_norm_rope = (
-        function_of(package, "norm_rope"),
-        function_of(package, "qk_norm_rope"),
-    )
+    norm_rope = function_of(package, "norm_rope")
+    qk_norm_rope = function_of(package, "qk_norm_rope")
     split_qkv_rope = function_of(package, "split_qkv_rope")
     rope_to_cache = function_of(package, "rope_to_cache")
 
