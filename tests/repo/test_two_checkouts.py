@@ -19,13 +19,21 @@ from processes import ROOT
 FUNCTIONS = {name for name, x in PUBLIC.items() if inspect.isfunction(x)}
 NOT_TIMED = "rope_fw", "rope_bw", "rotate_half", "cp_positions"
 TABLES = {"RotaryPositionEmbedding", "RotaryPositionEmbedding.cos_sin"}
-PLANTED = ["rope_bw", "norm_rope", "split_qkv_rope", "rope_to_cache"]
+PLANTED = {  # in the room of each
+    "rope_bw": "",
+    "norm_rope": "norms",
+    "split_qkv_rope": "serving",
+    "rope_to_cache": "serving",
+}
 BUG = """
+import torch
+
+
 def _off_by_a_bit(function):
     def call(*given, **options):
         outs = function(*given, **options)
         first = (outs[0] if isinstance(outs, tuple) else outs).detach()
-        first.mul_(1 + api.torch.finfo(first.dtype).eps)
+        first.mul_(1 + torch.finfo(first.dtype).eps)
         return outs
 
     return call
@@ -101,8 +109,9 @@ def run(tool, *arguments):
 @pytest.mark.usefixtures("needs_triton")
 def test_planted_bugs_are_found_and_nothing_else(tmp_path):
     shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels")
-    with (tmp_path / "rope_kernels/__init__.py").open("a", encoding="utf-8") as file:
-        print(BUG, *[f"{x} = _off_by_a_bit({x})" for x in PLANTED], sep="\n", file=file)
+    for name, room in PLANTED.items():
+        with (tmp_path / "rope_kernels" / room / "__init__.py").open("a", encoding="utf-8") as file:
+            print(BUG, f"{name} = _off_by_a_bit({name})", sep="\n", file=file)
     said = run("drawn_calls.py", ".", tmp_path, "--calls", len(TURNS), "--processes", 2)
     assert said.returncode == 1, said.stderr
     *_, table = said.stdout.partition(" calls in ")
