@@ -152,7 +152,10 @@ def test_every_function_shows_the_options_of_the_first(op):
 
 
 NUMBERS = {  # of NumPy, and of Python in place of each
-    **{name: (np.int64, np.uint8, np.int16) for name in ("rotary_dim", "rotary_start")},
+    **{
+        name: (np.int64, np.uint8, np.int16)
+        for name in ("rotary_dim", "rotary_start", "start_positions")
+    },
     **{name: (np.int64, np.int32) for name in ("cp_size", "cp_rank", "num_heads", "num_kv_heads")},
     **{name: (np.float32, np.float64, Fraction) for name in ("eps", "weight_offset")},
 }
@@ -166,7 +169,8 @@ def test_numbers_of_other_kinds_are_numbers(op, name, device):
         pytest.skip("the function does not have it")
     case = {"rotary": 8, "start": "at 1", "positions": "contiguous", "tensor_format": "sbhd"}
     sample = op.sample(device, **case, columns="rotary_dim")
-    values = sample.options() | {"eps": 2.0**-10, "weight_offset": 0.5}  # of which fp32 has all
+    values = {"start_positions": 2, "eps": 2.0**-10, "weight_offset": 0.5}  # fp32 has all of these
+    values |= sample.options()
     for kind in NUMBERS[name]:
         value = values.get(name, 0)
         outcomes = []

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import ops
 from benchmarks.row_inputs import function_of
-from ops import AXES, BF16, FP16, FP32, FP64, OPS, PLACES, Op, Sample
+from ops import AXES, BF16, FP16, FP32, FP64, OPS, PLACES, TABLES, Op, Sample
 from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.norms.api import NORM_ROUNDINGS
 from rope_kernels.rotation import CP_ORDERS, ROUNDINGS
@@ -34,8 +34,8 @@ MORE = {  # beyond `AXES`; what is there several times is drawn more often
     "wanted": ("all", "all", "first", "last"),  # of what may have a gradient
     "inplace": (False, False, True),
     "records_inplace": (False, True),
-    "dtype_of_cos": (None, None, *DTYPES),  # None: that of what turns
-    "strided_tables": (False, False, True),
+    "dtype_of_cos": (None, None, *DTYPES),
+    "table": ("as_given", "as_given", *TABLES),
     "attention_factor": (1.0, 1.25),
     "rounding": (None, None, *ROUNDINGS),
 }
@@ -115,26 +115,14 @@ def make_sample(op: Op, case: dict, seed: int) -> Sample:
     freqs = sample.freqs
     if isinstance(freqs, RotaryPositionEmbedding):
         freqs.attention_factor = case["attention_factor"]
-    elif isinstance(freqs, tuple):
-        freqs = tuple(x.to(case["dtype_of_cos"] or x.dtype) for x in freqs)
-        if freqs[0].shape[-1] != sample.d:  # not every checkout takes it for d2 by itself
-            sample.how["rotary_dim"] = sample.d2
-    if case["strided_tables"] and isinstance(freqs, tuple):
-        freqs = tuple(strided(x) for x in freqs)
-    elif case["strided_tables"] and isinstance(freqs, Tensor):
-        freqs = strided(freqs)
-    sample.freqs = freqs
+    elif isinstance(freqs, tuple) and freqs[0].shape[-1] != sample.d:
+        sample.how["rotary_dim"] = sample.d2  # not every checkout takes it for d2 by itself
     sample.tables = sample.trained_tables()
     for x in sample.written.values():  # a cache has gaps
         value = x.clone()
         ops.memory_of(x).fill_(math.nan)
         x.copy_(value)
     return sample
-
-
-def strided(table: Tensor) -> Tensor:
-    """The same values, at every second element of memory."""
-    return table.repeat_interleave(2, dim=-1)[..., ::2]
 
 
 def leaves_of(sample: Sample) -> Named:

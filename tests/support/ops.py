@@ -34,6 +34,38 @@ def one_element_in(shape, dtype, device):
 PLACES = {**LAYOUTS, "one_element_in": one_element_in}
 del PLACES["expanded_scalar"]  # what arrives as a gradient
 
+
+def every_second(x):
+    return x.repeat_interleave(2, dim=-1)[..., ::2]
+
+
+def transposed(x):
+    return x.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def first_row(x):
+    """Of each entry or each position: all are one, with stride 0."""
+    return x[:1].expand_as(x)
+
+
+def first_column(x):
+    return x[..., :1].expand_as(x)
+
+
+def first_entry(x):
+    """Which stands for all."""
+    return x[:1] if x.dim() == 3 else x
+
+
+def as_given(x):
+    return x
+
+
+# What a table is in memory, and what says where tokens are
+TABLES = {x.__name__: x for x in (as_given, every_second, transposed, first_row, first_column)}
+TABLES |= {"first_entry": first_entry, "negative": torch._neg_view}
+LISTS = {x.__name__: x for x in (as_given, every_second, first_column)}
+
 # What every function that rotates understands; the first value is what most callers do.
 AXES = {
     "tensor_format": FORMATS,
@@ -41,6 +73,9 @@ AXES = {
     "layout": tuple(PLACES),
     "gradient": ("contiguous", "transposed", "expanded_scalar", "negative_view"),
     "freqs": ("angles", "cos and sin", "cos and sin of each entry", "on the fly"),
+    "table": tuple(TABLES),
+    "sine": ("alike", "transposed"),  # in memory
+    "dtype_of_cos": (None, FP32, BF16, FP16, FP64),  # None: that of what turns
     "positions": (
         "in order",
         "one start",
@@ -52,8 +87,9 @@ AXES = {
         "contiguous",
         "round_robin",
     ),
+    "lists": tuple(LISTS),  # of ids, starts, bounds of sequences and slots
     "interleaved": (False, True, None),  # None: a module says it
-    "d": (20, 32, 64, 80, 92, 120, 256, 30, 100),
+    "d": (20, 32, 64, 72, 92, 120, 160, 30, 100),
     "rotary": (1.0, 0.5, 0.25, 0.75, 8),  # a share of d, or elements
     "start": ("at 0", "at 1", "at the end"),  # of the elements that turn; as far as there is room
     "columns": ("as many as turn", "rotary_dim", "one per pair"),  # of a table
@@ -257,18 +293,29 @@ class Sample:
             in_a_row = packed or kind == "a row of ids"
             shape = (tokens,) if in_a_row else (entries, tokens)
             ids = torch.randint(positions, shape, dtype=dtype, device=device)
-            return {"position_ids": ids}, positions
+            return {"position_ids": LISTS[self.case["lists"]](ids)}, positions
         if packed:
             starts = sequence_starts("thd", s, self.b, device)
             starts = starts if cp_size == 1 else starts // 2 * 2 * cp_size
-            options["cu_seqlens"] = starts.long() if kind == "starts" else starts
+            options["cu_seqlens"] = self.spread(starts.long() if kind == "starts" else starts)
             sequences = len(starts) - 1
+        below_0 = 50 * (self.case["freqs"] == "on the fly")  # no table has such positions
         if kind == "one start":
-            return options | {"start_positions": 5}, positions + 5
+            number = 5 - below_0
+            first = {
+                "as_given": number,
+                "every_second": torch.tensor(number, device=device),
+                "first_column": torch.tensor([number], dtype=torch.int8, device=device),
+            }
+            return options | {"start_positions": first[self.case["lists"]]}, positions + 50
         if kind == "starts":
-            first = torch.randint(100, (sequences,), device=device)
-            return options | {"start_positions": first}, positions + 100
+            first = torch.randint(100, (sequences,), device=device) - below_0
+            return options | {"start_positions": LISTS[self.case["lists"]](first)}, positions + 100
         return options, positions
+
+    def spread(self, numbers):
+        """Unlike each other, whatever they are in memory."""
+        return every_second(numbers) if self.case["lists"] == "every_second" else numbers
 
     @property
     def packed(self):
@@ -296,17 +343,19 @@ class Sample:
             interleaved = self.case["interleaved"] is not False
             options = {"interleaved": interleaved, "attention_factor": 1.25}
             return RotaryPositionEmbedding(self.d2, **options).to(self.device)
-        rows = self.positions + 3 * (self.case["rows"] == "more")
+        place, rows = TABLES[self.case["table"]], self.positions + 3 * (self.case["rows"] == "more")
         columns = self.d2 // 2 if self.case["columns"] == "one per pair" else self.d2
         if kind == "angles":
-            return angles(rows, columns, self.device, FP64 if self.dtype == FP64 else FP32)
+            return place(angles(rows, columns, self.device, FP64 if self.dtype == FP64 else FP32))
         entries = 1 if self.packed else self.b
-        angle = angles(entries * rows, columns, self.device, self.dtype)
+        angle = angles(entries * rows, columns, self.device, FP64)
         angle = angle.view(entries, rows, columns)
-        cos, sin = 1.4 * angle.cos(), 1.4 * angle.sin()
-        if kind.endswith("entry"):
-            return cos, sin
-        return torch.cat((cos[0], sin[0]), dim=-1).chunk(2, dim=-1)  # as vLLM keeps them
+        dtype = self.case["dtype_of_cos"] or self.dtype
+        cos, sin = (1.4 * x.to(dtype) for x in (angle.cos(), angle.sin()))
+        if not kind.endswith("entry"):
+            cos, sin = torch.cat((cos[0], sin[0]), dim=-1).chunk(2, dim=-1)  # as vLLM keeps them
+        cos, sin = place(cos), place(sin)
+        return cos, sin if self.case["sine"] == "alike" else transposed(sin)
 
     def trained_tables(self):
         """By name, where a gradient is asked of them."""
@@ -349,10 +398,11 @@ class Sample:
     def where_tokens(self):
         """With a number for each sequence, as the definition wants it."""
         first = self.where.get("start_positions")
-        if not isinstance(first, int):
+        if first is None:
             return self.where
         count = len(self.where["cu_seqlens"]) - 1 if self.packed else self.b
-        return self.where | {"start_positions": torch.full((count,), first)}
+        starts = torch.as_tensor(first, dtype=torch.int64).reshape(-1).expand(count)
+        return self.where | {"start_positions": starts}
 
     def leaves(self, wanted=None):
         """What a gradient is asked of, in memory as it was given, and everything else."""
@@ -609,7 +659,13 @@ def static(blocks, page, heads, d):
     return torch.randn(2, blocks, heads, page, d).transpose(2, 3).unbind()
 
 
-CACHES = {x.__name__: x for x in (vllm, vllm_heads_first, vllm_blocks_inside, sglang, static)}
+def unaligned(blocks, page, heads, d):
+    """No address of a row is divided by 16, whatever queries and keys are."""
+    return torch.randn(2, blocks, page, heads, d + 1)[..., :d].unbind()
+
+
+CACHES = (vllm, vllm_heads_first, vllm_blocks_inside, sglang, static, unaligned)
+CACHES = {x.__name__: x for x in CACHES}
 
 
 class CacheSample(Sample):
@@ -627,7 +683,7 @@ class CacheSample(Sample):
         slots = torch.cat((torch.tensor([last]), torch.randperm(last))).to(device)
         slots = slots[: max(min(1, tokens), tokens - 1)]
         slots[tokens // 2 :][:1] = -1
-        self.slots = slots.to(case["slots"])
+        self.slots = self.spread(slots.to(case["slots"]))
 
     def moved(self, cache):
         """To the device and dtype, in the strides that it has."""

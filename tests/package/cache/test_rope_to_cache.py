@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ops import BF16, OPS
+from ops import BF16, OPS, all_equal
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.norms import qk_norm_rope
 from rope_kernels.serving import rope_to_cache
@@ -27,14 +27,34 @@ def test_a_slot_that_occurs_twice_harms_no_other(device):
         assert_near(got, want)
 
 
-@pytest.mark.parametrize("name", ("k_cache", "v_cache"))
-def test_a_cache_may_be_less_aligned_than_all_else(name, device):
-    """Its rows of 144 bytes are 152 bytes apart, which 16 doesn't divide. All others are packed."""
-    sample = OP.sample(device, dtype=BF16, d=72)
-    cache = sample.written[name]
-    wider = torch.zeros(*cache.shape[:-1], 76, dtype=BF16, device=device)
-    sample.written[name] = wider[..., :72].copy_(cache)
-    sample.check()
+def test_slices_of_one_projection_in_place(device):
+    """Keys and values beside the queries stay as they are."""
+    sample = OP.sample(device)
+    sizes = [sample.given[name].shape[1] for name in "qkv"]
+    qkv = torch.cat([sample.given[name] for name in "qkv"], dim=1)
+    want, kept = sample.call(), qkv.clone()
+    outs = sample.call(dict(zip("qkv", qkv.split(sizes, dim=1), strict=True)), inplace=True)
+    assert all_equal(outs, want) and torch.equal(qkv[:, : sizes[0]], want[0])
+    assert torch.equal(qkv[:, sizes[0] :], kept[:, sizes[0] :])
+
+
+def test_nothing_is_read_back_in_plain_pytorch():
+    """A CUDA graph takes it, and tensors without memory do."""
+    sample = OP.sample("cpu")
+    sample.given, sample.written = (
+        {name: x.to("meta") for name, x in of.items()} for of in (sample.given, sample.written)
+    )
+    sample.freqs, sample.slots = sample.freqs.to("meta"), sample.slots.to("meta")
+    sample.where = {name: x.to("meta") for name, x in sample.where.items()}
+    assert sample.call(fused=False)[0].shape == sample.given["q"].shape
+
+
+@pytest.mark.parametrize("fused", (True, False))
+@pytest.mark.parametrize("slots", (torch.full((15,), -1), torch.zeros(0, dtype=torch.int64)))
+def test_without_any_slot_nothing_is_written(slots, fused, device):
+    sample = OP.sample(device)
+    sample.slots = slots.to(device)
+    assert all_equal(sample.check(fused=fused)[1:], sample.written.values())
 
 
 def test_the_two_ways_of_a_norm_before_a_cache(device):

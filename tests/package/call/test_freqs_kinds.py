@@ -1,7 +1,7 @@
 """What freqs may be: angles, cosines and sines, or the module itself, with no table at all.
 
-`test_ops.py` has each kind with every option; here are strides and dtypes of tables. The exact
-angles of the module are in `tests/package/embedding/test_accuracy.py`.
+`test_ops.py` has each kind with every option, stride and dtype; here are tables of two meanings.
+The exact angles of the module are in `tests/package/embedding/test_accuracy.py`.
 """
 
 import re
@@ -9,12 +9,10 @@ import re
 import pytest
 import torch
 
-from inputs import contiguous
 from rope_kernels import apply_rotary_pos_emb, rope_bw
 from test_positions import check
 from yardstick import assert_rounded_once, members
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 S, B, H, D, D2 = 5, 3, 3, 9, 6  # no stride is divided by 16: formats share compiled kernels
 
 
@@ -31,47 +29,6 @@ def cos_sin(shape, device, dtype=torch.float32):
 
 
 # cosines and sines
-
-
-@pytest.mark.parametrize(
-    "dtype,of_table", [*zip(DTYPES, (*DTYPES[2:], *DTYPES[:2]), strict=True)], ids=str
-)
-def test_cos_and_sin_of_another_dtype(dtype, of_table, device):
-    """A table of fp32 or fp64 is not rounded to the dtype of t before it is used."""
-    t = contiguous((B, H, S, D), dtype, device)
-    check(t, cos_sin((B, S, D2), device, of_table), "bhsd", rotary_dim=D2)
-
-
-def tables(device):
-    """(cos, sin) in memory as they come, by name; a whole batch each."""
-    shape, one = (B, S, D2), (1, S, D2)
-    wide = torch.randn(B, S + 2, 3 * D2, device=device)[:, 1:-1]
-    plain = cos_sin(shape, device)
-    neighbors = torch.randn(*shape, 2, device=device)
-    conjugates = [torch.view_as_complex(torch.randn(*shape, 2, device=device)) for _ in "12"]
-    return {
-        "one entry": cos_sin(one, device),
-        "transposed": [x.transpose(1, 2) for x in cos_sin((B, D2, S), device)],
-        "batch last": [x.permute(2, 0, 1) for x in cos_sin((S, D2, B), device)],
-        "side by side": (wide[..., :D2], wide[..., D2 : 2 * D2]),
-        "unlike strides": (plain[0], torch.randn(S, B, D2, device=device).transpose(0, 1)),
-        "one contiguous, one not": (wide[..., :D2], plain[1]),
-        "neighbors": neighbors.unbind(-1),
-        "expanded entries": [x.expand(shape) for x in cos_sin(one, device)],
-        "expanded positions": [x.expand(shape) for x in cos_sin((B, 1, D2), device)],
-        "expanded pairs": [x.expand(shape) for x in cos_sin((B, S, 1), device)],
-        "two numbers": [x.expand(shape) for x in cos_sin((1, 1, 1), device)],
-        "one expanded, one not": (cos_sin(one, device)[0].expand(shape), plain[1]),
-        "a minus sign noted, not stored": [z.conj().imag for z in conjugates],
-        "it noted in one of them": (conjugates[0].conj().imag, conjugates[1].imag),
-        "the same tensor": (plain[0], plain[0]),
-    }
-
-
-@pytest.mark.parametrize("which", tables("cpu"))
-def test_cos_and_sin_with_any_strides(which, device):
-    freqs = tables(device)[which]
-    check(torch.randn(B, H, S, D, device=device), tuple(freqs), "bhsd", rotary_dim=D2)
 
 
 STORED = {  # d, columns, whether neighbors are a pair; cosines and sines as a library stores them

@@ -25,19 +25,6 @@ def check_both_directions(t, grad, freqs, tensor_format, **options):
         assert torch.equal(place, out) and torch.equal(before, x) and torch.equal(after, x)
 
 
-@pytest.mark.parametrize("tensor_format", ("bhsd", "thd"))
-def test_longer_table_and_strided_table(tensor_format, device):
-    """s2 > s; a table that is a transposed slice of another; one row expanded with stride 0."""
-    s, b, h, d = 6, 2, 3, 16
-    t, grad = (contiguous(shape_of(tensor_format, s, b, h, d), torch.float32, device) for _ in "ab")
-    cu_seqlens = sequence_starts(tensor_format, s, b, device)
-    wide = torch.randn(9, 1, 1, 40, device=device)
-    strided = torch.randn(8, 1, 1, 30, device=device).transpose(0, 3)[:, :, :, :8]
-    repeated = torch.randn(1, 1, 1, 12, device=device).expand(20, 1, 1, 12)
-    for freqs in (wide[..., 3:13], strided, repeated, angles(20, 8, device)):
-        check_both_directions(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens)
-
-
 @pytest.mark.parametrize(
     ("tensor_format", "s", "h", "d"),
     (

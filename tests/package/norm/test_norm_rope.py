@@ -141,24 +141,6 @@ def test_gradients_of_gradients_are_the_same_by_the_kernel_and_in_pytorch(
         assert_near(got.detach(), want.detach(), 1 + want.detach().abs().max(), 1e-9)
 
 
-@pytest.mark.parametrize(
-    "which, fused", (("q", True), ("k", False), ("q_weight", False), ("k_weight", True))
-)
-def test_in_place_refuses_gradients(which, fused, device):
-    """Of x and of the weights; within no_grad they are fine."""
-    sample = QK_NORM_ROPE.sample(device)
-    sample.given[which].requires_grad_()
-    before = {n: x.detach().clone() for n, x in sample.given.items()}
-    with pytest.raises(
-        ValueError, match=r"^inplace is True, and a tensor requires a gradient; acc"
-    ):
-        sample.call(inplace=True, fused=fused)
-    assert all(torch.equal(x, before[n]) for n, x in sample.given.items())
-    with torch.no_grad():
-        q, _ = sample.call(inplace=True, fused=fused)
-    assert q is sample.given["q"] and not torch.equal(q, before["q"])
-
-
 def test_an_array_is_no_rounding():
     """A norm asks for its rounding before that is checked, and an array compares by elements."""
     t, rounding = torch.randn(3, 1, 2, 8), np.array(["once", "model"])

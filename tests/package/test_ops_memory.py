@@ -1,0 +1,172 @@
+"""Memory that a call overwrites, asked of all public functions: what may not be in it, and why.
+
+A kernel would silently overwrite an element that something else of the call has. So a call refuses
+that before anything is written, whichever way it would go. `test_ops.py` has what is written where
+nothing is shared, and `call/test_inplace.py` slices of one tensor, and views that autograd knows.
+"""
+
+import re
+
+import pytest
+import torch
+
+from ops import FP64, OPS, all_equal, bits_of, copies_of
+
+WRITING = [op for op in OPS if op.inplace]
+each_op = pytest.mark.parametrize("op", WRITING, ids=str)
+each_way = pytest.mark.parametrize("fused", (True, False), ids=("kernel", "PyTorch"))
+CASES = {  # each kind of table, and each way to say where tokens are; all items have 8 or 4 bytes
+    "packed": {"tensor_format": "thd", "positions": "starts", "freqs": "cos and sin"},
+    "ids": {"positions": "ids", "freqs": "angles"},
+}
+each_case = pytest.mark.parametrize("case", CASES)
+
+
+def sample_of(op, case, device):
+    return op.sample(device, **CASES[case], dtype=FP64, rotary=0.5, s=2)
+
+
+def tensors_of(sample):
+    """All that a call is given, by the names that errors give them."""
+    freqs, tables = sample.freqs, {"freqs": sample.freqs}
+    if isinstance(freqs, tuple):
+        tables = dict(zip(("freqs[0]", "freqs[1]"), freqs, strict=True))
+    named = sample.given | sample.written | tables | sample.options()
+    return {name: x for name, x in named.items() if isinstance(x, torch.Tensor)}
+
+
+def call(sample, tensors, **options):
+    """With these tensors, in place."""
+    freqs = tuple(x for name, x in tensors.items() if name.startswith("freqs"))
+    given, written = ({n: tensors[n] for n in of} for of in (sample.given, sample.written))
+    others = {name: x for name, x in tensors.items() if name in sample.options()}
+    return sample.call(
+        given, written, freqs if len(freqs) > 1 else freqs[0], **others, inplace=True, **options
+    )
+
+
+def written_by(sample):
+    return *sample.op.inplace, *sample.written
+
+
+def assert_refused(words, sample, tensors, fused):
+    """In a first call and in later ones."""
+    before, versions = bits_of(tensors.values()), [x._version for x in tensors.values()]
+    for _ in range(2):
+        with pytest.raises(ValueError, match=words):
+            call(sample, tensors, fused=fused)
+    assert all_equal(bits_of(tensors.values()), before), "memory was written to"
+    assert [x._version for x in tensors.values()] == versions
+
+
+# elements that something else of the call has
+
+SHARED = {  # where the second one begins, in bytes, from the sizes of both
+    "the first element": lambda x, y: 8 - y.nbytes,
+    "an element within": lambda x, y: x.nbytes // 16 * 8,
+    "the last element": lambda x, y: x.nbytes - 8,
+    "nothing, just before": lambda x, y: -y.nbytes,
+    "nothing, just after": lambda x, y: x.nbytes,
+}
+
+
+def in_one_memory(x, y, first):
+    """Their values, where `y` begins so many bytes after `x`; as `y` was where they overlap."""
+    room = 8 * (1 + y.nbytes // 8)
+    memory = torch.zeros(2 * room + x.nbytes, dtype=torch.uint8, device=x.device)
+    moved = []
+    for old, start in ((x, room), (y, room + first)):
+        moved.append(memory[start : start + old.nbytes].view(old.dtype).view(old.shape))
+        moved[-1].copy_(old)
+    return moved
+
+
+@each_way
+@each_case
+@pytest.mark.parametrize("shared", SHARED)
+@each_op
+def test_what_is_overwritten_shares_no_memory_with_anything(op, shared, case, fused, device):
+    """With what is read, or also written, of any dtype. Parts of one memory side by side do."""
+    sample = sample_of(op, case, device)
+    tensors = tensors_of(sample)
+    want = call(sample, copies_of(tensors), fused=fused)
+    for name in written_by(sample):
+        for other in tensors.keys() - {name}:
+            x, y = tensors[name], tensors[other]
+            x, y = in_one_memory(x, y, SHARED[shared](x, y))
+            given = copies_of(tensors) | {name: x, other: y}
+            if shared.startswith("nothing"):
+                assert all_equal(call(sample, given, fused=fused), want)
+                continue
+            names = "{} shares memory with {}; accepted: "
+            words = [names.format(name, other), names.format(other, name)]
+            words = words if other in written_by(sample) else words[1:]
+            assert_refused(f"^({'|'.join(map(re.escape, words))})", sample, given, fused)
+
+
+ONE_PLACE = {  # strides, of a shape
+    "one number": lambda shape: [0] * len(shape),
+    "one entry": lambda shape: [0, *range(1000, 1000 + len(shape) - 2), 1],
+    "windows that slide": lambda shape: [1] * len(shape),
+    "rows that share an element": lambda shape: [
+        *torch.empty(*shape[:-1], shape[-1] - 1).stride()[:-1],
+        1,
+    ],
+    # steps of 10 and 3 keep 3 times 10 elements apart, which sorted strides don't tell
+    "strides too intricate to judge": lambda shape: [1000, 10, 100_000, 3][-len(shape) :],
+}
+
+
+@each_way
+@pytest.mark.parametrize("strides", ONE_PLACE)
+@each_op
+def test_elements_in_one_place_are_not_overwritten(op, strides, fused, device):
+    sample = sample_of(op, "packed", device)
+    tensors = tensors_of(sample)
+    for name in written_by(sample):
+        shape = tensors[name].shape
+        apart = torch.zeros(2_000_000, dtype=FP64, device=device)
+        given = copies_of(tensors) | {name: apart.as_strided(shape, ONE_PLACE[strides](shape))}
+        assert_refused(f"^{name} has elements in one place, or may", sample, given, fused)
+
+
+# what autograd would need
+
+
+@each_way
+@each_case
+@each_op
+def test_what_requires_a_gradient_is_not_overwritten_nor_used_in_place(op, case, fused, device):
+    """Its gradient would need what was overwritten. Within no_grad all is fine."""
+    sample, bare = sample_of(op, case, device), op.name in ("rope_fw", "rope_bw")
+    tensors = tensors_of(sample)
+    want = call(sample, copies_of(tensors), fused=fused)
+    for name in [name for name, x in tensors.items() if x.is_floating_point()]:
+        given = copies_of(tensors)
+        given[name].requires_grad_()
+        if not bare:  # autograd doesn't know what these do
+            who = f"({name.partition('[')[0]}|inplace is True, and a tensor)"
+            assert_refused(f"^{who}.* requires a gradient.*; accepted: ", sample, given, fused)
+        with torch.set_grad_enabled(bare):
+            outs = call(sample, given, fused=fused)
+        assert outs[0] is given[op.inplace[0]] and all_equal(outs, want)
+        assert given[name].is_leaf and given[name].requires_grad
+
+
+@each_way
+@each_op
+def test_an_inference_tensor_is_overwritten_in_inference_mode_alone(op, fused, device):
+    """Autograd would never know that it was overwritten elsewhere: it has no version."""
+    sample = sample_of(op, "ids", device)
+    tensors = tensors_of(sample)
+    want = call(sample, copies_of(tensors), fused=fused)
+    for name in written_by(sample):
+        given = copies_of(tensors)
+        with torch.inference_mode():
+            given[name] = tensors[name].clone()
+        before = bits_of(given.values())
+        with pytest.raises(ValueError, match=f"^{name} is an inference tensor outside inference"):
+            call(sample, given, fused=fused)
+        assert all_equal(bits_of(given.values()), before)
+        with torch.inference_mode():
+            assert all_equal(call(sample, given, fused=fused), want)
