@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import ops
 from inputs import OTHER_DEFAULTS, other_defaults
 from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
 from ops import DIFFERENTIABLE, FEW, OPS, all_equal, bits_of, by_turns, copies_of, name_of
@@ -35,6 +36,15 @@ def test_values_and_gradients_of_large_tensors(op):
     more = LARGE | ({"heads": HEADS[len(heads)]} if op.name != "split_qkv_rope" else {})
     for case in op.cases(**more):
         op.sample("cuda", **case).check()
+
+
+@pytest.mark.parametrize("fused", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("op", OPS, ids=str)
+def test_a_single_token(op, fused, device, monkeypatch):
+    """Any slice of it is contiguous, and might come back as it is."""
+    monkeypatch.setattr(ops, "B", 1)
+    for case in FEW:
+        op.sample(device, **case | {"fused": fused, "positions": "ids"}, s=1).check()
 
 
 LAYOUTS = "contiguous", "transposed", "head_dim_strided", "packed_qkv", "one_element_in"

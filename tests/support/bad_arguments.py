@@ -154,7 +154,8 @@ OPTIONS = (
         {"freqs": module()},
     ),
     ("output_pairing", "same, half", (), ("halves", "", None, True, ["half"]), {}),
-    ("rounding", "{roundings}", (), ("twice", "", 1, False, ["once"]), {}),
+    # an array compares by elements
+    ("rounding", "{roundings}", (), ("twice", "", 1, False, ["once"], np.array(["once"])), {}),
     (
         "eps",
         "a finite number of fp32 from 0",

@@ -159,7 +159,7 @@ class Op:
         """What is not said, or not a value of this function, is the first value of its axis."""
         axes = AXES | self.axes
         chosen = {x: case[x] if x in case and case[x] in xs else xs[0] for x, xs in axes.items()}
-        any_value = "d", "s", "heads", "layout", "gradient"
+        any_value = "d", "s", "heads", "layout", "gradient", "rotary"
         chosen |= {x: value for x, value in case.items() if x in any_value}
         return self.kind[0](self, chosen, device)
 
@@ -438,7 +438,9 @@ class Sample:
         outs = self.call(leaves, **changes)
         for t, out in zip(self.like(), outs, strict=True):
             assert out.dtype == t.dtype
-        assert all(out.is_contiguous() for out in outs[: len(outs) - len(self.written)])
+        new = outs[: len(outs) - len(self.written)]
+        assert all(out.is_contiguous() for out in new)
+        assert_apart(*new, *self.tensors())
         self.check_values(outs)
         if leaves:
             grads = self.gradients_like(outs)
@@ -489,6 +491,12 @@ def copies_of(tensors):
 def memory_of(t):
     """All of the memory that `t` is a part of, as one long tensor."""
     return torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage())
+
+
+def assert_apart(*tensors):
+    """Each in memory of its own."""
+    addresses = [x.untyped_storage().data_ptr() for x in tensors if x.numel()]
+    assert len({*addresses}) == len(addresses), "a result shares memory"
 
 
 def bits_of(tensors):
@@ -776,7 +784,7 @@ OPS = (
             "tensor_format": ("sbhd", "bshd", "thd"),
             "output_format": ("same", "sbhd", "bshd", "bhsd"),
             "packing": ("qkv", "grouped"),
-            "d": (20, 64, 30),
+            "d": (20, 64, 30, 72),
         },
     ),
     Op(

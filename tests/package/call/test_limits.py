@@ -1,20 +1,22 @@
-"""docs/kernels.md says in one table what each function can't do: each cell is asked."""
+"""docs/kernels.md says in one table what each function can't do: each cell is true.
+
+What an entry of `ops.py` says of its function is read there, for `test_ops*.py` hold it to that.
+"""
 
 import re
+from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import func
 
 from counted import paths_taken
-from ops import PUBLIC
+from ops import AXES, BF16, FP16, FP32, FP64, OPS
 from processes import run_python
-from rope_kernels import RotaryPositionEmbedding
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/kernels.md"
-B, S, HEADS, KV_HEADS, D = 2, 3, 4, 2, 16
+WORDS = {"kernel": "kernel", "operator": "operator", "pytorch": "PyTorch"}
 
 
 def table_of_limits():
@@ -33,220 +35,133 @@ def table_of_limits():
     }
 
 
-class Call:
-    """A small call of a function: what is wanted of it, and how."""
-
-    def __init__(self, name, dtype=torch.float32, trained=False, freqs=None, **options):
-        def new(*shape):
-            return torch.randn(*shape).to(dtype).requires_grad_(trained)
-
-        freqs = RotaryPositionEmbedding(D) if freqs is None else freqs
-        q, k, weight = new(B, S, HEADS, D), new(B, S, KV_HEADS, D), new(D)
-        tokens = [new(B * S, heads, D) for heads in (HEADS, KV_HEADS, KV_HEADS)]
-        self.caches = torch.zeros(2, 2, B * S, KV_HEADS, D, dtype=dtype)
-        slots = torch.arange(B * S)
-        self.function, self.options = PUBLIC[name], options
-        if name == "rope_to_cache":
-            self.options = {"position_ids": slots} | options
-        tensors, others = {
-            "norm_rope": ((q, weight), (freqs, "bshd")),
-            "qk_norm_rope": ((q, k, weight, weight), (freqs, "bshd")),
-            "rope_qk": ((q, k), (freqs, "bshd")),
-            "rope_to_cache": (tokens, (freqs, *self.caches, slots)),
-            "split_qkv_rope": (
-                [new(B, S, (HEADS + 2 * KV_HEADS) * D)],
-                (freqs, HEADS, KV_HEADS),
-            ),
-        }.get(name, ((q,), (freqs, "bshd")))
-        if name == "split_qkv_rope":
-            self.options = {"tensor_format": "bshd"} | options
-        self.tensors, self.others = tuple(tensors), others
-
-    def __call__(self, *tensors):
-        return self.function(*(tensors or self.tensors), *self.others, **self.options)
-
-    def first(self, *tensors):
-        result = self(*tensors)
-        return result if isinstance(result, torch.Tensor) else result[0]
+def yes(condition):
+    return "yes" if condition else "no"
 
 
-WORDS = {"kernel": "kernel", "operator": "operator", "pytorch": "PyTorch"}
+def shows(op, name):
+    return name in signature(op.function).parameters
 
 
-def way(call):
+OF_THE_ENTRY = {
+    "`torch.compile(fullgraph=True)`": lambda op: "operator" if op.is_operator else "PyTorch",
+    "`inplace=True`": lambda op: {(): "no", op.tensors: "yes"}.get(
+        op.inplace, "of " + ", ".join(op.inplace)
+    ),
+    "fp32, fp16, bf16, fp64": lambda op: yes(
+        {FP32, FP16, BF16, FP64} == {*(AXES | op.axes)["dtype"]}
+    ),
+    "`(cos, sin)` of several axes": lambda op: yes(
+        "cos and sin of each entry" in (AXES | op.axes)["freqs"]
+    ),
+    "writes keys and values into a cache": lambda op: yes(shows(op, "k_cache")),
+    "normalizes": lambda op: yes(shows(op, "eps")),
+    "DTensors": lambda op: "refused",  # `test_dtensors.py` asks every argument
+}
+
+
+def by(call):
+    """What computes it."""
     with paths_taken() as taken:
         call()
     return WORDS[taken[0].by]
 
 
-def results_of(call):
-    results = call()
-    return results if isinstance(results, tuple) else (results,)
-
-
-def first_derivative(name, interpreter):
-    results = results_of(Call(name, trained=True))
-    if not results[0].requires_grad:
+def first_derivative(sample, interpreter):
+    leaves = sample.leaves()
+    outs = sample.call(leaves)
+    if not outs[0].requires_grad:
         return "none"
     before = interpreter.launches
-    torch.autograd.backward(results, [torch.randn_like(x) for x in results])
+    torch.autograd.grad(outs, [*leaves.values()], sample.gradients_like(outs))
     return "kernel" if interpreter.launches > before else "PyTorch"
 
 
-def second_derivative(name, interpreter):
+def second_derivative(sample, interpreter):
     """Of a sum of squares, whose gradient depends on the tensors."""
-    call = Call(name, trained=True)
-    results = results_of(call)
-    if not results[0].requires_grad:
+    leaves = sample.leaves()
+    outs = sample.call(leaves)
+    if not outs[0].requires_grad:
         return "none"
-    upstream = [torch.randn_like(x).requires_grad_() for x in results]
-    grads = torch.autograd.grad(results, call.tensors, upstream, create_graph=True)
+    upstream = [torch.randn_like(x).requires_grad_() for x in outs]
+    grads = torch.autograd.grad(outs, [*leaves.values()], upstream, create_graph=True)
     before = interpreter.launches
     sum(x.square().sum() for x in grads).backward()
     return "kernel" if interpreter.launches > before else "PyTorch"
 
 
-def gradient_of_a_table(name, interpreter):
-    table = RotaryPositionEmbedding(D)(16).requires_grad_()
-    call = Call(name, freqs=table)
-    return way(call) if call.first().requires_grad else "none"
+def gradient_of_a_table(sample, interpreter):
+    sample = sample.op.sample("cpu")
+    sample.freqs.requires_grad_()
+    computed_by = by(sample.call)
+    return computed_by if sample.call()[0].requires_grad else "none"
 
 
-def compiled(name, interpreter):
-    call, seen = Call(name), []
+def vmap(sample, interpreter):
+    names, tensors = zip(*sample.leaves().items(), strict=True)
 
-    def backend(graph, inputs):
-        seen.extend(str(node.target) for node in graph.graph.nodes)
-        return graph
+    def call(*tensors):
+        return sample.call(dict(zip(names, tensors, strict=True)))
 
-    torch._dynamo.reset()
-    torch.compile(call.function, backend=backend, fullgraph=True)(
-        *call.tensors, *call.others, **call.options
-    )
-    return "operator" if any("rope_kernels" in target for target in seen) else "PyTorch"
+    return by(lambda: func.vmap(call)(*(x.detach().expand(2, *x.shape) for x in tensors)))
 
 
-def vmap(name, interpreter):
-    call = Call(name)
-    before = interpreter.launches
-    func.vmap(lambda *tensors: call(*tensors))(*(x.expand(2, *x.shape) for x in call.tensors))
-    return "PyTorch" if interpreter.launches == before else "kernel"
+def forward_mode(sample, interpreter):
+    name = sample.op.tensors[0]
+    x = sample.given[name]
+    return by(lambda: func.jvp(lambda x: sample.call({name: x})[0], (x,), (x.clone(),)))
 
 
-def jvp(name, interpreter):
-    call = Call(name)
-    before = interpreter.launches
-    x, *others = call.tensors
-    func.jvp(lambda x: call.first(x, *others), (x,), (torch.randn_like(x),))
-    return "PyTorch" if interpreter.launches == before else "kernel"
+def of_fp8(sample, interpreter):
+    sample.call({name: x.to(torch.float8_e4m3fn) for name, x in sample.given.items()})
 
 
-def in_place(name, interpreter):
-    try:
-        call = Call(name, inplace=True)
-        out = call()
-    except TypeError:
-        return "no"
-    results = out if isinstance(out, tuple) else (out,)
-    same = [y.data_ptr() == x.data_ptr() for x, y in zip(call.tensors, results, strict=False)]
-    assert all(same)
-    return "of q" if name == "rope_to_cache" else "yes"
+def several_axes(sample, interpreter):
+    sample.call(position_ids=torch.zeros(3, sample.b, 5, dtype=torch.int64))
 
 
-def of_dtypes(*dtypes):
-    def ask(name, interpreter):
-        for dtype in dtypes:
-            assert Call(name, dtype=dtype).first().dtype == dtype
-        return "yes"
-
-    return ask
-
-
-def several_axes(name, interpreter):
-    return Call(name, position_ids=torch.zeros(3, B, S, dtype=torch.int64))()
-
-
-def cos_sin_of_axes(name, interpreter):
-    """A table of each entry, or of each token, as several axes make it."""
-    shape = (B * S, D) if name == "rope_to_cache" else (B, S, D)
-    angle = torch.rand(*shape)
-    options = {"position_ids": torch.arange(B * S)} if name == "rope_to_cache" else {}
-    call = Call(name, freqs=(angle.cos(), angle.sin()), **options)
-    return "yes" if way(call) == "kernel" and call.first().isfinite().all() else "no"
-
-
-def writes_a_cache(name, interpreter):
-    call = Call(name)
-    call()
-    return "yes" if call.caches.count_nonzero() else "no"
-
-
-def normalizes(name, interpreter):
-    """A row 10 times as large comes out as it was."""
-    call = Call(name)
-    x, *others = call.tensors
-    same = torch.allclose(call.first(x, *others), call.first(10 * x, *others), atol=1e-3)
-    return "yes" if same else "no"
-
-
-def on_a_cpu(name, interpreter):
-    code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        f"from test_limits import Call, way\nprint(way(Call({name!r})))"
-    )
-    return run_python(code, TRITON_INTERPRET="").strip()
-
-
-REFUSED = (ValueError, TypeError, RuntimeError)
 ASKED = {
     "gradients of tensors and weights": first_derivative,
     "second derivatives": second_derivative,
     "a gradient of the table": gradient_of_a_table,
-    "`torch.compile(fullgraph=True)`": compiled,
     "`torch.func.vmap`": vmap,
-    "forward mode, `torch.func.jvp`": jvp,
-    "`inplace=True`": in_place,
-    "fp32, fp16, bf16, fp64": of_dtypes(
-        torch.float32, torch.float16, torch.bfloat16, torch.float64
-    ),
-    "fp8": of_dtypes(torch.float8_e4m3fn),
+    "forward mode, `torch.func.jvp`": forward_mode,
+    "fp8": of_fp8,
     "`position_ids` on several axes": several_axes,
-    "`(cos, sin)` of several axes": cos_sin_of_axes,
-    "writes keys and values into a cache": writes_a_cache,
-    "normalizes": normalizes,
 }
+ON_A_CPU = "tensors on a CPU"
 
 
 def test_the_table_has_what_is_asked_and_all_functions():
     rows = table_of_limits()
-    assert set(rows) == {*ASKED, "DTensors", "tensors on a CPU"}
-    rotate = {name for name in PUBLIC if "rope" in name.lower()}
-    rotate = {name for name in rotate if name.islower()} | {"apply_rotary_pos_emb"}
-    for functions in rows.values():
-        assert set(functions) == rotate
+    assert set(rows) == {*ASKED, *OF_THE_ENTRY, ON_A_CPU}
+    assert all(set(functions) == {op.name for op in OPS} for functions in rows.values())
 
 
-CELLS = [(row, name) for row, cells in table_of_limits().items() for name in cells]
+@pytest.mark.parametrize("row", OF_THE_ENTRY)
+def test_a_row_is_what_the_entries_say(row):
+    assert {op.name: OF_THE_ENTRY[row](op) for op in OPS} == table_of_limits()[row]
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("row, name", [cell for cell in CELLS if cell[0] in ASKED])
-def test_a_cell_is_true(row, name, interpreter):
+@pytest.mark.parametrize("row", ASKED)
+@pytest.mark.parametrize("op", OPS, ids=str)
+def test_a_cell_is_true(op, row, interpreter):
     if interpreter is None:
         pytest.skip("counts launches of the interpreter")
-    said = table_of_limits()[row][name]
+    sample = op.sample("cpu", tensor_format="bshd", freqs="on the fly")
     try:
-        found = ASKED[row](name, interpreter)
-    except REFUSED:
+        found = ASKED[row](sample, interpreter)
+    except (ValueError, TypeError, RuntimeError):
         found = "refused"
-    assert found == said
+    assert found == table_of_limits()[row][op.name]
 
 
-def test_dtensors_are_refused():
-    """`test_dtensors.py` asks every argument of every function."""
-    assert set(table_of_limits()["DTensors"].values()) == {"refused"}
-
-
-@pytest.mark.parametrize("name", table_of_limits()["tensors on a CPU"])
-def test_what_runs_on_a_cpu_is_true(name):
-    assert on_a_cpu(name, SimpleNamespace()) == table_of_limits()["tensors on a CPU"][name]
+def test_what_runs_on_a_cpu_is_true():
+    """Without the interpreter."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_limits import OPS, by\n"
+        "for op in OPS:\n    print(op, by(op.sample('cpu').call))"
+    )
+    found = dict(line.split() for line in run_python(code, TRITON_INTERPRET="").splitlines())
+    assert found == table_of_limits()[ON_A_CPU]

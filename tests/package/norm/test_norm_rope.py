@@ -1,6 +1,5 @@
 """`qk_norm_rope` with one weight for both, in full tiles, and in place: see `test_ops.py`."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -8,7 +7,7 @@ from inputs import FORMATS
 from ops import BF16, FP32, FP64, OPS
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw
 from rope_kernels.launch import forget
-from rope_kernels.norms import launches, norm_rope, qk_norm_rope
+from rope_kernels.norms import launches, norm_rope
 from yardstick import assert_near
 
 QK_NORM_ROPE = next(op for op in OPS if op.name == "qk_norm_rope")
@@ -41,37 +40,16 @@ def few_programs(monkeypatch):
     forget()
 
 
-@pytest.mark.parametrize("norm_after", [False, True])
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("kind", ["on the fly", "cosines of pairs", "cosines of elements"])
+@pytest.mark.parametrize("norm_after", (False, True))
+@pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
+@pytest.mark.parametrize("columns", (None, "one per pair", "as many as turn"))
 def test_a_program_of_a_backward_takes_tile_after_tile(
-    kind, packed, norm_after, device, few_programs
+    columns, tensor_format, norm_after, device, few_programs
 ):
     """The next one's rows are in flight, and where they are asked for depends on the angles."""
-    tokens, d = 150, 32
-    rope = RotaryPositionEmbedding(d).to(device)
-    cos, sin = rope.cos_sin(tokens)
-    if kind == "cosines of elements":
-        cos, sin = torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
-    tensor_format, options = "bshd", {"norm_after": norm_after}
-    sizes = [(2, tokens, h, d) for h in (5, 3)]
-    if packed:
-        tensor_format, sizes = "thd", [(2 * tokens, h, d) for h in (5, 3)]
-        options["cu_seqlens"] = torch.tensor([0, 7, 150, 293], dtype=torch.int32, device=device)
-    if kind != "on the fly":
-        options["rotary_dim"] = d
-    leaves = [torch.randn(size, device=device) for size in (*sizes, d, d)]
-    wanted = [torch.randn(size, device=device) for size in sizes]
-    found = []
-    for dtype, fused in ((torch.float32, True), (torch.float64, False)):
-        given = [x.to(dtype).requires_grad_() for x in leaves]
-        freqs = rope if kind == "on the fly" else (cos.to(dtype), sin.to(dtype))
-        outs = qk_norm_rope(*given, freqs, tensor_format, fused=fused, **options)
-        found.append(torch.autograd.grad(outs, given, [x.to(dtype) for x in wanted]))
-    for got, want in zip(*found, strict=True):
-        torch.testing.assert_close(
-            got.double(), want, rtol=1e-5, atol=1e-5 * float(want.abs().max())
-        )
+    case = {"tensor_format": tensor_format, "norm_after": norm_after, "d": 32, "heads": (5, 3)}
+    case |= {"freqs": "cos and sin", "columns": columns} if columns else {"freqs": "on the fly"}
+    QK_NORM_ROPE.sample(device, **case, s=100).check()
 
 
 @pytest.mark.parametrize("eps", (0.0, 1e-42, 1e-39))
@@ -89,15 +67,7 @@ def test_rows_whose_squares_are_below_the_smallest_normal_number(eps, device):
 
 def test_a_norm_after_a_rotation_of_one_pair(device):
     """One column: Triton 3.6 did not compile the backward."""
-    t, grad = (torch.randn(4, 2, 3, 34, device=device) for _ in range(2))
-    freqs = RotaryPositionEmbedding(2).to(device)(4)
-    outs, grads = [], []
-    for x, fused in ((t, True), (t.double(), False)):
-        x.requires_grad_()
-        outs.append(norm_rope(x, None, freqs, "sbhd", norm_after=True, fused=fused))
-        grads += torch.autograd.grad(outs[-1], x, grad.to(x.dtype))
-    for got, want in (outs, grads):
-        assert_near(got.detach(), want.detach())
+    QK_NORM_ROPE.sample(device, d=34, rotary=2, norm_after=True).check()
 
 
 def test_a_norm_after_a_rotation_is_taken_back_by_the_root_of_what_the_model_rounded(device):
@@ -139,13 +109,6 @@ def test_gradients_of_gradients_are_the_same_by_the_kernel_and_in_pytorch(
         found.append((*first, *second, *third))
     for got, want in zip(*found, strict=True):
         assert_near(got.detach(), want.detach(), 1 + want.detach().abs().max(), 1e-9)
-
-
-def test_an_array_is_no_rounding():
-    """A norm asks for its rounding before that is checked, and an array compares by elements."""
-    t, rounding = torch.randn(3, 1, 2, 8), np.array(["once", "model"])
-    with pytest.raises(ValueError, match=r"rounding is array.*; accepted: None, once, model, "):
-        norm_rope(t, None, RotaryPositionEmbedding(8), "sbhd", rounding=rounding)
 
 
 @pytest.mark.gpu

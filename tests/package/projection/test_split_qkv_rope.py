@@ -3,30 +3,13 @@
 import pytest
 import torch
 
-from ops import BF16, OPS, SplitSample
+from ops import OPS, SplitSample
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.serving import split_qkv_rope
 from yardstick import heads_of, in_format
 
 HEADS, KV_HEADS = SplitSample.HEADS, SplitSample.KV_HEADS
 (OP,) = (op for op in OPS if op.name == "split_qkv_rope")
-
-
-@pytest.mark.parametrize("packing", ("qkv", "grouped"))
-def test_heads_side_by_side(packing, device):
-    """Of 72 elements of 2 bytes whole rows are in a line. v is copied."""
-    OP.sample(device, d=72, dtype=BF16, packing=packing).check()
-
-
-def test_one_token_is_new_memory_too(device):
-    """Its slices are contiguous, and might come back as they are."""
-    qkv = torch.randn(1, (HEADS + 2 * KV_HEADS) * 20, device=device)
-    rope, ids = RotaryPositionEmbedding(20).to(device), torch.tensor([3], device=device)
-    for fused in (False, True):
-        options = {"tensor_format": "thd", "position_ids": ids, "fused": fused}
-        outs = split_qkv_rope(qkv, rope, HEADS, KV_HEADS, **options)
-        addresses = [x.untyped_storage().data_ptr() for x in (qkv, *outs)]
-        assert len(set(addresses)) == 4
 
 
 def test_gradients_of_projections_with_the_same_strides(device):
