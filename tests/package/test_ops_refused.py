@@ -207,77 +207,27 @@ def test_only_functions_of_transformer_engine_have_a_format_that_is_not_said(op,
             op.function(**given, freqs=sample.freqs, **{**options, **way})
 
 
-@pytest.mark.parametrize("op", HAS_A_FORMAT, ids=str)
-def test_a_format_is_to_be_said_beside_cosines_and_sines(op, device):
-    """TransformerEngine has no such calls, and elsewhere the batch comes first."""
-    sample = op.sample(device, tensor_format="sbhd", freqs="cos and sin")
-    options = sample.options()
-    del options["tensor_format"]
-    for freqs in (sample.freqs, list(sample.freqs)):
-        with pytest.raises(TypeError, match=r"^tensor_format is missing; accepted: .*sbhd, bshd"):
-            op.function(**sample.given, freqs=freqs, **options)
-
-
-@pytest.mark.parametrize("name", ("fused", "interleaved", "inverse"))
-@each_op
-def test_a_tensor_as_a_flag_is_told_by_its_shape(op, name, device):
-    """Its elements may fill a page."""
-    sample = op.sample(device)
-    with pytest.raises(TypeError, match=rf"^{name} is a tensor of shape \(50, 4\); accepted: Fal"):
-        sample.call(**{name: torch.randn(50, 4, device=device)})
-
-
 class Unshown:
     def __repr__(self):
         raise RuntimeError("no words")
 
 
+TOLD = {  # what came in the place of a flag, a choice or a number
+    "a nested tensor": lambda: torch.nested.nested_tensor([torch.ones(2)]),
+    "of type Unshown": Unshown,
+    r"a tensor of shape \(50, 4\)": lambda: torch.randn(50, 4),  # its elements may fill a page
+}
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("told", ("a nested tensor", "of type Unshown"))
+@pytest.mark.parametrize("told", TOLD)
 @each_op
-def test_what_python_cannot_show_is_told_in_words(op, told):
-    """As any flag, choice or number, and as a start."""
-    value = Unshown() if "type" in told else torch.nested.nested_tensor([torch.ones(2)])
+def test_what_python_shows_at_length_or_not_at_all_is_told_in_words(op, told):
     sample = op.sample("cpu")
     places = {"position_ids", "cu_seqlens", "start_positions", "slot_mapping"}  # which are tensors
     for name in {*keywords_of(op), *sample.options()} - places:
         with pytest.raises((ValueError, TypeError), match=rf"^{name} is {told}; accepted: "):
-            sample.call(**{name: value})
-
-
-@pytest.mark.parametrize("name", ("eps", "weight_offset"))
-@pytest.mark.parametrize("op", [op for op in OPS if "eps" in keywords_of(op)], ids=str)
-def test_a_tensor_as_a_norms_number_is_told_by_its_shape(op, name, device):
-    """Such as a weight in the place of its offset."""
-    sample = op.sample(device)
-    with pytest.raises(TypeError, match=rf"^{name} is a tensor of shape \(50, 4\); accepted: a f"):
-        sample.call(**{name: torch.randn(50, 4, device=device)})
-
-
-@pytest.mark.parametrize(
-    "op", [op for op in HAS_A_FORMAT if "tensor_format" not in keywords_of(op)], ids=str
-)
-def test_cos_and_sin_as_two_arguments_are_told_to_be_one(op, device):
-    """FlashAttention's and Hugging Face's functions take two."""
-    sample = op.sample(device, tensor_format="bshd")
-    cos, sin = torch.randn(2, 5, sample.d // 2, device=device)
-    message = r"^tensor_format is a tensor of shape \(5, 10\); .*one argument, freqs=\(cos, sin\)$"
-    for way in ways_of(op):
-        with pytest.raises(TypeError, match=message):
-            op.function(*sample.given.values(), cos, sin, **way)
-
-
-@pytest.mark.parametrize(
-    "op", [op for op in HAS_A_FORMAT if "tensor_format" not in keywords_of(op)], ids=str
-)
-def test_positions_in_the_place_of_a_format_are_told_their_name(op, device):
-    """Hugging Face's functions took them after cos and sin, which are one argument already."""
-    sample = op.sample(device, tensor_format="bshd", freqs="cos and sin")
-    positions = torch.arange(5, device=device)
-    message = r"^tensor_format is a tensor of shape \(5,\); .*positions by name, position_ids="
-    for way in ways_of(op):
-        with pytest.raises(TypeError, match=message):
-            op.function(*sample.given.values(), sample.freqs, positions, **way)
+            sample.call(**{name: TOLD[told]()})
 
 
 def test_a_call_that_lacks_a_tensor_is_not_told_that_its_format_is_missing():

@@ -176,6 +176,8 @@ TYPE_ERRORS = {
     },
     "tensor_format is a tensor of shape (12, 8); accepted: {formats}; cos and sin are one "
     "argument, freqs=(cos, sin)": {"tensor_format": cos(12, D2)},
+    "tensor_format is a tensor of shape (5,); accepted: {formats}; positions by name, "
+    "position_ids=...": {"tensor_format": ints(0, 1, 2, 3, 4)},
     # what turns
     "{t} is of type list; accepted: torch.Tensor": {"t": [1.0]},
     "{t} has dtype int64; accepted: float32, float16, bfloat16, float64": {"t": INT64},

@@ -440,7 +440,9 @@ class Sample:
             assert out.dtype == t.dtype
         new = outs[: len(outs) - len(self.written)]
         assert all(out.is_contiguous() for out in new)
-        assert_apart(*new, *self.tensors())
+        memories = [memory_of(x).data_ptr() for x in new if x.numel()]
+        others = {memory_of(x).data_ptr() for x in self.tensors()}
+        assert len({*memories} - others) == len(memories), "a result shares memory"
         self.check_values(outs)
         if leaves:
             grads = self.gradients_like(outs)
@@ -491,12 +493,6 @@ def copies_of(tensors):
 def memory_of(t):
     """All of the memory that `t` is a part of, as one long tensor."""
     return torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage())
-
-
-def assert_apart(*tensors):
-    """Each in memory of its own."""
-    addresses = [x.untyped_storage().data_ptr() for x in tensors if x.numel()]
-    assert len({*addresses}) == len(addresses), "a result shares memory"
 
 
 def bits_of(tensors):

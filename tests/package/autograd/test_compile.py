@@ -125,24 +125,6 @@ def test_what_a_compiled_call_writes_into_caches_is_checked_when_it_runs(device,
     assert not pool.any()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there values are not read")
-@pytest.mark.parametrize("name", ("a table", "a module"))
-def test_a_ranks_own_sequences_are_refused_when_the_graph_runs(name, needs_triton):
-    """Of lengths 8, 16 and 8 a rank of two has 4, 8 and 4, which attention is given."""
-    freqs = angles(S2, D2, "cpu") if name == "a table" else RotaryPositionEmbedding(D2)
-    t, of_all = torch.randn(16, H, D), torch.tensor([0, 8, 24, 32])
-
-    def rotate(t, cu_seqlens):
-        rank = {"cp_size": 2, "cp_rank": 1}
-        return apply_rotary_pos_emb(t, freqs, "thd", cu_seqlens=cu_seqlens, **rank)
-
-    function, counter = compiled(rotate)
-    assert torch.equal(function(t, of_all), rotate(t, of_all))
-    with pytest.raises(ValueError, match=r"^cu_seqlens ends at 16, .* this rank, of 2; accepted"):
-        function(t, of_all // 2)
-    assert counter.frame_count == 1
-
-
 # Inductor
 
 
