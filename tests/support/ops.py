@@ -43,18 +43,18 @@ def transposed(x):
     return x.transpose(0, -1).contiguous().transpose(0, -1)
 
 
-def first_row(x):
-    """Of each entry or each position: all are one, with stride 0."""
-    return x[:1].expand_as(x)
-
-
 def first_column(x):
+    """All are one, with stride 0."""
     return x[..., :1].expand_as(x)
 
 
-def first_entry(x):
+def one_entry(x):
     """Which stands for all."""
     return x[:1] if x.dim() == 3 else x
+
+
+def first_entry(x):
+    return one_entry(x).expand_as(x)
 
 
 def as_given(x):
@@ -62,8 +62,8 @@ def as_given(x):
 
 
 # What a table is in memory, and what says where tokens are
-TABLES = {x.__name__: x for x in (as_given, every_second, transposed, first_row, first_column)}
-TABLES |= {"first_entry": first_entry, "negative": torch._neg_view}
+TABLES = {x.__name__: x for x in (as_given, every_second, transposed, first_column)}
+TABLES |= {x.__name__: x for x in (one_entry, first_entry)} | {"negative": torch._neg_view}
 LISTS = {x.__name__: x for x in (as_given, every_second, first_column)}
 
 # What every function that rotates understands; the first value is what most callers do.
@@ -117,6 +117,8 @@ MEET = [  # in one line of a kernel
     ("interleaved", "inverse", "output_pairing"),
     ("tensor_format", "positions"),
     ("rotary", "start", "columns"),
+    ("positions", "lists", "fused"),
+    ("freqs", "table", "fused"),
 ]
 
 # All public names: those of the package itself, and of the two rooms beside it.

@@ -16,6 +16,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from counted import paths_taken
+from inputs import angles
 from ops import FEW, OPS, by_turns
 from rope_kernels import RotaryPositionEmbedding, modes, paths, rope_fw, rope_qk
 from rope_kernels.norms import api as norms
@@ -24,6 +25,10 @@ from rope_kernels.serving import cache as caches
 from rope_lab.compiler.plans import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
+
+
+class Plain(torch.Tensor):
+    pass
 
 
 class Mode(TorchDispatchMode):
@@ -49,25 +54,29 @@ def within(context):
     return do
 
 
-def traced(call):
-    answer = []
-    make_fx(lambda x: (answer.append(call()), x)[1])(torch.ones(1))
-    return answer[0]
+def of_one(transform):
+    """Calls it within a transform of another tensor, which it doesn't depend on."""
+
+    def do(call):
+        answer = []
+        transform(lambda x: (answer.append(call()), x)[1])(torch.ones(1))
+        return answer[0]
+
+    return do
 
 
-def transformed(call):
-    answer = []
-    func.vmap(lambda x: (answer.append(call()), x)[1])(torch.ones(1))
-    return answer[0]
-
-
-SITUATIONS = {
-    "as it is": run,
-    "within no_grad": within(torch.no_grad),
-    "a mode": within(Mode),
-    "forward mode": within(forward_mode),
-    "torch.func": transformed,
-    "make_fx": traced,
+SITUATIONS = {  # and who computes a call there: of a norm, which has no operator, the second
+    "as it is": (run, "kernel", "kernel"),
+    "within no_grad": (within(torch.no_grad), "kernel", "kernel"),
+    "a mode": (within(Mode), "operator", "kernel"),
+    "make_fx": (of_one(make_fx), "operator", "pytorch"),
+    "forward mode": (within(forward_mode), "pytorch", "pytorch"),
+    "torch.func": (of_one(func.vmap), "pytorch", "pytorch"),
+}
+TRANSFORMS = {
+    "torch.func.vjp": lambda f: partial(func.vjp, f),
+    "make_fx of vmap": lambda f: make_fx(func.vmap(f)),
+    "torch.jit.trace": lambda f: lambda x: torch.jit.trace(f, x, check_trace=False),
 }
 
 
@@ -96,7 +105,7 @@ def line_of(function, path):
 @by_turns(OPS, FEW)
 def test_what_it_says_runs_and_is_logged_once(op, case, name, device, whole_way, log):
     """Nothing is logged of a call that takes the kernel, or that a tracer records."""
-    sample, situation = op.sample(device, **case), SITUATIONS[name]
+    sample, (situation, *by) = op.sample(device, **case), SITUATIONS[name]
     wants = op.differentiable and name == "as it is"
     leaves = sample.leaves() if wants else {}
     lines = []
@@ -107,10 +116,18 @@ def test_what_it_says_runs_and_is_logged_once(op, case, name, device, whole_way,
             ran = what_runs(call, situation)
         path = taken[0]
         assert (path.by, path.reason == "") == (ran, ran == "kernel")
+        assert ran == ("pytorch" if options else by[not op.is_operator])
         situation(call)
         if path.by != "kernel" and name != "make_fx":
             lines.append(line_of(op.function.__name__, path))
         assert log() == list(dict.fromkeys(lines))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transformed_call_is_plain_pytorch(name, device, whole_way):
+    t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
+    assert what_runs(partial(rope_fw, t, rope), of_one(TRANSFORMS[name])) == "pytorch"
 
 
 OTHERS = {  # t and freqs of another kind, the path, and words of the reason
@@ -121,6 +138,14 @@ OTHERS = {  # t and freqs of another kind, the path, and words of the reason
     "a class that overrides operators": (
         lambda t: (TwoTensor(t, t.clone()), RotaryPositionEmbedding(8).to(t.device)),
         ("pytorch", "overrides operators"),
+    ),
+    "such a class as a table": (
+        lambda t: (t, TwoTensor(x := angles(5, 8, t.device), x.clone())),
+        ("pytorch", "overrides operators"),
+    ),
+    "a plain subclass": (
+        lambda t: (t.as_subclass(Plain), RotaryPositionEmbedding(8).to(t.device)),
+        ("kernel", ""),
     ),
     "the meta device": (
         lambda t: (t.to("meta"), RotaryPositionEmbedding(8).to("meta")),

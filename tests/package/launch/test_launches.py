@@ -1,14 +1,9 @@
 """Which calls launch a kernel, and how: on which device, in which order, writing what."""
 
-from functools import partial
 from unittest.mock import patch
 
 import pytest
 import torch
-from torch import func
-from torch.autograd import forward_ad
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.testing._internal.two_tensor import TwoTensor
 
 from inputs import angles
 from ops import FEW, OPS, by_turns, memory_of
@@ -21,60 +16,6 @@ pytestmark = pytest.mark.usefixtures("new_memory_is_nan")
 
 S, B, H, D, D2 = 7, 2, 3, 20, 12
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
-
-
-# which calls launch a kernel: all others are plain PyTorch
-
-
-class Plain(torch.Tensor):
-    pass
-
-
-def forward_mode(call, t):
-    with forward_ad.dual_level():
-        return call(forward_ad.make_dual(t, torch.ones_like(t)))
-
-
-CALLS = {  # how a function is called with a tensor, and whether that launches
-    "a tensor": (lambda call, t: call(t), True),
-    "a plain subclass": (lambda call, t: call(t.as_subclass(Plain)), True),
-    "fused is False": (lambda call, t: call(t, fused=False), False),
-    "torch.compile": (lambda call, t: torch.compile(call, backend="eager")(t), True),
-    "make_fx": (lambda call, t: make_fx(call)(t), True),
-    "torch.func.vjp": (lambda call, t: func.vjp(call, t), False),
-    "vmap": (lambda call, t: func.vmap(call, 1)(t[:, None]), False),
-    "traced and transformed": (lambda call, t: make_fx(func.vmap(call, 1))(t[:, None]), False),
-    "forward mode": (forward_mode, False),
-    "torch.jit.trace": (
-        lambda call, t: torch.jit.trace(lambda t: call(t), t, check_trace=False),
-        False,
-    ),
-    "a class that overrides operators": (lambda call, t: call(TwoTensor(t, t.clone())), False),
-    "such a class as a table": (
-        lambda call, t: call(t, freqs=TwoTensor(x := angles(S, D2, t.device), x.clone())),
-        False,
-    ),
-    "the meta device": (lambda call, t: call(t.to("meta")), False),
-    "no elements": (lambda call, t: call(t[:, :0]), False),
-}
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("name", CALLS)
-def test_which_calls_launch_a_kernel(name, device, whole_way):
-    call, launches_one = CALLS[name]
-    rope, launched = RotaryPositionEmbedding(D2).to(device), []
-
-    def run(kernel, grid, arguments, options):
-        launched.append(kernel)
-        return kernel.run(*arguments, grid=grid, warmup=False, **options)
-
-    torch._dynamo.reset()
-    if name == "the meta device":
-        rope = rope.to("meta")
-    with launched_by(run):
-        call(partial(rope_fw, freqs=rope), torch.randn(S, B, H, D, device=device))
-    assert len(launched) == launches_one
 
 
 def test_a_norms_backward_has_as_many_programs_as_run_at_once():
