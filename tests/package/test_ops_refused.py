@@ -167,7 +167,7 @@ def test_numbers_of_other_kinds_are_numbers(op, name, device):
     """In a first call, and in one that looks like an accepted one; gradients, too."""
     if name not in signature(op.function).parameters:
         pytest.skip("the function does not have it")
-    case = {"rotary": 8, "start": "at 1", "positions": "contiguous", "tensor_format": "sbhd"}
+    case = {"rotary": 8, "start": "at 5", "positions": "contiguous", "tensor_format": "sbhd"}
     sample = op.sample(device, **case, columns="rotary_dim")
     values = {"start_positions": 2, "eps": 2.0**-10, "weight_offset": 0.5}  # fp32 has all of these
     values |= sample.options()

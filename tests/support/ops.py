@@ -91,7 +91,12 @@ AXES = {
     "interleaved": (False, True, None),  # None: a module says it
     "d": (20, 32, 64, 72, 92, 120, 160, 30, 100),
     "rotary": (1.0, 0.5, 0.25, 0.75, 8),  # a share of d, or elements
-    "start": ("at 0", "at 1", "at the end"),  # of the elements that turn; as far as there is room
+    "start": (
+        "at 0",
+        "at 5",
+        "at 5",
+        "at the end",
+    ),  # of the elements that turn; as far as there is room
     "columns": ("as many as turn", "rotary_dim", "one per pair"),  # of a table
     "rows": ("more", "just enough"),
     "trained": (False, True),  # is a table
@@ -239,7 +244,7 @@ class Sample:
         self.op, self.case, self.device = op, case, device
         self.format, self.dtype = case["tensor_format"], case["dtype"]
         self.d, self.d2 = case["d"], rotary_dim(case)
-        self.start = {"at 0": 0, "at 1": 1, "at the end": self.d}[case["start"]]
+        self.start = {"at 0": 0, "at 5": 5, "at the end": self.d}[case["start"]]
         self.start = min(self.start, self.d - self.d2)
         self.b, self.heads = self.batch_and_heads()
         self.given = self.make_tensors()

@@ -5,7 +5,9 @@ what went wrong and what happens here. Races in place (Megatron-LM 5963) are in
 `tests/package/kernels/test_races.py`. What the matrix of `test_ops.py` holds in every case is
 not tested again: one head (Liger-Kernel 342), gradients of stride 0 (Unsloth 3781), slices of a
 packed projection (vLLM 17091), int64 cu_seqlens (TransformerEngine) and random upstream gradients.
-Offsets past the table (FlashAttention) are in `test_positions.py`.
+Nor are offsets past the table (FlashAttention), which `test_positions.py` has, those past 2^31
+elements (Liger-Kernel 804), in `test_ops_calls.py`, and more columns than a head has (flashinfer
+4349), in `bad_arguments.py`.
 """
 
 from contextlib import contextmanager
@@ -62,29 +64,6 @@ def test_megatron_lm_7103_heads_that_no_block_divides(heads, each_its_own, devic
             assert_rounded_once(out, wanted)
     assert (~q_memory.isnan()).sum() == q.numel()
     assert (~k_memory.isnan()).sum() == k.numel()
-
-
-@pytest.mark.parametrize("inplace", (False, True), ids=("out of place", "in place"))
-def test_flashinfer_4349_rotary_dim_above_head_dim(inplace, device):
-    """It rotated on into the next head without a word; here it is an error and nothing happens."""
-    t, freqs = torch.randn(S, B, H, D, device=device), angles(S, D + 2, device)
-    before = t.clone()
-    for fused in (True, False):
-        with pytest.raises(ValueError, match=rf"^freqs .* d2 = {D + 2}; .* d = {D}$"):
-            apply_rotary_pos_emb(t, freqs, inplace=inplace, fused=fused)
-    assert torch.equal(t, before)
-
-
-def test_liger_kernel_804_offsets_past_2_to_the_31_elements(device):
-    """At 500 K tokens 32-bit offsets wrapped around; here 3 tokens lie 2^30 elements apart."""
-    step = 2**30
-    memory = torch.empty(2 * step + 60, dtype=torch.float16, device=device)
-    t = memory.as_strided((3, 1, 2, 8), (step, 16, 8, 1)).copy_(torch.randn(3, 1, 2, 8))
-    freqs = RotaryPositionEmbedding(8).to(device)
-    ids = torch.tensor([[499_999, 500_000, 524_288]], device=device)
-    want = rotate_fp64(t, freqs, "sbhd", position_ids=ids)
-    assert_rounded_once(apply_rotary_pos_emb(t, freqs, position_ids=ids), want)
-    assert_rounded_once(apply_rotary_pos_emb(t, freqs, position_ids=ids, inplace=True), want)
 
 
 # in place

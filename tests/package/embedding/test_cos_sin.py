@@ -79,23 +79,6 @@ def test_frequencies_have_a_derivative_in_forward_mode_also_without_gradients(de
     torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize(
-    "positions, error, message",
-    [
-        ([1, 2], TypeError, "positions is of type list; accepted: a tensor of positions, or a num"),
-        (None, TypeError, "positions is of type NoneType"),
-        (5.5, TypeError, "positions is of type float"),
-        (True, TypeError, "positions is of type bool"),
-        (-1, ValueError, "positions is -1; accepted: a tensor of positions, or a number of them, "),
-        (torch.ones(3).bfloat16(), TypeError, "positions has dtype bfloat16; accepted: int32, int"),
-        (torch.ones(3).bool(), TypeError, "positions has dtype bool"),
-    ],
-)
-def test_positions_that_are_none(positions, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        RotaryPositionEmbedding(D2).cos_sin(positions)
-
-
 # several axes, as of images: an index into such a table
 
 

@@ -25,7 +25,11 @@ NOT_POSITIVE += (Fraction(10**400), Fraction(1, 10**400), np.float64(0))
 OF_THE_CONSTRUCTOR = [
     *[({"dim": x}, f"dim is {x!r}; accepted: a positive integer") for x in (None, "8", 8.7, True)],
     ({"dim": math.inf}, "dim is inf; accepted: a positive integer"),
-    ({"dim": torch.tensor([8, 8])}, "dim is a tensor of shape (2,); accepted: a positive integer"),
+    # such as frequencies, which are inv_freq
+    *[
+        ({name: torch.randn(64)}, f"{name} is a tensor of shape (64,); accepted: a ")
+        for name in ("dim", "rotary_percent", "rotary_base", "attention_factor")
+    ],
     # A module of transformers is made of a model's configuration.
     ({"dim": {"head_dim": 8}}, f"dim is of type dict; {OF_A_CONFIGURATION}"),
     ({"dim": type("LlamaConfig", (), {})()}, f"dim is of type LlamaConfig; {OF_A_CONFIGURATION}"),
@@ -221,26 +225,24 @@ def test_numbers_beyond_64_bits(number):
         make(2, -number)
 
 
-BAD_POSITIONS = {
-    "positions has layout torch.sparse_coo; accepted: torch.strided": torch.arange(3).to_sparse(),
-    "positions has layout of a nested tensor; accepted: torch.strided": torch.nested.nested_tensor(
-        [torch.ones(4)]
+BAD_POSITIONS = [
+    *[(x, f"is of type {type(x).__name__}; accepted: a tensor of") for x in ([1], None, 5.5, True)],
+    (-1, "is -1; accepted: a tensor of positions, or a number of them, from 0 to 2^62"),
+    (torch.ones(3).bfloat16(), "has dtype bfloat16; accepted: int32, int64, "),
+    (torch.ones(3).bool(), "has dtype bool; accepted: int32, int64, "),
+    (torch.arange(3).to_sparse(), "has layout torch.sparse_coo; accepted: torch.strided"),
+    (
+        torch.nested.nested_tensor([torch.ones(4)]),
+        "has layout of a nested tensor; accepted: torch.strided",
     ),
-    "positions is on meta; accepted: the device of inv_freq, cpu": torch.arange(3, device="meta"),
-}
+    (torch.arange(3, device="meta"), "is on meta; accepted: the device of inv_freq, cpu"),
+]
 
 
-@pytest.mark.parametrize("message", BAD_POSITIONS)
-def test_positions_that_cannot_be_read(message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        RotaryPositionEmbedding(D).cos_sin(BAD_POSITIONS[message])
-
-
-@pytest.mark.parametrize("name", ("dim", "rotary_percent", "rotary_base", "attention_factor"))
-def test_a_tensor_in_the_place_of_a_number_is_told_by_its_shape(name):
-    """Such as frequencies, which are inv_freq."""
-    with pytest.raises(ValueError, match=rf"^{name} is a tensor of shape \(64,\); accepted: a "):
-        RotaryPositionEmbedding(**{"dim": D, name: torch.randn(64)})
+@pytest.mark.parametrize("positions, said", BAD_POSITIONS, ids=lambda x: str(x)[:40])
+def test_positions_that_are_none(positions, said):
+    with pytest.raises((TypeError, ValueError), match=f"^positions {re.escape(said)}"):
+        RotaryPositionEmbedding(D).cos_sin(positions)
 
 
 @pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32"), ids=str)

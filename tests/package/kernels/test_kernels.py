@@ -3,25 +3,24 @@
 import pytest
 import torch
 
-from inputs import angles, contiguous, sequence_starts, shape_of
+from inputs import angles
 from launches import in_order
+from ops import OPS, every_second
 from rope_kernels import rope_bw, rope_fw
 from rope_lab.compiler.plans import launched_by
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
+BOTH_DIRECTIONS = [op for op in OPS if op.name in ("rope_fw", "rope_bw")]
 
-def check_both_directions(t, grad, freqs, tensor_format, **options):
+
+def check_both_directions(device, **case):
     """In new memory, and in place between other elements."""
-    wants = (
-        (rope_fw, t, rotate_fp64(t, freqs, tensor_format, **options)),
-        (rope_bw, grad, gradient_fp64(t, freqs, tensor_format, grad, **options)),
-    )
-    for function, x, want in wants:
-        out = function(x, freqs, tensor_format, **options)
-        assert_rounded_once(out, want)
+    for op in BOTH_DIRECTIONS:
+        sample = op.sample(device, **case)
+        (out,), (x,) = sample.check(), sample.given.values()
         wide = torch.cat((x, x, x), dim=-1)
         before, place, after = wide.chunk(3, dim=-1)
-        function(place, freqs, tensor_format, inplace=True, **options)
+        sample.call({op.tensors[0]: place}, inplace=True)
         assert torch.equal(place, out) and torch.equal(before, x) and torch.equal(after, x)
 
 
@@ -44,17 +43,16 @@ def check_both_directions(t, grad, freqs, tensor_format, **options):
     ),
 )
 def test_sizes_that_no_block_divides(tensor_format, s, h, d, device):
-    t, grad = (contiguous(shape_of(tensor_format, s, 2, h, d), torch.float32, device) for _ in "ab")
-    rotary_dim = {13: 8, 2050: 64}.get(d, d)
-    cu_seqlens = sequence_starts(tensor_format, s, 2, device)
-    freqs = angles(2 * s, rotary_dim, device)
-    check_both_directions(t, grad, freqs, tensor_format, cu_seqlens=cu_seqlens)
+    rotary = {13: 8, 2050: 64}.get(d, 1.0)
+    check_both_directions(device, tensor_format=tensor_format, s=s, heads=(h,), d=d, rotary=rotary)
 
 
 def test_wide_rows_turn_in_their_middle_and_are_packed(device):
     """What is read is every second element of memory, what is written all of new memory."""
-    t, grad = torch.randn(2, 3, 2, 5, 60, device=device)[..., ::2]
-    check_both_directions(t, grad, angles(3, 20, device), "sbhd", rotary_start=5)
+    for op in BOTH_DIRECTIONS:
+        sample = op.sample(device, d=30, rotary=20, start="at 5")
+        sample.given = {name: every_second(x) for name, x in sample.given.items()}
+        sample.check()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU runs all programs")
@@ -98,4 +96,8 @@ def test_offsets_along_the_head_dimension_need_64_bits(interleaved, device):
     memory = torch.empty(7 * step + 4, dtype=torch.float16, device=device)
     t = memory.as_strided((2, 1, 2, 8), (1, 1, 2, step))
     t.copy_(torch.randn(2, 1, 2, 8))
-    check_both_directions(t, t, angles(2, 8, device), "sbhd", interleaved=interleaved)
+    freqs, options = angles(2, 8, device), {"interleaved": interleaved}
+    assert_rounded_once(rope_fw(t, freqs, **options), rotate_fp64(t, freqs, "sbhd", **options))
+    want = gradient_fp64(t, freqs, "sbhd", t, **options)
+    assert_rounded_once(rope_bw(t, freqs, **options), want)
+    assert_rounded_once(rope_bw(t, freqs, **options, inplace=True), want)
