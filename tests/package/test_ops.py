@@ -5,7 +5,7 @@ import torch
 
 import ops
 from inputs import OTHER_DEFAULTS, other_defaults
-from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
+from norm_yardstick import assert_as_in_new_memory
 from ops import DIFFERENTIABLE, FEW, OPS, all_equal, bits_of, by_turns, copies_of, name_of
 from pairwise import cover
 from rope_kernels import apply_rotary_pos_emb, rope_fw, rope_qk
@@ -202,33 +202,6 @@ def test_defaults_of_pytorch_change_no_bit(op, case, device):
             with other_defaults(dtype, of_new_tensors):
                 outs = sample.call()
             assert all_equal(bits_of(outs), wanted)
-
-
-@by_turns(DIFFERENTIABLE, FEW)
-def test_only_what_wants_a_gradient_gets_one(op, case, device):
-    """The bits that it gets among others; a result that it doesn't reach wants none.
-
-    Of norms nearly: one of two by itself may have other tiles, and sums in another order; and
-    without a weight's gradient the compiler may fuse other products.
-    """
-    sample = op.sample(device, **case)
-    every = sample.leaves()
-    outs = sample.call(every)
-    grads = sample.gradients_like(outs)
-    wants = torch.autograd.grad(outs, [*every.values()], grads)
-    for name, want in zip(every, wants, strict=True):
-        leaves = sample.leaves([name])
-        outs = sample.call(leaves)
-        reached = [i for i, out in enumerate(outs) if out.requires_grad]
-        assert len(reached) == (1 if len(op.tensors) == len(outs) else len(outs))
-        outs, of_reached = [outs[i] for i in reached], [grads[i] for i in reached]
-        (got,) = torch.autograd.grad(outs, leaves[name], of_reached)
-        if op.weights:
-            assert_added_otherwise(got, want)
-        else:
-            assert torch.equal(got, want)
-    with torch.no_grad():
-        assert not any(out.requires_grad for out in sample.call(every))
 
 
 @by_turns(
