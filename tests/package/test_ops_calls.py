@@ -22,7 +22,7 @@ import rope_kernels
 from counted import Handle, Operators, allocated_in, calls_within, launches_in, unseen
 from inputs import FORMATS, angles
 from norm_yardstick import assert_added_otherwise, assert_as_in_new_memory
-from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS, PLACES, by_turns, last_of_each_kind
+from ops import AXES, BF16, DIFFERENTIABLE, FEW, OPS, PLACES, TABLES, by_turns, last_of_each_kind
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -209,6 +209,8 @@ CHANGES = {  # the sizes stay, so that a call may be taken for another one
         "round_robin",
     ),
     "interleaved": (True, None),
+    "lists": ("every_second", "first_column"),
+    "table": tuple(TABLES),
     "columns": ("one per pair",),
     "rotary": (0.25,),  # as many columns as one per pair has
     "start": ("at the end",),
@@ -452,41 +454,14 @@ def test_a_backward_takes_tensors_of_a_subclass_too(op, interpreter, device):
             assert torch.equal(got.as_subclass(torch.Tensor), want)
 
 
-def with_other_strides(sample):
-    cos, sin = sample.freqs
-    sample.freqs = cos, sin.t().contiguous().t()
-
-
-def with_a_sign_of_its_own(sample):
-    sample.freqs = torch._neg_view(sample.freqs)
-
-
-def with_a_last_tensor_of_another_sign(sample):
-    """Of a cache that is v, whose address is none of the rotation's."""
-    name = sample.op.tensors[-1]
-    sample.given[name] = torch._neg_view(sample.given[name])
-
-
-def with_a_list_that_is_not_contiguous(sample):
-    for name, x in sample.where.items():
-        sample.where[name] = x.repeat_interleave(2)[::2]
-
-
-def with_slots_that_are_not_contiguous(sample):
-    sample.slots = sample.slots.repeat_interleave(2)[::2]
-
-
 COPIED = {  # what a kernel can't read as it is
-    "a sign": ({"layout": "negative_view", "gradient": "negative_view"}, None),
-    "the last one's sign": ({}, with_a_last_tensor_of_another_sign),
-    "a weight": ({"weight": "strided"}, None),
-    "a table": ({}, with_a_sign_of_its_own),
-    "a sine": ({"freqs": "cos and sin"}, with_other_strides),
-    "starts": (
-        {"tensor_format": "thd", "positions": "starts"},
-        with_a_list_that_is_not_contiguous,
-    ),
-    "slots": ({"s": 2}, with_slots_that_are_not_contiguous),
+    "a sign": {"layout": "negative_view", "gradient": "negative_view"},
+    "the last one's sign": {},
+    "a weight": {"weight": "strided"},
+    "a table": {"table": "negative"},
+    "a sine": {"freqs": "cos and sin", "sine": "transposed"},
+    "starts": {"tensor_format": "thd", "positions": "starts", "lists": "every_second"},
+    "slots": {"s": 2, "lists": "every_second"},
 }
 
 
@@ -494,15 +469,15 @@ COPIED = {  # what a kernel can't read as it is
 @each_op
 def test_what_is_copied_is_copied_in_each_call(op, name, interpreter, device):
     """A copy has another address in the next one."""
-    case, change = COPIED[name]
     if name == "a weight" and not op.weights:
         pytest.skip("no weight")
     if name == "slots" and op.name != "rope_to_cache":
         pytest.skip("no slots")
     for _ in range(2):
-        sample = op.sample(device, **SIZES | {"s": 1, "heads": (1,) * len(op.tensors)} | case)
-        if change:
-            change(sample)
+        case = SIZES | {"s": 1, "heads": (1,) * len(op.tensors)} | COPIED[name]
+        sample = op.sample(device, **case)
+        if name == "the last one's sign":  # of a cache that is v, whose address is no rotation's
+            sample.given[op.tensors[-1]] = torch._neg_view(sample.given[op.tensors[-1]])
         sample.check()
 
 

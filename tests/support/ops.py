@@ -307,6 +307,8 @@ class Sample:
             options["cu_seqlens"] = self.spread(starts.long() if kind == "starts" else starts)
             sequences = len(starts) - 1
         below_0 = 50 * (self.case["freqs"] == "on the fly")  # no table has such positions
+        if cp_size > 1 and self.case["lists"] == "first_column":  # of a whole sequence, too
+            return options | {"start_positions": 5}, positions + 5
         if kind == "one start":
             number = 5 - below_0
             first = {

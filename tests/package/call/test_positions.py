@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 import torch
 
-from inputs import FORMATS, angles, contiguous, shape_of, transposed
+from inputs import angles, contiguous, shape_of, transposed
 from pairwise import cover
 from rope_kernels import (
     CpOrder,
@@ -153,36 +153,6 @@ def tokens_of_rank(lengths, cp_size, cp_rank, cp_order="zigzag"):
     return torch.cat(index)
 
 
-@cover(
-    tensor_format=FORMATS,
-    cp_order=CP_ORDERS,
-    ranks=((2, "nothing"), (3, "nothing"), (3, "starts"), (2, "ids")),
-)
-def test_the_ranks_put_together_are_the_whole_sequence(tensor_format, ranks, cp_order, device):
-    """Starts are added to a rank's positions; ids of its tokens say all of it."""
-    (cp_size, added), freqs, packs = ranks, angles(S2, D2, device), tensor_format == "thd"
-    lengths = [2 * cp_size, 0, 4 * cp_size] if packs else [12 if cp_size == 3 else 8]
-    whole = tensor(tensor_format, device, s=sum(lengths), b=1 if packs else B)
-    options = {}
-    if packs and added != "ids":
-        options["cu_seqlens"] = torch.tensor([0, *lengths], device=device).cumsum(0)
-    if added == "starts":
-        options["start_positions"] = torch.tensor([7, 19, 2], device=device)
-    ids = random_ids((sum(lengths),) if packs else (B, sum(lengths)), device)
-    of_whole = {"position_ids": ids} if added == "ids" else {}
-    in_one = apply_rotary_pos_emb(whole, freqs, tensor_format, **options, **of_whole)
-    together, s_dim = torch.full_like(whole, float("nan")), 0 if packs else tensor_format.index("s")
-    for cp_rank in range(cp_size):
-        tokens = tokens_of_rank(lengths, cp_size, cp_rank, cp_order).to(device)
-        rank = {"cp_size": cp_size, "cp_rank": cp_rank, "cp_order": cp_order}
-        if added == "ids":
-            rank = {"position_ids": ids[..., tokens]}
-        mine = whole.index_select(s_dim, tokens)
-        out = apply_rotary_pos_emb(mine, freqs, tensor_format, **options, **rank)
-        together.index_copy_(s_dim, tokens, out)
-    assert torch.equal(together, in_one)
-
-
 @pytest.mark.parametrize("cp_order", CP_ORDERS)
 def test_sequences_of_all_ranks_may_end_in_padding(cp_order, device):
     """Where it fills half of the ranks, they look like a rank's own, which attention takes."""
@@ -214,38 +184,36 @@ def test_the_positions_of_a_rank_as_a_tensor(cp_order, cp_size):
             assert torch.equal(starts + packed, tokens)
 
 
+ALONE = {"seq_len": 6}
+PACKED = {"cu_seqlens": torch.tensor([0, 6])}
+BOUNDS = torch.tensor([0, 6, 12])  # in the place of a length, whose name is told
+A_DEVICE = "; accepted: a torch.device, or the name "
+
+
 @pytest.mark.parametrize(
     "given,said",
     (
         ({"seq_len": 9}, "seq_len is 9; accepted: an integer from 0 that 6 divides"),
         ({"seq_len": 10, "cp_order": "contiguous"}, "accepted: an integer from 0 that 3 divides"),
         ({"seq_len": -6}, "seq_len is -6; accepted"),
-        ({"seq_len": 6, "cp_order": "ring"}, "cp_order is 'ring'; accepted: zigzag, "),
+        ({"seq_len": BOUNDS}, "seq_len is a tensor of shape (3,); accepted: an integer from 0 tha"),
+        ({"seq_len": BOUNDS}, ", cu_seqlens="),
+        (ALONE | {"cp_order": "ring"}, "cp_order is 'ring'; accepted: zigzag, "),
         ({}, "seq_len is None; accepted: one of seq_len and cu_seqlens"),
-        ({"seq_len": 6, "cu_seqlens": torch.tensor([0, 6])}, "seq_len is 6 with cu_seqlens; acc"),
+        (ALONE | PACKED, "seq_len is 6 with cu_seqlens; acc"),
         ({"cu_seqlens": torch.tensor([0, 6, 10])}, "[0, 6, 10]; accepted: lengths that 2 * cp_s"),
         ({"cu_seqlens": torch.zeros(1, 2).long()}, "cu_seqlens has shape (1, 2)"),
+        *(
+            (of | {"device": device}, f"device is {device!r}{A_DEVICE}")
+            for device in ("gpu", "", 1.5)
+            for of in (ALONE, PACKED)
+        ),
     ),
+    ids=str,
 )
 def test_positions_that_no_rank_has(given, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
-        cp_positions(cp_size=3, cp_rank=1, **given)
-
-
-@pytest.mark.parametrize("bounds", (None, torch.tensor([0, 8])))
-@pytest.mark.parametrize("device, error", (("gpu", ValueError), ("", ValueError), (1.5, TypeError)))
-def test_a_device_that_is_none_is_told(device, error, bounds):
-    seq_len = 8 if bounds is None else None
-    with pytest.raises(
-        error, match=rf"^device is {device!r}; accepted: a torch.device, or the name "
-    ):
-        cp_positions(seq_len, cp_size=1, cp_rank=0, cu_seqlens=bounds, device=device)
-
-
-def test_bounds_in_the_place_of_a_length_are_told_their_name():
-    said = "seq_len is a tensor of shape (3,); accepted: an integer from 0 that 6 divides; the "
-    with pytest.raises(TypeError, match=re.escape(said) + "bounds .*, cu_seqlens="):
-        cp_positions(torch.tensor([0, 6, 12]), cp_size=3, cp_rank=1)
+    with pytest.raises((TypeError, ValueError), match=re.escape(said)):
+        cp_positions(**given, cp_size=3, cp_rank=1)
 
 
 # positions past the table
