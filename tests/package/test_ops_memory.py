@@ -10,6 +10,7 @@ import re
 import pytest
 import torch
 
+from inputs import ADDRESSLESS
 from ops import FP64, OPS, all_equal, bits_of, copies_of
 
 WRITING = [op for op in OPS if op.inplace]
@@ -128,6 +129,22 @@ def test_elements_in_one_place_are_not_overwritten(op, strides, fused, device):
         apart = torch.zeros(2_000_000, dtype=FP64, device=device)
         given = copies_of(tensors) | {name: apart.as_strided(shape, ONE_PLACE[strides](shape))}
         assert_refused(f"^{name} has elements in one place, or may", sample, given, fused)
+
+
+@each_way
+@pytest.mark.parametrize("make", ADDRESSLESS, ids=lambda make: make.__name__)
+@each_op
+def test_what_has_no_address_is_refused_before_anything_is_overwritten(op, make, fused, device):
+    sample = sample_of(op, "ids", device)
+    tensors = tensors_of(sample)
+    for name in {*written_by(sample), *op.tensors}:
+        given = copies_of(tensors)
+        others = [x for other, x in given.items() if other != name]
+        before, given[name] = bits_of(others), make(given[name])
+        words = f"^{name} has elements but no memory; accepted: memory of its own, {name}.clone"
+        with pytest.raises(ValueError, match=words):
+            call(sample, given, fused=fused)
+        assert all_equal(bits_of(others), before)
 
 
 # what autograd would need

@@ -95,6 +95,17 @@ LAYOUTS = {
     )
 }
 
+
+def zeros_of_forward_mode(x):
+    return torch._efficientzerotensor(x.shape, dtype=x.dtype, device=x.device)
+
+
+def functional(x):
+    return torch._to_functional_tensor(torch.zeros_like(x))
+
+
+ADDRESSLESS = (zeros_of_forward_mode, functional)  # of PyTorch's own class, and with elements
+
 # What new tensors are where a program doesn't say it: dtype, device
 OTHER_DEFAULTS = ((torch.float64, "cpu"), (torch.bfloat16, "cpu"), (torch.float32, "meta"))
 

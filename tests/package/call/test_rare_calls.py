@@ -8,10 +8,14 @@ from torch import func
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
-from inputs import angles
+from inputs import ADDRESSLESS, angles
 from ops import OPS, all_equal
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_fw, rope_qk
-from rope_kernels.serving import rope_to_cache
+from rope_kernels import (
+    RotaryPositionEmbedding,
+    apply_rotary_pos_emb,
+    rope_fw,
+    rope_qk,
+)
 
 S, B, H, D = 5, 2, 3, 8
 
@@ -54,17 +58,6 @@ def test_q_and_k_without_memory_share_none():
     assert rope_qk(q, k, table, "sbhd")[1].shape == k.shape
 
 
-def zeros_of_forward_mode(x):
-    return torch._efficientzerotensor(x.shape, dtype=x.dtype, device=x.device)
-
-
-def functional(x):
-    return torch._to_functional_tensor(torch.zeros_like(x))
-
-
-ADDRESSLESS = (zeros_of_forward_mode, functional)  # of PyTorch's own class, and with elements
-
-
 @pytest.mark.parametrize("make", ADDRESSLESS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("op", [op for op in OPS if op.name != "rope_to_cache"], ids=str)
 def test_elements_that_have_no_address_are_zeros_to_no_kernel(op, make, device, interpreter):
@@ -96,22 +89,6 @@ def test_places_and_tables_that_have_no_address(make, device):
             got = rope_fw(t, freqs, "sbhd", rotary_dim=D, position_ids=where)
             got = torch._from_functional_tensor(got) if is_functional(got) else got
             assert not got.any()
-
-
-@pytest.mark.parametrize("fused", (True, False))
-@pytest.mark.parametrize("make", ADDRESSLESS, ids=lambda make: make.__name__)
-def test_what_has_no_address_is_refused_before_anything_is_overwritten(make, fused, device):
-    q, rope = torch.randn(S, H, D, device=device), RotaryPositionEmbedding(D).to(device)
-    ids, before = torch.arange(S, device=device), q.clone()
-    options = {"position_ids": ids, "fused": fused, "inplace": True}
-    refused = r" has elements but no memory; accepted: memory of its own, \w+.clone\(\)$"
-    with pytest.raises(ValueError, match="^k" + refused):
-        rope_qk(q, make(q), rope, "thd", **options)
-    k, cache = torch.randn(S, 1, D, device=device), torch.zeros(2, 4, 1, D, device=device)
-    for name, v, v_cache in (("v_cache", k, make(cache)), ("v", make(k), cache.clone())):
-        with pytest.raises(ValueError, match=f"^{name}{refused}"):
-            rope_to_cache(q, k, v, rope, cache, v_cache, ids, **options)
-    assert torch.equal(q, before) and not cache.any()
 
 
 def test_threads_in_the_interpreter_wait_for_each_other(device, needs_triton):

@@ -18,8 +18,6 @@ POSITIVE = "accepted: a positive number below infinity"
 NO_SHARES = 0.0, -0.5, 1.5, math.nan, None, "1", True
 SHARE = "accepted: a number above 0, up to 1"
 OF_A_CONFIGURATION = "accepted: a positive integer; huggingface.from_config takes a configuration"
-IN_FP32 = "accepted: finite numbers that fp32 can hold, up to 3.4e+38"
-BEYOND_FP32 = torch.full((D // 2,), -1e39, dtype=torch.float64)
 NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf, np.True_, np.float32(-1))
 NOT_POSITIVE += (Fraction(10**400), Fraction(1, 10**400), np.float64(0))
 OF_THE_CONSTRUCTOR = [
@@ -42,9 +40,6 @@ OF_THE_CONSTRUCTOR = [
     ({"attention_factor": True}, f"attention_factor is True; {POSITIVE}"),
     ({"persistent": "no"}, "persistent is 'no'; accepted: False, True"),
     ({"inv_freq": [1.0] * 4}, "inv_freq is of type list; accepted: torch.Tensor"),
-    ({"inv_freq": torch.ones(4).half()}, "inv_freq has dtype float16; accepted: float32, float64"),
-    ({"inv_freq": torch.full((4,), math.nan)}, "inv_freq has the value nan; accepted: finite"),
-    ({"inv_freq": BEYOND_FP32}, f"inv_freq has the value -1e+39; {IN_FP32}"),
     ({"inv_freq": torch.ones(3)}, "inv_freq has shape (3,), and d2 is 8; accepted: (4,)"),
     (
         {"inv_freq": torch.ones(4, device="meta")},
