@@ -175,54 +175,34 @@ def test_lengths_of_numpy_are_those_of_python(kind):
 
 NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5), torch.tensor(True), np.True_)
 NO_LENGTHS += (np.float64(5),)
+IDS = torch.arange(700)[None]  # as a rotary module of Hugging Face is called, (x, position_ids)
+TOO_MANY = {2**62 + 1: 2**62 + 1, 2**70: 2**70, 10**5000: "of type int"}  # which has no repr
+OF_A_TABLE = [
+    *[((x,), r"max_seq_len is .*; accepted: an integer") for x in NO_LENGTHS],
+    *[((3, x), r"offset is .*; accepted: an integer") for x in NO_LENGTHS],
+    ((-1,), "max_seq_len is -1; accepted: .*"),
+    (
+        (torch.randn(2, 5, 3, D),),  # as one calls a layer
+        r"max_seq_len is a tensor of shape \(2, 5, 3, 8\); accepted: a number of positions"
+        r".* apply_rotary_pos_emb\(t, freqs, tensor_format\).*",
+    ),
+    ((700, IDS), r"offset is a tensor of shape \(1, 700\); accepted: an.*"),
+    *[((x,), rf"max_seq_len is {y}; accepted: .* 0 to 2\^62") for x, y in TOO_MANY.items()],
+    *[((2, x), rf"offset is {y}; accepted: .* -2\^62 to 2\^62") for x, y in TOO_MANY.items()],
+    *[((2, -x), "offset is .*") for x in TOO_MANY],
+]
 
 
-def test_a_length_that_is_none():
-    make = RotaryPositionEmbedding(D)
-    for value in NO_LENGTHS:
-        with pytest.raises(TypeError, match=r"^max_seq_len is .*; accepted: an integer$"):
-            make(value)
-        with pytest.raises(TypeError, match=r"^offset is .*; accepted: an integer$"):
-            make(3, offset=value)
-    with pytest.raises(ValueError, match=r"^max_seq_len is -1; accepted: "):
-        make(-1)
-    came = r"^max_seq_len is a tensor of shape \(2, 5, 3, 8\); accepted: a number of positions"
-    how = r".* apply_rotary_pos_emb\(t, freqs, tensor_format\)"
-    with pytest.raises(TypeError, match=came + how):
-        make(torch.randn(2, 5, 3, D))  # as one calls a layer
+@pytest.mark.parametrize("arguments, said", OF_A_TABLE, ids=range(len(OF_A_TABLE)))
+def test_a_length_that_is_none(arguments, said):
+    with pytest.raises((TypeError, ValueError), match=f"^{said}$"):
+        RotaryPositionEmbedding(D)(*arguments)
 
 
-def test_positions_in_the_place_of_a_number_or_a_dtype_are_told_by_their_shape():
-    """As a rotary module of Hugging Face is called, `rotary_emb(x, position_ids)`."""
-    make, position_ids = RotaryPositionEmbedding(D), torch.arange(700)[None]
-    with pytest.raises(TypeError, match=r"^offset is a tensor of shape \(1, 700\); accepted: an"):
-        make(700, position_ids)
-    with pytest.raises(TypeError, match=r"^dtype is a tensor of shape \(1, 700\); accepted: flo"):
-        make.cos_sin(700, position_ids)
-
-
-TOO_MANY = (2**62 + 1, 2**63, 2**70, 10**5000)  # the last one has no repr
-
-
-@pytest.mark.parametrize("number", TOO_MANY, ids=("2^62 + 1", "2^63", "2^70", "10^5000"))
-def test_numbers_beyond_64_bits(number):
-    make, came = RotaryPositionEmbedding(D), "of type int" if number > 2**99 else number
-    said = {
-        f"max_seq_len is {came}; accepted: an integer from 0 to 2^62": lambda: make(number),
-        f"offset is {came}; accepted: an integer from -2^62 to 2^62": lambda: make(2, number),
-        f"positions is {came}; accepted: a tensor of positions, or a number of them, from 0 to "
-        "2^62": lambda: make.cos_sin(number),
-    }
-    for message, call in said.items():
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            call()
-    with pytest.raises(ValueError, match=r"^offset is "):
-        make(2, -number)
-
-
+OF_POSITIONS = "accepted: a tensor of positions, or a number of them, from 0 to 2^62"
 BAD_POSITIONS = [
     *[(x, f"is of type {type(x).__name__}; accepted: a tensor of") for x in ([1], None, 5.5, True)],
-    (-1, "is -1; accepted: a tensor of positions, or a number of them, from 0 to 2^62"),
+    *[(x, f"is {y}; {OF_POSITIONS}") for x, y in ({-1: -1} | TOO_MANY).items()],
     (torch.ones(3).bfloat16(), "has dtype bfloat16; accepted: int32, int64, "),
     (torch.ones(3).bool(), "has dtype bool; accepted: int32, int64, "),
     (torch.arange(3).to_sparse(), "has layout torch.sparse_coo; accepted: torch.strided"),
@@ -234,13 +214,13 @@ BAD_POSITIONS = [
 ]
 
 
-@pytest.mark.parametrize("positions, said", BAD_POSITIONS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize("positions, said", BAD_POSITIONS, ids=range(len(BAD_POSITIONS)))
 def test_positions_that_are_none(positions, said):
     with pytest.raises((TypeError, ValueError), match=f"^positions {re.escape(said)}"):
         RotaryPositionEmbedding(D).cos_sin(positions)
 
 
-@pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32"), ids=str)
+@pytest.mark.parametrize("dtype", (None, torch.int64, torch.complex64, "float32", IDS), ids=str)
 def test_a_dtype_that_holds_no_cosines(dtype):
     module = RotaryPositionEmbedding(D)
     with pytest.raises(TypeError, match=r"^dtype is .*; accepted: float32, float16, bfloat16"):
