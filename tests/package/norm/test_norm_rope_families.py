@@ -11,15 +11,16 @@ from importlib import import_module
 import pytest
 import torch
 
-from inputs import FORMATS, shape_of
+from inputs import FORMATS
+from ops import OPS
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding
 from rope_kernels.norms import norm_rope, qk_norm_rope
 from rope_lab.compiler.plans import plans_of
 
 pytest.importorskip("transformers")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 D, HEADS = 64, (4, 2)
+(NORM_ROPE,) = (op for op in OPS if op.name == "norm_rope")
 
 
 @dataclass(frozen=True)
@@ -194,24 +195,16 @@ def test_a_kernel_rounds_where_pytorch_does(
     how, dtype, tensor_format, interleaved, inverse, weight_offset, device
 ):
     """Every product, normal, cosine and sum, with a tail and tokens of no sequence."""
-    norm_after, rounding, *others = how
-    of_weight, of_table = (dtype if x == FP16 else x for x in others)
-    t = torch.randn(shape_of(tensor_format, 6, 2, 3, 60), device=device).to(dtype)
-    weight = torch.randn(60, device=device).to(of_weight)
-    freqs = RotaryPositionEmbedding(52, interleaved=interleaved).to(device)
-    if of_table is not None:
-        freqs = tuple(torch.randn(2, 12, 52, device=device).to(of_table))
-    options = {"rounding": rounding, "norm_after": norm_after, "weight_offset": weight_offset}
-    options |= {"interleaved": interleaved, "inverse": inverse}
-    options |= {"rotary_dim": 52, "rotary_start": 4}
-    if tensor_format == "thd":
-        options["cu_seqlens"] = torch.tensor([0, 5, 5, 10], device=device)
-    got, want = (
-        norm_rope(t, weight, freqs, tensor_format, fused=fused, **options)
-        for fused in (True, False)
-    )
+    norm_after, rounding, of_weight, of_table = how
+    case = {"norm_after": norm_after, "weight": "fp32" if of_weight == FP32 else "row"}
+    case |= {"dtype_of_cos": FP32 if of_table == FP32 else None, "weight_offset": weight_offset}
+    case |= {"freqs": "cos and sin" if of_table else "on the fly", "tensor_format": tensor_format}
+    case |= {"interleaved": interleaved, "inverse": inverse, "dtype": dtype}
+    sample = NORM_ROPE.sample(device, **case, d=60, rotary=52, start="at 5")
+    sample.more = {"rounding": rounding}
+    (got,), (want,) = (sample.call(fused=fused) for fused in (True, False))
     own_cosines = of_table is None and torch.cuda.is_available()  # they differ by 5e-7
-    assert (got != want).sum() <= (10 if own_cosines else 2)  # of 2160
+    assert (got != want).sum() <= (10 if own_cosines else 2)  # of 2700
     few = 2 * torch.finfo(dtype).eps
     torch.testing.assert_close(got, want, rtol=few, atol=few)
 
