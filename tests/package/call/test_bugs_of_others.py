@@ -17,53 +17,41 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from inputs import angles
+from ops import OPS, all_equal, memory_of
 from pairwise import cover
-from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_fw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_fw
 from yardstick import assert_rounded_once, rotate_fp64
 
 S, B, H, D, D2 = 5, 2, 3, 10, 6
 
 
-def nan_is_all_there_is_beside(t, room):
-    """The values of `t` as a view of a tensor larger by `room`, which else holds NaN; and that."""
-    shape = [n + more for n, more in zip(t.shape, room, strict=True)]
-    memory = torch.full(shape, float("nan"), dtype=t.dtype, device=t.device)
-    view = memory[tuple(slice(0, n) for n in t.shape)]
-    view.copy_(t)
-    return memory, view
+(ROPE_QK,) = (op for op in OPS if op.name == "rope_qk")
 
 
 # strides and shapes
 
 
-@pytest.mark.parametrize("inplace", (False, True), ids=("out of place", "in place"))
-def test_sglang_20598_k_addressed_with_the_strides_of_q(inplace, device):
+def check_both_ways(sample):
+    """In new memory and in place; the NaN around a tensor is all that there is beside it."""
+    outs = sample.check()
+    with torch.no_grad():
+        assert all_equal(sample.call(inplace=True), outs)
+    for t in sample.given.values():
+        assert (~memory_of(t).isnan()).sum() == t.numel()
+
+
+def test_sglang_20598_k_addressed_with_the_strides_of_q(device):
     """One stride of heads served both; here k, with any strides, is rotated with its own."""
-    q = torch.randn(S, 4, 4 * D, device=device)[..., :D]  # heads lie 4 d apart
-    memory, k = nan_is_all_there_is_beside(torch.randn(S, 2, D, device=device), (1, 3, 2))
-    freqs, starts = angles(S, D2, device), torch.tensor([0, S], device=device)
-    want = [rotate_fp64(x, freqs, "thd", starts) for x in (q, k)]
-    outs = rope_qk(q, k, freqs, "thd", cu_seqlens=starts, inplace=inplace)
-    for out, wanted in zip(outs, want, strict=True):
-        assert_rounded_once(out, wanted)
-    assert (~memory.isnan()).sum() == k.numel()
+    strides = {"layout": "sliced_with_offset", "layout_of_k": "head_dim_strided"}
+    check_both_ways(ROPE_QK.sample(device, tensor_format="thd", **strides))
 
 
-@pytest.mark.parametrize("each_its_own", (False, True), ids=("one row of angles", "two"))
+@pytest.mark.parametrize("positions", ("in order", "starts"))
 @pytest.mark.parametrize("heads", (12, 40))
-def test_megatron_lm_7103_heads_that_no_block_divides(heads, each_its_own, device):
+def test_megatron_lm_7103_heads_that_no_block_divides(heads, positions, device):
     """The mask of the last block of heads let all lanes pass; here NaN behind the heads stays."""
-    freqs = angles(6, 64, device)
-    starts = {"start_positions": torch.tensor([1, 3], device=device)} if each_its_own else {}
-    q, k = (torch.randn(2, B, h, 64, device=device) for h in (heads, heads // 4))
-    want = [rotate_fp64(x, freqs, "sbhd", **starts) for x in (q, k)]
-    (q_memory, q), (k_memory, k) = (nan_is_all_there_is_beside(x, (0, 2, 16, 0)) for x in (q, k))
-    for inplace in (False, True):
-        outs = rope_qk(q, k, freqs, "sbhd", **starts, inplace=inplace)
-        for out, wanted in zip(outs, want, strict=True):
-            assert_rounded_once(out, wanted)
-    assert (~q_memory.isnan()).sum() == q.numel()
-    assert (~k_memory.isnan()).sum() == k.numel()
+    case = {"heads": (heads, heads // 4), "d": 64, "layout": "sliced_with_offset"}
+    check_both_ways(ROPE_QK.sample(device, **case, positions=positions))
 
 
 # in place
