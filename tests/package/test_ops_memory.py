@@ -37,13 +37,16 @@ def tensors_of(sample):
 
 
 def call(sample, tensors, **options):
-    """With these tensors, in place."""
+    """With these tensors, in place where there is such a call."""
     freqs = tuple(x for name, x in tensors.items() if name.startswith("freqs"))
-    given, written = ({n: tensors[n] for n in of} for of in (sample.given, sample.written))
-    others = {name: x for name, x in tensors.items() if name in sample.options()}
-    return sample.call(
-        given, written, freqs if len(freqs) > 1 else freqs[0], **others, inplace=True, **options
+    given, written = (
+        {n: tensors[n] for n, x in of.items() if x is not None}
+        for of in (sample.given, sample.written)
     )
+    others = {name: x for name, x in tensors.items() if name in sample.options()}
+    in_place = {"inplace": True} if sample.op.inplace else {}
+    freqs = freqs if len(freqs) > 1 else freqs[0]
+    return sample.call(given, written, freqs, **others, **in_place, **options)
 
 
 def written_by(sample):

@@ -9,6 +9,7 @@ import torch
 
 from ops import OPS, all_equal, bits_of
 from rope_kernels import RotaryPositionEmbedding, cp_positions, rope_qk
+from test_ops_memory import call, tensors_of
 
 D = 8
 
@@ -42,33 +43,24 @@ CASES = {  # a function with each kind of table, and each way to say where token
 }
 
 
-def good_call(op, **options):
-    sample = op.sample("cpu", **CASES.get(op.name, {}))
-    given = {**sample.given, **sample.written, "freqs": sample.freqs, **sample.options()}
-    return given | options | ({"inplace": True} if op.inplace else {})
+def good_call(op):
+    return op.sample("cpu", **CASES.get(op.name, {}))
 
 
-def is_tensor(x):
-    return isinstance(x, (tuple, torch.Tensor))
-
-
-EACH = [(op, name) for op in OPS for name, x in good_call(op).items() if is_tensor(x)]
+EACH = [(op, name) for op in OPS for name in tensors_of(good_call(op))]
 
 
 @pytest.mark.parametrize("op,name", EACH, ids=[f"{op} {name}" for op, name in EACH])
 @pytest.mark.parametrize("fused", (True, False))
 def test_any_tensor_of_a_call(op, name, fused, mesh):
     """Nothing is written, in place or into a cache, whichever of the tensors comes first."""
-    given, named = good_call(op, fused=fused), name
-    memory = [x for x in given.values() if isinstance(x, torch.Tensor)]
-    before = bits_of(memory)
-    if isinstance(given[name], tuple):
-        given[name], named = (shard_of(given[name][0], mesh), given[name][1]), f"{name}[0]"
-    else:
-        given[name] = shard_of(given[name], mesh)
-    with pytest.raises(TypeError, match=rf"^{re.escape(named)} is a DTensor; accepted: "):
-        op.function(**given)
-    assert all_equal(bits_of(memory), before)
+    sample = good_call(op)
+    tensors = tensors_of(sample)
+    before = bits_of(tensors.values())
+    given = tensors | {name: shard_of(tensors[name].clone(), mesh)}
+    with pytest.raises(TypeError, match=rf"^{re.escape(name)} is a DTensor; accepted: "):
+        call(sample, given, fused=fused)
+    assert all_equal(bits_of(tensors.values()), before)
 
 
 @pytest.mark.parametrize("op", OPS, ids=str)
@@ -77,7 +69,7 @@ def test_frequencies_of_a_module(op, mesh):
     rope = RotaryPositionEmbedding(20)
     rope.inv_freq = shard_of(rope.inv_freq, mesh)
     with pytest.raises(TypeError, match=r"^freqs\.inv_freq is a DTensor; accepted: "):
-        op.function(**good_call(op, freqs=rope))
+        good_call(op).call(freqs=rope)
 
 
 def test_the_sequences_of_a_rank(mesh):
