@@ -18,7 +18,6 @@ from .modes import (
     has_values,
     is_in_torch_func,
     is_traced,
-    is_view,
     wants_grad,
 )
 from .rotation import Rotation
@@ -54,11 +53,11 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named
 
 def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> None:
     base = base_of(t)
-    base = t if base is None else base
-    if (t.is_leaf and t.requires_grad) or (base.is_leaf and base.requires_grad):
+    owner = t if base is None else base
+    if (t.is_leaf and t.requires_grad) or (owner.is_leaf and owner.requires_grad):
         came = f"{name} is a leaf that requires a gradient, or a view of one"
         raise bad(came, _cloned(name))
-    if not is_view(t) or transformed:
+    if base is None or transformed:
         return
     if not alone or creation_of(t) != ORDINARY:
         accepted = f"{_cloned(name)}, or one slice (not from chunk or split) a call"
