@@ -16,7 +16,6 @@ s tokens, rank r holds s / n of them:
 Packed sequences are shared one by one, in the same way.
 """
 
-from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -143,11 +142,6 @@ class Options(NamedTuple):
         return (returned, given) if self.transpose else (given, returned)
 
 
-@lru_cache(4096)  # every backward comes here, and `_replace` takes longer
-def _transposed(options: Options) -> Options:
-    return options._replace(transpose=not options.transpose)
-
-
 TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
 
@@ -182,7 +176,7 @@ class Rotation(NamedTuple):
     def transposed(self) -> "Rotation":
         """The map that takes gradients back."""
         table, sin, cu_seqlens, starts, ids, first_position, options = self
-        back = _transposed(options)
+        back = options._replace(transpose=not options.transpose)
         return Rotation(table, sin, cu_seqlens, starts, ids, first_position, back)
 
     def of_rank(self, rank: int) -> "Rotation":

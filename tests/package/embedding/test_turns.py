@@ -126,6 +126,8 @@ LEARNED = {
 @pytest.mark.parametrize("optimizer", FUSED)
 def test_frequencies_that_a_fused_optimizer_trains_are_followed(optimizer, learned, device):
     """It counts no write. A validation before the training and after it, and a frozen model."""
+    if device == "cuda" and optimizer is torch.optim.Adagrad:
+        pytest.skip("PyTorch has no fused Adagrad for CUDA")
     module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
     LEARNED[learned](module)
     steps = optimizer([module.inv_freq], lr=0.1, fused=True)
