@@ -25,7 +25,7 @@ OF_THE_CONSTRUCTOR = [
     ({"dim": math.inf}, "dim is inf; accepted: a positive integer"),
     # such as frequencies, which are inv_freq
     *[
-        ({name: torch.randn(64)}, f"{name} is a tensor of shape (64,); accepted: a ")
+        ({name: torch.ones(64)}, f"{name} is a tensor of shape (64,); accepted: a ")
         for name in ("dim", "rotary_percent", "rotary_base", "attention_factor")
     ],
     # A module of transformers is made of a model's configuration.
