@@ -31,7 +31,7 @@ class Tensors(NamedTuple):
     k_out: Tensor | None  # with slots a cache, (blocks, page, h, d); so is `v_out`
     v_out: Tensor | None
     # By which angles. From turns they are computed: see `kernel.angles_on_the_fly`.
-    table: Tensor  # angles or cosines, (b, s2, table columns); or if int64 turns, (d2 / 2,)
+    table: Tensor  # angles or cosines, (b, s2, table columns); or turns, (d2 / 2,)
     sin: Tensor | None  # sines, if the table has cosines
     # Which position a token has. It is the token's index in its sequence, which is a batch entry or
     # a packed sequence. Where ranks share sequences, `kernel.find_positions` makes it the index
@@ -65,6 +65,7 @@ class Constants:
     out_aligned: int  # the same of each row written
     table_unit: int  # factor of the table's strides of b and s, constant so that Triton sees it
     # How pairs turn.
+    on_the_fly: bool  # angles are computed from turns
     one_per_pair: bool  # the table has a column for each pair, not for each element
     attention_factor: float | None  # of cos and sin on the fly, as YaRN has it; None: 1
     cp_order: str | None  # which tokens of a sequence a rank has: `find_positions`; None: all

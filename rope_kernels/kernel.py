@@ -92,8 +92,8 @@ def rope_kernel(
     # A row of a table can't be loaded before the token's id is there. So beside v, in calls that
     # may be short, the id is loaded first. On the fly nothing waits for it that long: there it
     # would only delay the rows.
-    HAS_TABLE: tl.constexpr = tensors.table.dtype.element_ty != tl.int64
-    IDS_FIRST: tl.constexpr = tensors.v is not None and tensors.ids is not None and HAS_TABLE
+    HAS_IDS: tl.constexpr = tensors.ids is not None
+    IDS_FIRST: tl.constexpr = tensors.v is not None and HAS_IDS and not C.on_the_fly
     if IDS_FIRST:
         position, in_sequence = find_positions(
             s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
@@ -207,12 +207,12 @@ def my_tile(
         row_block -= tl.where(is_kv, q_blocks, 0)
         heads = tl.where(is_kv, k_heads, q_heads)
         x_ptr, y_ptr = tl.where(is_kv, tensors.k, x_ptr), tl.where(is_kv, tensors.k_out, y_ptr)
-        x_strides = choose(is_kv, read_strides[1], x_strides)
-        y_strides = choose(is_kv, written_strides[1], y_strides)
+        x_strides = select_strides(is_kv, read_strides[1], x_strides)
+        y_strides = select_strides(is_kv, written_strides[1], y_strides)
     if HAS_V:
         x_ptr, y_ptr = tl.where(is_v, tensors.v, x_ptr), tl.where(is_v, tensors.v_out, y_ptr)
-        x_strides = choose(is_v, read_strides[2], x_strides)
-        y_strides = choose(is_v, written_strides[2], y_strides)
+        x_strides = select_strides(is_v, read_strides[2], x_strides)
+        y_strides = select_strides(is_v, written_strides[2], y_strides)
     return s_block, row_block, b, heads, is_kv, is_v, x_ptr, x_strides, y_ptr, y_strides
 
 
@@ -248,7 +248,7 @@ def tile_of_program(program, s_blocks, row_blocks, batch, C: tl.constexpr):
 
 
 @triton.jit
-def choose(is_first, first, second):
+def select_strides(is_first, first, second):
     """The four strides `first` if `is_first`, else `second`. `tl.where` takes no tuples."""
     s, b = tl.where(is_first, first[0], second[0]), tl.where(is_first, first[1], second[1])
     h, d = tl.where(is_first, first[2], second[2]), tl.where(is_first, first[3], second[3])
@@ -469,7 +469,7 @@ def find_cos_sin(
     STORED: tl.constexpr = tensors.q.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
-    if tensors.table.dtype.element_ty == tl.int64:  # int64 means turns: a table has floats.
+    if C.on_the_fly:
         angle = angles_on_the_fly(position, tensors.table, pair, has_pair, COMPUTED=COMPUTED)
         cos1, sin1 = cos_sin(angle, False, C.fast_sine, BITS)
         if C.attention_factor is not None:

@@ -333,6 +333,7 @@ def plan(
         aligned=alignment_of([x for name, x in rows.items() if "out" not in name]),
         out_aligned=alignment_of([x for name, x in rows.items() if "out" in name]),
         table_unit=table_unit,
+        on_the_fly=rotation.on_the_fly,
         one_per_pair=rotation.one_per_pair,
         attention_factor=None if options.attention_factor == 1 else options.attention_factor,
         cp_order=options.cp_order if options.cp_size > 1 else None,

@@ -105,8 +105,7 @@ def wide_kernel(
         s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
         cp_rank, C=C,
     )  # fmt: skip
-    ON_THE_FLY: tl.constexpr = tensors.table.dtype.element_ty == tl.int64
-    if ON_THE_FLY and C.positions == 1 and not C.over_positions:
+    if C.on_the_fly and C.positions == 1 and not C.over_positions:
         # A line of one position needs a sine for each column. In one dimension warps share these
         # among them. In two, (1, columns), each warp would evaluate all of them.
         position = tl.broadcast_to(position, (C.columns,))

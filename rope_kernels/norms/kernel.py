@@ -13,13 +13,13 @@ import triton.language as tl
 
 from ..kernel import (
     SIZES,
-    choose,
     find_cos_sin,
     find_positions,
     load_rows,
     my_tile,
     place_of_tile,
     row_pointers,
+    select_strides,
     store_rows,
     tile_of_program,
     turn,
@@ -172,11 +172,11 @@ def norm_rope_backward_kernel(
         programs = tl.where(is_k, programs - q_programs, q_programs)
         heads = tl.where(is_k, k_heads, q_heads)
         x_ptr, g_ptr = tl.where(is_k, tensors.k, x_ptr), tl.where(is_k, tensors.k_grad, g_ptr)
-        x_strides = choose(is_k, read_strides[1], x_strides)
-        g_strides = choose(is_k, read_strides[3], g_strides)
+        x_strides = select_strides(is_k, read_strides[1], x_strides)
+        g_strides = select_strides(is_k, read_strides[3], g_strides)
         if tensors.q_out is not None:
             y_ptr = tl.where(is_k, tensors.k_out, y_ptr)
-            y_strides = choose(is_k, written_strides[1], y_strides)
+            y_strides = select_strides(is_k, written_strides[1], y_strides)
         if weight_ptr is not None:
             weight_ptr = tl.where(is_k, tensors.k_weight, weight_ptr)
     w1, w2, w_tail = load_weight(
