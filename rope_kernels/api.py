@@ -473,10 +473,11 @@ def rotation_of(
     assert table is not None, "a module has turns"
     if starts is not None:
         starts = one_for_each_sequence(starts, call.cu_seqlens, t, options.tensor_format)
+    cu_seqlens, ids = call.cu_seqlens, call.position_ids
     rotation = Rotation(
-        table, sin, call.cu_seqlens, starts, call.position_ids, first_position, options
+        table, sin, cu_seqlens, starts, ids, first_position, call.transpose, options
     )  # fmt: skip
-    has_places = not (call.cu_seqlens is None and starts is None and call.position_ids is None)
+    has_places = not (cu_seqlens is None and starts is None and ids is None)
     has_values_to_check = has_places and table.is_cpu
     if (first_position is not None or has_values_to_check) and not is_traced():
         # Values on a GPU are never read. Those of a traced call are checked by its operator.

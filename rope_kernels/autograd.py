@@ -85,6 +85,7 @@ class Context(FunctionCtx):
 
     options: Options
     first_position: int | None
+    transpose: bool
     of_room: object  # what a room keeps besides tensors
     saved_tensors: tuple[Tensor | None, ...]
     needs_input_grad: tuple[bool, ...]
@@ -134,6 +135,7 @@ def keep(
     """
     ctx.save_for_backward(*rotation.tensors, *others)  # type: ignore[arg-type]  # None, too
     ctx.options, ctx.first_position = rotation.options, rotation.first_position
+    ctx.transpose = rotation.transpose
     ctx.of_room = of_room
     ctx.set_materialize_grads(False)
     if frozen:
@@ -145,7 +147,7 @@ def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
     table, sin, cu_seqlens, starts, ids, *others = ctx.saved_tensors
     assert table is not None, "each rotation has one"
     rotation = Rotation(
-        table, sin, cu_seqlens, starts, ids, ctx.first_position, ctx.options
+        table, sin, cu_seqlens, starts, ids, ctx.first_position, ctx.transpose, ctx.options
     )  # fmt: skip
     return rotation, tuple(others)
 
@@ -264,7 +266,7 @@ def operator(
 
 def values_of(rotation: Rotation) -> tuple[Value, ...]:
     """A rotation as arguments of an operator, in the order of `ROTATION`."""
-    return *rotation.tensors, rotation.first_position, *rotation.options
+    return *rotation.tensors, rotation.first_position, rotation.transpose, *rotation.options
 
 
 def rotation_of_values(values: Sequence[Value]) -> Rotation:

@@ -34,7 +34,7 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named
         raise bad("freqs requires a gradient", "with inplace=True tables after detach()")
     if is_traced():  # PyTorch checks gradients then. The operator comes here when it runs.
         return
-    names = names_of(tensors, rotation.options.transpose)
+    names = names_of(tensors, rotation.transpose)
     recorded = wants_grad(tensors)
     transformed = is_in_torch_func()  # Then PyTorch does the overwriting.
     for name, t in zip(names, tensors, strict=True):

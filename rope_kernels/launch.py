@@ -114,8 +114,8 @@ def known_of_rotation(
     """
     if not is_eager():
         return None
-    shared = *shared, *rotation.tensors
-    return known_of(shared, rotation.first_position, rotation.options, *options)
+    signature = rotation.transpose, rotation.options, *options
+    return known_of((*shared, *rotation.tensors), rotation.first_position, *signature)
 
 
 def _width_of(number: int) -> int:
@@ -288,7 +288,7 @@ def plan(
     rows = {name: x for name in ROWS if (x := given.get(name)) is not None}
     options = rotation.options
     read, written = options.tensor_format, out_format or options.tensor_format
-    if options.transpose:
+    if rotation.transpose:
         read, written = written, read
     # A cache has slots, not the positions of the call.
     caches = () if given.get("slots") is None else ("k_out", "v_out")
@@ -317,7 +317,7 @@ def plan(
     seq_len, batch, q_heads, _ = views["q"].shape
     row_blocks = cdiv(q_heads, tile.rows)
     row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in rows else 1)
-    reads_interleaved, writes_interleaved = options.pairings
+    reads_interleaved, writes_interleaved = rotation.pairings
     table_strides, table_unit = _strides_of_table(rotation, given["table"])
     strides = {name: kernel_strides(views.get(name, x)) for name, x in rows.items()}
     constants = Constants(
@@ -338,7 +338,7 @@ def plan(
         attention_factor=None if options.attention_factor == 1 else options.attention_factor,
         cp_order=options.cp_order if options.cp_size > 1 else None,
         inverse=options.inverse,
-        transpose=options.transpose,
+        transpose=rotation.transpose,
         rounding=options.rounding,
         fast_sine=is_compiled_for_nvidia(rows["q"]) and case.element_bytes < 8,
         read_group=groups[0],
@@ -412,7 +412,7 @@ def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) 
         tail=0 if inplace else q.shape[3] - options.rotary_dim,
         start=options.rotary_start,
         element_bytes=q.element_size(),
-        interleaved=any(options.pairings),
+        interleaved=any(rotation.pairings),
         rows_outer=rows_outer,
         inplace=inplace,
         packed=rotation.cu_seqlens is not None,
@@ -546,7 +546,7 @@ def rotate_by_kernel(
     outs = tensors if inplace else memory_for(tensors, rotation)
     q, k = q_and_k(tensors)
     q_out, k_out = q_and_k(outs)
-    table, sin, cu_seqlens, starts, ids, _, _ = rotation  # `tensors`, in half the time
+    table, sin, cu_seqlens, starts, ids, *_ = rotation  # `tensors`, in half the time
     launched = Tensors(q, k, None, q_out, k_out, None, table, sin, cu_seqlens, starts, ids)
     launch_rotation(launched, rotation, known, inplace=inplace)
     return outs
@@ -557,6 +557,6 @@ def memory_for(tensors: Sequence[Tensor], rotation: Rotation) -> tuple[Tensor, .
     options, dtype = rotation.options, tensors[0].dtype
     if options.promoted_from is not None:
         dtype = rotation.returned_dtype(tensors[0])
-    keeps = options.keeps_strides and not options.transpose
+    keeps = options.keeps_strides and not rotation.transpose
     kind = torch.preserve_format if keeps else torch.contiguous_format
     return tuple([torch.empty_like(t, dtype=dtype, memory_format=kind) for t in tensors])

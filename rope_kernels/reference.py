@@ -63,7 +63,6 @@ def apply_rotary_pos_emb(
         interleaved=interleaved,
         inverse=inverse,
         rounding="once" if round_once else "model",
-        transpose=transpose,
     )
     rotation = Rotation(
         table=table,
@@ -72,6 +71,7 @@ def apply_rotary_pos_emb(
         start_positions=None,
         position_ids=position_ids,
         first_position=None,
+        transpose=transpose,
         options=options,
     )
     return rotate((t,), rotation)[0]
@@ -100,7 +100,7 @@ def rotate(
     if in_sequence is not None:
         in_sequence = view_from_sbhd(in_sequence.view(-1, 1, 1, 1), options.tensor_format)
     start, end = options.rotary_start, options.rotary_start + options.rotary_dim
-    reads_interleaved, writes_interleaved = options.pairings
+    reads_interleaved, writes_interleaved = rotation.pairings
     outs = []
     for x in tensors:
         # The backward of `split` concatenates three tensors. That of `tensor_split` adds them up.
@@ -111,7 +111,7 @@ def rotate(
         if in_sequence is not None:
             rotary = torch.where(in_sequence, rotary, 0)  # Padding may hold anything, NaN too.
         rotary = rotary.to(product_dtype)
-        if options.transpose:
+        if rotation.transpose:
             # The transpose of a quarter turn is its negative.
             of_cos, of_sin = (rotary * cos).to(sum_dtype), (rotary * sin).to(sum_dtype)
             rotated = of_cos - rotate_half(of_sin, options.interleaved)

@@ -133,13 +133,6 @@ class Options(NamedTuple):
     # The result has the strides of the tensor that turns, as PyTorch's elementwise operators return
     # it. Gradients are contiguous all the same.
     keeps_strides: bool = False
-    transpose: bool = False  # the transposed map, which takes gradients back
-
-    @property
-    def pairings(self) -> tuple[bool, bool]:
-        """Whether pairs are interleaved in what is read, and in what is written."""
-        given, returned = self.interleaved, self.interleaved and self.output_pairing == "same"
-        return (returned, given) if self.transpose else (given, returned)
 
 
 TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -159,7 +152,15 @@ class Rotation(NamedTuple):
     # The position that all sequences start at; None: 0. A kernel takes it as an argument, so calls
     # with other numbers look alike.
     first_position: int | None
+    transpose: bool  # whether it is the transposed map, which takes gradients back
     options: Options
+
+    @property
+    def pairings(self) -> tuple[bool, bool]:
+        """Whether pairs are interleaved in what is read, and in what is written."""
+        interleaved = self.options.interleaved
+        returned = interleaved and self.options.output_pairing == "same"
+        return (returned, interleaved) if self.transpose else (interleaved, returned)
 
     @property
     def tensors(self) -> TensorsOfRotation:
@@ -175,9 +176,7 @@ class Rotation(NamedTuple):
     @property
     def transposed(self) -> "Rotation":
         """The map that takes gradients back."""
-        table, sin, cu_seqlens, starts, ids, first_position, options = self
-        back = options._replace(transpose=not options.transpose)
-        return Rotation(table, sin, cu_seqlens, starts, ids, first_position, back)
+        return self._replace(transpose=not self.transpose)
 
     def of_rank(self, rank: int) -> "Rotation":
         """The same rotation on another rank of context parallelism."""
@@ -212,7 +211,7 @@ class Rotation(NamedTuple):
         promoted_from = self.options.promoted_from
         if promoted_from is None:
             return t.dtype
-        return promoted_from if self.options.transpose else self.table.dtype
+        return promoted_from if self.transpose else self.table.dtype
 
     @property
     def per_batch(self) -> bool:
@@ -272,7 +271,6 @@ def options_of(call: Call, t: Tensor) -> Options:
         inverse=call.inverse,
         rounding=rounding,
         attention_factor=attention_factor,
-        transpose=call.transpose,
         promoted_from=call.promoted_from,
         keeps_strides=call.keeps_strides,
     )

@@ -178,6 +178,7 @@ def rotation(table, tensor_format, position_ids=None) -> Rotation:
         start_positions=None,
         position_ids=position_ids,
         first_position=None,
+        transpose=False,
         options=Options(tensor_format=tensor_format, rotary_dim=D, kind="turns"),
     )
 
