@@ -420,16 +420,16 @@ def rotation_of(
         tensors: those that turn.
         shared: other tensors and options of a function, in which calls that look alike agree.
     """
-    starts = call.start_positions
+    freqs, cu_seqlens, starts, ids, *options_that_came = call
     first_position: int | None = None
     if not (starts is None or isinstance(starts, Tensor)):
         first_position = as_first_position(starts)
         starts = None
     may_know = call.fused is True and is_eager()
     module, filled = None, None
-    looks: object = type(call.freqs)
-    if isinstance(call.freqs, RotaryPositionEmbedding):
-        module, table, sin = call.freqs, None, None
+    looks: object = type(freqs)
+    if isinstance(freqs, RotaryPositionEmbedding):
+        module, table, sin = freqs, None, None
         filled = module.filled() if may_know else None
         # Nothing is remembered of calls by a module whose frequencies are refused, or that has a
         # `forward` of its own: then `turns`, below, raises, or makes them for this call.
@@ -440,25 +440,8 @@ def rotation_of(
         table, sin = call.tables
     known = None
     if may_know:
-        known = known_of(
-            (*tensors, *shared, table, sin, call.cu_seqlens, starts, call.position_ids),
-            first_position,
-            looks,
-            call.tensor_format,
-            call.rotary_dim,
-            call.rotary_start,
-            call.interleaved,
-            call.output_pairing,
-            call.cp_size,
-            call.cp_rank,
-            call.cp_order,
-            call.inverse,
-            call.rounding,
-            call.inplace,
-            call.transpose,
-            call.promoted_from,
-            call.keeps_strides,
-        )
+        of_call = *tensors, *shared, table, sin, cu_seqlens, starts, ids
+        known = known_of(of_call, first_position, looks, *options_that_came)
     options = None if known is None else known.options
     t = tensors[0]
     if options is None:
@@ -472,8 +455,7 @@ def rotation_of(
         table = module.turns() if filled is None else filled.turns
     assert table is not None, "a module has turns"
     if starts is not None:
-        starts = one_for_each_sequence(starts, call.cu_seqlens, t, options.tensor_format)
-    cu_seqlens, ids = call.cu_seqlens, call.position_ids
+        starts = one_for_each_sequence(starts, cu_seqlens, t, options.tensor_format)
     rotation = Rotation(
         table, sin, cu_seqlens, starts, ids, first_position, call.transpose, options
     )  # fmt: skip

@@ -70,11 +70,12 @@ class Call(NamedTuple):
     The public functions make it, and those that `huggingface.patch` puts in place of a model's.
     """
 
+    # What may be tensors comes first: `api.rotation_of` takes them out, and all else is an option.
     freqs: Freqs
-    tensor_format: str | None  # None: it was not said
     cu_seqlens: Tensor | None = None
     start_positions: int | Tensor | None = None
     position_ids: Tensor | None = None
+    tensor_format: str | None = None  # None: it was not said
     rotary_dim: int | None = None  # None: the width of the table, or what a module says
     rotary_start: int = 0
     interleaved: bool | None = None  # None: what a module says, and False for a table
