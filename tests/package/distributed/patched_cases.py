@@ -20,8 +20,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from on_a_mesh import Cases, mesh_of
-from rope_kernels import api
-from rope_kernels.huggingface import patch
+from rope_kernels.huggingface import calls, patch
 from rope_lab.n12.models import with_norms
 
 CASES = Cases()
@@ -56,7 +55,10 @@ def logits_and_gradients(model, tokens):
 def compare(model, tokens, entered=patch):
     """The model with itself; how many calls rotate by `rope_qk`'s way."""
     wanted = logits_and_gradients(model, tokens)
-    with entered(model), mock.patch.object(api, "rotate", wraps=api.rotate) as rotates:
+    with (
+        entered(model),
+        mock.patch.object(calls, "check_and_rotate", wraps=calls.check_and_rotate) as rotates,
+    ):
         got = logits_and_gradients(model, tokens)
     for name, x in wanted.items():
         torch.testing.assert_close(got[name], x, rtol=1e-4, atol=1e-5, msg=name)
