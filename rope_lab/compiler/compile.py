@@ -46,7 +46,8 @@ class Refused(RuntimeError):
 
     Attributes:
         kernel: its name.
-        sentence, line: why, and the kernel's line that this is about; '' if that isn't known.
+        sentence: why.
+        line: the kernel's line that this is about; '' if that isn't known.
     """
 
     def __init__(self, message: str, kernel: str, sentence: str, line: str = "") -> None:
