@@ -75,6 +75,14 @@ def test_a_change_is_written_to_the_same_memory(change, device):
     assert module.turns().dtype == torch.int64 and list(module.state_dict()) == ["inv_freq"]
 
 
+def test_a_parameter_that_is_assigned_is_written_there_too(device):
+    """For a CUDA graph that was captured before; later graphs read the parameter itself."""
+    module, new = RotaryPositionEmbedding(D).to(device), other_frequencies(device)
+    turns = module.turns()
+    module.inv_freq = nn.Parameter(new)
+    assert torch.equal(turns, in_turns(new)) and module.turns() is not turns
+
+
 def in_inference_mode(module, new):
     with torch.inference_mode():
         module.inv_freq.copy_(new)
@@ -526,7 +534,7 @@ def test_turns_are_never_shared_between_processes():
     assert module.inv_freq.is_shared() and not module.turns().is_shared()
     state = module.__getstate__()
     turns = module.turns().data_ptr()
-    held = [x for value in state.values() if isinstance(value, tuple) for x in value]
+    held = [x for v in state.values() for x in (v if isinstance(v, tuple) else (v,))]
     assert not any(isinstance(x, torch.Tensor) and x.data_ptr() == turns for x in held)
 
 
