@@ -80,13 +80,13 @@ class Handle:
         self.src = SimpleNamespace(fn=kernel)
         tensors, *others = *arguments, *[options[x] for x in kernel.arg_names[len(arguments) :]]
         looks = [None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors]
-        self.launched = run, kernel, type(tensors), looks, [x is None for x in others]
+        self.launched = run, kernel, type(tensors), looks, [width_of(x) for x in others]
 
     def __getitem__(self, grid):
-        run, kernel, group, looks, absent = self.launched
+        run, kernel, group, looks, widths = self.launched
 
         def launch(addresses, *values, stream=None):
-            assert [x is None for x in values] == absent, "compiled for other numbers"
+            assert [width_of(x) for x in values] == widths, "compiled for other numbers"
             for address, look in zip(addresses, looks, strict=True):
                 assert (address is None) == (look is None), "compiled for other tensors"
                 assert not (look and look[1] and address % 16), "compiled for aligned tensors"
@@ -100,6 +100,11 @@ class Handle:
                 run(kernel, tensors, *values, grid=grid, warmup=False)
 
         return launch
+
+
+def width_of(x):
+    """Bits of a number that a kernel is compiled for; 0 where there is none."""
+    return 0 if x is None else 64 if isinstance(x, int) and not -(2**31) <= x < 2**31 else 32
 
 
 def at(address, dtype):

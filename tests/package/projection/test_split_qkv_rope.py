@@ -28,6 +28,16 @@ def test_gradients_of_projections_with_the_same_strides(device):
         assert torch.equal(*found, *torch.autograd.grad(wanted, other, grads))
 
 
+def test_a_compiled_call_is_launched_again_too(interpreter, device):
+    """The operator remembers launches of its own."""
+    torch._dynamo.reset()
+    sample = OP.sample(device)
+    compiled = torch.compile(sample.call, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        sample.check_values(compiled())
+    assert interpreter is None or len(interpreter.by_jit) == len(interpreter.by_handle) == 1
+
+
 def test_a_gradient_that_autograd_does_not_find_is_an_error(device, needs_triton, monkeypatch):
     """Of q alone PyTorch computes it. What cuts PyTorch's graph must not leave `grad` None."""
     qkv = torch.randn(1, 3, (HEADS + 2 * KV_HEADS) * 20, device=device, requires_grad=True)
