@@ -74,24 +74,6 @@ def test_what_differs_is_said(changed, said):
     assert [x == "1" for x in same] == [field.isdisjoint(changed) for field in fields]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    (
-        ([LAUNCH], [LAUNCH, LAUNCH], ["before: launches 1", "after: launches 2"]),
-        ("TypeError: no", [LAUNCH], ["before: TypeError: no", "after: launches 1"]),
-        ("TypeError: no", "TypeError: no", ["before: TypeError: no", "after: TypeError: no"]),
-    ),
-)
-def test_a_call_that_is_refused_or_launches_more_often_differs(before, after, said):
-    (row,) = machine_code.rows_of(CASE, before, after)
-    assert row["differs"] == said and len(machine_code.table([row])) == 2
-
-
-def test_places_in_a_source_are_no_code():
-    ptx = "\t.loc 1 7 8 // a.py:7\n$L__tmp1:\n\tadd.s32 %r1, %r2, 7; // sum\n$L__BB0_1:\n.section x"
-    assert machine_code.without_places(ptx) == "add.s32 %r1, %r2, 7; $L__BB0_1:"
-
-
 def run(*arguments):
     command = [sys.executable, "tools/machine_code.py", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8")
@@ -120,8 +102,3 @@ def test_a_changed_call_is_told_and_no_other(tmp_path):
     assert len(differs) == 4
     same = run(".", ".", *options)
     assert same.returncode == 0 and "0 launches differ" in same.stdout, same.stdout
-
-
-def test_words_that_no_call_has_are_refused():
-    said = run(".", ".", "--only", "qk d=81")
-    assert said.returncode == 2 and "no call has 'qk d=81' in its name" in said.stderr
