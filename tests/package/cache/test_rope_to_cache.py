@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from ops import BF16, OPS, all_equal
-from rope_kernels import RotaryPositionEmbedding, rope_qk
-from rope_kernels.norms import qk_norm_rope
-from rope_kernels.serving import rope_to_cache
+from rope_kernels import rope_qk
 from yardstick import assert_near
 
 (OP,) = (op for op in OPS if op.name == "rope_to_cache")
@@ -27,17 +25,6 @@ def test_a_slot_that_occurs_twice_harms_no_other(device):
         assert_near(got, want)
 
 
-def test_slices_of_one_projection_in_place(device):
-    """Keys and values beside the queries stay as they are."""
-    sample = OP.sample(device)
-    sizes = [sample.given[name].shape[1] for name in "qkv"]
-    qkv = torch.cat([sample.given[name] for name in "qkv"], dim=1)
-    want, kept = sample.call(), qkv.clone()
-    outs = sample.call(dict(zip("qkv", qkv.split(sizes, dim=1), strict=True)), inplace=True)
-    assert all_equal(outs, want) and torch.equal(qkv[:, : sizes[0]], want[0])
-    assert torch.equal(qkv[:, sizes[0] :], kept[:, sizes[0] :])
-
-
 def test_nothing_is_read_back_in_plain_pytorch():
     """A CUDA graph takes it, and tensors without memory do."""
     sample = OP.sample("cpu")
@@ -55,30 +42,6 @@ def test_without_any_slot_nothing_is_written(slots, fused, device):
     sample = OP.sample(device)
     sample.slots = slots.to(device)
     assert all_equal(sample.check(fused=fused)[1:], sample.written.values())
-
-
-def test_the_two_ways_of_a_norm_before_a_cache(device):
-    """As docs/decoding.md has them, of a cache whose blocks have keys and then values."""
-    page, d = 4, 16
-    q, k, v = (torch.randn(5, heads, d, device=device) for heads in (4, 2, 2))
-    q_weight, k_weight = torch.randn(2, d, device=device)
-    position_ids = torch.tensor([3, 4, 5, 0, 0], device=device)
-    slots = torch.tensor([7, 8, 9, 20, -1], device=device)  # the last token is padding
-    rope = RotaryPositionEmbedding(d).to(device)
-    k_cache, v_cache = torch.zeros(6, 2, page, 2, d, device=device).unbind(1)
-    q_normal = torch.nn.functional.rms_norm(q, (d,), q_weight, 1e-6)
-    k_normal = torch.nn.functional.rms_norm(k, (d,), k_weight, 1e-6)
-    q1 = rope_to_cache(
-        q_normal, k_normal, v, rope, k_cache, v_cache, slots, position_ids=position_ids
-    )
-    q2, k2 = qk_norm_rope(q, k, q_weight, k_weight, rope, "thd", position_ids=position_ids)
-    assert_near(q2, q1.double())
-
-    others, _ = torch.zeros(6, 2, page, 2, d, device=device).unbind(1)
-    spare = slots.clamp(min=0)  # block 0 belongs to no sequence
-    others[spare // page, spare % page] = k2
-    assert_near(others[1:], k_cache[1:].double())
-    assert k_cache[1:].any() and not k_cache[0].any()
 
 
 @pytest.mark.gpu

@@ -15,7 +15,6 @@ from rope_kernels import (
     apply_rotary_pos_emb,
     rope_fw,
 )
-from yardstick import assert_rounded_once, gradient_fp64
 
 S, B, H, D = 5, 2, 3, 20
 FACTOR = 1.2079441541679836  # YaRN's for a factor of 8
@@ -81,38 +80,9 @@ def test_a_table_of_angles_is_refused():
     assert torch.equal(module(S), RotaryPositionEmbedding(D)(S))
 
 
-# an assigned factor
-
-
-def test_an_assigned_factor_is_used_by_the_next_call_and_no_earlier_one(device):
-    module, t = module_of(device, factor=1.0), torch.randn(S, B, H, D, device=device)
-    for factor in (1.0, 2.0, 1.0, 0.5, 2):
-        module.attention_factor = factor
-        leaf = t.clone().requires_grad_()
-        out = apply_rotary_pos_emb(leaf, module)
-        want = gradient_fp64(t, module, "sbhd", t)
-        module.attention_factor = 3.0
-        (grad,) = torch.autograd.grad(out, leaf, t)
-        assert_rounded_once(grad, want)
-
-
 def test_a_factor_of_one_plans_what_no_factor_plans():
     modules = RotaryPositionEmbedding(D), *(module_of("cpu", factor=f) for f in (1, 2.0))
     t = torch.randn(S, B, H, D)
     without, one, two = [lab.plan_of(rope_fw, t, module).settings for module in modules]
     assert one == without
     assert two == without | {"attention_factor": 2.0} != without
-
-
-# torch.compile
-
-
-def test_under_torch_compile(device):
-    torch._dynamo.reset()
-    module, t = module_of(device), torch.randn(S, B, H, D, device=device)
-    rotate = lambda t: apply_rotary_pos_emb(t, module)  # noqa: E731
-    compiled = torch.compile(rotate, backend="aot_eager", fullgraph=True)
-    for factor in (FACTOR, 0.5):
-        module.attention_factor = factor
-        assert torch.equal(compiled(t), rotate(t))
-    torch._dynamo.reset()

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -339,36 +338,6 @@ def test_a_file_that_was_edited_after_its_import(change, runs, llama, made):
     assert bool(patch(module, strict=False).replaced) == known
 
 
-EDITS = {  # of a file, and whether its functions are found where they were
-    "comments within": (
-        lambda text: text.replace("    q_embed =", "    # a comment\n    q_embed ="),
-        True,
-    ),
-    "lines after": (lambda text: text + "\n\ndef other(x):\n    return x\n", True),
-    "lines before": (lambda text: "# a comment\n\n" + text, False),
-    "one of its name before": (
-        lambda text: "def apply_rotary_pos_emb(q, k):\n    return k, q\n\n\n" + text,
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize("change", EDITS)
-def test_a_file_whose_functions_are_as_they_were(change, llama, made):
-    """What moved within its file was edited."""
-    text = text_of_llama(llama)
-    module = made("touched_rotation", text)
-    edited, is_known = EDITS[change][0](text), EDITS[change][1]
-    assert edited != text
-    edit(module, edited)
-    original = module.apply_rotary_pos_emb
-    with patch(module, strict=False) as patched:
-        assert [one.function for one in patched.replaced] == ["apply_rotary_pos_emb"] * is_known
-        call = CASE.call_of(original, "cpu")
-        got = outcome(module.apply_rotary_pos_emb, call)
-        assert differs(got, outcome(original, call), strides=True) is None
-
-
 def test_a_function_of_a_notebook_is_known(llama, monkeypatch):
     """torch was imported in another cell, so Python compiles the calls of it in another way."""
     text = text_of_llama(llama).removeprefix("import torch\n")
@@ -408,18 +377,6 @@ def test_code_that_came_with_a_model_is_not_called_to_see(llama, made, monkeypat
 def test_a_model_is_patched_within_what_makes_it(within, llama):
     with within():
         assert patch(llama).replaced
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_file_that_python_warns_of_is_read(llama, made):
-    """As of docstrings with backslashes. Python warns where it compiles, so it has done so."""
-    text = text_of_llama(llama)
-    assert text.count('"""') > 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        module = made("warned_rotation", text.replace('"""', '"""A \\d. ', 1))
-    with patch(module) as patched:
-        assert patched.replaced and not patched.left
 
 
 def test_a_file_that_is_gone_or_no_longer_python(llama, made):

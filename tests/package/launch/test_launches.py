@@ -101,6 +101,20 @@ def fence_of(x, fences):
     return wide.as_strided(x.shape, x.stride(), 64 + x.storage_offset())
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="sees what the interpreter stores")
+@by_turns([op for op in OPS if op.inplace], FEW)
+def test_an_element_is_stored_once(op, case, whole_way):
+    """Of two stores in one program either could stay (Triton 10743)."""
+    from rope_lab.judge.trace import Trace
+
+    sample = op.sample("cpu", **case | {"output_pairing": "same", "d": 112, "rotary": 80})
+    with torch.no_grad():
+        for inplace in (False, True):
+            with Trace() as trace:
+                sample.call(None, sample.written, inplace=inplace)
+            assert trace.launches == 1 and not trace.stored_twice
+
+
 # the order of programs
 
 

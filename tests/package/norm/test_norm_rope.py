@@ -86,31 +86,6 @@ def test_a_norm_after_a_rotation_is_taken_back_by_the_root_of_what_the_model_rou
     assert (got == want.bfloat16()).double().mean() > 0.98
 
 
-@pytest.mark.parametrize("norm_after", (False, True))
-@pytest.mark.parametrize("fused", (True, False))
-def test_gradients_of_gradients_are_the_same_by_the_kernel_and_in_pytorch(
-    fused, norm_after, device
-):
-    """And those of these: as a penalty on gradients, and one on its own, want them."""
-    sizes = {"s": 2, "d": 8, "heads": (2, 1), "dtype": FP64, "freqs": "on the fly"}
-    sample = QK_NORM_ROPE.sample(device, **sizes, norm_after=norm_after)
-    leaves = sample.leaves()
-    exact = {n: x.detach().clone().requires_grad_() for n, x in leaves.items()}
-    ups = [torch.randn_like(x, requires_grad=True) for x in sample.like()]
-    found = []
-    for given, outs in (
-        (leaves, sample.call(leaves, fused=fused)),
-        (exact, sample.defined({**sample.given, **exact})),
-    ):
-        first = torch.autograd.grad(outs, [*given.values()], ups, create_graph=True)
-        wanted = [*given.values(), *ups]
-        second = torch.autograd.grad(sum(x.sin().sum() for x in first), wanted, create_graph=True)
-        third = torch.autograd.grad(sum(x.cos().sum() for x in second), wanted)
-        found.append((*first, *second, *third))
-    for got, want in zip(*found, strict=True):
-        assert_near(got.detach(), want.detach(), 1 + want.detach().abs().max(), 1e-9)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("norm_after", (False, True))
 @pytest.mark.parametrize("dtype", (BF16, FP32), ids=str)
