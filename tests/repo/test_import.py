@@ -3,7 +3,6 @@
 Each case runs in a process of its own: here Triton is loaded long since.
 """
 
-import ast
 import os
 import re
 import shutil
@@ -277,39 +276,6 @@ def test_a_torch_that_lacks_a_private_name_is_told_when_the_package_is_imported(
         assert error_of_import() is None, public
         """
     )
-
-
-def test_one_file_asks_for_private_names_of_pytorch():
-    """And looks all of them up when it is imported: what a function alone uses would fail late.
-
-    The room for Hugging Face is another matter: it reads what modules of PyTorch hold.
-    """
-    files = {
-        path.name: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.glob("*.py")
-    }
-    own = {"_fields", "_field_defaults", "_asdict", "_make", "_replace", "_getframe"}  # of Python
-    for tree in files.values():
-        own |= {name for node in ast.walk(tree) if (name := defined_by(node)) is not None}
-    modes = files.pop("modes.py")
-    for name, tree in files.items():
-        assert private_names(tree) - own == set(), name
-    probes = [node for node in modes.body if isinstance(node, ast.Try)]
-    assert len(probes) == 1
-    assert private_names(modes) - own <= private_names(probes[0])
-
-
-def private_names(tree):
-    found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return {name for name in found if name.startswith("_") and not name.startswith("__")}
-
-
-def defined_by(node):
-    """The name that a node of the package's own code defines, or sets on an object."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return node.name
-    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-        return node.id if isinstance(node, ast.Name) else node.attr
-    return None
 
 
 # the rooms of the lab

@@ -68,25 +68,6 @@ def test_the_record_has_each_file_with_its_digest(made):
         assert found == (f"sha256={digest}", str(len(content))), name
 
 
-def test_another_version_keeps_its_number(triton_for_linux, tmp_path):
-    other = tmp_path / "triton-3.8.0-cp313-cp313-linux_x86_64.whl"
-    other.write_bytes(triton_for_linux.read_bytes())
-    path = interpreter_wheel.make(other, tmp_path)
-    assert path.name == "triton-3.8.0+interpreter-py3-none-any.whl"
-    assert b"\nVersion: 3.8.0+interpreter\n" in zipfile.ZipFile(path).read(
-        "triton-3.8.0+interpreter.dist-info/METADATA"
-    )
-
-
-def test_without_a_licence_nothing_is_made(tmp_path):
-    wheel = tmp_path / "triton-3.7.1-cp313-cp313-linux_x86_64.whl"
-    with zipfile.ZipFile(wheel, "w") as packed:
-        packed.writestr("triton/__init__.py", "")
-    with pytest.raises(ValueError, match="has 0 files LICENSE"):
-        interpreter_wheel.make(wheel, tmp_path)
-    assert [*tmp_path.iterdir()] == [wheel]
-
-
 def test_it_is_downloaded_for_linux_whatever_the_system(monkeypatch, tmp_path, triton_for_linux):
     calls = []
 
@@ -104,12 +85,3 @@ def test_it_is_downloaded_for_linux_whatever_the_system(monkeypatch, tmp_path, t
     assert command[-1] == "triton==3.7.1" and "--no-deps" in command
     assert any("manylinux" in word for word in command)
     assert [path.name for path in (tmp_path / "made").iterdir()] == [NAME]
-
-
-def test_pips_failure_is_the_commands(monkeypatch, tmp_path):
-    def run(command, check):
-        raise subprocess.CalledProcessError(3, command)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(sys, "argv", ["interpreter_wheel.py", "3.7.1", str(tmp_path)])
-    assert interpreter_wheel.main() == 3

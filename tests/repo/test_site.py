@@ -6,11 +6,9 @@ installs it, and a missing Sphinx or npm is a failure.
 """
 
 import importlib.util
-import io
 import os
 import re
 import shutil
-import tarfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -100,34 +98,6 @@ def test_what_a_directive_brings_on_the_site_is_linked_on_the_forge():
     ):
         assert [name for name in names if name not in on_the_forge(page)] == []
         assert any(link.startswith(f"{module}/") for link in links_on_the_forge(page))
-
-
-# tools/make_site.py: MathJax
-
-
-def archive_with(path, names):
-    with tarfile.open(path, "w:gz") as archive:
-        for name in names:
-            member = tarfile.TarInfo(name)
-            member.size = 1
-            archive.addfile(member, io.BytesIO(b"x"))
-
-
-def test_mathjax_is_the_pinned_one_and_only_what_pages_may_load(tmp_path, monkeypatch):
-    monkeypatch.setattr(make_site, "BUILD", tmp_path)
-    wanted = ["tex-chtml.js", "output/chtml/fonts/woff-v2/a.woff", "a11y/explorer.js"]
-    others = ["package/es5/tex-svg-full.js", "package/package.json", "../outside.js"]
-    names = [f"package/es5/{name}" for name in wanted] + ["package/LICENSE", *others]
-    archive_with(tmp_path / "mathjax-3.2.2.tgz", names)
-    folder = tmp_path / "mathjax"
-    with pytest.raises(SystemExit, match=r"error: .* is not the mathjax@3\.2\.2"):
-        make_site.fetch_mathjax(folder)
-    assert not folder.exists()
-    archive_with(tmp_path / "mathjax-3.2.2.tgz", names)  # refused ones may be deleted
-    monkeypatch.setattr(make_site, "has_the_hash", lambda archive: True)
-    make_site.fetch_mathjax(folder)
-    unpacked = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-    assert unpacked == {*wanted, "LICENSE"}
 
 
 # With Sphinx

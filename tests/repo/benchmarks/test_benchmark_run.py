@@ -13,7 +13,7 @@ from benchmarks.case import ON_THE_FLY, OURS, Case, Group
 from benchmarks.gpu import GPU
 from benchmarks.peers import sources
 from benchmarks.providers import PROVIDERS
-from benchmarks.tables import BENCHMARKS, IN_BRIEF, Benchmark, in_brief, load
+from benchmarks.tables import BENCHMARKS, Benchmark, load
 from rope_lab.judge.inspect.limits import gpu_of
 
 TINY = Case(5, 2, 2, 8, dtype="float32")
@@ -66,21 +66,6 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
     assert f"{head} largest error |" in page
     assert f"| {TINY.label} | 10.0 µs | 99% (10.2 µs) | 50% (20.0 µs) | 50% (20.0 µs) | – |" in page
     assert f"| {HOST.label} | – | 99% (6.7 µs) |" in page and "6.6 µs |" in page
-
-
-def test_host_times_are_multiples_of_those_of_x_times_2(tmp_path):
-    _, results = run(tmp_path)
-    lines = tables.host_times(results).splitlines()
-    of_one = "forward", "forward, recorded", "both ways"
-    columns = *of_one, *(f"q and k,<br>{way}" for way in of_one)
-    assert lines[0] == f"| | {' | '.join(columns)} |"
-    assert lines[2:7] == [
-        f"| x * 2 |{' 7 to 7 µs |' * 6}",
-        f"| {OURS} |{' 1.0 to 1.0 |' * 6}",
-        f"| {ON_THE_FLY} |{' 2.0 to 2.0 |' * 6}",
-        f"| PyTorch eager |{' 2.0 to 2.0 |' * 6}",
-        "",
-    ]
 
 
 def test_models_have_medians_of_their_steps_on_their_page(copied):
@@ -146,19 +131,6 @@ def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, mo
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert command.main(arguments) == 1
     assert said in capsys.readouterr().err
-
-
-def test_readme_has_a_line_for_each_layout_of_a_model():
-    times = {"Hugging Face, compiled": 0.25, "Hugging Face, compiled, contiguous": 0.9}
-    rows = [
-        {"shape": shape, "direction": direction, "provider": name, "of_limit": share}
-        for shape, direction in IN_BRIEF
-        for name, share in times.items()
-    ]
-    made_up = FakeGPU().circumstances() | {"rows": rows, "providers": times}
-    lines = [line.split(" | ") for line in in_brief(made_up).splitlines() if "%" in line]
-    assert [line[1] for line in lines] == ["25%", "90%"]
-    assert "transposed" in lines[0][0] and "contiguous" in lines[1][0]
 
 
 @pytest.mark.gpu

@@ -7,13 +7,12 @@ import torch
 from made_up_benchmark import FakeGPU
 
 from benchmarks import __main__ as command
-from benchmarks.case import ANGLES, BF16, BF16_OF_PAIRS, FP32, NO_TABLE, OURS, ROTATION, Group, Row
+from benchmarks.case import BF16, BF16_OF_PAIRS, FP32, NO_TABLE, OURS, ROTATION, Group, Row
 from benchmarks.providers.rows import (
     PROVIDERS,
     CompiledNorm,
     CopyOfRows,
     OursOfRows,
-    PackedNorm,
     RotationInPlace,
 )
 from benchmarks.tables import BENCHMARKS, ROWS, load, page
@@ -22,15 +21,6 @@ from benchmarks.tables import BENCHMARKS, ROWS, load, page
 TOKEN = 40 * 128 * 2 * 2
 TOKEN_TO_CACHE = 48 * 128 * 2 * 2  # and 8 of v
 PARTIALS = 132 * 12 * 128 * 4 * 2  # each program's, written and read
-
-
-def test_nine_heads_with_an_fp32_table_have_90_per_cent_of_a_copy():
-    row = Row("rope_qk", FP32, "bshd", s=4096, b=2, h=9, k_heads=0)
-    assert row.moved["rows"] == 8192 * 9 * 512 and row.moved["table"] == 4096 * 1024
-    assert row.own_limit == 0.9
-    assert Row("rope_qk", ANGLES, "bshd", s=4096, b=1, h=9, k_heads=0).own_limit == 0.9
-    alone = Row("rope_qk", FP32, "bshd", s=4096, b=1, h=9, k_heads=0)
-    assert alone.own_limit == pytest.approx(9 / 11)  # nobody shares the table
 
 
 @pytest.mark.parametrize(
@@ -88,25 +78,6 @@ SETS = {one.name: one for one in BENCHMARKS if one.has_own_limits}
 (BESIDE_PYTORCH,) = (one for one in BENCHMARKS if one.name == "norm")
 
 
-class PackedInPyTorch(PackedNorm):
-    """What a kernel of others would do to a packed projection."""
-
-    name = "in PyTorch"
-
-    def make(self, inputs):
-        outs = self.q_and_k(inputs, self.packed(inputs))
-        return lambda: tuple(out.copy_(x) for out, x in zip(outs, inputs.right(), strict=True))
-
-
-class Idle(OursOfRows):
-    """Does nothing, and would be right by what another has written."""
-
-    name = "idle"
-
-    def make(self, inputs):
-        return lambda: tuple(inputs.tensors)
-
-
 def tiny(row):
     """The same call with few tokens and heads."""
     sizes = {"s": 8, "h": 4, "k_heads": min(row.k_heads, 2), "d": 16, "cuts": (0, 3, 8)}
@@ -147,12 +118,6 @@ def test_each_row_is_checked_against_fp64_and_shown_beside_its_limit(name, tmp_p
     assert ("0.51 times 20.0 µs" in shown) == name.startswith("cache")
 
 
-def test_the_fastest_of_the_others_is_beside_ours(tmp_path):
-    status, results, shown = run("norm-limits", tmp_path, PackedInPyTorch())
-    assert status == 0 and not results["left_out"]
-    assert "in PyTorch: 50.0%" in shown
-
-
 def test_norms_by_torch_compile_are_right(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     compiled = [provider for provider in PROVIDERS if isinstance(provider, CompiledNorm)]
@@ -161,9 +126,3 @@ def test_norms_by_torch_compile_are_right(tmp_path, monkeypatch):
     by_table = [row for row in results["rows"] if "cos and sin" in row["shape"]]
     assert len(by_table) == 8 * (2 + 2)
     assert "| qk_norm_rope, bhsd, 1x8 tokens, stored bshd, forward, " in shown
-
-
-def test_who_does_nothing_is_wrong_and_not_timed(tmp_path):
-    status, results, _ = run("rotation-limits", tmp_path, Idle())
-    assert status == 1 and all("Wrong: error" in x["why"] for x in results["left_out"])
-    assert not [row for row in results["rows"] if row["provider"] == "idle"]
