@@ -75,8 +75,12 @@ SHARED = {  # where the second one begins, in bytes, from the sizes of both
 
 
 def in_one_memory(x, y, first):
-    """Their values, where `y` begins so many bytes after `x`; as `y` was where they overlap."""
-    room = 8 * (1 + y.nbytes // 8)
+    """Their values, where `y` begins so many bytes after `x`; as `y` was where they overlap.
+
+    `x` begins at a multiple of 16 bytes, as it did: a GPU adds up a norm's squares in an order that
+    depends on it.
+    """
+    room = 16 * (1 + y.nbytes // 16)
     memory = torch.zeros(2 * room + x.nbytes, dtype=torch.uint8, device=x.device)
     moved = []
     for old, start in ((x, room), (y, room + first)):
