@@ -38,9 +38,9 @@ _ROPE = _ELEMENT | {
     "rotates": "column < D2",
     "in_first_half": "column < D2 // 2",
     "partner": "where(in_first_half, column + D2 // 2, column - D2 // 2)",
-    "other": "load(t_ptr, row + partner * stride_d, rotates)",
+    "x_partner": "load(t_ptr, row + partner * stride_d, rotates)",
     "angle": "load(freqs_ptr, position * D2 + column, rotates)",
-    "quarter": "where(in_first_half, -other, other)",
+    "quarter": "where(in_first_half, -x_partner, x_partner)",
     "y": "x * cos(angle) + quarter * sin(angle)",
     "place": "i",
 }

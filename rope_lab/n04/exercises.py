@@ -25,38 +25,11 @@ FIVE_TESTS = {
 
 
 _OF_INDICES = {
-    "the head: i // D counts the heads of all tokens; % heads begins again with each": (
-        copy_by_lines(head="i // D")
-    ),
-    "the head: a remainder first counts elements, and a head has D: divide i by D, then take %": (
-        copy_by_lines(head="i % heads")
-    ),
-    "the head: % and // have changed places; divide first, then take the remainder": (
-        copy_by_lines(head="i % D // heads")
-    ),
-    "the head: the numbers have changed places; divide by D, then take % heads": (
-        copy_by_lines(head="i // heads % D")
-    ),
-    "the head: divide by D, the elements of a head, and not by heads": (
-        copy_by_lines(head="i // heads % heads")
-    ),
-    "the head: there are `heads` of them, so % heads, not % batch": (
-        copy_by_lines(head="i // D % batch")
-    ),
-    "the head: heads of a token are next to each other, so divide by D alone": (
-        copy_by_lines(head="i // (D * batch) % heads")
-    ),
-    "the head: i // (D * heads) counts tokens; divide by D alone": (
-        copy_by_lines(head="i // (D * heads)")
-    ),
     "the sequence: i // (D * heads) counts the tokens of all positions; % batch is missing": (
         copy_by_lines(sequence="i // (D * heads)")
     ),
     "the sequence: there are `batch` of them, so % batch, not % heads": (
         copy_by_lines(sequence="i // (D * heads) % heads")
-    ),
-    "the remainders have changed places: % heads for the head, % batch for the sequence": (
-        copy_by_lines(head="i // D % batch", sequence="i // (D * heads) % heads")
     ),
     "the sequence: % and // have changed places; divide first, then take the remainder": (
         copy_by_lines(sequence="i % (D * heads) // batch")
@@ -70,39 +43,6 @@ _OF_INDICES = {
     "the sequence: i // D * heads divides, and then multiplies: parentheses, i // (D * heads)": (
         copy_by_lines(sequence="i // D * heads % batch")
     ),
-    "the position: i // D * heads * batch divides by D alone: parentheses around the product": (
-        copy_by_lines(position="i // D * heads * batch")
-    ),
-    "sequence and position: i // D * heads divides, and then multiplies: parentheses": (
-        copy_by_lines(sequence="i // D * heads % batch", position="i // D * heads * batch")
-    ),
-    "the position: i // (D * heads) counts tokens, and a position has `batch` of them": (
-        copy_by_lines(position="i // (D * heads)")
-    ),
-    "the position: it has D * heads * batch elements: divide by all three, not by D alone": (
-        copy_by_lines(position="i // D")
-    ),
-    "the position: it has D * heads * batch elements, and `heads` is left out": (
-        copy_by_lines(position="i // (D * batch)")
-    ),
-    "the position: a remainder is too much; no index is further out that begins it again": (
-        copy_by_lines(position="i // (D * heads * batch) % batch")
-    ),
-    "the position: how many whole ones fit before i is a division, //, not %": (
-        copy_by_lines(position="i % (D * heads * batch)")
-    ),
-    "the position: i // (D * heads) % batch is the sequence; a position has `batch` of these": (
-        copy_by_lines(position="i // (D * heads) % batch")
-    ),
-    "the position: i // (D * heads) * batch divides, and then multiplies: parentheses": (
-        copy_by_lines(position="i // (D * heads) * batch")
-    ),
-    "the position: it has D * heads * batch elements, and D is left out": (
-        copy_by_lines(position="i // (heads * batch)")
-    ),
-    "the head: i % (D * heads) still counts elements; divide by D": (
-        copy_by_lines(head="i % (D * heads)")
-    ),
     "the load begins at t_ptr, at the first row of t: begin at row_ptr": (
         copy_by_lines(x="load(t_ptr, column * stride_d)")
     ),
@@ -112,14 +52,9 @@ _OF_INDICES = {
     "each index has the stride of the next one: stride_s is for positions": (
         copy_by_lines(row="position * stride_b + sequence * stride_h + head * stride_d")
     ),
-    "remainders first count elements: for the head divide i by D, for the sequence by D * heads": (
-        copy_by_lines(head="i % heads", sequence="i % batch")
+    "all positions take the elements of position 0: position * stride_s is missing": (
+        copy_by_lines(row="sequence * stride_b + head * stride_h")
     ),
-    "batch and heads have changed places in head and sequence": (
-        copy_by_lines(head="i // D % batch", sequence="i // (D * batch) % heads")
-    ),
-    "all positions take the elements of position 0: position * stride_s is missing, or position "
-    "is always 0": (copy_by_lines(row="sequence * stride_b + head * stride_h")),
     "a position is stride_s elements after the one before, not 1": (
         copy_by_lines(row="position + sequence * stride_b + head * stride_h")
     ),
@@ -128,7 +63,7 @@ _OF_INDICES = {
     "a sequence is stride_b elements after the one before, not 1": (
         copy_by_lines(row="position * stride_s + sequence + head * stride_h")
     ),
-    "all heads take the elements of head 0: head * stride_h is missing, or head is always 0": (
+    "all heads take the elements of head 0: head * stride_h is missing": (
         copy_by_lines(row="position * stride_s + sequence * stride_b")
     ),
     "a head is stride_h elements after the one before, not 1": (
@@ -141,39 +76,16 @@ _OF_INDICES = {
         copy_by_lines(place="column")
     ),
     "column * stride_d is missing in the address": copy_by_lines(x="load(t_ptr, row)"),
-    "sequences and heads have changed places: in row_ptr two strides, or both indices where i is "
-    "divided": copy_by_lines(row="position * stride_s + sequence * stride_h + head * stride_b"),
-    "positions and sequences have changed places: in row_ptr two strides, or both indices where i "
-    "is divided; position is the outermost": (
+    "sequences and heads have changed places: in row_ptr two strides": (
+        copy_by_lines(row="position * stride_s + sequence * stride_h + head * stride_b")
+    ),
+    "positions and sequences have changed places: in row_ptr two strides": (
         copy_by_lines(row="position * stride_b + sequence * stride_s + head * stride_h")
     ),
-    "sequence is taken for the outermost index, as in (b, s, h, d): t is (s, b, h, d)": (
-        copy_by_lines(
-            sequence="i // (n // batch)",
-            position="i // (D * heads) % (n // (D * heads * batch))",
-        )
-    ),
-    "sequence is taken for the outermost index, and that is position: swap them, with % batch": (
-        copy_by_lines(sequence="i // (D * heads * batch)", position="i // (D * heads)")
-    ),
-    "the shape of t is (s, b, h, d), and i is divided as if it were (b, h, s, d)": (
-        copy_by_lines(
-            sequence="i // (n // batch)",
-            head="i // (n // (heads * batch)) % heads",
-            position="i // D % (n // (D * heads * batch))",
-        )
-    ),
-    "D is left out in all three: i counts elements, and a head has D of them": copy_by_lines(
-        head="i % heads", sequence="i // heads % batch", position="i // (heads * batch)"
-    ),
-    "the sequence: i // (D * heads) // batch divides once more: % batch, which begins again with "
-    "each position": copy_by_lines(sequence="i // (D * heads) // batch"),
+    "the sequence: divided by batch, too, it is the position: % batch, which begins again with "
+    "each": copy_by_lines(sequence="i // (D * heads * batch)"),
     "the sequence: a remainder first counts elements: divide i by D * heads, then take %": (
         copy_by_lines(sequence="i % batch")
-    ),
-    "the head: there are `heads` of them, so % heads, not % D": copy_by_lines(head="i // D % D"),
-    "the head: % heads begins again with each token, so divide by D alone before": (
-        copy_by_lines(head="i // (D * heads) % heads")
     ),
     "i is the place in the result: a row of t begins at t_ptr + three products of index and "
     "stride": copy_by_lines(row="i"),
@@ -252,57 +164,9 @@ COPY_WITH_STRIDES = Exercise(
             told="a wrong stride: the last one is forgotten",
         ),
         WrongAnswer(
-            mistake="sequence and head exchanged",
-            instead={
-                "head = i // D % heads": "head = i // (D * batch) % heads",
-                "sequence = i // (D * heads) % batch": "sequence = i // D % batch",
-            },
-            told="sequence and head are counted in the other order",
-        ),
-        WrongAnswer(
-            mistake="remainders exchanged",
-            instead={
-                "head = i // D % heads": "head = i // D % batch",
-                "sequence = i // (D * heads) % batch": "sequence = i // (D * heads) % heads",
-            },
-            told="% heads for the head, % batch for the sequence",
-        ),
-        WrongAnswer(
-            mistake="batch and heads exchanged in the launch",
-            instead={"t, out, n, b, h, stride_s": "t, out, n, h, b, stride_s"},
-            told="batch and heads have changed places in head and sequence",
-        ),
-        WrongAnswer(
-            mistake="a remainder before the division",
-            instead={"head = i // D % heads": "head = i % heads"},
-            told="the head: a remainder first counts elements",
-        ),
-        WrongAnswer(
-            mistake="division and remainder exchanged",
-            instead={"head = i // D % heads": "head = i % D // heads"},
-            told="the head: % and // have changed places",
-        ),
-        WrongAnswer(
-            mistake="heads of all tokens",
-            instead={"head = i // D % heads": "head = i // D"},
-            told="% heads begins again with each",
-        ),
-        WrongAnswer(
             mistake="sequences of all positions",
             instead={"sequence = i // (D * heads) % batch": "sequence = i // (D * heads)"},
             told="% batch is missing",
-        ),
-        WrongAnswer(
-            mistake="the position without batch",
-            instead={"position = i // (D * heads * batch)": "position = i // (D * heads)"},
-            told="counts tokens, and a position has `batch` of them",
-        ),
-        WrongAnswer(
-            mistake="a remainder for the position",
-            instead={
-                "position = i // (D * heads * batch)": "position = i // (D * heads * batch) % batch"
-            },
-            told="a remainder is too much",
         ),
         WrongAnswer(
             mistake="no stride of positions",
@@ -338,7 +202,7 @@ COPY_WITH_STRIDES = Exercise(
         WrongAnswer(
             mistake="i in the input",
             instead={"row_ptr + column * stride_d": "t_ptr + i"},
-            told="it reads the memory as if the tensor were contiguous",
+            told="t comes out in the order of its memory: load by the strides of t",
         ),
         WrongAnswer(
             mistake="the strides of t in the result",
@@ -367,7 +231,7 @@ COPY_WITH_STRIDES = Exercise(
         ),
         WrongAnswer(
             mistake="a quotient with a fraction",
-            instead={"head = i // D % heads": "head = i / D % heads"},
+            instead={"sequence = i // (D * heads) %": "sequence = i / (D * heads) %"},
             told="an index is a whole number: a // b, not a / b",
         ),
         WrongAnswer(
@@ -378,66 +242,17 @@ COPY_WITH_STRIDES = Exercise(
         WrongAnswer(
             mistake="a division for the remainder",
             instead={"sequence = i // (D * heads) % batch": "sequence = i // (D * heads) // batch"},
-            told="the sequence: i // (D * heads) // batch divides once more",
+            told="the sequence: divided by batch, too, it is the position",
         ),
         WrongAnswer(
-            mistake="a remainder before the division, of sequences",
+            mistake="a remainder before the division",
             instead={"sequence = i // (D * heads) % batch": "sequence = i % batch"},
             told="the sequence: a remainder first counts elements",
         ),
         WrongAnswer(
-            mistake="a head's columns for heads",
-            instead={"head = i // D % heads": "head = i // D % D"},
-            told="so % heads, not % D",
-        ),
-        WrongAnswer(
-            mistake="tokens for heads",
-            instead={"head = i // D % heads": "head = i // (D * heads) % heads"},
-            told="so divide by D alone before",
-        ),
-        WrongAnswer(
-            mistake="sequence outermost",
-            instead={
-                "sequence = i // (D * heads) % batch": "sequence = i // (D * heads * batch)",
-                "position = i // (D * heads * batch)\n": "position = i // (D * heads)\n",
-            },
-            told="sequence is taken for the outermost index, and that is position",
-        ),
-        WrongAnswer(
-            mistake="a shape of (b, s, h, d)",
-            instead={
-                "sequence = i // (D * heads) % batch": "sequence = i // (n // batch)",
-                "position = i // (D * heads * batch)": (
-                    "position = i // (D * heads) % (n // (D * heads * batch))"
-                ),
-            },
-            told="as in (b, s, h, d): t is (s, b, h, d)",
-        ),
-        WrongAnswer(
-            mistake="a shape of (b, h, s, d)",
-            instead={
-                "head = i // D % heads": "position = i // D % (n // (D * heads * batch))",
-                "sequence = i // (D * heads) % batch": "head = i // (n // (heads * batch)) % heads",
-                "position = i // (D * heads * batch)\n": "sequence = i // (n // batch)\n",
-            },
-            told="as if it were (b, h, s, d)",
-        ),
-        WrongAnswer(
-            mistake="indices exchanged",
-            instead={
-                "sequence = i // (D * heads) % batch": "position = i // (D * heads) % batch",
-                "position = i // (D * heads * batch)\n": "sequence = i // (D * heads * batch)\n",
-            },
-            told="or both indices where i is divided; position is the outermost",
-        ),
-        WrongAnswer(
-            mistake="no D",
-            instead={
-                "i // D % heads": "i % heads",
-                "i // (D * heads) %": "i // heads %",
-                "i // (D * heads * batch)": "i // (heads * batch)",
-            },
-            told="D is left out in all three",
+            mistake="the position for the sequence",
+            instead={"sequence = i // (D * heads) % batch": "sequence = i // (D * heads * batch)"},
+            told="the sequence: divided by batch, too, it is the position",
         ),
         WrongAnswer(
             mistake="rows at i",
@@ -493,13 +308,13 @@ COPY_WITH_STRIDES = Exercise(
     ),
 )
 
-PARTNER_AND_SIGN = Exercise(
+PARTNER_AND_ANGLE = Exercise(
     cell="04-ex4",
     judged_by=rope_of_whole_heads,
     wrong_answers=(
         WrongAnswer(
-            mistake="the sign of the other half",
-            instead={"(in_first_half, -other, other)": "(in_first_half, other, -other)"},
+            mistake="a difference for the sum",
+            instead={"+ quarter *": "- quarter *"},
             told="a sign: it rotates by minus the angle",
         ),
         WrongAnswer(
@@ -509,57 +324,8 @@ PARTNER_AND_SIGN = Exercise(
         ),
         WrongAnswer(
             mistake="no sign",
-            instead={"quarter * tl.sin": "other * tl.sin"},
+            instead={"quarter * tl.sin": "x_partner * tl.sin"},
             told="a sign: that of the sine in the first half",
-        ),
-        WrongAnswer(
-            mistake="one too few",
-            instead={
-                "tl.where(in_first_half, column + D // 2, column - D // 2)": (
-                    "tl.where(in_first_half, column + D // 2 - 1, column - D // 2 + 1)"
-                ),
-            },
-            told="one element too few, where half of D is between partners",
-        ),
-        WrongAnswer(
-            mistake="always ahead",
-            instead={
-                "tl.where(in_first_half, column + D // 2, column - D // 2)": "column + D // 2"
-            },
-            told="the second half looks ahead for its partner, too",
-        ),
-        WrongAnswer(
-            mistake="the other way",
-            instead={
-                "tl.where(in_first_half, column + D // 2, column - D // 2)": (
-                    "tl.where(in_first_half, column - D // 2, column + D // 2)"
-                ),
-            },
-            told="the first half looks back for its partner",
-        ),
-        WrongAnswer(
-            mistake="a whole row to the partner",
-            instead={
-                "tl.where(in_first_half, column + D // 2, column - D // 2)": (
-                    "tl.where(in_first_half, column + D, column - D)"
-                ),
-            },
-            told="all of D is added and taken away",
-        ),
-        WrongAnswer(
-            mistake="column D // 2 in the first half",
-            instead={"column < D // 2": "column <= D // 2"},
-            told="column D // 2 is the first of the second half",
-        ),
-        WrongAnswer(
-            mistake="even and odd columns",
-            instead={"column < D // 2": "column % 2 == 0"},
-            told="halves are taken for even and odd columns",
-        ),
-        WrongAnswer(
-            mistake="halves of i",
-            instead={"column < D // 2": "i < D // 2"},
-            told="each row has halves of its own",
         ),
         WrongAnswer(
             mistake="the partner by i",
@@ -595,7 +361,7 @@ PARTNER_AND_SIGN = Exercise(
         ),
         WrongAnswer(
             mistake="the element for its partner",
-            instead={"-other, other)": "-x, x)"},
+            instead={"row_ptr + partner * stride_d": "row_ptr + column * stride_d"},
             told="the partner is missing: the sine multiplies the element itself",
         ),
         WrongAnswer(
@@ -618,50 +384,11 @@ PARTNER_AND_SIGN = Exercise(
             told="so a mask is missing",
         ),
         WrongAnswer(
-            mistake="the way for the place",
-            instead={"column + D // 2, column - D // 2": "D // 2, -(D // 2)"},
-            told="half of D is the way to the partner",
-        ),
-        WrongAnswer(
-            mistake="neighbors ahead and back",
-            instead={"column + D // 2, column - D // 2": "column + 1, column - 1"},
-            told="1 is added and taken away, where half of D",
-        ),
-        WrongAnswer(
-            mistake="the partner from i",
-            instead={"column + D // 2, column - D // 2": "i + D // 2, i - D // 2"},
-            told="row_ptr is at the row already: ask column",
-        ),
-        WrongAnswer(
             mistake="no stride on the way",
             instead={
                 "row_ptr + partner * stride_d": "row_ptr + column * stride_d + partner - column"
             },
             told="and these are stride_d apart: partner * stride_d",
-        ),
-        WrongAnswer(
-            mistake="a sum for the partner",
-            instead={
-                "tl.load(row_ptr + partner * stride_d, mask=exists).to(tl.float32)": (
-                    "tl.where(in_first_half, x + D // 2, x - D // 2)"
-                )
-            },
-            told="where it is added to its column: load the partner",
-        ),
-        WrongAnswer(
-            mistake="the column for the partner",
-            instead={"-other, other)": "-partner, partner)"},
-            told="the partner's column is multiplied",
-        ),
-        WrongAnswer(
-            mistake="columns past the middle for the first half",
-            instead={"column < D // 2": "column > D // 2"},
-            told="columns past the middle are taken for the first half",
-        ),
-        WrongAnswer(
-            mistake="halves of the tensor",
-            instead={"column < D // 2": "i < n // 2"},
-            told="which half is asked of i and n",
         ),
         WrongAnswer(
             mistake="no column for the angle",
@@ -743,7 +470,9 @@ RUNG_1 = Exercise(
     wrong_answers=(
         WrongAnswer(
             mistake="the sign of the other half",
-            instead={"(in_first_half, -other, other)": "(in_first_half, other, -other)"},
+            instead={
+                "(in_first_half, -x_partner, x_partner)": "(in_first_half, x_partner, -x_partner)"
+            },
             told="a sign: it rotates by minus the angle",
         ),
         WrongAnswer(
@@ -786,7 +515,7 @@ RUNG_1 = Exercise(
         ),
         WrongAnswer(
             mistake="the sign by half of the head",
-            instead={"tl.where(in_first_half, -other": "tl.where(column < D // 2, -other"},
+            instead={"tl.where(in_first_half, -x_partner": "tl.where(column < D // 2, -x_partner"},
             told="the sign by half of D, where half of D2 decides",
         ),
         WrongAnswer(
@@ -814,6 +543,16 @@ RUNG_1 = Exercise(
             told="the partner is the neighbor, where half of D2 is between",
         ),
         WrongAnswer(
+            mistake="a whole part to the partner",
+            instead={"column + D2 // 2, column - D2 // 2": "column + D2, column - D2"},
+            told="all of D2 is added and taken away",
+        ),
+        WrongAnswer(
+            mistake="all that rotates for the first half",
+            instead={"in_first_half = column < D2 // 2": "in_first_half = column < D2"},
+            told="every column is taken for the first half",
+        ),
+        WrongAnswer(
             mistake="from both ends",
             instead={
                 "tl.where(in_first_half, column + D2 // 2, column - D2 // 2)": "D2 - 1 - column"
@@ -832,7 +571,7 @@ RUNG_1 = Exercise(
         ),
         WrongAnswer(
             mistake="the element for its partner",
-            instead={"-other, other)": "-x, x)"},
+            instead={"-x_partner, x_partner)": "-x, x)"},
             told="the partner is missing: the sine multiplies the element itself",
         ),
         WrongAnswer(
@@ -906,7 +645,7 @@ RUNG_1 = Exercise(
         ),
         WrongAnswer(
             mistake="the sign by even and odd columns",
-            instead={"tl.where(in_first_half, -other": "tl.where(column % 2 == 0, -other"},
+            instead={"tl.where(in_first_half, -x_partner": "tl.where(column % 2 == 0, -x_partner"},
             told="(0, 0, 0, 1) of the result takes -t[0, 0, 0, 5], not t[0, 0, 0, 5]",
         ),
         WrongAnswer(

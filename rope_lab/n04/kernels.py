@@ -22,8 +22,8 @@ def first_rope_kernel(
     partner = tl.where(in_first_half, column + D // 2, column - D // 2)
     angle = tl.load(freqs_ptr + position * D + column)
     x = tl.load(t_ptr + row * D + column).to(tl.float32)
-    other = tl.load(t_ptr + row * D + partner).to(tl.float32)
-    quarter = tl.where(in_first_half, -other, other)
+    x_partner = tl.load(t_ptr + row * D + partner).to(tl.float32)
+    quarter = tl.where(in_first_half, -x_partner, x_partner)
     tl.store(out_ptr + row * D + column, x * tl.cos(angle) + quarter * tl.sin(angle))
 
 

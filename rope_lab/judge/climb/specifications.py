@@ -21,56 +21,20 @@ _OF_ROWS = _ONE_KERNEL | {
 
 
 def mistakes_of_rotating(size: str) -> dict[str, Callable]:
-    """What is told of an element's half, its partner, its angle and its mask.
+    """What is told of the loads of a partner and its angle, and of the store.
 
     Args:
         size: what the kernel calls the number of columns that rotate, "D2" or "D".
     """
-    to_partner = f"half of {size} is between partners"
-    one_way = "where(in_first_half, column + D2 // 2 {0}, column - D2 // 2 {1})"
     return {
-        f"the partner is the neighbor, where {to_partner}": rope_by_lines(partner="column ^ 1"),
-        f"the first with the last, where {to_partner}": rope_by_lines(partner="D2 - 1 - column"),
-        f"one element too few, where {to_partner}": rope_by_lines(
-            partner=one_way.format("- 1", "+ 1")
-        ),
-        f"one element too many, where {to_partner}": rope_by_lines(
-            partner=one_way.format("+ 1", "- 1")
-        ),
-        f"all of {size} is added and taken away, where {to_partner}": rope_by_lines(
-            partner="where(in_first_half, column + D2, column - D2)"
-        ),
-        "the second half looks ahead for its partner, too, and has to look back": (
-            rope_by_lines(partner="column + D2 // 2")
-        ),
-        "the first half looks back for its partner, and the second one ahead: the other way": (
-            rope_by_lines(partner="where(in_first_half, column - D2 // 2, column + D2 // 2)")
-        ),
-        "both halves look back for their partner, and the first one has to look ahead": (
-            rope_by_lines(partner="column - D2 // 2")
-        ),
-        f"{size} - column is no partner, where {to_partner}": rope_by_lines(partner="D2 - column"),
         "the angle is that of the token's number, and all sequences share theirs: ask position": (
             rope_by_lines(angle="load(freqs_ptr, i // (D * heads) * D2 + column, rotates)")
         ),
-        "the second half is taken for the first: is it < in the comparison?": rope_by_lines(
-            in_first_half="column >= D2 // 2"
-        ),
-        f"column {size} // 2 is the first of the second half: <, not <=": rope_by_lines(
-            in_first_half="column <= D2 // 2"
-        ),
-        f"every column is taken for the first half, which ends at {size} // 2": rope_by_lines(
-            in_first_half="column < D2"
-        ),
-        "halves are taken for even and odd columns": rope_by_lines(in_first_half="column % 2 == 0"),
-        "which half is asked of i, and each row has halves of its own: ask column": rope_by_lines(
-            in_first_half="i < D2 // 2"
-        ),
         "the partner is sought in the first row of t: begin at row_ptr, as the element does": (
-            rope_by_lines(other="load(t_ptr, partner * stride_d, rotates)")
+            rope_by_lines(x_partner="load(t_ptr, partner * stride_d, rotates)")
         ),
         "the partner is sought as if t were contiguous: begin at row_ptr, and use stride_d": (
-            rope_by_lines(other="load(t_ptr, i - column + partner, rotates)")
+            rope_by_lines(x_partner="load(t_ptr, i - column + partner, rotates)")
         ),
         "the angle is that of the row's number, and all rows of a position share theirs: ask "
         "position": rope_by_lines(angle="load(freqs_ptr, i // D * D2 + column, rotates)"),
@@ -80,28 +44,10 @@ def mistakes_of_rotating(size: str) -> dict[str, Callable]:
         f"rows of the table are {size} apart: position needs a factor": rope_by_lines(
             angle="load(freqs_ptr, position + column, rotates)"
         ),
-        f"half of {size} is the way to the partner, and its place is column + {size} // 2 or "
-        f"column - {size} // 2": rope_by_lines(partner="where(in_first_half, D2 // 2, -(D2 // 2))"),
-        f"1 is added and taken away, where {to_partner}": rope_by_lines(
-            partner="where(in_first_half, column + 1, column - 1)"
-        ),
-        "the partner is counted from i, and row_ptr is at the row already: ask column": (
-            rope_by_lines(partner="where(in_first_half, i + D2 // 2, i - D2 // 2)")
-        ),
         "the way to the partner is in columns, and these are stride_d apart: partner * stride_d": (
-            rope_by_lines(other="load(t_ptr, row + column * stride_d + partner - column, rotates)")
-        ),
-        "half of it is added to the element, where it is added to its column: load the partner": (
-            rope_by_lines(other="where(in_first_half, x + D2 // 2, x - D2 // 2)")
-        ),
-        "the partner's column is multiplied: load the partner, and take that": rope_by_lines(
-            quarter="where(in_first_half, -partner, partner)"
-        ),
-        "columns past the middle are taken for the first half: is it < in the comparison?": (
-            rope_by_lines(in_first_half="column > D2 // 2")
-        ),
-        "which half is asked of i and n, and each row has halves of its own: ask column": (
-            rope_by_lines(in_first_half="i < n // 2")
+            rope_by_lines(
+                x_partner="load(t_ptr, row + column * stride_d + partner - column, rotates)"
+            )
         ),
         "column is missing in the address of the angle": rope_by_lines(
             angle="load(freqs_ptr, position, rotates)"
@@ -140,10 +86,22 @@ _BY_D = {
     "in_first_half": "column < D // 2",
     "partner": "where(in_first_half, column + D // 2, column - D // 2)",
 }
-_UNMASKED = {"other": "load(t_ptr, row + partner * stride_d)"}
+_UNMASKED = {"x_partner": "load(t_ptr, row + partner * stride_d)"}
 _OF_A_TAIL = {
+    "the partner is the neighbor, where half of D2 is between partners": (
+        rope_by_lines(partner="column ^ 1")
+    ),
+    "the first with the last, where half of D2 is between partners": (
+        rope_by_lines(partner="D2 - 1 - column")
+    ),
+    "all of D2 is added and taken away, where half of D2 is between partners": (
+        rope_by_lines(partner="where(in_first_half, column + D2, column - D2)")
+    ),
+    "every column is taken for the first half, which ends at D2 // 2": (
+        rope_by_lines(in_first_half="column < D2")
+    ),
     "the sign by half of D, where half of D2 decides": rope_by_lines(
-        quarter="where(column < D // 2, -other, other)"
+        quarter="where(column < D // 2, -x_partner, x_partner)"
     ),
     "halves and partners by half of D, where half of D2 decides": rope_by_lines(**_BY_D),
     "halves by half of D, where half of D2 decides": rope_by_lines(in_first_half="column < D // 2"),
@@ -174,7 +132,7 @@ _OF_A_TAIL = {
     "the tail loads partners and angles: `rotates` has to be false there": (
         rope_by_lines(
             angle="load(freqs_ptr, position * D2 + column)",
-            other="load(t_ptr, row + partner * stride_d)",
+            x_partner="load(t_ptr, row + partner * stride_d)",
         )
     ),
     "all of D still rotates: the table, the halves and two masks have to know D2": rope_by_lines(
@@ -198,7 +156,7 @@ _OF_A_TAIL = {
     ),
     "the tail's angle is 1: `other=0.0` gives it the angle 0, whose cosine is 1": (
         rope_by_lines(
-            other="load(t_ptr, row + partner * stride_d, rotates)",
+            x_partner="load(t_ptr, row + partner * stride_d, rotates)",
             angle="where(rotates, load(freqs_ptr, position * D2 + column, rotates), 1)",
         )
     ),
