@@ -1,4 +1,4 @@
-"""The process that judges: an interrupt, processes that a candidate starts, and its own end."""
+"""The process that judges: a reader's files, what a candidate starts, and its own end."""
 
 import contextlib
 import functools
@@ -91,19 +91,8 @@ def pids(tmp_path):
             psutil.Process(int(pid)).kill()
 
 
-# an interrupt, in a kernel of Jupyter's
+# a notebook, in a kernel of Jupyter's
 
-CELLS = """
-import functools
-import rope_lab as lab
-from rope_lab.judge import definitions
-from test_judge_child import never_ends, rotate_half
-print(lab.check_exercise(rotate_half, definitions.rotate_half).state)
-"""
-ENDLESS = """
-print('begins', flush=True)
-lab.check_exercise(functools.partial(never_ends, begun={!r}), definitions.rotate_half)
-"""
 RIGHT = "print(lab.check_exercise(rotate_half, definitions.rotate_half))"
 
 
@@ -112,40 +101,22 @@ def notebook_in(folder):
     """A function that runs a cell: what it shows, and its errors."""
     manager, client = start_new_kernel(cwd=str(folder))
 
-    def run(source, hook=lambda message: None):
+    def run(source):
         said, errors = [], []
 
         def hear(message):
             content = message["content"]
             said.append(content.get("text") or content.get("data", {}).get("text/plain", ""))
             errors.extend(content.get("traceback", ()))
-            hook(message)
 
         client.execute_interactive(source, output_hook=hear, timeout=60)
         return "".join(said), errors
 
-    run.interrupt = manager.interrupt_kernel
     try:
         yield run
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-
-
-def test_after_an_interrupt_the_next_right_answer_is_right(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYTHONPATH", PATHS)
-    with notebook_in(Path.cwd()) as run:
-
-        def interrupt(message):
-            if "begins" in message["content"].get("text", ""):
-                assert until((tmp_path / "begun").exists)
-                run.interrupt()
-
-        assert run(CELLS)[0].endswith("right\n")
-        said, errors = run(ENDLESS.format(str(tmp_path / "begun")), interrupt)
-        assert "KeyboardInterrupt" in errors[-1]
-        said, errors = run(RIGHT)
-        assert "RIGHT" in said and not errors, said
 
 
 # files beside the notebook

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import rope_lab as lab
-from processes import run_python
 from rope_lab.judge import definitions
 from rope_lab.judge.spec import STRIDED, spec
 
@@ -218,73 +217,3 @@ def test_one_lambda_of_several_is_asked_for_by_def(doubles):
     found = lab.inspect(names["double"], names["second"], names["make"], small=1, large=10)
     assert found.refused.startswith("reference is a lambda in a statement with several lambdas")
     assert found.refused.endswith("write it by def")
-
-
-# other alphabets
-
-WITH_THETA = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def double_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    θ = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # 2 θ, in µs
-    tl.store(out_ptr + θ, 2 * tl.load(x_ptr + θ, mask=θ < n), mask=θ < n)
-
-def double(x):
-    out = torch.empty_like(x)
-    double_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
-    return out
-
-def twice(x: "(n)"):
-    return 2 * x
-
-def make(size, device):
-    return (torch.randn(100 * size, device=device),)
-"""
-
-
-@pytest.mark.needs_compiler
-@pytest.mark.usefixtures("needs_triton")
-def test_a_kernel_may_have_any_letters_in_any_locale(tmp_path):
-    """Python's default encoding is the locale's; what the lab writes and reads is in UTF-8."""
-    (tmp_path / "cell.py").write_text(WITH_THETA, encoding="utf-8")
-    run_python(
-        """
-        import warnings
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", EncodingWarning)  # of what has no encoding, here
-        from types import SimpleNamespace
-        import torch
-        import rope_lab as lab
-        from rope_lab import records
-        from rope_lab.compiler.compile import compile_for
-        from rope_lab.judge.spec import STRIDED, spec
-        from rope_lab.rungs import kept
-
-        cell = kept.folder() / "cell.py"
-        names = {"__name__": "__main__"}  # of no module that could be imported
-        exec(compile(cell.read_text(encoding="utf-8"), cell, "exec"), names)
-        answers = SimpleNamespace(**names)
-        verdict = lab.check_exercise(answers.double, spec(leave_out=STRIDED)(answers.twice))
-        assert verdict, ascii(verdict)
-        inspected = lab.inspect(answers.double, answers.twice, answers.make, small=1, large=10)
-        assert inspected and inspected.launches, ascii(inspected)
-        x = torch.ones(64)
-        compiled = compile_for("sm_90", answers.double_kernel, x, x, 64, BLOCK=64)
-        assert compiled.sass
-        kept.keep(3, answers.double)
-        theta = chr(0x3B8)
-        assert theta in (kept.folder() / "rung_3.py").read_text(encoding="utf-8")
-        taken = records.Observation(key=theta, values={}, gpu=theta, versions={}, date="")
-        records.write(kept.folder() / "records.json", taken)
-        assert records.read(kept.folder() / "records.json", theta).gpu == theta
-        """,
-        LC_ALL="C",
-        PYTHONUTF8="0",
-        PYTHONCOERCECLOCALE="0",
-        PYTHONWARNDEFAULTENCODING="1",
-        TRITON_INTERPRET="1",
-        ROPE_LAB_RUNGS=str(tmp_path),
-    )

@@ -3,15 +3,12 @@
 import inspect
 import re
 import types
-from importlib.machinery import ModuleSpec
-from pathlib import Path
 
 import pytest
 import torch
 
 import pairwise
 import rope_lab as lab
-from rope_lab.compiler import compile as compile_module
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
 from rope_lab.compiler.compile import (
     Compiled,
@@ -19,7 +16,6 @@ from rope_lab.compiler.compile import (
     compile_for,
     compiled_by_the_child,
     job_of,
-    nvdisasm,
     target_of,
 )
 
@@ -40,18 +36,6 @@ from rope_lab.rungs import RUNGS, rung_3_tile  # noqa: E402
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
 assert lab.device  # the engine is picked before Triton is loaded
-
-
-@pytest.mark.needs_compiler
-def test_the_disassembler_is_tritons_or_the_toolkits(tmp_path, monkeypatch):
-    assert Path(nvdisasm()).parts[-3:] == ("nvidia", "bin", "nvdisasm")
-    monkeypatch.setattr(compile_module, "find_spec", lambda name: ModuleSpec(name, None, origin=""))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="no nvdisasm"):
-        nvdisasm()
-    tool = tmp_path / "nvdisasm"
-    tool.touch(mode=0o755)
-    assert nvdisasm() == str(tool)
 
 
 @triton.jit
@@ -159,31 +143,9 @@ IN_A_CELL = """
 import triton
 import triton.language as tl
 
-MOST = tl.constexpr(float("inf"))
-FACTOR = tl.constexpr(3)
-FP32 = tl.float32
-
-@triton.jit
-def load(pointer, i):
-    return tl.load(pointer + i)
-
-part = load
-
-@triton.jit
-def with_numbers(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    x = part(x_ptr, i).to(FP32) * FACTOR
-    tl.store(out_ptr + i, tl.minimum(x, MOST))
-
 @triton.jit
 def with_a_table(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + tl.arange(0, BLOCK), table)
-
-PLAIN = 3
-
-@triton.jit
-def with_a_plain_number(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    tl.store(out_ptr + tl.arange(0, BLOCK), PLAIN)
 """
 
 
@@ -198,19 +160,6 @@ def cell(tmp_path):
     return types.SimpleNamespace(**names)
 
 
-@pytest.mark.needs_compiler
-def test_constants_and_parts_of_a_cell(cell):
-    code = compile_for("sm_90", cell.with_numbers, MEMORY, FP32, BLOCK=128, num_warps=1)
-    assert list(opcodes(code, "ttir", keep="^arith")).count("arith.mulf") == 1
-
-
-@pytest.mark.needs_compiler
-def test_a_plain_number_of_a_cell_is_refused_as_on_a_gpu(cell):
-    with pytest.raises(Refused, match="Cannot access global variable PLAIN") as refused:
-        compile_for("sm_90", cell.with_a_plain_number, MEMORY, FP32, BLOCK=128)
-    assert refused.value.line == "tl.store(out_ptr + tl.arange(0, BLOCK), PLAIN)"
-
-
 def test_what_a_kernel_cannot_use_is_named(cell):
     with pytest.raises(TypeError, match=r"^with_a_table uses table, which is a Tensor; accepted: "):
         compile_for("sm_90", cell.with_a_table, FP32, FP32, BLOCK=128)
@@ -223,37 +172,38 @@ def with_registers(registers, num_warps=1, shared=0, gpu="sm_90"):
     return Compiled("k", gpu, num_warps, "", {"ptx": ""}, b"", registers, 0, 0, shared)
 
 
-@pytest.mark.parametrize(
-    ("registers", "num_warps", "shared", "programs"),
-    [
-        (16, 1, 0, 32),  # no more than 32 programs
-        (16, 4, 0, 16),  # no more than 64 warps
-        (91, 1, 0, 20),  # 65536 / (32 * 91) = 22.5: 3072 registers a warp, 5 warps a part
-        (97, 1, 0, 16),  # 3104 would be 5 warps a part, but 3328 it is
-        (129, 1, 0, 12),  # 4352 a warp: 3 in each of four parts
-        (16, 1, 100 * 1024, 2),  # 228 KiB, and each program takes one more
-    ],
-)
-def test_programs_at_a_time(registers, num_warps, shared, programs):
-    code = with_registers(registers, num_warps, shared)
-    assert code.programs_at_a_time == programs
-    assert code.occupancy == programs * num_warps / 64
+ROOM = {  # warps of a multiprocessor -> registers, warps and shared memory of a program, and room
+    "sm_90": (
+        64,
+        [
+            (16, 1, 0, 32),  # no more than 32 programs
+            (16, 4, 0, 16),  # no more than 64 warps
+            (91, 1, 0, 20),  # 65536 / (32 * 91) = 22.5: 3072 registers a warp, 5 warps a part
+            (97, 1, 0, 16),  # 3104 would be 5 warps a part, but 3328 it is
+            (129, 1, 0, 12),  # 4352 a warp: 3 in each of four parts
+            (16, 1, 100 * 1024, 2),  # 228 KiB, and each program takes one more
+        ],
+    ),
+    "sm_75": (
+        32,
+        [
+            (16, 1, 0, 16),  # no more than 16 programs
+            (16, 4, 0, 8),  # no more than 32 warps
+            (129, 1, 0, 12),  # as on the others
+            (16, 1, 32 * 1024, 2),  # 64 KiB, of which the system keeps none
+            (16, 1, 16 * 1024 + 1, 3),  # in units of 256 bytes
+        ],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("registers", "num_warps", "shared", "programs"),
-    [
-        (16, 1, 0, 16),  # no more than 16 programs
-        (16, 4, 0, 8),  # no more than 32 warps
-        (129, 1, 0, 12),  # as on the others
-        (16, 1, 32 * 1024, 2),  # 64 KiB, of which the system keeps none
-        (16, 1, 16 * 1024 + 1, 3),  # in units of 256 bytes
-    ],
-)
-def test_programs_at_a_time_on_a_turing_gpu(registers, num_warps, shared, programs):
-    code = with_registers(registers, num_warps, shared, "sm_75")
-    assert code.programs_at_a_time == programs
-    assert code.occupancy == programs * num_warps / 32
+@pytest.mark.parametrize("gpu", ROOM)
+def test_programs_at_a_time(gpu):
+    warps, rows = ROOM[gpu]
+    for registers, num_warps, shared, programs in rows:
+        code = with_registers(registers, num_warps, shared, gpu)
+        assert code.programs_at_a_time == programs, (registers, num_warps, shared)
+        assert code.occupancy == programs * num_warps / warps
 
 
 # The rungs on other GPUs
@@ -292,16 +242,6 @@ def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
     lines = set(kernel_lines(calling))
     used = {operation.line for operation in operations(calling, stage)}
     assert used <= lines | {0}
-
-
-@pytest.mark.needs_compiler
-def test_ptxas_keeps_the_widths_of_the_ptx():
-    """Counts are those of PTX; here also in the machine code."""
-    for code in copied(), copied(MEMORY[1:]):
-        for name, widths in (("LDG", code.loads), ("STG", code.stores)):
-            found = re.findall(rf"\b{name}\.E(?:\.([U\d]+))?[ .]", code.sass)
-            found = [int((bits or "32").removeprefix("U")) // 8 for bits in found]
-            assert {width: found.count(width) for width in sorted(set(found))} == widths
 
 
 # Reading AMD's assembly, and names of GPUs
