@@ -2,7 +2,6 @@
 
     python tools/machine_code.py ../before .
     python tools/machine_code.py ../before . --only "split d=80 thd" --json code.json
-    python tools/machine_code.py ../before . --cache /tmp/machine_code    # compiles nothing twice
 
 Needs no GPU: calls are planned as on one, and compiled by Triton and its ptxas. Of each launch the
 grid, the warps and the SASS are compared: opcodes in order, loads and stores by width, registers,
@@ -11,12 +10,10 @@ shared memory, spills. Names and arguments of kernels are not, for a checkout ma
 First comes a table by groups of calls and by kernels, as they are called in `after`; then each
 launch that differs, with what differs. The exit status is 1 if any does, or a call is refused.
 
-All calls take 5 minutes on two idle cores. With `--cache` an interrupted run goes on where it was,
-and a later one compiles only what has other sources.
+All calls take 5 minutes on two idle cores.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -33,7 +30,6 @@ from types import ModuleType
 
 import torch
 
-import sized_calls
 from sized_calls import (
     ANGLES,
     KINDS,
@@ -45,7 +41,7 @@ from sized_calls import (
     Maker,
     S,
 )
-from two_checkouts import AFTER, BEFORE, ROOT, copy_packages, load_packages
+from two_checkouts import ROOT, copy_packages, load_packages
 
 sys.path.insert(0, str(ROOT))
 
@@ -54,7 +50,6 @@ from rope_lab.compiler.compile import Compiled
 from rope_lab.compiler.plans import Plan, plans_of
 from rope_lab.compiler.stages import operations
 
-TOOL = __file__, sized_calls.__file__
 GPU = "sm_90"
 FORMATS = "bshd", "bhsd", "sbhd", "thd"
 # of a launch: one fact each, and two that are counted by width
@@ -214,34 +209,10 @@ def start_process(folder: Path) -> None:
     torch.set_num_threads(1)
 
 
-def compile_case(caches: Sequence[Path | None], number: int) -> list[Outcome]:
+def compile_case(number: int) -> list[Outcome]:
     """A call of both packages: before and after."""
-    case, outcomes = all_cases()[number], []
-    for package, cache in zip(packages, caches, strict=True):
-        file = cache and cache / f"{case.title}.json"
-        if file and file.exists():
-            outcomes.append(json.loads(file.read_text(encoding="utf-8")))
-            continue
-        outcomes.append(launches_of(case, package))
-        if file and not isinstance(outcomes[-1], str):
-            part = file.with_suffix(f".{os.getpid()}")  # a file is there as a whole, or not at all
-            part.write_text(json.dumps(outcomes[-1]), encoding="utf-8")
-            part.replace(file)
-    return outcomes
-
-
-def cache_of(package: Path, folder: Path) -> Path:
-    """Where `folder` has what a package's sources are compiled to, by this Triton and tool."""
-    import triton
-
-    used = triton.__version__, os.environ.get("TRITON_PTXAS_PATH")
-    digest = hashlib.sha256(str(used).encode())
-    ours = [*(ROOT / "rope_lab" / "compiler").glob("*.py"), *map(Path, TOOL)]
-    for file in sorted([*package.rglob("*.py"), *ours]):
-        digest.update(file.read_bytes())
-    cache = folder / digest.hexdigest()[:16]
-    cache.mkdir(parents=True, exist_ok=True)
-    return cache
+    case = all_cases()[number]
+    return [launches_of(case, package) for package in packages]
 
 
 # the comparison
@@ -340,7 +311,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--only", default="", metavar="WORDS", help="calls with each of these in group or name"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all that is told")
-    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep there what is compiled")
     parser.add_argument("--processes", type=int, default=min(16, os.cpu_count() or 1))
     options = parser.parse_args(arguments)
     begin = time.monotonic()
@@ -349,11 +319,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no call has {options.only!r} in its name")
     with tempfile.TemporaryDirectory(prefix="machine_code-") as folder:
         copy_packages(options.before, options.after, Path(folder))
-        packages = [Path(folder) / name for name in (BEFORE, AFTER)]
-        caches = [options.cache and cache_of(package, options.cache) for package in packages]
         workers, context = min(options.processes, len(cases)), get_context("spawn")
         with ProcessPoolExecutor(workers, context, start_process, (Path(folder),)) as pool:
-            outcomes = list(pool.map(partial(compile_case, caches), cases))
+            outcomes = list(pool.map(compile_case, cases))
     rows = []
     for case, (before, after) in zip(cases.values(), outcomes, strict=True):
         rows += rows_of(case, before, after)
