@@ -158,7 +158,8 @@ def apply_rotary_pos_emb(
 
     Source: TransformerEngine's `apply_rotary_pos_emb`; RoFormer, equation (34).
     """
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format=_said_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
@@ -238,7 +239,8 @@ def rope_qk(
         >>> q1.shape, k1.shape
         (torch.Size([1, 5, 8, 64]), torch.Size([1, 5, 2, 64]))
     """
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,
@@ -295,7 +297,8 @@ def rope_fw(
 
     Source: TransformerEngine's `fused_rope_forward`.
     """
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format=_said_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
@@ -358,7 +361,8 @@ def rope_bw(
 
     Source: TransformerEngine's `fused_rope_backward`.
     """
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format=_said_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,

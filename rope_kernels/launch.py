@@ -40,8 +40,6 @@ from .tiles import (
     order_of_programs,
 )
 
-# Subclasses may behave differently with equal shapes, so only calls with these are remembered.
-PLAIN = (Tensor, Parameter)
 Views = dict[str, Tensor]  # each (s, b, h, d)
 Named = dict[str, Tensor | None]
 Strides = tuple[int, ...]
@@ -91,13 +89,14 @@ def known_of(
     signature = [len(shared), width, *options]
     try:
         for x in shared:  # Every call comes here, and a function or a generator is slower.
-            if not isinstance(x, Tensor):
-                signature.append(x)
-            elif type(x) in PLAIN:
+            # Subclasses may behave differently with equal shapes, so they have no signature.
+            if type(x) is Tensor or type(x) is Parameter:
                 address = x.data_ptr()
                 rest = address % 16 if address else None  # None: a kernel must not read it
                 looks = x.shape, x.stride(), x.dtype, x.device, rest, x.is_neg()
                 signature.append(looks)
+            elif x is None or not isinstance(x, Tensor):
+                signature.append(x)
             else:
                 return None
         return known_by(*signature)

@@ -67,7 +67,8 @@ def compute_dtype(t: Tensor) -> torch.dtype:
 class Call(NamedTuple):
     """The arguments of a call as they came, but for the tensors that turn. Nothing is checked.
 
-    The public functions make it, and those that `huggingface.patch` puts in place of a model's.
+    The public functions make it, and those that `huggingface.patch` puts in place of a model's, by
+    `Call.__new__`: Python takes three times as long to call a class by names as a function.
     """
 
     # What may be tensors comes first: `api.rotation_of` takes them out, and all else is an option.

@@ -137,7 +137,8 @@ class Rule:
             tensors = tuple([x[None] for x in tensors])
         if self.columns == "first half":
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
-        call = Call(
+        call = Call.__new__(
+            Call,
             freqs=(cos, sin),
             tensor_format="bhsd" if heads == HEADS_FIRST else "bshd",
             rotary_dim=width,

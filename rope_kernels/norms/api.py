@@ -109,7 +109,8 @@ def norm_rope(
     https://arxiv.org/abs/2505.09388.
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,
@@ -191,7 +192,8 @@ def qk_norm_rope(
         (torch.Size([3, 1, 8, 64]), torch.Size([3, 1, 2, 64]))
     """
     norm = norm_of(eps, weight_offset, norm_after, rounding)
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,

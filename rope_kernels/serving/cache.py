@@ -119,7 +119,8 @@ def rope_to_cache(
     Source: vLLM's `reshape_and_cache_flash` for slots; flashinfer and SGLang fuse a
     rotation with it.
     """
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format="thd",
         cu_seqlens=cu_seqlens,

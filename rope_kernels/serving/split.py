@@ -173,7 +173,8 @@ def split_qkv_rope(
 
     Source: TransformerEngine's `apply_fused_qkv_rotary_pos_emb`.
     """
-    call = Call(
+    call = Call.__new__(
+        Call,
         freqs=freqs,
         tensor_format=tensor_format,
         cu_seqlens=cu_seqlens,
