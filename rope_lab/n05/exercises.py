@@ -339,11 +339,6 @@ RUNG_3 = Exercise(
             told="a position has `rows` rows in memory, however many lanes its programs have",
         ),
         WrongAnswer(
-            mistake="a table with a row for each row",
-            instead={"freqs_ptr + position * 2": "freqs_ptr + position * rows * 2"},
-            told="the table has one row for each position, not for each row of t",
-        ),
-        WrongAnswer(
             mistake="rows a block apart",
             instead={
                 "(position * rows + row) * 2 * HALF": "(position * rows + row) * 2 * BLOCK_HALF"
@@ -374,31 +369,6 @@ RUNG_3 = Exercise(
             mistake="parentheses around less",
             instead={"(position * rows + row) * 2 * HALF": "position * rows * 2 * HALF + row"},
             told="2 * HALF multiplies position alone",
-        ),
-        WrongAnswer(
-            mistake="loads without the position",
-            instead={"(t_ptr + offset": "(t_ptr + offset - position * rows * 2 * HALF"},
-            told="within its position, where it is loaded",
-        ),
-        WrongAnswer(
-            mistake="stores without the position",
-            instead={"(out_ptr + offset": "(out_ptr + offset - position * rows * 2 * HALF"},
-            told="within its position, where it is stored",
-        ),
-        WrongAnswer(
-            mistake="the second store without HALF",
-            instead={"tl.store(out_ptr + offset + HALF": "tl.store(out_ptr + offset"},
-            told="both results are stored in the first half",
-        ),
-        WrongAnswer(
-            mistake="the next element for the second member",
-            instead={"offset + HALF": "offset + 1"},
-            told="loaded and stored one element further: HALF, as its angle is",
-        ),
-        WrongAnswer(
-            mistake="the second half a block away",
-            instead={"offset + HALF": "offset + BLOCK_HALF"},
-            told="BLOCK_HALF further: HALF, as its angle is (in a tile)",
         ),
         WrongAnswer(
             mistake="columns two apart",

@@ -276,18 +276,9 @@ _LINES = {  # what is told -> the lines that a kernel of rung 2 or 3 has
     },
 }
 # Of rung 3, whose `row` counts within its position: `row % rows` of that of `lines.py`.
-_IN_ITS_POSITION = "row % rows * 2 * HALF"
 _LINES_OF_A_TILE = {
     "row counts within its position: position * rows comes before it": {
-        "row_ptr": _IN_ITS_POSITION
-    },
-    "row counts within its position, where it is loaded: position * rows comes before it": {
-        "x1": f"load(t_ptr, {_IN_ITS_POSITION} + pair)",
-        "x2": f"load(t_ptr, {_IN_ITS_POSITION} + pair + HALF)",
-    },
-    "row counts within its position, where it is stored: position * rows comes before it": {
-        "place1": f"{_IN_ITS_POSITION} + pair",
-        "place2": f"{_IN_ITS_POSITION} + pair + HALF",
+        "row_ptr": "row % rows * 2 * HALF"
     },
     "row counts within its position, and rows are 2 * HALF apart in memory": {
         "row_ptr": "row % rows"
@@ -310,10 +301,14 @@ _LINES_OF_A_TILE = {
     "the tile's mask is true for lanes past HALF, which store in the next row: is `pair < HALF` "
     "in it, joined by &?": {"has_whole_blocks": True},
 }
+# Of the lines above, a reader of rung 3 writes the offset alone.
+_LINES_OF_THE_OFFSET = {
+    words: lines for words, lines in _LINES.items() if lines.keys() <= {"row_ptr", "offset"}
+}
 # Of two stores to one element the later one stays, and a tile stores its first halves first.
 _OF_PAIRS = {words: pairs_by_lines(**lines) for words, lines in _LINES.items()} | {
     f"{words}{said}": pairs_by_lines(8, **lines)
-    for said, known in ((" (in a tile)", _LINES), ("", _LINES_OF_A_TILE))
+    for said, known in ((" (in a tile)", _LINES_OF_THE_OFFSET), ("", _LINES_OF_A_TILE))
     for words, lines in known.items()
 }
 
