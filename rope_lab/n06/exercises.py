@@ -34,11 +34,6 @@ RUNG_4 = Exercise(
             told="in the case 'backward in place, small and plain'",
         ),
         WrongAnswer(
-            mistake="a flag that isn't a constant",
-            instead={"TRANSPOSE: tl.constexpr,": "TRANSPOSE,"},
-            told="a flag or a size is NAME: tl.constexpr",
-        ),
-        WrongAnswer(
             mistake="another kernel for the backward",
             instead={
                 "    s, b, h, d = t.shape\n": (
@@ -87,11 +82,6 @@ RUNG_4 = Exercise(
                 "        sin1, sin2 = -sin2, -sin1\n": "        cos1, cos2 = -cos1, -cos2\n",
             },
             told="the cosines are negated, where the sines have to be, and exchanged",
-        ),
-        WrongAnswer(
-            mistake="the flag is not passed",
-            instead={"        TRANSPOSE=transpose,\n": ""},
-            told="a launch passes every argument: in order, and a tl.constexpr by its name",
         ),
         WrongAnswer(
             mistake="the flag the wrong way round",

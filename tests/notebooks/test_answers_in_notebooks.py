@@ -21,16 +21,12 @@ from exercise_form import EXAM, NUMBERS, asks_for_a_value, exercises_in
 from notebook_form import FOLDER
 from rope_lab.records import QUIET
 
-triton = pytest.importorskip("triton", reason="needs Triton")
+pytest.importorskip("triton", reason="needs Triton")
 
 EXAM_CELLS = "10-b1", "10-b2"
 BUG, REPAIR = "out.numel() // (positions * d)", "t.shape[1] * heads"
 MEASURED = "08-ex5"  # the exercise whose right answer a GPU measures
 SECONDS_A_CELL = 300
-
-# Triton 3.9's interpreter takes it, as the compiler always has.
-UNTIL_3_9 = "a flag that isn't a constant"
-IS_3_9 = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,7 @@ def wrong_answers_to(entry):
     """Those that are wrong here: on a GPU of its own, a measured number may be another one."""
     if entry.cell == MEASURED and torch.cuda.is_available():
         return []
-    is_taken = {UNTIL_3_9} if IS_3_9 else set()
-    return [x for x in entry.wrong_answers if getattr(x, "mistake", "") not in is_taken]
+    return list(entry.wrong_answers)
 
 
 def answers_to(exercises, entry):
