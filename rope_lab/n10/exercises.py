@@ -157,46 +157,34 @@ _POSITION, _SEQUENCE = divmod(_TOKEN, 3)  # of 3 sequences
 _Q_APART, _K_APART = 24 + 5, 24  # heads of each, in elements
 _BEGIN = _POSITION * 3 * 2 * 24 + _SEQUENCE * 2 * 24  # of k's 2 heads of that token
 WALKED = [
-    _Q_APART,
     _K_APART,
-    _POSITION,
-    _SEQUENCE,
     _HEAD,
     _BEGIN + _HEAD * _K_APART,
     _BEGIN + _HEAD * _Q_APART,
 ]
 MISSTEPS = {
-    "24 elements belong to a head, and 5 more lie before the next one: q is a slice": {1: 24},
-    "k is contiguous in this case, so its heads follow one another": {2: 29},
-    "20 is the token, of which each position has 3: see the first line of the kernel": {3: 20},
-    "the sequence is what is left: token % batch": {4: 6},
-    "6 counts q's 5 heads first": {5: 6},
-    "the position is token // batch, and the sequence is token % batch": {3: 2},
-    "counted from 1; the first one has the number 0": {3: 7, 4: 3, 5: 2},
-    "5 elements lie between the end of a head and the next one; count from beginning to "
-    "beginning": {1: 5, 2: 5},
-    "bytes, where elements are wanted": {1: 116, 2: 96, 6: 3936, 7: 3956},
-    "there its token begins, with head 0, and it is head 1": {6: 960, 7: 960},
-    "the wrong stride is in the place of the right one, not added to it": {7: 1013},
-    "here the stride is k's own, not that of the line with the bug": {6: 989},
-    "1008 is the first element after the end, not the first of a head": {6: 1008, 7: 1008},
-    "it should begin there: insert the numbers into the line letter by letter": {7: 984},
+    "k is contiguous in this case, so its heads follow one another": {1: 29},
+    "6 counts q's 5 heads first": {2: 6},
+    "counted from 1; the first one has the number 0": {2: 2},
+    "bytes, where elements are wanted": {1: 96, 3: 3936, 4: 3956},
+    "there its token begins, with head 0, and it is head 1": {3: 960, 4: 960},
+    "the wrong stride is in the place of the right one, not added to it": {4: 1013},
+    "here the stride is k's own, not that of the line with the bug": {3: 989},
+    "1008 is the first element after the end, not the first of a head": {3: 1008, 4: 1008},
+    "it should begin there: insert the numbers into the line letter by letter": {4: 984},
 }
 
 THE_WALK = Exercise(
     cell="10-ex3",
     judged_by=(WALKED, MISSTEPS),
     wrong_answers=(
-        WrongValue(given=[29, 24, 20, 2, 1, 984, 989], told="20 is the token"),
-        WrongValue(given=[29, 24, 6, 2, 6, 984, 989], told="6 counts q's 5 heads first"),
-        WrongValue(given=[29, 29, 6, 2, 1, 984, 989], told="k is contiguous in this case"),
-        WrongValue(given=[29, 24, 6, 2, 1, 984, 984], told="insert the numbers into the line"),
-        WrongValue(given=[29, 24, 2, 6, 1, 984, 989], told="the position is token // batch"),
-        WrongValue(given=[29, 24, 7, 3, 2, 984, 989], told="the first one has the number 0"),
-        WrongValue(given=[5, 24, 6, 2, 1, 984, 989], told="count from beginning to beginning"),
-        WrongValue(given=[116, 96, 6, 2, 1, 3936, 3956], told="bytes, where elements are wanted"),
-        WrongValue(given=[29, 24, 6, 2, 1, 960, 989], told="with head 0, and it is head 1"),
-        WrongValue(given=[29, 24, 6, 2, 1, 984, 1013], told="not added to it"),
+        WrongValue(given=[24, 6, 984, 989], told="6 counts q's 5 heads first"),
+        WrongValue(given=[29, 1, 984, 989], told="k is contiguous in this case"),
+        WrongValue(given=[24, 1, 984, 984], told="insert the numbers into the line"),
+        WrongValue(given=[24, 2, 984, 989], told="the first one has the number 0"),
+        WrongValue(given=[96, 1, 3936, 3956], told="bytes, where elements are wanted"),
+        WrongValue(given=[24, 1, 960, 989], told="with head 0, and it is head 1"),
+        WrongValue(given=[24, 1, 984, 1013], told="not added to it"),
     ),
 )
 
