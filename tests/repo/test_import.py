@@ -5,7 +5,6 @@ Each case runs in a process of its own: here Triton is loaded long since.
 
 import os
 import re
-import shutil
 import sys
 from textwrap import dedent
 
@@ -295,26 +294,4 @@ def test_every_room_can_be_imported_from_the_notebooks_folder():
             importlib.import_module(name)
         """,
         TRITON_INTERPRET="1",
-    )
-
-
-def test_an_exercise_loads_its_own_file_and_no_record(tmp_path):
-    """Installed without `-e`, the lab has no records beside it: an exercise must not need them."""
-    shutil.copytree(LAB, tmp_path / "rope_lab", ignore=shutil.ignore_patterns("__pycache__"))
-    run_python(
-        f"""
-        import importlib, os, sys
-        os.chdir({str(tmp_path)!r})
-        sys.path.insert(0, os.getcwd())
-        import rope_lab as lab
-        assert lab.__file__.startswith(os.getcwd())
-
-        def loaded():
-            return {{name for name in sys.modules if name.endswith(".exercises")}}
-
-        for number in range(15):
-            name, before = f"rope_lab.n{{number:02}}.exercises", loaded()
-            importlib.import_module(name)
-            assert loaded() - before == {{name}}, loaded()
-        """
     )

@@ -102,19 +102,6 @@ def test_any_number_of_sequences(lengths, device):
     check(t, freqs, "thd", cu_seqlens=cu_seqlens, start_positions=starts)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("cp_size", (1, 2))
-def test_thousands_of_short_sequences(cp_size):
-    lengths = (torch.randint(0, 7, (5000,)) * (1 if cp_size == 1 else 4)).tolist()
-    t, cu_seqlens = packed(lengths, 777, "cuda")
-    t = t[: len(t) // cp_size]
-    starts = torch.randint(0, 30, (5000,), device="cuda")
-    freqs = angles(S2, D2, "cuda")
-    options = {"cu_seqlens": cu_seqlens, "cp_size": cp_size, "cp_rank": cp_size - 1}
-    check(t, freqs, "thd", **options)
-    check(t, freqs, "thd", start_positions=starts, **options)
-
-
 NOT_FINITE = (float("nan"), float("inf"), -0.0)
 
 

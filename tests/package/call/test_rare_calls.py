@@ -97,19 +97,6 @@ def test_threads_in_the_interpreter_wait_for_each_other(device, needs_triton):
             assert all_equal(outs, [want] * 10)
 
 
-def test_one_tensor_as_q_and_k_under_compile(device):
-    t = torch.randn(S, B, H, D, device=device, requires_grad=True)
-    table, grad = angles(S, D, device), torch.randn(S, B, H, D, device=device)
-
-    def both(t):
-        return rope_qk(t, t, table, "sbhd")
-
-    compiled = torch.compile(both, backend="aot_eager", fullgraph=True)
-    (got,) = torch.autograd.grad(compiled(t), t, [grad, grad])
-    (want,) = torch.autograd.grad(both(t), t, [grad, grad])
-    assert torch.equal(got, want)
-
-
 @pytest.mark.parametrize("transform", ("vmap", "grad"))
 def test_a_transform_under_compile_takes_pytorchs_operators(transform, device):
     """The operator has no rule for them."""
@@ -156,16 +143,3 @@ def test_values_on_the_cpu_are_checked_wherever_they_can_be_read(which, within):
                 rotate(forward_ad.make_dual(t, t))
         else:
             rotate(t.as_subclass(Mine))
-
-
-@pytest.mark.parametrize("within", ("forward mode", "a subclass"))
-def test_q_that_is_k_in_place_is_refused_there_too(within, device):
-    t, table = torch.randn(S, B, H, D, device=device), angles(S, D, device)
-    before = t.clone()
-    with pytest.raises(ValueError, match=r"^k shares memory with q"):
-        if within == "a subclass":
-            rope_qk(t.as_subclass(Mine), t.as_subclass(Mine), table, "sbhd", inplace=True)
-        else:
-            with forward_ad.dual_level():
-                rope_qk(t, t, table, "sbhd", inplace=True)
-    assert torch.equal(t, before)
