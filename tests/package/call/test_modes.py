@@ -21,7 +21,6 @@ from ops import DIFFERENTIABLE, FEW, OPS, all_equal, by_turns
 from rope_kernels import RotaryPositionEmbedding, launch
 
 OVERWRITING = [op for op in OPS if op.inplace]
-CACHE = [op for op in OPS if op.name == "rope_to_cache"]
 STEPS = range(3)  # the first call of a kind, and calls that it has been remembered for
 
 
@@ -94,28 +93,6 @@ def test_a_selective_checkpoint_that_saves_views_keeps_gradients(op, case, devic
         got = torch.autograd.grad(outs, [*leaves.values()], ups)
         want = torch.autograd.grad(layer(*leaves.values()), [*leaves.values()], ups)
         assert all_equal(got, want)
-
-
-@pytest.mark.parametrize("op", CACHE, ids=str)
-def test_a_cache_is_written_in_a_selective_checkpoint(op, device):
-    """It has no gradient, so a model calls it within no_grad, and recomputes it with the rest."""
-    sample = op.sample(device)
-    contexts = partial(create_selective_checkpoint_contexts, saves_views)
-    want = sample.call()
-    for _ in STEPS:
-        written = {n: x.clone() for n, x in sample.written.items()}
-
-        def layer(x, written=written):
-            with torch.no_grad():
-                q_out, *_ = sample.call(None, written)
-            return x.sin() * q_out.float().sum()
-
-        x = torch.randn(5, device=device, requires_grad=True)
-        out = checkpoint(layer, x, use_reentrant=False, context_fn=contexts)
-        up = torch.randn_like(out)
-        (got,) = torch.autograd.grad(out, x, up)
-        torch.testing.assert_close(got, x.detach().cos() * want[0].float().sum() * up)
-        assert all_equal(written.values(), want[1:])
 
 
 def test_a_table_in_a_selective_checkpoint_keeps_gradients(device):

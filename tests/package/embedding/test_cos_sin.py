@@ -8,7 +8,6 @@ from torch.autograd import forward_ad
 
 from inputs import shape_of
 from rope_kernels import RotaryPositionEmbedding, rope_qk
-from rope_kernels.huggingface import from_config
 from yardstick import rotate_fp64
 
 S, B, D2 = 5, 2, 8
@@ -110,20 +109,3 @@ def test_an_index_makes_the_table_of_several_axes(tensor_format, interleaved, de
     for t, out in zip((q, k), outs, strict=True):
         want = rotate_fp64(t, exact, rotary_dim=D2, **options)
         torch.testing.assert_close(out.double(), want, rtol=1e-5, atol=1e-5)
-
-
-def test_the_table_of_a_model_with_sections():
-    """cos and sin that Qwen 3 VL's own module makes."""
-    transformers = pytest.importorskip("transformers")
-    modeling = pytest.importorskip("transformers.models.qwen3_vl.modeling_qwen3_vl")
-    sections = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [24, 20, 20]}
-    config = transformers.Qwen3VLTextConfig(
-        head_dim=128, hidden_size=512, num_attention_heads=4, rope_parameters=sections
-    )
-    ids, axis = torch.randint(0, 5000, (3, B, S)), torch.tensor([0, 1, 2] * 20 + [0] * 4)
-    rope = from_config(config)
-    got = [x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in rope.cos_sin(ids)]
-    theirs = modeling.Qwen3VLTextRotaryEmbedding(config)(torch.ones(1), ids)
-    for x, y in zip(got, theirs, strict=True):
-        # theirs are once in each half, of fp32 angles up to 5000 radians
-        torch.testing.assert_close(x, y[..., :64], rtol=0, atol=5e-4)

@@ -89,6 +89,7 @@ def test_an_angle_that_is_no_number_turns_into_none(dtype, device):
     assert out[:3].isnan().all() and torch.equal(out[3], torch.ones_like(out[3]))
 
 
+@pytest.mark.usefixtures("memory_is_given_back")
 @pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
 def test_offsets_along_the_head_dimension_need_64_bits(interleaved, device):
     """Neighbors in d lie 2^29 elements apart: 7 of those steps pass 2^31."""
@@ -101,3 +102,16 @@ def test_offsets_along_the_head_dimension_need_64_bits(interleaved, device):
     want = gradient_fp64(t, freqs, "sbhd", t, **options)
     assert_rounded_once(rope_bw(t, freqs, **options), want)
     assert_rounded_once(rope_bw(t, freqs, **options, inplace=True), want)
+
+
+@pytest.mark.usefixtures("memory_is_given_back")
+@pytest.mark.parametrize("inplace", (True, False))
+def test_a_slice_that_starts_past_2_to_31_elements(inplace, device):
+    """d is the outermost dimension in memory. Only the pages that are touched take memory."""
+    step = 2**26
+    memory = torch.empty(66 * step, dtype=torch.float16, device=device)
+    t = memory.as_strided((1, 1, 1, 66), (2**32, 2**32, 2**32, step))
+    t.copy_(torch.randn(1, 1, 1, 66))
+    freqs, options = angles(1, 2, device), {"rotary_start": 64, "inplace": inplace}
+    want = rope_fw(t.contiguous(), freqs, **options)
+    assert torch.equal(rope_fw(t, freqs, **options), want)
