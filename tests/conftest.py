@@ -22,11 +22,19 @@ if not HAS_GPU:
 
         let_bf16_round()
 
-# Files whose tests are all slow: they start tools, Sphinx or mypy in processes of their own.
+# Files whose tests are all slow: they test tools and benchmarks, or start Sphinx, mypy or ranks in
+# processes of their own.
 SLOW = (
+    "test_benchmark_run.py",
+    "test_device_times.py",
+    "test_dry_run.py",
     "test_environment.py",
+    "test_machine_code.py",
+    "test_on_ranks.py",
+    "test_own_limit.py",
     "test_readers_copies.py",
     "test_site.py",
+    "test_two_checkouts.py",
     "test_types.py",
 )
 

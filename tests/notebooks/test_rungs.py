@@ -7,6 +7,7 @@ import torch
 
 import rope_lab as lab
 from notebook_form import ROOT
+from pairwise import slow_but
 from readers_rung import my_rope_of
 from rope_lab.records import recorded
 from rope_lab.rungs import RUNGS
@@ -84,7 +85,15 @@ OTHER_USES = {  # rung, what is in place of the launcher's first lines, and word
 }
 
 
-@pytest.mark.parametrize("what", OTHER_USES)
+@pytest.mark.parametrize(
+    "what",
+    slow_but(
+        OTHER_USES,
+        "a clone backward in place",
+        "another kernel in place",
+        "a clone in place, of some sizes",
+    ),
+)
 def test_every_use_of_a_kernel_counts(what, tmp_path):
     rung, instead, told = OTHER_USES[what]
     assert OUT in RUNGS[rung].source
@@ -106,7 +115,7 @@ AHEAD = {  # what is changed in our kernel of rung 3, the rungs that it is told 
 }
 
 
-@pytest.mark.parametrize("change", AHEAD)
+@pytest.mark.parametrize("change", slow_but(AHEAD, "both"))
 def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(change, tmp_path):
     instead, ahead, timed = AHEAD[change]
     source = RUNGS[3].source
@@ -120,13 +129,13 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
     assert torch.cuda.is_available() or "speed: yours is not timed here\n" in told
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("rung", slow_but(RUNGS, 6))
 def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
     verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source, tmp_path))
     assert verdict and "ahead" not in repr(verdict), verdict
 
 
-@pytest.mark.parametrize("rung", (4, 5, 6))
+@pytest.mark.parametrize("rung", slow_but((4, 5, 6), 5))
 def test_our_kernel_of_the_next_rung_is_told_that_it_is_ahead(rung, tmp_path):
     told = repr(lab.check_rung(rung, my_rope_of(RUNGS[rung + 1].source, tmp_path)))
     assert told.startswith(f"RIGHT: rung {rung}, ")
@@ -134,7 +143,7 @@ def test_our_kernel_of_the_next_rung_is_told_that_it_is_ahead(rung, tmp_path):
     assert f"our kernel for rung {rung + 1} takes" in told
 
 
-@pytest.mark.parametrize("rung", (5, 6, 7))
+@pytest.mark.parametrize("rung", slow_but((5, 6, 7), 7))
 def test_a_copy_without_an_edit_is_not_told_which_edit(rung, tmp_path):
     """A reader runs what was pasted, to see that it works, before looking for the edit."""
     below = RUNGS[rung - 1].source

@@ -17,7 +17,7 @@ import torch
 from torch.autograd import forward_ad
 
 from bad_arguments import bad_arguments_of, table
-from ops import DIFFERENTIABLE, OPS, all_equal, bits_of
+from ops import DIFFERENTIABLE, OPS, all_equal, bits_of, last_of_each_kind
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.norms import qk_norm_rope
 
@@ -162,7 +162,7 @@ NUMBERS = {  # of NumPy, and of Python in place of each
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@each_op
+@pytest.mark.parametrize("op", last_of_each_kind(OPS), ids=str)
 def test_numbers_of_other_kinds_are_numbers(op, name, device):
     """In a first call, and in one that looks like an accepted one; gradients, too."""
     if name not in signature(op.function).parameters:

@@ -24,6 +24,7 @@ def test_each_edit_fits_its_file_and_names_tests_that_exist():
             assert f"def {name}(" in source or not name, test
 
 
+@pytest.mark.slow
 def test_every_bug_is_tried_and_one_that_survives_makes_the_run_red(monkeypatch, capsys):
     survivor = LISTED[1]
 
@@ -58,23 +59,27 @@ def mutant(new, old="1 + 1", tests="tests/test_code.py"):
     return Mutant("counted_here.py", old, new, "a bug", (tests,))
 
 
+@pytest.mark.slow
 def test_a_mutant_is_killed_or_survives(bench):
     assert bench.try_one(mutant("1 - 1")) == ("killed", "tests/test_code.py::test_two")
     assert bench.try_one(mutant("2")) == ("survived", "")
 
 
+@pytest.mark.slow
 def test_a_test_that_is_always_red_kills_nothing(bench):
     test = bench.folder / "tests/test_code.py"
     test.write_text(TEST + "def test_red(): assert False\n", encoding="utf-8")
     assert [bench.try_one(mutant(x))[0] for x in ("1 - 1", "2")] == ["killed", "no verdict"]
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_end_is_ended(bench):
     bench.limit = 1
     ending = mutant("__import__('time').sleep(60)")
     assert bench.try_one(ending) == ("unfinished", "")
 
 
+@pytest.mark.slow
 def test_a_test_that_is_gone_kills_nothing_and_a_file_that_cannot_be_imported_is_red(bench):
     gone = mutant("1 - 1", tests="tests/test_code.py::test_gone")
     assert bench.try_one(gone) == ("unfinished", "")

@@ -138,6 +138,7 @@ def test_a_block_shows_tritons_own_interpreter(name, tmp_path, needs_triton):
 SECONDS, GRACE = 240, 50  # of a launch; for the launcher to end its ranks, which takes it 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_RANKS)
 def test_a_block_runs_on_two_ranks(name, tmp_path):
     """On two GPUs through NCCL, else on the CPU through gloo, in plain PyTorch."""

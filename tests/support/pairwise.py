@@ -52,6 +52,13 @@ def cover(is_legal=lambda case: True, triples=(), **axes):
     return pytest.mark.parametrize(",".join(axes), given, ids=ids)
 
 
+def slow_but(values, *by_day):
+    """Parameters of a test of which all but these are slow: what they show, these show by day."""
+    values, by_day = [*values], {*by_day}
+    assert by_day <= {*values}
+    return [x if x in by_day else pytest.param(x, marks=pytest.mark.slow) for x in values]
+
+
 def _name(value):
     return getattr(value, "__name__", None) or str(value).removeprefix("torch.")
 

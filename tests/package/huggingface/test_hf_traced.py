@@ -7,6 +7,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from hf_models import FAMILIES, inputs_of
+from pairwise import slow_but
 from rope_kernels.huggingface import patch, unpatch
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the tracers, and of transformers
@@ -89,7 +90,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    "way", slow_but(WAYS, "export", "make_fx", "make_fx before dispatch", "jit")
+)
 def test_what_is_recorded_is_the_model_itself(way, device):
     family = FAMILIES["qwen3"]
     model, tokens = family.make(device), inputs_of(family, device)["input_ids"]
@@ -98,7 +101,7 @@ def test_what_is_recorded_is_the_model_itself(way, device):
         torch.compiler.reset()
         torch.manual_seed(5)
         with torch.no_grad():
-            return way(model, tokens)
+            return WAYS[way](model, tokens)
 
     wanted, logits = record()
     assert wanted

@@ -5,6 +5,7 @@ import torch
 
 from inputs import FORMATS
 from ops import BF16, FP32, FP64, OPS
+from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_bw
 from rope_kernels.launch import forget
 from rope_kernels.norms import launches, norm_rope
@@ -40,9 +41,11 @@ def few_programs(monkeypatch):
     forget()
 
 
-@pytest.mark.parametrize("norm_after", (False, True))
-@pytest.mark.parametrize("tensor_format", ("bshd", "thd"))
-@pytest.mark.parametrize("columns", (None, "one per pair", "as many as turn"))
+@cover(
+    norm_after=(False, True),
+    tensor_format=("bshd", "thd"),
+    columns=(None, "one per pair", "as many as turn"),
+)
 def test_a_program_of_a_backward_takes_tile_after_tile(
     columns, tensor_format, norm_after, device, few_programs
 ):
