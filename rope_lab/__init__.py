@@ -14,6 +14,7 @@ from .judge.judge import check_exercise
 from .judge.spec import spec
 from .profiling.traffic import count_eager_traffic
 from .records import bench, compiles_bf16, observe, recorded
+from .solved import note_cells_from_now_on, progress
 from .source import show_source
 
 _LOADED_LATER = {  # name -> its module, and its name there; None: it is the module
@@ -39,10 +40,14 @@ _LOADED_NOW = (
     "need_triton",
     "observe",
     "plan_of",
+    "progress",
     "recorded",
     "show_source",
     "spec",
 )
+
+
+note_cells_from_now_on()
 
 
 def __dir__():

@@ -3,6 +3,10 @@
 import html
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..solved import Link
 
 RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
 # Without Triton's compiler: all that the interpreter shows is right, and machine code isn't read.
@@ -74,9 +78,17 @@ class OnTheClimb:
     counted: dict = field(default_factory=dict)  # what it did with the probe, where it had one
     ahead: str = ""  # which later rungs it has climbed already
     speed: str = ""  # of our kernel on a rung by the record, and of the reader's own on this GPU
+    row: str = ""  # of the ladder, below its head, where the reader's kernel is kept
+    follows: "Link | None" = None  # the exercise or the notebook after this rung's
 
     def lines(self) -> list[str]:
-        return labeled("ahead", self.ahead) + labeled("speed", self.speed)
+        following = self.follows.words if self.follows else ""
+        return [
+            *labeled("ahead", self.ahead),
+            *labeled("speed", self.speed),
+            *(f"  {line}" for line in self.row.splitlines()),
+            *labeled("next", following),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +139,11 @@ class Verdict:
         """A box with a line beside it, colored by the outcome, which is bold; None: plain text."""
         if not self.boxed:
             return None
-        return box(self.state, repr(self))
+        shown = box(self.state, repr(self))
+        if following := self.climb.follows:
+            words = html.escape(following.words)
+            shown = shown.replace(f"next: {words}", f"next: {following.html}")
+        return shown
 
 
 def labeled(label: str, words: str) -> list[str]:

@@ -30,7 +30,7 @@ def folder() -> Path:
 
 def keep(rung: int, candidate: Callable) -> None:
     """Keep the source of a kernel that was judged right, but not a worked solution's."""
-    if Path.cwd().name == "solutions" and FOLDER not in os.environ:
+    if is_a_worked_solution():
         return
     shipment = Shipment()
     shipment.add("my_rope", candidate)
@@ -38,6 +38,11 @@ def keep(rung: int, candidate: Callable) -> None:
     path = folder() / f"rung_{rung}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n\n\n".join([_IMPORTS, *parts]) + "\n", encoding="utf-8")
+
+
+def is_a_worked_solution() -> bool:
+    """Whether what runs is a notebook of solutions, whose answers are not the reader's."""
+    return Path.cwd().name == "solutions" and FOLDER not in os.environ
 
 
 def climbed() -> list[int]:

@@ -5,6 +5,7 @@ import runpy
 import pytest
 
 import rope_lab as lab
+from notebook_form import FOLDER
 from readers_rung import HEADER, my_rope_of
 from rope_lab.records import QUIET
 from rope_lab.rungs import RUNGS, kept
@@ -75,8 +76,14 @@ def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypa
     assert lab.check_rung(2, own)
     assert kept.climbed() == []
     monkeypatch.delenv(QUIET)
-    assert "rung 2" in lab.check_rung(2, own).reason
+    verdict = lab.check_rung(2, own)
+    assert "rung 2" in verdict.reason
     assert kept.climbed() == [2]
+    assert "\n  2 ✓   05 " in repr(verdict) and "\n  next: Exercise 2: Rung 3" in repr(verdict)
+    monkeypatch.chdir(FOLDER)
+    place = "05_fused_half_split.ipynb#cell-id=05-ex2-task"
+    link = f'<a href="{place}">Exercise 2: Rung 3, the tile</a>'
+    assert f"next: {link}" in verdict._repr_html_()
 
 
 def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, monkeypatch, tmp_path):

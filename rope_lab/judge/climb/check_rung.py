@@ -15,6 +15,7 @@ from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
+from ...solved import after_rung
 from ..counts import COPIES
 from ..judge import judged
 from ..refusals import does_not_compile
@@ -22,7 +23,7 @@ from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
 from . import specifications as specs
 from .instruments import Launch, launches_of, loop_in, readings_of, rotation
-from .ladder import TO_FIND
+from .ladder import TO_FIND, row_of
 from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
 
 PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
@@ -99,6 +100,8 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     if QUIET not in os.environ:
         try:
             kept.keep(rung, candidate)
+            climb = replace(measured.climb, row=str(row_of(rung)), follows=after_rung(rung))
+            measured = replace(measured, climb=climb)
         except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
             remarks.append(f"it is not kept for the next notebook: {error}")
     return replace(measured, remark="; ".join(filter(None, remarks)))

@@ -33,7 +33,7 @@ class Ladder:
         lines = [
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in table
         ]
-        return "\n".join([*(line.rstrip() for line in lines), self.source])
+        return "\n".join([*(line.rstrip() for line in lines), self.source]).rstrip()
 
     def _repr_html_(self) -> str:
         def cells(row: tuple[str, ...], tag: str) -> str:
@@ -77,6 +77,14 @@ def ladder(upto: int | None = None) -> Ladder:
     head = ("rung", "notebook", "what changed", *counts, "time", "of a copy")
     cells = [tuple(row.get(name, "") for name in head) for row in rows]
     return Ladder(head, cells, f"Times: {times.origin}")
+
+
+def row_of(rung: int) -> Ladder:
+    """Its head and its row, with the counts."""
+    whole = ladder(rung)
+    place = whole.head.index("rung")
+    rows = [row for row in whole.rows if row[place].startswith(str(rung))]
+    return Ladder(whole.head, rows, source="")
 
 
 def _row(number_of_rung: int, of_bytes: float, times: Measurement) -> dict[str, str]:
