@@ -13,8 +13,6 @@ import torch
 from inputs import shape_of
 from pairwise import cover
 from rope_kernels import (
-    RotaryPositionEmbedding,
-    apply_rotary_pos_emb,
     rope_bw,
     rope_fw,
     rope_qk,
@@ -176,28 +174,6 @@ def test_a_column_per_pair_and_a_negated_sine(shape, dtype, device):
     for fused in (True, False):
         got = problem.call(rotary_dim=problem.d2, inverse=True, fused=fused)
         assert_same(problem.with_gradients(got), wanted)
-
-
-# From angles
-
-
-def rotated_by(freqs, fused, rounding, device, dtype=FP16):
-    torch.manual_seed(1)
-    t = torch.randn(64, 2, 3, 32, device=device).to(dtype)
-    return apply_rotary_pos_emb(t, freqs, "sbhd", fused=fused, rounding=rounding)
-
-
-@pytest.mark.parametrize("fused", (True, False))
-def test_a_model_rounds_the_cosines_of_angles_too(fused, device):
-    """As the module of a model does, which returns tables in the dtype of its tensors."""
-    rope = RotaryPositionEmbedding(32).to(device)
-    angle = rope(64).flatten(1)
-    rounded = angle.cos().half(), angle.sin().half()
-    wanted = rotated_by(rounded, fused, "model", device)
-    unrounded = rotated_by((angle.cos(), angle.sin()), fused, "model", device)
-    assert (unrounded != wanted).float().mean() > 0.1
-    for freqs in (rope, rope(64)):  # a kernel's own cosine differs by 5e-7
-        assert (rotated_by(freqs, fused, "model", device) != wanted).float().mean() < 1e-2
 
 
 # In machine code

@@ -99,9 +99,6 @@ def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
         assert relative_error(grad_t[row], want_grad[row]) <= bar_of(t, position)
 
 
-# tables
-
-
 # the frequencies themselves
 
 

@@ -1,4 +1,4 @@
-"""`attention_factor` multiplies cos and sin: where it is rounded, and one that is assigned.
+"""`attention_factor` multiplies cos and sin: where these are rounded, and what has no factor.
 
 In `test_ops.py` every module has a factor.
 """
@@ -49,13 +49,16 @@ def module_with(module, factor):
     rounding=("model", "upcast", "promoted"),
     dtype=(torch.float32, torch.float16),
     fused={"kernel": True, "PyTorch": False},
+    angles=(False, True),
+    triples=[("rounding", "dtype", "fused")],
 )
-def test_the_factor_comes_before_the_rounding_of_cos_and_sin(rounding, dtype, fused, device):
-    """A model's functions get cos times the factor, rounded to its dtype."""
-    freqs, options = module_of(device), {"rounding": rounding, "fused": fused}
+def test_cos_and_sin_are_rounded_after_the_factor(rounding, dtype, fused, angles, device):
+    """A model's functions get cos times the factor, rounded to its dtype. Angles have no factor."""
+    module = module_of(device, factor=1.0 if angles else FACTOR)
+    freqs, options = module(S) if angles else module, {"rounding": rounding, "fused": fused}
     t, grad = (torch.randn(S, B, H, D, device=device).to(dtype) for _ in "tg")
     known = dtype if rounding == "model" else torch.float32
-    table = table_of(freqs, S, known)
+    table = table_of(module, S, known)
     gots = rotated_and_gradient(t, freqs, grad, **options)
     wants = rotated_and_gradient(t, table, grad, rotary_dim=D, **options)
     for got, want in zip(gots, wants, strict=True):

@@ -418,14 +418,6 @@ def test_frequencies_that_have_become_fewer_are_refused(shorten, device):
 # a buffer among others
 
 
-@pytest.mark.parametrize("cast", ("half", "double", "bfloat16"))
-def test_a_cast_leaves_turns_and_their_memory(cast, device):
-    module = RotaryPositionEmbedding(D).to(device)
-    turns, before = module.turns(), module.turns().clone()
-    getattr(module, cast)()
-    assert module.turns() is turns and torch.equal(turns, before)
-
-
 def test_a_copy_has_its_own_buffer(device):
     module = RotaryPositionEmbedding(D).to(device)
     turns, want = module.turns(), module.turns().clone()
