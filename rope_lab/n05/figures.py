@@ -6,7 +6,7 @@ from matplotlib.colors import ListedColormap
 
 from ..compiler.stages import Layout
 from ..figures import style as draw
-from ..figures.style import BLUE, INK, ORANGE, PLATE, PROGRAM_COLORS, PURPLE, WIDTH
+from ..figures.style import BLUE, INK, LIGHT, ON_COLOR, ORANGE, PROGRAM_COLORS, PURPLE, WIDTH
 
 
 def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
@@ -28,7 +28,7 @@ def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
     ax.text(-0.3, rows / 2, "row", rotation=90, ha="right", va="center")
     draw.bare(ax, (-1, 2 * pairs + gap + 0.2), (-1.2, rows + 2.9), aspect="equal")
     key = {"angles": PURPLE, "first halves": BLUE, "second halves": ORANGE}
-    draw.color_key(figure, key | {"dashed: masked off": PLATE})
+    draw.color_key(figure, key | {"dashed: masked off": "none"})
     draw.finish(figure, "One row of angles serves every row of the tile")
 
 
@@ -57,16 +57,16 @@ def who_holds_what(rows: int, warps: int) -> None:
     figure, ax = plt.subplots(figsize=(WIDTH, height))
     look = {"aspect": "auto", "interpolation": "none", "vmin": 0, "vmax": 3}
     ax.imshow(warp, cmap=ListedColormap(PROGRAM_COLORS[:4]), **look)
-    ax.imshow(np.where(mine, 1.0, np.nan), cmap=ListedColormap([INK]), **look)
-    ax.hlines(np.arange(1, rows) - 0.5, -0.5, 127.5, color=PLATE, linewidth=0.8)
+    ax.imshow(np.where(mine, 1.0, np.nan), cmap=ListedColormap([ON_COLOR]), **look)
+    ax.hlines(np.arange(1, rows) - 0.5, -0.5, 127.5, color=LIGHT, linewidth=0.8)
     for number in range(warps):
         row = np.argmax((warp == number).any(axis=1))
         middle = np.flatnonzero(warp[row] == number).mean()
-        draw.write(ax, middle, row, f"warp {number}", color=draw.ON_COLOR)
+        draw.write(ax, middle, row, f"warp {number}", color=ON_COLOR)
     ax.set(xlabel="pair", ylabel="row of the tile", xticks=[0, 32, 64, 96, 127])
     ax.set_yticks(range(0, rows, max(1, rows // 8)))
     colors = {f"warp {number}": PROGRAM_COLORS[number] for number in range(warps)}
-    draw.color_key(figure, {"thread 0": INK} | colors)
+    draw.color_key(figure, {"thread 0": ON_COLOR} | colors)
     served = int(mine[:, 0].sum())
     draw.finish(figure, f"A thread's sine serves {served} of {_counted(rows, 'row')}")
 

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..figures import style as draw
-from ..figures.style import BLUE, GREEN, INK, ORANGE, RED, WIDTH
+from ..figures.style import BLUE, GREEN, INK, ON_COLOR, ORANGE, RED, WIDTH
 from ..profiling.roofline import Machine, headline
 from ..records import Measurement
 
@@ -114,7 +114,7 @@ def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], sou
     for (row, column), ratio in np.ndenumerate(ratios):
         moves = abs(np.log2(ratio)) > np.log2(1.25)
         weight = "bold" if moves else "normal"
-        draw.write(ax, column, row, f"{ratio:.2f}", fontsize=12, weight=weight)
+        draw.write(ax, column, row, f"{ratio:.2f}", fontsize=12, weight=weight, color=ON_COLOR)
     ax.set_xticks(range(len(changes)), [change.replace(" ", "\n", 1) for change in changes])
     ax.set_yticks(range(len(found)), list(found))
     ax.xaxis.tick_top()

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 
 from ..figures import style as draw
-from ..figures.style import BLUE, ON_COLOR, ORANGE, PLATE
+from ..figures.style import BLUE, LIGHT, ON_COLOR, ORANGE
 
 _KERNELS = {  # row -> kernels, one after the other
     "two kernels": ["norm forward", "rope forward", "rope backward", "norm backward"],
@@ -23,7 +23,7 @@ def traffic(units: dict[str, int], title: str) -> None:
         for name in kernels:
             kernel, direction = name.split()
             color = colors[direction]
-            bar = ax.barh(row, units[name], left=begin, color=color, edgecolor=PLATE)
+            bar = ax.barh(row, units[name], left=begin, color=color, edgecolor=LIGHT)
             words = f"{kernel} {units[name]}\n{direction}"
             ax.bar_label(bar, [words], label_type="center", color=ON_COLOR)
             begin += units[name]

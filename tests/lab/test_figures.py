@@ -1,6 +1,6 @@
 """Figures of GPUs that nobody has measured, sliders, and a tile's threads."""
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from io import BytesIO
 
@@ -8,6 +8,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from PIL import Image
 from traitlets import TraitError
 
 import rope_lab as lab
@@ -15,6 +16,7 @@ from rope_lab.figures import style
 from rope_lab.n05 import figures as figures_05
 from rope_lab.n09 import figures as figures_09
 from rope_lab.records import recorded
+from rope_lab.run_notebooks import with_palette
 from rope_lab.timing import Timing
 
 
@@ -51,6 +53,35 @@ def test_figures_of_slow_and_fast_gpus_say_what_they_show(factor, shown):
         title = " ".join((figure.get_suptitle() or figure.axes[0].get_title("left")).split())
         assert title and words.startswith(title) and words.endswith(".")
         assert len(words) > len(title) + 2 and "\n" not in words
+
+
+def contrast(color, ground):
+    """As the Web Content Accessibility Guidelines define it."""
+
+    def luminance(name):
+        x = np.array(matplotlib.colors.to_rgb(name))
+        linear = np.where(x <= 0.03928, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
+        return linear @ (0.2126, 0.7152, 0.0722)
+
+    low, high = sorted((luminance(color), luminance(ground)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_figures_are_seen_on_light_pages_and_on_dark_ones(shown):
+    """No grey has more than 4.34 on both white and JupyterLab's dark ground."""
+    for ground in ("#ffffff", "#111111"):
+        for name in ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"):
+            assert contrast(matplotlib.rcParams[name], ground) > 4.3
+        hues = style.INK, style.GREY, style.RED, *style.PROGRAM_COLORS
+        assert all(contrast(color, ground) >= 3 for color in hues)
+    for color in (style.GREY, *style.PROGRAM_COLORS):
+        assert contrast(style.ON_COLOR, color) >= 4.5
+    figures_05.tile(rows=4, existing=3, pairs=8, real_pairs=6)
+    ((figure, _),) = shown
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png")
+    stored = b64decode(with_palette(b64encode(buffer.getvalue()).decode()))
+    assert Image.open(BytesIO(stored)).convert("RGBA").getpixel((0, 0))[3] == 0
 
 
 def test_parts_of_a_bar_differ_without_color(shown):

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from ...figures import style as draw
-from ...figures.style import GREY, INK, ON_COLOR, PLATE, PROGRAM_COLORS, SMALL
+from ...figures.style import GREY, INK, LIGHT, ON_COLOR, PROGRAM_COLORS, SMALL
 from .sheet import Cell, Sheet
 
 _SIDE = 0.34  # inches of a cell, where there is room
@@ -24,10 +24,10 @@ _TITLE, _KEY = 0.75, 0.27  # inches for the figure's title, and for a row of the
 _KEYS_IN_A_ROW = 3
 _DIGIT = 0.09  # inches of a digit in small text
 _IN_WORDS = 8  # programs that a description lists
-_SEVERAL = {"hatch": "////", "facecolor": PLATE, "edgecolor": INK, "linewidth": 0.8}
-_NOBODY = {"hatch": "...", "facecolor": PLATE, "edgecolor": GREY, "linewidth": 0.8}
+_SEVERAL = {"hatch": "////", "facecolor": LIGHT, "edgecolor": INK, "linewidth": 0.8}
+_NOBODY = {"hatch": "...", "facecolor": "none", "edgecolor": GREY, "linewidth": 0.8}
 _OFF = {"fill": False, "linestyle": (0, (2, 2)), "linewidth": 1.1}
-_PADDING = {"facecolor": "#e4e4e4", "linewidth": 0}
+_PADDING = {"facecolor": GREY, "alpha": 0.3, "linewidth": 0}
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class Panel:
 
 def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
     """One above the other, with a key; the last one's conclusion is the title."""
-    with plt.style.context("rope_lab.figures.plate"):  # a reader's own notebook may have another
+    # a reader's own notebook may have another style
+    with plt.style.context("rope_lab.figures.both_themes"):
         figure, axes, side = _figure_for(panels)
         for ax, panel in zip(axes, panels, strict=True):
             _draw_panel(ax, panel, side)
@@ -146,10 +147,10 @@ def _draw_panel(ax: Axes, panel: Panel, side: float) -> None:
         programs = sheet.by[cell]
         if len(programs) == 1:
             color = PROGRAM_COLORS[programs[0] % len(PROGRAM_COLORS)]
-            _draw_cell(ax, cell, facecolor=color, edgecolor=PLATE, linewidth=0.8)
+            _draw_cell(ax, cell, facecolor=color, linewidth=0)
         elif programs:
             _draw_cell(ax, cell, **_SEVERAL)
-            look = {"facecolor": PLATE, "edgecolor": "none", "boxstyle": "square,pad=0.1"}
+            look = {"facecolor": LIGHT, "edgecolor": "none", "boxstyle": "square,pad=0.1"}
             _write(ax, cell, f"{len(programs)}x", bbox=look)
         elif cell in sheet.elements:
             _draw_cell(ax, cell, **_NOBODY)
@@ -159,7 +160,8 @@ def _draw_panel(ax: Axes, panel: Panel, side: float) -> None:
         _write(ax, (row, column), number)
     for cell, programs in sheet.masked.items():
         if cell in sheet.elements:
-            look = {"marker": "o", "fillstyle": "none", "color": ON_COLOR, "markersize": 3}
+            color = ON_COLOR if sheet.by[cell] else INK
+            look = {"marker": "o", "fillstyle": "none", "color": color, "markersize": 3}
             ax.plot(cell[1] + 0.83, cell[0] + 0.2, markeredgewidth=1, **look)
         else:
             _draw_cell(ax, cell, edgecolor=INK, **_OFF)
@@ -223,7 +225,7 @@ def _key(panels: Sequence[Panel]) -> dict[str, Artist]:
             look = {"fill": False, "edgecolor": draw.RED, "linewidth": 2.2}
             key["outside of the tensor"] = Rectangle((0, 0), 1, 1, **look)
         if any(cell in sheet.elements for cell in sheet.masked):
-            look = {"marker": "o", "fillstyle": "none", "color": ON_COLOR, "linestyle": ""}
+            look = {"marker": "o", "fillstyle": "none", "color": INK, "linestyle": ""}
             key["a masked lane points here"] = Line2D([], [], **look)
         if sheet.not_drawn or any(cell not in sheet.elements for cell in sheet.masked):
             more = sum(panel.sheet.not_drawn for panel in panels)
