@@ -21,28 +21,29 @@ SHARED := -n auto --maxprocesses 8
 
 # What both runs of the tests share. `make test` leaves out the notebooks of solutions, which the
 # answers' tests judge, and the detours.
-LINT = "$(VENV)"/bin/ruff check && "$(VENV)"/bin/ruff format --check && "$(VENV)"/bin/lint-imports
+LINT = "$(VENV)"/bin/ruff check && "$(VENV)"/bin/ruff format --check && \
+	"$(VENV)"/bin/lint-imports --no-logo
 TESTS = "$(VENV)"/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
 	$(if $(SEED),--seed $(SEED))
-NBVAL = "$(VENV)"/bin/python -m pytest --nbval notebooks $(SHARED) --dist loadscope
-ON_THE_ROAD = --ignore=notebooks/solutions --ignore=notebooks/deeper
+NBVAL = "$(VENV)"/bin/python -m pytest --nbval $(SHARED) --dist loadscope
 
 .DEFAULT_GOAL := help
+.SILENT:
 .PHONY: help environment pins lab test test-all mutants notebook notebooks listings times hosted hugging_face bench record site docker_image clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
-	@echo && sed -n 's/^#   //p' Makefile
+	awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	echo && sed -n 's/^#   //p' Makefile
 
 environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
 ifeq ($(VENV),.venv)
-	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) was not found: \
+	command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) was not found: \
 on Debian or Ubuntu, run 'sudo apt-get install $(notdir $(PYTHON) $(PYTHON)-venv)'." >&2; exit 1; }
-	@$(PYTHON) lab.py --environment $(WITH_SITE)
+	$(PYTHON) lab.py --environment $(WITH_SITE)
 endif
 
 lab: environment ## make the environment and your copies, then open JupyterLab on the first one
-	@"$(VENV)"/bin/python lab.py --this-python $(LAB_FLAGS)
+	"$(VENV)"/bin/python lab.py --this-python $(LAB_FLAGS)
 
 # uv keeps the versions that constraints.txt has. It pins itself too, because lab.py installs it.
 # The first line is written last: uv leaves the file as it was if it finds no solution.
@@ -53,6 +54,16 @@ pins: environment ## pin what pyproject.toml asks for in constraints.txt (PINS_F
 	{ echo "# Made by 'make pins' from pyproject.toml: one version of each package, on every system \
 and Python."; cat constraints.txt; } >constraints.txt.new && mv constraints.txt.new constraints.txt
 
+test: WHICH = -m "not slow"
+test: BOOKS = notebooks --ignore=notebooks/solutions --ignore=notebooks/deeper
+test: environment ## lint, the tests that are not slow, notebooks 00 to 14 against their output
+
+# Where CI is set, the site is built too; elsewhere its tests are skipped without Sphinx.
+test-all: WITH_SITE = $(if $(CI),--site)
+test-all: WHICH = --every
+test-all: BOOKS = notebooks
+test-all: environment ## the same, and all else: site, types, tools, each wrong answer, every case
+
 # If a step fails, the reader learns whether it may be an original notebook that was edited. Outputs
 # of a run are accepted, but git lists them too.
 OR_EXPLAIN := || { git diff --exit-code --stat --relative -- 'notebooks/*.ipynb'; \
@@ -60,23 +71,18 @@ OR_EXPLAIN := || { git diff --exit-code --stat --relative -- 'notebooks/*.ipynb'
 from git are listed above; edited cells may be why. 'git restore notebooks' brings them back: your \
 own copies are in my_notebooks/."; exit 1; } >&2
 
-test: environment ## lint, the tests that are not slow, notebooks 00 to 14 against their output
-	($(LINT)) $(OR_EXPLAIN)
-	$(TESTS) -m "not slow" $(OR_EXPLAIN)
-	$(NBVAL) $(ON_THE_ROAD) $(OR_EXPLAIN)
-
-# Where CI is set, the site is built too; elsewhere its tests are skipped without Sphinx.
-test-all: WITH_SITE = $(if $(CI),--site)
-test-all: environment ## the same, and all else: site, types, tools, each wrong answer, every case
-	($(LINT)) $(OR_EXPLAIN)
-	$(TESTS) --every $(OR_EXPLAIN)
-	$(NBVAL) $(OR_EXPLAIN)
+test test-all:
+	{ echo "1 of 3: format, lint and imports, some seconds" && $(LINT) && \
+	echo && echo "2 of 3: the tests, most of the time; per cent are of their number" && \
+	$(TESTS) $(WHICH) && \
+	echo && echo "3 of 3: notebooks run, and are compared with their stored outputs, some minutes" && \
+	$(NBVAL) $(BOOKS); } $(OR_EXPLAIN)
 
 # A notebook of the road, its detours and its solutions; N=04_naive leaves the detours out.
 OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))
 
 notebook: environment ## run, store and check one notebook and its solutions: make notebook N=04
-	@[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N); say which one: make notebook N=04"; exit 1; }
+	[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N); say which one: make notebook N=04"; exit 1; }
 	"$(VENV)"/bin/python -m rope_lab.run_notebooks $(OF_N)
 	"$(VENV)"/bin/python -m pytest --nbval $(OF_N)
 
