@@ -2,5 +2,5 @@
 
 `judge.py` judges a reader's function by a specification, which `nNN/exercises.py` of its notebook
 has, in a process of its own, and `diagnose/` names the mistake of a wrong result.
-`exercise.py` is the form of an entry there, with wrong answers and what each is told.
+`mistakes.py` is the form of a mistake that a specification knows, and of what it is told.
 """

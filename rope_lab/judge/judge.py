@@ -16,6 +16,7 @@ import torch
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, is_kernel, is_launch, kind_of
+from .mistakes import Mistaken
 from .refusals import refusal_of
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
@@ -55,7 +56,9 @@ def judged(
             "candidate": shipped_call(candidate, "the candidate"),
             "function": shipped_call(wanted.function, "the specification"),
             "mistakes": {
-                words: shipped_call(wrong, "the mistake")
+                words: wrong.shipped
+                if isinstance(wrong, Mistaken)
+                else shipped_call(wrong, "the mistake")
                 for words, wrong in wanted.mistakes.items()
             },
         }

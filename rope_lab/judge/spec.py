@@ -70,7 +70,7 @@ class Spec:
     gathers: bool = False  # a scatter is said, not forbidden
     extra: tuple[Case, ...] = ()
     unmasked: str = ""  # what is told of right results by a kernel that leaves its tensors
-    # what a likely mistake looks like -> a function that makes it
+    # what a likely mistake is told -> a function that makes it (`mistakes.py`)
     mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
 
     def __call__(self, *inputs):

@@ -4,7 +4,6 @@
 import torch
 
 from ..judge.definitions import rope, rope_gradient
-from ..judge.exercise import Exercise, WrongAnswer, WrongValue
 from ..judge.spec import spec
 
 # The kernel of the climb wants contiguous rows, so a copy is no waste.
@@ -48,25 +47,6 @@ def rope_gradient_of_heads_first(grad: "(b, h, s, d)", angles: "angles (s2, 1, 1
     return rope_gradient.function(grad.permute(2, 0, 1, 3), angles).permute(1, 2, 0, 3)
 
 
-A_WRAPPER_FOR_THE_MODEL = Exercise(
-    cell="12-ex1",
-    judged_by=(rope_of_heads_first, rope_gradient_of_heads_first),
-    wrong_answers=(
-        WrongAnswer(
-            mistake="no copy",
-            instead={"x.permute(2, 0, 1, 3).contiguous()": "x.permute(2, 0, 1, 3)"},
-            told="the wrong layout: the kernel reads memory as (s, b, h, d), and it is "
-            "still (b, h, s, d)",
-        ),
-        WrongAnswer(
-            mistake="ones for the gradient",
-            instead={"grad.permute": "torch.ones_like(grad).permute"},
-            told="the gradient is ignored: every element of it counts as 1",
-        ),
-    ),
-)
-
-
 _FUSED = (
     "no PyTorch operator fuses a multiply-add (C's bits are the same here, because products of "
     "bf16 numbers are exact in fp32)"
@@ -91,18 +71,3 @@ ROUNDING = {
         "x is cast once, so its gradient is rounded once": {3: "promoted"},
     },
 }
-
-
-WHICH_ROUNDING = Exercise(
-    cell="12-ex2",
-    judged_by=ROUNDING,
-    wrong_answers=(
-        WrongValue(
-            given=["once", "model", "upcast"], told="no PyTorch operator fuses a multiply-add"
-        ),
-        WrongValue(
-            given=["model", "model", "upcast"],
-            told="so the products are not rounded to the dtype of x",
-        ),
-    ),
-)

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from ..judge.answers import check_answer
-from ..judge.exercise import Exercise, WrongAnswer
 from ..judge.inspect.inspection import Inspection
 from ..judge.verdict import Verdict
 
@@ -16,48 +15,12 @@ def swiglu_in_pytorch(gate: Tensor, up: Tensor) -> Tensor:
     return (wide * torch.sigmoid(wide) * up.float()).to(gate.dtype)
 
 
-SWIGLU = Exercise(
-    cell="13-ex1",
-    judged_by=swiglu_in_pytorch,
-    wrong_answers=(
-        WrongAnswer(
-            mistake="the sigmoid of up",
-            instead={"tl.sigmoid(gate) * up": "tl.sigmoid(up) * gate"},
-            told="shape (3, 11008), bfloat16; first at index (0, 0): got",
-        ),
-        WrongAnswer(
-            mistake="the input for the output",
-            instead={"out, n = torch.empty_like(gate)": "out, n = gate"},
-            told="an input is overwritten: gate",
-        ),
-    ),
-)
-
-
 def swiglu_backward_in_pytorch(gate: Tensor, up: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor]:
     wide, grad = gate.float(), d_out.float()
     sigmoid = torch.sigmoid(wide)
     d_gate = grad * up.float() * sigmoid * (1 + wide * (1 - sigmoid))
     d_up = grad * wide * sigmoid
     return d_gate.to(gate.dtype), d_up.to(gate.dtype)
-
-
-SWIGLU_BACKWARD = Exercise(
-    cell="13-ex2",
-    judged_by=swiglu_backward_in_pytorch,
-    wrong_answers=(
-        WrongAnswer(
-            mistake="the gradients exchanged",
-            instead={"return d_gate, d_up": "return d_up, d_gate"},
-            told="result 0: 32",
-        ),
-        WrongAnswer(
-            mistake="the sigmoid for its product",
-            instead={"d_out * silu": "d_out * sigmoid"},
-            told="result 1: 32",
-        ),
-    ),
-)
 
 
 def gates(size: int, device: str) -> tuple[Tensor, Tensor]:
@@ -79,24 +42,6 @@ def add_rms_norm_in_pytorch(x: Tensor, residual: Tensor, weight: Tensor) -> None
     x.copy_(total * r * weight.float())
 
 
-ADD_AND_NORMALIZE = Exercise(
-    cell="13-ex3",
-    judged_by=add_rms_norm_in_pytorch,
-    wrong_answers=(
-        WrongAnswer(
-            mistake="the sum not stored",
-            instead={"    tl.store(residual_ptr + offset, total, mask=exists)\n": ""},
-            told="WRONG at size 3: residual: ",  # how many values: what the memory held before
-        ),
-        WrongAnswer(
-            mistake="the block for the row",
-            instead={"/ D + 1e-6": "/ BLOCK + 1e-6"},
-            told="shape (3, 5120), bfloat16; first at index (0, 0): got",
-        ),
-    ),
-)
-
-
 def stream(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     """x and the residual stream, (tokens, 5120), and a weight (5120,)."""
     x, residual = torch.randn(2, size, 5120, device=device, dtype=torch.bfloat16)
@@ -112,24 +57,6 @@ def packed_rope_in_pytorch(t: Tensor, inv_freq: Tensor, cu_seqlens: Tensor) -> T
     first, second = t.float().chunk(2, dim=-1)
     y = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
     return y.to(t.dtype)
-
-
-PACKED_ROPE = Exercise(
-    cell="13-ex4",
-    judged_by=packed_rope_in_pytorch,
-    wrong_answers=(
-        WrongAnswer(
-            mistake="positions of the batch",
-            instead={"token - tl.max(tl.where(starts <= token, starts, 0))": "token"},
-            told="result 0: 28",
-        ),
-        WrongAnswer(
-            mistake="a sequence begins one late",
-            instead={"starts <= token": "starts < token"},
-            told="first at index (1, 0, 0): got",
-        ),
-    ),
-)
 
 
 def packed(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -186,37 +113,3 @@ def with_prediction(page: Inspection, megabytes: float | None) -> Inspection | P
         megabytes, needed, unit="MB", tolerance=0.02, hint=words, mistakes=mistakes
     )
     return Predicted(page, verdict)
-
-
-YOURS = Exercise(
-    cell="13-ex5",
-    judged_by=with_prediction,
-    wrong_answers=(
-        WrongAnswer(
-            mistake="a sum for the mean",
-            instead={"tl.sum(x, axis=0) / 4": "tl.sum(x, axis=0)"},
-            told="first at index (0, 0): got",
-        ),
-        WrongAnswer(
-            mistake="only what is read is predicted",
-            instead={" * (1 + 1 / 4)": ""},
-            told="what is loaded alone: a store moves bytes, too",
-        ),
-        WrongAnswer(
-            mistake="a specification of another function",
-            instead={".float().mean(1)": ".float().amax(1)"},
-            told="first at index (0, 0): got",
-        ),
-        WrongAnswer(
-            mistake="four bytes an element",
-            instead={"1024 * 2": "1024 * 4"},
-            told="twice as many bytes as there are: an element of bf16 has two",
-        ),
-        WrongAnswer(
-            mistake="no prediction",
-            instead={"megabytes = ": "megabytes = None  # "},
-            told="put your answer in place of None",
-            state="NOT YET",
-        ),
-    ),
-)

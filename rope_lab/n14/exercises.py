@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from ..judge.exercise import Exercise, WrongAnswer
-
 PAGE, KV_HEADS, D = 16, 8, 128
 
 
@@ -13,24 +11,6 @@ def write_in_pytorch(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slo
     block, place = slots[has_slot] // page, slots[has_slot] % page
     k_cache[block, place] = k[has_slot]
     v_cache[block, place] = v[has_slot]
-
-
-WRITE_ROWS_TO_THEIR_SLOTS = Exercise(
-    cell="14-ex1",
-    judged_by=write_in_pytorch,
-    wrong_answers=(
-        WrongAnswer(
-            mistake="every token of a block in one slot",
-            instead={" + slot % page * place_stride": ""},
-            told="programs 1 and 2 store element 0 of k_cache_ptr",
-        ),
-        WrongAnswer(
-            mistake="tokens without a slot are written",
-            instead={"k, mask=slot >= 0": "k"},
-            told="program 3 writes element -256 of k_cache_ptr",
-        ),
-    ),
-)
 
 
 def tokens(size: int, device: str) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """Notebook 08's pretend GPU: what is right on it is right on a real one.
 
-Wrong timers, and what each is told, are in `rope_lab/n08/exercises.py`.
+Wrong timers, and what each is told, are in `tests/support/answers_08.py`.
 """
 
 from functools import partial

@@ -2,9 +2,10 @@
 
 The cells before an answer have run, and what they left behind is in the way; but for those that
 only show something, which nbval runs. Each notebook runs once. Answers are pasted over their stub,
-each in a cell of its own, the solution last: two wrong ones, and all with `--every`. A number or a
-choice is asked for by its stub, so there the solution comes first, and proves that the stub takes
-it.
+each in a cell of its own, the solution last: two wrong ones, and all with `--every`. Wrong are
+solutions with the mistakes that the exercise's specification knows, and those of `answers_NN.py`. A
+number or a choice is asked for by its stub, so there the solution comes first, and proves that the
+stub takes it.
 
 Cells run in this process, because a kernel, a judge and a compiler of each notebook's own would
 take longer to start than most answers to judge. nbval runs them in a kernel.
@@ -81,7 +82,19 @@ def answers_to(exercises, entry):
             Answer(f"{entry.cell} {x.mistake}", x.made_of(solution), x.state, x.told)
             for x in wrong_answers_to(entry)
         ]
-    return [*answers, right]
+    of_mistakes = [mistaken_answer(entry, mistaken, solution) for mistaken in entry.mistaken]
+    # by day there are two of them: one of each kind
+    return [*answers[:1], *of_mistakes, *answers[1:], right]
+
+
+def mistaken_answer(entry, mistaken, solution):
+    """What the judge compares results with, and the solution's check of it."""
+    check = ast.parse(solution).body[-1].value
+    name = next(x.id for x in check.args if isinstance(x, ast.Name))
+    mine = f"{name} = {mistaken.solution.name}\n" if name != mistaken.solution.name else ""
+    words = mistaken.mistake.words
+    source = f"{mistaken.text}\n\n{mine}{ast.unparse(check)}"
+    return Answer(f"{entry.cell} {words}", source, "WRONG", words)
 
 
 def pasted_over(exercises, entry, most):

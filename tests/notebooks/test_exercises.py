@@ -7,9 +7,9 @@ What stubs and solutions print is stored in the notebooks, and nbval holds it.
 import pytest
 
 import rope_lab as lab
+from exercise import WrongAnswer
 from exercise_form import CHECKS, NUMBERS, exercises_in
 from notebook_form import load, names_of_detours
-from rope_lab.judge.exercise import WrongAnswer
 
 
 @pytest.mark.parametrize("number", NUMBERS)

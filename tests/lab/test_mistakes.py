@@ -1,4 +1,6 @@
-"""Mistakes as lines of a kernel, and the judge, which finds them behind a wrong address."""
+"""Mistakes in solutions, and the judge, which finds them behind a wrong address."""
+
+from importlib import import_module
 
 import pytest
 import torch
@@ -9,41 +11,60 @@ import triton
 import triton.language as tl
 
 import rope_lab as lab
-from rope_lab.judge.definitions import rope
-from rope_lab.judge.lines import copy_by_lines, rope_by_lines, rotate_half_by_lines
-from rope_lab.judge.spec import laid_out_alike, spec
-from rope_lab.n03.exercises import rotate_half_of_rows
-from rope_lab.n04.exercises import rope_of_whole_heads, strided_copy
+from exercise_form import NUMBERS
+from rope_lab.judge.mistakes import Mistake, Mistaken
+from rope_lab.judge.spec import MANY, Spec, laid_out_alike, spec
 
-BY_LINES = {
-    "rotate_half": (rotate_half_by_lines(), rotate_half_of_rows),
-    "copy": (copy_by_lines(), strided_copy),
-    "rope": (rope_by_lines(), rope),
+MODULES = [f"rope_lab.n{number}.exercises" for number in NUMBERS]
+KNOWN = {  # name -> specification, of all that know mistakes
+    name: wanted
+    for module in ("rope_lab.judge.climb.specifications", *MODULES)
+    for name, wanted in vars(import_module(module)).items()
+    if isinstance(wanted, Spec) and wanted.mistakes
 }
 
 
-@pytest.mark.parametrize("name", BY_LINES)
-def test_without_another_line_all_is_right(name):
-    by_lines, wanted = BY_LINES[name]
-    for case in wanted.cases:
-        inputs = [laid_out_alike(x, torch.float64) for x in wanted.inputs(case)]
-        torch.testing.assert_close(by_lines(*inputs), wanted(*inputs), msg=case.name)
+def results_of(function, wanted):
+    """Of all cases in which the judge compares mistakes."""
+    cases = [case for case in wanted.cases if case.name != MANY]
+    return [
+        function(*(laid_out_alike(x, torch.float64) for x in wanted.inputs(case))) for case in cases
+    ]
 
 
-@pytest.mark.parametrize("wanted", (rotate_half_of_rows, strided_copy, rope_of_whole_heads))
-def test_every_mistake_differs_from_every_other_one_in_some_case(wanted):
-    made = {}
-    for words, mistaken in wanted.mistakes.items():
-        results = [
-            mistaken(*(laid_out_alike(x, torch.float64) for x in wanted.inputs(case)))
-            for case in wanted.cases
-        ]
-        made[words] = torch.cat([result.flatten() for result in results])
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_solution_without_a_mistake_computes_what_is_wanted(name):
+    wanted = KNOWN[name]
+    made = [one for one in wanted.mistakes.values() if isinstance(one, Mistaken)]
+    for solution in {one.solution.file: one.solution for one in made}.values():
+        right = Mistaken(solution, Mistake("none"))
+        got, want = results_of(right, wanted), results_of(wanted, wanted)
+        # 11-ex3 adds its shares in fp32
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ("rotate_half_of_rows", "strided_copy", "rope_of_whole_heads"))
+def test_every_mistake_differs_from_every_other_one_in_some_case(name):
+    wanted = KNOWN[name]
+    made = {
+        words: torch.cat([result.flatten() for result in results_of(mistaken, wanted)])
+        for words, mistaken in wanted.mistakes.items()
+    }
     names = list(made)
     for place, one in enumerate(names):
         for other in names[:place]:
             same = torch.allclose(made[one], made[other], equal_nan=True)
             assert not same, f"{one!r} and {other!r} are told of the same result"
+
+
+def test_a_load_past_the_end_gives_nan():
+    (doubled,) = (
+        mistaken
+        for words, mistaken in KNOWN["scaled_copy"].mistakes.items()
+        if words.startswith("the place is doubled where x is loaded")
+    )
+    x = torch.arange(8.0, dtype=torch.float64)
+    assert doubled(x)[:4].equal(4 * x[:4]) and doubled(x)[4:].isnan().all()
 
 
 # kernels that leave their tensors, and one that stores twice

@@ -1,0 +1,118 @@
+"""Notebook 03: its exercises, and wrong answers to them."""
+
+from exercise import Exercise, WrongAnswer, WrongValue
+from rope_lab.n03 import exercises
+
+HOW_MANY_BYTES = Exercise(
+    cell="03-ex2",
+    judged_by=exercises.BYTES_OF_THREE_LOADS,
+    wrong_answers=(
+        WrongValue(given=[128, 1024, 160], told="the bytes that the threads use"),
+        WrongValue(given=[512, 512, 160], told="two threads share a sector"),
+    ),
+)
+
+
+ROWS_AND_COLUMNS = Exercise(
+    cell="03-ex3",
+    judged_by=exercises.rotate_half_of_rows,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="a mask of rows alone",
+            instead={"(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "row[:, None] < rows"},
+            told="only the mask is wrong: it needs the rows and the columns",
+        ),
+        WrongAnswer(
+            mistake="a mask of columns alone",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "column[None, :] < 2 * HALF"
+            },
+            told="only the mask is wrong: it needs the rows and the columns",
+        ),
+        WrongAnswer(
+            mistake="no mask for the load",
+            instead={"partner[None, :], mask=exists": "partner[None, :]"},
+            told="only the mask is wrong: it needs the rows and the columns",
+        ),
+        WrongAnswer(
+            mistake="and for &",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "(row[:, None] < rows) and (column[None, :] < 2 * HALF)"
+                ),
+            },
+            told="for and, or, not, if write &, |, ~, where",
+        ),
+        WrongAnswer(
+            mistake="no parentheses",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "row[:, None] < rows & column[None, :] < 2 * HALF"
+                ),
+            },
+            told="means row[:, None] < (rows & column[None, :]) < 2 * HALF: put each",
+        ),
+        WrongAnswer(
+            mistake="a mask without dimensions",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "(row < rows) & (column < 2 * HALF)"
+                ),
+            },
+            told="[:, None] makes a column of a block, and [None, :] a row",
+        ),
+        WrongAnswer(
+            mistake="an address without dimensions",
+            instead={"row[:, None] * 2 * HALF + partner[None, :]": "row * 2 * HALF + partner"},
+            told="[:, None] makes a column of a block, and [None, :] a row",
+        ),
+        WrongAnswer(
+            mistake="no sign",
+            instead={"sign[None, :] * x": "x"},
+            told="a sign: what is wrong has the opposite sign, in the first half",
+        ),
+        WrongAnswer(
+            mistake="the signs of the halves swapped",
+            instead={"in_first_half, -1, 1": "in_first_half, 1, -1"},
+            told="every element has the opposite sign",
+        ),
+        WrongAnswer(
+            mistake="a flat mask",
+            instead={
+                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
+                    "row[:, None] * 2 * HALF + column[None, :] < rows * 2 * HALF"
+                )
+            },
+            told="because: every result is right, so only the mask is wrong: it needs the rows and "
+            "the columns",
+        ),
+        WrongAnswer(
+            mistake="a scatter",
+            instead={
+                "+ partner[None, :]": "+ column[None, :]",
+                "+ column[None, :], sign": ("+ partner[None, :], sign"),
+            },
+            told="the kernel scatters: it stores an element in its partner's place",
+        ),
+        WrongAnswer(
+            mistake="a scatter with the other sign",
+            instead={
+                "in_first_half, -1, 1": "in_first_half, 1, -1",
+                "+ partner[None, :]": "+ column[None, :]",
+                "+ column[None, :], sign": "+ partner[None, :], sign",
+            },
+            told="it scatters: a gather loads from the partner",
+            state="RIGHT, but",
+        ),
+        WrongAnswer(
+            mistake="the output loaded",
+            instead={"tl.load(x_ptr": "tl.load(out_ptr"},
+            told="the kernel loads from out_ptr, which is the result",
+        ),
+        WrongAnswer(
+            mistake="the input stored",
+            instead={"tl.store(out_ptr": "tl.store(x_ptr"},
+            told="the kernel stores in x_ptr, and the result is its out_ptr",
+        ),
+    ),
+)

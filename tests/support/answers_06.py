@@ -1,0 +1,72 @@
+"""Notebook 06: its exercises, and wrong answers to them."""
+
+from exercise import Exercise, KernelOfTheRungBelow, WrongAnswer, WrongValue
+from rope_lab.n06 import exercises
+from rope_lab.rungs import RUNGS
+
+RUNG_4 = Exercise(
+    cell="06-ex1",
+    judged_by=RUNGS[4],
+    wrong_answers=(
+        WrongAnswer(
+            mistake="minus the angle",
+            instead={"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
+            told="the wrong sine: each half takes the sine that the other",
+        ),
+        WrongAnswer(
+            mistake="the sines exchanged without a sign",
+            instead={"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = sin2, sin1"},
+            told="the gradient for minus the angles",
+        ),
+        WrongAnswer(
+            mistake="cosines exchanged, too",
+            instead={
+                "        sin1, sin2 = -sin2, -sin1\n": (
+                    "        sin1, sin2 = -sin2, -sin1\n        cos1, cos2 = cos2, cos1\n"
+                )
+            },
+            told="the wrong cosine: each half takes the cosine of the",
+        ),
+        WrongAnswer(
+            mistake="`out` forgotten in the backward",
+            instead={"    if out is None:\n": "    if out is None or transpose:\n"},
+            told="in the case 'backward in place, small and plain'",
+        ),
+        WrongAnswer(
+            mistake="another kernel for the backward",
+            instead={
+                "    s, b, h, d = t.shape\n": (
+                    "    from rope_kernels import rope_bw\n"
+                    "\n"
+                    "    if transpose and out is None:\n"
+                    "        return rope_bw(t, freqs)\n"
+                    "    s, b, h, d = t.shape\n"
+                )
+            },
+            told="the backward launches another kernel, where a flag of this one would do",
+            state="NOT YET",
+        ),
+        WrongAnswer(
+            mistake="one sign",
+            instead={"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
+            told="the wrong sine: the first half has the sine of the other angle; the "
+            "second half has",
+        ),
+        WrongAnswer(
+            mistake="the flag the wrong way round",
+            instead={"if TRANSPOSE:": "if not TRANSPOSE:"},
+            told="the transposed map, where the map itself is asked for",
+        ),
+        KernelOfTheRungBelow(rung=4, told="my_rope takes no `transpose`"),
+    ),
+)
+
+
+WHICH_TEST_FINDS_IT = Exercise(
+    cell="06-ex3",
+    judged_by=exercises.first_to_fail,
+    wrong_answers=(
+        WrongValue(given=[2, 2, 1, 4, 3], told="passes test 2"),
+        WrongValue(given=[4, 2, 1, 4, 3], told="fails test 4, but another one fails before that"),
+    ),
+)

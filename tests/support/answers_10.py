@@ -1,0 +1,67 @@
+"""Notebook 10: its exercises, and wrong answers to them."""
+
+from exercise import Exercise, WrongAnswer, WrongValue
+from rope_lab.judge.definitions import rope
+from rope_lab.n10 import exercises
+
+REPAIR_IT = Exercise(
+    cell="10-ex1",
+    judged_by=exercises.rope_of_q_and_k_apart,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="the bug",
+            instead={"k_strides[1] + head * k_strides[2]": "k_strides[1] + head * q_strides[2]"},
+            told=(
+                "in the case 'only q is a slice of wider rows'; 11 other cases are right\n"
+                "  looks like: out of bounds: program (20, 6) reads element 1008 of k_ptr"
+            ),
+        ),
+        WrongAnswer(
+            mistake="k without strides",
+            instead={
+                "k_ptr + position * k_strides[0] + sequence * k_strides[1] + head * k_strides[2]": (
+                    "k_ptr + (token * k_heads + head) * 2 * HALF"
+                )
+            },
+            told="a wrong stride: it reads the memory as if the tensor were contiguous",
+        ),
+        WrongAnswer(
+            mistake="no mask",
+            instead={"exists = pair < HALF": "exists = pair < BLOCK"},
+            told="every result is right, so a mask is missing",
+        ),
+    ),
+)
+
+
+THE_WALK = Exercise(
+    cell="10-ex3",
+    judged_by=(exercises.WALKED, exercises.MISSTEPS),
+    wrong_answers=(
+        WrongValue(given=[24, 6, 984, 989], told="6 counts q's 5 heads first"),
+        WrongValue(given=[29, 1, 984, 989], told="k is contiguous in this case"),
+        WrongValue(given=[24, 1, 984, 984], told="insert the numbers into the line"),
+        WrongValue(given=[24, 2, 984, 989], told="the first one has the number 0"),
+        WrongValue(given=[96, 1, 3936, 3956], told="bytes, where elements are wanted"),
+        WrongValue(given=[24, 1, 960, 989], told="with head 0, and it is head 1"),
+        WrongValue(given=[24, 1, 984, 1013], told="not added to it"),
+    ),
+)
+
+
+THE_UNSEEN_BUG = Exercise(
+    cell="10-ex2",
+    judged_by=rope,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="none",
+            instead={},
+            told="the table's length: right for a table that ends with the sequence",
+        ),
+        WrongAnswer(
+            mistake="all rows for one position",
+            instead={"out.numel() // (positions * d)": "out.numel() // d"},
+            told="the wrong position: the angle is that of 0, the first position",
+        ),
+    ),
+)

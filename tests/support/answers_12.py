@@ -1,0 +1,37 @@
+"""Notebook 12: its exercises, and wrong answers to them."""
+
+from exercise import Exercise, WrongAnswer, WrongValue
+from rope_lab.n12 import exercises
+
+A_WRAPPER_FOR_THE_MODEL = Exercise(
+    cell="12-ex1",
+    judged_by=(exercises.rope_of_heads_first, exercises.rope_gradient_of_heads_first),
+    wrong_answers=(
+        WrongAnswer(
+            mistake="no copy",
+            instead={"x.permute(2, 0, 1, 3).contiguous()": "x.permute(2, 0, 1, 3)"},
+            told="the wrong layout: the kernel reads memory as (s, b, h, d), and it is "
+            "still (b, h, s, d)",
+        ),
+        WrongAnswer(
+            mistake="ones for the gradient",
+            instead={"grad.permute": "torch.ones_like(grad).permute"},
+            told="the gradient is ignored: every element of it counts as 1",
+        ),
+    ),
+)
+
+
+WHICH_ROUNDING = Exercise(
+    cell="12-ex2",
+    judged_by=exercises.ROUNDING,
+    wrong_answers=(
+        WrongValue(
+            given=["once", "model", "upcast"], told="no PyTorch operator fuses a multiply-add"
+        ),
+        WrongValue(
+            given=["model", "model", "upcast"],
+            told="so the products are not rounded to the dtype of x",
+        ),
+    ),
+)

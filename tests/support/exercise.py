@@ -1,0 +1,83 @@
+"""An exercise of a notebook: what judges it, and wrong answers beside its specification's mistakes.
+
+Each `answers_NN.py` has those of its notebook.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
+from rope_lab.judge.climb.check_rung import uses_of
+from rope_lab.judge.mistakes import Mistaken, replaced
+from rope_lab.judge.spec import Spec
+from rope_lab.rungs import Rung, rung_of
+
+
+@dataclass(frozen=True)
+class WrongAnswer:
+    """The worked solution with a mistake that no specification knows."""
+
+    mistake: str  # its name
+    instead: Mapping[str, str]  # text of the solution -> what is in its place
+    told: str  # words of the verdict
+    state: str = "WRONG"  # the verdict's first word; "RIGHT" for the solution in other words
+
+    def made_of(self, solution: str) -> str:
+        """The cell with the mistake in it."""
+        return replaced(solution, self.instead)
+
+
+@dataclass(frozen=True)
+class KernelOfTheRungBelow:
+    """Our kernel of the rung below, which isn't on this one yet."""
+
+    rung: int  # this one
+    told: str
+    state: str = "NOT YET"
+    mistake: str = "the kernel of the rung below"
+
+    def made_of(self, solution: str) -> str:
+        """The cell with that kernel; loads Triton."""
+        ours, below = (rung_of(number).source.strip() for number in (self.rung, self.rung - 1))
+        return replaced(solution, {ours: below})
+
+
+@dataclass(frozen=True)
+class WrongValue:
+    """A wrong number, or wrong choices, for a stub that asks for these."""
+
+    given: object  # a number, or a list of all answers
+    told: str  # words of the verdict
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An entry of a notebook's `answers_NN.py`."""
+
+    cell: str  # the id of its stub in the notebook, and of its solution among the solutions
+    judged_by: object  # what its check takes: a `Spec`, a rung, mistakes; a tuple if several
+    wrong_answers: tuple[WrongAnswer | KernelOfTheRungBelow | WrongValue, ...] = ()
+
+    @property
+    def judges(self) -> tuple[object, ...]:
+        return self.judged_by if isinstance(self.judged_by, tuple) else (self.judged_by,)
+
+    @property
+    def mistaken(self) -> list[Mistaken]:
+        """Solutions with the mistakes that its judges know; of a rung, those made in its kernel."""
+        return [one for judge in self.judges for one in _mistaken(judge)]
+
+
+def exercises_of(module: ModuleType) -> list[Exercise]:
+    """The entries of an `answers_NN.py`, in their order there."""
+    return [entry for entry in vars(module).values() if isinstance(entry, Exercise)]
+
+
+def _mistaken(judge: object) -> list[Mistaken]:
+    if isinstance(judge, Rung):
+        specs = [use.wanted for use in uses_of(judge.number)]
+        known = {words: one for wanted in specs for words, one in wanted.mistakes.items()}
+        of_all = [one for one in known.values() if isinstance(one, Mistaken)]
+        return [one for one in of_all if judge.file in one.solution.file]
+    known = judge.mistakes if isinstance(judge, Spec) else {}
+    return [one for one in known.values() if isinstance(one, Mistaken)]
