@@ -58,97 +58,79 @@ def doubled_by(tmp_path):
     return made
 
 
-REFUSED = {  # the kernel's lines, what is above the kernel, and what is told
+REFUSED = {  # the kernel's lines, and what is told
     "break": (
         "y = x\nfor k in range(4):\n    if k == 1:\n        break\n    y += x",
-        "",
         "unsupported AST node type: Break (a loop in a kernel has no break or continue: ",
     ),
     "continue": (
         "y = x\nfor k in range(2):\n    if k == 1:\n        continue\n    y += x",
-        "",
         "unsupported AST node type: Continue (a loop in a kernel has no break or continue: ",
     ),
     "return in a loop": (
         "y = x\nfor k in range(1):\n    if k > 5:\n        return\n    y += x",
-        "",
         "Cannot have `return` statements inside `while` or `for` statements in triton. (a loop in "
         "a kernel ",
     ),
-    "while, else": ("k = 0\nwhile k < 1:\n    k += 1\nelse:\n    y = 2 * x", "", ", at: while k"),
-    "for, else": ("for k in range(1):\n    pass\nelse:\n    y = 2 * x", "", "has no else)"),
-    "for of a tuple": (
-        "y = 0.0 * x\nfor z in (x, x):\n    y += z",
-        "",
-        "(a loop runs over range ",
-    ),
-    "enumerate": (
-        "y = 0.0 * x\nfor k, z in enumerate((x, x)):\n    y += z",
-        "",
-        "(of Python's own ",
-    ),
+    "while, else": ("k = 0\nwhile k < 1:\n    k += 1\nelse:\n    y = 2 * x", ", at: while k"),
+    "for, else": ("for k in range(1):\n    pass\nelse:\n    y = 2 * x", "has no else)"),
+    "for of a tuple": ("y = 0.0 * x\nfor z in (x, x):\n    y += z", "(a loop runs over range "),
+    "enumerate": ("y = 0.0 * x\nfor k, z in enumerate((x, x)):\n    y += z", "(of Python's own "),
     "a comparison of three": (
         "y = x\nif 0 <= tl.program_id(0) < n:\n    y = 2 * x",
-        "",
         "simultaneous multiple comparison is not supported (write a <= i < n as (a <= i) & (i < n)"
         "), at: if 0 <= tl.program_id(0) < n:",
     ),
     "a comprehension": (
         "xs = [x for _ in range(2)]\ny = xs[0] + xs[1]",
-        "",
         "only tuple comprehensions are supported (a kernel ",
     ),
     "a list that grows": (
         "xs = []\nxs.append(2 * x)\ny = xs[0]",
-        "",
         " (a list in a kernel does not grow",
     ),
-    "an element that is set": ("xs = [x]\nxs[0] = 2 * x\ny = xs[0]", "", "(no element of a list "),
-    "a lambda": ("f = lambda a: 2 * a\ny = f(x)", "", "Lambda (a kernel has no such expression"),
-    "with": ("with contextlib.nullcontext():\n    y = 2 * x", "import contextlib", ", at: with "),
+    "an element that is set": ("xs = [x]\nxs[0] = 2 * x\ny = xs[0]", "(no element of a list "),
+    "a lambda": ("f = lambda a: 2 * a\ny = f(x)", "Lambda (a kernel has no such expression"),
+    "with": ("with contextlib.nullcontext():\n    y = 2 * x", ", at: with "),
     "another type in a loop": (
         "y = 0\nfor k in range(2):\n    y += x",
-        "",
         "Loop-carried variable y has initial type int32 but is re-assigned to <['64'], fp32> in "
         "loop! Please make sure that the type stays consistent. (before the loop, give it the dtype"
         " and shape that it has in the loop: tl.zeros((BLOCK,), tl.float32)), at: for k in",
     ),
     "another type in a branch": (
         "if tl.program_id(0) >= 0:\n    y = 2 * x\nelse:\n    y = 0",
-        "",
         "Mismatched type for y between then block (<['64'], fp32>) and else block (int32) (give ",
     ),
-    "set in a branch alone": (
-        "if n > 0:\n    y = 2 * x",
-        "",
-        "y is not defined (a name that is set",
-    ),
-    "an f-string": ("name = f'{BLOCK}'\ny = 2 * x", "", "(a kernel has no strings"),
-    "Python's sum": ("y = sum((x, x))", "", "sum is not defined (of Python's own functions "),
-    "math of a number": ("y = x * math.floor(2.5 + 0 * n)", "", "(Python's math takes constants: "),
-    "NumPy's": ("y = x * np.sqrt(4)", "", "<ufunc 'sqrt'> (a kernel calls tl's functions, and "),
+    "set in a branch alone": ("if n > 0:\n    y = 2 * x", "y is not defined (a name that is set"),
+    "an f-string": ("name = f'{BLOCK}'\ny = 2 * x", "(a kernel has no strings"),
+    "Python's sum": ("y = sum((x, x))", "sum is not defined (of Python's own functions "),
+    "math of a number": ("y = x * math.floor(2.5 + 0 * n)", "(Python's math takes constants: "),
+    "NumPy's": ("y = x * np.sqrt(4)", "<ufunc 'sqrt'> (a kernel calls tl's functions, and "),
     "a helper without jit": (
         "y = f(x)",
-        "def f(a):\n    return 2 * a",
         "Unsupported function referenced: <function f> (a kernel calls tl's functions, and your "
         "own with @triton.jit above their def)",
     ),
     "a number above the cell": (
         "y = FACTOR * x",
-        "FACTOR = 2",
         "Cannot access global variable FACTOR from within @jit'ed function (pass it as an argument"
         ", NAME: tl.constexpr, or write NAME = tl.constexpr(...) above the kernel), at: y = FACTOR",
     ),
     "a number that a helper reads": (
         "y = f(x)",
-        "FACTOR = 2\n@triton.jit\ndef f(a):\n    return FACTOR * a",
         "variable FACTOR from within @jit'ed function (pass it as an argument, NAME: tl.constexpr,"
         " or write NAME = tl.constexpr(...) above the kernel), at: return FACTOR * a",
     ),
+    "a number that a tuner reads, and the kernel": ("y = FACTOR * x", "variable FACTOR from"),
+}
+ABOVE = {  # what is above the kernel, of the few that need it
+    "with": "import contextlib",
+    "a helper without jit": "def f(a):\n    return 2 * a",
+    "a number above the cell": "FACTOR = 2",
+    "a number that a helper reads": "FACTOR = 2\n@triton.jit\ndef f(a):\n    return FACTOR * a",
     "a number that a tuner reads, and the kernel": (
-        "y = FACTOR * x",
-        "FACTOR = 2\n@triton.autotune([triton.Config({}, num_warps=FACTOR)], key=['n'])",
-        "variable FACTOR from",
+        "FACTOR = 2\n@triton.autotune([triton.Config({}, num_warps=FACTOR)], key=['n'])"
     ),
 }
 
@@ -156,8 +138,8 @@ REFUSED = {  # the kernel's lines, what is above the kernel, and what is told
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_the_compiler_refuses_is_wrong_and_has_a_cure(what, doubled_by):
-    lines, above, told = REFUSED[what]
-    verdict = lab.check_exercise(doubled_by(lines, above), twice)
+    lines, told = REFUSED[what]
+    verdict = lab.check_exercise(doubled_by(lines, ABOVE.get(what, "")), twice)
     begins = "right in the interpreter, but doubling_kernel does not compile for an H200: "
     assert verdict.state == "wrong" and verdict.reason.startswith(begins), verdict
     assert told in verdict.reason and "AssertionError(" not in verdict.reason, verdict
