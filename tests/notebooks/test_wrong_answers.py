@@ -1,4 +1,4 @@
-"""What every wrong choice is told, of a stub that asks for choices.
+"""What every wrong choice is told, and every number that a mistake leads to.
 
 `test_answers_in_notebooks.py` has wrong answers judged, each in its notebook.
 """
@@ -15,12 +15,15 @@ import pytest
 from exercise_form import NUMBERS, exercises_in
 
 EXERCISES = {number: exercises_in(number) for number in NUMBERS}
-CHOICES = [
-    cell
-    for exercises in EXERCISES.values()
-    for cell, stub in exercises.stubs.items()
-    if "lab.check_choices(" in stub.source
-]
+
+
+def stubs_with(check):
+    return [
+        cell
+        for exercises in EXERCISES.values()
+        for cell, stub in exercises.stubs.items()
+        if f"lab.{check}(" in stub.source
+    ]
 
 
 @functools.cache
@@ -47,22 +50,25 @@ def solved(cell):
     return names, ast.unparse(check), check.args[0].id
 
 
+def option(cell, name):
+    """What its check gets by this name, or of `check_choices` as its third argument."""
+    names, check, _ = solved(cell)
+    call = ast.parse(check, mode="eval").body
+    given = {key.arg: ast.unparse(key.value) for key in call.keywords}
+    if None in given:
+        return eval(given[None], names)[name]
+    return eval(given[name] if name in given else ast.unparse(call.args[2]), names)
+
+
 def verdict_on(cell, answer):
     names, check, given = solved(cell)
     return eval(check, names | {given: answer})
 
 
-@pytest.mark.parametrize("cell", CHOICES)
+@pytest.mark.parametrize("cell", stubs_with("check_choices"))
 def test_every_wrong_choice_has_an_explanation_of_its_own(cell):
-    names, check, given = solved(cell)
-    right = names[given]
-    call = ast.parse(check, mode="eval").body
-    options = [k for k in call.keywords if k.arg is None]
-    choices = (
-        eval(ast.unparse(options[0].value), names)["choices"]
-        if options
-        else eval(ast.unparse(call.args[2]), names)
-    )
+    names, _, given = solved(cell)
+    right, choices = names[given], option(cell, "choices")
     several = right if isinstance(right, list) else [right]
     for place, wanted in enumerate(several):
         reasons = []
@@ -72,3 +78,13 @@ def test_every_wrong_choice_has_an_explanation_of_its_own(cell):
             assert verdict.because, (cell, place, choice)
             reasons.append(verdict.because)
         assert len(set(reasons)) == len(reasons), (cell, place)
+
+
+@pytest.mark.parametrize("cell", stubs_with("check_answer"))
+def test_every_number_that_a_mistake_leads_to_is_told(cell):
+    names, _, given = solved(cell)
+    right = names[given]
+    for words, wrong in option(cell, "mistakes").items():
+        for place, number in (wrong if isinstance(wrong, dict) else {0: wrong}).items():
+            answer = [*right[: place - 1], number, *right[place:]] if place else number
+            assert verdict_on(cell, answer).looks_like == words, (cell, words, place)

@@ -124,11 +124,5 @@ TWO_TIMES = Exercise(
     wrong_answers=(
         WrongValue(given=[34.5, 5.0], told="and its table read?"),
         WrongValue(given=[19.6, 5.0], told="not both"),
-        WrongValue(
-            given=[64.5, 5.0],
-            told="the table has a row for each position, not for each token",
-        ),
-        WrongValue(given=[79.6, 5.0], told="an element of bf16 has 2 bytes, not 4"),
-        WrongValue(given=[0.0534, 0.0048], told="milliseconds, where microseconds are"),
     ),
 )
