@@ -6,7 +6,6 @@ tensor would get a storage of its own, and an input that is overwritten would be
 
 import math
 from collections import namedtuple
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .trace import Trace
+from .recorder import Access, Recorder
 
 _GAP = 1 << 16  # bytes between storages: where a lane is masked off, its address is next to its own
 _ALIGNED = 64  # bytes
@@ -56,7 +55,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class Access:
+class LanesOfAnAccess:
     """A load or a store of one program.
 
     Attributes:
@@ -74,42 +73,30 @@ class Access:
     wanted: np.ndarray
 
 
-class Accesses(Trace):
-    """A `Trace` that keeps the lanes of every access."""
+class Accesses(Recorder):
+    """Keeps the lanes of every access."""
 
     def __init__(self, begins: list[int], sizes: list[int]) -> None:
         """Of the storages: their addresses, which increase, and their sizes in bytes."""
         super().__init__()
         self.begins, self.ends = np.array(begins), np.array(begins) + np.array(sizes)
-        self.found: list[Access] = []
+        self.found: list[LanesOfAnAccess] = []
         self.lanes = 0  # of all these
 
-    def _at_load(self, original: Callable, builder, pointers, mask, *rest, **named):
-        self._keep("loads", pointers, mask)
-        return super()._at_load(original, builder, pointers, mask, *rest, **named)
-
-    def _at_store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
-        self._keep("stores", pointers, mask)
-        return super()._at_store(original, builder, pointers, value, mask, *rest, **named)
-
-    def _at_update(self, pointers, mask, *, may_lock: bool) -> None:
-        self._keep("stores", pointers, mask)
-        super()._at_update(pointers, mask, may_lock=may_lock)
-
-    def _keep(self, does: str, pointers, mask) -> None:
-        address = pointers.data.astype(np.int64)
+    def at_access(self, access: Access) -> None:
+        address, wanted = access.addresses, access.wanted
         self.lanes += address.size
         if self.lanes > MOST_LANES:
             raise TooManyLanes
         before = self.begins - address[..., None]
         after = address[..., None] - (self.ends - 1)
         nearest = np.maximum(before, after).argmin(axis=-1)
-        wanted = np.broadcast_to(mask.data, address.shape).astype(bool)
         # a lane that is masked off belongs to what the others access
         own = nearest[wanted][0] if wanted.any() else nearest.flat[0]
         storage = np.where(wanted, nearest, own)
-        program = len(self.programs) - 1
-        self.found.append(Access(does, program, storage, address - self.begins[storage], wanted))
+        does = "loads" if access.does == "loads" else "stores"
+        offset, program = address - self.begins[storage], len(self.programs) - 1
+        self.found.append(LanesOfAnAccess(does, program, storage, offset, wanted))
 
 
 def accesses_of(kernel: object, job: dict) -> dict:
@@ -143,15 +130,15 @@ def accesses_of(kernel: object, job: dict) -> dict:
         return tuple(map(unpacked, value)) if isinstance(value, tuple) else value
 
     arguments = {name: unpacked(value) for name, value in job["arguments"].items()}
-    with Accesses(begins, sizes) as trace:
+    with Accesses(begins, sizes) as kept:
         try:
             kernel[job["grid"]](**arguments)
         except Exception:
-            if trace.lanes <= MOST_LANES:
+            if kept.lanes <= MOST_LANES:
                 raise
             words = f"more than {MOST_LANES} elements: take smaller blocks, or fewer programs"
             return {"refused": f"its programs load and store {words}"}
-    return {"programs": trace.programs, "accesses": trace.found}
+    return {"programs": kept.programs, "accesses": kept.found}
 
 
 def packed(value: object, storages: dict[int, bytes]) -> object:

@@ -75,7 +75,7 @@ class BesideKernels(Traffic):
 
     def at_launch(self, run: Callable, kernel, *arguments, **options):
         """Make a launch; what it gets from NumPy is `computed`."""
-        from .trace import tensors_in
+        from .recorder import tensors_in
 
         given = [x for _, x in tensors_in({"": arguments} | options)]
         self.computed += [(BY_NUMPY, x) for x in given if self.maker_of(x) == BY_NUMPY]

@@ -35,7 +35,7 @@ from .refusals import in_words as refused_in_words
 from .refusals import launches_noted
 from .spec import CHANGED, MANY, Case, Spec, laid_out_alike
 from .state import has_changed, state
-from .verdict import NOT_YET, RIGHT, WRONG, Cases, Comparison, OnTheClimb, Verdict
+from .verdict import NOT_YET, RIGHT, WRONG, Cases, Comparison, OnTheClimb, Verdict, cause_of
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Trace
@@ -563,13 +563,11 @@ def watch(backwards: bool):
 
 
 def in_words(error: Exception) -> tuple[str, str]:
-    """An error in a line, and who ran into it; Triton wraps what happens within a kernel."""
-    inner = error
-    while inner.__cause__ is not None:
-        inner = inner.__cause__
+    """An error in a line, and who ran into it."""
+    inner = cause_of(error)
     if triton_is_installed():
         from ..compiler.compile_process import sentence_of
-        from .trace import LeftItsTensors, name_of
+        from .recorder import LeftItsTensors, name_of
 
         sentence, line = sentence_of(error)
         if line:  # where there is a GPU, of the compiler

@@ -165,3 +165,10 @@ def raised(error: Exception) -> str:
     """'raises TypeError: ...', with the error's first line."""
     first = (str(error).strip().splitlines() or [""])[0]
     return f"raises {type(error).__name__}: {first}"
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What an error was raised from, at first: Triton wraps what happens within a kernel."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..spec import Argument, Case, Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
-    from ..trace import Memory, Trace
+    from ..trace import OwnedMemory, Trace
 
 
 # how a right result is made
@@ -190,7 +190,7 @@ class Evidence:
     # what the kernel did
 
     @property
-    def memory(self) -> "Memory | None":
+    def memory(self) -> "OwnedMemory | None":
         """The result's, with the name of the kernel's argument; None if no kernel got it."""
         begin = self.got.untyped_storage().data_ptr()
         memories = self.trace.memories if self.trace else []

@@ -16,8 +16,8 @@ from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
 from ..climb.instruments import Launch, launches_of
 from ..judge import SECONDS, shipped_call
+from ..recorder import tensors_in
 from ..refusals import does_not_compile, refusal_of
-from ..trace import tensors_in
 from ..verdict import raised
 from .asked import answering_as, on_a_gpu_without_memory
 from .inspection import Inspected, Inspection

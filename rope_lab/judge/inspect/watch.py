@@ -5,13 +5,12 @@ itself, because the time law is about launches.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from triton.runtime.interpreter import InterpreterBuilder
 
-from ..trace import Memory, Trace, tensors_in, wrap
+from ..recorder import Access, Part, tensors_in
+from ..trace import Trace
 from .limits import SECTOR
 
 # Bytes that the programs of a launch load from a tensor and store in it: each time, or once; and
@@ -55,36 +54,33 @@ class Watch(Trace):
         self.added: dict[str, bool] = {}  # tensors of atomics; are there sums of floats?
         self._names: dict[int, str] = {}  # of the arguments of this launch, by their memory
 
-    def __enter__(self) -> "Watch":
-        super().__enter__()
-        self._undo.append(wrap(InterpreterBuilder, "create_dot", self._at_dot))
-        return self
-
-    def _at_launch(self, original: Callable, executor, *args, **kwargs):
-        self.counts.append(Counts(executor.fn.__name__))
-        named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+    def at_launch(self, kernel, named) -> None:
+        super().at_launch(kernel, named)
+        self.counts.append(Counts(kernel.__name__))
         self._names = {x.untyped_storage().data_ptr(): name for name, x in tensors_in(named)}
-        return super()._at_launch(original, executor, *args, **kwargs)
 
-    def _at_program(self, original: Callable, builder, x, y, z):
+    def at_program(self) -> None:
+        super().at_program()
         self.counts[-1].programs += 1
-        return super()._at_program(original, builder, x, y, z)
 
-    def _count(self, kind: str, memory: Memory, at: np.ndarray, size: int, by: np.ndarray) -> None:
-        super()._count(kind, memory, at, size, by)
+    def at_part(self, access: Access, part: Part) -> None:
+        memory, at, size = part.memory, part.at, part.size
+        kind = "loaded" if access.does == "loads" else "stored"
+        # of each byte, which program was the last to do the same
+        by = {"loads": memory.reader, "stores": memory.writer, "updates": memory.adder}[access.does]
         name = self._names.get(memory.begin, memory.name)
         counts = self.counts[-1].tensors[name]
         counts[kind] += at.size * size
         counts[f"{kind}_once"] += int((by[np.unique(at)] < self._first_of_launch).sum()) * size
         counts["sectors"] += SECTOR * np.unique(at // SECTOR).size
-        if by is memory.adder:
+        if access.does == "updates":
             self.counts[-1].adds = True
             self.added[name] = memory.tensor.is_floating_point()
+        super().at_part(access, part)
 
-    def _at_function(self, name: str, original: Callable, builder, x):
-        self.counts[-1].functions[name.removeprefix("precise_")] += x.data.size
-        return super()._at_function(name, original, builder, x)
+    def at_function(self, name: str, block: np.ndarray) -> None:
+        super().at_function(name, block)
+        self.counts[-1].functions[name.removeprefix("precise_")] += block.size
 
-    def _at_dot(self, original: Callable, builder, a, b, *rest):
-        self.counts[-1].flops += 2 * a.data.size * b.data.shape[-1]
-        return original(builder, a, b, *rest)
+    def at_dot(self, flops: int) -> None:
+        self.counts[-1].flops += flops

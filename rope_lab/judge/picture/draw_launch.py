@@ -7,11 +7,11 @@ from torch import Tensor
 
 from ...child import Ended, Worker
 from ...shipment import CannotPassOn, Shipment, is_kernel
-from ..accesses import Access, Packed, packed
+from ..accesses import LanesOfAnAccess, Packed, packed
 from ..climb.instruments import Launch, launches_of
 from ..judge import CHILD, SECONDS
 from ..judge_process import HOW_TO_BEGIN
-from ..trace import tensors_in
+from ..recorder import tensors_in
 from ..verdict import raised
 from .drawing import Panel, draw_panels
 from .sheet import HIGHEST, WIDEST, Sheet
@@ -164,7 +164,7 @@ def _answer(launch: Launch, arguments: dict, storages: list[bytes]) -> dict:
     return found
 
 
-def _stored_in(tensors: dict[str, Packed], accesses: list[Access]) -> str:
+def _stored_in(tensors: dict[str, Packed], accesses: list[LanesOfAnAccess]) -> str:
     """The tensor that a kernel stores in; of two names for the same elements, the last."""
     stored: dict[int, set[int]] = {}
     for access in (access for access in accesses if access.does == "stores"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..accesses import Access, Packed
+from ..accesses import LanesOfAnAccess, Packed
 
 WIDEST, HIGHEST = 32, 32  # cells of a picture
 _BESIDE, _BELOW = 8, 4  # columns beside the elements, and rows below and above, that are drawn
@@ -99,7 +99,7 @@ class Sheet:
         """Elements that are stored more than once, or loaded by several programs."""
         return [cell for cell in self.elements if len(self.by[cell]) > 1]
 
-    def add(self, accesses: Iterable[Access]) -> None:
+    def add(self, accesses: Iterable[LanesOfAnAccess]) -> None:
         """Note those to this tensor."""
         own = [
             _Own(access.program, access.offset // self.tensor.dtype.itemsize, here, access.wanted)

@@ -1,0 +1,354 @@
+"""Record what interpreted launches do: programs, loads, stores and functions, in their order.
+
+Triton's interpreter runs program after program, and all that a kernel does goes through a few of
+its functions. They are wrapped while a `Recorder` is open. It calls its own methods `at_...`, which
+a reader of these events overrides: `Trace` knows owners and races, `Watch` counts, `Accesses` keeps
+lanes for a picture, and offsets.py looks for numbers that wrap around. An access outside the
+tensors of the launch is stopped before it happens, for in the interpreter as on a GPU it would read
+what happens to lie there, or overwrite it, or end the process.
+"""
+
+import linecache
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import triton
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+from triton import language as tl
+from triton.runtime import interpreter
+from triton.runtime.interpreter import (
+    GridExecutor,
+    InterpreterBuilder,
+    TensorHandle,
+    _get_np_dtype,
+)
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+_TRITON = str(Path(triton.__file__).parent)
+_LAB = Path(__file__).parents[1]
+_TOOLS = (_TRITON, str(_LAB / "judge"), str(_LAB / "interpreter"))  # no line of a kernel is there
+# Each may be a barrier: it moves numbers from lane to lane.
+_MOVES = [
+    *((InterpreterBuilder, f"create_{name}") for name in ("dot", "histogram")),
+    *((InterpreterBuilder, f"create_{name}") for name in ("reshape", "trans", "gather")),
+    *((InterpreterBuilder, f"create_{name}") for name in ("cat", "join", "split")),
+    *((kind, "apply_impl") for kind in (interpreter.ReduceOps, interpreter.ScanOps)),
+]
+_BF16_NAN = 0x7FC0  # the interpreter keeps the bits of bf16 as integers
+
+
+class LeftItsTensors(Exception):
+    """A program touched memory that is none of the launch's."""
+
+    def __init__(self, program: tuple, does: str, where: str) -> None:
+        super().__init__(f"{name_of(program)} {does} {where}")
+        self.program, self.does = program, does
+
+
+class Memory:
+    """The storage of a tensor that was passed to a kernel."""
+
+    def __init__(self, name: str, tensor: Tensor, begin: int | None = None) -> None:
+        """`name`: of the kernel's argument. `begin`: another address than its own."""
+        self.name = name
+        self.tensor = tensor  # kept alive: an address is not used twice
+        storage = tensor.untyped_storage()
+        self.begin = storage.data_ptr() if begin is None else begin
+        self.end = self.begin + storage.nbytes()
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load, a store or an atomic update of a block; it has not happened yet.
+
+    Attributes:
+        does: "loads", "stores" or "updates".
+        addresses: of each lane.
+        wanted: of each lane, whether its mask lets it do so.
+        size: bytes of an element.
+        values: of each lane, what it stores; None of others.
+        has_bf16: whether elements are bf16.
+        has_other: whether a load says what it gives where its mask is off.
+        may_wait: whether its program may wait for another one so: a volatile load, or atomic_cas.
+    """
+
+    does: str
+    addresses: np.ndarray
+    wanted: np.ndarray
+    size: int
+    values: np.ndarray | None = None
+    has_bf16: bool = False
+    has_other: bool = True
+    may_wait: bool = False
+
+    @classmethod
+    def of(cls, does: str, pointers: TensorHandle, mask: TensorHandle | None, **more) -> "Access":
+        """As the interpreter has it: of a block of pointers, where None masks nothing off."""
+        addresses, element = pointers.data.astype(np.int64), pointers.get_element_ty()
+        wanted = np.broadcast_to(True if mask is None else mask.data, addresses.shape).astype(bool)
+        size = max(1, element.primitive_bitwidth // 8)
+        return cls(does, addresses, wanted, size, has_bf16=element.is_bf16(), **more)
+
+    def inside(self, memory: Memory) -> np.ndarray:
+        """Of each lane, whether its element is there."""
+        return (self.addresses >= memory.begin) & (self.addresses + self.size <= memory.end)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What an access touches of one memory.
+
+    Attributes:
+        at: of each element, where it begins, in bytes from the begin of the memory.
+        size: bytes of an element.
+        which: of each lane of the block, whether its element is one of these.
+    """
+
+    memory: Memory
+    at: np.ndarray
+    size: int
+    which: np.ndarray
+
+    def element(self, at: int) -> str:
+        """'element 3 of x_ptr', which begins there."""
+        return f"element {at // self.size} of {self.memory.name}"
+
+
+class Recorder:
+    """Hears of all that launches do while it is open.
+
+    Attributes:
+        programs: all that have run, in their order; the last one runs.
+        memories: of the tensors of all launches.
+    """
+
+    functions: ClassVar[tuple[str, ...]] = ()  # whose calls are recorded
+    memory_of: ClassVar[Callable[[str, Tensor], Memory]] = Memory
+
+    def __init__(self) -> None:
+        self.programs: list[tuple[int, int, int]] = []
+        self.memories: list[Memory] = []
+
+    def hooks(self) -> list[tuple[object, str, Callable]]:
+        """Functions of the interpreter, and what is called around each."""
+        return [
+            (GridExecutor, "__call__", self._launch),
+            (InterpreterBuilder, "set_grid_idx", self._program),
+            (InterpreterBuilder, "create_masked_load", self._load),
+            (InterpreterBuilder, "create_masked_store", self._store),
+            (InterpreterBuilder, "create_atomic_rmw", self._update),
+            (InterpreterBuilder, "create_atomic_cas", self._exchange),
+            (InterpreterBuilder, "create_barrier", self._then(self.at_barrier)),
+            (interpreter, "_patch_lang_tensor", convert_as_compiled),
+            (InterpreterBuilder, "create_dot", self._dot),
+            *((owner, name, self._then(self.at_move)) for owner, name in _MOVES),
+            *((InterpreterBuilder, f"create_{f}", self._function(f)) for f in self.functions),
+        ]
+
+    def __enter__(self):
+        # not every Triton has each
+        self._undo = [wrap(*hook) for hook in self.hooks() if hasattr(*hook[:2])]
+        return self
+
+    def __exit__(self, *_) -> None:
+        for undo in reversed(self._undo):
+            undo()
+
+    # what a reader may override
+
+    def at_launch(self, kernel: Callable, named: dict[str, object]) -> None:
+        """`named`: its arguments and options, by their names."""
+
+    def at_program(self) -> None:
+        """The last one of `programs` begins."""
+
+    def at_access(self, access: Access) -> None:
+        """Before its parts."""
+
+    def at_part(self, access: Access, part: Part) -> None:
+        """Of an access, what it touches of one memory."""
+
+    def at_barrier(self) -> None:
+        """Lanes of the program wait for each other."""
+
+    def at_move(self) -> None:
+        """Numbers move from lane to lane."""
+
+    def at_function(self, name: str, block: np.ndarray) -> None:
+        """A block is an argument of one of `functions`."""
+
+    def at_dot(self, flops: int) -> None:
+        """A product of matrices."""
+
+    def program_of(self, program: tuple, grid: tuple) -> tuple:
+        """Which program runs where this one would."""
+        return program
+
+    def what_runs(self, access: Access, outside: np.ndarray) -> np.ndarray:
+        """Of each lane, whether it does what is `wanted`; `outside` would leave the tensors."""
+        if outside.any():
+            does = "reads" if access.does == "loads" else "writes"
+            where = self.place_of(int(access.addresses[outside][0]), access.size)
+            raise LeftItsTensors(self.programs[-1], does, where)
+        return access.wanted
+
+    # what the interpreter does
+
+    def _launch(self, original: Callable, executor, *args, **kwargs):
+        named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        known = {memory.begin for memory in self.memories}
+        for name, value in tensors_in(named):
+            begin = value.untyped_storage().data_ptr()
+            if begin not in known and value.untyped_storage().nbytes():
+                known.add(begin)
+                self.memories.append(self.memory_of(name, value))
+        self.at_launch(executor.fn, named)
+        with _disable_current_modes():  # what Triton copies is no work of PyTorch's
+            return original(executor, *args, **kwargs)
+
+    def _program(self, original: Callable, builder, *program):
+        self.programs.append(self.program_of(program, builder.grid_dim))
+        self.at_program()
+        return original(builder, *self.programs[-1])
+
+    def _record(self, access: Access) -> np.ndarray:
+        """Of each lane of an access, whether it is to happen."""
+        self.at_access(access)
+        outside = access.wanted.copy()
+        for memory in self.memories:
+            which = access.inside(memory) & access.wanted
+            if which.any():
+                outside &= ~which
+                at = access.addresses[which] - memory.begin
+                self.at_part(access, Part(memory, at, access.size, which))
+        return self.what_runs(access, outside)
+
+    def _load(self, original: Callable, builder, pointers, mask, other, *rest, **named):
+        is_volatile = named.get("is_volatile", rest[-1:] == (True,))
+        has_other = other is not None
+        access = Access.of("loads", pointers, mask, has_other=has_other, may_wait=is_volatile)
+        runs = self._record(access)
+        given = other if has_other else _anything(pointers)
+        left = access.wanted & ~runs
+        if left.any():
+            data = np.where(left, _anything(pointers).data, given.data)
+            given = TensorHandle(data, given.dtype)
+        return original(builder, pointers, TensorHandle(runs, tl.int1), given, *rest, **named)
+
+    def _store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
+        values = np.broadcast_to(value.data, pointers.data.shape)
+        runs = self._record(Access.of("stores", pointers, mask, values=values))
+        return original(builder, pointers, value, TensorHandle(runs, tl.int1), *rest, **named)
+
+    def _update(self, original: Callable, builder, op, pointers, value, mask, *rest):
+        runs = self._record(Access.of("updates", pointers, mask))
+        return original(builder, op, pointers, value, TensorHandle(runs, tl.int1), *rest)
+
+    def _exchange(self, original: Callable, builder, pointers, *rest):
+        """`tl.atomic_cas` takes no mask, so past an access outside the tensors it can't go on."""
+        access = Access.of("updates", pointers, None, may_wait=True)
+        if not self._record(access).all():
+            raise LeftItsTensors(self.programs[-1], "writes", "elsewhere")
+        return original(builder, pointers, *rest)
+
+    def _dot(self, original: Callable, builder, a, b, *rest):
+        self.at_dot(2 * a.data.size * b.data.shape[-1])
+        return original(builder, a, b, *rest)
+
+    def _function(self, name: str) -> Callable:
+        def around(original: Callable, builder, x):
+            self.at_function(name, x.data)
+            return original(builder, x)
+
+        return around
+
+    def _then(self, tell: Callable[[], None]) -> Callable:
+        def around(original: Callable, *args, **kwargs):
+            tell()
+            return original(*args, **kwargs)
+
+        return around
+
+    # in words
+
+    def place_of(self, address: int, size: int) -> str:
+        """Where an address lies, seen from the nearest tensor of the launch."""
+        if not self.memories:
+            return f"memory at {address}, and the launch has no tensor"
+        near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
+        element, count = (address - near.begin) // size, (near.end - near.begin) // size
+        return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
+
+
+def line_of_the_kernel() -> str:
+    """The line of a kernel that is being interpreted; '' if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_TOOLS):
+        frame = frame.f_back
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() if frame else ""
+
+
+def name_of(program: tuple[int, int, int]) -> str:
+    """'program 3', or 'program (3, 1)' of a grid with more dimensions."""
+    return f"program {number_of(program)}"
+
+
+def number_of(program: tuple[int, int, int]) -> int | tuple[int, ...]:
+    """3, or (3, 1)."""
+    while len(program) > 1 and program[-1] == 0:
+        program = program[:-1]
+    return program[0] if len(program) == 1 else program
+
+
+def _anything(pointers: TensorHandle) -> TensorHandle:
+    """What a masked load without `other` gives where its mask is off: a GPU promises nothing."""
+    zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
+    anything = np.nan if zeros.dtype.kind == "f" else np.iinfo(zeros.dtype).max // 3
+    if pointers.get_element_ty().is_bf16():
+        anything = _BF16_NAN
+    return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
+
+
+def convert_as_compiled(original: Callable, tensor, scope) -> None:
+    """The interpreter takes a block for true; the compiler refuses it, or does something else."""
+    original(tensor, scope)
+
+    def truth(self) -> bool:
+        if self.handle.data.size == 1:
+            return bool(self.handle.data)
+        if sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+            return True  # Triton's own code asks whether there is a block
+        raise ValueError(
+            "a block has no one truth value: for and, or, not, if write &, |, ~, where"
+        )
+
+    scope.set_attr(tensor, "__bool__", truth)
+    # for `range(0, n)`: Triton 3.6 asks an array of one element, which NumPy 2.4 refuses
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+
+def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
+    """Let `around(original, ...)` be called for a function; returns what undoes that."""
+    original = getattr(owner, name)
+    setattr(owner, name, lambda *args, **options: around(original, *args, **options))
+    return lambda: setattr(owner, name, original)
+
+
+def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
+    """The tensors of a launch by name, those in tuples and of descriptors too."""
+    found = []
+    for name, value in arguments.items():
+        if isinstance(value, TensorDescriptor):
+            value = value.base
+        if isinstance(value, Tensor):
+            found.append((name, value))
+        elif isinstance(value, tuple):
+            fields = getattr(value, "_fields", range(len(value)))
+            inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
+            found += tensors_in(inside)
+    return found
