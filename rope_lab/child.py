@@ -121,7 +121,7 @@ class Worker:
         self._words.seek(self._written_before)
         return self._words.read().decode(errors="replace").strip()
 
-    def ask(self, job: dict, seconds: float) -> dict:
+    def ask(self, job: object, seconds: float) -> dict:
         """What it answers; it is ended after a job that has changed the process for later ones.
 
         Args:

@@ -5,18 +5,20 @@ module in which a function works as it does in its cell.
 """
 
 import ast
+import importlib.util
 import inspect
 import math
 import re
 import symtable
 import sys
 import types
+from pathlib import Path
 
 import torch
 
 _PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
 _HOLDERS = (tuple, list, dict)
-_WRAPPERS = ("builtins", "functools", "triton")  # where classes are that hold a function
+_WRAPPERS = ("builtins", "functools", "rope_lab", "triton")  # whose classes hold a function
 _DECORATORS = {"Autotuner": "autotune", "Heuristics": "heuristics"}  # Triton's, by their classes
 _OPTIONS_OF_JIT = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
 _HOMES = ("torch", "torch.nn.functional", "triton.language")  # of what names no home, or another
@@ -68,12 +70,18 @@ def function_of(value: object) -> object:
     """The Python function inside a kernel, a specification or a decorated function."""
     if isinstance(value, type | types.ModuleType):
         return value
-    if type(value).__name__ == "Spec":  # by name, because its room imports this one
-        return getattr(value, "function", value)
     known = type(value).__module__.partition(".")[0] in _WRAPPERS
     own = getattr(value, "__dict__", {}) if known else {}
     inner = next((own[name] for name in ("fn", "__wrapped__") if name in own), None)
     return value if inner is None else function_of(inner)
+
+
+def module_of_file(path: Path) -> types.ModuleType:
+    """What a file of source text makes, loaded once more."""
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 class Shipment:

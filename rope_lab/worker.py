@@ -29,7 +29,7 @@ def main(place: str, folder: Path, path: list[str], jobs: BinaryIO, answers: Bin
         answers.write(pickle.dumps(said))  # whole: of what can't be pickled no half is sent
         answers.flush()
 
-    module = module_at(place)
+    module = module_of(place)
     has_changed = module.start(folder) or (lambda: False)
     sys.path[:] = path
     tell("ready")
@@ -52,8 +52,8 @@ def taken_over() -> tuple[BinaryIO, BinaryIO]:
     return jobs, answers
 
 
-def module_at(place: str) -> ModuleType:
-    """The module of a file, loaded once more, or of a name."""
+def module_of(place: str) -> ModuleType:
+    """The module of a file, or of a name."""
     if not place.endswith(".py"):
         return importlib.import_module(place)
     found = importlib.util.spec_from_file_location(Path(place).stem, place)

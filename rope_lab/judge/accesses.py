@@ -4,9 +4,13 @@ A job has no tensors but `Packed` ones and the bytes of their storages: pickled 
 tensor would get a storage of its own, and an input that is overwritten would be two tensors.
 """
 
+import contextlib
+import io
 import math
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +18,11 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from ..interpreter.functions import cannot_be_interpreted
+from .errors import failure_of
+from .judge_process import MAX_PRINTED
 from .recorder import Access, Recorder
+from .shipped import Shipped
 
 _GAP = 1 << 16  # bytes between storages: where a lane is masked off, its address is next to its own
 _ALIGNED = 64  # bytes
@@ -99,46 +107,68 @@ class Accesses(Recorder):
         self.found.append(LanesOfAnAccess(does, program, storage, offset, wanted))
 
 
-def accesses_of(kernel: object, job: dict) -> dict:
-    """What a launch does. Of a job: `grid`, `arguments` by name, and `storages`, their bytes.
+@dataclass(frozen=True)
+class Draw:
+    """A job: what one launch loads and stores, for a picture.
 
-    Returns:
-        `programs`: the place in the grid of each, and `accesses`; or why it is `refused`.
+    Attributes:
+        kernel: of the launch.
+        arguments: by name; tensors are `Packed`.
+        storages: bytes of each.
     """
-    while hasattr(getattr(kernel, "fn", None), "fn"):
-        kernel = kernel.fn  # the job has what a tuner would choose
-    sizes = [len(content) for content in job["storages"]]
-    room = [-(-(size + _GAP) // _ALIGNED) * _ALIGNED for size in sizes]
-    arena = np.zeros(_GAP + sum(room), dtype=np.uint8)
-    places = [_GAP + sum(room[:number]) for number in range(len(sizes))]
-    memories = []
-    for content, place in zip(job["storages"], places, strict=True):
-        memory = arena[place : place + len(content)]
-        memory[:] = np.frombuffer(content, dtype=np.uint8)
-        memories.append(torch.from_numpy(memory))
-    begins = [arena.ctypes.data + place for place in places]
 
-    def unpacked(value: object) -> object:
-        if isinstance(value, Packed):
-            memory = memories[value.storage].untyped_storage()
-            tensor = torch.empty(0, dtype=value.dtype)
-            return tensor.set_(memory, value.first, value.shape, value.strides)
-        if isinstance(value, SimpleNamespace):
-            return TensorDescriptor(**{name: unpacked(x) for name, x in vars(value).items()})
-        if isinstance(value, dict):
-            return namedtuple("Given", value)(*map(unpacked, value.values()))
-        return tuple(map(unpacked, value)) if isinstance(value, tuple) else value
+    kernel: Shipped
+    grid: tuple[int, ...]
+    arguments: dict[str, object]
+    storages: list[bytes]
 
-    arguments = {name: unpacked(value) for name, value in job["arguments"].items()}
-    with Accesses(begins, sizes) as kept:
-        try:
-            kernel[job["grid"]](**arguments)
-        except Exception:
-            if kept.lanes <= MOST_LANES:
-                raise
-            words = f"more than {MOST_LANES} elements: take smaller blocks, or fewer programs"
-            return {"refused": f"its programs load and store {words}"}
-    return {"programs": kept.programs, "accesses": kept.found}
+    def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
+        """`programs`, the place in the grid of each, and `accesses`; or why it is `refused`.
+
+        And what the kernel `printed`.
+        """
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            try:
+                found = self._accesses(self.kernel.load(folder, "candidate"))
+            except Exception as error:  # whatever a reader's kernel may raise
+                found = {"refused": cannot_be_interpreted(error) or failure_of(error).reason}
+        return found | {"printed": said.getvalue()[:MAX_PRINTED]}
+
+    def _accesses(self, kernel: object) -> dict:
+        while hasattr(getattr(kernel, "fn", None), "fn"):
+            kernel = kernel.fn  # the job has what a tuner would choose
+        sizes = [len(content) for content in self.storages]
+        room = [-(-(size + _GAP) // _ALIGNED) * _ALIGNED for size in sizes]
+        arena = np.zeros(_GAP + sum(room), dtype=np.uint8)
+        places = [_GAP + sum(room[:number]) for number in range(len(sizes))]
+        memories = []
+        for content, place in zip(self.storages, places, strict=True):
+            memory = arena[place : place + len(content)]
+            memory[:] = np.frombuffer(content, dtype=np.uint8)
+            memories.append(torch.from_numpy(memory))
+        begins = [arena.ctypes.data + place for place in places]
+
+        def unpacked(value: object) -> object:
+            if isinstance(value, Packed):
+                memory = memories[value.storage].untyped_storage()
+                tensor = torch.empty(0, dtype=value.dtype)
+                return tensor.set_(memory, value.first, value.shape, value.strides)
+            if isinstance(value, SimpleNamespace):
+                return TensorDescriptor(**{name: unpacked(x) for name, x in vars(value).items()})
+            if isinstance(value, dict):
+                return namedtuple("Given", value)(*map(unpacked, value.values()))
+            return tuple(map(unpacked, value)) if isinstance(value, tuple) else value
+
+        arguments = {name: unpacked(value) for name, value in self.arguments.items()}
+        with Accesses(begins, sizes) as kept:
+            try:
+                kernel[self.grid](**arguments)
+            except Exception:
+                if kept.lanes <= MOST_LANES:
+                    raise
+                words = f"more than {MOST_LANES} elements: take smaller blocks, or fewer programs"
+                return {"refused": f"its programs load and store {words}"}
+        return {"programs": kept.programs, "accesses": kept.found}
 
 
 def packed(value: object, storages: dict[int, bytes]) -> object:

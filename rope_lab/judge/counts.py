@@ -7,6 +7,7 @@ exercise doesn't forbid is a remark in the verdict.
 import ctypes
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -17,13 +18,33 @@ from ..profiling.traffic import Traffic
 from .spec import Spec
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
-    from .trace import Trace
+    from .trace import Event, Trace
 
 _MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
 # Copies by PyTorch are allowed beside a kernel, and reported: its own name -> what a reader writes.
 COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
 BY_NUMPY = "NumPy or Python computes it"  # what no operation of PyTorch's and no kernel has written
 _READS = "numpy", "tolist", "__dlpack__"  # by which NumPy and Python get a tensor's elements
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a kernel did in one case.
+
+    Attributes:
+        elements, element_bytes: of its first input.
+        loaded: bytes of each tensor, by its name in the specification.
+        stored: bytes.
+        evaluations: of sin and cos, element by element.
+        events: of the first program.
+    """
+
+    elements: int
+    element_bytes: int
+    loaded: dict[str, int]
+    stored: int
+    evaluations: int
+    events: "list[Event]"
 
 
 class BesideKernels(Traffic):

@@ -8,22 +8,31 @@ an H200, where Triton has its compiler (`refusals.py`). Where there is a GPU, a 
 launches kernels is run once more, by a second child, compiled.
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
 from ..child import Ended, Worker
-from ..shipment import CannotPassOn, Shipment, is_kernel, is_launch, kind_of
+from ..shipment import CannotPassOn
+from .counts import Counted
+from .judge_process import Judge
 from .mistakes import Mistaken
 from .refusals import refusal_of
+from .shipped import Shipped
 from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
 CHILD = "rope_lab.judge.judge_process"
 SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
-_PLAIN = (int, float, str, bool, type(None))  # what a partial may hold
+
+
+class Judged(NamedTuple):
+    """A verdict, and what a right kernel did with the probe; None without one."""
+
+    verdict: Verdict
+    counted: Counted | None = None
 
 
 def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdict:
@@ -38,66 +47,48 @@ def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdi
     Raises:
         ValueError: the specification has an argument without a shape.
     """
-    return judged(candidate, spec(specification))
+    return judged(candidate, spec(specification)).verdict
 
 
 def judged(
     candidate: Callable, wanted: Spec, *, out: str = "", probe: Case | None = None
-) -> Verdict:
-    """The verdict of the child processes.
+) -> Judged:
+    """What the child processes say.
 
     Args:
         candidate, wanted: as in `check_exercise`.
-        out: the keyword by which the candidate gets its first input to write over; '' for none.
-        probe: a case with which the work of a right candidate is counted: `Verdict.climb.counted`.
+        out, probe: as `Judge` has them.
     """
-    try:
-        job = {
-            "candidate": shipped_call(candidate, "the candidate"),
-            "function": shipped_call(wanted.function, "the specification"),
-            "mistakes": {
-                words: wrong.shipped
-                if isinstance(wrong, Mistaken)
-                else shipped_call(wrong, "the mistake")
-                for words, wrong in wanted.mistakes.items()
-            },
+
+    def shipped(functions: dict[str, Callable]) -> dict[str, Shipped]:
+        return {
+            words: wrong.shipped
+            if isinstance(wrong, Mistaken)
+            else Shipped.of(wrong, "the mistake")
+            for words, wrong in functions.items()
         }
+
+    try:
+        job = Judge(
+            candidate=Shipped.of(candidate, "the candidate"),
+            wanted=replace(wanted, function=None, mistakes={}, roundings={}),
+            function=Shipped.of(wanted.function, "the specification"),
+            mistakes=shipped(wanted.mistakes),
+            roundings=shipped(wanted.roundings),
+            out=out,
+            probe=probe,
+        )
     except CannotPassOn as refused:
-        return Verdict(state=NOT_YET, reason=str(refused), boxed=True)
-    job |= {"wanted": replace(wanted, function=None, mistakes={}), "out": out, "probe": probe}
-    verdict = _verdict_of("interpreted", job)
-    if verdict and verdict.cases.launches and torch.cuda.is_available():
-        compiled = _verdict_of("compiled", job)
-        return verdict if compiled else compiled
-    return verdict
+        return Judged(Verdict(state=NOT_YET, reason=str(refused), boxed=True))
+    interpreted = _judged_by_the_child("interpreted", job)
+    if interpreted.verdict and interpreted.verdict.cases.launches and torch.cuda.is_available():
+        compiled = _judged_by_the_child("compiled", job)
+        return interpreted if compiled.verdict else compiled
+    return interpreted
 
 
-def shipped_call(function: Callable, called: str) -> dict:
-    """What the child needs to call `function`, which a refusal calls so."""
-    options = {}
-    if isinstance(function, functools.partial):
-        if function.args or not all(isinstance(v, _PLAIN) for v in function.keywords.values()):
-            raise CannotPassOn(called, "a partial", "give it plain keyword arguments")
-        function, options = function.func, dict(function.keywords)
-    if is_kernel(function) or is_launch(function):
-        launcher = "the function that launches it, by kernel[grid](...), and returns its result"
-        raise CannotPassOn(called, "a kernel", f"give {launcher}")
-    if not callable(function):
-        raise CannotPassOn(called, kind_of(function), "give it a function")
-    name = getattr(function, "__name__", "")
-    name = name if name.isidentifier() else called.split()[-1]  # of a lambda
-    shipment = Shipment()
-    shipment.add(name, function)
-    return {
-        "program": shipment.program,
-        "name": name,
-        "options": options,
-        "renamed": shipment.renamed,
-    }
-
-
-def _verdict_of(engine: str, job: dict) -> Verdict:
-    """Of the child that judges, also where it has ended and gives none."""
+def _judged_by_the_child(engine: str, job: Judge) -> Judged:
+    """Also where it has ended and says nothing."""
     try:
         child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
         answer = child.ask(job, SECONDS)
@@ -107,10 +98,12 @@ def _verdict_of(engine: str, job: dict) -> Verdict:
         reason = f"it ended the process (exit {ended.code}) {last}".strip()
         if ended.late:
             reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
-        return Verdict(state=WRONG, reason=reason, boxed=True)
+        return Judged(Verdict(state=WRONG, reason=reason, boxed=True))
     if printed := answer["printed"]:
         print(printed, end="" if printed.endswith("\n") else "\n")
     verdict = answer["verdict"]
     verdict = replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))
     refusal = refusal_of(answer["launches"], verdict.cases.moves_between) if verdict else ""
-    return replace(verdict, state=WRONG, reason=refusal, remark="") if refusal else verdict
+    if refusal:
+        verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
+    return Judged(verdict, answer["counted"])

@@ -30,6 +30,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from .shipped import Shipped
+
 _ROPE_LAB = Path(__file__).parent.parent
 _IMPORTS = """\
 import torch
@@ -111,10 +113,10 @@ class Mistaken:
         return self.mistake.made_in(self.solution.text)
 
     @property
-    def shipped(self) -> dict[str, object]:
-        """What a child needs to call it: as of `shipped_call` in `judge.py`."""
+    def shipped(self) -> Shipped:
+        """For a child: by its text, as it is."""
         name, options = self.solution.name, dict(self.solution.options)
-        return {"program": _IMPORTS + self.text, "name": name, "options": options}
+        return Shipped(_IMPORTS + self.text, name, options, renamed={})
 
     @functools.cached_property
     def function(self) -> Callable:

@@ -72,6 +72,12 @@ class Spec:
     unmasked: str = ""  # what is told of right results by a kernel that leaves its tensors
     # what a likely mistake is told -> a function that makes it (`mistakes.py`)
     mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
+    # the same of those that are right but for their rounding
+    roundings: dict[str, Callable] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        """As `functools.wraps` does, so that a source of its function is found."""
+        object.__setattr__(self, "__wrapped__", self.function)
 
     def __call__(self, *inputs):
         return self.function(*inputs)

@@ -20,6 +20,13 @@ def state() -> dict[str, object]:
     return _settings() | _functions()
 
 
+def settle() -> None:
+    """Before each case, which an earlier one may have changed."""
+    torch.set_num_threads(1)
+    # new memory holds NaN: what a candidate does not write cannot pass for right
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
 def _settings() -> dict[str, object]:
     return {
         "the default dtype": torch.get_default_dtype(),

@@ -3,14 +3,33 @@
 import html
 import math
 from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..solved import Link
 
-RIGHT, WRONG, NOT_YET = "right", "wrong", "not yet"
-# Without Triton's compiler: all that the interpreter shows is right, and machine code isn't read.
-AS_INTERPRETED = "right in the interpreter"
+
+class State(StrEnum):
+    """The outcome of a check; as text, its first words."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    NOT_YET = "not yet"  # nothing is answered, or it can't be passed on
+    # Without Triton's compiler: all that the interpreter shows is right; machine code isn't read.
+    AS_INTERPRETED = "right in the interpreter"
+
+
+class Fault(Enum):
+    """What is wrong, where more is asked of it than its words; as text, their beginning."""
+
+    OUTSIDE = "out of bounds"
+    COLLISION = "write collision"
+    OTHER = ""
+
+
+RIGHT, WRONG, NOT_YET, AS_INTERPRETED = State
+HOW_TO_BEGIN = "replace what the stub raises by your code, then run this cell again"
 LINES_END_BETWEEN_WORDS = "white-space: pre-wrap; word-break: normal"
 COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00", AS_INTERPRETED: "#0072b2"}
 
@@ -75,7 +94,6 @@ class Cases:
 class OnTheClimb:
     """A kernel beside the rungs of the climb."""
 
-    counted: dict = field(default_factory=dict)  # what it did with the probe, where it had one
     ahead: str = ""  # which later rungs it has climbed already
     speed: str = ""  # of our kernel on a rung by the record, and of the reader's own on this GPU
     row: str = ""  # of the ladder, below its head, where the reader's kernel is kept
@@ -95,10 +113,9 @@ class OnTheClimb:
 class Verdict:
     """The outcome of a check; true only if everything is right."""
 
-    # 'right', 'wrong', 'not yet' (nothing is answered, or it can't be passed on) or, of a kernel
-    # whose machine code isn't read here, 'right in the interpreter'
-    state: str
+    state: State
     reason: str = ""  # what was right, what is wrong, or what to do first
+    fault: Fault = Fault.OTHER
     remark: str = ""  # what a right answer does that it need not do
     place: str = ""  # which of several answers, or which GPU, is wrong
     looks_like: str = ""  # which mistake leads to a wrong answer
@@ -151,7 +168,7 @@ def labeled(label: str, words: str) -> list[str]:
     return [f"  {label}: {words}"] if words else []
 
 
-def box(state: str, text: str) -> str:
+def box(state: State, text: str) -> str:
     """HTML of a text that begins with its state: that is bold, and colors the line beside it."""
     style = f"border-left: 4px solid {COLORS[state]}; padding-left: 0.8em; "
     style += LINES_END_BETWEEN_WORDS

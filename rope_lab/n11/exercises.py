@@ -142,19 +142,21 @@ def _mistaken_norm(x, weight, freqs, words):
                     "x2 * cos2 + x1 * sin2": "(x2 * cos2 + x1 * sin2) * weight2",
                 },
             ),
-            Mistake(
-                "rounding: too often, like the model, which rounds before it rotates; round once, "
-                "at the end",
-                {
-                    "x1, x2 = x1 * r * weight1, x2 * r * weight2": (
-                        "x1 = ((x1 * r).to(tl.float16) * weight1).to(tl.float16).to(tl.float32)\n"
-                        "    x2 = ((x2 * r).to(tl.float16) * weight2).to(tl.float16)"
-                        ".to(tl.float32)"
-                    )
-                },
-            ),
         ),
     },
+    roundings=NORM_ROPE.with_mistakes(
+        Mistake(
+            "rounding: too often, like the model, which rounds before it rotates; round once, "
+            "at the end",
+            {
+                "x1, x2 = x1 * r * weight1, x2 * r * weight2": (
+                    "x1 = ((x1 * r).to(tl.float16) * weight1).to(tl.float16).to(tl.float32)\n"
+                    "    x2 = ((x2 * r).to(tl.float16) * weight2).to(tl.float16)"
+                    ".to(tl.float32)"
+                )
+            },
+        ),
+    ),
 )
 def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
     """Each row over the root of its mean square, times a weight a column; then `rope`."""

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..records import QUIET, records_folder
-from ..shipment import Shipment
+from ..shipment import Shipment, module_of_file
 from ..source import FoldedSource
-from ..worker import module_at
 from . import RUNGS, rung_of
 
 FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead; tools/hosted.py sets it, and tests
@@ -59,7 +58,7 @@ def mine_or_ours() -> Callable:
     own = [rung for rung in climbed() if rung >= _WITH_A_BACKWARD]
     if QUIET in os.environ or not own:
         return RUNGS[max(RUNGS)].module.my_rope
-    return module_at(str(folder() / f"rung_{own[-1]}.py")).my_rope
+    return module_of_file(folder() / f"rung_{own[-1]}.py").my_rope
 
 
 def show_rung(rung: int) -> FoldedSource:

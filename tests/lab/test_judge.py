@@ -13,7 +13,7 @@ import torch
 
 import rope_lab as lab
 import wrong_kernels
-from rope_lab.judge import definitions, diagnose, judge_process
+from rope_lab.judge import attempt, definitions, diagnose, judge_process
 from rope_lab.judge import judge as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.diagnose.evidence import place, whole
@@ -124,7 +124,7 @@ def not_of_five(x):
 
 def test_a_stub_for_the_probe_alone_is_a_stub():
     of_five = Case("five elements", {"s": 1, "d": 2, "n": 5})
-    verdict = judge_module.judged(not_of_five, spec(twice), probe=of_five)
+    verdict = judge_module.judged(not_of_five, spec(twice), probe=of_five).verdict
     assert verdict.state == "not yet" and repr(verdict).startswith("NOT YET: replace"), verdict
 
 
@@ -137,7 +137,7 @@ def test_what_never_ends_is_ended(monkeypatch):
 
 def test_right_results_without_a_kernel_are_not_enough():
     verdict = judge(three_times, spec(kernel=True, leave_out=STRIDED)(three_times))
-    assert verdict.reason == judge_process.NO_KERNEL and not verdict
+    assert verdict.reason == attempt.NO_KERNEL and not verdict
 
 
 def test_what_atomics_store_is_the_kernels_own():
@@ -362,5 +362,5 @@ def test_no_rule_stumbles_over_a_wrong_result(known):
         return None if known.overwrites else tuple(outs)
 
     wanted = replace(known, half_the_table=False)
-    verdict, _ = judge_process.judge(made_up, wanted, tell=lambda _: None)
+    verdict, _ = judge_process.verdict_on(made_up, wanted, tell=lambda _: None)
     assert verdict.state == "wrong" and "raises" not in verdict.reason

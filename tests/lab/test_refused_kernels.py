@@ -8,7 +8,7 @@ import ast
 import pytest
 
 import rope_lab as lab
-from rope_lab.judge import judge_process
+from rope_lab.judge.errors import failure_of
 from rope_lab.judge.spec import STRIDED, spec
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
@@ -161,7 +161,7 @@ def test_a_gpu_s_own_compiler_is_told_in_the_same_words():
     source = "def k():\n    while True:\n        break"
     node = ast.parse(source).body[0].body[0].body[0]
     error = UnsupportedLanguageConstruct(source, node, "unsupported AST node type: Break")
-    reason, _ = judge_process.in_words(error)
+    reason = failure_of(error).reason
     assert reason.startswith("it does not compile: unsupported AST node type: Break (a loop in a ")
     assert reason.endswith(", at: break")
 

@@ -17,7 +17,7 @@ from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
 from ...solved import after_rung
 from ..counts import COPIES
-from ..judge import judged
+from ..judge import Judged, judged
 from ..refusals import does_not_compile
 from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
@@ -27,6 +27,10 @@ from .ladder import TO_FIND, row_of
 from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
 
 PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
+
+
+class ReadsElements(Exception):
+    """A launcher has asked tensors for elements that have none: those of the headline shape."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         ValueError: there is no such rung.
     """
     rung_of(rung)
-    values = judged_values(rung, candidate)
+    values, counted = judged_values(rung, candidate)
     if not values:
         return values
     verdict = replace(values, remark="")  # a remark is for a kernel that is on its rung
@@ -90,8 +94,13 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         if refused:
             reason = f"the values are right, but {refused}"
             return replace(verdict, state=NOT_YET, reason=reason)
-        readings = readings_of(verdict.climb.counted, launch)
-        measured = _with_instruments(rung, candidate, verdict, readings, launch)
+        measured = _with_instruments(
+            rung=rung,
+            candidate=candidate,
+            values=Judged(verdict, counted),
+            readings=readings_of(counted, launch),
+            launch=launch,
+        )
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
     if measured.state not in (RIGHT, AS_INTERPRETED):
@@ -107,8 +116,8 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     return replace(measured, remark="; ".join(filter(None, remarks)))
 
 
-def judged_values(rung: int, candidate: Callable) -> Verdict:
-    """The verdict on values, addresses, collisions and order; `climb.counted` if all are right.
+def judged_values(rung: int, candidate: Callable) -> Judged:
+    """The verdict on values, addresses, collisions and order; `counted` if all are right.
 
     It is the first one that isn't right, or that of the forward with every right case, and with
     the first remark on any use.
@@ -119,17 +128,18 @@ def judged_values(rung: int, candidate: Callable) -> Verdict:
         if missing := next((name for name in use.keywords if name not in known), ""):
             reason = f"{getattr(candidate, '__name__', 'the function')} takes no `{missing}`"
             hint = f"add {missing}={use.keywords[missing]} to its arguments, and use it"
-            return Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True)
+            return Judged(Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True))
         probe = None if first else PROBE
-        verdict = judged(use.of(candidate), use.wanted, out=use.out, probe=probe)
+        verdict, counted = judged(use.of(candidate), use.wanted, out=use.out, probe=probe)
         right += tuple(use.words + case for case in verdict.cases.right)
         if not verdict:
             wrong = use.words + verdict.cases.wrong if verdict.cases.wrong else ""
-            return replace(verdict, cases=replace(verdict.cases, right=right, wrong=wrong))
+            return Judged(replace(verdict, cases=replace(verdict.cases, right=right, wrong=wrong)))
         if verdict.remark:
             remark = remark or use.words + verdict.remark
-        first = first or verdict
-    return replace(first, cases=replace(first.cases, right=right), remark=remark)
+        first = first or Judged(verdict, counted)
+    cases = replace(first.verdict.cases, right=right)
+    return Judged(replace(first.verdict, cases=cases, remark=remark), first.counted)
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
@@ -160,15 +170,21 @@ def _at_the_headline(use: Use, candidate: Callable) -> tuple[list[Launch], list[
     """The launches of a use at the headline shape, and what PyTorch runs beside them."""
     launches: list[Launch] = []
     call = rotation(use.of(candidate), use.out)
-    eager = count_eager_traffic(lambda: launches.extend(launches_of(call)))
+    try:
+        eager = count_eager_traffic(lambda: launches.extend(launches_of(call)))
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta tensor" in str(error):  # PyTorch has no class for these errors
+            raise ReadsElements from error
+        raise
     names = [COPIES.get(one.name, one.name) for one in eager.kernels if one.bytes_read]
     return launches, names
 
 
 def _with_instruments(
-    rung: int, candidate: Callable, verdict: Verdict, readings: dict[str, float], launch: Launch
+    rung: int, candidate: Callable, values: Judged, readings: dict[str, float], launch: Launch
 ) -> Verdict:
     """The verdict of the instruments on a kernel whose values are right."""
+    verdict = values.verdict
     read = [target for target in TARGETS[rung] if target.instrument in readings]
     missed = [target for target in read if not target.met(readings)]
     table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
@@ -191,7 +207,7 @@ def _with_instruments(
             verdict = replace(verdict, state=AS_INTERPRETED, remark=remark)
         return verdict
     first = _explains(missed, readings)
-    words = advice(first.instrument, readings, verdict.climb.counted, launch)
+    words = advice(first.instrument, readings, values.counted, launch)
     if rung in TO_FIND and _is_the_rung_below(rung, candidate, launch):
         words = f"rung {rung - 1} as it was: for which edit is there evidence above the exercise?"
     reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
@@ -226,7 +242,7 @@ def _explains(missed: list[Target], readings: dict[str, float]) -> Target:
 
 def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
     """The verdict on a kernel whose values are right, and whose code could not be read."""
-    if "meta tensor" in str(error):  # of the headline shape, which have no memory
+    if isinstance(error, ReadsElements):
         reason = "the values are right, but it reads elements on the host, for which a GPU waits"
         return replace(verdict, state=NOT_YET, reason=reason)
     if isinstance(error, Refused):

@@ -22,6 +22,7 @@ from ...compiler.compile import Compiled, compile_for
 from ...compiler.instructions import instruction_time, loads_before_first_branch, warp_instructions
 from ...compiler.listings import NoCompiler
 from ...rungs import SHAPE
+from ..counts import Counted
 
 GPU = "sm_90"  # an H100 or H200
 _DEFAULT_WARPS = 4  # Triton's
@@ -104,22 +105,22 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
     return found
 
 
-def readings_of(counted: dict, launch: Launch) -> dict[str, float]:
+def readings_of(counted: Counted, launch: Launch) -> dict[str, float]:
     """A number for each instrument, for an H200.
 
     The first three are of the probe, the others of the headline shape. Those of machine code are
     missing where Triton has no compiler and doesn't know the kernel.
 
     Args:
-        counted: a verdict's.
+        counted: with the probe.
         launch: at the headline shape; it is compiled, and raises as `compile_for`.
     """
-    size = counted["elements"] * counted["element_bytes"]
-    order = "".join(event["kind"] for event in counted["events"])  # L a load, E an evaluation
+    size = counted.elements * counted.element_bytes
+    order = "".join(event.kind for event in counted.events)  # L a load, E an evaluation
     readings = {
         # in multiples of the bytes of t
-        "bytes requested": (sum(counted["loaded"].values()) + counted["stored"]) / size,
-        "sin/cos evaluations": counted["evaluations"] / (counted["elements"] / 2),  # a pair
+        "bytes requested": (sum(counted.loaded.values()) + counted.stored) / size,
+        "sin/cos evaluations": counted.evaluations / (counted.elements / 2),  # a pair
         "loads after a sine": order.partition("E")[2].count("L"),  # of the first program
         "programs": launch.programs,
     }

@@ -10,9 +10,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...records import QUIET
+from ..counts import Counted
 from .instruments import Launch
+
+if TYPE_CHECKING:  # it imports Triton
+    from ..trace import Event
 
 
 @dataclass(frozen=True)
@@ -111,13 +116,13 @@ def row(target: Target, readings: dict[str, float], missed: bool) -> str:
 _FEW_ROWS = "a program has too few rows of its position: BLOCK_R"
 
 
-def advice(instrument: str, readings: dict[str, float], counted: dict, launch: Launch) -> str:
+def advice(instrument: str, readings: dict[str, float], counted: Counted, launch: Launch) -> str:
     """The mistake that explains a missed target, as a question or a cause; '' if none is known."""
     return _ADVICE[instrument](readings, counted, launch)
 
 
-def _about_bytes(readings: dict[str, float], counted: dict, launch: Launch) -> str:
-    size, loaded = counted["elements"] * counted["element_bytes"], counted["loaded"]
+def _about_bytes(readings: dict[str, float], counted: Counted, launch: Launch) -> str:
+    size, loaded = counted.elements * counted.element_bytes, counted.loaded
     times = loaded.get("t", 0) / size
     if times > 1:
         return f"each element of t is loaded {times:.3g} times: once for itself, once as a partner?"
@@ -129,23 +134,23 @@ def _about_bytes(readings: dict[str, float], counted: dict, launch: Launch) -> s
     return _FEW_ROWS
 
 
-def _about_evaluations(readings: dict[str, float], counted: dict, launch: Launch) -> str:
-    for event in counted["events"]:
-        if event["kind"] == "E" and _is_tile(event) and not event["of"].startswith("(1,"):
-            return f"a sine of the whole tile, {event['of']}, where a row of angles would do"
+def _about_evaluations(readings: dict[str, float], counted: Counted, launch: Launch) -> str:
+    for event in counted.events:
+        if event.kind == "E" and _is_tile(event) and not event.of.startswith("(1,"):
+            return f"a sine of the whole tile, {event.of}, where a row of angles would do"
     if readings["sin/cos evaluations"] >= 4:
         return "every row evaluates its own: a program needs several rows of one position"
     return _FEW_ROWS
 
 
-def _about_programs(readings: dict[str, float], counted: dict, launch: Launch) -> str:
+def _about_programs(readings: dict[str, float], counted: Counted, launch: Launch) -> str:
     if readings["programs"] < EIGHT_ROWS.limit:
         return "more than 8 rows a program: stay at 8"
     starts = readings["programs"] / 1600
     return f"at 1600 a microsecond, they take {starts:.0f} us to start: more rows a program"
 
 
-def _about_width(readings: dict[str, float], counted: dict, launch: Launch) -> str:
+def _about_width(readings: dict[str, float], counted: Counted, launch: Launch) -> str:
     if launch.num_warps > 1:
         lanes = 32 * launch.num_warps
         return f"{lanes} lanes share the angles of a row: how many has each? See num_warps"
@@ -155,30 +160,30 @@ def _about_width(readings: dict[str, float], counted: dict, launch: Launch) -> s
     )
 
 
-def _about_instructions(readings: dict[str, float], counted: dict, launch: Launch) -> str:
+def _about_instructions(readings: dict[str, float], counted: Counted, launch: Launch) -> str:
     if readings["programs"] > EIGHT_ROWS.limit:
         return "fewer than 8 rows a program, for the same sines: stay at 8"
-    for event in counted["events"]:
-        if event["kind"] == "E" and _is_tile(event):
-            return f"is the sine taken after the broadcast ({event['line']})?"
+    for event in counted.events:
+        if event.kind == "E" and _is_tile(event):
+            return f"is the sine taken after the broadcast ({event.line})?"
     words = f"each of {launch.num_warps} warps evaluates the same angles again: see num_warps"
     return words if launch.num_warps > 1 else ""
 
 
-def _about_order(readings: dict[str, float], counted: dict, launch: Launch) -> str:
+def _about_order(readings: dict[str, float], counted: Counted, launch: Launch) -> str:
     sine = ""
-    for event in counted["events"]:
-        if event["kind"] == "E":
-            sine = sine or event["line"]
-        elif event["kind"] == "L" and sine:
-            return f"{event['of']} is loaded after a sine: move ({event['line']}) before ({sine})"
+    for event in counted.events:
+        if event.kind == "E":
+            sine = sine or event.line
+        elif event.kind == "L" and sine:
+            return f"{event.of} is loaded after a sine: move ({event.line}) before ({sine})"
     words = f"{launch.num_warps} warps share the loads: see num_warps"
     return words if launch.num_warps > 1 else ""
 
 
-def _is_tile(evaluation: dict) -> bool:
+def _is_tile(evaluation: "Event") -> bool:
     """Of an evaluation, whether its block has two dimensions."""
-    return "," in evaluation["of"].strip("(),")
+    return "," in evaluation.of.strip("(),")
 
 
 _ADVICE: dict[str, Callable] = {

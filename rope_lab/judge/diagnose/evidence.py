@@ -122,6 +122,7 @@ class Evidence:
     reread: list[str]
     overwritten: list[str]  # inputs that should have kept their memory and did not
     mistakes: dict[str, Tensor]  # words -> the result of one that the specification knows
+    roundings: dict[str, Tensor]  # the same, right but for its rounding
 
     # comparisons
 

@@ -184,10 +184,9 @@ def zero(e: Evidence) -> Iterator[Guess]:
 
 
 def known_mistake(e: Evidence) -> Iterator[Guess]:
-    """Those that begin with "rounding" are for `rounding`."""
+    """Of its specification."""
     for words, made in e.mistakes.items():
-        if not words.startswith("rounding"):
-            yield own(words, made)
+        yield own(words, made)
 
 
 def rounding(e: Evidence) -> Iterator[Guess]:
@@ -200,7 +199,7 @@ def rounding(e: Evidence) -> Iterator[Guess]:
     if not ((got - expected).abs() <= 4 * eps * largest).all():
         return
     told = "rounding: compute in fp32, and round once, at the end"
-    for words, made in e.mistakes.items():
+    for words, made in (e.mistakes | e.roundings).items():
         if _fits(e, made) and not _fits(e, e.expected):
             told = words
     yield seen(told)

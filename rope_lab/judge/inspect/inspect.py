@@ -15,11 +15,13 @@ from ...compiler.listings import NoCompiler
 from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
 from ..climb.instruments import Launch, launches_of
-from ..judge import SECONDS, shipped_call
+from ..judge import SECONDS
 from ..recorder import tensors_in
 from ..refusals import does_not_compile, refusal_of
+from ..shipped import Shipped
 from ..verdict import raised
 from .asked import answering_as, on_a_gpu_without_memory
+from .inspect_process import Inspect
 from .inspection import Inspected, Inspection
 from .limits import gpu_of
 from .watch import ACCESSES, Counts
@@ -60,10 +62,16 @@ def inspect(
     _check(small, large, gpu, tolerance)
     sizes = [small, 2 * small, 3 * small]
     where = gpu_of(gpu)
-    job: dict = {"sizes": sizes, "large": large, "tolerance": tolerance, "gpu": where}
     try:
-        for name, shipped in (("function", function), ("reference", reference), ("make", make)):
-            job[name] = shipped_call(shipped, name)
+        job = Inspect(
+            function=Shipped.of(function, "function"),
+            reference=Shipped.of(reference, "reference"),
+            make=Shipped.of(make, "make"),
+            sizes=sizes,
+            large=large,
+            tolerance=tolerance,
+            gpu=where,
+        )
     except CannotPassOn as refused:
         return Inspection(refused=str(refused))
     found = _found_by_the_child(job)
@@ -91,7 +99,7 @@ def inspect(
     if not launches:
         return stopped("no kernel is launched")
     for size, of_size in zip(sizes, counts, strict=True):
-        own_names = job["function"]["renamed"]
+        own_names = job.function.renamed
         kernels = [own_names.get(one.kernel, one.kernel) for one in of_size]
         if kernels != at_large:
             words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
@@ -118,7 +126,7 @@ def _check(small: object, large: object, gpu: object, tolerance: object) -> None
         raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
 
 
-def _found_by_the_child(job: dict) -> dict:
+def _found_by_the_child(job: Inspect) -> dict:
     try:
         return Worker.kept("rope_lab.judge.inspect.inspect_process", "1").ask(job, SECONDS)
     except Ended as ended:
@@ -226,7 +234,7 @@ def _seeded(make: Callable, size: int, device: str) -> Sequence:
     return make(size, device)
 
 
-def _measured(job: dict) -> float | None:
+def _measured(job: Inspect) -> float | None:
     """Microseconds on the GPU that is here.
 
     None without one, where kernels are interpreted, or if measuring fails.

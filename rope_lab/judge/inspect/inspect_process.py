@@ -4,17 +4,22 @@ It is the judge's kind of child: a kernel may end it, or not come back.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from ..attempt import same_bits
 from ..check import clone, compare
-from ..judge_process import HOW_TO_BEGIN, in_words, load, same_bits, start
+from ..errors import failure_of
+from ..judge_process import answer, start
 from ..refusals import launches_noted
-from ..verdict import raised
+from ..shipped import Shipped
+from ..verdict import HOW_TO_BEGIN, Fault, raised
 from .asked import answering_as
+from .limits import Gpu
 from .offsets import wrapped_offset
 from .watch import Watch
 
@@ -22,33 +27,42 @@ __all__ = ["answer", "start"]  # what `worker.py` calls
 Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
 
-def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
-    """What a function does at each of the sizes, up to the first at which something is wrong.
+@dataclass(frozen=True)
+class Inspect:
+    """A job: what a function does at each of the sizes, up to the first where something is wrong.
 
-    Then whether its offsets fit into their integers at the large one.
-
-    Of a job: `function`, `reference` and `make` as shipped, `sizes`, `large`, `tolerance`, and the
-    `gpu` that answers what the function asks one.
-
-    Returns:
-        `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right, `atomics`,
-        `locks` and `unchecked`, and `counts`: those of each launch for each size. And always
-        `launches`, as jobs for the compiler.
+    Then whether its offsets fit into their integers at the large one. Its `gpu` answers what the
+    function asks one.
     """
-    function, reference, make = (
-        load(job[name], folder, "candidate") for name in ("function", "reference", "make")
-    )
-    with answering_as(job["gpu"], function), launches_noted() as launches:
-        found = _found(function, reference, make, job, tell)
-    return found | {"launches": [*launches.values()]}
+
+    function: Shipped
+    reference: Shipped
+    make: Shipped
+    sizes: list[int]
+    large: int
+    tolerance: tuple[float, float] | None
+    gpu: Gpu
+
+    def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
+        """
+        Returns:
+            `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right,
+            `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each size.
+            And always `launches`, as jobs for the compiler.
+        """
+        shipped = self.function, self.reference, self.make
+        function, reference, make = (one.load(folder, "candidate") for one in shipped)
+        with answering_as(self.gpu, function), launches_noted() as launches:
+            found = _found(function, reference, make, self, tell)
+        return found | {"launches": [*launches.values()]}
 
 
 def _found(
-    function: Callable, reference: Callable, make: Callable, job: dict, tell: Callable[[str], None]
+    function: Callable, reference: Callable, make: Callable, job: Inspect, tell: Callable
 ) -> dict:
     """What `answer` answers."""
-    tolerance, counts, locks = job["tolerance"], [], []
-    for size in job["sizes"]:
+    counts, locks = [], []
+    for size in job.sizes:
         tell(f"size {size}")
         try:
             inputs = _named(reference, _made(make, size))
@@ -63,17 +77,17 @@ def _found(
         except NotImplementedError as error:
             return {"refused": str(error) or HOW_TO_BEGIN}
         except Exception as error:  # whatever a function may raise
-            reason, owner = in_words(error)
-            if reason.startswith("out of bounds"):
+            reason, owner, fault = failure_of(error)
+            if fault == Fault.OUTSIDE:
                 return {"wrong": f"at size {size}: {reason}", "owner": owner}
             return {"refused": f"at size {size} {reason}"}
-        wrong, owner = _wrong(found, expected, inputs, tolerance, watch)
+        wrong, owner = _wrong(found, expected, inputs, job.tolerance, watch)
         if wrong:
             return {"wrong": f"at size {size}: {wrong}", "owner": owner}
         counts.append(watch.counts)
         locks += watch.locks
-    tell(f"the size {job['large']}, without memory,")
-    found = wrapped_offset(function, make, job["large"])
+    tell(f"the size {job.large}, without memory,")
+    found = wrapped_offset(function, make, job.large)
     if "wrong" in found:
         return found
     return {"counts": counts, "atomics": watch.added, "locks": next(iter(locks), "")} | found

@@ -11,18 +11,18 @@ from pathlib import Path
 import torch
 
 from ...timing import measure
-from ..judge_process import load
+from .inspect_process import Inspect
 
 
 def start(folder: Path) -> None:
     """Nothing to get ready: what the judge's child sets would be measured, too."""
 
 
-def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
+def answer(job: Inspect, folder: Path, tell: Callable[[str], None]) -> dict:
     """Microseconds, `us`, of a job's `function` on what its `make` makes of `large`."""
-    function, make = (load(job[name], folder, "candidate") for name in ("function", "make"))
+    function, make = (one.load(folder, "candidate") for one in (job.function, job.make))
     torch.manual_seed(0)
-    call = partial(function, *make(job["large"], "cuda"))
+    call = partial(function, *make(job.large, "cuda"))
     us = measure({"yours": call})["yours"].median_us
     del call
     torch.cuda.empty_cache()  # this process stays, and the notebook has the GPU's memory

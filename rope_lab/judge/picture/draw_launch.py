@@ -6,13 +6,13 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ...child import Ended, Worker
-from ...shipment import CannotPassOn, Shipment, is_kernel
-from ..accesses import LanesOfAnAccess, Packed, packed
+from ...shipment import CannotPassOn, is_kernel
+from ..accesses import Draw, LanesOfAnAccess, Packed, packed
 from ..climb.instruments import Launch, launches_of
 from ..judge import CHILD, SECONDS
-from ..judge_process import HOW_TO_BEGIN
 from ..recorder import tensors_in
-from ..verdict import raised
+from ..shipped import Shipped
+from ..verdict import HOW_TO_BEGIN, raised
 from .drawing import Panel, draw_panels
 from .sheet import HIGHEST, WIDEST, Sheet
 
@@ -141,18 +141,16 @@ def _refuse_large(name: str, tensor: Tensor) -> None:
 def _answer(launch: Launch, arguments: dict, storages: list[bytes]) -> dict:
     """What the child says of a launch."""
     kernel = launch.kernel
-    shipment = Shipment()
     try:
-        shipment.add(kernel.fn.__name__, kernel)
-        shipped = {"program": shipment.program, "name": kernel.fn.__name__, "options": {}}
-        job = {"kernel": shipped, "grid": launch.grid, "arguments": arguments, "storages": storages}
+        shipped = Shipped.by_name(kernel.fn.__name__, kernel)
+        job = Draw(shipped, launch.grid, arguments, storages)
         pickle.dumps(job)
     except CannotPassOn as refused:
         raise NotDrawn(f"Not drawn: {refused}") from None
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise NotDrawn(f"Not drawn: an argument can't be passed on: {error}") from None
     try:
-        found = Worker.kept(CHILD, "1").ask({"launch": job}, SECONDS)
+        found = Worker.kept(CHILD, "1").ask(job, SECONDS)
     except Ended as ended:
         what = f"ran for {SECONDS:.0f} seconds without coming to an end"
         if not ended.late:

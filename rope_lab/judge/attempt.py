@@ -1,0 +1,335 @@
+"""One run of a reader's function on one case, and what is wrong with it."""
+
+import contextlib
+import inspect
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rope_kernels.modes import interpreter_is_on
+
+from ..interpreter.functions import cannot_be_interpreted
+from .check import compare, is_right
+from .counts import (
+    BY_NUMPY,
+    COPIES,
+    BesideKernels,
+    Counted,
+    more_than_half_the_table,
+    wasted,
+)
+from .diagnose.evidence import Evidence
+from .errors import failure_of
+from .lanes import HOW_LANES_WAIT
+from .launched import each_launch, interprets
+from .spec import CHANGED, MANY, Case, Spec, laid_out_alike
+from .state import settle
+from .verdict import HOW_TO_BEGIN, NOT_YET, WRONG, Cases, Comparison, Fault, Verdict
+
+if TYPE_CHECKING:  # it imports Triton, which a reader may not have
+    from .trace import Trace
+
+NO_KERNEL = "no kernel ran: PyTorch computed the result; launch your kernel"
+NOT_BY_THE_KERNEL = (
+    "PyTorch wrote the result: your kernel ran, and stored nothing in it; return what it stores, "
+    "or a view of that (tl.store converts to the dtype of its pointer)"
+)
+PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
+
+
+class Attempt:
+    """One run of a candidate on one case, and what is wrong with it.
+
+    Attributes:
+        missed: the number of the first result with a wrong element; None before one is found.
+        eager: what PyTorch ran beside the kernels.
+    """
+
+    def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
+        """`earlier`: names of the cases that came out right before this one."""
+        settle()
+        self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
+        self.inputs = wanted.inputs(case)  # the specification's own
+        self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
+        self.before = [memory_of(x).clone() for x in self.given]
+        self.expected = results(wanted, self.inputs)
+        self.returned: object = None
+        self.missed: int | None = None
+        self.trace, self.eager = None, BesideKernels()
+
+    def outcome(self) -> Verdict | None:
+        """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
+        stopped = self._run()
+        if stopped is not None:
+            return stopped
+        outs = self._results()
+        if len(outs) != len(self.expected):
+            words = f"{len(outs)} results came back, {len(self.expected)} are asked for"
+            return self._wrong(words)
+        for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
+            verdict = compare(out, want, self._tolerance(want))
+            if not verdict:
+                return self._wrong_result(number, out, verdict)
+        return next(self._wrong_beside_the_results(), None)
+
+    def _wrong(
+        self,
+        reason: str,
+        owner: str = "",
+        fault: Fault = Fault.OTHER,
+        compared: Comparison | None = None,
+    ) -> Verdict:
+        cases = Cases(wrong=self.case.name, owner=owner)
+        return Verdict(state=WRONG, reason=reason, fault=fault, cases=cases, compared=compared)
+
+    def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
+        return self.wanted.tolerance if want.dtype == torch.float32 else None
+
+    def counted(self) -> Counted | None:
+        """What the kernel did; None where nothing is interpreted."""
+        trace = self.trace
+        if trace is None:
+            return None
+        memories, tensors = trace.memories, zip(self.wanted.names, self.given, strict=True)
+        inputs = {x.untyped_storage().data_ptr(): name for name, x in tensors}
+        return Counted(
+            elements=self.given[0].numel(),
+            element_bytes=self.given[0].element_size(),
+            loaded={inputs.get(x.begin, x.name): x.moved["loaded"] for x in memories},
+            stored=sum(x.moved["stored"] for x in memories),
+            evaluations=sum(trace.evaluations.values()),
+            events=trace.events,
+        )
+
+    def depends_on_the_order(self) -> bool:
+        """Whether the results are others if the programs run from the last one to the first."""
+        if self._run(backwards=True) is not None:
+            return True
+        outs = zip(self._results(), self.expected, strict=True)
+        return not all(  # by more than the rounding of another order
+            torch.allclose(out.cpu().double(), want.double(), rtol=1e-2, atol=1e-2, equal_nan=True)
+            for out, want in outs
+        )
+
+    def _run(self, backwards: bool = False) -> Verdict | None:
+        """Call the candidate; an outcome if it stopped or returned nothing."""
+        if self.case.name == CHANGED:  # after a call with other numbers in the same memory
+            for x in self.given:
+                x.mul_(2)
+            stopped = self._call(backwards)
+            for x, own in zip(self.given, self.inputs, strict=True):
+                x.copy_(own)
+            if stopped is not None:
+                return stopped
+        return self._call(backwards)
+
+    def _call(self, backwards: bool) -> Verdict | None:
+        stopped, self.eager = None, BesideKernels()
+        self.eager.note(self.given)
+        with watch(backwards) as self.trace, self.eager, each_launch(self.eager.at_launch):
+            try:
+                self.returned = called(self.candidate, self.case, self.given)
+            except NotImplementedError as error:
+                return Verdict(state=NOT_YET, reason=str(error) or HOW_TO_BEGIN)
+            except Exception as error:  # whatever a reader's function may raise
+                if reason := cannot_be_interpreted(error):
+                    return Verdict(state=NOT_YET, reason=reason)
+                stopped = self._wrong(*failure_of(error))
+        if stopped is not None:
+            return stopped
+        if self.returned is not None or self.wanted.overwrites:
+            return None
+        return self._wrong("it returns None: is a `return` missing? A launch returns None, too")
+
+    def own_mistake(self) -> str:
+        """Which mistake of the exercise leads to a wrong address; '' for none.
+
+        The candidate runs once more, past those addresses, and its result is compared with theirs.
+        Of several that have this result, those stay that have the results of later cases, too.
+        """
+        left = self._mistakes_in(self.case)
+        cases = self.wanted.cases
+        later = cases[cases.index(self.case) + 1 :] if self.case in cases else []
+        for case in later:
+            if len(left) < 2:
+                break
+            held = self._mistakes_in(case)
+            left = [words for words in left if words in held] or left
+        return left[0] if left else ""
+
+    def _mistakes_in(self, case: Case) -> list[str]:
+        """Those of the exercise whose result is the candidate's, in one case; a right one, too."""
+        from .trace import Trace
+
+        if not (self.wanted.mistakes or self.wanted.unmasked) or case.name == MANY:
+            return []  # a mistake that an exercise knows shows in smaller cases
+        inputs = self.wanted.inputs(case)
+        functions = dict(self.wanted.mistakes)
+        if self.wanted.unmasked:
+            functions[self.wanted.unmasked] = self.wanted
+        try:
+            with Trace(goes_on=True), contextlib.redirect_stdout(io.StringIO()):
+                got = as_tuple(called(self.candidate, case, self.wanted.inputs(case)))
+            off = 1e-4 if case.dtype == torch.float32 else 1e-2
+            same = partial(torch.allclose, rtol=off, atol=off, equal_nan=True)
+            made = {words: results(f, inputs) for words, f in functions.items()}
+            return [words for words, outs in made.items() if all(map(same, got, outs))]
+        except Exception:  # whatever a reader's function may raise further on
+            return []
+
+    def _results(self) -> tuple:
+        names = self.wanted.names
+        if self.wanted.overwrites:
+            return tuple(self.given[names.index(name)] for name in self.wanted.overwrites)
+        return as_tuple(self.returned)
+
+    def _wrong_result(self, number: int, out: object, verdict: Verdict) -> Verdict:
+        """Which result is wrong, and where."""
+        compared = verdict.compared
+        if compared is None or compared.first_wrong_index is None:
+            return self._wrong(verdict.reason)  # another shape or dtype, or no tensor at all
+        label = f"result {number}" if len(self.expected) > 1 else "the result"
+        if self.wanted.overwrites:
+            label = self.wanted.overwrites[number]
+        self.missed = number
+        owner = self.trace.owner_of(out, compared.first_wrong_index) if self.trace else ""
+        return self._wrong("", owner, compared=replace(compared, name=label))
+
+    def evidence(self) -> Evidence:
+        """All that can be known of the first result with a wrong element."""
+        number = self.missed
+        out = self._results()[number]
+        wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
+
+        def of_one(function: Callable) -> Callable:
+            return lambda *x: results(function, list(x))[number]
+
+        def made_by(functions: dict[str, Callable]) -> dict[str, Tensor]:
+            known = {} if self.case.name == MANY else functions
+            return {words: made(*self.inputs) for words, made in known.items()}
+
+        mistakes = {words: of_one(mistaken) for words, mistaken in wanted.mistakes.items()}
+        roundings = {words: of_one(mistaken) for words, mistaken in wanted.roundings.items()}
+        one = replace(wanted, function=of_one(wanted), mistakes=mistakes)
+        wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
+        if not wrong.any():
+            wrong = ~is_right(got, want, self._tolerance(want))
+        trace = self.trace
+        stored = trace.stored_in(out) if trace else None
+        return Evidence(
+            spec=one,
+            case=self.case,
+            inputs=self.inputs,
+            got=got,
+            expected=want,
+            wrong=wrong,
+            unwritten=got.isnan() if stored is None else ~stored,  # as `start` asked for
+            earlier=self.earlier,
+            trace=trace,
+            races=trace.races if trace else [],
+            stored_twice=trace.stored_twice if trace else [],
+            reread=trace.reread if trace else [],
+            overwritten=list(self._overwritten()),
+            mistakes=made_by(mistakes),
+            roundings=made_by(roundings),
+        )
+
+    def _overwritten(self) -> Iterator[str]:
+        """Inputs that should have kept their memory and did not, or the memory around them."""
+        for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
+            kept, where = then.clone(), ""
+            if name in self.wanted.overwrites:
+                where = ", between its elements or around them"
+                kept.as_strided(x.shape, x.stride(), x.storage_offset()).copy_(x)
+            if not same_bits(memory_of(x), kept):
+                yield name + where
+
+    def _wrong_beside_the_results(self) -> Iterator[Verdict]:
+        """What else is wrong where the results are right."""
+        for what in self._overwritten():
+            yield self._wrong(f"an input is overwritten: {what}")
+        trace, allowed = self.trace, self.wanted.launches
+        if trace is None:
+            return
+        for race in trace.races:
+            yield self._wrong(f"a race between programs: {race}")
+        for collision in trace.collisions:
+            yield self._wrong(f"{Fault.COLLISION.value}: {collision}", fault=Fault.COLLISION)
+        for race in trace.lane_races:
+            yield self._wrong(f"a race between lanes: {race}. {HOW_LANES_WAIT}")
+        if self.wanted.kernel:
+            yield from map(self._wrong, self._without_the_kernel(trace))
+        if allowed is not None and trace.launches > allowed:
+            yield self._wrong(f"too many launches: {trace.launches}, where {allowed} would do")
+        if self.wanted.half_the_table and (more := more_than_half_the_table(trace, *self.given)):
+            yield self._wrong(more)
+
+    def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
+        """What PyTorch or NumPy did that the kernel should have done."""
+        if not trace.launches:
+            yield NO_KERNEL
+            return
+        given_to_kernels = [memory.tensor for memory in trace.memories]
+        for x in (*given_to_kernels, *self._results()):
+            if name := self.eager.maker_of(x):
+                words = name if name == BY_NUMPY else f"PyTorch runs {name}"
+                words += "; let the kernel do it"
+                yield f"a part of the work is done outside the kernel: {words}"
+        for out in self._results():
+            stored = trace.stored_in(out)
+            if stored is None or not stored.any():
+                yield NOT_BY_THE_KERNEL
+            elif not (stored.all() or self.wanted.overwrites):
+                yield PARTLY
+
+    def remark(self) -> str:
+        """What a right candidate does that it need not do; empty if nothing."""
+        if self.trace is None:
+            return ""
+        if self.trace.in_one_warp:
+            return f"in more than one warp it would race: {self.trace.in_one_warp[0]}"
+        if self.trace.locks:
+            return f"whether a lock orders its programs is not checked: {self.trace.locks[0]}"
+        copies = [one for one in self.eager.kernels if one.name in COPIES]
+        if copies and self.wanted.kernel and not self.wanted.copies:
+            moved = sum(one.bytes_read + one.bytes_written for one in copies)
+            return f"it copies by {COPIES[copies[0].name]}, which moves {moved} bytes more"
+        return wasted(self.trace, self.wanted)
+
+
+def called(candidate: Callable, case: Case, inputs: list) -> object:
+    """What it returns, called with those options of the case that it has."""
+    known = inspect.signature(candidate).parameters if case.options else ()
+    return candidate(*inputs, **{name: x for name, x in case.options.items() if name in known})
+
+
+def results(function: Callable, inputs: list) -> list[Tensor]:
+    """The specification's results, computed in fp64 and rounded once to the case's dtype."""
+    outs = as_tuple(function(*[laid_out_alike(x, torch.float64) for x in inputs]))
+    return [out.to(inputs[0].dtype) for out in outs]
+
+
+def as_tuple(returned: object) -> tuple:
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def watch(backwards: bool):
+    if not interprets():
+        return contextlib.nullcontext()
+    from .trace import Trace
+
+    return Trace(backwards=backwards)
+
+
+def memory_of(x: Tensor) -> Tensor:
+    """All of a tensor's storage, from its beginning to its end."""
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
