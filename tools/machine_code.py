@@ -46,8 +46,9 @@ from two_checkouts import ROOT, copy_packages, load_packages
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.case import CUTS, DECODED
+from rope_lab.compiler import launches
 from rope_lab.compiler.compile import Compiled
-from rope_lab.compiler.plans import Plan, plans_of
+from rope_lab.compiler.plans import plans_of
 from rope_lab.compiler.stages import operations
 
 GPU = "sm_90"
@@ -175,7 +176,7 @@ def launches_of(case: Case, package: ModuleType) -> Outcome:
         return f"{type(error).__name__}: {error}".replace(package.__name__, "rope_kernels")
 
 
-def launch_of(plan: Plan) -> Launch:
+def launch_of(plan: launches.Launch) -> Launch:
     code = plan.compiled()
     return {
         "kernel": plan.name,

@@ -9,7 +9,6 @@ import os
 import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -22,51 +21,10 @@ from torch.utils._pytree import tree_leaves
 import rope_kernels
 from rope_kernels import modes
 
-from .compile import Compiled, compile_for
+from .launches import Launch, launched_by
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One launch, as Triton was handed it."""
-
-    kernel: object  # a `@triton.jit` function
-    grid: tuple[int, ...]
-    arguments: tuple  # by position
-    options: dict[str, object]  # the compiler's, and arguments by name
-    gpu: str
-
-    @property
-    def name(self) -> str:
-        return self.kernel.fn.__name__
-
-    @property
-    def programs(self) -> int:
-        (programs,) = self.grid
-        return programs
-
-    @property
-    def threads(self) -> int:
-        """Of a program."""
-        return self.options["num_warps"] * (64 if self.gpu.startswith("gfx9") else 32)
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """The kernel's arguments by their names, tensors aside, and the compiler's options.
-
-        Constants that come as one dataclass are told one by one.
-        """
-        named = dict(zip(self.kernel.arg_names, self.arguments, strict=False)) | self.options
-        for name in [name for name, x in named.items() if is_dataclass(x)]:
-            named |= vars(named.pop(name))
-        tensors = [name for name, x in named.items() if any(map(_is_tensor, tree_leaves(x)))]
-        return {name: x for name, x in named.items() if name not in tensors}
-
-    def compiled(self) -> Compiled:
-        """What it would run on that GPU; raises as `compile_for`."""
-        return compile_for(self.gpu, self.kernel, *self.arguments, **self.options)
-
-
-def plan_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> Plan:
+def plan_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> Launch:
     """Plan the launch that a call would make on a GPU, and launch nothing.
 
     Args:
@@ -89,7 +47,7 @@ def plan_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> Pl
     return found[0]
 
 
-def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> list[Plan]:
+def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> list[Launch]:
     """Plan every launch of a call, and of its backward where a tensor requires a gradient."""
     with plans(gpu) as found:
         outs = [out for out in tree_leaves(function(*arguments, **options)) if out.requires_grad]
@@ -97,10 +55,6 @@ def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> l
         if outs:
             torch.autograd.grad(outs, leaves, [torch.empty_like(out) for out in outs])
     return found
-
-
-def _is_tensor(x: object) -> bool:
-    return isinstance(x, Tensor)
 
 
 _data_ptr = Tensor.data_ptr
@@ -113,9 +67,9 @@ def _address(x: Tensor) -> int:
 
 
 @contextmanager
-def plans(gpu: str = "sm_90") -> Iterator[list[Plan]]:
+def plans(gpu: str = "sm_90") -> Iterator[list[Launch]]:
     """Plan every launch of calls that take their tensors to be on this GPU, and make none."""
-    found: list[Plan] = []
+    found: list[Launch] = []
     _kernel_modules()
     yes, no = PropertyMock(return_value=True), PropertyMock(return_value=False)
     with (
@@ -124,25 +78,9 @@ def plans(gpu: str = "sm_90") -> Iterator[list[Plan]]:
         patch.object(modes, "_HAS_COMPILER", True),  # which nothing is asked of
         patch.object(torch.version, "hip", "7.2" if gpu.startswith("gfx") else None),
         patch.object(torch.cuda, "current_device", lambda: -1),  # where tensors on the CPU are
-        launched_by(lambda *launch: found.append(Plan(*launch, gpu))),
+        launched_by(found.append, gpu),
     ):
         yield found
-
-
-@contextmanager
-def launched_by(launcher: Callable) -> Iterator[None]:
-    """Every launch becomes `launcher(kernel, grid, arguments, options)`.
-
-    What the package remembers of an earlier call it launches by the compiled kernel, past Triton's
-    JIT: that is not seen here.
-    """
-    import triton
-
-    def launch(kernel, grid):
-        return lambda *arguments, **options: launcher(kernel, grid, arguments, options)
-
-    with patch.object(triton.KernelInterface, "__getitem__", launch):
-        yield
 
 
 def kernel_names() -> set[str]:

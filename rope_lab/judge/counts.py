@@ -14,6 +14,7 @@ from unittest.mock import patch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from ..compiler.launches import Launch
 from ..profiling.traffic import Traffic
 from .spec import Spec
 
@@ -94,14 +95,14 @@ class BesideKernels(Traffic):
         self.note(x for x in made if x.untyped_storage().data_ptr() not in addresses)
         return out
 
-    def at_launch(self, run: Callable, kernel, *arguments, **options):
+    def at_launch(self, launch: Launch) -> object:
         """Make a launch; what it gets from NumPy is `computed`."""
         from .recorder import tensors_in
 
-        given = [x for _, x in tensors_in({"": arguments} | options)]
+        given = [x for _, x in tensors_in({"": launch.arguments} | launch.options)]
         self.computed += [(BY_NUMPY, x) for x in given if self.maker_of(x) == BY_NUMPY]
         is_read = self._is_read
-        out = run(kernel, *arguments, **options)
+        out = launch.run()
         self._is_read = is_read  # the interpreter reads by NumPy
         self.note(given)
         return out

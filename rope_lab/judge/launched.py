@@ -1,10 +1,11 @@
-"""Every launch that Triton's interpreter makes, before and after it runs."""
+"""Launches that Triton's interpreter makes in this process."""
 
-import contextlib
-from collections.abc import Callable, Iterator
-from unittest.mock import patch
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from rope_kernels.modes import interpreter_is_on, triton_is_installed
+
+from ..compiler.launches import Launch, launched_by
 
 
 def interprets() -> bool:
@@ -25,18 +26,6 @@ def constants_of(kernel: Callable, named: dict[str, object]) -> tuple:
     return kernel.__name__, *constants
 
 
-@contextlib.contextmanager
-def each_launch(around: Callable) -> Iterator[None]:
-    """Meanwhile `around(run, kernel, *arguments, **options)` makes every interpreted launch."""
-    if not interprets():
-        yield
-        return
-    from triton.runtime.interpreter import InterpretedFunction
-
-    run = InterpretedFunction.run
-
-    def launch(kernel, /, *arguments, **options):
-        return around(run, kernel, *arguments, **options)
-
-    with patch.object(InterpretedFunction, "run", launch):
-        yield
+def each_launch(launcher: Callable[[Launch], object]) -> AbstractContextManager:
+    """As `launched_by`, where launches are interpreted; elsewhere they are left alone."""
+    return launched_by(launcher) if interprets() else nullcontext()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from rope_kernels.modes import compiler_is_installed
 
 from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
+from ..compiler.launches import Launch
 from .lanes import HOW_LANES_WAIT
 from .launched import constants_of, each_launch
 
@@ -116,16 +117,14 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
         yield jobs
         return
 
-    def note(run, kernel, /, *arguments, warmup, **options):
-        own = {name: value for name, value in options.items() if name != "grid"}
-        named = dict(zip(kernel.arg_names, arguments, strict=False)) | own
+    def note(launch: Launch) -> object:
         with contextlib.suppress(Exception):  # what can't be passed on is no fault of the kernel
-            constants = constants_of(kernel.fn, named)
-            key = constants, *((name, _like(value)) for name, value in named.items())
-            if not warmup and key not in jobs:
-                job = job_of(GPU, kernel, *arguments, **own)
+            constants = constants_of(launch.kernel.fn, launch.named)
+            key = constants, *((name, _like(value)) for name, value in launch.named.items())
+            if key not in jobs:
+                job = job_of(GPU, launch.kernel, *launch.arguments, **launch.options)
                 jobs[key] = job | {"check": True, "constants": constants}
-        return run(kernel, *arguments, warmup=warmup, **options)
+        return launch.run()
 
     with each_launch(note):
         yield jobs

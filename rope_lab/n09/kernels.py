@@ -1,7 +1,8 @@
 """Rungs 5 to 7, compiled: notebook 09 reads what the compiler made of them."""
 
 from ..compiler.compile import Compiled
-from ..judge.climb.instruments import launches_of, rotation
+from ..compiler.launches import launches_of
+from ..judge.climb.instruments import rotation
 from ..rungs import rung_of
 
 

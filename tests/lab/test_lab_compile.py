@@ -23,6 +23,7 @@ triton = pytest.importorskip("triton", reason="needs Triton")
 
 import triton.language as tl  # noqa: E402
 
+from rope_lab.compiler.launches import launches_of  # noqa: E402
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
     kernel_lines,
@@ -30,7 +31,7 @@ from rope_lab.compiler.stages import (  # noqa: E402
     operations,
     signature,
 )
-from rope_lab.judge.climb.instruments import launches_of, rotation  # noqa: E402
+from rope_lab.judge.climb.instruments import rotation  # noqa: E402
 from rope_lab.rungs import RUNGS, rung_3_tile  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)

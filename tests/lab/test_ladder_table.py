@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 import rope_lab as lab
+from rope_lab.compiler.launches import launches_of
 from rope_lab.judge.climb.check_rung import judged_values
-from rope_lab.judge.climb.instruments import launches_of, readings_of, rotation
+from rope_lab.judge.climb.instruments import readings_of, rotation
 from rope_lab.judge.climb.targets import Target, advice
 from rope_lab.rungs import RUNGS, kept, measured
 from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases

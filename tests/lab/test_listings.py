@@ -118,7 +118,8 @@ def test_what_is_compiled_is_kept_if_that_is_asked_for(tmp_path, monkeypatch):
 
 
 def compiled_rung(rung):
-    from rope_lab.judge.climb.instruments import launches_of, rotation
+    from rope_lab.compiler.launches import launches_of
+    from rope_lab.judge.climb.instruments import rotation
 
     (launch,) = launches_of(rotation(RUNGS[rung].module.my_rope))
     return launch.compiled()

@@ -7,7 +7,8 @@ import rope_lab as lab
 from ops import OPS
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 from rope_kernels.norms import qk_norm_rope
-from rope_lab.compiler.plans import kernel_names, launched_by, plans_of
+from rope_lab.compiler.launches import launched_by
+from rope_lab.compiler.plans import kernel_names, plans_of
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -18,11 +19,11 @@ T, FREQS = torch.empty(5, 2, 3, 8), torch.empty(5, 1, 1, 8)
 def test_a_plan_is_what_a_call_launches(place, device, whole_way):
     """Tensors without memory will do. An interpreter has no fast sine."""
     plan, launches = lab.plan_of(rope_fw, T.to(place), FREQS.to(place)), []
-    with launched_by(lambda *launch: launches.append(launch)):
+    with launched_by(launches.append):
         rope_fw(T.to(device), FREQS.to(device))
-    ((kernel, grid, arguments, options),) = launches
-    assert (plan.name, plan.grid, plan.options) == (kernel.fn.__name__, grid, options)
-    launched = dict(zip(kernel.arg_names, arguments, strict=True)) | options
+    (launch,) = launches
+    assert (plan.name, plan.grid, plan.options) == (launch.name, launch.grid, launch.options)
+    launched = launch.named
     del launched["tensors"]
     constants = vars(launched.pop("C"))
     assert plan.settings == launched | constants | {"fast_sine": True}

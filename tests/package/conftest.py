@@ -10,11 +10,14 @@ from rope_kernels import launch
 
 
 @pytest.fixture
-def interpreter(monkeypatch, device, needs_triton):
+def interpreter(device, needs_triton):
     """Notes launches; None on a GPU, where later calls are launched by what Triton returns."""
-    yield Interpreter(monkeypatch) if device == "cpu" else None
-    if device == "cpu":
-        launch.forget()  # A call that looks alike would find a launch of this test's.
+    if device != "cpu":
+        yield None
+        return
+    with Interpreter().launching() as launching:
+        yield launching
+    launch.forget()  # A call that looks alike would find a launch of this test's.
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import ctypes
 import re
 import sys
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,26 +29,29 @@ class Interpreter:
 
     now = None  # handles outlive a test, in what the package remembers
 
-    def __init__(self, monkeypatch):
-        from triton.runtime import driver, interpreter
-
+    def __init__(self):
         self.by_jit, self.by_handle = [], []  # kernels launched
         self.runs, self.compiled = True, set()  # what a GPU would compile, where nothing runs
-        run = interpreter.InterpretedFunction.run
 
-        def launch(kernel, *arguments, grid, warmup=False, **options):
-            self.by_jit.append(kernel)
-            handle = Handle(run, kernel, arguments, options)
-            if self.runs:
-                run(kernel, *arguments, grid=grid, warmup=warmup, **options)
-            else:
-                handle.compiled = compiled_for(kernel, arguments, options)
-                self.compiled.add(handle.compiled)
-            return handle
+    @contextmanager
+    def launching(self):
+        from triton.runtime import driver
 
-        monkeypatch.setattr(Interpreter, "now", self)
-        monkeypatch.setattr(interpreter.InterpretedFunction, "run", launch)
+        from rope_lab.compiler.launches import launched_by  # the lab turns the interpreter on
+
         driver.set_active(Driver())
+        with patch.object(Interpreter, "now", self), launched_by(self.launch):
+            yield self
+
+    def launch(self, launch):
+        self.by_jit.append(launch.kernel)
+        handle = Handle(launch)
+        if self.runs:
+            launch.run()
+        else:
+            handle.compiled = compiled_for(launch)
+            self.compiled.add(handle.compiled)
+        return handle
 
     @property
     def launches(self):
@@ -76,14 +80,16 @@ class Handle:
 
     run = compiled = None  # no C function
 
-    def __init__(self, run, kernel, arguments, options):
-        self.src = SimpleNamespace(fn=kernel)
-        tensors, *others = *arguments, *[options[x] for x in kernel.arg_names[len(arguments) :]]
+    def __init__(self, launch):
+        self.src = SimpleNamespace(fn=launch.kernel)
+        named = launch.named
+        tensors, *others = [named[name] for name in launch.kernel.arg_names]
         looks = [None if x is None else (x.dtype, x.data_ptr() % 16 == 0) for x in tensors]
-        self.launched = run, kernel, type(tensors), looks, [width_of(x) for x in others]
+        without_tensors = replace(launch, arguments=(), options={})
+        self.launched = without_tensors, type(tensors), looks, [width_of(x) for x in others]
 
     def __getitem__(self, grid):
-        run, kernel, group, looks, widths = self.launched
+        first, group, looks, widths = self.launched
 
         def launch(addresses, *values, stream=None):
             assert [width_of(x) for x in values] == widths, "compiled for other numbers"
@@ -92,12 +98,12 @@ class Handle:
                 assert not (look and look[1] and address % 16), "compiled for aligned tensors"
             now = Interpreter.now
             if now is not None:
-                now.by_handle.append(kernel)
+                now.by_handle.append(first.kernel)
                 now.compiled.add(self.compiled)
             if now is None or now.runs:
                 pairs = zip(addresses, looks, strict=True)
                 tensors = group(*[at(x, look[0]) if look else None for x, look in pairs])
-                run(kernel, tensors, *values, grid=grid, warmup=False)
+                replace(first, arguments=(tensors, *values), grid=grid).run()
 
         return launch
 
@@ -115,10 +121,10 @@ def at(address, dtype):
     return torch.frombuffer(memory, dtype=dtype)
 
 
-def compiled_for(kernel, arguments, options):
+def compiled_for(launch):
     """Which kernel Triton would compile for a launch: its name, and what is compiled in."""
-    bind = binder_of(kernel)
-    return kernel.__name__, str(bind(*arguments, **options)[1:])
+    bind = binder_of(launch.kernel)
+    return launch.name, str(bind(*launch.arguments, **launch.options)[1:])
 
 
 @cache

@@ -79,5 +79,5 @@ def _mistaken(judge: object) -> list[Mistaken]:
         known = {words: one for wanted in specs for words, one in wanted.mistakes.items()}
         of_all = [one for one in known.values() if isinstance(one, Mistaken)]
         return [one for one in of_all if judge.file in one.solution.file]
-    known = judge.mistakes if isinstance(judge, Spec) else {}
+    known = judge.mistakes | judge.roundings if isinstance(judge, Spec) else {}
     return [one for one in known.values() if isinstance(one, Mistaken)]

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from ...compiler.compile import NotPassedOn, Refused, TookTooLong
+from ...compiler.launches import Launch, launches_of
 from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
@@ -22,7 +23,7 @@ from ..refusals import does_not_compile
 from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
 from . import specifications as specs
-from .instruments import Launch, launches_of, loop_in, readings_of, rotation
+from .instruments import loop_in, readings_of, rotation
 from .ladder import TO_FIND, row_of
 from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
 

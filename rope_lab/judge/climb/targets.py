@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...compiler.launches import Launch
 from ...records import QUIET
 from ..counts import Counted
-from .instruments import Launch
 
 if TYPE_CHECKING:  # it imports Triton
     from ..trace import Event

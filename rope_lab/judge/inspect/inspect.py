@@ -11,10 +11,10 @@ from rope_kernels.modes import interpreter_is_on
 
 from ...child import Ended, Worker
 from ...compiler.compile import Refused
+from ...compiler.launches import Launch, launches_of
 from ...compiler.listings import NoCompiler
 from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
-from ..climb.instruments import Launch, launches_of
 from ..judge import SECONDS
 from ..recorder import tensors_in
 from ..refusals import does_not_compile, refusal_of

@@ -20,7 +20,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ..climb.instruments import Launch, launches_of
+from ...compiler.launches import Launch, launches_of
 from ..climb.targets import number
 from ..recorder import Access, Memory, Recorder, line_of_the_kernel, name_of
 from ..verdict import cause_of, raised

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ...child import Ended, Worker
+from ...compiler.launches import Launch, launches_of
 from ...shipment import CannotPassOn, is_kernel
 from ..accesses import Draw, LanesOfAnAccess, Packed, packed
-from ..climb.instruments import Launch, launches_of
 from ..judge import CHILD, SECONDS
 from ..recorder import tensors_in
 from ..shipped import Shipped

@@ -22,7 +22,7 @@ from rope_kernels import RotaryPositionEmbedding, modes, paths, rope_fw, rope_qk
 from rope_kernels.norms import api as norms
 from rope_kernels.paths import Path as CallPath
 from rope_kernels.serving import cache as caches
-from rope_lab.compiler.plans import launched_by
+from rope_lab.compiler.launches import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -84,9 +84,9 @@ def what_runs(call, situation):
     """What a call runs, by the names that PyTorch's profiler notes, and Triton's launches."""
     launched = []
 
-    def note(kernel, grid, arguments, options):
-        launched.append(kernel)
-        return kernel.run(*arguments, grid=grid, warmup=False, **options)
+    def note(launch):
+        launched.append(launch)
+        return launch.run()
 
     with launched_by(note), torch.autograd.profiler.profile() as profile:
         situation(call)

@@ -8,7 +8,7 @@ from launches import in_order
 from norm_yardstick import assert_as_in_new_memory
 from ops import OPS, every_second
 from rope_kernels import rope_bw, rope_fw
-from rope_lab.compiler.plans import launched_by
+from rope_lab.compiler.launches import launched_by
 from yardstick import assert_rounded_once, gradient_fp64, rotate_fp64
 
 BOTH_DIRECTIONS = [op for op in OPS if op.name in ("rope_fw", "rope_bw")]

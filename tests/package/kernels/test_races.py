@@ -6,12 +6,14 @@ an element would overwrite each other's inputs. The interpreter runs one program
 on a CPU only a race between programs can show: there they run in reverse order too.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from launches import in_order
 from ops import FEW, OPS
-from rope_lab.compiler.plans import launched_by
+from rope_lab.compiler.launches import launched_by
 
 pytestmark = pytest.mark.usefixtures("new_memory_is_nan")
 
@@ -82,11 +84,10 @@ def test_the_order_of_programs_does_not_matter(name, whole_way):
 
 
 def with_warps(num_warps):
-    def launch(kernel, grid, arguments, options):
-        options |= {"num_warps": num_warps}
-        return kernel.run(*arguments, grid=grid, warmup=False, **options)
+    def launcher(launch):
+        return replace(launch, options=launch.options | {"num_warps": num_warps}).run()
 
-    return launch
+    return launcher
 
 
 @pytest.mark.gpu

@@ -1,5 +1,6 @@
 """Which calls launch a kernel, and how: on which device, in which order, writing what."""
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -9,7 +10,8 @@ from inputs import angles
 from ops import FEW, OPS, by_turns, memory_of
 from rope_kernels import RotaryPositionEmbedding, rope_fw
 from rope_kernels.norms import qk_norm_rope
-from rope_lab.compiler.plans import launched_by, plans, plans_of
+from rope_lab.compiler.launches import launched_by
+from rope_lab.compiler.plans import plans, plans_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 pytestmark = pytest.mark.usefixtures("new_memory_is_nan")
@@ -55,7 +57,7 @@ def test_a_launch_is_on_the_device_of_its_tensors(op, monkeypatch):
         with (
             plans(),
             patch.object(torch.cuda, "current_device", lambda: current[0]),
-            launched_by(lambda *launch: seen.append(list(current))),
+            launched_by(lambda launch: seen.append(list(current))),
         ):
             sample.call()
         assert seen == [[-1, 0] if was == 0 else [-1]] and current == [was]
@@ -71,11 +73,11 @@ def test_a_launch_fills_the_memory_that_it_is_given_and_no_more(op, case, device
     sample = op.sample(device, **case)
     leaves = sample.leaves() if op.differentiable else {}
 
-    def run(kernel, grid, arguments, options):
-        assert "enable_fp_fusion" in options, "Triton 3.10 changes the default"
-        fences, (tensors, *numbers) = {}, arguments
+    def run(launch):
+        assert "enable_fp_fusion" in launch.options, "Triton 3.10 changes the default"
+        fences, (tensors, *numbers) = {}, launch.arguments
         fenced = type(tensors)(*[fence_of(x, fences) if is_new(x) else x for x in tensors])
-        done = kernel.run(fenced, *numbers, grid=grid, warmup=False, **options)
+        done = replace(launch, arguments=(fenced, *numbers)).run()
         for memory, wide in fences.values():
             assert wide[:64].isnan().all() and wide[-64:].isnan().all(), "it wrote beyond"
             assert not wide[64:-64].isnan().any(), "it left elements unwritten"
@@ -138,9 +140,9 @@ def test_programs_take_tiles_in_the_order_of_memory(
         t = t.transpose(0, 1)
     options = {"cu_seqlens": torch.tensor([0, 8], device=device)} if tensor_format == "thd" else {}
 
-    def run_half(kernel, grid, arguments, options):
-        halves.append(grid[0] // 2)
-        return kernel.run(*arguments, grid=(grid[0] // 2,), warmup=False, **options)
+    def run_half(launch):
+        halves.append(launch.grid[0] // 2)
+        return replace(launch, grid=(launch.grid[0] // 2,)).run()
 
     with launched_by(run_half):
         out = rope_fw(t, angles(64, 128, device), tensor_format, **options)
