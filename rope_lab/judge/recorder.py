@@ -197,6 +197,14 @@ class Recorder:
             raise LeftItsTensors(self.programs[-1], does, where)
         return access.wanted
 
+    def not_loaded(self, pointers: TensorHandle) -> TensorHandle:
+        """What a load gives where nothing is read, and no `other` is given: on a GPU, anything."""
+        zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
+        anything = np.nan if zeros.dtype.kind == "f" else np.iinfo(zeros.dtype).max // 3
+        if pointers.get_element_ty().is_bf16():
+            anything = _BF16_NAN
+        return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
+
     # what the interpreter does
 
     def _launch(self, original: Callable, executor, *args, **kwargs):
@@ -233,10 +241,10 @@ class Recorder:
         has_other = other is not None
         access = Access.of("loads", pointers, mask, has_other=has_other, may_wait=is_volatile)
         runs = self._record(access)
-        given = other if has_other else _anything(pointers)
+        given = other if has_other else self.not_loaded(pointers)
         left = access.wanted & ~runs
         if left.any():
-            data = np.where(left, _anything(pointers).data, given.data)
+            data = np.where(left, self.not_loaded(pointers).data, given.data)
             given = TensorHandle(data, given.dtype)
         return original(builder, pointers, TensorHandle(runs, tl.int1), given, *rest, **named)
 
@@ -303,15 +311,6 @@ def number_of(program: tuple[int, int, int]) -> int | tuple[int, ...]:
     while len(program) > 1 and program[-1] == 0:
         program = program[:-1]
     return program[0] if len(program) == 1 else program
-
-
-def _anything(pointers: TensorHandle) -> TensorHandle:
-    """What a masked load without `other` gives where its mask is off: a GPU promises nothing."""
-    zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
-    anything = np.nan if zeros.dtype.kind == "f" else np.iinfo(zeros.dtype).max // 3
-    if pointers.get_element_ty().is_bf16():
-        anything = _BF16_NAN
-    return TensorHandle(np.full_like(zeros, anything), pointers.get_element_ty())
 
 
 def convert_as_compiled(original: Callable, tensor, scope) -> None:

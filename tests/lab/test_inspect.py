@@ -429,6 +429,13 @@ def test_a_mask_of_the_last_block_wraps_around_too(kernels):
     assert in_three_parts(True)
 
 
+def test_what_a_wrapped_offset_leaves_out_is_not_known(kernels):
+    """No address shows it: the mask is false there."""
+    found = inspected(kernels.from_zero, kernels.double, kernels.rows, large=8_000_000)
+    assert found and "nothing is loaded or stored then, at: i = tl.program_id" in found.unchecked
+    assert not inspected(kernels.from_zero, kernels.double, kernels.rows).unchecked
+
+
 def test_numbers_that_wrap_around_on_purpose_are_no_mistake(kernels):
     found = inspected(kernels.randomly, kernels.double, kernels.rows, large=8_000_000)
     assert found and not found.unchecked, found

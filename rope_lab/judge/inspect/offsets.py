@@ -1,9 +1,9 @@
 """Do a kernel's offsets fit into their integers, at a size whose tensors no memory here holds?
 
-At that size every tensor has an address and no memory. Some programs of each launch run twice in
-Triton's interpreter: with integers of 32 bits that wrap around, as a GPU's do, and with 64 bits in
-their place. Nothing is stored; an element is 0, but for small tensors, which have their values.
-Where the two runs touch other elements, a number did not fit, whatever else is right or wrong.
+At that size a large tensor has an address and no memory: its elements are 0, and nothing is stored.
+Small tensors have their values. Some programs of each launch run in Triton's interpreter, whose
+integers of 32 bits wrap around as a GPU's do. A number that doesn't fit leads out of its tensor, by
+2^32 elements: tensors are so far apart that no such step leads from one to another.
 """
 
 import itertools
@@ -27,17 +27,22 @@ from ..verdict import cause_of, raised
 from .hollow import Hollow
 
 _LARGE = 2**30  # bytes of a tensor; with fewer, every offset fits
-_APART = 2**48  # bytes between two tensors: no offset of 32 bits leads from one to another
+_APART = 2**48  # bytes between two tensors
 _FIRST = 2**56  # beyond all addresses that a process has
+_AROUND = 2**32  # elements by which a wrapped offset is off, or a multiple
+_A_BLOCK = 2**20  # elements: a lane that is masked off is no farther behind its tensor
 _TURNS = 4  # of a long loop, the first and the last ones
 _ACCESSES = 1000  # of a program
 _MORE_PROGRAMS = 12  # along the longest side of a grid
 _SECONDS = 8.0  # for all of them
-_WIDENED = {"int16": np.int16, "int32": np.int32}  # by their names in Triton
 
 
 class _Enough(Exception):
-    """A program has made as many accesses as are compared."""
+    """A program has made as many accesses as are looked at."""
+
+
+class _Wrapped(Exception):
+    """An offset has wrapped around; the message says what it leads to."""
 
 
 def wrapped_offset(function: Callable, make: Callable, size: int) -> dict[str, str]:
@@ -63,8 +68,8 @@ def wrapped_offset(function: Callable, make: Callable, size: int) -> dict[str, s
                 if found := far.wrapped(program):
                     kernel = far.launch.kernel.fn.__name__
                     return {"wrong": f"at size {size}: {name_of(program)} of {kernel} {found}"}
-            if far.has_more:
-                return {"unchecked": f"a program loads and stores more than {_ACCESSES} times"}
+            if far.unchecked:
+                return {"unchecked": far.unchecked}
     except Exception as error:
         return {"unchecked": f"it {raised(cause_of(error))}"}
     return {}
@@ -114,10 +119,10 @@ def _replaced(value: object, by: Callable[[str, Tensor], object], name: str = ""
 
 
 class _FarTensors(Recorder):
-    """A launch whose tensors have addresses and no memory.
+    """A launch whose large tensors have addresses and no memory.
 
     Attributes:
-        has_more: whether a program makes more accesses than are compared.
+        unchecked: why it isn't known whether its offsets fit; '' if it is.
     """
 
     memories: list[_Place]
@@ -125,17 +130,16 @@ class _FarTensors(Recorder):
     def __init__(self, launch: Launch, late: float = 0.0) -> None:
         """`late`: when to stop."""
         super().__init__()
-        self.launch, self.late, self.has_more = launch, late, False
+        self.launch, self.late, self.unchecked = launch, late, ""
         self.arguments = _replaced(launch.named, self._placed)
-        # of one program: with 64 bits? Its accesses, with their lines; the first line whose number
-        # needs them
-        self._program_here, self._is_wide = (0, 0, 0), False
-        self._accesses: list[tuple[Access, str]] = []
-        self._too_large = ""
+        self._program_here = (0, 0, 0)
+        # of this program: its accesses; the first line whose number wraps around; and whether a
+        # load or a store of it is masked off as a whole
+        self._accesses, self._too_large, self._is_idle = 0, "", False
 
     def _placed(self, name: str, tensor: Tensor) -> _Place:
         begins = {one.tensor.untyped_storage()._cdata: one.begin for one in self.memories}
-        fresh = _FIRST + len(self.memories) * _APART
+        fresh = _FIRST + len(self.memories) * _APART if tensor.is_meta else None
         begin = begins.get(tensor.untyped_storage()._cdata, fresh)
         self.memories.append(_Place(name, tensor, begin))
         return self.memories[-1]
@@ -163,49 +167,34 @@ class _FarTensors(Recorder):
 
     def wrapped(self, program: tuple[int, int, int]) -> str:
         """What an offset of a program leads to that has wrapped around; '' if none has."""
-        as_on_a_gpu = self._accesses_of(program, wide=False)
-        exact = self._accesses_of(program, wide=True)
-        for (one, _), (meant, line) in zip(as_on_a_gpu, exact, strict=False):
-            if not _are_alike(one, meant):
-                return f"{self._difference(one, meant)}: {self._because(line)}"
-        if len(as_on_a_gpu) != len(exact):
-            _, line = max(as_on_a_gpu, exact, key=len)[-1]
-            return f"takes another branch: {self._because(line)}"
-        return ""
-
-    def _accesses_of(self, program: tuple, wide: bool) -> list[tuple[Access, str]]:
-        self._program_here, self._is_wide = program, wide
-        self._accesses, self._too_large = [], ""
+        self._program_here = program
+        self._accesses, self._too_large, self._is_idle = 0, "", False
         with ExitStack() as stack, self, np.errstate(all="ignore"):
             stack.callback(_shorten_loops(self.launch.kernel))
             try:
                 self.launch.kernel.run(grid=(1, 1, 1), warmup=False, **self.arguments)
             except Exception as error:
-                if not isinstance(cause_of(error), _Enough):
+                cause = cause_of(error)
+                if isinstance(cause, _Wrapped):
+                    return str(cause)
+                if not isinstance(cause, _Enough):
                     raise
-                self.has_more = True
-        return self._accesses
+                self.unchecked = f"a program loads and stores more than {_ACCESSES} times"
+        if self._too_large and (self._is_idle or not self._accesses):
+            words = "a number wraps around in 32 bits, and nothing is loaded or stored then"
+            self.unchecked = f"{words}, at: {self._too_large}"
+        return ""
 
     def hooks(self) -> list[tuple[object, str, Callable]]:
         grid = (*self.launch.grid, 1, 1)[:3]
-        hooks = [
+        return [
             *super().hooks(),
             (GridExecutor, "_init_args_hst", lambda _, executor, args, named: (args, named)),
             (GridExecutor, "_restore_args_dev", lambda *_: None),
             (InterpreterBuilder, "set_grid_dim", lambda set, builder, *_: set(builder, *grid)),
+            (InterpreterBuilder, "binary_op", self._operation),
             (interpreter, "_implicit_cvt", _converted),
         ]
-        if self._is_wide:  # integers of 64 bits under the names of shorter ones
-            numbers = ("get_program_id", "get_num_programs", "make_range", "histogram")
-            hooks += [
-                (interpreter, "_get_np_dtype", _wide_dtype),
-                (interpreter, "_validate_np_data_size", _has_a_size_that_fits),  # since Triton 3.6
-                *((InterpreterBuilder, f"create_{name}", _widened) for name in numbers),
-                (InterpreterBuilder, "create_bitcast", _bits_as_they_are),
-                (InterpreterBuilder, "cast_impl", self._cast),
-                (InterpreterBuilder, "binary_op", self._operation),
-            ]
-        return hooks
 
     def program_of(self, program: tuple, grid: tuple) -> tuple:
         return self._program_here
@@ -216,101 +205,49 @@ class _FarTensors(Recorder):
     def at_access(self, access: Access) -> None:
         if time.monotonic() > self.late:
             raise TimeoutError(f"it takes more than {_SECONDS:.0f} s")
-        self._accesses.append((access, line_of_the_kernel()))
-        if len(self._accesses) == _ACCESSES:
+        self._accesses += 1
+        self._is_idle |= not access.wanted.any()
+        if self._accesses == _ACCESSES:
             raise _Enough
 
-    # what an access gives, of memory that isn't there
+    def what_runs(self, access: Access, outside: np.ndarray) -> np.ndarray:
+        for address in access.addresses[outside].tolist():
+            if where := self._where(address, access):
+                line = self._too_large or line_of_the_kernel()
+                why = f"a number beyond 2^31 wraps around in 32 bits, at: {line}; widen an index "
+                why += "before it is multiplied, as tl.program_id(0).to(tl.int64)"
+                raise _Wrapped(f"{where}: {why}")
+        there = [access.inside(place) for place in self.memories if not place.tensor.is_meta]
+        return access.wanted & np.any(there, axis=0)
 
-    def _load(self, _, builder, pointers, mask, other, *rest, **named) -> TensorHandle:
-        access, kind = Access.of("reads", pointers, mask), pointers.get_element_ty()
-        self.at_access(access)
-        data = self._values(access.addresses, kind)
-        if other is not None:
-            data = np.where(access.wanted, data, other.data).astype(data.dtype)
-        return TensorHandle(data, kind)
+    def not_loaded(self, pointers: TensorHandle) -> TensorHandle:
+        kind = pointers.get_element_ty()
+        return TensorHandle(np.zeros_like(pointers.data, interpreter._get_np_dtype(kind)), kind)
 
-    def _values(self, addresses: np.ndarray, kind: tl.dtype) -> np.ndarray:
-        """What small tensors have there; 0 elsewhere."""
-        data = np.zeros(addresses.shape, _dtype_in_memory(kind))
-        for place in self.memories:
-            if place.tensor.is_meta:
-                continue
-            at = addresses - place.begin
-            inside = (at >= 0) & (at + data.itemsize <= place.nbytes)
-            if inside.any():
-                memory = torch.empty(0, dtype=torch.uint8).set_(place.tensor.untyped_storage())
-                bytes_of_each = memory.numpy()[at[inside][:, None] + np.arange(data.itemsize)]
-                data[inside] = bytes_of_each.view(data.dtype)[:, 0]
-        return data.astype(interpreter._get_np_dtype(kind))
-
-    def _store(self, _, builder, pointers, value, mask, *rest, **named) -> None:
-        self.at_access(Access.of("writes", pointers, mask))
-
-    def _update(self, _, builder, op, pointers, value, mask, *rest) -> TensorHandle:
-        self.at_access(Access.of("writes", pointers, mask))
-        return TensorHandle(np.zeros_like(value.data), value.dtype.scalar)
-
-    def _exchange(self, _, builder, pointers, compared, *rest) -> TensorHandle:
-        self.at_access(Access.of("writes", pointers, None))
-        return TensorHandle(compared.data.copy(), compared.dtype.scalar)  # it is as was hoped
-
-    # numbers of 64 bits
-
-    def _cast(self, original: Callable, builder, source, kind) -> TensorHandle:
-        result = original(builder, source, kind)
-        own = _own_dtype(kind)
-        if own and source.dtype.scalar.is_int_unsigned():
-            result.data = result.data.astype(own).astype(np.int64)
-        return self._noted(result)
-
-    def _operation(self, original: Callable, builder, *given) -> TensorHandle:
-        return self._noted(original(builder, *given))
-
-    def _noted(self, result: TensorHandle) -> TensorHandle:
-        kind = _own_dtype(result.dtype)
-        is_wide = kind and result.data.dtype == np.int64
-        if is_wide and not self._too_large and (result.data != result.data.astype(kind)).any():
-            self._too_large = line_of_the_kernel()
+    def _operation(self, original: Callable, builder, left, right, operation) -> TensorHandle:
+        result = original(builder, left, right, operation)
+        if not self._too_large and result.data.dtype == np.int32:
+            exact = operation(left.data.astype(np.int64), right.data.astype(np.int64))
+            if (exact != result.data).any():
+                self._too_large = line_of_the_kernel()
         return result
 
-    # in words
-
-    def _because(self, line: str) -> str:
-        return (
-            f"a number beyond 2^31 wraps around in 32 bits, at: {self._too_large or line}; "
-            "widen an index before it is multiplied, as tl.program_id(0).to(tl.int64)"
-        )
-
-    def _difference(self, one: Access, meant: Access) -> str:
-        kinds = [(access.does, access.size, access.addresses.shape) for access in (one, meant)]
-        if kinds[0] != kinds[1]:
-            return "takes another branch"
-        moved = meant.wanted & (one.addresses != meant.addresses)
-        lane = tuple(axis[0] for axis in np.nonzero(moved | (one.wanted != meant.wanted)))
-        address = int(meant.addresses[lane])
-        # the tensor that begins last before it: two may share a storage
-        before = [place for place in self.memories if place.first <= address]
-        place = max(before or self.memories, key=lambda place: place.first)
-        got, element = (
-            number((int(access.addresses[lane]) - place.first) // one.size)
-            for access in (one, meant)
-        )
-        if not one.wanted[lane]:
-            return f"leaves out element {element} of {place.name}"
-        touched = f"{one.does} element {got} of {place.name}"
-        if not meant.wanted[lane]:
+    def _where(self, address: int, access: Access) -> str:
+        """What is there that a wrapped offset leads to; '' if none does, but unknown values."""
+        near = min(self.memories, key=lambda place: abs(address - place.begin))
+        around = _AROUND * access.size
+        meant = address + around * max(1, -((address - near.begin) // around))
+        if not near.tensor.is_meta or meant >= near.end + _A_BLOCK * access.size:
+            return ""
+        # two may share a storage
+        before = [place for place in self.memories if place.first <= meant]
+        place = max(before, key=lambda place: place.first)
+        got, element = (number((at - place.first) // access.size) for at in (address, meant))
+        touched = f"{'reads' if access.does == 'loads' else 'writes'} element {got} of {place.name}"
+        if meant >= near.end:
             return f"{touched}, which its mask leaves out in 64 bits"
-        return f"{touched}, where {element} is meant"
-
-
-def _are_alike(one: Access, meant: Access) -> bool:
-    """Whether both touch the same elements."""
-    return (
-        one.addresses.shape == meant.addresses.shape
-        and np.array_equal(one.wanted, meant.wanted)
-        and np.array_equal(one.addresses[one.wanted], meant.addresses[meant.wanted])
-    )
+        is_sure = meant + around >= near.end
+        return f"{touched}, where {element} is meant" if is_sure else f"{touched}, outside of it"
 
 
 def _converted(original: Callable, argument: object) -> object:
@@ -355,32 +292,3 @@ def _some_turns(*limits: object) -> Iterator[tl.tensor]:
 
 def _some_turns_of_triton(*limits: object, step: object = None, **options) -> Iterator[tl.tensor]:
     return _some_turns(*limits, *(() if step is None else (step,)))
-
-
-def _own_dtype(kind: tl.dtype) -> type | None:
-    """NumPy's, of what is widened; None of anything else."""
-    return _WIDENED.get(kind.scalar.name)
-
-
-def _dtype_in_memory(kind: tl.dtype) -> np.dtype:
-    return np.dtype(_own_dtype(kind) or interpreter._get_np_dtype(kind))
-
-
-def _wide_dtype(original: Callable, kind: tl.dtype) -> np.dtype:
-    return np.dtype(np.int64) if _own_dtype(kind) else original(kind)
-
-
-def _has_a_size_that_fits(original: Callable, data: np.ndarray, kind: tl.dtype) -> bool:
-    return bool(_own_dtype(kind) and data.dtype == np.int64) or original(data, kind)
-
-
-def _widened(original: Callable, *given) -> TensorHandle:
-    result = original(*given)
-    result.data = result.data.astype(np.int64)
-    return result
-
-
-def _bits_as_they_are(original: Callable, builder, source, kind) -> TensorHandle:
-    bits = source.data.astype(_own_dtype(source.dtype) or source.data.dtype)
-    data = bits.view(_dtype_in_memory(kind)).astype(interpreter._get_np_dtype(kind))
-    return TensorHandle(data, kind.scalar)
