@@ -42,6 +42,9 @@ def test_a_kernel_that_is_right(kernels):
     assert not (launch.again or launch.bent or launch.scattered or found.eager)
     assert launch.functions == {"exp": 128 * launch.programs}
     assert launch.compiled.loads and launch.instructions
+    by_line, line = launch.instructions_by_line, "a = tl.load(a_ptr + i, mask=i < n)"
+    assert sum(by_line.values()) == launch.instructions
+    assert f" {by_line[line]} of {line}\n" in repr(found)
     (times,) = found.times
     assert set(times) == {"bytes", "instructions", "starts", "latency"}
     assert found.predicted_us > max(times.values())

@@ -1,6 +1,7 @@
 """What `lab.inspect` returns: a page of text, and a picture."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -8,6 +9,7 @@ from torch.utils.flop_counter import flop_registry
 
 from ...compiler.compile import SM_OF, Compiled
 from ...compiler.instructions import loads_before_first_branch, warp_instructions
+from ...compiler.stages import executed
 from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
@@ -19,6 +21,7 @@ _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
 _MULTIPLY = {op.__name__ for op in flop_registry}  # operators of PyTorch that bytes don't limit
 _MUCH = 0.1  # of all bytes that are requested
+_MOST_LINES = 3  # of a kernel, those with the most instructions
 UNREAD = "not read here: Triton has no compiler on this system"
 UNKNOWN_HELP = "`make record` on such a GPU records it"
 
@@ -47,6 +50,14 @@ class Inspected:
     def instructions(self) -> float | None:
         """That a warp executes, slow branches left out; None if not known."""
         return None if self.uncounted else warp_instructions(self.compiled)
+
+    @property
+    def instructions_by_line(self) -> Counter[str]:
+        """A line of the source -> how many of these come from it; empty if they aren't known."""
+        if self.uncounted:
+            return Counter()
+        lines = ["", *self.compiled.program.splitlines()]  # counted from 1
+        return Counter(lines[operation.line].strip() for operation in executed(self.compiled))
 
     @property
     def in_flight(self) -> float:
@@ -155,6 +166,8 @@ class Inspected:
         found.append(f"  instructions  {each}")
         if QUIET in os.environ:  # another compiler allocates and orders a little differently
             return found
+        for line, count in self.instructions_by_line.most_common(_MOST_LINES):
+            found.append(f"    {number(count):>6} of {line or 'other files'}")
         found.append(
             f"  registers     {compiled.registers} a thread, {compiled.spilled} bytes spilled; "
             f"{self.resident} programs on an SM"
