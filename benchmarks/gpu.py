@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from rope_lab.profiling import record_machine
+from rope_lab.profiling import measure_machine
 from rope_lab.records import circumstances
 from rope_lab.timing import Timing, measure, measure_host, require_compiled_kernels
 
@@ -27,7 +27,7 @@ class GPU:
 
     def machine(self) -> dict:
         """What `lab.inspect` has to know of it."""
-        return record_machine.take()
+        return measure_machine.take()
 
     def free(self) -> None:
         """Give back the memory of a case before the next."""

@@ -1,4 +1,4 @@
-"""T0, W and P of several GPUs: notebook 08's, and those that `record_machine` kept times of."""
+"""T0, W and P of several GPUs: notebook 08's, and those that `measure_machine` kept times of."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def merge(path: Path, here: dict, values: dict) -> None:
     Args:
         path: of the record.
         here: GPU, versions and date, as `records.circumstances` tells them.
-        values: what `record_machine.take` returned.
+        values: what `measure_machine.take` returned.
     """
     records.write(path, Observation(key=here["gpu"], values=values, **here))
 

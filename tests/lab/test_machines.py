@@ -5,7 +5,7 @@ import torch
 
 from rope_lab import records
 from rope_lab.judge.inspect.limits import gpu_from
-from rope_lab.profiling import machines, record_machine
+from rope_lab.profiling import machines, measure_machine
 from rope_lab.profiling.roofline import Machine
 
 
@@ -53,7 +53,7 @@ def test_inspect_names_the_gpu_and_the_day():
 
 @pytest.mark.gpu
 def test_a_gpu_is_measured(tmp_path):
-    values = record_machine.take(passes=1)
+    values = measure_machine.take(passes=1)
     machines.merge(tmp_path / "machines.json", records.circumstances(), values)
     ((gpu, taken),) = machines.read(tmp_path / "machines.json").items()
     assert gpu == torch.cuda.get_device_name()

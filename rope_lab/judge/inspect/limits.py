@@ -22,7 +22,7 @@ _NEARLY = 1.03  # what is so much slower than bytes alone still counts as bytes
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU and its numbers, as `record_machine` took them."""
+    """A GPU and its numbers, as `measure_machine` took them."""
 
     arch: str  # 'sm_90'
     origin: str = ""  # name, versions and date; '' if nothing was recorded for this architecture
