@@ -247,7 +247,7 @@ class Evidence:
 # what it may bear out
 
 
-class Says(IntEnum):
+class Rank(IntEnum):
     """How much a guess says, from most to least."""
 
     SEEN = 0  # what was watched while the kernel ran
@@ -265,7 +265,7 @@ class Guess:
 
     words: str  # what it looks like
     result: Tensor | None = None  # what would have come out; None: tested already
-    says: Says = Says.WHOLE  # which of several guesses that hold is told
+    rank: Rank = Rank.WHOLE  # which of several guesses that hold is told
 
     def holds(self, e: Evidence) -> bool:
         """Did just this come out? What is right but for its rounding bears out no guess."""
@@ -274,10 +274,10 @@ class Guess:
         return e.got_is(self.result) and not e.close(self.result, e.expected)
 
 
-seen = partial(Guess, says=Says.SEEN)
-own = partial(Guess, says=Says.OWN)
-whole = partial(Guess, says=Says.WHOLE)
-part = partial(Guess, says=Says.PART)
-fitted = partial(Guess, says=Says.FITTED)
-place = partial(Guess, says=Says.PLACE)
-found = partial(Guess, says=Says.FOUND)
+seen = partial(Guess, rank=Rank.SEEN)
+own = partial(Guess, rank=Rank.OWN)
+whole = partial(Guess, rank=Rank.WHOLE)
+part = partial(Guess, rank=Rank.PART)
+fitted = partial(Guess, rank=Rank.FITTED)
+place = partial(Guess, rank=Rank.PLACE)
+found = partial(Guess, rank=Rank.FOUND)

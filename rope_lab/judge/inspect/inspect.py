@@ -20,7 +20,7 @@ from ..recorder import tensors_in
 from ..refusals import does_not_compile, refusal_of
 from ..shipped import Shipped
 from ..verdict import raised
-from .asked import answering_as, on_a_gpu_without_memory
+from .gpu_answers import answering_as, on_a_gpu_without_memory
 from .inspect_process import Inspect
 from .inspection import Inspected, Inspection
 from .limits import gpu_of

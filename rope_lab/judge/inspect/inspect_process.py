@@ -18,7 +18,7 @@ from ..judge_process import answer, start
 from ..refusals import launches_noted
 from ..shipped import Shipped
 from ..verdict import HOW_TO_BEGIN, Fault, raised
-from .asked import answering_as
+from .gpu_answers import answering_as
 from .limits import Gpu
 from .offsets import wrapped_offset
 from .watch import Watch

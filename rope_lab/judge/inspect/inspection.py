@@ -14,8 +14,8 @@ from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
 from ..verdict import NOT_YET, RIGHT, WRONG, box
-from .code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 from .limits import CHANGES, SECTOR, Gpu, binding, next_launch_us
+from .machine_code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 
 _TWICE = 1.01  # loaded more often than this is loaded again
 _SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes

@@ -24,7 +24,7 @@ from ...compiler.launches import Launch, launches_of
 from ..climb.targets import number
 from ..recorder import Access, Memory, Recorder, line_of_the_kernel, name_of
 from ..verdict import cause_of, raised
-from .hollow import Hollow
+from .without_memory import LargeOnMeta
 
 _LARGE = 2**30  # bytes of a tensor; with fewer, every offset fits
 _APART = 2**48  # bytes between two tensors
@@ -58,7 +58,7 @@ def wrapped_offset(function: Callable, make: Callable, size: int) -> dict[str, s
         return {}
     try:
         try:
-            with Hollow():
+            with LargeOnMeta():
                 launches = _launches(function, lambda: make(size, "cpu"))
         except Exception:  # it has asked a tensor without memory, or mixed devices
             pass  # then all values are 0

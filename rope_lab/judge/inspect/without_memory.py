@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 MOST_FLOATS, MOST_INTEGERS = 2**20, 2**28  # bytes of a tensor that has its values
 
 
-class Hollow(TorchDispatchMode):
+class LargeOnMeta(TorchDispatchMode):
     """While this is entered, PyTorch makes large tensors on the meta device, whatever is asked."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -41,10 +41,10 @@ def _makes_too_much(func: Callable, tensors: list[Tensor], args: tuple, kwargs: 
 
 
 def _without_memory(func: Callable, args: tuple, kwargs: dict) -> object:
-    def hollow(x: object) -> object:
+    def on_meta(x: object) -> object:
         if isinstance(x, Tensor):
             return x.to("meta")
         return torch.device("meta") if isinstance(x, torch.device) else x
 
     kwargs = kwargs | dict.fromkeys({"generator", "pin_memory"} & kwargs.keys())
-    return func(*tree_map(hollow, args), **tree_map(hollow, kwargs))
+    return func(*tree_map(on_meta, args), **tree_map(on_meta, kwargs))
