@@ -10,7 +10,7 @@ from .compiler.plans import plan_of
 from .engine import ENGINE, device, need_triton
 from .judge.answers import check_answer, check_choices
 from .judge.check import check, compare
-from .judge.judge import check_exercise
+from .judge.check_exercise import check_exercise
 from .judge.spec import spec
 from .profiling.traffic import count_eager_traffic
 from .records import bench, compiles_bf16, observe, recorded

@@ -29,7 +29,7 @@ def check(
 ) -> Verdict:
     """Run a candidate and a reference on the same inputs and compare their results.
 
-    `check_exercise` in `judge.py` makes the inputs itself, from an exercise's specification.
+    `check_exercise.py` makes the inputs itself, from an exercise's specification.
 
     Args:
         candidate: the function under test. Gets clones of the tensors, with the same strides.

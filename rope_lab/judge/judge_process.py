@@ -40,13 +40,13 @@ def start(folder: Path) -> Callable[[], bool]:
     return partial(has_changed, state())
 
 
-def answer(job: "Judge", folder: Path, tell: Callable[[str], None]) -> dict:
-    """As the job answers: a `Judge`, or a `Draw` of accesses.py."""
+def answer(job: "TryOnCases", folder: Path, tell: Callable[[str], None]) -> dict:
+    """As the job answers: a `TryOnCases`, or a `Draw` of accesses.py."""
     return job.answer(folder, tell)
 
 
 @dataclass(frozen=True)
-class Judge:
+class TryOnCases:
     """A job: the verdict on a candidate.
 
     Attributes:

@@ -13,7 +13,7 @@ from rope_kernels.reference import apply_rotary_pos_emb
 from ..engine import device
 from ..judge import definitions
 from ..judge.check import compare
-from ..judge.judge import check_exercise
+from ..judge.check_exercise import check_exercise
 from ..judge.spec import STRIDED
 
 RIGHT, WRONG = "RIGHT", "WRONG"

@@ -232,7 +232,8 @@ def test_an_interrupt_ends_what_is_waited_for_and_nothing_else(tmp_path):
 READERS = """
 import torch
 import rope_lab as lab
-from rope_lab.judge import definitions, judge
+from rope_lab.judge import check_exercise as judge
+from rope_lab.judge import definitions
 print("once")
 
 def rotate_half(x):

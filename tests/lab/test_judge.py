@@ -14,7 +14,7 @@ import torch
 import rope_lab as lab
 import wrong_kernels
 from rope_lab.judge import attempt, definitions, diagnose, judge_process
-from rope_lab.judge import judge as judge_module
+from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.diagnose.evidence import place, whole
 from rope_lab.judge.diagnose.written import unlike_its_look
@@ -124,7 +124,7 @@ def not_of_five(x):
 
 def test_a_stub_for_the_probe_alone_is_a_stub():
     of_five = Case("five elements", {"s": 1, "d": 2, "n": 5})
-    verdict = judge_module.judged(not_of_five, spec(twice), probe=of_five).verdict
+    verdict = judge_module.try_on_cases(not_of_five, spec(twice), probe=of_five).verdict
     assert verdict.state == "not yet" and repr(verdict).startswith("NOT YET: replace"), verdict
 
 

@@ -17,8 +17,8 @@ from jupyter_client.manager import start_new_kernel
 
 import wrong_kernels
 from processes import PLACES, is_running, until
+from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge import definitions
-from rope_lab.judge import judge as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.state import has_changed, state
 from rope_lab.rungs import RUNGS
@@ -126,7 +126,8 @@ import numpy
 import rope_lab as lab
 from pathlib import Path
 from rope_lab.child import Worker
-from rope_lab.judge import definitions, inspect, judge
+from rope_lab.judge import check_exercise as judge
+from rope_lab.judge import definitions, inspect
 for name in ("numpy", "torch", "triton", "rope_lab", "rope_kernels"):
     Path(name + ".py").write_text("raise SystemExit('the file of a reader')")
 
@@ -200,7 +201,8 @@ def test_a_fork_that_holds_the_pipes_keeps_nobody_waiting(candidate, told, monke
 NOTEBOOK = """
 import functools
 import sys
-from rope_lab.judge import definitions, judge
+from rope_lab.judge import check_exercise as judge
+from rope_lab.judge import definitions
 from test_judge_child import fork_that_holds_all_pipes, holds_the_interpreter
 child = judge.Worker.kept(judge.CHILD, "1")
 print(child.process.pid, child.folder.name, flush=True)

@@ -17,8 +17,8 @@ from ...rungs import SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
 from ...solved import after_rung
+from ..check_exercise import Tried, try_on_cases
 from ..counts import COPIES
-from ..judge import Judged, judged
 from ..refusals import does_not_compile
 from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
@@ -98,7 +98,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         measured = _with_instruments(
             rung=rung,
             candidate=candidate,
-            values=Judged(verdict, counted),
+            values=Tried(verdict, counted),
             readings=readings_of(counted, launch),
             launch=launch,
         )
@@ -117,7 +117,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
     return replace(measured, remark="; ".join(filter(None, remarks)))
 
 
-def judged_values(rung: int, candidate: Callable) -> Judged:
+def judged_values(rung: int, candidate: Callable) -> Tried:
     """The verdict on values, addresses, collisions and order; `counted` if all are right.
 
     It is the first one that isn't right, or that of the forward with every right case, and with
@@ -129,18 +129,18 @@ def judged_values(rung: int, candidate: Callable) -> Judged:
         if missing := next((name for name in use.keywords if name not in known), ""):
             reason = f"{getattr(candidate, '__name__', 'the function')} takes no `{missing}`"
             hint = f"add {missing}={use.keywords[missing]} to its arguments, and use it"
-            return Judged(Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True))
+            return Tried(Verdict(state=NOT_YET, reason=reason, hint=hint, boxed=True))
         probe = None if first else PROBE
-        verdict, counted = judged(use.of(candidate), use.wanted, out=use.out, probe=probe)
+        verdict, counted = try_on_cases(use.of(candidate), use.wanted, out=use.out, probe=probe)
         right += tuple(use.words + case for case in verdict.cases.right)
         if not verdict:
             wrong = use.words + verdict.cases.wrong if verdict.cases.wrong else ""
-            return Judged(replace(verdict, cases=replace(verdict.cases, right=right, wrong=wrong)))
+            return Tried(replace(verdict, cases=replace(verdict.cases, right=right, wrong=wrong)))
         if verdict.remark:
             remark = remark or use.words + verdict.remark
-        first = first or Judged(verdict, counted)
+        first = first or Tried(verdict, counted)
     cases = replace(first.verdict.cases, right=right)
-    return Judged(replace(first.verdict, cases=cases, remark=remark), first.counted)
+    return Tried(replace(first.verdict, cases=cases, remark=remark), first.counted)
 
 
 def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
@@ -182,7 +182,7 @@ def _at_the_headline(use: Use, candidate: Callable) -> tuple[list[Launch], list[
 
 
 def _with_instruments(
-    rung: int, candidate: Callable, values: Judged, readings: dict[str, float], launch: Launch
+    rung: int, candidate: Callable, values: Tried, readings: dict[str, float], launch: Launch
 ) -> Verdict:
     """The verdict of the instruments on a kernel whose values are right."""
     verdict = values.verdict

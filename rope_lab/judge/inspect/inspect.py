@@ -15,7 +15,7 @@ from ...compiler.launches import Launch, launches_of
 from ...compiler.listings import NoCompiler
 from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn
-from ..judge import SECONDS
+from ..check_exercise import SECONDS
 from ..recorder import tensors_in
 from ..refusals import does_not_compile, refusal_of
 from ..shipped import Shipped

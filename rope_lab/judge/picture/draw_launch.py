@@ -9,7 +9,7 @@ from ...child import Ended, Worker
 from ...compiler.launches import Launch, launches_of
 from ...shipment import CannotPassOn, is_kernel
 from ..accesses import Draw, LanesOfAnAccess, Packed, packed
-from ..judge import CHILD, SECONDS
+from ..check_exercise import CHILD, SECONDS
 from ..recorder import tensors_in
 from ..shipped import Shipped
 from ..verdict import HOW_TO_BEGIN, raised

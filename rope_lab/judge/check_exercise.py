@@ -1,4 +1,4 @@
-"""Judge a reader's function on all cases of a specification, in a process of its own.
+"""TryOnCases a reader's function on all cases of a specification, in a process of its own.
 
 A kernel with a wrong index may end the process it runs in, on a GPU all later CUDA calls with it.
 So the candidate's source, with that of everything it uses from its notebook, goes to a child
@@ -17,7 +17,7 @@ import torch
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn
 from .counts import Counted
-from .judge_process import Judge
+from .judge_process import TryOnCases
 from .mistakes import Mistaken
 from .refusals import refusal_of
 from .shipped import Shipped
@@ -28,7 +28,7 @@ CHILD = "rope_lab.judge.judge_process"
 SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
 
 
-class Judged(NamedTuple):
+class Tried(NamedTuple):
     """A verdict, and what a right kernel did with the probe; None without one."""
 
     verdict: Verdict
@@ -47,17 +47,17 @@ def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdi
     Raises:
         ValueError: the specification has an argument without a shape.
     """
-    return judged(candidate, spec(specification)).verdict
+    return try_on_cases(candidate, spec(specification)).verdict
 
 
-def judged(
+def try_on_cases(
     candidate: Callable, wanted: Spec, *, out: str = "", probe: Case | None = None
-) -> Judged:
+) -> Tried:
     """What the child processes say.
 
     Args:
         candidate, wanted: as in `check_exercise`.
-        out, probe: as `Judge` has them.
+        out, probe: as `TryOnCases` has them.
     """
 
     def shipped(functions: dict[str, Callable]) -> dict[str, Shipped]:
@@ -69,7 +69,7 @@ def judged(
         }
 
     try:
-        job = Judge(
+        job = TryOnCases(
             candidate=Shipped.of(candidate, "the candidate"),
             wanted=replace(wanted, function=None, mistakes={}, roundings={}),
             function=Shipped.of(wanted.function, "the specification"),
@@ -79,15 +79,15 @@ def judged(
             probe=probe,
         )
     except CannotPassOn as refused:
-        return Judged(Verdict(state=NOT_YET, reason=str(refused), boxed=True))
-    interpreted = _judged_by_the_child("interpreted", job)
+        return Tried(Verdict(state=NOT_YET, reason=str(refused), boxed=True))
+    interpreted = _tried_by_the_child("interpreted", job)
     if interpreted.verdict and interpreted.verdict.cases.launches and torch.cuda.is_available():
-        compiled = _judged_by_the_child("compiled", job)
+        compiled = _tried_by_the_child("compiled", job)
         return interpreted if compiled.verdict else compiled
     return interpreted
 
 
-def _judged_by_the_child(engine: str, job: Judge) -> Judged:
+def _tried_by_the_child(engine: str, job: TryOnCases) -> Tried:
     """Also where it has ended and says nothing."""
     try:
         child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
@@ -98,7 +98,7 @@ def _judged_by_the_child(engine: str, job: Judge) -> Judged:
         reason = f"it ended the process (exit {ended.code}) {last}".strip()
         if ended.late:
             reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
-        return Judged(Verdict(state=WRONG, reason=reason, boxed=True))
+        return Tried(Verdict(state=WRONG, reason=reason, boxed=True))
     if printed := answer["printed"]:
         print(printed, end="" if printed.endswith("\n") else "\n")
     verdict = answer["verdict"]
@@ -106,4 +106,4 @@ def _judged_by_the_child(engine: str, job: Judge) -> Judged:
     refusal = refusal_of(answer["launches"], verdict.cases.moves_between) if verdict else ""
     if refusal:
         verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
-    return Judged(verdict, answer["counted"])
+    return Tried(verdict, answer["counted"])
