@@ -11,7 +11,7 @@ what happens to lie there, or overwrite it, or end the process.
 import linecache
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -338,16 +338,28 @@ def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     return lambda: setattr(owner, name, original)
 
 
+def replaced(value: object, by: Callable[[str, Tensor], object], name: str = "") -> object:
+    """Arguments of a launch, with `by(name, tensor)` for each tensor in them."""
+    if isinstance(value, Tensor):
+        return by(name, value)
+    if isinstance(value, TensorDescriptor):
+        return replace(value, base=by(name, value.base))
+    if isinstance(value, dict):
+        return {key: replaced(item, by, key) for key, item in value.items()}
+    if isinstance(value, tuple):
+        fields = getattr(value, "_fields", range(len(value)))
+        items = [replaced(x, by, f"{name}.{k}") for k, x in zip(fields, value, strict=True)]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
 def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
-    """The tensors of a launch by name, those in tuples and of descriptors too."""
-    found = []
-    for name, value in arguments.items():
-        if isinstance(value, TensorDescriptor):
-            value = value.base
-        if isinstance(value, Tensor):
-            found.append((name, value))
-        elif isinstance(value, tuple):
-            fields = getattr(value, "_fields", range(len(value)))
-            inside = {f"{name}.{field}": item for field, item in zip(fields, value, strict=True)}
-            found += tensors_in(inside)
+    """The tensors of a launch by name."""
+    found: list[tuple[str, Tensor]] = []
+
+    def note(name: str, tensor: Tensor) -> Tensor:
+        found.append((name, tensor))
+        return tensor
+
+    replaced(arguments, note)
     return found

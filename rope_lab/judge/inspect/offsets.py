@@ -10,7 +10,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -18,11 +17,10 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ...compiler.launches import Launch, launches_of
 from ..climb.targets import number
-from ..recorder import Access, Memory, Recorder, line_of_the_kernel, name_of
+from ..recorder import Access, Memory, Recorder, line_of_the_kernel, name_of, replaced
 from ..verdict import cause_of, raised
 from .without_memory import LargeOnMeta
 
@@ -103,21 +101,6 @@ class _Place(Memory):
         return self.first
 
 
-def _replaced(value: object, by: Callable[[str, Tensor], object], name: str = "") -> object:
-    """An argument with something else for each of its tensors."""
-    if isinstance(value, Tensor):
-        return by(name, value)
-    if isinstance(value, TensorDescriptor):
-        return replace(value, base=by(name, value.base))
-    if isinstance(value, dict):
-        return {key: _replaced(item, by, key) for key, item in value.items()}
-    if isinstance(value, tuple):
-        fields = getattr(value, "_fields", range(len(value)))
-        items = [_replaced(x, by, f"{name}.{k}") for k, x in zip(fields, value, strict=True)]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    return value
-
-
 class _FarTensors(Recorder):
     """A launch whose large tensors have addresses and no memory.
 
@@ -131,7 +114,7 @@ class _FarTensors(Recorder):
         """`late`: when to stop."""
         super().__init__()
         self.launch, self.late, self.unchecked = launch, late, ""
-        self.arguments = _replaced(launch.named, self._placed)
+        self.arguments = replaced(launch.named, self._placed)
         self._program_here = (0, 0, 0)
         # of this program: its accesses; the first line whose number wraps around; and whether a
         # load or a store of it is masked off as a whole

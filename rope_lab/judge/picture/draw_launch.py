@@ -97,9 +97,7 @@ def _only_launch(call: Callable, arguments: tuple, options: dict) -> Launch:
 
 def _named(launch: Launch) -> dict[str, object]:
     """The arguments of a launch by name."""
-    names = launch.kernel.arg_names
-    given = dict(zip(names, launch.arguments, strict=False)) | launch.options
-    return {name: value for name, value in given.items() if name in names}
+    return {name: x for name, x in launch.named.items() if name in launch.kernel.arg_names}
 
 
 def _tensors_of(launch: Launch) -> dict[str, Tensor]:
