@@ -289,6 +289,19 @@ def test_wrong_kernels_name_the_program(kernels):
     assert "first at index (0, 0)" in other.wrong and other.owner == "program 0"
 
 
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    (
+        (lambda x: -2 * x, "a sign: every element has the opposite sign"),
+        (lambda x: 2 * x.flip(0), ""),  # a guess that numbers don't bear out is not made
+        (lambda x: (2 * x, 1 / x), ""),  # nor one where another number of results is asked
+    ),
+)
+def test_a_wrong_result_is_told_what_it_looks_like(reference, words, kernels):
+    found = inspected(kernels.tuned, reference, kernels.rows)
+    assert found.looks_like == words and bool(words) == ("looks like: " in repr(found)), found
+
+
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
 def test_a_load_without_other_is_told_as_the_cause(kernels, dtype):
     def make(size, device):

@@ -21,7 +21,7 @@ RULES = observed.RULES + wrong_elements.RULES + wrong_angles.RULES
 UNKNOWN = "no mistake that this check knows: compare the first wrong index by hand"
 
 
-def kind_of_mistake(cases: Iterable[Evidence]) -> str:
+def kind_of_mistake(cases: Iterable[Evidence], *, least: Rank = Rank.FOUND) -> str:
     """One line: what it looks like, or that it looks like nothing we know.
 
     Several guesses may hold in a case, because two mistakes have the same result there: of one
@@ -29,6 +29,8 @@ def kind_of_mistake(cases: Iterable[Evidence]) -> str:
     on the next one, until one is left. Of those that are the same mistake in every case, the one
     that says most is told. What holds in a later case alone is not: the verdict shows the first.
     Nor, of several, is a mistake of the exercise that would have shown in an earlier case.
+
+    `least`: of guesses that are made, the one that says least.
     """
     found: dict[str, Rank] = {}
     told: list[str] = []
@@ -36,7 +38,7 @@ def kind_of_mistake(cases: Iterable[Evidence]) -> str:
     for number, evidence in enumerate(cases):
         held: dict[str, Rank] = {}
         for guess in chain.from_iterable(rule(evidence) for rule in RULES):
-            if guess.holds(evidence):
+            if guess.rank <= least and guess.holds(evidence):
                 held[guess.words] = min(guess.rank, held.get(guess.words, guess.rank))
         first = first or evidence
         if number:  # the place is that of another case

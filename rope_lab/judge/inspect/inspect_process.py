@@ -6,6 +6,7 @@ It is the judge's kind of child: a kernel may end it, or not come back.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,10 +14,13 @@ from torch.utils._pytree import tree_leaves
 
 from ..attempt import same_bits
 from ..check import clone, compare
+from ..diagnose import UNKNOWN, kind_of_mistake
+from ..diagnose.evidence import Evidence, Rank
 from ..errors import failure_of
 from ..judge_process import answer, start
 from ..refusals import launches_noted
 from ..shipped import Shipped
+from ..spec import Argument, Case, Spec
 from ..verdict import HOW_TO_BEGIN, Fault, raised
 from .gpu_answers import answering_as
 from .limits import Gpu
@@ -24,6 +28,7 @@ from .offsets import wrapped_offset
 from .watch import Watch
 
 __all__ = ["answer", "start"]  # what `worker.py` calls
+_MOST_ELEMENTS = 2**14  # of a result whose mistake is looked for
 Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
 
@@ -46,9 +51,9 @@ class Inspect:
     def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
         """
         Returns:
-            `refused`, or `wrong` and `owner`, as an `Inspection` has them. If all is right,
-            `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each size.
-            And always `launches`, as jobs for the compiler.
+            `refused`, or `wrong`, `owner` and `looks_like`, as an `Inspection` has them. If all is
+            right, `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each
+            size. And always `launches`, as jobs for the compiler.
         """
         shipped = self.function, self.reference, self.make
         function, reference, make = (one.load(folder, "candidate") for one in shipped)
@@ -81,9 +86,19 @@ def _found(
             if fault == Fault.OUTSIDE:
                 return {"wrong": f"at size {size}: {reason}", "owner": owner}
             return {"refused": f"at size {size} {reason}"}
-        wrong, owner = _wrong(found, expected, inputs, job.tolerance, watch)
-        if wrong:
-            return {"wrong": f"at size {size}: {wrong}", "owner": owner}
+        miss = _miss(found, expected, inputs, job.tolerance, watch)
+        if miss.words:
+            wrong = {"wrong": f"at size {size}: {miss.words}", "owner": miss.owner}
+            if miss.result is not None:
+                wrong["looks_like"] = _looks_like(
+                    number=miss.result,
+                    found=found,
+                    expected=expected,
+                    reference=reference,
+                    inputs=inputs,
+                    watch=watch,
+                )
+            return wrong
         counts.append(watch.counts)
         locks += watch.locks
     tell(f"the size {job.large}, without memory,")
@@ -141,33 +156,42 @@ def _rounded(exact: object, want: object) -> object:
     return exact.to(want.dtype)
 
 
-def _wrong(
+class _Miss(NamedTuple):
+    """The first thing that is wrong."""
+
+    words: str  # '' if nothing is
+    owner: str = ""  # the program that stored the first wrong element
+    result: int | None = None  # its number, if no cause is known
+
+
+def _miss(
     found: Called, expected: Called, inputs: dict, tolerance: tuple | None, watch: Watch
-) -> tuple[str, str]:
-    """The first thing that is wrong, '' if nothing is; and which program stored it."""
+) -> _Miss:
     got, given = found
     wanted, after = expected
     compared = []  # label, what is there, what should be, and must it stay as it was?
     if wanted:  # else it is asked for its inputs alone, and may return anything
         if len(got) != len(wanted):
-            return f"{len(got)} results came back, {len(wanted)} are expected", ""
+            return _Miss(f"{len(got)} results came back, {len(wanted)} are expected")
         for k, (x, want) in enumerate(zip(got, wanted, strict=True)):
             compared.append((f"result {k}", x, want, False))
     for (name, before), x, want in zip(inputs.items(), given, after, strict=True):
         if not _same(x, want):
             compared.append((name, x, want, _same(before, want)))
     raced = next(iter(watch.races + watch.collisions + watch.lane_races), "")
-    for label, x, want, has_to_stay in compared:
+    for number, (label, x, want, has_to_stay) in enumerate(compared):
         if has_to_stay:
-            return f"an input is overwritten: {label}", ""
+            return _Miss(f"an input is overwritten: {label}")
         verdict = compare(x, want, tolerance)
         if not verdict:
             at = verdict.compared.first_wrong_index if verdict.compared else None
             owner = (watch.owner_of(x, at) or "no program") if at is not None else ""
             words = f"{label}: {verdict.reason}"
             cause = raced or _masked_off(x, at, watch)
-            return f"{words}; {cause}" if cause else words, owner
-    return raced, ""
+            if cause:
+                return _Miss(f"{words}; {cause}", owner)
+            return _Miss(words, owner, number if at is not None and number < len(wanted) else None)
+    return _Miss(raced)
 
 
 def _masked_off(x: Tensor, at: tuple[int, ...] | None, watch: Watch) -> str:
@@ -175,6 +199,45 @@ def _masked_off(x: Tensor, at: tuple[int, ...] | None, watch: Watch) -> str:
     if not watch.undefined or at is None or not x[at].isnan():
         return ""
     return "an element that is masked off is used: a load without `other` leaves it undefined"
+
+
+def _looks_like(
+    number: int, found: Called, expected: Called, reference: Callable, inputs: dict, watch: Watch
+) -> str:
+    """The mistake that explains a wrong result, as of an exercise; '' if none is known."""
+    x, want = found[0][number], expected[0][number]
+    floats = [name for name, x in inputs.items() if isinstance(x, Tensor) and x.is_floating_point()]
+    if x.numel() > _MOST_ELEMENTS:
+        return ""
+
+    def of_one(*values: Tensor) -> Tensor:
+        changed = inputs | dict(zip(floats, values, strict=True))
+        return _called(reference, changed)[0][number]
+
+    stored = watch.stored_in(x)
+    evidence = Evidence(
+        spec=Spec(of_one, tuple(Argument(name, "floats", ()) for name in floats)),
+        case=Case("the smallest that is wrong", {}, want.dtype),
+        inputs=[inputs[name] for name in floats],
+        got=x,
+        expected=want,
+        wrong=~torch.isclose(x, want, rtol=1e-2, atol=1e-3, equal_nan=True),
+        unwritten=x.isnan() if stored is None else ~stored,
+        earlier=[],
+        trace=watch,
+        races=watch.races,
+        stored_twice=watch.stored_twice,
+        reread=watch.reread,
+        overwritten=[],
+        mistakes={},
+        roundings={},
+    )
+    try:
+        # from where an element comes is told of rotations alone
+        looks_like = kind_of_mistake([evidence], least=Rank.PLACE)
+    except Exception:  # a rule may ask for what only an exercise has
+        return ""
+    return "" if looks_like == UNKNOWN else looks_like
 
 
 def _same(x: object, y: object) -> bool:

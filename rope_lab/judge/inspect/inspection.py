@@ -13,7 +13,7 @@ from ...compiler.stages import executed
 from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
-from ..verdict import NOT_YET, RIGHT, WRONG, box
+from ..verdict import NOT_YET, RIGHT, WRONG, box, labeled
 from .limits import CHANGES, SECTOR, Gpu, binding, next_launch_us
 from .machine_code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 
@@ -189,6 +189,7 @@ class Inspection:
     # what is wrong at a small size, or with an offset at the large one; or no GPU compiles it
     wrong: str = ""
     owner: str = ""  # the program that stored the first wrong element
+    looks_like: str = ""  # which mistake leads to a wrong result
     sizes: Sequence[int] = ()  # at which it ran
     large: int = 0  # for which it was compiled
     locks: str = ""  # where two programs meet, if a lock of theirs does not order them
@@ -255,7 +256,7 @@ class Inspection:
         return words + how * bool(self.locks)
 
     def _rest(self) -> list[str]:
-        found = [f"  stored by: {self.owner}"] if self.owner else []
+        found = labeled("stored by", self.owner) + labeled("looks like", self.looks_like)
         for name, floats in self.atomics.items():
             words = "; the order of float sums is undefined" * floats
             found.append(f"  {name}: atomics{words}")
