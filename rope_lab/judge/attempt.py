@@ -219,8 +219,6 @@ class Attempt:
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
             wrong = ~is_right(got, want, self._tolerance(want))
-        trace = self.trace
-        stored = trace.stored_in(out) if trace else None
         return Evidence(
             spec=one,
             case=self.case,
@@ -228,12 +226,8 @@ class Attempt:
             got=got,
             expected=want,
             wrong=wrong,
-            unwritten=got.isnan() if stored is None else ~stored,  # as `start` asked for
+            trace=self.trace,
             earlier=self.earlier,
-            trace=trace,
-            races=trace.races if trace else [],
-            stored_twice=trace.stored_twice if trace else [],
-            reread=trace.reread if trace else [],
             overwritten=list(self._overwritten()),
             mistakes=made_by(mistakes),
             roundings=made_by(roundings),

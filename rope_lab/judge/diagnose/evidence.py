@@ -1,7 +1,7 @@
 """A wrong result and what is known of it, and a guess at a mistake, which it bears out or not."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -114,15 +114,13 @@ class Evidence:
     got: Tensor
     expected: Tensor
     wrong: Tensor  # where, like `expected`
-    unwritten: Tensor  # what no program stored; without a trace, what is NaN
-    earlier: list[str]  # cases that came out right
-    trace: "Trace | None"  # None where nothing is interpreted; then what follows is empty
-    races: list[str]
-    stored_twice: list[str]
-    reread: list[str]
-    overwritten: list[str]  # inputs that should have kept their memory and did not
-    mistakes: dict[str, Tensor]  # words -> the result of one that the specification knows
-    roundings: dict[str, Tensor]  # the same, right but for its rounding
+    trace: "Trace | None"  # None where nothing is interpreted
+    earlier: list[str] = field(default_factory=list)  # cases that came out right
+    # inputs that should have kept their memory and did not
+    overwritten: list[str] = field(default_factory=list)
+    # words -> the result of a mistake that the specification knows
+    mistakes: dict[str, Tensor] = field(default_factory=dict)
+    roundings: dict[str, Tensor] = field(default_factory=dict)  # right but for these
 
     # comparisons
 
@@ -189,6 +187,24 @@ class Evidence:
         return False
 
     # what the kernel did
+
+    @cached_property
+    def unwritten(self) -> Tensor:
+        """What no program stored; without a trace, what is NaN, as `settle` asked for."""
+        stored = self.trace.stored_in(self.got) if self.trace else None
+        return self.got.isnan() if stored is None else ~stored
+
+    @property
+    def races(self) -> list[str]:
+        return self.trace.races if self.trace else []
+
+    @property
+    def stored_twice(self) -> list[str]:
+        return self.trace.stored_twice if self.trace else []
+
+    @property
+    def reread(self) -> list[str]:
+        return self.trace.reread if self.trace else []
 
     @property
     def memory(self) -> "OwnedMemory | None":

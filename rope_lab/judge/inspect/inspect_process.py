@@ -214,7 +214,6 @@ def _looks_like(
         changed = inputs | dict(zip(floats, values, strict=True))
         return _called(reference, changed)[0][number]
 
-    stored = watch.stored_in(x)
     evidence = Evidence(
         spec=Spec(of_one, tuple(Argument(name, "floats", ()) for name in floats)),
         case=Case("the smallest that is wrong", {}, want.dtype),
@@ -222,15 +221,7 @@ def _looks_like(
         got=x,
         expected=want,
         wrong=~torch.isclose(x, want, rtol=1e-2, atol=1e-3, equal_nan=True),
-        unwritten=x.isnan() if stored is None else ~stored,
-        earlier=[],
         trace=watch,
-        races=watch.races,
-        stored_twice=watch.stored_twice,
-        reread=watch.reread,
-        overwritten=[],
-        mistakes={},
-        roundings={},
     )
     try:
         # from where an element comes is told of rotations alone
