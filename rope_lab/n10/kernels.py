@@ -6,8 +6,8 @@ Importing this loads Triton.
 from torch import Tensor
 
 from ..rungs import rung_2_row
+from ..rungs.any_tile import launch
 from ..rungs.changed import changed
-from ..rungs.rows import launch
 
 
 def half_split_row(t: Tensor, freqs: Tensor, out: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ from rope_lab.n05.kernels import part_of_row
 from rope_lab.n06.tunings import TILES
 from rope_lab.n08.kernels import Setting
 from rope_lab.profiling.probes import multiply_adds
-from rope_lab.rungs.rows import launch
+from rope_lab.rungs.any_tile import launch
 
 SHAPE = (5, 2, 3, 24)
 
