@@ -17,6 +17,8 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import threading
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -26,6 +28,10 @@ LOG = VENV / "install.log"
 # Written last, so that a half-made environment never counts as done. The first line is the
 # checkout's place: an environment knows its own path and does not survive a move.
 STAMP = VENV / "made-from"
+BEAT = 15  # seconds between two words about an installation
+BEGIN = time.monotonic()
+# What JupyterLab takes for its own settings, and for its own extensions.
+JUPYTERLAB = ROOT / "tools" / "jupyterlab"
 
 PIP = [str(PYTHON), "-m", "pip", "install", "-c", "constraints.txt"]
 UV = [str(PYTHON), "-m", "uv", "pip", "install", "--python", str(PYTHON), "-c", "constraints.txt"]
@@ -88,13 +94,50 @@ def there_is_a_gpu() -> bool:
     return bool(shutil.which("nvidia-smi")) or os.path.exists("/dev/nvidiactl")
 
 
+def how_far(log: str) -> str:
+    """What pip or uv does, by what it has logged: how many packages of how many."""
+
+    def last(pattern):
+        return (re.findall(pattern, log, re.MULTILINE) or [""])[-1]
+
+    count = last("^(?:Resolved|Prepared|Installed) ([0-9]+) packages? in")
+    if last("^Installed [0-9]+ packages? in"):
+        return f"all {count} packages are installed; compiling them to bytecode"
+    if last("^Prepared [0-9]+ packages? in"):
+        return f"all {count} packages are downloaded; installing them"
+    if last("^Installing collected packages"):
+        return "all packages are downloaded; installing them"
+    # uv names packages that are larger than a megabyte, when it begins and when it is done
+    large = re.findall("^Downloading ([^ \n]+) [(](.+)[)]$", log, re.MULTILINE)
+    done = re.findall("^ Downloaded ([^ \n]+)$", log, re.MULTILINE)
+    if large:
+        rest = [f"{name} ({size})" for name, size in large if name not in done]
+        words = f"{len(large) - len(rest)} of {len(large)} large packages are downloaded"
+        return words + "; next " + ", ".join(rest[:3]) if rest else words
+    collected = re.findall("^Collecting ", log, re.MULTILINE)
+    if collected:
+        return f"{len(collected)} packages are found so far"
+    return f"{count} packages are wanted; downloading them" if count else "asking the registry"
+
+
+def say_how_far(begins_at, ended) -> None:
+    """Until the event `ended`: how long it takes so far, and how far the log is."""
+    while not ended.wait(BEAT):
+        log = LOG.read_bytes()[begins_at:].decode("utf-8", errors="replace")
+        minutes, seconds = divmod(int(time.monotonic() - BEGIN), 60)
+        say(f"  {minutes}:{seconds:02}  {how_far(log)}")
+
+
 def run(command, timeout=None, **variables) -> bool:
-    """Whether it succeeded. pip and uv write some 500 lines, which go to the log."""
+    """Whether it succeeded. pip and uv write some 500 lines to the log; we print how far it is."""
     # Where a company's proxy inspects TLS, the system has the proxy's certificate. Without this
     # variable uv trusts a list of its own.
     environment = dict({"UV_SYSTEM_CERTS": "1"}, **os.environ)
     environment.update(variables)
+    ended = threading.Event()
     with LOG.open("ab") as log:
+        beat = threading.Thread(target=say_how_far, args=(log.tell(), ended), daemon=True)
+        beat.start()
         try:
             called = subprocess.call(
                 command,
@@ -106,6 +149,9 @@ def run(command, timeout=None, **variables) -> bool:
             )
         except subprocess.TimeoutExpired:
             return False
+        finally:
+            ended.set()
+            beat.join()
     return called == 0
 
 
@@ -189,7 +235,7 @@ def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
     install_torch_for_cpu(cpu, uv_works)
     say(
         "Now about 150 packages are downloaded and installed: 2.8 GB with CUDA, 0.6 GB without. "
-        f"This takes some minutes and prints nothing; {LOG.relative_to(ROOT)} shows how far it is."
+        f"This takes some minutes; all that is said meanwhile is in {LOG.relative_to(ROOT)}."
     )
     project = ["-e", ".[lab,test,site]" if site else ".[lab,test]"]
     # Bytecode, as pip makes it: the tests start a hundred processes that import torch.
@@ -220,7 +266,9 @@ def open_lab(python: str, options) -> int:
     # JupyterLab runs only if told so, and rented GPU machines log you in as root.
     command = [python, "-m", "jupyterlab"]
     command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    command += ["--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb", *options]
+    command += ["--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb"]
+    command += ["--LabApp.app_settings_dir=" + str(JUPYTERLAB)]
+    command += ["--LabApp.extra_labextensions_path=" + str(JUPYTERLAB / "extensions"), *options]
     server = subprocess.Popen(command, cwd=str(ROOT))
     # Ctrl+C reaches JupyterLab too, which asks whether to end: we wait for the answer.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

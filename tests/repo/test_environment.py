@@ -3,6 +3,7 @@
 import ast
 import fnmatch
 import importlib.util
+import json
 import os
 import platform
 import re
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -91,7 +93,7 @@ class Lab:
 
     def __init__(self, checkout, monkeypatch):
         self.checkout, self.calls = checkout, []
-        self.fails, self.waits, self.cleared = "", "", 0
+        self.fails, self.waits, self.cleared, self.logs = "", "", 0, ()
         self.load()
         monkeypatch.setattr(subprocess, "call", self.call)
 
@@ -122,6 +124,10 @@ class Lab:
             Path(command[-1]).mkdir(exist_ok=True)
             (Path(command[-1]) / Path(PACKAGE).name).touch()
         stdout.write(f"what {words.split()[1]} says\n".encode())
+        for log in self.logs:
+            stdout.write(log.encode())
+            stdout.flush()
+            time.sleep(4 * self.module.BEAT)
         if fnmatch.fnmatch(words, self.waits) and timeout:
             raise subprocess.TimeoutExpired(command, timeout)
         return 2 if fnmatch.fnmatch(words, self.fails) else 0
@@ -222,6 +228,47 @@ def test_linux_alone_has_tritons_compiler(lab, monkeypatch, system):
 def test_where_one_way_to_install_fails_another_is_taken(lab, monkeypatch, given, calls):
     monkeypatch.setattr(sys, "platform", "linux")
     assert lab.make(**given) == calls
+
+
+def test_an_installation_says_how_far_it_is(lab, capsys, monkeypatch):
+    """Lines as uv and pip write them where nobody watches."""
+    monkeypatch.setattr(lab.module, "BEAT", 0.05)
+    large = "Downloading torch (502.2MiB)\nDownloading ruff (10.1MiB)\n Downloaded ruff\n"
+    said = {
+        "": "asking the registry",
+        "Resolved 164 packages in 556ms\n": "164 packages are wanted; downloading them",
+        large: "1 of 2 large packages are downloaded; next torch (502.2MiB)",
+        " Downloaded torch\n": "2 of 2 large packages are downloaded",
+        "Prepared 164 packages in 16.76s\n": "all 164 packages are downloaded; installing them",
+        "Installed 164 packages in 3s\n": "all 164 packages are installed; compiling them to "
+        "bytecode",
+    }
+    lab.logs = list(said)
+    lab.module.VENV.mkdir()
+    assert lab.module.run([lab.module.PYTHON, "-m", "uv"])
+    beats = [re.fullmatch(r"  \d+:\d\d  (.+)", x)[1] for x in capsys.readouterr().out.splitlines()]
+    assert list(dict.fromkeys(beats)) == list(said.values())
+    lab.logs = ["Collecting a\nCollecting b\n", "Installing collected packages: a, b\n"]
+    assert lab.module.run([lab.module.PYTHON, "-m", "pip"])
+    beats = [x.split("  ")[-1] for x in capsys.readouterr().out.splitlines()]
+    assert list(dict.fromkeys(beats)) == [
+        "2 packages are found so far",
+        "all packages are downloaded; installing them",
+    ]
+
+
+def test_jupyterlab_knows_the_settings_and_the_extension_that_it_is_given(lab):
+    schemas = Path(sys.prefix, "share/jupyter/lab/schemas")
+    if not schemas.exists():
+        pytest.skip("needs JupyterLab")
+    folder = ROOT / lab.module.JUPYTERLAB.relative_to(lab.checkout)
+    for plugin, settings in json.loads(read(folder / "overrides.json")).items():
+        extension, name = plugin.split(":")
+        schema = json.loads((schemas / extension / f"{name}.json").read_text(encoding="utf-8"))
+        assert set(settings) <= set(schema["properties"])
+    for package in folder.glob("extensions/*/package.json"):
+        build = json.loads(read(package))["jupyterlab"]["_build"]
+        assert (package.parent / build["load"]).exists()
 
 
 def test_with_a_gpu_torch_comes_with_cuda(lab):
