@@ -44,7 +44,8 @@ EXERCISE = re.compile(
     r"^### (?P<name>Exercise \d: .+?) \((?P<minutes>\d+) minutes(?P<optional>, optional)?\)$",
     re.MULTILINE,
 )
-NOT_COUNTED = re.compile(r"<details>.*?</details>|<!--.*?-->", re.DOTALL)
+# The row of words is for looking up, later.
+NOT_COUNTED = re.compile(r"<details>.*?</details>|<!--.*?-->|^\| Words \|[^\n]*", re.DOTALL | re.M)
 
 
 def stated_time(first_cell: str) -> tuple[int, list[int]]:

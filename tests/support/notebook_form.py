@@ -146,6 +146,19 @@ def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
     return complaints
 
 
+def first_cell_leads_to_the_words(notebook: Notebook) -> list[str]:
+    """To the glossary and the sheet of `tl.`; the very first cell says which keys there are."""
+    if notebook.folder.name == "solutions":
+        return []
+    up = "../../" if notebook.folder.name == "deeper" else "../"
+    pages = f"[glossary]({up}docs/glossary.md) · [`tl.` and PyTorch]({up}docs/triton_sheet.md)"
+    wanted = [f"\n| Words | {pages} |\n"]
+    if notebook.name.startswith("00_"):
+        wanted += ["Shift+Enter", "Tab", "Shift+Tab"]
+    first = notebook.markdown[0].source
+    return [f"the first cell has no {words.strip()!r}" for words in wanted if words not in first]
+
+
 def numbers_follow_one_another(notebook: Notebook) -> list[str]:
     """Of displayed equations and of sections, which the first cell names by number."""
     if notebook.folder.name == "solutions":  # which number nothing
@@ -223,6 +236,7 @@ CHECKS_OF_WHAT_IS_STORED = (
 )
 CHECKS_OF_WHAT_IS_WRITTEN = (
     first_code_cell_picks_the_engine,
+    first_cell_leads_to_the_words,
     numbers_follow_one_another,
     rows_of_a_matrix_are_apart,
     links_lead_somewhere,
