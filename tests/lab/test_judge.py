@@ -191,6 +191,7 @@ SPECS = {
 }.values()
 
 
+@pytest.mark.slow
 def test_a_known_mistake_can_be_made_in_every_case():
     """Or a wrong answer that fails in that case alone would end the judge with our own error.
 

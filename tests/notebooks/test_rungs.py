@@ -42,7 +42,7 @@ MISHAPS = {  # a line before our launch, and words of the verdict
 }
 
 
-@pytest.mark.parametrize("mishap", MISHAPS)
+@pytest.mark.parametrize("mishap", slow_but(MISHAPS, "fp32", "an error", "an item", "the table"))
 def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp_path):
     line, told = MISHAPS[mishap]
     begins = "    _, b, h, d = t.shape\n"
