@@ -93,8 +93,8 @@ def _write(memories: list[Tensor], stored: list[tuple[Tensor, Tensor]]) -> None:
     by_memory: dict[int, tuple[Tensor, list, list]] = {}
     for memory, (place, value) in zip(memories, stored, strict=True):
         _, places, values = by_memory.setdefault(memory.data_ptr(), (memory, [], []))
-        places.append(place.flatten(1))
-        values.append(value.flatten(1).to(memory.dtype))
+        places.append(place.reshape(len(place), -1))
+        values.append(value.reshape(len(value), -1).to(memory.dtype))
     for memory, places, values in by_memory.values():
         place, value = torch.cat(places, 1).flatten(), torch.cat(values, 1).flatten()
         memory[place[place >= 0]] = value[place >= 0]
@@ -118,6 +118,12 @@ def _store(pointer: Pointer, value: object, mask: object = True) -> None:
     _running[-1].stored.append((Pointer(pointer.memory, place), value))
 
 
+def _exp(x: object) -> Tensor:
+    """In fp64, but 0 and infinite where it is in fp32."""
+    power = torch.as_tensor(x, dtype=torch.float64).exp()
+    return torch.where(power < 2.0**-150, 0.0, torch.where(power >= 2.0**128, math.inf, power))
+
+
 triton = SimpleNamespace(
     jit=Kernel,
     cdiv=lambda numerator, denominator: -(-numerator // denominator),
@@ -128,6 +134,7 @@ tl = SimpleNamespace(
     float16=torch.float16,
     float32=torch.float64,  # so that nothing is rounded
     int32=torch.int32,
+    int64=torch.int64,
     program_id=lambda axis: _running[-1].number[axis],
     num_programs=lambda axis: _running[-1].grid[axis],
     arange=torch.arange,
@@ -141,6 +148,9 @@ tl = SimpleNamespace(
     sqrt=torch.sqrt,
     rsqrt=torch.rsqrt,
     abs=torch.abs,
+    exp=_exp,
+    log=lambda x: torch.log(torch.as_tensor(x)),
+    maximum=lambda x, y: torch.maximum(torch.as_tensor(x), torch.as_tensor(y)),
     sum=lambda x, axis=None: x.sum() if axis is None else x.sum(axis),
     max=lambda x, axis=None: x.max() if axis is None else x.amax(axis),
 )

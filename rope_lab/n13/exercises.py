@@ -1,4 +1,5 @@
 """What notebook 13 asks for: kernels in plain PyTorch, inputs in bf16, and one of your own."""
+# ruff: noqa: F821 (the letters of shapes)
 
 from dataclasses import dataclass
 
@@ -7,6 +8,8 @@ from torch import Tensor
 
 from ..judge.answers import check_answer
 from ..judge.inspect.inspection import Inspection
+from ..judge.mistakes import Mistake, Solution
+from ..judge.spec import LARGE, OTHER_BLOCK, STRIDED, Case, spec
 from ..judge.verdict import Verdict
 
 
@@ -66,6 +69,73 @@ def packed(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     shares = (0, 2, 2, 5, 10, 22, 23, 35, 36, 50, 61, 62, 70, 82, 90, 99, 100)  # one is empty
     cu_seqlens = torch.tensor([size * share // 100 for share in shares], device=device)
     return t, inv_freq, cu_seqlens.to(torch.int32)
+
+
+LOGSUMEXP = Solution("n13/solutions.py", "logsumexp")
+
+
+@spec(
+    leave_out=STRIDED,
+    launches=1,
+    kernel=True,
+    tolerance=(1e-5, 1e-5),  # the order of a sum is free
+    extra=(
+        Case("rows of three blocks", {"s": 3, "d": 10_000}),
+        Case("rows that fill their blocks", {"s": 2, "d": 8192}),
+        Case(OTHER_BLOCK, {"s": 3, "d": 100}, options={"block": 32}),
+        Case("large elements", {"s": 5, "d": 5000}, torch.float16, layout=LARGE),
+        Case("rows of two large elements", {"s": 9, "d": 2}, torch.float16, layout=LARGE),
+    ),
+    mistakes=LOGSUMEXP.with_mistakes(
+        Mistake(
+            "the exponentials overflow: subtract the largest element so far",
+            grown="0.0",
+        ),
+        Mistake(
+            "the sum so far is not rescaled when a larger element comes",
+            {"total * tl.exp(largest - grown)": "total"},
+        ),
+        Mistake(
+            "the sum so far is rescaled the wrong way round: by exp(old - new)",
+            {"tl.exp(largest - grown)": "tl.exp(grown - largest)"},
+        ),
+        Mistake(
+            "masked lanes count as elements of 0: other has to be -inf",
+            {'other=-float("inf")': "other=0.0"},
+        ),
+        Mistake(
+            "the largest element begins at 0, so rows of negative elements underflow",
+            {'largest, total = -float("inf"), 0.0': "largest, total = 0.0, 0.0"},
+        ),
+        Mistake(
+            "the last elements are missing: only whole blocks are read",
+            {"range(0, D, BLOCK)": "range(0, D - BLOCK + 1, BLOCK)"},
+        ),
+        Mistake("only the first block is read", {"range(0, D, BLOCK)": "range(0, BLOCK, BLOCK)"}),
+        Mistake(
+            "only the last block counts: the sum so far is lost",
+            {"total * tl.exp(largest - grown) + ": ""},
+        ),
+        Mistake(
+            "the largest element is not added again after the logarithm",
+            {"largest + tl.log(total)": "tl.log(total)"},
+        ),
+        Mistake("the logarithm is missing", {"largest + tl.log(total)": "largest + total"}),
+        Mistake("the largest element alone", {"largest + tl.log(total)": "largest"}),
+    ),
+)
+def logsumexp_of_rows(x: "(s, d)"):
+    """The logarithm of the sum of a row's exponentials."""
+    return torch.logsumexp(x, dim=-1)
+
+
+def logits(size: int, device: str) -> tuple[Tensor]:
+    """Logits of tokens, (tokens, 128256), as many as Llama 3 has."""
+    return (8 * torch.randn(size, 128256, device=device, dtype=torch.bfloat16),)
+
+
+def logsumexp_in_pytorch(x: Tensor) -> Tensor:
+    return torch.logsumexp(x.float(), dim=-1).to(x.dtype)
 
 
 @dataclass(frozen=True)

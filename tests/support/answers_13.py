@@ -75,8 +75,58 @@ PACKED_ROPE = Exercise(
 )
 
 
-YOURS = Exercise(
+LOGSUMEXP = Exercise(
     cell="13-ex5",
+    judged_by=exercises.logsumexp_of_rows,
+    wrong_answers=(
+        WrongAnswer(
+            mistake="the largest element of each block by itself",
+            instead={"tl.maximum(largest, tl.max(x))": "tl.max(x)"},
+            told="the exponentials overflow: subtract the largest element so far",
+        ),
+        WrongAnswer(
+            mistake="a maximum and a sum in each lane",
+            instead={
+                'largest, total = -float("inf"), 0.0': (
+                    'largest = tl.full((BLOCK,), -float("inf"), tl.float32)\n'
+                    "    total = tl.zeros((BLOCK,), tl.float32)"
+                ),
+                "tl.maximum(largest, tl.max(x))": "tl.maximum(largest, x)",
+                "tl.exp(largest - grown)": (
+                    "tl.where(largest == grown, 1.0, tl.exp(largest - grown))"
+                ),
+                "tl.sum(tl.exp(x - grown))": "tl.where(column < D, tl.exp(x - grown), 0.0)",
+                "    tl.store(out_ptr + row, largest + tl.log(total))": (
+                    "    most = tl.max(largest)\n"
+                    "    total = tl.sum(total * tl.exp(largest - most))\n"
+                    "    tl.store(out_ptr + row, most + tl.log(total))"
+                ),
+            },
+            state="RIGHT",
+            told="RIGHT: ",
+        ),
+        WrongAnswer(
+            mistake="two loops",
+            instead={
+                "        total = total * tl.exp(largest - grown) + tl.sum(tl.exp(x - grown))\n": "",
+                "largest = grown\n": (
+                    "largest = grown\n"
+                    "    for first in range(0, D, BLOCK):\n"
+                    "        at = row * D + first + tl.arange(0, BLOCK)\n"
+                    "        exists = first + tl.arange(0, BLOCK) < D\n"
+                    '        x = tl.load(x_ptr + at, mask=exists, other=-float("inf"))\n'
+                    "        total += tl.sum(tl.exp(x.to(tl.float32) - largest))\n"
+                ),
+            },
+            state="RIGHT",
+            told="RIGHT: ",
+        ),
+    ),
+)
+
+
+YOURS = Exercise(
+    cell="13-ex6",
     judged_by=exercises.with_prediction,
     wrong_answers=(
         WrongAnswer(
