@@ -12,8 +12,6 @@ take longer to start than most answers to judge. nbval runs them in a kernel.
 """
 
 import ast
-import contextlib
-import io
 import re
 import symtable
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import nbformat
 import pytest
 import torch
 
+from cells import run
 from exercise_form import EXAM, NUMBERS, asks_for_a_value, exercises_in
 from notebook_form import FOLDER
 from rope_lab.records import QUIET
@@ -147,24 +146,6 @@ def globals_read_in(table):
     is_module = table.get_type() == "module"
     read = {x.get_name() for x in symbols if x.is_referenced() and (is_module or x.is_global())}
     return read.union(*map(globals_read_in, table.get_children()))
-
-
-def run(cell, names, folder):
-    """What a cell prints and shows, and the error that it stops with, as `Type: words`; or ""."""
-    file = folder / f"{cell.id}.py"
-    file.write_text(cell.source, encoding="utf-8")  # where the judge finds a function's source
-    body, said, error = ast.parse(cell.source).body, io.StringIO(), ""
-    with contextlib.redirect_stdout(said):
-        try:
-            for one in body:
-                if one is body[-1] and isinstance(one, ast.Expr):
-                    shown = eval(compile(ast.Expression(one.value), file, "eval"), names)
-                    print("" if shown is None else repr(shown))
-                else:
-                    exec(compile(ast.Module([one], []), file, "exec"), names)
-        except Exception as stopped:
-            error = f"{type(stopped).__name__}: {stopped}"
-    return said.getvalue(), error
 
 
 def complaint(cell, answer, text, error):
