@@ -134,8 +134,9 @@ def with_absolute_links(text: str, folder: Path, source: Source) -> str:
 
 
 def originals() -> list[Path]:
-    """The road, its detours and its solutions."""
+    """*Three edits*, the road, its detours and its solutions."""
     found = sorted((ROOT / ORIGINALS).rglob("[0-9][0-9]_*.ipynb"))
+    found = [ROOT / ORIGINALS / "three_edits.ipynb", *found]
     return [path for path in found if ".ipynb_checkpoints" not in path.parts]
 
 

@@ -6,6 +6,7 @@ from notebook_form import (
     CHECKS_OF_WHAT_IS_STORED,
     CHECKS_OF_WHAT_IS_WRITTEN,
     FOLDER,
+    THREE_EDITS,
     load,
     load_stored,
     names_of_detours,
@@ -20,7 +21,9 @@ def faults(checks, notebook):
 SOLUTIONS = [f"solutions/{path.name}" for path in FOLDER.glob("solutions/*.ipynb")]
 
 
-@pytest.mark.parametrize("name", [*names_of_notebooks(), *names_of_detours(), *SOLUTIONS])
+@pytest.mark.parametrize(
+    "name", [THREE_EDITS, *names_of_notebooks(), *names_of_detours(), *SOLUTIONS]
+)
 def test_form(name):
     found = faults(CHECKS_OF_WHAT_IS_WRITTEN, load(name))
     if stored := load_stored(name):  # what git has: a reader may have saved the file

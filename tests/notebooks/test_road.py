@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from notebook_form import ROOT, load, names_of_detours, names_of_notebooks
+from notebook_form import ROOT, THREE_EDITS, load, names_of_detours, names_of_notebooks
 from reading_times import stated_time
 
 ROAD = names_of_notebooks()
@@ -65,7 +65,7 @@ def test_solutions_lead_back(name):
     assert f"notebook {name[:2]}](../{name})" in first
 
 
-@pytest.mark.parametrize("name", [*ROAD, *names_of_detours()])
+@pytest.mark.parametrize("name", [THREE_EDITS, *ROAD, *names_of_detours()])
 def test_a_first_cell_links_to_notebooks_by_their_titles(name):
     found = re.findall(r"\[\d\d [^]]+\]\((?:\.\./)?\d\d_\w+\.ipynb\)", ends(name)[0])
     folder = "../" * name.count("/")

@@ -18,6 +18,8 @@ from reading_times import stated_time
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
 
+THREE_EDITS = "three_edits.ipynb"  # it comes before the road, and states its minutes by hand
+
 TAGS = {"measures", "raises-exception"}  # conftest.py reads `measures`
 MAX_BYTES = 1_000_000
 
@@ -29,6 +31,11 @@ class Notebook:
     name: str
     node: nbformat.NotebookNode
     folder: Path = FOLDER
+
+    @property
+    def begins_with_a_table(self) -> bool:
+        """Of minutes, sections and links: those of the road do, and detours."""
+        return self.folder.name != "solutions" and self.name != THREE_EDITS
 
     @property
     def code(self) -> list:
@@ -148,7 +155,7 @@ def first_code_cell_picks_the_engine(notebook: Notebook) -> list[str]:
 
 def first_cell_leads_to_the_words(notebook: Notebook) -> list[str]:
     """To the glossary and the sheet of `tl.`; the very first cell says which keys there are."""
-    if notebook.folder.name == "solutions":
+    if not notebook.begins_with_a_table:
         return []
     up = "../../" if notebook.folder.name == "deeper" else "../"
     pages = f"[glossary]({up}docs/glossary.md) · [`tl.` and PyTorch]({up}docs/triton_sheet.md)"
@@ -161,7 +168,7 @@ def first_cell_leads_to_the_words(notebook: Notebook) -> list[str]:
 
 def numbers_follow_one_another(notebook: Notebook) -> list[str]:
     """Of displayed equations and of sections, which the first cell names by number."""
-    if notebook.folder.name == "solutions":  # which number nothing
+    if not notebook.begins_with_a_table:
         return []
     text = "\n".join(cell.source for cell in notebook.markdown)
     formulas = re.findall(r"\$\$(.+?)\$\$", text, re.DOTALL)

@@ -91,7 +91,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         return values
     verdict = replace(values, remark="")  # a remark is for a kernel that is on its rung
     try:
-        launch, refused = _only_launch(rung, candidate)
+        launch, refused = only_launch(rung, candidate)
         if refused:
             reason = f"the values are right, but {refused}"
             return replace(verdict, state=NOT_YET, reason=reason)
@@ -143,7 +143,7 @@ def judged_values(rung: int, candidate: Callable) -> Tried:
     return Tried(replace(first.verdict, cases=cases, remark=remark), first.counted)
 
 
-def _only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
+def only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted.
 
     Every use has to make one, of the same kernel: those of the forward are counted.
