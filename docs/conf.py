@@ -17,8 +17,10 @@ from pathlib import Path
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.ext.napoleon.docstring import GoogleDocstring
+from sphinx.util.typing import stringify_annotation
 
-import rope_kernels
+import rope_kernels.norms
+import rope_kernels.serving
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -123,11 +125,23 @@ def link_to_the_repository(app, doctree):
         page, kind = os.path.splitext(PLACES.get(path, ""))
         if kind in (".md", ".ipynb"):
             link.attributes |= {"refdomain": "doc", "reftarget": page, "reftargetid": anchor}
+        elif place in ("api.md", "lab.md") and path.endswith(".py"):
+            for name in list(link.findall(nodes.literal)):
+                name.replace_self(to_its_description(name))
+            link.replace_self(link.children)
         elif REPOSITORY:
             address = f"{ADDRESS}/blob/main/{path}" + (f"#{anchor}" if anchor else "")
             link.replace_self(nodes.reference("", "", *link.children, refuri=address))
         else:
             link.replace_self(link.children)
+
+
+def to_its_description(name):
+    """A link from a name in the table of an API page, as `lab.bench`; its text, if it has none."""
+    words = name.astext()
+    target = words.replace("lab.", "rope_lab.") if "lab." in words else f"rope_kernels.{words}"
+    place = {"refdomain": "py", "reftype": "obj", "reftarget": target}
+    return addnodes.pending_xref("", name.deepcopy(), **place)
 
 
 def drop_pictures_of_other_hosts(app, doctree):
@@ -235,9 +249,27 @@ def returns_section(docstring, preprocess_types=False):
 GoogleDocstring._consume_returns_section = returns_section
 
 
-def say_factories_in_python(app, what, name, obj, options, signature, returns):
-    """A dataclass's `<factory>` is no Python: Sphinx would show such a signature unread."""
-    return (signature and signature.replace("<factory>", "..."), returns)
+# What a signature says of a type of arguments, spelled out -> its name
+ALIASES = {
+    stringify_annotation(getattr(room, name), "smart"): f"~{room.__name__}.{name}"
+    for room, names in {
+        rope_kernels: ("Freqs", "TensorFormat", "CpOrder", "OutputPairing", "Rounding"),
+        rope_kernels.norms: ("NormRounding",),
+        rope_kernels.serving: ("Packing",),
+    }.items()
+    for name in names
+}
+
+
+def say_signature(app, what, name, obj, options, signature, returns):
+    """Types by their names, which have a description of their own, and defaults in Python.
+
+    Sphinx would show a signature with `<factory>` or `<Fault.OTHER: ''>` unread.
+    """
+    for spelled_out, alias in ALIASES.items():
+        signature = signature and signature.replace(spelled_out, alias)
+    signature = signature and signature.replace("<factory>", "...")
+    return (signature and re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", signature), returns)
 
 
 def setup(app):
@@ -246,5 +278,5 @@ def setup(app):
     app.connect("doctree-read", describe_figures)
     app.connect("doctree-read", show_equations_as_written)
     app.connect("html-page-context", describe_page)
-    app.connect("autodoc-process-signature", say_factories_in_python)
+    app.connect("autodoc-process-signature", say_signature)
     app.connect("autodoc-process-docstring", set_lists_apart, priority=100)  # before napoleon

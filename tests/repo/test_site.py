@@ -9,6 +9,8 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
+from html import unescape
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -257,3 +259,12 @@ def test_the_whole_site_builds(tmp_path, monkeypatch):
     found = [(room.__name__, name) for room in rooms for name in room.__all__]
     names = [name for room, name in found if f'id="{room}.{name}"' not in described]
     assert names == []
+    linked = [name for room, name in found if f'href="#{room}.{name}"' not in described]
+    assert linked == []  # from the table, and types from signatures
+    called = described[described.index('id="rope_kernels.rope_qk"') :].partition("</dt>")[0]
+    assert 'href="#rope_kernels.TensorFormat"' in called and "Literal" not in called
+    for room, name in found:  # types are spelled out once
+        if "Literal" in (spelled_out := str(getattr(sys.modules[room], name))):
+            words = re.sub("<[^>]*>", "", described[described.index(f'id="{room}.{name}"') :])
+            shown = unescape(words.partition("#")[0])
+            assert spelled_out.removeprefix("typing.") in shown
