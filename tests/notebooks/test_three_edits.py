@@ -73,11 +73,11 @@ CORRECT = "NOT YET: results are correct, but "
 ROWS = [
     (1, nothing, "NOT YET: the kernel is unchanged. Change num_warps"),
     (1, warps(8), f"{CORRECT}8 warps compute the same sines and cosines. Try fewer"),
-    (1, warps(2), f"{CORRECT}2 warps compute the same sines and cosines. Try fewer"),
-    (1, warps(1, rows=16), f"{CORRECT}a program no longer has 8 rows. Set block_r to 8"),
     (1, warps(3), "WRONG: right in the interpreter, but my_rope_kernel does not compile"),
-    # With four warps edit 2 repeats no sine, but the times of the page are those of edits in turn.
-    (2, off_the_loads, f"{CORRECT}num_warps is 4. Make edit 1 first"),
+    (1, warps(1, rows=16), f"{CORRECT}a program no longer has 8 rows. Set block_r to 8"),
+    (1, warps(2), f"{CORRECT}2 warps compute the same sines and cosines. Try fewer"),
+    # With several warps edit 2 repeats no sine, but the page's times are those of edits in turn.
+    (2, off_the_loads, f"{CORRECT}num_warps is 2. Make edit 1 first"),
     (1, warps(1), "RIGHT: edit 1\n  instructions per program: "),
     (2, nothing, "NOT YET: the kernel is unchanged. Move [None, :]"),
     (2, onto_the_sines, "WRONG: the cosines and sines have three dimensions"),
