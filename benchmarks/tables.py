@@ -432,7 +432,9 @@ IN_BRIEF = (
 )
 # names in these rows, if they are others than the project's; '' for those without a row
 _IN_README = {
-    **{OURS: "ours", ON_THE_FLY: "on the fly", COS_AND_SIN: "", "copy_": "copy"},
+    OURS: "rope_kernels,<br>table of angles",
+    ON_THE_FLY: "rope_kernels,<br>angles in the kernel",
+    **{COS_AND_SIN: "", "copy_": "copy"},
     **{"PyTorch eager": "", "torch.compile": "", "torch.compile, cos and sin": "torch.compile"},
     **{"Hugging Face": "", "Hugging Face, contiguous": "", "Liger-Kernel": "Liger"},
     # A line for each layout that a model has: a model can't choose the faster one.

@@ -271,26 +271,27 @@ def readme(page: str) -> str:
     beyond = [times for times in road if not times.core_sections]
     afterwards = dict(re.findall(r"^\| \[(\d\d) [^|]+ \| [^|]+ \| ([^|]+) \| ", page, re.MULTILINE))
     lines = [
-        "| | question | afterwards you can | core | with all<br>that is optional |",
+        "| | question | afterwards you can | minutes | with optional<br>sections |",
         "|---|---|---|--:|--:|",
     ]
     for times in road:
         number, title, question = _head(times)
         if times is beyond[0]:
-            lines.append(_sum_of("all of the road", core))
+            lines.append(_sum_of("notebooks 00 to 10", core))
         link = f"[{number} {title}](notebooks/{times.path.name})"
         minutes = f"{_minutes(times.core)} | {_minutes(times.whole)}"
         lines.append(f"| {link} | {question} | {afterwards[number]} | {minutes} |")
-    lines.append(_sum_of("all beyond the road", beyond))
+    lines.append(_sum_of("notebooks 11 to 14", beyond))
     page = fill(page, "road", "\n".join(lines) + "\n")
     whole = _hours(sum(times.whole for times in core))
     time = (
-        f"**It takes** {_hours(sum(times.core for times in core))} for the core, exercises "
-        f"included, and {whole} with all that is optional. Four notebooks beyond the road add "
-        f"{_hours(sum(times.core for times in beyond))}, four detours "
-        f"{_hours(sum(times.core for times in detours))}. The times are "
-        "[computed](tools/reading_times.py) from words, lines and exercises. If Triton is new to "
-        "you, allow half as long again.\n"
+        f"Notebooks 00 to 10 take {_hours(sum(times.core for times in core))} with their "
+        f"exercises, and {whole} with optional sections. If Triton is new to you, plan for half as "
+        "long again. Notebooks 11 to 14 are optional and add "
+        f"{_hours(sum(times.core for times in beyond))}. "
+        "[Four more](docs/detours.md) explain details in "
+        f"{_hours(sum(times.core for times in detours))}. The minutes are "
+        "[computed](tools/reading_times.py) from words, lines of code and exercises.\n"
     )
     return fill(page, "time", time)
 

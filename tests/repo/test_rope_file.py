@@ -1,4 +1,4 @@
-"""`rope.py`, the kernel in one file: what `rope_kernels` computes of the same, and what it refuses."""
+"""`rope.py`, the kernel in one file, beside `rope_kernels`; and what it refuses."""
 
 import runpy
 
@@ -59,7 +59,9 @@ def test_what_it_does_not_take_is_refused(t, freqs, words):
 
 def test_it_is_short_and_checks_itself(capsys):
     path = ROOT / "rope.py"
-    assert len(path.read_text("utf-8").splitlines()) < 150
+    lines = len(path.read_text("utf-8").splitlines())
+    assert lines < 150
+    assert f"the kernel in one file of {lines} lines" in (ROOT / "README.md").read_text("utf-8")
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.count("result and gradient are correct") == 3
 
