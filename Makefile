@@ -101,7 +101,7 @@ notebooks: environment ## run the notebooks and store their output (on a GPU: th
 listings: environment ## store what Triton makes of the notebooks' kernels, for macOS and Windows
 	PATH="$(abspath $(VENV))/bin:$$PATH" "$(VENV)"/bin/python tools/listings.py
 
-hugging_face: environment ## write what `patch` replaces into docs/hugging_face.md
+hugging_face: environment ## write tools/hugging_face.md: what `patch` replaces
 	"$(VENV)"/bin/python tools/hugging_face.py
 
 bench: environment ## measure the kernels beside their peers (needs a GPU)

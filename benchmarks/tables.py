@@ -1,7 +1,7 @@
 """What is measured, and the tables that show it: nothing in a table is typed.
 
 A benchmark names its cases, who makes their calls, and the pages that are made of its results.
-`tools/hugging_face.py` fills in its page with these tables, too.
+`tools/hugging_face.py` makes its table with them, too.
 
 Of cases, backward is `rope_bw` alone; for q and k in one launch, and in place with them, it is the
 backward of `rope_qk` that autograd runs, as there is no `rope_bw` for two tensors.

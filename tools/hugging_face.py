@@ -1,8 +1,8 @@
-"""Write which functions `patch` replaces into docs/hugging_face.md.
+"""Write tools/hugging_face.md: which functions `patch` replaces.
 
 `make hugging_face` looks at the transformers that is installed, and keeps what it finds in
 hugging_face.json under its release: the models with each function, by the digest of its code. The
-page's table is made of all releases there. tests/package/huggingface/test_hf_page.py compares.
+page is made of all releases there. tests/package/huggingface/test_hf_page.py compares.
 """
 
 import importlib.metadata
@@ -11,19 +11,47 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from benchmarks.tables import fill, markdown
+from benchmarks.tables import markdown
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.rules import RULES
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/hugging_face.md"
+PAGE = Path(__file__).with_suffix(".md")
 STORED = Path(__file__).with_suffix(".json")
 COLUMNS = {
-    "of elements": "a column an element",
-    "first half": "a column a pair, in the first half",
-    "of pairs": "a column a pair",
+    "of elements": "one per element",
+    "first half": "one per pair, in the first half",
+    "of pairs": "one per pair",
 }
-TURNING = {"none": "all", "after": "the first", "before": "the last"}
+ROTATED = {"none": "all", "after": "the first", "before": "the last"}
+TEXT = """# Functions that `patch` replaces
+
+This page is written by `make hugging_face`. It lists the models of transformers {releases} whose
+functions [`patch`](../docs/hugging_face.md) replaces, and how these functions rotate. Functions are
+named `apply_rotary_pos_emb` unless the first column has another name. Llama's function with
+`position_ids=None` before `unsqueeze_dim`, as in transformers 4, is also replaced.
+
+{table}
+
+## Not replaced
+
+These functions don't fit the kernel: the function of clvp also rotates values, those of codegen and
+gptj take the sine first, and in muse_glimmer_assistant there are fewer queries than keys. The
+functions of dinov3_vit, eomt_dinov3 and sapiens2 rotate patches and skip the tokens before them,
+and those of pe_audio, pe_audio_video and pe_video make matrices from their tables. The vision tower
+of minimax_m3_vl has another order of dimensions in each release.
+
+Twenty model files rotate in another way, by complex products, inside a method or with tables of 2D
+positions: deepseek_v2, llama4, glm_moe_dsa, glm5_next, longcat_flash, kimi_k25, sam2_video, sam3,
+sam3_tracker_video, edgetam_video, vjepa2, mlcd, video_llama_3, musicflamingo, deimv2,
+pp_doclayout_v2, funnel, seamless_m4t, wav2vec2_bert, wav2vec2_conformer. In some of them, another
+function is replaced: the interleaved one of glm_moe_dsa and longcat_flash, and those of the vision
+towers of glm5_next, kimi_k25, mlcd and video_llama_3. In Gemma 4, `apply_multidimensional_rope`
+calls a function that is replaced.
+
+`patched.left` lists functions named `apply_...rotary...`, `apply_...rope` or
+`rotate_queries_or_keys`.
+"""
 
 
 # What the installed transformers has
@@ -67,9 +95,8 @@ def families_of(rule: Rule) -> list[str]:
 # The page
 
 
-def as_page(page: str) -> str:
-    """The page with its table between its marks."""
-    return fill(page, "functions", f"\n{functions()}\n\n")
+def page() -> str:
+    return TEXT.format(releases=" and ".join(sorted(stored())), table=functions())
 
 
 def functions() -> str:
@@ -77,9 +104,9 @@ def functions() -> str:
     families: dict[tuple[str, ...], set[str]] = {}
     for rule in RULES:
         name = "" if rule.name == "apply_rotary_pos_emb" else f"`{rule.name}`: "
-        how = pairs(rule), TURNING[rule.rest], COLUMNS[rule.columns], rounding(rule)
+        how = pairs(rule), ROTATED[rule.rest], COLUMNS[rule.columns], rounding(rule)
         families.setdefault((name, *how), set()).update(families_of(rule))
-    head = ["models", "how many", "pairs", "elements that turn", "the table has", "`rounding`"]
+    head = ["models", "number", "pairs", "rotated elements", "columns of cos", "`rounding`"]
     rows = [
         [name + ", ".join(sorted(found)), len(found), *how]
         for (name, *how), found in families.items()
@@ -90,16 +117,16 @@ def functions() -> str:
 def pairs(rule: Rule) -> str:
     found = "interleaved" if rule.interleaved else "half-split"
     if rule.output_pairing == "half":
-        found += ", written half-split"
+        found += ", output half-split"
     return f"{found}, sine negated" if rule.inverse else found
 
 
 def rounding(rule: Rule) -> str:
     found = f'`"{rule.rounding}"`'
-    return f"{found}, in the dtype of q" if rule.casts_back else found
+    return f"{found}, result in the dtype of q" if rule.casts_back else found
 
 
 if __name__ == "__main__":
     releases = stored() | {release(): found()}
     STORED.write_text(json.dumps(releases, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(as_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

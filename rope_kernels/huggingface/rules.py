@@ -2,7 +2,7 @@
 
 A row is a rule. It has the digests of all code that rotates by it, in transformers 5.17, in 5.23 or
 in both, and the form that takes its calls. Copies in other files have the same digest. The comment
-of a row names some models; tools/hugging_face.json and docs/hugging_face.md have all. A test holds
+of a row names some models; tools/hugging_face.json and tools/hugging_face.md have all. A test holds
 the table against the installed transformers, digest by digest and bit by bit.
 """
 

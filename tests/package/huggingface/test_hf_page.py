@@ -1,20 +1,23 @@
-"""The page about models: its table is the one that the code has."""
+"""The pages about models have what the code has."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 import hugging_face
 from rope_kernels.huggingface import calls, replacement
 
+PAGE = Path(__file__).resolve().parents[3] / "docs/hugging_face.md"
 
-def test_the_page_has_the_tables():
+
+def test_the_list_of_functions_is_the_one_of_the_code():
     page = hugging_face.PAGE.read_text(encoding="utf-8")
-    assert hugging_face.as_page(page) == page, "the page is stale: run make hugging_face"
+    assert hugging_face.page() == page, "the page is stale: run make hugging_face"
 
 
 def test_the_page_says_of_every_reason_what_to_do():
-    page = hugging_face.PAGE.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     table = re.search(r"^\| reason \|.*\n.*\n((?:\|.*\n)*)", page, re.MULTILINE)[1]
     constants = [x for module in (calls, replacement) for x in vars(module).items()]
     reasons = {value for name, value in constants if name.isupper() and isinstance(value, str)}
