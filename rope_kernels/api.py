@@ -62,91 +62,88 @@ def apply_rotary_pos_emb(
 ) -> Tensor:
     """Apply rotary position embedding to a query or key tensor.
 
-    Of each head, d2 elements turn: the rotary slice. Element i of the slice turns together with
-    element i + d2/2 (half-split pairing), or element 2i with 2i + 1 (interleaved). The result is
-    differentiable in `t` and `freqs`, as often as you like. TransformerEngine's keyword calls work
-    as they are, but for `cu_seqlens` that it ignores, beside another format than 'thd', which are
-    refused. The default of `fused` differs. docs/other_calls.md has the calls of other libraries.
+    Rotates `rotary_dim` (d2) elements of each head: the rotary slice. Element i of the slice forms
+    a pair with element i + d2/2 (half-split), or element 2i with 2i + 1 (interleaved). The result
+    is differentiable in `t` and `freqs` any number of times. TransformerEngine's keyword calls
+    work, but `fused` defaults to True, and `cu_seqlens` requires 'thd'. docs/other_calls.md lists
+    calls of other libraries.
 
     Args:
-        t: the tensor to rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as
-            `tensor_format` says, of fp32, fp16, bf16 or fp64, with any strides. DTensors are
-            refused: docs/several_gpus.md shows how `local_map` hands over their shards.
+        t: the tensor to rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), according to
+            `tensor_format`, in fp32, fp16, bf16 or fp64, with any strides. DTensors are refused:
+            docs/several_gpus.md shows how to rotate their local tensors with `local_map`.
         freqs: the angles, on the device of `t`. They are one of
-            - a table of angles in radians, (s2, 1, 1, d2), fp32 (with fp64 `t` also fp64), d2 <= d;
-            - two tables (cos, sin), each (s2, d2) or (b, s2, d2), of any of the dtypes above;
-            - a `RotaryPositionEmbedding`: angles are made on the fly, right to fp32's last digits.
+            - a table of angles in radians, (s2, 1, 1, d2), fp32 (or fp64 if `t` is), d2 <= d;
+            - two tables (cos, sin), each (s2, d2) or (b, s2, d2), in any of the dtypes above;
+            - a `RotaryPositionEmbedding`: the kernel computes the angles, accurate to fp32.
             A table has s2 >= s * cp_size positions. Its column i belongs to element i of the rotary
             slice, so the two members of a pair may have different angles. A table may also be
-            d2 / 2 wide, with a column for each pair: then `rotary_dim` has to say so.
-        tensor_format: the dimensions of `t` in their order: 'sbhd', 'bshd', 'bhsd', or 'thd' for
-            packed sequences. None: 'sbhd', as in TransformerEngine. Beside (cos, sin), which its
-            function doesn't take, you have to say it.
-        fused: True: one kernel computes in fp32 (fp64 for fp64 `t`) and rounds once. Where it runs
-            on a GPU, cos and sin of angles up to 10^7 radians are right to 2e-7, and to 5e-7 for
-            fp16 and bf16. Where `freqs` requires a gradient, plain PyTorch does it, and rounds
-            where the kernel does. False: plain PyTorch rounds cos and sin to `t.dtype` first, as
-            TransformerEngine's unfused function does, unless `rounding` says otherwise.
-        cu_seqlens: (sequences + 1,), int32 or int64, for 'thd' alone: where each packed sequence
-            starts, then where the last one ends. Positions restart at 0 in each sequence. With
-            `cp_size` > 1 these are the bounds of whole, padded sequences, on all ranks together.
-            They are not those of a rank's own tokens. As `position_ids`, several sequences can't
-            come with (cos, sin) that have a batch and a row for each token.
-        start_positions: the position of the first token of each sequence, if it is not 0: (b,), or
+            d2 / 2 wide, with one column per pair; it then requires `rotary_dim`.
+        tensor_format: the dimensions of `t` in order: 'sbhd', 'bshd', 'bhsd', or 'thd' for packed
+            sequences. None: 'sbhd', as in TransformerEngine. With (cos, sin), which
+            TransformerEngine's function doesn't accept, it is required.
+        fused: True: one kernel computes in fp32 (fp64 for fp64 `t`) and rounds once. On a GPU, cos
+            and sin of angles up to 10^7 radians have errors of up to 2e-7, or 5e-7 for fp16 and
+            bf16. If `freqs` requires a gradient, plain PyTorch computes the call, and rounds where
+            the kernel does. False: plain PyTorch rounds cos and sin to `t.dtype` first, as
+            TransformerEngine's unfused function does, unless `rounding` is set.
+        cu_seqlens: (sequences + 1,), int32 or int64, only with 'thd': the start of each packed
+            sequence, then the end of the last one. Positions restart at 0 in each sequence. With
+            `cp_size` > 1, these are the bounds of whole, padded sequences on all ranks together,
+            not those of a rank's own tokens. With several sequences, (cos, sin) that have a batch
+            and one row per token are refused, as with `position_ids`.
+        start_positions: the position of each sequence's first token, if it isn't 0: (b,), or
             (sequences,) with `cu_seqlens`, int8 to int64 or uint8. An int, or a tensor of shape ()
-            or (1,), is the position that all sequences start at.
+            or (1,), applies to all sequences.
         position_ids: the position of every token: (b, s), (1, s) or (s,), or (t,) with 'thd', int8
-            to int64 or uint8. They override the positions that `cu_seqlens` gives. They can't come
-            with `start_positions`, nor with `cp_size` > 1, nor with (cos, sin) that have a batch
-            and a row for each token: a model's rotary module made those of its positions already.
-            Positions on several axes, as in M-RoPE, make a table instead: docs/kernels.md shows
-            how.
-        interleaved: True: neighbors are a pair, and columns of tables repeat as 0, 0, 1, 1, ... The
+            to int64 or uint8. They override the positions from `cu_seqlens`. They can't be combined
+            with `start_positions`, with `cp_size` > 1, or with (cos, sin) that have a batch and one
+            row per token: a model's rotary module returns those already indexed by position. For
+            positions on several axes (M-RoPE), docs/kernels.md shows how to make a table.
+        interleaved: True: pairs are neighbors, and columns of tables repeat as 0, 0, 1, 1, ... The
             tables of some Hugging Face models (GLM, Ernie 4.5, Helium) repeat as 0, 1, ..., 0, 1,
-            ... instead. False: halves are pairs. None: what a module says, and False for a table.
+            ... instead. False: pairs are half-split. None: as in the module; False for a table.
         inplace: True: overwrite the rotary slice of `t`, and return `t`. It may be a view, such as
-            `q` in a packed qkv. Where autograd forbids that, an error says so.
+            `q` in a packed qkv. If autograd forbids that, an error says why.
         cp_size: the number of ranks that share each sequence (context parallelism).
-        cp_rank: which of these ranks this is, from 0.
-        cp_order: which tokens of a sequence `t` holds. 'zigzag': of 2 * cp_size chunks it holds
-            number cp_rank and number 2 * cp_size - 1 - cp_rank. 'contiguous': of cp_size chunks it
-            holds number cp_rank. 'round_robin': it holds tokens cp_rank, cp_rank + cp_size, ...
-            `cp_positions` returns their positions.
-        rotary_dim: d2, an even number. None: the width of the table. If you say it, a table may be
+        cp_rank: this rank's number, from 0.
+        cp_order: which tokens of a sequence `t` contains. 'zigzag': chunks cp_rank and
+            2 * cp_size - 1 - cp_rank of 2 * cp_size. 'contiguous': chunk cp_rank of cp_size.
+            'round_robin': tokens cp_rank, cp_rank + cp_size, ... `cp_positions` returns their
+            positions.
+        rotary_dim: d2, an even number. None: the width of the table. If it is set, a table may be
             d2 / 2 wide: its column i then belongs to pair i, in both pairings. FlashAttention,
-            flashinfer, vLLM, GPT-J and gpt_oss store such tables. (cos, sin) that are narrower than
-            d need it, because no shape tells which of the two they are. vLLM keeps cos and sin side
-            by side in one tensor: pass its two views, `cache.chunk(2, dim=-1)`. A module knows its
-            own d2.
-        rotary_start: the first element that turns: elements rotary_start to rotary_start + d2 - 1
-            are the rotary slice. All others are copied; in place they are not touched.
-        inverse: True: negate the sine and nothing else, which turns by minus the angle. That undoes
-            a rotation only where both members of each pair have the same angle, and
-            `attention_factor` is 1. `rope_bw(..., inverse=True)` is the transpose of this map.
-        output_pairing: 'same': pairs are written as they are read. 'half': they are written
-            half-split, whatever is read, as DeepSeek V3 does with interleaved ones; gradients are
-            permuted back. 'half' can't come with `inplace`.
+            flashinfer, vLLM, GPT-J and gpt_oss store such tables. (cos, sin) narrower than d
+            require it, because their shape doesn't tell the two apart. vLLM stores cos and sin in
+            one tensor: pass its two views, `cache.chunk(2, dim=-1)`. A module has its own d2.
+        rotary_start: the first rotated element: elements rotary_start to rotary_start + d2 - 1
+            are the rotary slice. The others are copied, or with `inplace` not touched.
+        inverse: True: negate the sine, which rotates by minus the angle. This undoes a rotation
+            only if both members of each pair have the same angle, and `attention_factor` is 1.
+            `rope_bw(..., inverse=True)` is the transpose of this map.
+        output_pairing: 'same': pairs are written where they were read. 'half': they are written
+            half-split, whatever was read, as DeepSeek V3 does with interleaved pairs; gradients are
+            permuted back. 'half' can't be combined with `inplace`.
         rounding: where values are rounded to `t.dtype`. None: 'once', or what `fused=False` does.
-            'once': math is in fp32 with fused multiply-adds, and the result alone is rounded. The
-            others give the bits of models' own functions in PyTorch, from the models' (cos, sin);
-            docs/kernels.md names the models. 'model': each product is rounded, and then their sum.
-            So are cos and sin, if they are computed from angles. 'upcast': as 'once', but no
-            multiply-add is fused. 'promoted': forward as 'upcast', gradients as 'model'. 'model'
-            means 'promoted' where the dtype of (cos, sin) is not that of `t`, as in autocast. Under
-            `torch.compile` the kernel keeps these bits. Where a graph has PyTorch's operators
-            instead, as on a CPU, Inductor leaves out roundings between them: docs/compile.md.
+            'once': fp32 with fused multiply-adds (FMA); only the result is rounded. The others
+            return the bits of models' own PyTorch functions, from the models' (cos, sin);
+            docs/kernels.md lists the models. 'model': each product is rounded, and then their sum.
+            So are cos and sin if they are computed from angles. 'upcast': as 'once', without FMA.
+            'promoted': forward as 'upcast', gradients as 'model'. If (cos, sin) has another dtype
+            than `t`, as under autocast, 'model' means 'promoted'. Under `torch.compile`, the
+            kernel keeps these bits. If the graph contains PyTorch's operators instead, as on a CPU,
+            Inductor leaves out roundings between them: docs/compile.md.
 
     Returns:
-        A new, contiguous tensor of the shape and dtype of `t`; or `t` itself with `inplace`. Tokens
-        past `cu_seqlens[-1]` are padding: they come out unrotated (and permuted, if
+        A new, contiguous tensor with the shape and dtype of `t`; or `t` itself with `inplace`.
+        Tokens past `cu_seqlens[-1]` are padding: they are not rotated (but permuted, if
         `output_pairing` permutes). A module also has angles for negative positions. A table has
-        none, nor for positions past its end. On the CPU, such a position is an error. Where values
-        are not read back, its elements come out as NaN: on a GPU, and in plain PyTorch under
-        `torch.compile`.
+        none, nor for positions past its end. On a CPU, such a position raises an error. If values
+        are not read back, on a GPU or in plain PyTorch under `torch.compile`, the token's elements
+        become NaN.
 
     Raises:
-        TypeError: a dtype is not accepted, or something else came where a tensor or a bool is
-            expected.
+        TypeError: an argument has a type or dtype that is not accepted.
         ValueError: shapes, devices, values or options do not fit together.
 
     Example:
@@ -203,28 +200,28 @@ def rope_qk(
 ) -> tuple[Tensor, Tensor]:
     """Apply rotary position embedding to queries and keys, both in one launch.
 
-    All keywords are those of `apply_rotary_pos_emb`, which explains them in full.
-    docs/other_calls.md has the calls of other libraries.
+    `apply_rotary_pos_emb` explains all keywords in full. docs/other_calls.md lists calls of other
+    libraries.
 
     Args:
-        q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), as `tensor_format` says.
-        k: keys, like `q` but for the number of heads and the strides.
+        q: queries, (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d): see `tensor_format`.
+        k: keys, like `q`, with any number of heads and any strides.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. You have to say it, because no shape tells a
-            batch from positions.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It is required, because a shape doesn't show
+            which dimension is the batch.
         fused: False: plain PyTorch computes it, without a kernel.
         cu_seqlens: where packed sequences start and end ('thd').
-        start_positions: the position of each sequence's first token, if it is not 0.
+        start_positions: the position of each sequence's first token, if it isn't 0.
         position_ids: the position of every token.
-        interleaved: True: neighbors are a pair, not halves.
+        interleaved: True: pairs are neighbors. False: pairs are half-split.
         inplace: True: overwrite q and k, and return them.
-        cp_size, cp_rank: how many ranks share each sequence, and which of them this is.
+        cp_size, cp_rank: how many ranks share each sequence, and this rank's number.
         cp_order: which of a sequence's tokens a rank has.
-        rotary_dim: how many elements of a head turn; narrow (cos, sin) need it.
-        rotary_start: the first element that turns.
-        inverse: True: negate the sine, to turn back.
-        output_pairing: 'half': write half-split pairs, whatever is read.
-        rounding: where values are rounded. 'model' gives a model's bits.
+        rotary_dim: how many elements of a head rotate; narrow (cos, sin) require it.
+        rotary_start: the first rotated element.
+        inverse: True: negate the sine, to rotate back.
+        output_pairing: 'half': write half-split pairs, whatever was read.
+        rounding: where values are rounded. 'model' returns a model's bits.
 
     Returns:
         (q, k), rotated: each as `apply_rotary_pos_emb` returns it, bit for bit.
@@ -282,13 +279,12 @@ def rope_fw(
     output_pairing: OutputPairing = "same",
     rounding: Rounding | None = None,
 ) -> Tensor:
-    """Rotate `t`: the forward pass alone, of which autograd records nothing.
+    """Rotate `t`: the forward pass only, without autograd.
 
-    No gradient flows through it, not in `torch.func.grad` either. Forward mode needs no record, so
-    `torch.func.jvp` returns the tangent.
+    No gradient flows through it, not in `torch.func.grad` either. `torch.func.jvp` returns the
+    tangent, because forward mode doesn't need autograd.
 
-    All arguments, the result and the errors are those of `apply_rotary_pos_emb`, which explains
-    them.
+    `apply_rotary_pos_emb` explains all arguments, the result and the errors.
 
     Example:
         >>> t, rope = torch.randn(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
@@ -340,17 +336,17 @@ def rope_bw(
     output_pairing: OutputPairing = "same",
     rounding: Rounding | None = None,
 ) -> Tensor:
-    """Take the gradient of the rotated tensor to that of `t`: the backward pass alone.
+    """Compute the gradient of `t` from that of the rotated tensor: the backward pass only.
 
-    This is the transpose of the forward's linear map. Where both members of each pair have the same
-    angle, it is the rotation by minus the angle. Where they don't, it still is the exact gradient.
+    This is the transpose of the forward's linear map. If both members of each pair have the same
+    angle, it rotates by minus the angle. Otherwise it is still the exact gradient.
 
-    Pass the arguments that the forward was given, with `grad` in the place of `t`. They, the result
-    and the errors are those of `apply_rotary_pos_emb`, which explains them.
+    Pass the arguments of the forward, with `grad` instead of `t`. `apply_rotary_pos_emb` explains
+    them, the result and the errors.
 
     Args:
-        grad: the gradient of `rope_fw`'s output, of its shape and dtype, with any strides. They may
-            be 0, as in expanded gradients.
+        grad: the gradient of `rope_fw`'s output, with its shape and dtype, and any strides. They
+            may be 0, as in expanded gradients.
 
     Example:
         >>> t, rope = torch.randn(3, 1, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
@@ -472,29 +468,29 @@ def rotation_of(
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
-    """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1).
+    """Map every pair (x1, x2) of the last dimension to (-x2, x1).
 
     Args:
-        x: any shape (..., d2) with even d2; any dtype that has negative numbers, but for fp8.
+        x: any shape (..., d2) with even d2; any dtype with negative numbers, except fp8.
         interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
 
     Returns:
         A new tensor like `x`. Applied twice, the function returns -x.
 
     Raises:
-        TypeError: `x` is not a tensor, or of another dtype, or `interleaved` is not a bool.
-        ValueError: the last dimension is odd, or there is none.
+        TypeError: `x` is not a tensor or has another dtype, or `interleaved` is not a bool.
+        ValueError: the last dimension is odd or missing.
 
     Example:
         >>> rotate_half(torch.arange(4)), rotate_half(torch.arange(4), interleaved=True)
         (tensor([-2, -3,  0,  1]), tensor([-1,  0, -3,  2]))
 
-    Source: TransformerEngine's `_rotate_half`; the quarter turn in RoFormer, equation (34).
+    Source: TransformerEngine's `_rotate_half`; RoFormer, equation (34).
     """
     check_tensor("x", x, (*FLOATS, *INTEGERS[:4], torch.complex64, torch.complex128))
     check_flag("interleaved", interleaved)
     if x.dim() == 0 or x.shape[-1] % 2:
-        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension, to have two halves")
+        raise bad(f"x has shape {tuple(x.shape)}", "an even last dimension")
     return reference.rotate_half(x, interleaved)
 
 
@@ -507,27 +503,28 @@ def cp_positions(
     cu_seqlens: Tensor | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Positions of the tokens that a rank of context parallelism holds, in the order it holds them.
+    """Positions of the tokens that a rank holds in context parallelism, in the rank's order.
 
-    A call with `cp_size`, `cp_rank` and `cp_order` has its kernel compute these positions. A call
-    with these as `position_ids` does the same. Of a whole sequence x, a rank holds `x[positions]`.
+    In a call with `cp_size`, `cp_rank` and `cp_order`, the kernel computes these positions. Passing
+    them as `position_ids` gives the same result. Of a whole sequence x, a rank holds
+    `x[positions]`.
 
     Args:
-        seq_len: tokens of the whole sequence. 2 * cp_size ('zigzag') or cp_size divides it.
+        seq_len: tokens of the whole sequence, a multiple of 2 * cp_size ('zigzag') or of cp_size.
         cp_size, cp_rank, cp_order: as in `apply_rotary_pos_emb`.
         cu_seqlens: the bounds of packed sequences, instead of `seq_len`: (sequences + 1,), int32 or
-            int64, as in `apply_rotary_pos_emb`. Its values are read, so the CPU waits for a GPU
-            that has them.
-        device: where the result is. None: on the device of `cu_seqlens`, or PyTorch's default.
+            int64, as in `apply_rotary_pos_emb`. Its values are read, so the CPU waits if they are
+            on a GPU.
+        device: the device of the result. None: that of `cu_seqlens`, or PyTorch's default.
 
     Returns:
-        int64, (seq_len / cp_size,), or (tokens / cp_size,) with `cu_seqlens`; each position counts
-        from 0 in its sequence.
+        int64, (seq_len / cp_size,), or (tokens / cp_size,) with `cu_seqlens`. Each sequence starts
+        at position 0.
 
     Raises:
-        TypeError: a bool where an integer is expected, `cu_seqlens` has another dtype, or `device`
-            is none.
-        ValueError: the order or the device is not known, or the ranks cannot share the sequences.
+        TypeError: a bool where an integer is expected, another dtype of `cu_seqlens`, or a `device`
+            that is not a device.
+        ValueError: an unknown order or device, or lengths that the ranks can't share equally.
 
     Example:
         >>> cp_positions(8, cp_size=2, cp_rank=0), cp_positions(8, cp_size=2, cp_rank=1)
@@ -535,8 +532,8 @@ def cp_positions(
     """
     check_rank(cp_size, cp_rank, cp_order)
     if (seq_len is None) == (cu_seqlens is None):
-        came = f"seq_len is {shown(seq_len)}" + ("" if seq_len is None else " with cu_seqlens")
-        raise bad(came, "one of seq_len and cu_seqlens")
+        came = f"seq_len is {shown(seq_len)}, and cu_seqlens is {shown(cu_seqlens)}"
+        raise bad(came, "one of them")
     try:
         device = None if device is None else torch.device(device)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
@@ -545,9 +542,9 @@ def cp_positions(
         raise bad(f"device is {shown(device)}", accepted, kind) from error
     chunks = chunks_of(cp_size, cp_order)
     if cu_seqlens is None:
-        accepted = f"an integer from 0 that {chunks} divides"
+        accepted = f"a multiple of {chunks}, from 0"
         if isinstance(seq_len, Tensor):
-            by_name = "the bounds of packed sequences go by name, cu_seqlens=..."
+            by_name = "pass the bounds of packed sequences by name, cu_seqlens=..."
             raise bad(f"seq_len is {shown(seq_len)}", f"{accepted}; {by_name}", TypeError)
         seq_len = check_integer("seq_len", seq_len, least=0, most=MOST_START, accepted=accepted)
         if seq_len % chunks:

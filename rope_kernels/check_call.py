@@ -108,7 +108,7 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     """Check everything about a call but the values of its tensors. All is as it came."""
     names = names_of(tensors, call.transpose)
     if isinstance(call.freqs, str):  # a format that came too early
-        accepted = f"{_FREQS}; is an argument before it missing?"
+        accepted = f"{_FREQS}; is an argument before freqs missing?"
         raise bad(f"freqs is {call.freqs!r}", accepted, TypeError)
     tensor_format = check_format(call.tensor_format, FORMATS)
     flags = {"inverse": call.inverse, "fused": call.fused, "inplace": call.inplace}
@@ -132,7 +132,7 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     like = Like(names[0], t, tensor_format)
     for name, x in zip(names[1:], tensors[1:], strict=True):
         shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
-        like.check(name, x, (t.dtype,), [shape], when=f" beside {names[0]}")
+        like.check(name, x, (t.dtype,), [shape], when=f" with {names[0]}")
     seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
 
     by_table = tensor_format != "thd" and call.position_ids is None
@@ -159,14 +159,15 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> None:
     check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != call.pairs_are_interleaved:
-        came = f"freqs has interleaved = {freqs.interleaved}"
-        raise bad(came, f"the call's, {call.interleaved}")
+        came = f"interleaved is {call.interleaved}, but freqs has {freqs.interleaved}"
+        made = f"a freqs made with interleaved={call.interleaved}"
+        raise bad(came, f"interleaved=None, or {made}")
     shape = (freqs.rotary_dim // 2,)
     like.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
     if is_differentiated(freqs.inv_freq):
         options = options_beside_table(freqs.interleaved, f"rotary_dim={freqs.rotary_dim}")
         accepted = f"freqs.cos_sin(max_seq_len) as freqs, with {options}"
-        raise bad("freqs has an inv_freq that requires a gradient", accepted)
+        raise bad("freqs.inv_freq requires a gradient", accepted)
 
 
 def _check_tables(freqs: object, like: Like, batch: int) -> None:
@@ -182,7 +183,7 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
         raise bad(f"freqs has {len(freqs)} entries", _FREQS)
     cos, sin = freqs
     like.check("freqs[0]", cos, FLOATS, [("s2", "d2"), (batch, "s2", "d2"), (1, "s2", "d2")])
-    like.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" beside freqs[0]")
+    like.check("freqs[1]", sin, (cos.dtype,), [tuple(cos.shape)], when=" with freqs[0]")
 
 
 def _refuse_rows_of_entries(call: Call, seq_len: int, batch: int) -> None:
@@ -197,9 +198,9 @@ def _refuse_rows_of_entries(call: Call, seq_len: int, batch: int) -> None:
     places = call.cu_seqlens, call.start_positions, call.position_ids
     if call.cp_size > 1 or any([x is not None for x in places]):
         return
-    came = f"freqs has {batch} rows, and there are {batch} batch entries of one token"
-    of_entries = "cos[:, None] and sin[:, None], if a row is of an entry's token"
-    raise bad(came, f"{of_entries}; or start_positions=0, if all tokens are at position 0")
+    came = f"freqs has {batch} rows for {batch} batch entries of one token each"
+    of_entries = "cos[:, None] and sin[:, None] if each entry has a row of its own"
+    raise bad(came, f"{of_entries}, or start_positions=0 if all tokens are at position 0")
 
 
 def _check_slice(call: Call, like: Like, head_dim: int) -> None:
@@ -229,11 +230,10 @@ def _check_slice(call: Call, like: Like, head_dim: int) -> None:
         "rotary_start", start, least=0, most=room, accepted=accepted, n=rotary_dim, **named
     )
     if of_module and rotary_dim != width:
-        accepted = f"None, or that of freqs, {width}"
-        other = f"{rotary_dim} elements are turned by RotaryPositionEmbedding({rotary_dim})"
-        raise bad(f"{came} {rotary_dim}", f"{accepted}; {other}")
+        came = f"{came} {rotary_dim}, but freqs rotates {width} elements"
+        raise bad(came, f"rotary_dim=None, or freqs=RotaryPositionEmbedding({rotary_dim})")
     if rotary_dim != width and rotary_dim != 2 * width:
-        wide = f"{rotary_dim}, or one column per pair, {rotary_dim // 2}"
+        wide = f"{rotary_dim} columns, or {rotary_dim // 2}, one per pair"
         raise bad(f"freqs has last dimension {width} with rotary_dim = {rotary_dim}", wide)
 
 
@@ -246,12 +246,12 @@ def _refuse_two_meanings(width: int, rotary_start: int, name: str, head_dim: int
     room = head_dim - rotary_start if is_integer(rotary_start) else head_dim
     meanings = []
     if width % 2 == 0 and width <= room:
-        meanings.append(f"rotary_dim={width} if a column belongs to an element")
+        meanings.append(f"rotary_dim={width} if there is one column per element")
     if 2 * width <= room:
-        of_a_pair = f"rotary_dim={2 * width} if a column belongs to a pair, as FlashAttention, "
-        meanings.append(f"{of_a_pair}flashinfer, vLLM and GPT-J store them")
+        per_pair = f"rotary_dim={2 * width} if there is one column per pair, as in "
+        meanings.append(f"{per_pair}FlashAttention, flashinfer, vLLM and GPT-J")
     if meanings:
-        came = f"rotary_dim is missing, freqs has {width} columns, and {name} has d = {head_dim}"
+        came = f"rotary_dim is missing: freqs has {width} columns, and {name} has d = {head_dim}"
         raise bad(came, ", or ".join(meanings))
 
 
@@ -260,28 +260,27 @@ def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
     packed = call.tensor_format == "thd"
     cu_seqlens, starts, ids = call.cu_seqlens, call.start_positions, call.position_ids
     if cu_seqlens is not None and not packed:
-        came = f"cu_seqlens came with tensor_format {call.tensor_format!r}"
-        accepted = "accepted only with 'thd' (elsewhere TransformerEngine ignores it)"
-        raise ValueError(f"{came}; {accepted}")
+        came = f"cu_seqlens was passed with tensor_format {call.tensor_format!r}"
+        raise bad(came, "cu_seqlens only with 'thd'; TransformerEngine ignores it elsewhere")
     if packed and cu_seqlens is None and ids is None:
-        accepted = "the cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
+        accepted = "cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         accepted += ", or position_ids"
         cos, sin = call.tables
         if sin is not None and cos.dim() == 2 and cos.shape[0] == seq_len:
             # To look rows up that were looked up before would silently give other positions.
-            accepted += f": torch.arange({seq_len}), if row i of cos and sin is of token i"
-        raise bad("cu_seqlens is None in format 'thd'", accepted)
+            accepted += f": torch.arange({seq_len}) if row i of cos and sin belongs to token i"
+        raise bad("cu_seqlens is None with tensor_format 'thd'", accepted)
     if starts is not None and ids is not None:
-        raise bad("position_ids came with start_positions", "one of the two")
+        raise bad("position_ids and start_positions were both passed", "one of them")
     if ids is not None and call.cp_size > 1:
-        came = f"position_ids came with cp_size = {call.cp_size}"
-        raise bad(came, "one of the two; cp_positions makes position_ids of a rank")
+        came = f"position_ids requires cp_size=1, but cp_size is {call.cp_size}"
+        raise bad(came, "cp_size and cp_rank, or position_ids=cp_positions(...) alone")
     if cu_seqlens is not None:
         like.check("cu_seqlens", cu_seqlens, INTEGERS[:2], [("b + 1",)])
     _refuse_rows_of_positions(call, seq_len)
     if isinstance(starts, Tensor):
         sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
-        when = " beside cu_seqlens" if packed else ""
+        when = " with cu_seqlens" if packed else ""
         like.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when=when)
     if ids is not None:
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
@@ -303,16 +302,16 @@ def _refuse_rows_of_positions(call: Call, seq_len: int) -> None:
     cos, sin = call.tables
     if sin is None or cos.dim() != 3 or cos.shape[1] != seq_len:
         return
-    name, reads = "position_ids", "in which position_ids look rows up"
+    name, reads = "position_ids", "whose rows position_ids select"
     accepted = "(cos, sin) alone"
     if call.tensor_format == "thd":  # where positions have to be said
-        accepted = "cos[0] and sin[0] with position_ids = torch.arange(t)"
+        accepted = "cos[0] and sin[0] with position_ids=torch.arange(t)"
     if not has_ids:
-        name, reads = "cu_seqlens", "in which each sequence begins at row 0"
-        accepted += " and no cu_seqlens"
-    came = f"{name} came with freqs of shape {tuple(cos.shape)}, a row for each token"
-    accepted += ", if they are of these positions already, as a model's rotary module returns them"
-    accepted += f"; or tables without a batch, (s2, d2), {reads}"
+        name, reads = "cu_seqlens", "in which each sequence starts at row 0"
+        accepted += " and without cu_seqlens"
+    came = f"{name} was passed with freqs of shape {tuple(cos.shape)}, one row per token"
+    accepted += " if a model's rotary module returned them for these positions"
+    accepted += f", or tables of shape (s2, d2), {reads}"
     raise bad(came, accepted)
 
 
@@ -378,22 +377,21 @@ def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) 
     chunks = chunks_of(cp_size, cp_order)
     accepted = None
     if cu_seqlens[0] != 0 or (lengths < 0).any():
-        accepted = "values that start at 0 and never fall"
+        accepted = "values that start at 0 and never decrease"
     elif cu_seqlens[-1] > tokens:
         accepted = f"values up to {tokens}, the number of tokens on all ranks"
     elif cp_size > 1 and tokens and cu_seqlens[-1] * cp_size == tokens:
         own = tokens // cp_size
-        came = f"cu_seqlens ends at {own}, the number of tokens of this rank, of {cp_size}"
+        came = f"cu_seqlens ends at {own}, the number of tokens of one of {cp_size} ranks"
         accepted = (
-            "the sequences of all ranks, which are cu_seqlens * cp_size, if these are the rank's "
-            "part of each; tensors of this rank's tokens alone, if yours hold those of all ranks; "
-            f"or, if {tokens - own} of the {tokens} tokens of all ranks are padding, tensors "
-            "without it"
+            "cu_seqlens * cp_size, if it describes this rank's part of each sequence; tensors with "
+            "this rank's tokens only, if yours contain those of all ranks; or tensors without "
+            f"padding, if {tokens - own} of the {tokens} tokens of all ranks are padding"
         )
         raise bad(came, accepted)
     elif (lengths % chunks).any():
         name = "2 * cp_size" if chunks > cp_size else "cp_size"
-        accepted = f"lengths that {name} = {chunks} divides"
+        accepted = f"lengths that are multiples of {name} = {chunks}"
     if accepted is not None:  # Only an error lists elements, which torch.func in 2.9 can't do.
         raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
 

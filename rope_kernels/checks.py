@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 # PyTorch's own error for a DTensor beside other tensors says to make DTensors of all. Then a call
 # would work, in plain PyTorch and slowly, and say nothing.
 _BY_LOCAL_MAP = """\
-torch.Tensor. Rotate the part of each rank, with cp_size and cp_rank where it is one of a sequence:
+torch.Tensor. Rotate each rank's local tensors, with cp_size and cp_rank if sequences are sharded:
     from torch.distributed.tensor.experimental import local_map
     q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs, tensor_format)"""
 
@@ -80,9 +80,9 @@ def check_format(tensor_format: object, accepted: tuple[str, ...]) -> str:
     """
     if isinstance(tensor_format, Tensor):
         came = f"tensor_format is {shown(tensor_format)}"
-        instead = "cos and sin are one argument, freqs=(cos, sin)"
+        instead = "pass cos and sin as one argument, freqs=(cos, sin)"
         if tensor_format.dtype in INTEGERS:
-            instead = "positions by name, position_ids=..."
+            instead = "pass positions by name, position_ids=..."
         raise bad(came, f"{', '.join(accepted)}; {instead}", TypeError)
     if tensor_format is None:
         orders = ", ".join(accepted)

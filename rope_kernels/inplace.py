@@ -31,7 +31,7 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named
     `others` are the tensors that the call reads and that neither turn nor are the rotation's.
     """
     if wants_grad((rotation.table, rotation.sin)):
-        raise bad("freqs requires a gradient", "with inplace=True tables after detach()")
+        raise bad("freqs requires a gradient with inplace=True", "tables after detach()")
     if is_traced():  # PyTorch checks gradients then. The operator comes here when it runs.
         return
     names = names_of(tensors, rotation.transpose)
@@ -45,7 +45,7 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named
     if transformed:
         return
     try:
-        accepted = "with inplace=True separate elements, e.g. {other}.clone()"
+        accepted = "with inplace=True separate memory, such as {other}.clone()"
         check_apart(zip(names, tensors, strict=True), named_tensors(rotation, others), accepted)
     except RuntimeError:  # A batch of vmap, and a class without memory of its own, have no address.
         return
@@ -60,12 +60,12 @@ def _check_autograd(name: str, t: Tensor, alone: bool, transformed: bool) -> Non
     if base is None or transformed:
         return
     if not alone or creation_of(t) != ORDINARY:
-        accepted = f"{_cloned(name)}, or one slice (not from chunk or split) a call"
+        accepted = f"{_cloned(name)}, or one slice per call, not made by chunk or split"
         raise bad(f"{name} is a view that autograd cannot overwrite", accepted)
 
 
 def _cloned(name: str) -> str:
-    return f"with inplace=True e.g. {name}.clone()"
+    return f"with inplace=True another tensor, such as {name}.clone()"
 
 
 def named_tensors(rotation: Rotation, others: Named = ()) -> Named:
@@ -82,12 +82,12 @@ def check_overwritten(name: str, x: Tensor, accepted: str = "") -> None:
     elif x.is_contiguous() or not layout_of(x.shape, x.stride())[0]:
         return
     else:
-        came = f"{name} has elements in one place, or may have, by its strides {x.stride()}"
+        came = f"{name} is a view whose elements may overlap, with strides {x.stride()}"
     raise bad(came, accepted or _cloned(name))
 
 
 def check_apart(
-    written: Named, read: Named, accepted: str = "memory of its own, or slices of one tensor"
+    written: Named, read: Named, accepted: str = "separate memory, or slices of one tensor"
 ) -> None:
     """Raise `ValueError` where what is written has an element in the memory of anything else."""
     places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
@@ -115,7 +115,8 @@ def _check_memory(name: str, x: Tensor) -> None:
     PyTorch refuses to write to it, or by it, after it has written to others.
     """
     if x.numel() and has_values(x):
-        raise bad(f"{name} has elements but no memory", f"memory of its own, {name}.clone()")
+        accepted = f"a tensor with memory, such as {name}.clone()"
+        raise bad(f"{name} has elements but no memory", accepted)
 
 
 def _memory_of(x: Tensor) -> tuple[int, int]:

@@ -33,10 +33,10 @@ class Path(NamedTuple):
 KERNEL = Path("kernel")
 _TRACED = Path("operator", "torch.compile, make_fx or FakeTensorMode records operators")
 _WATCHED = Path("operator", "a TorchDispatchMode watches operators")
-_TRAINED = Path("pytorch", "freqs requires a gradient, and a kernel has none of it")
+_TRAINED = Path("pytorch", "freqs requires a gradient, which the kernel doesn't compute")
 _UNFUSED = Path("pytorch", "fused is False")
 _TRANSFORMED = Path("pytorch", "torch.func, forward mode or torch.jit.trace transforms the call")
-_NO_MEMORY = Path("pytorch", "a tensor overrides operators, has no memory, or torch.func wraps it")
+_NO_MEMORY = Path("pytorch", "a tensor overrides operators, has no memory, or is wrapped")
 
 
 def path_of(

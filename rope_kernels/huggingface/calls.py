@@ -30,9 +30,9 @@ Form = Callable[..., object]  # what takes its calls; all are at the end of this
 Rotate = Callable[[Tensors, Tensor, Tensor, int], Tensors | None]
 
 # Why the function itself takes a call.
-_NO_TENSOR = "an argument is no tensor, or a DTensor"
-_OTHER_DTYPE = "the dtypes or the devices are not those that a kernel takes"
-_OTHER_SHAPE = "the shapes are not those that a kernel takes"
+_NO_TENSOR = "an argument is not a tensor, or is a DTensor"
+_OTHER_DTYPE = "the kernel doesn't support these dtypes or devices"
+_OTHER_SHAPE = "the kernel doesn't support these shapes"
 _TRAINED = "cos or sin requires a gradient"
 
 

@@ -20,8 +20,8 @@ from .digest import Replaceable, as_function, originals
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]  # see above
 _has_global_hook: Callable[[], bool] = _has_any_global_hook
 
-_OTHER_CODE = "the function, or one that it calls, was given other code"
-_HOOKED = "the module that rotates has a hook"
+_OTHER_CODE = "the function, or one that it calls, has new code"
+_HOOKED = "the rotation is a module with a hook"
 
 
 def function_of(value: object) -> FunctionType:

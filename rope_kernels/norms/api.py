@@ -57,44 +57,44 @@ def norm_rope(
     """Normalize each row by its root mean square, multiply it by a weight, and rotate it.
 
     y = rope(x / sqrt(mean(x^2) + eps) * (weight_offset + weight)), in one kernel: x is read once,
-    y is written once. The mean is over the whole head dimension, with the elements that do not
-    turn. The result is differentiable in `t`, `weight` and `freqs`, as often as you like; from the
-    second derivative on, plain PyTorch computes it. Gradients of weights are summed in fp32 in a
-    fixed order, so their bits are the same in every run on the same GPU. Under a trace, such as
-    that of `torch.compile`, plain PyTorch computes everything. All keywords that are not named here
-    are those of `apply_rotary_pos_emb`, which explains them.
+    y is written once. The mean is over the whole head dimension, including elements that don't
+    rotate. The result is differentiable in `t`, `weight` and `freqs` any number of times; plain
+    PyTorch computes second derivatives and higher. Gradients of weights are summed in fp32 in a
+    fixed order, so their bits are the same in every run on the same GPU. Under `torch.compile` and
+    other traces, plain PyTorch computes everything. `apply_rotary_pos_emb` explains the keywords
+    that are not listed here.
 
     Args:
         t: the tensor to normalize and rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or
-            (t, h, d), as `tensor_format` says, of fp32, fp16, bf16 or fp64, with any strides.
-        weight: (d,), of the dtype of `t`, or fp32. None: rows are not multiplied.
+            (t, h, d), according to `tensor_format`, in fp32, fp16, bf16 or fp64, with any strides.
+        weight: (d,), in the dtype of `t` or fp32. None: rows are not multiplied.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin). If a table requires a
             gradient, plain PyTorch computes everything.
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. You have to say it.
-        eps: what is added to the mean of squares, from 0. With 0 a row of zeros comes out as NaN,
-            as in PyTorch.
-        weight_offset: what is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It is required.
+        eps: is added to the mean of squares; at least 0. With 0, a row of zeros becomes NaN, as in
+            PyTorch.
+        weight_offset: is added to the weight: 1 for Gemma 3, Qwen 3.5 and Qwen 3 Next.
         norm_after: True: rotate first, then normalize and multiply, as HunYuan, Llama 4 and
             NanoChat do.
-        rounding: where values are rounded to the dtype of `t`. 'once', or None: math is in fp32
-            (fp64 for fp64 `t`), and the result alone is rounded. The others round where PyTorch's
-            operators do in a model; docs/kernels.md names the models. 'model': the normalized row
-            is rounded, then its product with the weight, then the rotation as in
-            `apply_rotary_pos_emb`. 'model_cast_last', and 'model' with a `weight_offset`: before
-            the rotation, the product alone is rounded. As in PyTorch, a weight in fp32 (with
-            'model') and (cos, sin) of another dtype than `t` promote what they meet to fp32, which
-            is rounded at the end. Squares are added in another order than PyTorch's: of 10 000
-            elements 1 may differ in bf16, 3 in fp16, by one unit. Gradients are computed in fp32
-            with the same cos and sin, and rounded once. `fused=False` has the model's bits, and its
-            gradients go back through all roundings. Compiled by Inductor, on any device, no model's
-            bits are promised: docs/compile.md.
+        rounding: where values are rounded to the dtype of `t`. 'once', or None: in fp32 (fp64 for
+            fp64 `t`); only the result is rounded. The others round where PyTorch's operators round
+            in a model; docs/kernels.md lists the models. 'model': the normalized row is rounded,
+            then its product with the weight, then the rotation as in `apply_rotary_pos_emb`.
+            'model_cast_last', and 'model' with a `weight_offset`: before the rotation, only the
+            product is rounded. As in PyTorch, an fp32 weight (with 'model') and (cos, sin) of
+            another dtype than `t` promote products to fp32, which are rounded at the end. Squares
+            are summed in another order than in PyTorch: 1 element in 10 000 may differ in bf16, 3
+            in fp16, by one unit in the last place. Gradients are computed in fp32 with the same cos
+            and sin, and rounded once. `fused=False` returns the model's bits, and its gradients
+            pass through all roundings. Under Inductor, on any device, a model's bits are not
+            promised: docs/compile.md.
         fused: False: plain PyTorch computes it, without a kernel.
-        inplace: True: overwrite `t`, all of it, and return it. No gradient may be wanted then.
+        inplace: True: overwrite all of `t`, and return it. No tensor may require a gradient.
 
     Returns:
-        A new, contiguous tensor of the shape and dtype of `t`; or `t` itself with `inplace`. Tokens
-        past `cu_seqlens[-1]` are padding: they come out normalized, but unrotated. They count in
-        the weight's gradient, so a NaN in one of them reaches it.
+        A new, contiguous tensor with the shape and dtype of `t`; or `t` itself with `inplace`.
+        Tokens past `cu_seqlens[-1]` are padding: they are normalized, but not rotated. They count
+        in the weight's gradient, so a NaN in one of them reaches it.
 
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
@@ -166,21 +166,21 @@ def qk_norm_rope(
 ) -> tuple[Tensor, Tensor]:
     """Normalize and rotate queries and keys: one launch forward, two backward.
 
-    Where autograd wants other gradients of q than of k, each takes backward launches of its own.
-    `norm_rope` explains `eps`, `weight_offset`, `norm_after`, `rounding` and `inplace`;
-    `apply_rotary_pos_emb` explains all other keywords.
+    If q and k require different gradients, each has its own backward launches. `norm_rope` explains
+    `eps`, `weight_offset`, `norm_after`, `rounding` and `inplace`; `apply_rotary_pos_emb` explains
+    all other keywords.
 
     Args:
         q: queries, as `t` in `norm_rope`.
-        k: keys, like `q` but for the number of heads and the strides.
+        k: keys, like `q`, with any number of heads and any strides.
         q_weight, k_weight: as `weight` in `norm_rope`. If they differ in dtype, or one is None, q
-            and k take a launch each.
+            and k have a launch each.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. You have to say it.
+        tensor_format: 'sbhd', 'bshd', 'bhsd' or 'thd'. It is required.
 
     Returns:
-        (q, k), each as `norm_rope` returns it, but for the order in which squares are added, which
-        depends on the number of heads. So the last bits of a row may differ.
+        (q, k), each as `norm_rope` returns it. Only the order in which squares are summed depends
+        on the number of heads, so the last bits of a row may differ.
 
     Raises:
         TypeError, ValueError: as `norm_rope`.
@@ -238,7 +238,7 @@ def normalize_by(
     inputs = *tensors, *weights
     if call.inplace is True and wants_grad(inputs):
         came = "inplace is True, and a tensor requires a gradient"
-        raise bad(came, "inplace=False; or a call within torch.no_grad()")
+        raise bad(came, "inplace=False, or a call within torch.no_grad()")
     rotation, known = rotation_of(call, tensors, *weights, "norm", *norm)
     if known is None or not known.is_checked:
         _check_norm(tensors, named, norm, rotation.options.tensor_format)

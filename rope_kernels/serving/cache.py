@@ -66,46 +66,45 @@ def rope_to_cache(
     inverse: bool = False,
     fused: bool = True,
 ) -> Tensor:
-    """Rotate queries and keys, and write keys and values to their slots of a cache, in one launch.
+    """Rotate queries and keys, and write keys and values into a KV cache, in one launch.
 
-    The call has no gradient. It reads nothing back from the GPU, so it may be in a CUDA graph. All
-    keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
+    The call has no gradient. It reads nothing back from the GPU, so it works in a CUDA graph.
+    `apply_rotary_pos_emb` explains the keywords that are not listed here.
 
-    A cache is addressed by its strides, so each common layout has a view (blocks, page, h, d):
+    Caches may have any strides. Pass a view of shape (blocks, page, h, d):
 
-    - vLLM: `kv_cache[0]` and `kv_cache[1]` of (2, blocks, page, h, d), in any order of memory; of
-      (blocks, h, page, 2 d) `kv_cache.transpose(1, 2).chunk(2, dim=-1)`;
+    - vLLM: `kv_cache[0]` and `kv_cache[1]` of (2, blocks, page, h, d), in any memory order; for
+      (blocks, h, page, 2 d), `kv_cache.transpose(1, 2).chunk(2, dim=-1)`;
     - SGLang: (slots, h, d), `k_cache.unsqueeze(1)`: pages of one position;
     - transformers' static cache: (b, h, s, d), `k_cache.transpose(1, 2)`: slot b * s + position.
 
     Args:
-        q: queries, (tokens, h, d), of fp32, fp16, bf16 or fp64. Like k and v, they may have any
-            strides: slices of one projection are fine.
+        q: queries, (tokens, h, d), in fp32, fp16, bf16 or fp64. Like k and v, they may have any
+            strides, such as those of slices of one projection.
         k: keys, (tokens, kv heads, d).
         v: values, like `k`. They are copied.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
-        k_cache: (blocks, page, kv heads, d), of the dtype of `k`.
-        v_cache: like `k_cache` but for its strides. Both may be slices of one tensor.
+        k_cache: (blocks, page, kv heads, d), in the dtype of `k`.
+        v_cache: like `k_cache`, with any strides. Both may be slices of one tensor.
         slot_mapping: (n,), n <= tokens, int32 or int64: the slot of each of the first n tokens,
             block * page + position within the block. A token with a negative slot is rotated, but
-            not written to the caches; nor are tokens after the first n. If a slot occurs twice,
-            what it then holds is undefined. A slot outside the cache is an error on the CPU; on a
-            GPU nothing is written to it.
-        position_ids: (tokens,): the position of every token. You need these, or `cu_seqlens`.
-        cu_seqlens: (sequences + 1,): where each of several prompts starts, then where the last one
-            ends.
+            not written; nor are tokens after the first n. If a slot occurs twice, its contents are
+            undefined. A slot outside the cache raises an error on a CPU; on a GPU, it is not
+            written.
+        position_ids: (tokens,): the position of every token. Either these or `cu_seqlens` are
+            required.
+        cu_seqlens: (sequences + 1,): the start of each prompt, then the end of the last one.
         start_positions: with `cu_seqlens`, (sequences,) or an int: the position of each prompt's
-            first token, which is how many of its tokens are in the cache already.
+            first token, which is the number of its tokens that are already in the cache.
         inplace: True: overwrite q and return it. k and v are never overwritten.
 
     Returns:
         q, rotated: a new, contiguous tensor, or q itself with `inplace`.
 
     Raises:
-        TypeError: a dtype is not accepted, or something else came where a tensor, a number or a
-            bool is expected.
-        ValueError: shapes, devices, values or options do not fit together, memory that is written
-            is shared, or a gradient is wanted.
+        TypeError: an argument has a type or dtype that is not accepted.
+        ValueError: shapes, devices, values or options do not fit together, written memory is
+            shared, or a tensor requires a gradient.
 
     Example:
         >>> q, k, v = torch.randn(3, 8, 64), torch.randn(3, 2, 64), torch.randn(3, 2, 64)
@@ -172,10 +171,10 @@ def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slot
     like_k = Like("k", k, "thd")
     like_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
     cache = like_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
-    like_k.check("v_cache", v_cache, (k.dtype,), [tuple(cache.shape)], when=" beside k_cache")
+    like_k.check("v_cache", v_cache, (k.dtype,), [tuple(cache.shape)], when=" with k_cache")
     mapping = like_k.check("slot_mapping", slots, INTEGERS[:2], [("n",)])
     if mapping.shape[0] > tokens:
-        accepted = f"a slot for each of the first tokens, of which there are {tokens}"
+        accepted = f"at most {tokens} slots, one for each of the first tokens"
         raise bad(f"slot_mapping has shape {tuple(mapping.shape)}", accepted)
 
 
@@ -186,7 +185,7 @@ def _check_no_gradient(came: _Came, rotation: Rotation) -> None:
         return
     for name, x in named_tensors(rotation, came._asdict().items()):
         if wants_grad((x,)) or (transformed and x is not None and is_differentiated(x)):
-            accepted = "without, or a call within torch.no_grad(): a cache has no gradient"
+            accepted = "a call within torch.no_grad(), because a cache has no gradient"
             raise bad(f"{name} requires a gradient", accepted)
 
 
@@ -196,14 +195,14 @@ def _check_written(came: _Came, inplace: bool, rotation: Rotation) -> None:
     read = came._asdict()
     written = [(name, read.pop(name)) for name in names]
     for name, x in written:
-        check_overwritten(name, x, "memory of your own for each element")
+        check_overwritten(name, x, "separate memory for each element")
         if x.is_neg():
-            raise bad(f"{name} is a view with a pending sign", "memory as it is, x.resolve_neg()")
+            raise bad(f"{name} is a view with its negative bit set", f"{name}.resolve_neg()")
     check_apart(written, named_tensors(rotation, read.items()))
     blocks, page = came.k_cache.shape[:2]
     count, slots = blocks * page, came.slot_mapping
     if slots.is_cpu and slots.numel() and int(slots.max()) >= count:
-        accepted = f"slots below {count}; a negative one: no write"
+        accepted = f"slots below {count}, or negative ones, which skip the write"
         raise bad(f"slot_mapping has {int(slots.max())}", accepted)
 
 

@@ -135,29 +135,29 @@ def split_qkv_rope(
 ) -> QKV:
     """Split a packed projection into q, k and v, and rotate q and k, in one launch.
 
-    v is copied. The results are differentiable in `qkv` and `freqs`, as often as you like. The
-    gradient of `qkv` is one tensor, which the backward writes directly: nothing is concatenated.
-    All keywords that are not named here are those of `apply_rotary_pos_emb`, which explains them.
+    v is copied. The results are differentiable in `qkv` and `freqs` any number of times. The
+    backward writes the gradient of `qkv` directly, as one tensor; nothing is concatenated.
+    `apply_rotary_pos_emb` explains the keywords that are not listed here.
 
     Args:
-        qkv: the output of one linear layer, of fp32, fp16, bf16 or fp64, with any strides. It is
-            (s, b, n * d), (b, s, n * d), or (t, n * d) of packed sequences, as `tensor_format`
-            says, with n = num_heads + 2 * num_kv_heads.
+        qkv: the output of one linear layer, in fp32, fp16, bf16 or fp64, with any strides. It is
+            (s, b, n * d), (b, s, n * d), or (t, n * d) for packed sequences, according to
+            `tensor_format`, with n = num_heads + 2 * num_kv_heads.
         freqs: a `RotaryPositionEmbedding`, or a table: angles, or (cos, sin).
         num_heads: the number of heads of q.
         num_kv_heads: the number of heads of k, and of v.
-        tensor_format: 'sbhd', 'bshd' or 'thd'. The last dimension of `qkv` has h and d as one.
+        tensor_format: 'sbhd', 'bshd' or 'thd'. In `qkv`, h and d are one dimension, the last one.
         packing: the order of heads in `qkv`. 'qkv': all heads of q, then those of k, then those of
-            v, as in Phi 3 and vLLM. 'grouped': for each head of k first the heads of q that share
-            it, then this head, then its head of v. GPT-NeoX packs that way, in groups with one head
-            of q. So does Megatron-LM, whose tensor is (s, b, groups, heads of a group * d): pass
-            its `flatten(2)`.
-        output_format: the format of q, k and v: 'sbhd', 'bshd', or 'bhsd', which attention in
-            PyTorch takes. Packed sequences may also stay 'thd'; in the other formats they are one
+            v, as in Phi 3 and vLLM. 'grouped': for each head of k, first the heads of q that share
+            it, then this head, then its head of v, as in Megatron-LM and GPT-NeoX (one head of q
+            per group). Megatron-LM's tensor is (s, b, groups, heads of a group * d): pass its
+            `flatten(2)`.
+        output_format: the format of q, k and v: 'sbhd', 'bshd', or 'bhsd', as in PyTorch's
+            attention. Packed sequences may also stay 'thd'; in the other formats, they are one
             batch entry. None: `tensor_format`.
 
     Returns:
-        (q, k, v), new and contiguous. The values are those of `rope_qk` bit for bit.
+        (q, k, v), new and contiguous. The values are bit-identical to those of `rope_qk`.
 
     Raises:
         TypeError, ValueError: as `apply_rotary_pos_emb`.
@@ -228,15 +228,15 @@ def _check_projection(qkv: object, packed: Packed, tensor_format: str) -> None:
         accepted = "an integer from 1, below 2^31"
         check_integer(name, heads, least=1, most=2**31 - 1, accepted=accepted)
     if packed.packing == "grouped" and packed.num_heads % packed.num_kv_heads:
-        came = f"num_heads is {packed.num_heads}, and num_kv_heads {packed.num_kv_heads}"
-        raise bad(came, "with packing='grouped' as many heads of q for each head of k")
+        came = f"num_heads is {packed.num_heads}, and num_kv_heads is {packed.num_kv_heads}"
+        raise bad(came, "a multiple of num_kv_heads with packing='grouped'")
     dims = *tensor_format[:-2], "heads of q, k and v together * d"
     if qkv.dim() != len(dims):
         accepted = f"({', '.join(dims)}) with tensor_format {tensor_format!r}"
         raise bad(f"qkv has shape {tuple(qkv.shape)}", accepted)
     if qkv.shape[-1] % packed.heads:
-        accepted = f"a last dimension of {packed.heads} heads, {packed.num_heads} of q and "
-        accepted += f"{packed.num_kv_heads} each of k and v"
+        accepted = f"a last dimension of {packed.heads} heads: {packed.num_heads} of q, "
+        accepted += f"{packed.num_kv_heads} of k and {packed.num_kv_heads} of v"
         raise bad(f"qkv has shape {tuple(qkv.shape)}", accepted)
 
 

@@ -135,7 +135,7 @@ def test_elements_in_one_place_are_not_overwritten(op, strides, fused, device):
         shape = tensors[name].shape
         apart = torch.zeros(2_000_000, dtype=FP64, device=device)
         given = copies_of(tensors) | {name: apart.as_strided(shape, ONE_PLACE[strides](shape))}
-        assert_refused(f"^{name} has elements in one place, or may", sample, given, fused)
+        assert_refused(f"^{name} is a view whose elements may overlap", sample, given, fused)
 
 
 @each_way
@@ -148,7 +148,7 @@ def test_what_has_no_address_is_refused_before_anything_is_overwritten(op, make,
         given = copies_of(tensors)
         others = [x for other, x in given.items() if other != name]
         before, given[name] = bits_of(others), make(given[name])
-        words = f"^{name} has elements but no memory; accepted: memory of its own, {name}.clone"
+        words = rf"^{name} has elements but no memory; accepted: .* such as {name}\.clone"
         with pytest.raises(ValueError, match=words):
             call(sample, given, fused=fused)
         assert all_equal(bits_of(others), before)

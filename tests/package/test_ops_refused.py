@@ -93,7 +93,7 @@ def test_frequencies_that_require_a_gradient_rotate_where_none_is_asked_for(op, 
     sample = op.sample(device, freqs="on the fly")
     want, rotary_dim = sample.call(), sample.freqs.rotary_dim
     sample.freqs.inv_freq.requires_grad_()
-    said = "freqs has an inv_freq that requires a gradient; accepted: freqs.cos_sin(max_seq_len) as"
+    said = "freqs.inv_freq requires a gradient; accepted: freqs.cos_sin(max_seq_len) as"
     refused = re.escape(f"{said} freqs, with rotary_dim={rotary_dim}")
     for context in (torch.no_grad, torch.inference_mode):
         for fused in (True, False):

@@ -119,20 +119,6 @@ OPTIONS = (
         {"rotary_start": 2},
     ),
     (
-        "rotary_dim",
-        "None, or that of freqs, 8; 4 elements are turned by RotaryPositionEmbedding(4)",
-        (),
-        (4,),
-        {"freqs": module()},
-    ),
-    (
-        "rotary_dim",
-        "None, or that of freqs, 4; 8 elements are turned by RotaryPositionEmbedding(8)",
-        (),
-        (8,),
-        {"freqs": module(4)},
-    ),
-    (
         "rotary_start",
         "an integer from 0 to 2, for 8 elements within {t}'s head dimension d = 10",
         (False,),
@@ -174,17 +160,17 @@ TYPE_ERRORS = {
         "freqs": (cos(12, D2), cos(12, D2)),
         "rotary_dim": D2,
     },
-    "tensor_format is a tensor of shape (12, 8); accepted: {formats}; cos and sin are one "
-    "argument, freqs=(cos, sin)": {"tensor_format": cos(12, D2)},
-    "tensor_format is a tensor of shape (5,); accepted: {formats}; positions by name, "
-    "position_ids=...": {"tensor_format": ints(0, 1, 2, 3, 4)},
+    "tensor_format is a tensor of shape (12, 8); accepted: {formats}; pass cos and sin as "
+    "one argument, freqs=(cos, sin)": {"tensor_format": cos(12, D2)},
+    "tensor_format is a tensor of shape (5,); accepted: {formats}; pass positions by "
+    "name, position_ids=...": {"tensor_format": ints(0, 1, 2, 3, 4)},
     # what turns
     "{t} is of type list; accepted: torch.Tensor": {"t": [1.0]},
     "{t} has dtype int64; accepted: float32, float16, bfloat16, float64": {"t": INT64},
     "{t} has dtype complex64; accepted: float32, float16, bfloat16, float64": {"t": torch.cfloat},
     "k is of type NoneType; accepted: torch.Tensor": {"k": None},
     "k has dtype int64; accepted: float32, float16, bfloat16, float64": {"k": INT64},
-    "k has dtype bfloat16; accepted beside q: float32": {"k": BF16},
+    "k has dtype bfloat16; accepted with q: float32": {"k": BF16},
     "v has dtype float16; accepted: float32": {"v": FP16},
     "qkv is of type list; accepted: torch.Tensor": {"qkv": [1.0]},
     "qkv has dtype int64; accepted: float32, float16, bfloat16, float64": {"qkv": INT64},
@@ -192,7 +178,7 @@ TYPE_ERRORS = {
     "freqs is of type NoneType; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
     "torch.Tensors (cos, sin); or a RotaryPositionEmbedding": {"freqs": None},
     "freqs is 'bshd'; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of torch.Tensors "
-    "(cos, sin); or a RotaryPositionEmbedding; is an argument before it missing?": {
+    "(cos, sin); or a RotaryPositionEmbedding; is an argument before freqs missing?": {
         "freqs": "bshd"
     },
     "freqs is of type dict; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
@@ -224,7 +210,7 @@ TYPE_ERRORS = {
         "freqs": [cos(12, D2).long()] * 2
     },
     "freqs[1] is of type float; accepted: torch.Tensor": {"freqs": (cos(12, D2), 0.5)},
-    "freqs[1] has dtype float32; accepted beside freqs[0]: bfloat16": {
+    "freqs[1] has dtype float32; accepted with freqs[0]: bfloat16": {
         "freqs": (cos(12, D2, dtype=BF16), cos(12, D2))
     },
     # where tokens are
@@ -258,7 +244,7 @@ TYPE_ERRORS = {
     "k_cache has dtype float8_e4m3fn; accepted: float32": {
         name: torch.float8_e4m3fn for name in ("k_cache", "v_cache")
     },
-    "v_cache has dtype bfloat16; accepted beside k_cache: float32": {"v_cache": BF16},
+    "v_cache has dtype bfloat16; accepted with k_cache: float32": {"v_cache": BF16},
     "slot_mapping has dtype float32; accepted: int32, int64": {"slot_mapping": FP32},
 }
 VALUE_ERRORS = {
@@ -282,16 +268,14 @@ VALUE_ERRORS = {
     "k has shape (12, 3, 10), 3 dimensions; accepted: 4 in format 'sbhd': (s, b, h, d)": dense(
         k=cos(12, 3, D)
     ),
-    "k has shape (5, 3, 7, 10); accepted beside q: (4, 3, 7, 10); {read}": dense(k=cos(5, B, 7, D)),
-    "k has shape (4, 3, 7, 12); accepted beside q: (4, 3, 7, 10); {read}": dense(
-        k=cos(S, B, 7, 12)
-    ),
-    "k has shape (4, 2, 7, 10); accepted beside q: (4, 3, 7, 10); {read}": dense(k=cos(S, 2, 7, D)),
-    "k has shape (3, 7, 5, 10); accepted beside q: (3, 7, 4, 10); {read}": {
+    "k has shape (5, 3, 7, 10); accepted with q: (4, 3, 7, 10); {read}": dense(k=cos(5, B, 7, D)),
+    "k has shape (4, 3, 7, 12); accepted with q: (4, 3, 7, 10); {read}": dense(k=cos(S, B, 7, 12)),
+    "k has shape (4, 2, 7, 10); accepted with q: (4, 3, 7, 10); {read}": dense(k=cos(S, 2, 7, D)),
+    "k has shape (3, 7, 5, 10); accepted with q: (3, 7, 4, 10); {read}": {
         "tensor_format": "bhsd",
         "k": cos(B, 7, 5, D),
     },
-    "k has shape (11, 2, 10); accepted beside q: (12, 2, 10); {read}": packed(
+    "k has shape (11, 2, 10); accepted with q: (12, 2, 10); {read}": packed(
         k=lambda good: good[1:]
     ),
     "k has layout torch.sparse_coo; accepted: torch.strided": {"k": SPARSE},
@@ -323,38 +307,42 @@ VALUE_ERRORS = {
     ],
     "freqs has last dimension d2 = 14; accepted: an even number from 2 to {t}'s head dimension d "
     "= 10; {read}": {"freqs": module(14)},
-    "freqs has last dimension 2 with rotary_dim = 8; accepted: 8, or one column per pair, 4": {
+    "freqs has last dimension 2 with rotary_dim = 8; accepted: 8 columns, or 4, one per pair": {
         "freqs": table(12, 2),
         "rotary_dim": 8,
     },
-    "freqs has last dimension 16 with rotary_dim = 8; accepted: 8, or one column per pair, 4": {
+    "freqs has last dimension 16 with rotary_dim = 8; accepted: 8 columns, or 4, one per pair": {
         "freqs": table(12, 16),
         "rotary_dim": 8,
     },
-    "freqs has last dimension 6 with rotary_dim = 8; accepted: 8, or one column per pair, 4": {
+    "freqs has last dimension 6 with rotary_dim = 8; accepted: 8 columns, or 4, one per pair": {
         "freqs": (cos(12, 6), cos(12, 6)),
         "rotary_dim": 8,
     },
-    "freqs has 3 rows, and there are 3 batch entries of one token; accepted: cos[:, None] and "
-    "sin[:, None], if a row is of an entry's token; or start_positions=0, if all tokens are at "
+    "freqs has 3 rows for 3 batch entries of one token each; accepted: cos[:, None] and "
+    "sin[:, None] if each entry has a row of its own, or start_positions=0 if all tokens are at "
     "position 0": dense(
         t=lambda good: good[:1],
         k=lambda good: good[:1],
         freqs=(cos(B, D2), cos(B, D2)),
         rotary_dim=D2,
     ),
+    "rotary_dim is 4, but freqs rotates 8 elements; accepted: rotary_dim=None, or "
+    "freqs=RotaryPositionEmbedding(4)": {"rotary_dim": 4, "freqs": module()},
+    "rotary_dim is 8, but freqs rotates 4 elements; accepted: rotary_dim=None, or "
+    "freqs=RotaryPositionEmbedding(8)": {"rotary_dim": 8, "freqs": module(4)},
     # cosines of elements, or of pairs
-    "rotary_dim is missing, freqs has 4 columns, and {t} has d = 10; accepted: rotary_dim=4 if a "
-    "column belongs to an element, or rotary_dim=8 if a column belongs to a pair, as "
-    "FlashAttention, flashinfer, vLLM and GPT-J store them": {"freqs": (cos(12, 4), cos(12, 4))},
-    "rotary_dim is missing, freqs has 5 columns, and {t} has d = 10; accepted: rotary_dim=10 if a "
-    "column belongs to a pair, as FlashAttention, flashinfer, vLLM and GPT-J store them": {
+    "rotary_dim is missing: freqs has 4 columns, and {t} has d = 10; accepted: rotary_dim=4 if "
+    "there is one column per element, or rotary_dim=8 if there is one column per pair, as in "
+    "FlashAttention, flashinfer, vLLM and GPT-J": {"freqs": (cos(12, 4), cos(12, 4))},
+    "rotary_dim is missing: freqs has 5 columns, and {t} has d = 10; accepted: rotary_dim=10 if "
+    "there is one column per pair, as in FlashAttention, flashinfer, vLLM and GPT-J": {
         "freqs": (cos(12, 5), cos(12, 5))
     },
-    "rotary_dim is missing, freqs has 8 columns, and {t} has d = 10; accepted: rotary_dim=8 if a "
-    "column belongs to an element": {"freqs": (cos(12, 8), cos(12, 8))},
-    "rotary_dim is missing, freqs has 4 columns, and {t} has d = 10; accepted: rotary_dim=4 if a "
-    "column belongs to an element": {
+    "rotary_dim is missing: freqs has 8 columns, and {t} has d = 10; accepted: rotary_dim=8 if "
+    "there is one column per element": {"freqs": (cos(12, 8), cos(12, 8))},
+    "rotary_dim is missing: freqs has 4 columns, and {t} has d = 10; accepted: rotary_dim=4 if "
+    "there is one column per element": {
         "freqs": (cos(12, 4), cos(12, 4)),
         "rotary_start": 3,
     },
@@ -376,10 +364,13 @@ VALUE_ERRORS = {
     },
     "freqs has angles for s2 = 4 positions; {t} of shape {shape} in format 'sbhd' needs at least "
     "s = 12": dense(freqs=table(4), cp_size=3, cp_rank=1),
-    "freqs has interleaved = True; accepted: the call's, False": {
-        "freqs": module(interleaved=True)
+    "interleaved is False, but freqs has True; accepted: interleaved=None, or a freqs made with "
+    "interleaved=False": {
+        "freqs": module(interleaved=True),
+        "interleaved": False,
     },
-    "freqs has interleaved = False; accepted: the call's, True": {
+    "interleaved is True, but freqs has False; accepted: interleaved=None, or a freqs made with "
+    "interleaved=True": {
         "freqs": module(),
         "interleaved": True,
     },
@@ -392,10 +383,10 @@ VALUE_ERRORS = {
     "freqs[0] has shape (3, 12, 8); accepted: (s2, d2) or (1, s2, d2); {read}": packed(
         freqs=(cos(B, 12, D2), cos(B, 12, D2))
     ),
-    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (5, 8); {read}": {
+    "freqs[1] has shape (4, 8); accepted with freqs[0]: (5, 8); {read}": {
         "freqs": (cos(5, D2), cos(S, D2))
     },
-    "freqs[1] has shape (4, 8); accepted beside freqs[0]: (1, 4, 8); {read}": {
+    "freqs[1] has shape (4, 8); accepted with freqs[0]: (1, 4, 8); {read}": {
         "freqs": (cos(1, S, D2), cos(S, D2))
     },
     "freqs is on meta; it must be on {t}'s device, {device}": [
@@ -409,15 +400,15 @@ VALUE_ERRORS = {
         "freqs": (cos(12, D2), cos(12, D2).to("meta"))
     },
     # where tokens are
-    "cu_seqlens came with tensor_format 'sbhd'; accepted only with 'thd' (elsewhere "
-    "TransformerEngine ignores it)": dense(cu_seqlens=ints(0, 4)),
-    "cu_seqlens is None in format 'thd'; accepted: the cumulative sequence lengths, int32 "
-    "or int64 of shape (b + 1,), or position_ids": [
+    "cu_seqlens was passed with tensor_format 'sbhd'; accepted: cu_seqlens only with 'thd'; "
+    "TransformerEngine ignores it elsewhere": dense(cu_seqlens=ints(0, 4)),
+    "cu_seqlens is None with tensor_format 'thd'; accepted: cumulative sequence lengths, int32 or "
+    "int64 of shape (b + 1,), or position_ids": [
         packed(cu_seqlens=None),
         packed(cu_seqlens=None, start_positions=ints(0)),
     ],
-    "cu_seqlens is None in format 'thd'; accepted: the cumulative sequence lengths, int32 "
-    "or int64 of shape (b + 1,), or position_ids: torch.arange(12), if row i of cos and sin is of "
+    "cu_seqlens is None with tensor_format 'thd'; accepted: cumulative sequence lengths, int32 or "
+    "int64 of shape (b + 1,), or position_ids: torch.arange(12) if row i of cos and sin belongs to "
     "token i": packed(cu_seqlens=None, freqs=(cos(12, D2), cos(12, D2)), rotary_dim=D2),
     "cu_seqlens has shape (1, 2); accepted: (b + 1,); {read}": packed(cu_seqlens=ints(0, 4)[None]),
     "cu_seqlens has shape (0,); accepted: (b + 1,); {read}": packed(cu_seqlens=ints()),
@@ -432,7 +423,7 @@ VALUE_ERRORS = {
     "start_positions has shape (3, 1); accepted: (3,) or (1,) or (); {read}": dense(
         start_positions=ints(0, 0, 0)[:, None]
     ),
-    "start_positions has shape (3,); accepted beside cu_seqlens: (4,) or (1,) or ()...": packed(
+    "start_positions has shape (3,); accepted with cu_seqlens: (4,) or (1,) or ()...": packed(
         start_positions=ints(0, 0, 0)
     ),
     # a batch of one: no shape is named twice
@@ -448,38 +439,37 @@ VALUE_ERRORS = {
     "start_positions is on meta; it must be on {t}'s device, {device}": dense(
         start_positions=ints(0, 0, 0).to("meta")
     ),
-    "position_ids came with start_positions; accepted: one of the two": {
+    "position_ids and start_positions were both passed; accepted: one of them": {
         "position_ids": ints(0),
         "start_positions": 0,
     },
-    "position_ids came with cp_size = 2; accepted: one of the two; cp_positions makes position_ids "
-    "of a rank": [
+    "position_ids requires cp_size=1, but cp_size is 2; accepted: cp_size and cp_rank, or "
+    "position_ids=cp_positions(...) alone": [
         dense(position_ids=ints(0, 1, 2, 3), cp_size=2, freqs=table(8)),
         packed(position_ids=ints(*range(12)), cp_size=2),
         packed(position_ids=ints(*range(12)), cp_size=2, cu_seqlens=ints(0, 24)),
     ],
-    "position_ids came with freqs of shape (3, 4, 8), a row for each token; accepted: (cos, sin) "
-    "alone, if they are of these positions already, as a model's rotary module returns them; or "
-    "tables without a batch, (s2, d2), in which position_ids look rows up": dense(
+    "position_ids was passed with freqs of shape (3, 4, 8), one row per token; accepted: (cos, "
+    "sin) alone if a model's rotary module returned them for these positions, or tables of shape "
+    "(s2, d2), whose rows position_ids select": dense(
         freqs=(cos(B, S, D2), cos(B, S, D2)), position_ids=ints(0, 1, 2, 3), rotary_dim=D2
     ),
-    "position_ids came with freqs of shape (1, 4, 8), a row for each token; accepted: (cos, sin) "
-    "alone, if they are of these positions already, as a model's rotary module returns them; or "
-    "tables without a batch, (s2, d2), in which position_ids look rows up": dense(
+    "position_ids was passed with freqs of shape (1, 4, 8), one row per token; accepted: (cos, "
+    "sin) alone if a model's rotary module returned them for these positions, or tables of shape "
+    "(s2, d2), whose rows position_ids select": dense(
         freqs=(cos(1, S, D2), cos(1, S, D2)), position_ids=ints(0, 0, 1, 2), rotary_dim=D2
     ),
-    "position_ids came with freqs of shape (1, 12, 8), a row for each token; accepted: cos[0] and "
-    "sin[0] with position_ids = torch.arange(t), if they are of these positions already, as a "
-    "model's rotary module returns them; or tables without a batch, (s2, d2), in which "
-    "position_ids look rows up": packed(
+    "position_ids was passed with freqs of shape (1, 12, 8), one row per token; accepted: cos[0] "
+    "and sin[0] with position_ids=torch.arange(t) if a model's rotary module returned them for "
+    "these positions, or tables of shape (s2, d2), whose rows position_ids select": packed(
         freqs=(cos(1, S * B, D2), cos(1, S * B, D2)),
         position_ids=ints(*range(S * B)),
         rotary_dim=D2,
     ),
-    "cu_seqlens came with freqs of shape (1, 12, 8), a row for each token; accepted: cos[0] and "
-    "sin[0] with position_ids = torch.arange(t) and no cu_seqlens, if they are of these positions "
-    "already, as a model's rotary module returns them; or tables without a batch, (s2, d2), in "
-    "which each sequence begins at row 0": [
+    "cu_seqlens was passed with freqs of shape (1, 12, 8), one row per token; accepted: cos[0] and "
+    "sin[0] with position_ids=torch.arange(t) and without cu_seqlens if a model's rotary module "
+    "returned them for these positions, or tables of shape (s2, d2), in which each sequence starts "
+    "at row 0": [
         packed(freqs=(cos(1, S * B, D2),) * 2, cu_seqlens=ints(0, 5, 12), rotary_dim=D2),
         packed(
             freqs=(cos(1, S * B, D2),) * 2,
@@ -523,7 +513,7 @@ VALUE_ERRORS = {
     # a projection
     "qkv has shape (4, 3, 12, 10); accepted: (s, b, heads of q, k and v together * d) with "
     "tensor_format 'sbhd'": dense(qkv=lambda good: good.unflatten(-1, (-1, D))),
-    "qkv has shape (4, 3, 119); accepted: a last dimension of 12 heads, 6 of q and 3 each of k and "
+    "qkv has shape (4, 3, 119); accepted: a last dimension of 12 heads: 6 of q, 3 of k and 3 of "
     "v": dense(qkv=lambda good: good[..., 1:]),
     "qkv has layout of a nested tensor; accepted: torch.strided": {
         "qkv": lambda good: torch.nested.nested_tensor([*good]),
@@ -532,8 +522,8 @@ VALUE_ERRORS = {
     "num_heads is a tensor of shape (12, 8); accepted: an integer from 1, below 2^31": {
         "num_heads": cos(12, D2)
     },
-    "num_heads is 4, and num_kv_heads 3; accepted: with packing='grouped' as many heads of q for "
-    "each head of k": {"packing": "grouped", "num_heads": 4, "num_kv_heads": 3},
+    "num_heads is 4, and num_kv_heads is 3; accepted: a multiple of num_kv_heads with "
+    "packing='grouped'": {"packing": "grouped", "num_heads": 4, "num_kv_heads": 3},
     # a cache
     "v has shape (12, 1, 10); accepted: (12, 2, 10); k of shape (12, 2, 10) in format 'thd' has t "
     "= 12, h = 2, d = 10": {"v": lambda good: good[:, :1]},
@@ -541,10 +531,11 @@ VALUE_ERRORS = {
     "format 'thd' has t = 12, h = 2, d = 10": {"k_cache": lambda good: good.flatten(0, 1)},
     "k_cache has shape (6, 2, 4, 10); accepted: (blocks, page, 2, 10); k of shape (12, 2, 10) in "
     "format 'thd' has t = 12, h = 2, d = 10": {"k_cache": lambda good: good.transpose(1, 2)},
-    "v_cache has shape (2, 4, 2, 10); accepted beside k_cache: (6, 4, 2, 10); k of shape (12, 2, "
+    "v_cache has shape (2, 4, 2, 10); accepted with k_cache: (6, 4, 2, 10); k of shape (12, 2, "
     "10) in format 'thd' has t = 12, h = 2, d = 10": {"v_cache": lambda good: good[:2]},
-    "slot_mapping has shape (13,); accepted: a slot for each of the first tokens, of which there "
-    "are 12": {"slot_mapping": ints(*range(13))},
+    "slot_mapping has shape (13,); accepted: at most 12 slots, one for each of the first tokens": {
+        "slot_mapping": ints(*range(13))
+    },
     "slot_mapping is on meta; it must be on k's device, {device}": {"slot_mapping": META},
 }
 # What is refused where reading values costs nothing: on a CPU. A module has all positions.
@@ -581,37 +572,37 @@ VALUES = {
         dense(position_ids=ints(0, 1, -3, 3)[None]),
         packed(position_ids=ints(-3, *range(11))),
     ],
-    "cu_seqlens is [1, 4]; accepted: values that start at 0 and never fall": packed(
+    "cu_seqlens is [1, 4]; accepted: values that start at 0 and never decrease": packed(
         cu_seqlens=ints(1, 4)
     ),
     "cu_seqlens is [0, 1, 2, 3, 4, 5, ...]; accepted: values "
-    "that start at 0 and never fall": packed(cu_seqlens=ints(0, 1, 2, 3, 4, 5, 4)),
+    "that start at 0 and never decrease": packed(cu_seqlens=ints(0, 1, 2, 3, 4, 5, 4)),
     "cu_seqlens is [0, 4, 13]; accepted: values up to 12, "
     "the number of tokens on all ranks": packed(cu_seqlens=ints(0, 4, 13)),
     "cu_seqlens is [0, 4, 28]; accepted: values up to 24, "
     "the number of tokens on all ranks": of_a_rank(cu_seqlens=ints(0, 4, 28)),
-    "cu_seqlens ends at 12, the number of tokens of this rank, of 2; accepted: the sequences of "
-    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; tensors of "
-    "this rank's tokens alone, if yours hold those of all ranks; or, if 12 of the 24 tokens of all "
-    "ranks are padding, tensors without it": [
+    "cu_seqlens ends at 12, the number of tokens of one of 2 ranks; accepted: cu_seqlens * "
+    "cp_size, if it describes this rank's part of each sequence; tensors with this rank's tokens "
+    "only, if yours contain those of all ranks; or tensors without padding, if 12 of the 24 tokens "
+    "of all ranks are padding": [
         packed(freqs=module(), cp_size=2, cp_order=order, cu_seqlens=ints(0, 4, 12))
         for order in CP_ORDERS
     ],
-    "cu_seqlens ends at 12, the number of tokens of this rank, of 3; accepted: the sequences of "
-    "all ranks, which are cu_seqlens * cp_size, if these are the rank's part of each; tensors of "
-    "this rank's tokens alone, if yours hold those of all ranks; or, if 24 of the 36 tokens of all "
-    "ranks are padding, tensors without it": [
+    "cu_seqlens ends at 12, the number of tokens of one of 3 ranks; accepted: cu_seqlens * "
+    "cp_size, if it describes this rank's part of each sequence; tensors with this rank's tokens "
+    "only, if yours contain those of all ranks; or tensors without padding, if 24 of the 36 tokens "
+    "of all ranks are padding": [
         packed(freqs=module(), cp_size=3, cp_order=order, cu_seqlens=ints(0, 4, 12))
         for order in CP_ORDERS
     ],
-    "cu_seqlens is [0, 4, 6]; accepted: lengths that 2 * cp_size = 4 divides": of_a_rank(
+    "cu_seqlens is [0, 4, 6]; accepted: lengths that are multiples of 2 * cp_size = 4": of_a_rank(
         cu_seqlens=ints(0, 4, 6)
     ),
-    "cu_seqlens is [0, 4, 7]; accepted: lengths that cp_size = 2 divides": [
+    "cu_seqlens is [0, 4, 7]; accepted: lengths that are multiples of cp_size = 2": [
         of_a_rank(cp_order=order, cu_seqlens=ints(0, 4, 7))
         for order in ("contiguous", "round_robin")
     ],
-    "slot_mapping has 24; accepted: slots below 24; a negative one: no write": {
+    "slot_mapping has 24; accepted: slots below 24, or negative ones, which skip the write": {
         "slot_mapping": ints(0, 24)
     },
 }

@@ -44,7 +44,7 @@ def test_narrow_cosines_have_two_meanings_and_both_that_the_error_shows_are_righ
     d, columns, interleaved, store = STORED[library]
     t, (cos, sin) = torch.randn(B, S, H, d, device=device), cos_sin((S, columns), device)
     freqs, before = store(cos, sin), t.clone()
-    came = f"^rotary_dim is missing, freqs has {columns} columns, and t has d = {d}; accepted: "
+    came = f"^rotary_dim is missing: freqs has {columns} columns, and t has d = {d}; accepted: "
     for options in ({"fused": False}, {"inplace": True}, {"rotary_start": 2}, {}):
         with pytest.raises(ValueError, match=came) as refused:
             apply_rotary_pos_emb(t, freqs, "bshd", interleaved=interleaved, **options)
@@ -70,7 +70,7 @@ def test_a_row_for_each_token_of_packed_sequences(device):
     t = torch.randn(tokens, H, D, device=device)
     table = cos, sin = cos_sin((1, tokens, D2), device)
     options = {"tensor_format": "thd", "rotary_dim": D2}
-    with pytest.raises(ValueError, match=r"^cu_seqlens came with freqs .* a row for each token"):
+    with pytest.raises(ValueError, match=r"^cu_seqlens was passed with freqs .* one row per token"):
         apply_rotary_pos_emb(t, table, cu_seqlens=starts, **options)
 
     of_tokens = apply_rotary_pos_emb(t[None], table, "bshd", rotary_dim=D2)[0]
@@ -90,7 +90,7 @@ def test_a_row_for_the_one_token_of_each_entry(device):
     t = torch.randn(B, 1, H, D, device=device)
     cos, sin = cos_sin((B, D2), device)
     options = {"tensor_format": "bshd", "rotary_dim": D2}
-    with pytest.raises(ValueError, match=r"^freqs has 3 rows, and there are 3 batch entries"):
+    with pytest.raises(ValueError, match=r"^freqs has 3 rows for 3 batch entries"):
         apply_rotary_pos_emb(t, (cos, sin), **options)
 
     chosen = apply_rotary_pos_emb(t, (cos[:, None], sin[:, None]), **options)

@@ -180,15 +180,15 @@ A_DEVICE = "; accepted: a torch.device, or the name "
 @pytest.mark.parametrize(
     "given,said",
     (
-        ({"seq_len": 9}, "seq_len is 9; accepted: an integer from 0 that 6 divides"),
-        ({"seq_len": 10, "cp_order": "contiguous"}, "accepted: an integer from 0 that 3 divides"),
+        ({"seq_len": 9}, "seq_len is 9; accepted: a multiple of 6, from 0"),
+        ({"seq_len": 10, "cp_order": "contiguous"}, "accepted: a multiple of 3, from 0"),
         ({"seq_len": -6}, "seq_len is -6; accepted"),
-        ({"seq_len": BOUNDS}, "seq_len is a tensor of shape (3,); accepted: an integer from 0 tha"),
+        ({"seq_len": BOUNDS}, "seq_len is a tensor of shape (3,); accepted: a multiple of 6, from"),
         ({"seq_len": BOUNDS}, ", cu_seqlens="),
         (ALONE | {"cp_order": "ring"}, "cp_order is 'ring'; accepted: zigzag, "),
-        ({}, "seq_len is None; accepted: one of seq_len and cu_seqlens"),
-        (ALONE | PACKED, "seq_len is 6 with cu_seqlens; acc"),
-        ({"cu_seqlens": torch.tensor([0, 6, 10])}, "[0, 6, 10]; accepted: lengths that 2 * cp_s"),
+        ({}, "seq_len is None, and cu_seqlens is None; accepted: one of them"),
+        (ALONE | PACKED, "seq_len is 6, and cu_seqlens is a tensor"),
+        ({"cu_seqlens": torch.tensor([0, 6, 10])}, "[0, 6, 10]; accepted: lengths that are mult"),
         ({"cu_seqlens": torch.zeros(1, 2).long()}, "cu_seqlens has shape (1, 2)"),
         *(
             (of | {"device": device}, f"device is {device!r}{A_DEVICE}")

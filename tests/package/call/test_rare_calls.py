@@ -40,7 +40,7 @@ def test_a_derivative_in_inv_freq_is_refused_and_not_lost(mode, device):
     inv_freq = RotaryPositionEmbedding(D).to(device).inv_freq
     t = torch.randn(S, B, H, D, device=device)
     rotated_by(inv_freq, t)  # a call of this kind has been accepted
-    with pytest.raises(ValueError, match=r"^freqs has an inv_freq that requires a gradient"):
+    with pytest.raises(ValueError, match=r"^freqs\.inv_freq requires a gradient"):
         if mode == "forward":
             func.jvp(lambda x: rotated_by(x, t), (inv_freq,), (torch.ones_like(inv_freq),))
         elif mode == "reverse":

@@ -74,7 +74,7 @@ def test_cos_and_sin_are_rounded_after_the_factor(rounding, dtype, fused, angles
 def test_a_table_of_angles_is_refused():
     module = RotaryPositionEmbedding(D, attention_factor=FACTOR)
     message = (
-        r"^attention_factor is 1\.2079\d*, which no table of angles can hold; accepted: "
+        r"^attention_factor is 1\.2079\d*, which a table of angles can't hold; accepted: "
         rf"freqs\.cos_sin\(max_seq_len\), in a call with rotary_dim={D}$"
     )
     with pytest.raises(ValueError, match=message):

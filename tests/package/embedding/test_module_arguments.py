@@ -17,7 +17,7 @@ D = 8
 POSITIVE = "accepted: a positive number below infinity"
 NO_SHARES = 0.0, -0.5, 1.5, math.nan, None, "1", True
 SHARE = "accepted: a number above 0, up to 1"
-OF_A_CONFIGURATION = "accepted: a positive integer; huggingface.from_config takes a configuration"
+OF_A_CONFIGURATION = "accepted: a positive integer; pass a configuration to huggingface.from_config"
 NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf, np.True_, np.float32(-1))
 NOT_POSITIVE += (Fraction(10**400), Fraction(1, 10**400), np.float64(0))
 OF_THE_CONSTRUCTOR = [
@@ -40,10 +40,10 @@ OF_THE_CONSTRUCTOR = [
     ({"attention_factor": True}, f"attention_factor is True; {POSITIVE}"),
     ({"persistent": "no"}, "persistent is 'no'; accepted: False, True"),
     ({"inv_freq": [1.0] * 4}, "inv_freq is of type list; accepted: torch.Tensor"),
-    ({"inv_freq": torch.ones(3)}, "inv_freq has shape (3,), and d2 is 8; accepted: (4,)"),
+    ({"inv_freq": torch.ones(3)}, "inv_freq has shape (3,), but d2 is 8; accepted: (4,)"),
     (
         {"inv_freq": torch.ones(4, device="meta")},
-        "inv_freq is on meta, without values; accepted: frequencies made with device='cpu'",
+        "inv_freq is on meta, without values; accepted: frequencies created with device='cpu'",
     ),
     ({"inv_freq": torch.ones(4).to_sparse()}, "inv_freq has layout torch.sparse_coo; accepted: "),
     (
@@ -52,7 +52,7 @@ OF_THE_CONSTRUCTOR = [
     ),
     (
         {"inv_freq": torch.ones(4), "rotary_base": 500.0},
-        "rotary_base is 500.0, and inv_freq was given; accepted: one of the two",
+        "rotary_base is 500.0, and inv_freq was passed; accepted: one of them",
     ),
 ]
 
@@ -94,7 +94,7 @@ CHOSEN_ONCE = {
 def test_what_an_assignment_would_not_change_is_refused(name):
     """Whatever the constructor and `from_config` take is here, or has a meaning when assigned."""
     module = RotaryPositionEmbedding(D, rotary_base=500.0)
-    message = f"^{name} was assigned, which would change nothing; accepted: a new module"
+    message = f"^{name} was assigned, which has no effect; accepted: a new module"
     for value in (CHOSEN_ONCE[name], None):
         with pytest.raises(AttributeError, match=message):
             setattr(module, name, value)
@@ -199,7 +199,7 @@ def test_a_length_that_is_none(arguments, said):
         RotaryPositionEmbedding(D)(*arguments)
 
 
-OF_POSITIONS = "accepted: a tensor of positions, or a number of them, from 0 to 2^62"
+OF_POSITIONS = "accepted: a tensor of positions, or their number, from 0 to 2^62"
 BAD_POSITIONS = [
     *[(x, f"is of type {type(x).__name__}; accepted: a tensor of") for x in ([1], None, 5.5, True)],
     *[(x, f"is {y}; {OF_POSITIONS}") for x, y in ({-1: -1} | TOO_MANY).items()],

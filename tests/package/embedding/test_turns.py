@@ -498,7 +498,7 @@ def test_a_change_that_a_capture_would_have_to_follow_raises():
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             t.clone()  # a graph that is not empty
-            with pytest.raises(RuntimeError, match=r"^inv_freq changed while a CUDA graph is"):
+            with pytest.raises(RuntimeError, match=r"^inv_freq changed during a CUDA graph's"):
                 use()
     assert module.inv_freq is inv_freq
     assert torch.equal(rope_fw(t, module), rope_fw(t, module_of(inv_freq)))

@@ -333,7 +333,7 @@ def test_what_the_error_about_a_file_advises_works(tmp_path, transformers):
     ways = {
         "AutoConfig.from_pretrained(folder)": transformers.AutoConfig.from_pretrained(tmp_path),
         ".for_model(**config) of a dict": transformers.AutoConfig.for_model(**config),
-        "its keys without model_type": {x: y for x, y in config.items() if x != "model_type"},
+        "the same keys without model_type": {x: y for x, y in config.items() if x != "model_type"},
     }
     for advice, given in ways.items():
         assert advice in str(error.value)
@@ -355,7 +355,7 @@ def test_whose_class_a_configuration_is(transformers):
     other = transformers.LlamaConfig()
     other.model_type = "glm"
     for config in (base, other, with_attributes(PLAIN | {"model_type": "a_model_of_tomorrow"})):
-        with pytest.raises(ValueError, match="and lacks what that model's class adds; accepted: "):
+        with pytest.raises(ValueError, match="without the defaults of its class; accepted: "):
             from_config(config)
 
 
@@ -369,7 +369,7 @@ def test_models_that_rotate_neighbors_ask_for_the_pairing(transformers):
         pass
 
     for config in (transformers.GlmConfig(), Derived(), transformers.Llama4TextConfig()):
-        words = "^interleaved is missing, .* rotate neighbors; accepted: interleaved=True"
+        words = "^interleaved is missing, .* have interleaved pairs; accepted: interleaved=True"
         with pytest.raises(TypeError, match=words):
             from_config(config)
         for interleaved in (True, False):
@@ -390,7 +390,7 @@ DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1, "high_freq_factor": 4}
 LONG = {"rope_type": "longrope", "short_factor": [2.0] * 64, "long_factor": [3.0] * 64}
 NOT_POSITIVE = "accepted: a positive number below infinity"
-OF_PAIRS = "accepted: 64 positive numbers, one for each pair that turns"
+OF_PAIRS = "accepted: 64 positive numbers, one per rotated pair"
 NOT_WHOLE = "accepted: a positive integer"
 TYPES = "accepted: default, linear, dynamic, yarn, "
 
@@ -446,7 +446,7 @@ OF_A_ROTATION = [
 BARE = {"head_dim": 64, "rope_theta": 1e4}
 TWO_TYPES = {"full_attention": LINEAR, "sliding_attention": {"rope_theta": 500.0}}
 LAYERED = LLAMA | {"rope_parameters": TWO_TYPES}
-NOT_BESIDE = "which is not read beside the dicts of types of layers"
+NOT_BESIDE = "which is not read next to dicts of layer types"
 OF_LAYERS = "layer_type is {}; accepted: 'full_attention', 'sliding_attention'"
 REFUSED = [
     *[
@@ -466,7 +466,7 @@ REFUSED = [
     ({"rope_theta": 1e4}, None, f"hidden_size is None; {NOT_WHOLE}"),
     (BARE | {"rope_scaling": DYNAMIC}, None, f"max_position_embeddings is None; {NOT_POSITIVE}"),
     (BARE | {"rope_scaling": YARN}, None, f"{ORIGINAL} is None; {NOT_POSITIVE}"),
-    ({"text_config": PLAIN}, None, "config has a text_config, and no head_dim of its own; acc"),
+    ({"text_config": PLAIN}, None, "config has a text_config, but no head_dim; acc"),
     (LLAMA, None, f"rope_theta is None; {NOT_POSITIVE}"),
     (LLAMA | {"rope_parameters": "yarn"}, None, "rope_parameters is 'yarn'; accepted: a dict"),
     (PLAIN | {"rope_scaling": "yarn"}, None, "rope_scaling is 'yarn'; accepted: a dict"),
@@ -485,12 +485,12 @@ REFUSED = [
         "full",
         "factr is 4.0, which is not read by 'linear'; accepted: ",
     ),
-    (PLAIN | {"rotary_dim": 7}, None, "7 elements of a head turn, by rotary_dim; accepted: an"),
-    (PLAIN | {"num_attention_heads": 3000}, None, "1 elements of a head turn, by hidden_size; acc"),
+    (PLAIN | {"rotary_dim": 7}, None, "7 elements of a head rotate, by rotary_dim; accepted: an"),
+    (PLAIN | {"num_attention_heads": 3000}, None, "1 elements of a head rotate, by hidden_size; acc"),
     (
         PLAIN | {"head_dim": 6, "partial_rotary_factor": 0.5},
         None,
-        "3 elements of a head turn, by head_dim; accepted: an even",
+        "3 elements of a head rotate, by head_dim; accepted: an even",
     ),
 ]
 
@@ -519,7 +519,7 @@ def test_what_is_no_configuration_is_named(config):
 
 OF_CLASSES = {
     "GPT2Config": "^rope_theta is None; accepted: ",
-    "DINOv3ViTConfig": "^config is of images .*; accepted: the model's own ",
+    "DINOv3ViTConfig": "^config is for images .*; accepted: the model's own ",
     "Gemma3Config": r"; accepted: config\.text_config$",
     "Gemma3TextConfig": "; accepted: 'sliding_attention', 'full_attention'$",
     "GraniteSWAConfig": r"^layer_rope_theta is \[.*, which is not read here; accepted: ",

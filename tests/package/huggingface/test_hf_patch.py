@@ -87,21 +87,21 @@ def test_another_target_is_refused():
         with pytest.raises(TypeError, match=r"target is of type .*; accepted: a torch\.nn\.Module"):
             patch(target)
     for name in ("lama", "../x", ".x", "", "a..b"):
-        with pytest.raises(ValueError, match=f"target is '{re.escape(name)}', and .* be imported"):
+        with pytest.raises(ValueError, match=f"target is '{re.escape(name)}', but .* be imported"):
             patch(name)
 
 
 WITHOUT = {  # where no function is known, and what is said
-    "bert": r"\S*modeling_bert, where no function that rotates was found",
-    "llama4": r"\S*modeling_llama4, where .* is known, but found: .*apply_rotary_emb: its code",
-    "a model": "Linear, where no function that rotates was found",
+    "bert": r"\S*modeling_bert, in which no function that rotates was found",
+    "llama4": r"\S*modeling_llama4, in which .* is known, but found: .*apply_rotary_emb: its code",
+    "a model": "Linear, in which no function that rotates was found",
 }
 
 
 @pytest.mark.parametrize("name", WITHOUT)
 def test_strict_says_what_is_missing(name):
     target = nn.Linear(2, 2) if name == "a model" else name
-    with pytest.raises(ValueError, match=f"^target is {WITHOUT[name]}.*; strict=False acc"):
+    with pytest.raises(ValueError, match=f"^target is {WITHOUT[name]}.*; pass strict=False"):
         patch(target)
     assert not patch(target, strict=False).replaced
 
@@ -295,8 +295,8 @@ def test_what_has_no_source_or_wraps_is_left(llama, made):
     wrapper = text.replace("def apply_rotary", "@torch.no_grad()\ndef apply_rotary")
     for module, reason in (
         (of_a_string, "the source of apply_rotary_pos_emb can't be read"),
-        (made("wrapped_rotation", wrapper), "apply_rotary_pos_emb closes over variables"),
-        (other, "<module 'torch'> is no Python function"),
+        (made("wrapped_rotation", wrapper), "apply_rotary_pos_emb is a closure"),
+        (other, "<module 'torch'> is not a Python function"),
     ):
         (left,) = patch(module, strict=False).left
         assert left.reason == reason
@@ -363,7 +363,7 @@ def test_a_function_that_gives_other_values_than_its_rule_is_left(family, llama,
     digest = code_digest(function_of(llama.apply_rotary_pos_emb))
     monkeypatch.setitem(RULE_BY_DIGEST, digest, rule_of_another(family))
     (left,) = patch(llama, strict=False).left
-    assert left.reason == "apply_rotary_pos_emb has a known code, and gives other values"
+    assert left.reason == "the code of apply_rotary_pos_emb is known, but it returns other values"
 
 
 def test_code_that_came_with_a_model_is_not_called_to_see(llama, made, monkeypatch):
@@ -413,7 +413,7 @@ def test_a_function_that_is_given_other_code_while_it_is_patched(part, llama, ma
     assert differs(outcome(ours, call), changed, strides=True) is None
     (line,) = log()
     assert line.startswith(f"reloaded_rotation.apply_rotary_pos_emb {OWN}: ")
-    assert line.endswith("was given other code")
+    assert line.endswith("has new code")
     with patch(module, strict=False) as patched:  # with the changed helper it is nanochat's
         assert bool(patched.replaced) == (part == "rotate_half")
         got = outcome(module.apply_rotary_pos_emb, call)
@@ -448,7 +448,7 @@ ODD = {  # words of the reason that is logged, and how a call gets odd
         "shapes",
         lambda call: call | {"q": _as(call["q"][:1]), "k": _as(call["k"][:1])},
     ),
-    "no tensor": ("no tensor", lambda call: call | {"cos": 1.0}),
+    "no tensor": ("not a tensor", lambda call: call | {"cos": 1.0}),
 }
 OWN = "is computed by the model's own function"
 
@@ -477,7 +477,7 @@ def test_the_log_has_the_calls_that_take_no_kernel(llama, device, log, monkeypat
     call = CASE.call_of(function_of(llama.apply_rotary_pos_emb), device)
     odd = {n: _as(x, torch.float64) for n, x in call.items()}
     lines = [
-        "the model's own function: the dtypes or the devices are not those that a kernel takes",
+        "the model's own function: the kernel doesn't support these dtypes or devices",
         "plain PyTorch: the tensors are on a CPU, and TRITON_INTERPRET=1 is not set",
     ][: 2 if device == "cpu" else 1]
     with patch(llama):
