@@ -1,8 +1,7 @@
-"""Rotary position embedding, fused in Triton. Importing this package never loads Triton.
+"""Rotary position embedding as a fused Triton kernel. Importing this package doesn't load Triton.
 
-Beside these functions there are three rooms: `rope_kernels.norms` normalizes and rotates,
-`rope_kernels.serving` has caches and packed projections, and `rope_kernels.huggingface` puts the
-kernels into models of transformers.
+There are three subpackages: `rope_kernels.norms` (RMSNorm and rotation), `rope_kernels.serving` (KV
+caches and packed projections) and `rope_kernels.huggingface` (transformers models).
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Rotate and move in one launch, as serving needs it: into a cache, and out of a projection."""
+"""Rotation in one launch with writing to a KV cache, or splitting a packed QKV projection."""
 
 from .cache import rope_to_cache
 from .split import Packing, split_qkv_rope
