@@ -486,7 +486,7 @@ REFUSED = [
         "factr is 4.0, which is not read by 'linear'; accepted: ",
     ),
     (PLAIN | {"rotary_dim": 7}, None, "7 elements of a head rotate, by rotary_dim; accepted: an"),
-    (PLAIN | {"num_attention_heads": 3000}, None, "1 elements of a head rotate, by hidden_size; acc"),
+    (PLAIN | {"num_attention_heads": 3000}, None, "1 elements of a head rotate, by hidden_size"),
     (
         PLAIN | {"head_dim": 6, "partial_rotary_factor": 0.5},
         None,
