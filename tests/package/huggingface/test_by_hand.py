@@ -208,7 +208,7 @@ def test_launches_into_a_static_cache(device, request, tmp_path):
     assert count(call) == by_hand == 1
     (slots,) = re.findall("\nslots = (.*)\n", page["code"])
     assert count(partial(eval, slots, page)) == 3
-    assert "Slots take three more" in (ROOT / DECODING).read_text(encoding="utf-8")
+    assert "slots takes three more" in (ROOT / DECODING).read_text(encoding="utf-8")
 
 
 def test_a_static_cache_by_hand_is_the_models(device, tmp_path):
