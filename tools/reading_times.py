@@ -8,7 +8,7 @@ doesn't have; a statement over several lines is one. Hints, answers and referenc
 nor is the time for which cells run.
 
 The **core** are the sections that the first cell names, without optional exercises. `make times`
-writes the minutes into first cells, titles of exercises, README and docs/detours.md;
+writes the minutes into first cells, titles of exercises, README and docs/index.md;
 tests/notebooks/test_reading_times.py compares.
 """
 
@@ -25,7 +25,7 @@ import nbformat
 from benchmarks.tables import fill
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER, README, DETOURS = ROOT / "notebooks", ROOT / "README.md", ROOT / "docs/detours.md"
+FOLDER, README, INDEX = ROOT / "notebooks", ROOT / "README.md", ROOT / "docs/index.md"
 
 WORDS_A_MINUTE = 200
 MINUTES_A_LINE = 1.5 / 60  # of code that is read
@@ -289,7 +289,7 @@ def readme(page: str) -> str:
         f"exercises, and {whole} with optional sections. If Triton is new to you, plan for half as "
         "long again. Notebooks 11 to 14 are optional and add "
         f"{_hours(sum(times.core for times in beyond))}. "
-        "[Four more](docs/detours.md) explain details in "
+        "[Four more](docs/index.md#Detours) explain details in "
         f"{_hours(sum(times.core for times in detours))}. The minutes are "
         "[computed](tools/reading_times.py) from words, lines of code and exercises.\n"
     )
@@ -301,10 +301,10 @@ def _sum_of(what: str, some: list[Times]) -> str:
     return f"| | | *{what}* | {_minutes(core)} | {_minutes(whole)} |"
 
 
-def detours_page(page: str) -> str:
-    """docs/detours.md with the times of now."""
+def index(page: str) -> str:
+    """docs/index.md with the current times of the detours."""
     titles = {_head(times)[0]: times for times in of_the_road()}
-    lines = ["| detour | question | after | time |", "|---|---|---|---|"]
+    lines = ["| notebook | question | read after | time |", "|---|---|---|---|"]
     found = of_detours()
     for times in found:
         number, title, question = _head(times)
@@ -312,11 +312,11 @@ def detours_page(page: str) -> str:
         back = f"[{number.rstrip('+')} {_head(after)[1]}](../notebooks/{after.path.name})"
         link = f"[{number} {title}](../notebooks/deeper/{times.path.name})"
         lines.append(f"| {link} | {question} | {back} | {times.core} min |")
-    lines.append(f"| | | all of them | {sum(times.core for times in found)} min |")
+    lines.append(f"| | | total | {sum(times.core for times in found)} min |")
     return fill(page, "times", "\n".join(lines) + "\n")
 
 
-PAGES = {README: readme, DETOURS: detours_page}
+PAGES = {README: readme, INDEX: index}
 
 
 def main() -> None:

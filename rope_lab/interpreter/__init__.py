@@ -1,7 +1,8 @@
 """Triton's interpreter without the work that has no effect, and mended where it isn't like a GPU.
 
-docs/upstream.md says what each part of `speed_up` saves: of 1235 ms, 171 are left. Compiled kernels
-drop a check of overflow as dead code: https://github.com/facebookexperimental/triton/pull/769
+`speed_up` shortens `rope_qk` forward and backward (32 positions, fp32) from 1235 to 171 ms: 535 by
+`_replace_functions_once_a_launch` and 171 by `_skip_overflow_checks`. Compiled kernels drop that
+check as dead code: https://github.com/facebookexperimental/triton/pull/769
 """
 
 from collections.abc import Callable

@@ -44,8 +44,8 @@ def test_a_detour_leads_back(name):
     assert last.endswith(f"\n**Back to** {back}.\n")
 
 
-def test_the_page_of_detours_has_each_with_its_question_and_minutes():
-    page, whole = (ROOT / "docs/detours.md").read_text(encoding="utf-8"), 0
+def test_the_index_has_each_detour_with_its_question_and_minutes():
+    page, whole = (ROOT / "docs/index.md").read_text(encoding="utf-8"), 0
     for name in names_of_detours():
         first, _ = ends(name)
         number, title, question = re.match(r"# (\d\d\+) · (.+)\n\n\*\*(.+\?)\*\*\n", first).groups()
@@ -54,7 +54,7 @@ def test_the_page_of_detours_has_each_with_its_question_and_minutes():
         cells = f"[{number} {title}](../notebooks/{name})", question, back, f"{minutes} min"
         assert f"\n| {' | '.join(cells)} |\n" in page
         whole += minutes
-    assert f"\n| | | all of them | {whole} min |\n" in page
+    assert f"\n| | | total | {whole} min |\n" in page
 
 
 @pytest.mark.parametrize("name", ROAD)

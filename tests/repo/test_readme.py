@@ -1,8 +1,7 @@
 """Blocks of Python on our pages and examples of the API: each runs, and shows what is true.
 
 A block asserts what it shows, or its test does: then it is in `CLAIMS`. Blocks for several ranks
-run under torchrun, and what shows Triton's own interpreter in a process where nothing mends it.
-`test_types.py` has mypy check all others.
+run under torchrun. `test_types.py` has mypy check all of them.
 """
 
 import doctest
@@ -32,9 +31,7 @@ def blocks_of(page):
 
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
-ALL = {name: code for page in PAGES for name, code in blocks_of(page).items()}
-INTERPRETED = [name for name in ALL if "TRITON_INTERPRET" in ALL[name]]  # kernels, without types
-BLOCKS = {name: code for name, code in ALL.items() if name not in INTERPRETED}
+BLOCKS = {name: code for page in PAGES for name, code in blocks_of(page).items()}
 ON_RANKS = [name for name, code in BLOCKS.items() if "torch.distributed" in code]
 IN_ONE_PROCESS = [name for name in BLOCKS if name not in ON_RANKS]
 
@@ -115,14 +112,6 @@ def test_a_block_logs_what_its_page_shows(name):
     to_stdout = "import sys\nsys.stderr = sys.stdout\n"
     printed = run_python(to_stdout + BLOCKS[name], CUDA_VISIBLE_DEVICES="")
     assert [x for x in printed.splitlines() if "rope_kernels:" in x] == shown.splitlines()
-
-
-@pytest.mark.parametrize("name", INTERPRETED)
-def test_a_block_shows_tritons_own_interpreter(name, tmp_path, needs_triton):
-    assert "assert" in ALL[name]
-    path = tmp_path / f"{name}.py"  # Triton reads a kernel's source
-    path.write_text(ALL[name], encoding="utf-8")
-    run_python(f"import runpy; runpy.run_path({str(path)!r})")
 
 
 # blocks for several ranks
