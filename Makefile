@@ -1,13 +1,13 @@
-# The project's commands; `make` alone lists them, and these lines.
+# `make` without a target lists all commands and these variables:
 #
-#   CPU=1, CPU=0    insist on torch's CPU build, or on the other: make lab CPU=0
-#   PYTHON=...      make the environment with another Python:     make lab PYTHON=python3.13
-#   BENCH_FLAGS=... options of the benchmark:                     make bench BENCH_FLAGS=--help
-#   LAB_FLAGS=...   more options for JupyterLab:                  make lab LAB_FLAGS=--no-browser
-#   N=...           the notebook that is meant, by its number:    make notebook N=04
-#   SEED=...        other random numbers in the tests:            make test SEED=1
-#   PINS_FLAGS=...  options of uv pip compile:                    make pins PINS_FLAGS=--upgrade
-#   VENV=...        use an environment of your own, make none:    make test VENV=$CONDA_PREFIX
+#   CPU=1, CPU=0    require torch's CPU build, or skip it:        make lab CPU=0
+#   PYTHON=...      create the environment with this Python:      make lab PYTHON=python3.13
+#   BENCH_FLAGS=... options for the benchmark:                    make bench BENCH_FLAGS=--help
+#   LAB_FLAGS=...   options for JupyterLab:                       make lab LAB_FLAGS=--no-browser
+#   N=...           number of the notebook:                       make notebook N=04
+#   SEED=...        random seed of the tests:                     make test SEED=1
+#   PINS_FLAGS=...  options for uv pip compile:                   make pins PINS_FLAGS=--upgrade
+#   VENV=...        use an existing environment:                  make test VENV=$CONDA_PREFIX
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -31,23 +31,23 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval $(SHARED) --dist loadscope
 .SILENT:
 .PHONY: help environment pins lab test test-all mutants notebook notebooks listings times hosted hugging_face bench record site docker_image clean
 
-help: ## list these commands
+help: ## list all commands
 	awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 	echo && sed -n 's/^#   //p' Makefile
 
-environment: ## make .venv from constraints.txt (nothing to do once it is up to date)
+environment: ## create or update .venv from constraints.txt
 ifeq ($(VENV),.venv)
 	command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) was not found: \
 on Debian or Ubuntu, run 'sudo apt-get install $(notdir $(PYTHON) $(PYTHON)-venv)'." >&2; exit 1; }
 	$(PYTHON) lab.py --environment $(WITH_SITE)
 endif
 
-lab: environment ## make the environment and your copies, then open JupyterLab on the first one
+lab: environment ## install everything, copy the notebooks to my_notebooks/, and open JupyterLab
 	"$(VENV)"/bin/python lab.py --this-python $(LAB_FLAGS)
 
 # uv keeps the versions that constraints.txt has. It pins itself too, because lab.py installs it.
 # The first line is written last: uv leaves the file as it was if it finds no solution.
-pins: environment ## pin what pyproject.toml asks for in constraints.txt (PINS_FLAGS=--upgrade: newest)
+pins: environment ## write constraints.txt from pyproject.toml (PINS_FLAGS=--upgrade: newest versions)
 	echo uv | "$(VENV)"/bin/python -m uv pip compile pyproject.toml - --all-extras --universal \
 		--python-version 3.11 --fork-strategy fewest --no-emit-index-url --no-annotate \
 		--no-header --quiet --output-file constraints.txt $(PINS_FLAGS)
@@ -56,58 +56,58 @@ and Python."; cat constraints.txt; } >constraints.txt.new && mv constraints.txt.
 
 test: WHICH = -m "not slow"
 test: BOOKS = notebooks --ignore=notebooks/solutions --ignore=notebooks/deeper
-test: environment ## lint, the tests that are not slow, notebooks 00 to 14 against their output
+test: environment ## lint, tests that are not slow, notebooks 00 to 14 compared with their stored output
 
 # Where CI is set, the site is built too; elsewhere its tests are skipped without Sphinx.
 test-all: WITH_SITE = $(if $(CI),--site)
 test-all: WHICH = --every
 test-all: BOOKS = notebooks
-test-all: environment ## the same, and all else: site, types, tools, each wrong answer, every case
+test-all: environment ## like test, with slow tests, all cases and all notebooks
 
-# If a step fails, the reader learns whether it may be an original notebook that was edited. Outputs
-# of a run are accepted, but git lists them too.
+# If a step fails, an edited original notebook may be the cause. Outputs of a run are accepted, but
+# git lists them too.
 OR_EXPLAIN := || { git diff --exit-code --stat --relative -- 'notebooks/*.ipynb'; \
-	[ $$? -ne 1 ] || echo "Originals that differ \
-from git are listed above; edited cells may be why. 'git restore notebooks' brings them back: your \
-own copies are in my_notebooks/."; exit 1; } >&2
+	[ $$? -ne 1 ] || echo "The original notebooks listed \
+above differ from git, which may be the cause. To undo edits of originals, run 'git restore \
+notebooks'; your own copies are in my_notebooks/."; exit 1; } >&2
 
 test test-all:
-	{ echo "1 of 3: format, lint and imports, some seconds" && $(LINT) && \
-	echo && echo "2 of 3: the tests, most of the time; per cent are of their number" && \
+	{ echo "1 of 3: format, lint and imports (some seconds)" && $(LINT) && \
+	echo && echo "2 of 3: tests (most of the time; the percentage counts tests)" && \
 	$(TESTS) $(WHICH) && \
-	echo && echo "3 of 3: notebooks run, and are compared with their stored outputs, some minutes" && \
+	echo && echo "3 of 3: notebooks, compared with their stored outputs (some minutes)" && \
 	$(NBVAL) $(BOOKS); } $(OR_EXPLAIN)
 
-# A notebook of the road, its detours and its solutions; N=04_naive leaves the detours out.
+# A notebook with its detours and solutions; N=04_naive leaves the detours out.
 OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))
 
-notebook: environment ## run, store and check one notebook and its solutions: make notebook N=04
-	[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N); say which one: make notebook N=04"; exit 1; }
+notebook: environment ## run, store and check a notebook, its detours and solutions: make notebook N=04
+	[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N). Give its number: make notebook N=04"; exit 1; }
 	"$(VENV)"/bin/python -m rope_lab.run_notebooks $(OF_N)
 	"$(VENV)"/bin/python -m pytest --nbval $(OF_N)
 
-times: environment ## compute how long each notebook takes, and write it where it is said
+times: environment ## compute how long each notebook takes, and write the minutes into all pages
 	"$(VENV)"/bin/python tools/reading_times.py
 
-hosted: environment ## run every hosted copy alone in an empty folder (20 minutes)
+hosted: environment ## run each copy for Colab and Kaggle in an empty folder (20 minutes)
 	"$(VENV)"/bin/python -m pytest tests/notebooks/test_hosted_copies.py --every
 
-mutants: environment ## apply deliberate bugs, each alone; each must turn a test red (an hour)
+mutants: environment ## check that each deliberate bug makes a test fail (an hour)
 	"$(VENV)"/bin/python tools/mutants.py
 
-notebooks: environment ## run the notebooks and store their output (on a GPU: the measurements too)
+notebooks: environment ## run all notebooks and store their outputs (on a GPU also the measurements)
 	"$(VENV)"/bin/python -m rope_lab.run_notebooks notebooks
 
-listings: environment ## store what Triton makes of the notebooks' kernels, for macOS and Windows
+listings: environment ## store compiler output of the notebooks' kernels, for macOS and Windows
 	PATH="$(abspath $(VENV))/bin:$$PATH" "$(VENV)"/bin/python tools/listings.py
 
 hugging_face: environment ## write tools/hugging_face.md: what `patch` replaces
 	"$(VENV)"/bin/python tools/hugging_face.py
 
-bench: environment ## measure the kernels beside their peers (needs a GPU)
+bench: environment ## measure the kernels and those of other projects (needs a GPU)
 	"$(VENV)"/bin/python -m benchmarks $(BENCH_FLAGS)
 
-record: environment ## measure all that is kept of a GPU that has no record yet (half an hour on it)
+record: environment ## measure everything on a new GPU (half an hour)
 	"$(VENV)"/bin/python -m benchmarks machine calls peers norm cache-limits norm-limits \
 		rotation-limits models
 
@@ -118,6 +118,6 @@ site: environment ## build the site into build/site (needs npm)
 docker_image: ## build the Docker image rope-kernels (CPU=1 for one without CUDA)
 	docker build --build-arg CPU=$(CPU) --build-arg READER_ID=$(shell id -u) -t $(IMAGE) .
 
-clean: ## remove the environment and everything else that these commands made
+clean: ## remove .venv, builds and caches
 	rm -rf .venv .site build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
