@@ -1,7 +1,7 @@
 """Open the notebooks in JupyterLab: on Linux, macOS and Windows, without make or a shell.
 
-Makes the environment .venv from constraints.txt, and your copies of the notebooks in my_notebooks/.
-What is up to date is left as it is.
+Makes the environment .venv from constraints.txt, and copies the notebooks to my_notebooks/.
+If both are up to date, it changes nothing.
 
 It uses the standard library alone, and only syntax that Python 3.6 has: an old Python can then say
 that it is too old.
@@ -60,32 +60,31 @@ def in_the_way() -> str:
     version = ".".join(map(str, sys.version_info[:2]))
     if not (3, 11) <= sys.version_info[:2] < (3, 15):
         return (
-            f"this is Python {version}, and 3.11 to 3.14 are accepted, because the pinned packages "
-            "have no builds for others: install one of these and name it, as in "
-            "'python3.13 lab.py' or 'make lab PYTHON=python3.13'."
+            f"this is Python {version}, but the pinned packages support 3.11 to 3.14. Install one "
+            "of these and use it: 'python3.13 lab.py' or 'make lab PYTHON=python3.13'."
         )
     if sys.maxsize < 2**32:
-        return "this is a 32-bit Python, for which torch has no builds: install a 64-bit one."
+        return "this is a 32-bit Python, for which torch has no builds. Install a 64-bit Python."
     if sysconfig.get_platform() == "win-arm64":
-        return "torch has no builds for Windows on ARM: use WSL."
+        return "torch has no builds for Windows on ARM. Use WSL."
     if sys.platform == "darwin":
         if platform.machine() != "arm64":
             return (
-                "this Python is made for Intel processors, for which torch has no builds on macOS: "
-                "install one for Apple silicon, or use the container of docs/install.md."
+                "this Python is made for Intel processors, for which torch has no builds on macOS. "
+                "Install a Python for Apple silicon, or use Docker (docs/install.md)."
             )
         if int(platform.mac_ver()[0].split(".")[0]) < 14:
             return (
-                f"this is macOS {platform.mac_ver()[0]}, and torch has builds for 14 and later: "
-                "update it, or use the container of docs/install.md."
+                f"this is macOS {platform.mac_ver()[0]}, but torch requires macOS 14 or later. "
+                "Update macOS, or use Docker (docs/install.md)."
             )
     try:
         import ensurepip  # noqa: F401
         import venv  # noqa: F401
     except ImportError:
         return (
-            "this Python cannot make virtual environments: "
-            f"on Debian or Ubuntu, run 'sudo apt-get install python{version}-venv'."
+            "this Python cannot make virtual environments. "
+            f"On Debian or Ubuntu, run 'sudo apt-get install python{version}-venv'."
         )
     return ""
 
@@ -167,16 +166,16 @@ def registry_answers() -> bool:
 def install_torch_for_cpu(cpu: str, uv_works: bool) -> None:
     """`cpu` is "1", the CPU build or an error; "0", no attempt; or "", where it is of use."""
     if cpu == "" and sys.platform == "linux" and not there_is_a_gpu():
-        say("Without an NVIDIA GPU the CPU build of torch will do (CPU=0 takes the one with CUDA).")
+        say("No NVIDIA GPU was found, so the CPU build of torch is installed (CPU=0: with CUDA).")
         if not (uv_works and registry_answers() and run(TORCH_FOR_CPU)):
             say(
-                "PyTorch's own registry does not provide it here, so the build is taken that is "
-                "found elsewhere, usually the one with CUDA."
+                "PyTorch's own registry does not provide it here. The default build is installed "
+                "instead, usually with CUDA."
             )
     elif cpu not in ("", "0") and not (uv_works and run(TORCH_FOR_CPU)):
         stop_with_log(
-            "the CPU build of torch could not be installed, for the reason given above; without "
-            "CPU=1 the build is taken that is found, and any runs on a CPU."
+            "the CPU build of torch could not be installed; the reason is given above. Omit CPU=1 "
+            "to install the default build, which also runs on a CPU."
         )
 
 
@@ -185,8 +184,8 @@ def install_interpreter() -> bool:
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     version = re.search("^triton==([^ ;\n]+)", pins, re.MULTILINE).group(1)
     say(
-        "Triton publishes packages for Linux alone. The one for Linux is downloaded now, 198 MB, "
-        "which takes 80 seconds at 20 Mbit/s; its interpreter, 1 MB of Python, is installed."
+        "Triton publishes packages only for Linux. Downloading the Linux package (198 MB, 80 "
+        "seconds at 20 Mbit/s), and installing its interpreter (1 MB of Python)."
     )
     folder = VENV / "interpreter"
     if not run([str(PYTHON), INTERPRETER[0], version, str(folder)]):
@@ -213,7 +212,7 @@ def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
     if problem:
         stop(problem)
     if PYTHON.exists() and made[:1] == wanted[:1]:
-        say("Bringing .venv up to date with constraints.txt and pyproject.toml.")
+        say("Updating .venv to constraints.txt and pyproject.toml.")
         STAMP.unlink()
     else:
         # `venv --clear` would empty what a link leads to, such as another checkout's environment.
@@ -222,12 +221,12 @@ def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
             theirs = VENV.resolve() / PYTHON.relative_to(VENV)
             stop(
                 f".venv is a link to {VENV.resolve()}, and making an environment in .venv would "
-                "empty that folder: remove the link, which leaves the folder as it is, or use the "
-                f"environment that is there, with '{theirs} lab.py --this-python'."
+                "empty that folder. Either remove the link, which keeps the folder, or use its "
+                f"environment: '{theirs} lab.py --this-python'."
             )
         say(f"Making .venv with Python {platform.python_version()}.")
         if subprocess.call([sys.executable, "-m", "venv", "--clear", str(VENV)]):
-            stop("this Python could not make .venv, for the reason given above.")
+            stop("this Python could not make .venv; the reason is given above.")
 
     # Where uv can't, pip does all of it: uv has settings of its own, and asks no index that only
     # pip's settings name.
@@ -241,15 +240,15 @@ def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
     # Bytecode, as pip makes it: the tests start a hundred processes that import torch.
     if not (uv_works and run([*UV, "--compile-bytecode", *project])) and not run([*PIP, *project]):
         stop_with_log(
-            "the packages could not be installed, for the reason given above and in "
-            f"{LOG.relative_to(ROOT)}; the same command starts over and takes finished downloads "
-            "from the cache."
+            "the packages could not be installed; the reason is given above and in "
+            f"{LOG.relative_to(ROOT)}. Run the same command to start over; finished downloads are "
+            "cached."
         )
     if interpreter and not install_interpreter():
         stop_with_log(
-            "Triton's interpreter could not be installed, for the reason given above and in "
+            "Triton's interpreter could not be installed; the reason is given above and in "
             + str(LOG.relative_to(ROOT))
-            + "; the same command starts over."
+            + ". Run the same command to start over."
         )
     made_now = [*wanted, "site"] if site else wanted
     STAMP.write_text("\n".join(made_now) + "\n", encoding="utf-8")
@@ -261,7 +260,7 @@ def open_lab(python: str, options) -> int:
     copied = subprocess.call([python, "tools/readers_copies.py"], cwd=str(ROOT))
     if copied != 0:
         return copied
-    say("Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C here ends it.")
+    say("Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C stops it.")
     # Not the command `jupyter`, which an environment that is not activated doesn't find. As root
     # JupyterLab runs only if told so, and rented GPU machines log you in as root.
     command = [python, "-m", "jupyterlab"]
@@ -279,31 +278,31 @@ def open_lab(python: str, options) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__.rsplit("\n\n", 1)[0],
-        epilog="Name another Python to make .venv with it: python3.13 lab.py. All other options\n"
-        "are JupyterLab's: python3 lab.py --no-browser --port=8888",
+        epilog="To use another Python for .venv, call it: python3.13 lab.py. All other options\n"
+        "are passed to JupyterLab: python3 lab.py --no-browser --port=8888",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--environment", action="store_true", help="make .venv and open nothing")
+    which.add_argument("--environment", action="store_true", help="only make .venv")
     which.add_argument(
         "--this-python",
         action="store_true",
-        help="make no environment: the Python that runs this has the packages (conda, a container)",
+        help="use the packages of this Python (conda, a container) instead of making .venv",
     )
-    parser.add_argument("--site", action="store_true", help="with the packages that build the site")
+    parser.add_argument("--site", action="store_true", help="also install what builds the site")
     parser.add_argument(
         "--interpreter",
         action="store_true",
         default=sys.platform != "linux",
-        help="Triton's interpreter alone, without its compiler, as always on macOS and Windows",
+        help="install Triton's interpreter without its compiler, as on macOS and Windows",
     )
     parser.add_argument(
         "--cpu",
         choices=["0", "1"],
         default=os.environ.get("CPU", ""),
-        help="1: torch's CPU build or an error; 0: torch as the registry has it; neither: the CPU "
-        "build if there is no NVIDIA GPU and the build is found. The variable CPU says the same",
+        help="1: require torch's CPU build; 0: install the default build; omitted: the CPU build "
+        "if there is no NVIDIA GPU and the build is found. The variable CPU has the same effect",
     )
     asked, options = parser.parse_known_args()
     if asked.environment and options:
@@ -319,4 +318,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        stop("interrupted; the same command starts over.")
+        stop("interrupted. Run the same command to start over.")
