@@ -188,6 +188,7 @@ def test_how_it_ended_and_what_it_wrote_is_told(end, code, tmp_path):
 INTERRUPTED = """
 import os, signal, sys, time
 from rope_lab.child import Worker
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in the background
 worker = Worker(sys.argv[1], {})
 for job in ("while it waits for a job", "while it works"):
     try:
