@@ -121,7 +121,7 @@ def _in_fewer_words(values: Verdict) -> Verdict:
 
 
 def _mistake(number: int, read: Read) -> str:
-    """What is left to do, by what needs no compiler: it is told on macOS and Windows, too."""
+    """What is left to do, by what needs no compiler: macOS and Windows show it, too."""
     warps = read.launch.num_warps
     if read.launch.programs != EIGHT_ROWS.limit:
         return "a program no longer has 8 rows. Set block_r to 8, so that times can be compared"

@@ -25,7 +25,7 @@ from .spec import Case, Spec, spec
 from .verdict import NOT_YET, WRONG, Verdict
 
 CHILD = "rope_lab.judge.judge_process"
-SECONDS = 30.0  # that a candidate may take for a case; of ours, the slowest took 1.3
+SECONDS = 30.0  # that a candidate may take for a case; our slowest kernel took 1.3
 
 
 class Tried(NamedTuple):

@@ -224,7 +224,7 @@ def _looks_like(
         trace=watch,
     )
     try:
-        # from where an element comes is told of rotations alone
+        # only a rotation's verdict says where an element comes from
         looks_like = kind_of_mistake([evidence], least=Rank.PLACE)
     except Exception:  # a rule may ask for what only an exercise has
         return ""
