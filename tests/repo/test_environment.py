@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -86,14 +85,11 @@ WITH_TORCH_FOR_CPU = [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]
 
 
 class Lab:
-    """A checkout with its own lab.py.
-
-    A call like the pattern `fails` fails, and one like `waits` doesn't end before its limit.
-    """
+    """A checkout with its own lab.py. A call like the pattern `fails` fails."""
 
     def __init__(self, checkout, monkeypatch):
         self.checkout, self.calls = checkout, []
-        self.fails, self.waits, self.cleared, self.logs = "", "", 0, ()
+        self.fails, self.cleared = "", 0
         self.load()
         monkeypatch.setattr(subprocess, "call", self.call)
 
@@ -103,9 +99,9 @@ class Lab:
         spec.loader.exec_module(self.module)
         self.module.there_is_a_gpu = lambda: False
 
-    def make(self, site=False, cpu="0", interpreter=False, fails="", waits=""):
+    def make(self, site=False, cpu="0", interpreter=False, fails=""):
         """The calls that this took."""
-        self.calls, self.fails, self.waits = [], fails, waits
+        self.calls, self.fails = [], fails
         self.module.make_environment(site=site, cpu=cpu, interpreter=interpreter)
         return self.calls
 
@@ -124,12 +120,6 @@ class Lab:
             Path(command[-1]).mkdir(exist_ok=True)
             (Path(command[-1]) / Path(PACKAGE).name).touch()
         stdout.write(f"what {words.split()[1]} says\n".encode())
-        for log in self.logs:
-            stdout.write(log.encode())
-            stdout.flush()
-            time.sleep(4 * self.module.BEAT)
-        if fnmatch.fnmatch(words, self.waits) and timeout:
-            raise subprocess.TimeoutExpired(command, timeout)
         return 2 if fnmatch.fnmatch(words, self.fails) else 0
 
 
@@ -220,41 +210,13 @@ def test_linux_alone_has_tritons_compiler(lab, monkeypatch, system):
         ({"fails": "* uv"}, [GET_UV, BY_PIP]),
         ({"cpu": ""}, WITH_TORCH_FOR_CPU),
         ({"cpu": "", "fails": "* torch *"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
-        ({"cpu": "", "waits": "*--dry-run"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
         ({"cpu": "1"}, [GET_UV, TORCH, BY_UV]),
     ],
-    ids=["uv fails", "no uv", "no GPU", "no build for CPUs", "no answer", "insisted on"],
+    ids=["uv fails", "no uv", "no GPU", "no build for CPUs", "insisted on"],
 )
 def test_where_one_way_to_install_fails_another_is_taken(lab, monkeypatch, given, calls):
     monkeypatch.setattr(sys, "platform", "linux")
     assert lab.make(**given) == calls
-
-
-def test_an_installation_says_how_far_it_is(lab, capsys, monkeypatch):
-    """Lines as uv and pip write them where nobody watches."""
-    monkeypatch.setattr(lab.module, "BEAT", 0.05)
-    large = "Downloading torch (502.2MiB)\nDownloading ruff (10.1MiB)\n Downloaded ruff\n"
-    said = {
-        "": "asking the registry",
-        "Resolved 164 packages in 556ms\n": "164 packages are wanted; downloading them",
-        large: "1 of 2 large packages are downloaded; next torch (502.2MiB)",
-        " Downloaded torch\n": "2 of 2 large packages are downloaded",
-        "Prepared 164 packages in 16.76s\n": "all 164 packages are downloaded; installing them",
-        "Installed 164 packages in 3s\n": "all 164 packages are installed; compiling them to "
-        "bytecode",
-    }
-    lab.logs = list(said)
-    lab.module.VENV.mkdir()
-    assert lab.module.run([lab.module.PYTHON, "-m", "uv"])
-    beats = [re.fullmatch(r"  \d+:\d\d  (.+)", x)[1] for x in capsys.readouterr().out.splitlines()]
-    assert list(dict.fromkeys(beats)) == list(said.values())
-    lab.logs = ["Collecting a\nCollecting b\n", "Installing collected packages: a, b\n"]
-    assert lab.module.run([lab.module.PYTHON, "-m", "pip"])
-    beats = [x.split("  ")[-1] for x in capsys.readouterr().out.splitlines()]
-    assert list(dict.fromkeys(beats)) == [
-        "2 packages are found so far",
-        "all packages are downloaded; installing them",
-    ]
 
 
 def test_jupyterlab_knows_the_settings_and_the_extension_that_it_is_given(lab):

@@ -89,34 +89,6 @@ def test_the_room_for_hugging_face_is_loaded_when_it_is_asked_for():
     """)
 
 
-def test_only_a_launch_loads_triton():
-    """Not the module's table, errors, vmap, the unfused function, or its backward."""
-    run_python(
-        """
-        import sys
-        import torch
-        from torch import func
-        from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
-        t, freqs = torch.randn(3, 2, 2, 8, requires_grad=True), RotaryPositionEmbedding(8)
-        for call in (apply_rotary_pos_emb, rope_qk):
-            try:
-                tensors = (t, t) if call is rope_qk else (t,)
-                call(*tensors, freqs(2), "sbhd")
-            except ValueError:
-                pass
-            else:
-                raise AssertionError("a table that is too short will do")
-        func.vmap(lambda t: apply_rotary_pos_emb(t, freqs))(t[None])
-        rope_qk(t, t, freqs, "sbhd", fused=False)
-        apply_rotary_pos_emb(t, freqs, fused=False).sum().backward()
-        assert "triton" not in sys.modules
-        apply_rotary_pos_emb(t, freqs)
-        assert "triton" in sys.modules
-        """,
-        TRITON_INTERPRET="1",
-    )
-
-
 # without Triton
 
 WITHOUT_TRITON = """

@@ -12,19 +12,6 @@ import rope_kernels
 from processes import ROOT
 from rope_lab.compiler.plans import plans_of
 
-LAUNCH = {
-    "kernel": "rope_kernel",
-    "grid": [64],
-    "warps": 1,
-    "registers": 64,
-    "shared": 512,
-    "spilled": 0,
-    "stack": 0,
-    "loads": {"16": 5},
-    "stores": {"16": 4},
-    "opcodes": ["LDG.E.128", "MUFU.SIN", "FFMA", "STG.E.128"],
-}
-CASE = machine_code.all_cases()[0]
 # A call of `rope_qk` becomes one in fp32, whatever the kernel is.
 IN_FP32 = """
 _in_bf16 = rope_qk
@@ -45,33 +32,6 @@ def test_every_call_has_a_plan_and_a_name_of_its_own():
         launches.setdefault(case.group.split()[0], set()).add(len(plans))
     assert launches.pop("backward") == {1, 2}  # of `rope_bw`; of `rope_qk` and its backward
     assert launches == {"qk": {1}, "options": {1}, "cache": {1}, "split": {2}, "norm": {3}}
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    (
-        ({}, []),
-        ({"kernel": "wide_kernel"}, []),
-        ({"grid": [32], "warps": 2}, ["grid [64] -> [32]", "warps 1 -> 2"]),
-        ({"registers": 72, "spilled": 8}, ["registers 64 -> 72", "spilled 0 -> 8"]),
-        ({"loads": {"2": 40}}, ["loads 5 of 16 bytes -> 40 of 2 bytes"]),
-        ({"stores": {}}, ["stores 4 of 16 bytes -> none"]),
-        ({"opcodes": LAUNCH["opcodes"][::-1]}, ["the same opcodes in another order"]),
-        (
-            {"opcodes": ["LDG.E.64", "LDG.E.64", *LAUNCH["opcodes"][1:]]},
-            ["instructions 4 -> 5", "LDG.E.64 +2, LDG.E.128 -1"],
-        ),
-    ),
-)
-def test_what_differs_is_said(changed, said):
-    before, after = LAUNCH, LAUNCH | changed
-    assert machine_code.differences(before, after) == said
-    (row,) = machine_code.rows_of(CASE, [before], [after])
-    *_, line = machine_code.table([row])
-    name, launches, *same, _, _, _ = line.strip("| ").split(" | ")
-    assert (name, launches) == ("all", "1")
-    fields = {"opcodes"}, {"loads", "stores"}, {"grid", "warps"}
-    assert [x == "1" for x in same] == [field.isdisjoint(changed) for field in fields]
 
 
 def run(*arguments):

@@ -24,23 +24,6 @@ def test_each_edit_fits_its_file_and_names_tests_that_exist():
             assert f"def {name}(" in source or not name, test
 
 
-@pytest.mark.slow
-def test_every_bug_is_tried_and_one_that_survives_makes_the_run_red(monkeypatch, capsys):
-    survivor = LISTED[1]
-
-    def try_one(bench, mutant):
-        return ("survived", "") if mutant == survivor else ("killed", "a test")
-
-    monkeypatch.setattr(mutants, "tracked", list)  # nothing to copy, for nothing is run
-    monkeypatch.setattr(mutants, "load_once", lambda: None)
-    monkeypatch.setattr(mutants.Bench, "try_one", try_one)  # in the forks, too
-    monkeypatch.setattr("sys.argv", ["mutants.py"])
-    assert mutants.main() == 1
-    *lines, counted, again = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(LISTED) and counted == f"{len(LISTED) - 1} of {len(LISTED)} killed"
-    assert again == lines[1] and survivor.title in again
-
-
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """A bench for a tree of two files."""
@@ -70,18 +53,3 @@ def test_a_test_that_is_always_red_kills_nothing(bench):
     test = bench.folder / "tests/test_code.py"
     test.write_text(TEST + "def test_red(): assert False\n", encoding="utf-8")
     assert [bench.try_one(mutant(x))[0] for x in ("1 - 1", "2")] == ["killed", "no verdict"]
-
-
-@pytest.mark.slow
-def test_a_run_that_does_not_end_is_ended(bench):
-    bench.limit = 1
-    ending = mutant("__import__('time').sleep(60)")
-    assert bench.try_one(ending) == ("unfinished", "")
-
-
-@pytest.mark.slow
-def test_a_test_that_is_gone_kills_nothing_and_a_file_that_cannot_be_imported_is_red(bench):
-    gone = mutant("1 - 1", tests="tests/test_code.py::test_gone")
-    assert bench.try_one(gone) == ("unfinished", "")
-    broken = mutant("retrun", old="return")
-    assert bench.try_one(broken) == ("killed", "tests/test_code.py")

@@ -12,12 +12,10 @@ import shutil
 import sys
 from html import unescape
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import nbformat
 import pytest
 
-import hosted_copies
 import make_site
 import rope_kernels
 from ops import PUBLIC
@@ -102,53 +100,6 @@ def test_what_a_directive_brings_on_the_site_is_linked_on_the_forge():
 
 
 # With Sphinx
-
-
-def conf_where(monkeypatch, repository=""):
-    """docs/conf.py as Sphinx would load it where this is the project's address."""
-    conf = ModuleType("site_conf")
-    conf.__file__ = str(ROOT / "docs/conf.py")
-    monkeypatch.setattr(hosted_copies, "REPOSITORY", repository)
-    exec(read("docs/conf.py"), vars(conf))
-    return conf
-
-
-def what_becomes_of_a_link(conf, target, written_in="notebooks/p.ipynb"):
-    from docutils import nodes
-    from sphinx.addnodes import pending_xref
-
-    link = pending_xref("", nodes.inline("", "text"), reftype="myst", refdomain=None)
-    link["reftarget"] = target
-    link.source = written_in and f"/source/{written_in}"  # None: MyST names no file for [text](#x)
-    page = nodes.paragraph("", "", link)
-    conf.link_to_the_repository(SimpleNamespace(srcdir="/source"), page)
-    assert page.astext() == "text"
-    return page.children[0]
-
-
-@needs_sphinx
-def test_links_to_files_lead_to_the_repository_where_it_is_known(monkeypatch):
-    conf = conf_where(monkeypatch, "somebody/rope")
-    link = what_becomes_of_a_link(conf, "../benchmarks/NOTES.md#x")
-    assert link["refuri"] == "https://github.com/somebody/rope/blob/main/benchmarks/NOTES.md#x"
-    for dead in ("NOTES.md", "../benchmarks/GONE.md", "../../elsewhere"):
-        assert what_becomes_of_a_link(conf, dead)["reftarget"] == dead  # left for Sphinx to report
-
-    assert what_becomes_of_a_link(conf, "place", None)["reftarget"] == "place"
-
-    conf = conf_where(monkeypatch)
-    assert what_becomes_of_a_link(conf, "../README.md").tagname == "inline"
-    # pages of docs/ are at the top of what Sphinx reads, and link from where they are on the forge
-    for written_in, target, page, place in [
-        ("notebooks/p.ipynb", "../docs/kernels.md#What-it-can-do", "kernels", "What-it-can-do"),
-        ("README.txt", "docs/kernels.md#What-it-can-do", "kernels", "What-it-can-do"),
-        ("checklist.md", "../notebooks/08_profiling.ipynb", "notebooks/08_profiling", ""),
-    ]:
-        link = what_becomes_of_a_link(conf, target, written_in)
-        assert (link["refdomain"], link["reftarget"]) == ("doc", page)
-        assert link.get("reftargetid") == place
-    wrong = what_becomes_of_a_link(conf, "benchmarks/NOTES.md", "kernels.md")
-    assert wrong["reftarget"] == "benchmarks/NOTES.md"
 
 
 LOADED_FROM_ELSEWHERE = re.compile(

@@ -5,14 +5,10 @@ import json
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
-import torch
 
-import drawn_calls
-import rope_kernels
-from drawn import TURNS, draw
+from drawn import TURNS
 from ops import PUBLIC
 from processes import ROOT
 
@@ -38,44 +34,6 @@ def _off_by_a_bit(function):
 
     return call
 """
-
-
-def test_every_function_is_drawn():
-    assert {draw(1, i).function for i in range(len(TURNS))} == FUNCTIONS | TABLES
-
-
-def test_a_call_is_the_same_each_time_whatever_comes_before_it():
-    first, _, again = draw(7, 4), draw(7, 3), draw(7, 4)
-    other_seed = draw(8, 4)
-    assert first.arguments == again.arguments != other_seed.arguments
-    never = first.listed[:2]
-    assert set(never).isdisjoint(draw(7, 4, never).listed)
-    results = [call.run(rope_kernels) for call in (first, again)]
-    for name, x in results[0].items():
-        assert torch.equal(drawn_calls.bits_of(x), drawn_calls.bits_of(results[1][name]))
-
-
-OTHERWISE = {  # what is done to a result -> words on what differs
-    "nothing": (lambda y: y, None),
-    "a bit": (lambda y: y * (1 + torch.finfo(y.dtype).eps), "elements differ"),
-    "strides": (lambda y: y.transpose(1, 2).contiguous().transpose(1, 2), "strides"),
-    "no gradient": (lambda y: y.detach(), "after: result 0"),
-    "an error": (lambda y: y.no_such_name, "after: AttributeError: "),
-}
-
-
-@pytest.mark.parametrize("done", OTHERWISE)
-def test_what_differs_is_told(done):
-    calls = (draw(1, i) for i in range(len(TURNS)))
-    call = next(call for call in calls if call.function == "rotate_half")
-    change, words = OTHERWISE[done]
-
-    def rotate_half(x, interleaved):
-        return change(rope_kernels.rotate_half(x, interleaved))
-
-    other = SimpleNamespace(__name__="another", rotate_half=rotate_half)
-    lines = drawn_calls.compare(call, (rope_kernels, other))
-    assert any(words in line for line in lines) if words else not lines
 
 
 def run(tool, *arguments):

@@ -9,20 +9,6 @@ from benchmarks.tables import BENCHMARKS
 from benchmarks.workload import Workload
 
 
-# not `benchmark`: where pytest-benchmark is installed, that is a fixture of its own
-@pytest.mark.parametrize("measured", BENCHMARKS, ids=lambda measured: measured.name)
-def test_somebody_of_ours_and_a_limit_can_do_each_case(measured):
-    for group in measured.groups:
-        for case in group.cases:
-            assert case.clock in ("device", "host")
-            if isinstance(case, Case):
-                assert case.freqs in ("angles", "module", "cos and sin")
-                assert case.positions in ("index", "ids", "starts")
-            alone = [p for p in measured.providers if p.is_ours_or_a_limit]
-            able = [p.name for p in alone if not p.cannot(case, group.directions[0])]
-            assert {"copy_", "x * 2"} & {*able} and len(able) > 1
-
-
 def test_no_two_cases_of_a_benchmark_have_the_same_name():
     for benchmark in BENCHMARKS:
         labels = [case.label for group in benchmark.groups for case in group.cases]

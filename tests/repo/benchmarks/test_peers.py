@@ -1,14 +1,11 @@
-"""What comes from other projects' sources: unpacking, compiling, importing; no GPU."""
+"""What comes from other projects' sources: unpacking, importing; no GPU."""
 
-import ctypes
 import subprocess
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmarks.peers import code
 from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source, blob_id
 
@@ -51,19 +48,7 @@ def test_another_content_is_refused_and_nothing_written(repository, tmp_path):
     assert not (tmp_path / "peers").exists()
 
 
-# compiling and importing
-
-
-def test_arguments_go_as_c_has_them(monkeypatch):
-    stream = SimpleNamespace(cuda_stream=77)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
-    t, got = torch.ones(3), []
-    code.call(lambda *arguments: got.extend(arguments), t, None, 5, 0.5)
-    types = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_void_p]
-    assert [type(value) for value in got] == types
-    assert [value.value for value in got] == [t.data_ptr(), None, 5, 0.5, 77]
-    with pytest.raises(RuntimeError, match=r"^too large$"):
-        code.call(lambda *arguments: b"too large")
+# importing
 
 
 def test_a_file_is_imported_with_stand_ins(tmp_path):
