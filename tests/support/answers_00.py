@@ -68,16 +68,6 @@ A_SCALED_COPY = Exercise(
             told="blocks and pointers have no index",
         ),
         WrongAnswer(
-            mistake="two indices",
-            instead={"tl.load(x_ptr + i, mask=exists)": "x_ptr[i, 0]"},
-            told="blocks and pointers have no index",
-        ),
-        WrongAnswer(
-            mistake="an index of dots",
-            instead={"tl.load(x_ptr + i, mask=exists)": "x_ptr[...]"},
-            told="blocks and pointers have no index",
-        ),
-        WrongAnswer(
             mistake="an index of a block",
             instead={"2 * x,": "2 * x[i],"},
             told="blocks and pointers have no index",
@@ -90,11 +80,6 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             mistake="the length of a pointer",
             instead={"i < n": "i < len(x_ptr)"},
-            told="a kernel knows no shapes of tensors: pass n",
-        ),
-        WrongAnswer(
-            mistake="the size of a pointer",
-            instead={"i < n": "i < x_ptr.numel()"},
             told="a kernel knows no shapes of tensors: pass n",
         ),
         WrongAnswer(
@@ -145,11 +130,6 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             mistake="no index in the load's address",
             instead={"tl.load(x_ptr + i, mask": "tl.load(x_ptr, mask"},
-            told="an address is pointer + index, for each lane",
-        ),
-        WrongAnswer(
-            mistake="an index beside the pointer",
-            instead={"tl.load(x_ptr + i, mask": "tl.load(x_ptr, i, mask"},
             told="an address is pointer + index, for each lane",
         ),
         WrongAnswer(

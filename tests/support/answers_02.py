@@ -26,11 +26,6 @@ THE_WHOLE_FUNCTION = Exercise(
             told="rounding: compute in fp32",
         ),
         WrongAnswer(
-            mistake="half of the equation",
-            instead={" + rotate_half(rotary) * angles.sin()": ""},
-            told="half of it is missing: the product with the sine",
-        ),
-        WrongAnswer(
             mistake="no rotate_half",
             instead={"rotate_half(rotary) *": "rotary *"},
             told="the partner is missing: the sine multiplies the element itself",

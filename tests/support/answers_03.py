@@ -23,18 +23,6 @@ ROWS_AND_COLUMNS = Exercise(
             told="only the mask is wrong: it needs the rows and the columns",
         ),
         WrongAnswer(
-            mistake="a mask of columns alone",
-            instead={
-                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "column[None, :] < 2 * HALF"
-            },
-            told="only the mask is wrong: it needs the rows and the columns",
-        ),
-        WrongAnswer(
-            mistake="no mask for the load",
-            instead={"partner[None, :], mask=exists": "partner[None, :]"},
-            told="only the mask is wrong: it needs the rows and the columns",
-        ),
-        WrongAnswer(
             mistake="and for &",
             instead={
                 "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
@@ -62,19 +50,9 @@ ROWS_AND_COLUMNS = Exercise(
             told="[:, None] makes a column of a block, and [None, :] a row",
         ),
         WrongAnswer(
-            mistake="an address without dimensions",
-            instead={"row[:, None] * 2 * HALF + partner[None, :]": "row * 2 * HALF + partner"},
-            told="[:, None] makes a column of a block, and [None, :] a row",
-        ),
-        WrongAnswer(
             mistake="no sign",
             instead={"sign[None, :] * x": "x"},
             told="a sign: what is wrong has the opposite sign, in the first half",
-        ),
-        WrongAnswer(
-            mistake="the signs of the halves swapped",
-            instead={"in_first_half, -1, 1": "in_first_half, 1, -1"},
-            told="every element has the opposite sign",
         ),
         WrongAnswer(
             mistake="a flat mask",
@@ -103,16 +81,6 @@ ROWS_AND_COLUMNS = Exercise(
             },
             told="it scatters: a gather loads from the partner",
             state="RIGHT, but",
-        ),
-        WrongAnswer(
-            mistake="the output loaded",
-            instead={"tl.load(x_ptr": "tl.load(out_ptr"},
-            told="the kernel loads from out_ptr, which is the result",
-        ),
-        WrongAnswer(
-            mistake="the input stored",
-            instead={"tl.store(out_ptr": "tl.store(x_ptr"},
-            told="the kernel stores in x_ptr, and the result is its out_ptr",
         ),
     ),
 )

@@ -30,21 +30,6 @@ COPY_WITH_STRIDES = Exercise(
             told="a wrong stride: the last one is forgotten",
         ),
         WrongAnswer(
-            mistake="heads side by side",
-            instead={"head * stride_h": "head * D"},
-            told="that of heads is taken for a contiguous tensor's",
-        ),
-        WrongAnswer(
-            mistake="i in the input",
-            instead={"row_ptr + column * stride_d": "t_ptr + i"},
-            told="t comes out in the order of its memory: load by the strides of t",
-        ),
-        WrongAnswer(
-            mistake="no mask",
-            instead={", mask=exists": ""},
-            told="every result is right, so only a mask is missing",
-        ),
-        WrongAnswer(
             mistake="a quotient with a fraction",
             instead={"sequence = i // (D * heads) %": "sequence = i / (D * heads) %"},
             told="an index is a whole number: a // b, not a / b",
@@ -55,29 +40,9 @@ COPY_WITH_STRIDES = Exercise(
             told="an address begins with a pointer",
         ),
         WrongAnswer(
-            mistake="the position for the sequence",
-            instead={"sequence = i // (D * heads) % batch": "sequence = i // (D * heads * batch)"},
-            told="the sequence: divided by batch, too, it is the position",
-        ),
-        WrongAnswer(
             mistake="a stride in the result",
             instead={"out_ptr + i,": "out_ptr + i * stride_d,"},
             told="because: t comes out in the order of its memory",
-        ),
-        WrongAnswer(
-            mistake="the input stored",
-            instead={"out_ptr + i,": "t_ptr + i,"},
-            told="unwritten: the kernel stores in t_ptr, and the result is its out_ptr",
-        ),
-        WrongAnswer(
-            mistake="rows of the output",
-            instead={"row_ptr = t_ptr": "row_ptr = out_ptr"},
-            told="the kernel loads from out_ptr, which is the result",
-        ),
-        WrongAnswer(
-            mistake="no index in the result",
-            instead={"out_ptr + i,": "out_ptr,"},
-            told="an address is pointer + index, for each lane",
         ),
     ),
 )
@@ -87,21 +52,6 @@ PARTNER_AND_ANGLE = Exercise(
     cell="04-ex4",
     judged_by=exercises.rope_of_whole_heads,
     wrong_answers=(
-        WrongAnswer(
-            mistake="the angle of element i",
-            instead={"freqs_ptr + position * D + column": "freqs_ptr + i"},
-            told="all rows of a position share theirs: ask position",
-        ),
-        WrongAnswer(
-            mistake="a difference for the sum",
-            instead={"+ quarter *": "- quarter *"},
-            told="a sign: it rotates by minus the angle",
-        ),
-        WrongAnswer(
-            mistake="the stride forgotten for the partner",
-            instead={"row_ptr + partner * stride_d": "row_ptr + partner"},
-            told="the last one is forgotten for the partner",
-        ),
         WrongAnswer(
             mistake="no sign",
             instead={"quarter * tl.sin": "x_partner * tl.sin"},
@@ -113,45 +63,9 @@ PARTNER_AND_ANGLE = Exercise(
             told="the angle is that of 0, the first position",
         ),
         WrongAnswer(
-            mistake="the partner's angle",
-            instead={"freqs_ptr + position * D + column": "freqs_ptr + position * D + partner"},
-            told="each half takes the angles of the other",
-        ),
-        WrongAnswer(
-            mistake="the element for its partner",
-            instead={"row_ptr + partner * stride_d": "row_ptr + column * stride_d"},
-            told="the partner is missing: the sine multiplies the element itself",
-        ),
-        WrongAnswer(
-            mistake="sine and cosine exchanged",
-            instead={
-                "x * tl.cos(angle) + quarter * tl.sin(angle)": (
-                    "x * tl.sin(angle) + quarter * tl.cos(angle)"
-                ),
-            },
-            told="sine and cosine have changed places",
-        ),
-        WrongAnswer(
-            mistake="no mask for the angle",
-            instead={"position * D + column, mask=exists": "position * D + column"},
-            told="so a mask is missing",
-        ),
-        WrongAnswer(
             mistake="a stride in the result",
             instead={"out_ptr + i,": "out_ptr + i * stride_d,"},
             told="because: the result is stored by the strides of t",
-        ),
-        WrongAnswer(
-            mistake="the input stored",
-            instead={"out_ptr + i,": "t_ptr + i,"},
-            told="the kernel stores in t_ptr, and the result is its out_ptr",
-        ),
-        WrongAnswer(
-            mistake="the partner from the output",
-            instead={
-                "tl.load(row_ptr + partner * stride_d": "tl.load(out_ptr + i - column + partner"
-            },
-            told="the kernel loads from out_ptr, which is the result",
         ),
         WrongAnswer(
             mistake="an angle in half precision",
@@ -171,15 +85,6 @@ RUNG_1 = Exercise(
     judged_by=RUNGS[1],
     wrong_answers=(
         WrongAnswer(
-            mistake="the tail masked off at the element",
-            instead={
-                "column * stride_d, mask=exists)": (
-                    "column * stride_d, mask=exists & (column < D2), other=0.0)"
-                ),
-            },
-            told="the tail is stored as 0",
-        ),
-        WrongAnswer(
             mistake="the sign of the other half",
             instead={
                 "(in_first_half, -x_partner, x_partner)": "(in_first_half, x_partner, -x_partner)"
@@ -198,11 +103,6 @@ RUNG_1 = Exercise(
                 "i // (D * heads) %": "i // D %",
             },
             told="the wrong row: sequence and head are counted in the other order",
-        ),
-        WrongAnswer(
-            mistake="the tail rotated by what is there",
-            instead={"mask=rotates, other=0.0)\n    quarter": "mask=rotates)\n    quarter"},
-            told="a load without `other` leaves it undefined",
         ),
         WrongAnswer(
             mistake="every element loaded three times",
@@ -319,24 +219,9 @@ RUNG_1 = Exercise(
             told="a load without `other` leaves it undefined",
         ),
         WrongAnswer(
-            mistake="and for &",
-            instead={"exists & (column < D2)": "exists and (column < D2)"},
-            told="for and, or, not, if write &, |, ~, where",
-        ),
-        WrongAnswer(
-            mistake="no parentheses",
-            instead={"exists & (column < D2)": "exists & column < D2"},
-            told="`exists & column < D2` means (exists & column) < D2",
-        ),
-        WrongAnswer(
             mistake="a mask that lets all past the end",
             instead={"exists & (column < D2)": "column < D2"},
             told="every result is right, so a mask is missing",
-        ),
-        WrongAnswer(
-            mistake="the input stored",
-            instead={"out_ptr + i,": "t_ptr + i,"},
-            told="the kernel stores in t_ptr, and the result is its out_ptr",
         ),
     ),
 )

@@ -103,34 +103,9 @@ RUNG_2 = Exercise(
             told="unwritten: the result is t as it came, and no program stores in it",
         ),
         WrongAnswer(
-            mistake="a mask that is too long",
-            instead={"exists = pair < HALF": "exists = pair < 2 * HALF"},
-            told="every result is right, so a mask is missing",
-        ),
-        WrongAnswer(
             mistake="a block that is no power of two",
             instead={"tl.arange(0, BLOCK_HALF)": "tl.arange(0, HALF)"},
             told="round it up, and mask the lanes that are too many",
-        ),
-        WrongAnswer(
-            mistake="neighbors loaded with their angles, halves stored",
-            instead={
-                "x1 = tl.load(t_ptr + offset": "x1 = tl.load(t_ptr + offset + pair",
-                "x2 = tl.load(t_ptr + offset + HALF": "x2 = tl.load(t_ptr + offset + pair + 1",
-                "position * 2 * HALF + pair": "position * 2 * HALF + 2 * pair",
-                "angle2 = tl.load(angle_ptr + HALF": "angle2 = tl.load(angle_ptr + 1",
-            },
-            told="neighbors are loaded, and angles of neighbors",
-        ),
-        WrongAnswer(
-            mistake="the second angle by the row's number",
-            instead={"load(angle_ptr + HALF": "load(freqs_ptr + offset + HALF"},
-            told="the second angle is that of the row's number",
-        ),
-        WrongAnswer(
-            mistake="the partner from the row's end",
-            instead={"load(t_ptr + offset + HALF": "load(t_ptr + offset - 2 * pair + 2 * HALF - 1"},
-            told="the first member is paired with the last one",
         ),
         KernelOfTheRungBelow(rung=2, told="my_rope takes no `out`"),
     ),
@@ -187,11 +162,6 @@ RUNG_3 = Exercise(
             told="Pairs end at HALF, and a tile's rows at `rows`",
         ),
         WrongAnswer(
-            mistake="angles without a mask",
-            instead={", mask=pair < HALF)": ")"},
-            told="every result is right, so a mask is missing",
-        ),
-        WrongAnswer(
             mistake="| for &",
             instead={"[:, None] & (pair": "[:, None] | (pair"},
             told="is `pair < HALF` in it, joined by &?",
@@ -241,16 +211,6 @@ HALF_A_TABLE = Exercise(
             mistake="each cosine evaluated twice",
             instead={"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * sin"},
             told="it evaluates 32 sines and 64 cosines, where 32 of each are asked for",
-        ),
-        WrongAnswer(
-            mistake="the angle by the row's number",
-            instead={"freqs_ptr + position": "freqs_ptr + row"},
-            told="the angle is that of the row's number",
-        ),
-        WrongAnswer(
-            mistake="the first result twice",
-            instead={"x2 * cos + x1 * sin": "x1 * cos - x2 * sin"},
-            told="the first result is stored in both halves",
         ),
         # right in other words than the solution's: nothing is to be said about them
         WrongAnswer(
@@ -305,38 +265,9 @@ QUERIES_AND_KEYS = Exercise(
             told="the wrong head: row & (h - 1) is row % h only where h is a power of two",
         ),
         WrongAnswer(
-            mistake="q_rows not subtracted",
-            instead={"row, heads, strides = row - q_rows, k_heads": "heads, strides = k_heads"},
-            told="the rows of k are counted on from those of q: subtract q_rows",
-        ),
-        WrongAnswer(
-            mistake="k by q's strides",
-            instead={
-                "heads, strides = row - q_rows, k_heads, k_strides": "heads = row - q_rows, k_heads"
-            },
-            told="the rows of k are found by the strides of q",
-        ),
-        WrongAnswer(
-            mistake="k by q's heads and strides",
-            instead={
-                "row, heads, strides = row - q_rows, k_heads, k_strides": "row = row - q_rows"
-            },
-            told="by the heads and the strides of q",
-        ),
-        WrongAnswer(
             mistake="names of k too late",
             instead={_IF + _PLACE: _PLACE + _IF},
             told="no row of k comes out: from program q_rows on, set row, heads, strides",
-        ),
-        WrongAnswer(
-            mistake="k's result not set",
-            instead={"t_ptr, out_ptr = k_ptr, k_out_ptr": "t_ptr = k_ptr"},
-            told="stored in the result of q: set out_ptr, too",
-        ),
-        WrongAnswer(
-            mistake="no pointer set",
-            instead={"        t_ptr, out_ptr = k_ptr, k_out_ptr\n": ""},
-            told="both pointers are still those of q",
         ),
         WrongAnswer(
             mistake="programs for twice the rows of q",

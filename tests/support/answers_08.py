@@ -50,20 +50,6 @@ A_TIMER = Exercise(
             told="the device has not passed both events yet: synchronize first",
         ),
         WrongAnswer(
-            mistake="waiting before the last event",
-            instead={
-                "        end.record()\n        cuda.synchronize()\n": (
-                    "        cuda.synchronize()\n        end.record()\n"
-                )
-            },
-            told="the device has not passed both events yet: synchronize first",
-        ),
-        WrongAnswer(
-            mistake="waiting after the sleep",
-            instead={_SLEEP: _SLEEP + "        cuda.synchronize()\n"},
-            told="what does the device wait for between the two events?",
-        ),
-        WrongAnswer(
             mistake="a sleep of so many microseconds",
             instead={"2_000_000": "1000"},
             told="a sleep of 0.5 us, which is over before the call is queued",

@@ -55,18 +55,6 @@ THE_FUSED_FORWARD = Exercise(
             },
             told="the mean is subtracted, as LayerNorm does",
         ),
-        WrongAnswer(
-            mistake="rounded like the model",
-            instead={
-                "    x1, x2 = x1 * r * weight1, x2 * r * weight2\n": (
-                    "    stored = x_ptr.dtype.element_ty\n"
-                    "    x1 = ((x1 * r).to(stored) * weight1).to(stored).to(tl.float32)\n"
-                    "    x2 = ((x2 * r).to(stored) * weight2).to(stored).to(tl.float32)\n"
-                ),
-            },
-            told="rounding: too often, like the model, which rounds before it rotates; "
-            "round once, at the",
-        ),
     ),
 )
 

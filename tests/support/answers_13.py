@@ -140,11 +140,6 @@ YOURS = Exercise(
             told="what is loaded alone: a store moves bytes, too",
         ),
         WrongAnswer(
-            mistake="a specification of another function",
-            instead={".float().mean(1)": ".float().amax(1)"},
-            told="first at index (0, 0): got",
-        ),
-        WrongAnswer(
             mistake="four bytes an element",
             instead={"1024 * 2": "1024 * 4"},
             told="twice as many bytes as there are: an element of bf16 has two",
