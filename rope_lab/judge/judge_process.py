@@ -6,6 +6,7 @@ It tells when a case begins, so that each case has the time for itself.
 import contextlib
 import io
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,6 +35,8 @@ MANY_PROGRAMS = 3000  # that a large tensor may take: the interpreter needs a mi
 
 def start(folder: Path) -> Callable[[], bool]:
     """Get ready to run candidates, once in this process; whether one has changed it since."""
+    # A candidate that calls torch.compile runs as it is: its operations are watched one by one.
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
     settle()
     if interprets():
         run_as_compiled()

@@ -51,6 +51,10 @@ class Traffic(TorchDispatchMode):
         return "\n".join(lines)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.counted(func, args, kwargs)
+
+    def counted(self, func: Callable, args: tuple, kwargs: dict | None) -> object:
+        """Run an operation, and count it."""
         out = func(*args, **(kwargs or {}))
         if func.namespace == "rope_kernels":  # launches a kernel, as its calls do without a mode
             return out

@@ -292,6 +292,25 @@ def test_the_next_candidate_is_judged_as_if_it_were_the_first():
     assert numbers[0] != numbers[1] and len({*numbers[1:]}) == 1
 
 
+# PyTorch's compiler
+
+
+def without_the_compiler(x):
+    assert "torch._dynamo" not in sys.modules, "it has been loaded, which takes a second"
+    return rotate_half(x)
+
+
+def by_the_compiler(x):
+    return torch.compile(rotate_half, fullgraph=True)(x)
+
+
+def test_the_compiler_is_not_loaded_and_its_candidates_are_judged_as_they_are():
+    """The judge watches operations, which a compiled function doesn't have."""
+    judge_module.Worker.kept(judge_module.CHILD, "1").end()  # it may be loaded there
+    assert judge(without_the_compiler, definitions.rotate_half)
+    assert judge(by_the_compiler, definitions.rotate_half)
+
+
 # what is no job
 
 
