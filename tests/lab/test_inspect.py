@@ -46,10 +46,10 @@ def test_a_kernel_that_is_right(kernels):
     assert sum(by_line.values()) == launch.instructions
     assert f" {by_line[line]} of {line}\n" in repr(found)
     (times,) = found.times
-    assert set(times) == {"bytes", "instructions", "starts", "latency"}
+    assert set(times) == {"memory", "instructions", "starts", "latency"}
     assert found.predicted_us > max(times.values())
     page = repr(found)
-    assert page.startswith("RIGHT at the sizes 3, 6, 9") and found.binding in page
+    assert page.startswith("RIGHT at the sizes 3, 6, 9") and found.limit in page
     assert "NVIDIA H200" in page
 
 
@@ -103,7 +103,7 @@ def test_without_a_compiler_what_the_interpreter_counts_is_shown(kernels, monkey
     (launch,) = found.launches
     assert found and launch.compiled is None and launch.instructions is None
     assert launch.requested == pytest.approx(3 * 4 * 6000 * kernels.WIDTH)
-    assert set(found.times[0]) == {"bytes", "starts"}
+    assert set(found.times[0]) == {"memory", "starts"}
     page = repr(found)
     assert "machine code  not read here: Triton has no compiler" in page
     assert "predicted at least" in page and "launched for sm_90" in page
@@ -200,9 +200,27 @@ def test_a_limit_that_is_not_seen_is_not_known(function, reference, make, why, k
     given = (getattr(kernels, name) for name in (function, reference, make))
     found = inspected(*given, large=600, tolerance=(1e-2, 1e-2))
     page = repr(found)
-    assert found and not found.binding and why in page, page
-    assert "what binds: not known" in page and "to see it" not in page, page
+    assert found and not found.limit and why in page, page
+    assert "limited by: not known" in page and "to confirm" not in page, page
     assert f"predicted at least {found.predicted_us:.1f} us" in page
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(
+    ("name", "reference", "make", "wanted", "said"),
+    (
+        ("swiglu", "swiglu_in_pytorch", "two_rows", "starts", "RIGHT"),
+        ("swiglu", "swiglu_in_pytorch", "two_rows", "memory", "limited by starts; wanted: memory"),
+        ("norm", "norm_in_pytorch", "rows", "memory", "what limits it is not known; wanted: memory"),
+    ),
+)
+def test_a_limit_can_be_wanted(name, reference, make, wanted, said, kernels):
+    given = (getattr(kernels, one) for one in (name, reference, make))
+    found = inspected(*given, large=60_000, tolerance=SUM, wanted=wanted)
+    head, *rest = repr(found).splitlines()
+    right = "at the sizes 3, 6, 9"
+    assert head == (f"RIGHT {right}" if said == "RIGHT" else f"NOT YET: right {right}, but {said}")
+    assert bool(found) == (said == "RIGHT") and rest
 
 
 @pytest.mark.needs_compiler
@@ -227,7 +245,7 @@ def test_of_counts_that_are_only_roughly_known_no_time_follows(kernels):
     found = inspected(*given)
     page = repr(found)
     assert found and found.launches[0].bent == ("b_ptr",) and found.predicted_us is None
-    assert "predicted not known" in page and "at least" not in page and not found.binding
+    assert "predicted not known" in page and "at least" not in page and not found.limit
 
 
 @pytest.mark.parametrize("name", ("tuned", "tuned_by_a_list"))
@@ -358,7 +376,7 @@ def test_libdevice_and_a_float_argument(kernels):
 
 
 def asked(**work):
-    """A launch of programs of one warp, as far as the law looks at it."""
+    """A launch of programs of one warp, as far as the time model looks at it."""
     return SimpleNamespace(moved=2**28, num_warps=1, **work)
 
 
@@ -368,7 +386,7 @@ def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
 
     launch = asked(programs=2**14, instructions=1000, in_flight=4096, resident=0)
     assert set(Inspected.times(launch, gpu_of("NVIDIA H200"))) == {
-        "bytes",
+        "memory",
         "starts",
         "instructions",
     }
@@ -377,7 +395,8 @@ def test_a_gpu_whose_sms_are_unknown_has_no_limit_by_latency():
 def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
     found = inspected(lambda x: {}[kernels.tuned(x)], kernels.double, kernels.rows)
     assert not found.wrong and "KeyError" in found.refused
-    for name, value in (("gpu", "gfx942"), ("gpu", "H100"), ("tolerance", 1e-3)):
+    rejected = ("gpu", "gfx942"), ("gpu", "H100"), ("tolerance", 1e-3), ("wanted", "bytes")
+    for name, value in rejected:
         with pytest.raises(ValueError, match=name):
             inspected(kernels.tuned, kernels.double, kernels.rows, **{name: value})
 
@@ -492,7 +511,7 @@ def test_the_worked_solutions_index_in_64_bits(name, tmp_path, monkeypatch, kern
     names, pages, sizes = {"__name__": "__main__"}, [], iter(SOLUTIONS[name])
     inspect = lab.inspect
 
-    def at_a_large_size(*given, small, large):
+    def at_a_large_size(*given, small, large, wanted=""):
         pages.append(inspect(*given, small=small, large=next(sizes)))
 
     monkeypatch.setattr(lab, "inspect", at_a_large_size, raising=False)
@@ -517,11 +536,11 @@ def test_several_launches_and_pytorch_between_them(kernels):
     assert copied.predicted_us > alone.predicted_us + 1
     given = kernels.beside_a_matmul, kernels.beside_a_matmul_in_pytorch, kernels.matrices
     beside = inspected(*given, tolerance=(1e-2, 1e-2))
-    assert "predicted at least" in repr(beside) and not beside.binding  # of tensor cores
+    assert "predicted at least" in repr(beside) and not beside.limit  # of tensor cores
 
 
 @pytest.mark.needs_compiler
-def test_a_dot_is_not_in_the_law(kernels):
+def test_a_dot_is_not_in_the_time_model(kernels):
     found = inspected(
         kernels.matmul, kernels.matmul_in_pytorch, kernels.matrices, tolerance=(1e-2, 1e-2)
     )
@@ -558,24 +577,24 @@ def test_registers_of_a_gpu_without_a_record_are_read(kernels, monkeypatch):
 
 def test_the_limits_of_a_recorded_gpu():
     from rope_lab.judge.inspect.inspection import Inspected
-    from rope_lab.judge.inspect.limits import binding, gpu_of
+    from rope_lab.judge.inspect.limits import gpu_of, limit_of
 
     gpu, other = gpu_of("NVIDIA H200"), gpu_of("NVIDIA H100 80GB HBM3")
     fastest = gpu_of("sm_90").machine.bytes_a_us  # of all that are recorded
     assert fastest >= gpu.machine.bytes_a_us > other.machine.bytes_a_us
     assert not gpu_of("sm_61").machine  # Triton compiles nothing for it, so it has no record
     launches = {
-        "bytes": asked(programs=2**14, instructions=1000, in_flight=4096, resident=16),
+        "memory": asked(programs=2**14, instructions=1000, in_flight=4096, resident=16),
         "starts": asked(programs=2**21, instructions=10, in_flight=4096, resident=16),
         "instructions": asked(programs=2**16, instructions=10_000, in_flight=4096, resident=16),
         "latency": asked(programs=264, instructions=None, in_flight=1024, resident=16),
     }
     for limit, launch in launches.items():
-        assert binding(Inspected.times(launch, gpu)) == limit
+        assert limit_of(Inspected.times(launch, gpu)) == limit
     assert gpu.copy_us(2**29) == pytest.approx(2**29 / gpu.machine.bytes_a_us, rel=0.05)
 
 
 @pytest.mark.gpu
-def test_a_gpu_is_measured_beside_the_law(kernels):
+def test_a_gpu_that_is_here_is_measured(kernels):
     found = inspected(kernels.swiglu, kernels.swiglu_in_pytorch, kernels.two_rows, large=60_000)
     assert found.measured_us > 0

@@ -23,7 +23,7 @@ from ..verdict import raised
 from .gpu_answers import answering_as, on_a_gpu_without_memory
 from .inspect_process import Inspect
 from .inspection import Inspected, Inspection
-from .limits import gpu_of
+from .limits import CHANGES, gpu_of
 from .watch import ACCESSES, Counts
 
 _OFF = 0.01  # of what a straight line says: more is not linear
@@ -38,28 +38,30 @@ def inspect(
     large: int,
     gpu: str = "sm_90",
     tolerance: tuple[float, float] | None = None,
+    wanted: str = "",
 ) -> Inspection:
-    """Is a kernel right, what does it ask for, and which limit binds on a GPU?
+    """Check a kernel against PyTorch, and predict what limits its time on a GPU.
 
-    Values, owners and races come from Triton's interpreter, at the sizes small, 2 small, 3 small.
-    The launches at `large` are caught on tensors without memory and compiled for the GPU. Bytes
-    are scaled along a straight line through the small sizes; those that are needed once are at
-    most all of the tensor's.
+    Results and races, and which program stores what, are checked in Triton's interpreter at the
+    sizes small, 2 small, 3 small. Launches at `large` are compiled, not run. Their bytes are
+    extrapolated linearly; bytes needed once are capped at the tensor's size.
 
     Args:
-        function: launches the kernels. It returns tensors, or overwrites inputs and returns none.
-        reference: the same in plain PyTorch, and in the same way.
-        make: make(size, device) gives the inputs of both. The device is 'cpu', 'meta' or 'cuda'.
-        small: such a size for the interpreter: some programs, more than one, and a tail.
-        large: the size whose time matters.
-        gpu: an architecture, as 'sm_90', or a GPU's name in the records.
-        tolerance: (relative, absolute) of fp32 and other results; by default one rounding.
+        function: launches the kernels. It returns tensors, or overwrites inputs.
+        reference: does the same in plain PyTorch.
+        make: make(size, device) returns the inputs of both. The device is 'cpu', 'meta' or 'cuda'.
+        small: a size for the interpreter, with several programs, the last of them partly masked.
+        large: the size to predict.
+        gpu: an architecture, such as 'sm_90', or the name of a recorded GPU.
+        tolerance: (relative, absolute) error that is accepted; by default one rounding.
+        wanted: what should limit the kernel: 'memory', 'instructions', 'starts' or 'latency'. The
+            verdict is NOT YET, and says what limits it, if something else does.
 
     Raises:
-        ValueError: a size is no positive integer, `large` is smaller than 3 small, or `gpu` or
-            `tolerance` is of another kind.
+        ValueError: a size is not a positive integer, `large` is smaller than 3 small, or `gpu`,
+            `tolerance` or `wanted` is not one of the values above.
     """
-    _check(small, large, gpu, tolerance)
+    _check(small, large, gpu, tolerance, wanted)
     sizes = [small, 2 * small, 3 * small]
     where = gpu_of(gpu)
     try:
@@ -79,7 +81,7 @@ def inspect(
     if "counts" not in found:
         return Inspection(**found)
     counts = found["counts"]  # of each size, those of each launch
-    about = {"sizes": sizes, "large": large, "atomics": found["atomics"]}
+    about = {"sizes": sizes, "large": large, "wanted": wanted, "atomics": found["atomics"]}
     about |= {"locks": found["locks"], "unchecked": found.get("unchecked", "")}
 
     def stopped(why: str) -> Inspection:
@@ -117,13 +119,15 @@ def inspect(
     return Inspection(**about, launches=inspected, gpu=where, measured_us=_measured(job))
 
 
-def _check(small: object, large: object, gpu: object, tolerance: object) -> None:
+def _check(small: object, large: object, gpu: object, tolerance: object, wanted: object) -> None:
     if not (type(small) is int and small > 0 and type(large) is int and large >= 3 * small):
         raise ValueError(f"small={small!r}, large={large!r}; accepted: integers, large >= 3 small")
     if not (isinstance(gpu, str) and re.fullmatch(r"sm_\d+", gpu_of(gpu).arch)):
         raise ValueError(f"gpu={gpu!r}; accepted: an NVIDIA GPU's, as 'sm_90', or a recorded name")
     if isinstance(tolerance, int | float):
         raise ValueError(f"tolerance={tolerance!r}; accepted: (relative, absolute)")
+    if wanted and wanted not in CHANGES:
+        raise ValueError(f"wanted={wanted!r}; accepted: {', '.join(CHANGES)}")
 
 
 def _found_by_the_child(job: Inspect) -> dict:

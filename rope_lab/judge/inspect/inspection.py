@@ -14,7 +14,7 @@ from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
 from ..verdict import NOT_YET, RIGHT, WRONG, box, labeled
-from .limits import CHANGES, SECTOR, Gpu, binding, next_launch_us
+from .limits import CHANGES, SECTOR, Gpu, limit_of, next_launch_us
 from .machine_code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 
 _TWICE = 1.01  # loaded more often than this is loaded again
@@ -76,7 +76,7 @@ class Inspected:
 
     @property
     def unknown(self) -> str:
-        """What the law leaves out here, so that its time is only the least; '' if nothing."""
+        """What the time model ignores, so that its time is a lower bound; '' if nothing."""
         found = []
         spilled = self.compiled.spilled if self.compiled else 0
         if spilled:
@@ -126,14 +126,14 @@ class Inspected:
         return found
 
     def times(self, gpu: Gpu) -> dict[str, float]:
-        """Microseconds by each limit alone; what isn't known is missing."""
-        times = {"bytes": gpu.copy_us(self.moved), "starts": self.programs / gpu.starts_a_us}
+        """Limit -> microseconds; a limit that isn't known is missing."""
+        times = {"memory": gpu.copy_us(self.moved), "starts": self.programs / gpu.starts_a_us}
         if self.instructions is not None:
             lanes = 32 * self.num_warps * self.programs
             times["instructions"] = self.instructions * lanes / gpu.machine.instructions_a_us
         if self.in_flight and self.resident:
             on_an_sm = self.in_flight * min(self.resident, self.programs / gpu.multiprocessors)
-            times["latency"] = times["bytes"] / max(gpu.share(on_an_sm), 1e-3)
+            times["latency"] = times["memory"] / max(gpu.share(on_an_sm), 1e-3)
         return times
 
     def lines(self) -> list[str]:
@@ -183,7 +183,10 @@ class Inspected:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is known of a function; true if its values are right. Shown, it is a page of text."""
+    """What is known of a function; printed, it is a page of text.
+
+    It is true if the values are right and the kernel is limited by what was wanted.
+    """
 
     refused: str = ""  # why nothing more can be known; '' if all is known
     # what is wrong at a small size, or with an offset at the large one; or no GPU compiles it
@@ -198,12 +201,17 @@ class Inspection:
     atomics: dict[str, bool] = field(default_factory=dict)
     eager: tuple[Kernel, ...] = ()  # PyTorch's own kernels beside them, as `zeros`
     launches: tuple[Inspected, ...] = ()  # in order
+    wanted: str = ""  # what should limit the kernel; '' if that doesn't matter
     gpu: Gpu | None = None  # for which it was compiled
     measured_us: float | None = None  # on the GPU that is here, if there is one
 
     @property
-    def ok(self) -> bool:
+    def has_right_values(self) -> bool:
         return bool(self.sizes) and not self.wrong
+
+    @property
+    def ok(self) -> bool:
+        return self.has_right_values and self.wanted in ("", self.limit)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -227,19 +235,19 @@ class Inspection:
         return multiplies or any(launch.unknown for launch in self.launches)
 
     @property
-    def binding(self) -> str:
-        """The limit of the launch that takes longest; '' if unknown."""
+    def limit(self) -> str:
+        """What limits the launch that takes longest, one of `CHANGES`; '' if unknown."""
         if self.takes_longer:
             return ""
         slowest = max(self.times, key=lambda times: max(times.values()), default=None)
-        return binding(slowest) if slowest else ""
+        return limit_of(slowest) if slowest else ""
 
     @property
     def predicted_us(self) -> float | None:
-        """The law's time of all launches, one after the other; the least where some is unknown."""
+        """The time of all launches, one after the other; a lower bound if some of it is unknown."""
         if not self.times or any(launch.bent for launch in self.launches):
             return None
-        alone = [times[binding(times)] for times in self.times]
+        alone = [times[limit_of(times)] for times in self.times]
         alone += [self.gpu.copy_us(k.bytes_read + k.bytes_written) for k in self.eager]
         return self.gpu.machine.start_us + next_launch_us() * (len(alone) - 1) + sum(alone)
 
@@ -249,11 +257,15 @@ class Inspection:
     def _first_line(self) -> str:
         if self.wrong:
             return f"WRONG {self.wrong}"
-        if not self.ok:
+        if not self.has_right_values:
             return f"NOT YET: {self.refused}"
-        words = f"RIGHT at the sizes {', '.join(map(str, self.sizes))}"
-        how = ", one program after the other; whether a lock orders them on a GPU is not known"
-        return words + how * bool(self.locks)
+        words = f"at the sizes {', '.join(map(str, self.sizes))}"
+        if self.locks:
+            words += ", one program after the other; whether a lock orders them on a GPU is not known"
+        if self.ok:
+            return f"RIGHT {words}"
+        limit = f"limited by {self.limit}" if self.limit else "what limits it is not known"
+        return f"NOT YET: right {words}, but {limit}; wanted: {self.wanted}"
 
     def _rest(self) -> list[str]:
         found = labeled("stored by", self.owner) + labeled("looks like", self.looks_like)
@@ -265,7 +277,7 @@ class Inspection:
         if self.unchecked:
             words = "whether offsets fit into 32 bits isn't known"
             found.append(f"  at size {number(self.large)} {words}: {self.unchecked}")
-        if self.ok and self.refused:
+        if self.has_right_values and self.refused:
             found.append(f"  no more is known: {self.refused}")
         if self.launches:
             how = "compiled" if self.is_compiled else "launched"
@@ -275,26 +287,27 @@ class Inspection:
         if self.eager:
             names = (f"{k.name} {_bytes(k.bytes_read + k.bytes_written)}" for k in self.eager)
             found.append(f"PyTorch's own kernels: {', '.join(names)}")
-        return found + self._law()
+        return found + self._times()
 
-    def _law(self) -> list[str]:
+    def _times(self) -> list[str]:
+        """The lines about time."""
         if not self.launches:
             return []
         if not self.times:
             return [f"{self.gpu.arch}: the time is not known; {UNKNOWN_HELP}"]
         start = self.gpu.machine.start_us
-        found = [f"By the law, on {self.gpu.origin}: {start:.1f} us to start, and"]
+        found = [f"Time model of {self.gpu.origin}: {start:.1f} us to launch, plus the longest of"]
         for launch, times in zip(self.launches, self.times, strict=True):
             each = ", ".join(f"{limit} {us:.1f}" for limit, us in times.items())
-            limit = "not known" if launch.unknown else binding(times)
-            found.append(f"  {launch.kernel}: {each} us; what binds: {limit}")
+            limit = "not known" if launch.unknown else limit_of(times)
+            found.append(f"  {launch.kernel}: {each} us; limited by: {limit}")
             if launch.unknown:
                 found.append(f"    {launch.unknown}")
         least = "at least " * self.takes_longer
         us = "not known" if self.predicted_us is None else f"{least}{self.predicted_us:.1f} us"
-        shows = f"; to see it: {CHANGES[self.binding]}" if self.binding else ""
+        shows = f"; to confirm: {CHANGES[self.limit]}" if self.limit else ""
         if any(launch.scattered for launch in self.launches):
-            shows = "; first let neighboring lanes load neighbors"
+            shows = "; first make neighboring lanes load neighboring elements"
         found.append(f"  predicted {us}{shows}")
         if self.measured_us is not None and QUIET not in os.environ:
             found.append(f"  measured here {self.measured_us:.1f} us")

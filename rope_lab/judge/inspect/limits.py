@@ -1,4 +1,4 @@
-"""Which limit binds, by the law and a GPU's own numbers."""
+"""What limits a kernel, by the time model and a GPU's measured rates."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from ...profiling.roofline import Machine
 from ...records import Observation, recorded, records_folder
 
 SECTOR = 32  # bytes: the least that a GPU fetches
-CHANGES = {  # limit -> the change of notebook 08 that shows it
-    "bytes": "twice the dtype doubles the time",
+CHANGES = {  # limit -> a change that confirms it on a GPU
+    "memory": "a dtype twice as wide takes twice as long",
     "instructions": "twice the arithmetic takes longer",
     "starts": "half the programs, each with twice the work, are faster",
     "latency": "half the programs, each with twice the work, are slower",
 }
 _EAGER_KERNELS = 10  # that eager PyTorch launches for one rotation
-_NEARLY = 1.03  # what is so much slower than bytes alone still counts as bytes
+_NEARLY = 1.03  # a limit that is at most this many times as long as memory counts as memory
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def next_launch_us() -> float:
     return times["eager"] / _EAGER_KERNELS
 
 
-def binding(times: dict[str, float]) -> str:
-    """The limit that takes longest; of two that are nearly as long, bytes."""
+def limit_of(times: dict[str, float]) -> str:
+    """The limit with the longest time, or memory if it takes nearly as long."""
     longest = max(times, key=times.get)
-    return "bytes" if times[longest] <= _NEARLY * times["bytes"] else longest
+    return "memory" if times[longest] <= _NEARLY * times["memory"] else longest
 
 
 def gpu_of(name: str) -> Gpu:
