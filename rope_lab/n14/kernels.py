@@ -9,10 +9,10 @@ from torch import Tensor
 def write_kernel(
     k_ptr,  # (tokens, h, d), contiguous; v likewise
     v_ptr,
-    k_cache_ptr,  # (blocks, page, h, d), with the strides below; v_cache likewise
+    k_cache_ptr,  # (blocks, block_size, h, d), with the strides below; v_cache likewise
     v_cache_ptr,
     slots_ptr,
-    page,
+    block_size,
     block_stride,
     place_stride,
     h_stride,
@@ -24,7 +24,7 @@ def write_kernel(
     element = tl.arange(0, H * D)
     k = tl.load(k_ptr + token * H * D + element)
     v = tl.load(v_ptr + token * H * D + element)
-    start = slot // page * block_stride + slot % page * place_stride
+    start = slot // block_size * block_stride + slot % block_size * place_stride
     offset = start + element // D * h_stride + element % D
     tl.store(k_cache_ptr + offset, k, mask=slot >= 0)
     tl.store(v_cache_ptr + offset, v, mask=slot >= 0)
@@ -33,7 +33,7 @@ def write_kernel(
 def write_to_slots(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
     """Two caches of the same strides, the last of which is 1."""
     tokens, h, d = k.shape
-    page = k_cache.shape[1]
+    block_size = k_cache.shape[1]
     block_stride, place_stride, h_stride, _ = k_cache.stride()
     write_kernel[(tokens,)](
         k,
@@ -41,7 +41,7 @@ def write_to_slots(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots
         k_cache,
         v_cache,
         slots,
-        page,
+        block_size,
         block_stride,
         place_stride,
         h_stride,

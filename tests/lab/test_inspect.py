@@ -211,7 +211,13 @@ def test_a_limit_that_is_not_seen_is_not_known(function, reference, make, why, k
     (
         ("swiglu", "swiglu_in_pytorch", "two_rows", "starts", "RIGHT"),
         ("swiglu", "swiglu_in_pytorch", "two_rows", "memory", "limited by starts; wanted: memory"),
-        ("norm", "norm_in_pytorch", "rows", "memory", "what limits it is not known; wanted: memory"),
+        (
+            "norm",
+            "norm_in_pytorch",
+            "rows",
+            "memory",
+            "what limits it is not known; wanted: memory",
+        ),
     ),
 )
 def test_a_limit_can_be_wanted(name, reference, make, wanted, said, kernels):

@@ -9,7 +9,7 @@ WRITE_ROWS_TO_THEIR_SLOTS = Exercise(
     wrong_answers=(
         WrongAnswer(
             mistake="every token of a block in one slot",
-            instead={" + slot % page * place_stride": ""},
+            instead={" + slot % block_size * place_stride": ""},
             told="programs 1 and 2 store element 0 of k_cache_ptr",
         ),
         WrongAnswer(

@@ -261,7 +261,9 @@ class Inspection:
             return f"NOT YET: {self.refused}"
         words = f"at the sizes {', '.join(map(str, self.sizes))}"
         if self.locks:
-            words += ", one program after the other; whether a lock orders them on a GPU is not known"
+            words += (
+                ", one program after the other; whether a lock orders them on a GPU is not known"
+            )
         if self.ok:
             return f"RIGHT {words}"
         limit = f"limited by {self.limit}" if self.limit else "what limits it is not known"
