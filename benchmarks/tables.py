@@ -272,15 +272,17 @@ def records_in(folder: Path) -> list[dict]:
 def pages(records: Sequence[dict]) -> dict[Path, str]:
     """The records' own pages, and others that have a table of them, as they should be.
 
-    Such a table is followed by those of other GPUs, folded.
+    Such a table is of the first GPU. Others have pages of their own, or else their tables follow,
+    folded.
     """
     found = {RESULTS / f"{x['file']}.md": page(x) for x in records if has_page(x)}
     for benchmark in BENCHMARKS:
         of_it = [x for x in records if x["benchmark"] == benchmark.name]
         if benchmark.shown_on and of_it:
             name, mark, made_of = benchmark.shown_on
-            first, *others = [made_of(x) for x in of_it]
-            texts = [first, *map(folded, of_it[1:], others)]
+            first, *others = of_it
+            followed_by = [] if benchmark.title else [folded(x, made_of(x)) for x in others]
+            texts = [made_of(first), *followed_by]
             shown = (ROOT / name).read_text(encoding="utf-8")
             found[ROOT / name] = fill(shown, mark, "\n\n".join(texts) + "\n")
     return found

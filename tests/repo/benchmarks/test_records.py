@@ -12,21 +12,29 @@ def test_pages_show_the_numbers_of_all_records_and_of_no_others():
     assert {*RESULTS.glob("*.md")} < {*found}
 
 
-@pytest.mark.parametrize(
-    ("stem", "shown_on"),
-    (
-        ("peers-{}", "README.md"),
-        ("{}-models", "docs/hugging_face.md"),
-        ("{}-calls", "benchmarks/README.md"),
-    ),
-)
-def test_a_gpu_that_has_a_record_has_its_table_beside_the_others(stem, shown_on, copied):
-    """The GPU of the notebooks comes first, whatever was measured last."""
+def with_a_record_of_another_gpu(stem, copied):
+    """A record, after all pages are written."""
     path = copied / "benchmarks/results" / f"{stem.format('made-up')}.json"
     record = load(RESULTS / f"{stem.format('nvidia-h200')}.json")
     save(path, record | {"gpu": "A Made Up"})
     write()
+    return record
+
+
+@pytest.mark.parametrize(
+    ("stem", "shown_on"), (("peers-{}", "README.md"), ("{}-calls", "benchmarks/README.md"))
+)
+def test_another_gpu_has_a_page_and_the_one_of_the_notebooks_is_shown(stem, shown_on, copied):
+    with_a_record_of_another_gpu(stem, copied)
+    page = copied / "benchmarks/results" / f"{stem.format('made-up')}.md"
+    assert "A Made Up, torch" in page.read_text(encoding="utf-8")
     text = (copied / shown_on).read_text(encoding="utf-8")
+    assert "NVIDIA H200, torch" in text and "A Made Up" not in text
+
+
+def test_another_gpu_without_a_page_has_its_table_below_the_first(copied):
+    record = with_a_record_of_another_gpu("{}-models", copied)
+    text = (copied / "docs/hugging_face.md").read_text(encoding="utf-8")
     assert text.index("NVIDIA H200, torch") < text.index(f"<summary>A Made Up, {record['date']}")
     assert text.count("A Made Up, torch") == 1
 
