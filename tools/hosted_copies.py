@@ -20,8 +20,8 @@ from pathlib import Path
 from readers_copies import ORIGINALS, ROOT, unexecuted
 
 # The repository on GitHub, as 'owner/name'; empty while it is unknown. docs/conf.py reads it, too.
-# When it is known, it also belongs into README, docs/install.md, the BibTeX entry in docs/index.md,
-# CITATION.cff (`repository-code`) and pyproject.toml (`[project.urls]`).
+# When it is known, it also belongs into README, docs/install.md, CITATION.cff (`repository-code`)
+# and pyproject.toml (`[project.urls]`).
 REPOSITORY = ""
 HOSTED_BRANCH = "hosted"  # where CI pushes the copies
 FIRST = "notebooks/00_start_here.ipynb"

@@ -18,7 +18,7 @@ import torch
 
 from ops import PUBLIC
 from processes import run_python
-from rope_kernels import rope_qk
+from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.huggingface import unpatch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ BLOCKS = {name: code for page in PAGES for name, code in blocks_of(page).items()
 ON_RANKS = [name for name, code in BLOCKS.items() if "torch.distributed" in code]
 IN_ONE_PROCESS = [name for name in BLOCKS if name not in ON_RANKS]
 
-LOGGING = {"kernels_3": "kernels", "hugging_face_1": "hugging_face"}  # block -> its page
+LOGGING = {"kernels_3": "kernels"}  # block -> its page
 
 
 @pytest.fixture(autouse=True)
@@ -79,9 +79,30 @@ def rows_have_norm_1(q1, q2, q3, **others):
         torch.testing.assert_close(squares, torch.ones_like(squares), rtol=0, atol=0.02)
 
 
+def keys_and_values_are_in_their_slots(rotate, rotate_and_cache, **others):
+    """In caches as vLLM's, by block, and as SGLang's, by slot."""
+    heads, size = 2, 64
+    cos, sin = RotaryPositionEmbedding(size).cos_sin(128)
+    table = torch.cat((cos[:, : size // 2], sin[:, : size // 2]), -1)
+    positions, slots = torch.tensor([7, 8, 9, 0, 1]), torch.tensor([23, 24, 25, 80, 81])
+    query, key, value = torch.randn(5, 8 * size), *torch.randn(2, 5, heads * size)
+    rotated_query, rotated_key = query.clone(), key.clone()
+    rotate(positions, rotated_query, rotated_key, size, table, is_neox=True)
+    assert not rotated_query.equal(query)
+    by_block = torch.zeros(2, 10, 16, heads, size)
+    by_slot = torch.zeros(2, 160, heads, size)[:, :, None]
+    for caches in (by_block.unbind(0), by_slot.unbind(0)):
+        q = query.clone()
+        rotate_and_cache(positions, q, key, value, size, table, True, *caches, slots)
+        assert q.equal(rotated_query)
+        for cache, wanted in zip(caches, (rotated_key, value), strict=True):
+            assert cache.flatten(0, 1)[slots].flatten(1).equal(wanted)
+
+
 CLAIMS = {
     "readme_0": both_calls_rotate_and_the_last_in_place,
     "hugging_face_0": all_is_patched,
+    "frameworks_0": keys_and_values_are_in_their_slots,
     "kernels_0": the_table_at_these_positions_gives_the_same,
     "kernels_1": pairs_turn_by_the_positions_on_their_axes,
     "kernels_2": rows_have_norm_1,

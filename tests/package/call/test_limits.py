@@ -20,7 +20,7 @@ WORDS = {"kernel": "kernel", "operator": "operator", "pytorch": "PyTorch"}
 
 def table_of_limits():
     """Row -> function -> what the page says. A line may have several rows, divided by "; "."""
-    _, _, after = PAGE.read_text("utf-8").partition("\n## Limits by function\n")
+    _, _, after = PAGE.read_text("utf-8").partition("\n## What each function supports\n")
     section, _, _ = after.partition("\n## ")
     head, _, *rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
