@@ -3,17 +3,17 @@
 # docker run --rm -it -p 8888:8888 --gpus all \
 #     -v "$PWD/my_notebooks:/home/reader/rope_kernels/my_notebooks" rope-kernels
 #
-# Leave out --gpus all without a GPU. Your copies of the notebooks are in my_notebooks, on your own
-# disk. The user in the container has your id (READER_ID), so that it may write there and the files
-# are yours. Where the container runs rootless (Podman), root in it is you: add --user 0.
+# Without a GPU, omit --gpus all. Your copies of the notebooks are in my_notebooks, on your own disk.
+# The user in the container has your user id (READER_ID), so that it can write there and you own the
+# files. In a rootless container (Podman), root has your user id: add --user 0.
 #
-# JupyterLab prints an address with a token: open the one that starts with http://127.0.0.1:8888.
+# JupyterLab prints addresses with a token. Open the one that starts with http://127.0.0.1:8888.
 FROM python:3.13-slim
 
-# The id of the user in the container.
+# The user id in the container.
 ARG READER_ID=1000
 
-# gcc: Triton compiles a small launcher when a kernel first runs on a GPU. git: tests call it.
+# Triton needs gcc to compile a small launcher when a kernel first runs on a GPU. Tests call git.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc git libc6-dev make \
     && rm -rf /var/lib/apt/lists/* \
@@ -23,13 +23,13 @@ RUN apt-get update \
 USER reader
 WORKDIR /home/reader/rope_kernels
 
-# VENV tells the Makefile to use this environment and to make none of its own.
+# VENV makes the Makefile use this environment instead of creating one.
 ENV VENV=/home/reader/venv \
     VIRTUAL_ENV=/home/reader/venv \
     PATH=/home/reader/venv/bin:$PATH
 
-# The packages come before the project's own files, so that an edit does not install them again.
-# `docker build --build-arg CPU=1` takes the CPU build of torch.
+# Packages are installed before the project's files are copied, so that an edit doesn't install them
+# again. `docker build --build-arg CPU=1` installs the CPU build of torch.
 ARG CPU=
 COPY --chown=reader:reader pyproject.toml constraints.txt ./
 RUN python3 -m venv "$VENV" \
@@ -43,7 +43,7 @@ RUN python3 -m venv "$VENV" \
 COPY --chown=reader:reader . .
 RUN pip install --no-cache-dir --no-deps -e .
 
-# For NVIDIA's container runtime; without it they mean nothing.
+# NVIDIA's container runtime reads these variables.
 ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 

@@ -16,11 +16,11 @@ PINS_FLAGS ?=
 BENCH_FLAGS ?=
 IMAGE ?= rope-kernels
 
-# Several processes share the tests; each takes some memory, of a GPU too.
+# Tests run in several processes. Each needs memory, also on a GPU, so there are at most 8.
 SHARED := -n auto --maxprocesses 8
 
-# What both runs of the tests share. `make test` leaves out the notebooks of solutions, which the
-# answers' tests judge, and the detours.
+# `make test` and `make test-all` share these commands. `make test` skips the solutions' notebooks,
+# because the tests of answers check them, and the detours.
 LINT = "$(VENV)"/bin/ruff check && "$(VENV)"/bin/ruff format --check && \
 	"$(VENV)"/bin/lint-imports --no-logo
 TESTS = "$(VENV)"/bin/python -m pytest tests --durations=10 $(SHARED) --dist worksteal \
@@ -42,11 +42,11 @@ on Debian or Ubuntu, run 'sudo apt-get install $(notdir $(PYTHON) $(PYTHON)-venv
 	$(PYTHON) lab.py --environment $(WITH_SITE)
 endif
 
-lab: environment ## install everything, copy the notebooks to my_notebooks/, and open JupyterLab
+lab: environment ## install everything, copy the notebooks to my_notebooks/ and open JupyterLab
 	"$(VENV)"/bin/python lab.py --this-python $(LAB_FLAGS)
 
-# uv keeps the versions that constraints.txt has. It pins itself too, because lab.py installs it.
-# The first line is written last: uv leaves the file as it was if it finds no solution.
+# uv keeps the versions in constraints.txt. It is pinned too, because lab.py installs it. The
+# first line is added at the end, so that the file doesn't change if uv finds no solution.
 pins: environment ## write constraints.txt from pyproject.toml (PINS_FLAGS=--upgrade: newest versions)
 	echo uv | "$(VENV)"/bin/python -m uv pip compile pyproject.toml - --all-extras --universal \
 		--python-version 3.11 --fork-strategy fewest --no-emit-index-url --no-annotate \
@@ -56,16 +56,16 @@ and Python."; cat constraints.txt; } >constraints.txt.new && mv constraints.txt.
 
 test: WHICH = -m "not slow"
 test: BOOKS = notebooks --ignore=notebooks/solutions --ignore=notebooks/deeper
-test: environment ## lint, tests that are not slow, notebooks 00 to 14 compared with their stored output
+test: environment ## lint, tests that are not slow, notebooks 00 to 14
 
-# Where CI is set, the site is built too; elsewhere its tests are skipped without Sphinx.
+# If CI is set, Sphinx is installed and the site is built. Otherwise its tests may be skipped.
 test-all: WITH_SITE = $(if $(CI),--site)
 test-all: WHICH = --every
 test-all: BOOKS = notebooks
-test-all: environment ## like test, with slow tests, all cases and all notebooks
+test-all: environment ## lint, all tests with all cases, all notebooks
 
-# If a step fails, an edited original notebook may be the cause. Outputs of a run are accepted, but
-# git lists them too.
+# If a step fails, an edited original notebook may be the cause. New outputs don't make a test
+# fail, but git lists them too.
 OR_EXPLAIN := || { git diff --exit-code --stat --relative -- 'notebooks/*.ipynb'; \
 	[ $$? -ne 1 ] || echo "The original notebooks listed \
 above differ from git, which may be the cause. To undo edits of originals, run 'git restore \
@@ -78,7 +78,7 @@ test test-all:
 	echo && echo "3 of 3: notebooks, compared with their stored outputs (2 minutes)" && \
 	$(NBVAL) $(BOOKS); } $(OR_EXPLAIN)
 
-# A notebook with its detours and solutions; N=04_naive leaves the detours out.
+# A notebook with its detours and solutions. N=04_naive selects no detours.
 OF_N = $(if $(N),$(wildcard notebooks/$(N)*.ipynb notebooks/*/$(N)*.ipynb))
 
 notebook: environment ## run, store and check a notebook, its detours and solutions: make notebook N=04
@@ -86,7 +86,7 @@ notebook: environment ## run, store and check a notebook, its detours and soluti
 	"$(VENV)"/bin/python -m rope_lab.run_notebooks $(OF_N)
 	"$(VENV)"/bin/python -m pytest --nbval $(OF_N)
 
-times: environment ## compute how long each notebook takes, and write the minutes into all pages
+times: environment ## compute how long each notebook takes, and write the minutes to all pages
 	"$(VENV)"/bin/python tools/reading_times.py
 
 hosted: environment ## run each copy for Colab and Kaggle in an empty folder (20 minutes)
@@ -101,7 +101,7 @@ notebooks: environment ## run all notebooks and store their outputs (on a GPU al
 listings: environment ## store compiler output of the notebooks' kernels, for macOS and Windows
 	PATH="$(abspath $(VENV))/bin:$$PATH" "$(VENV)"/bin/python tools/listings.py
 
-hugging_face: environment ## write tools/hugging_face.md: what `patch` replaces
+hugging_face: environment ## write tools/hugging_face.md: the functions that `patch` replaces
 	"$(VENV)"/bin/python tools/hugging_face.py
 
 bench: environment ## measure the kernels and those of other projects (needs a GPU)

@@ -1,9 +1,9 @@
-"""Open the notebooks in JupyterLab: on Linux, macOS and Windows, without make or a shell.
+"""Open the notebooks in JupyterLab, on Linux, macOS and Windows, without make.
 
-Makes the environment .venv from constraints.txt, and copies the notebooks to my_notebooks/.
+Creates the environment .venv from constraints.txt, and copies the notebooks to my_notebooks/.
 If both are up to date, it changes nothing.
 
-It uses the standard library alone, and only syntax that Python 3.6 has: an old Python can then say
+It uses only the standard library and syntax that Python 3.6 has, so that an old Python can report
 that it is too old.
 """
 
@@ -25,19 +25,19 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 LOG = VENV / "install.log"
-# Written last, so that a half-made environment never counts as done. The first line is the
-# checkout's place: an environment knows its own path and does not survive a move.
+# Written last, so that an unfinished environment never counts as done. The first line is the
+# checkout's path, because an environment does not work after it is moved.
 STAMP = VENV / "made-from"
-BEAT = 15  # seconds between two words about an installation
+BEAT = 15  # seconds between two lines about the progress of an installation
 BEGIN = time.monotonic()
-# What JupyterLab takes for its own settings, and for its own extensions.
+# JupyterLab reads its default settings and extensions from here.
 JUPYTERLAB = ROOT / "tools" / "jupyterlab"
 
 PIP = [str(PYTHON), "-m", "pip", "install", "-c", "constraints.txt"]
 UV = [str(PYTHON), "-m", "uv", "pip", "install", "--python", str(PYTHON), "-c", "constraints.txt"]
-# What makes Triton's interpreter a package of its own, for systems that Triton has no packages for.
+# These make a package of Triton's interpreter, for systems that Triton has no packages for.
 INTERPRETER = ("tools/interpreter_wheel.py", "tools/libtriton.py")
-# uv can take torch alone from PyTorch's own registry. Only torch comes this way, before the rest.
+# With this option, uv downloads torch from PyTorch's package index. All else is installed later.
 TORCH_FOR_CPU = [*UV, "--torch-backend=cpu", "--no-deps", "torch"]
 
 
@@ -56,7 +56,7 @@ def stop_with_log(sentence: str) -> None:
 
 
 def in_the_way() -> str:
-    """Why this Python cannot make the environment, with a cure. Empty if it can."""
+    """Why this Python cannot create the environment, and what to do; empty if it can."""
     version = ".".join(map(str, sys.version_info[:2]))
     if not (3, 11) <= sys.version_info[:2] < (3, 15):
         return (
@@ -83,7 +83,7 @@ def in_the_way() -> str:
         import venv  # noqa: F401
     except ImportError:
         return (
-            "this Python cannot make virtual environments. "
+            "this Python cannot create virtual environments. "
             f"On Debian or Ubuntu, run 'sudo apt-get install python{version}-venv'."
         )
     return ""
@@ -115,12 +115,12 @@ def how_far(log: str) -> str:
         return words + "; next " + ", ".join(rest[:3]) if rest else words
     collected = re.findall("^Collecting ", log, re.MULTILINE)
     if collected:
-        return f"{len(collected)} packages are found so far"
-    return f"{count} packages are wanted; downloading them" if count else "asking the registry"
+        return f"{len(collected)} packages found so far"
+    return f"downloading {count} packages" if count else "waiting for the package index"
 
 
 def say_how_far(begins_at, ended) -> None:
-    """Until the event `ended`: how long it takes so far, and how far the log is."""
+    """Until the event `ended`: print the elapsed time and the progress that the log shows."""
     while not ended.wait(BEAT):
         log = LOG.read_bytes()[begins_at:].decode("utf-8", errors="replace")
         minutes, seconds = divmod(int(time.monotonic() - BEGIN), 60)
@@ -128,7 +128,7 @@ def say_how_far(begins_at, ended) -> None:
 
 
 def run(command, timeout=None, **variables) -> bool:
-    """Whether it succeeded. pip and uv write some 500 lines to the log; we print how far it is."""
+    """Whether it succeeded. pip and uv write some 500 lines to the log; we print the progress."""
     # Where a company's proxy inspects TLS, the system has the proxy's certificate. Without this
     # variable uv trusts a list of its own.
     environment = dict({"UV_SYSTEM_CERTS": "1"}, **os.environ)
@@ -155,27 +155,27 @@ def run(command, timeout=None, **variables) -> bool:
 
 
 def registry_answers() -> bool:
-    """Whether PyTorch's own registry has the CPU build, within ten seconds.
+    """Whether PyTorch's package index offers the CPU build, within ten seconds.
 
-    Fetches nothing: the download itself may take longer. That download could not be tried where
-    this was written, because that registry was out of reach.
+    This downloads nothing. The download itself is untested, because the index could not be
+    reached where this was written.
     """
     return run([*TORCH_FOR_CPU, "--dry-run"], timeout=10, UV_HTTP_RETRIES="0")
 
 
 def install_torch_for_cpu(cpu: str, uv_works: bool) -> None:
-    """`cpu` is "1", the CPU build or an error; "0", no attempt; or "", where it is of use."""
+    """`cpu` is "1" (the CPU build or an error), "0" (don't try), or "" (if there is no GPU)."""
     if cpu == "" and sys.platform == "linux" and not there_is_a_gpu():
         say("No NVIDIA GPU was found, so the CPU build of torch is installed (CPU=0: with CUDA).")
         if not (uv_works and registry_answers() and run(TORCH_FOR_CPU)):
             say(
-                "PyTorch's own registry does not provide it here. The default build is installed "
-                "instead, usually with CUDA."
+                "The CPU build could not be downloaded from PyTorch's package index. The default "
+                "build, usually with CUDA, is installed instead."
             )
     elif cpu not in ("", "0") and not (uv_works and run(TORCH_FOR_CPU)):
         stop_with_log(
-            "the CPU build of torch could not be installed; the reason is given above. Omit CPU=1 "
-            "to install the default build, which also runs on a CPU."
+            "the CPU build of torch could not be installed; see the error above. Omit CPU=1 to "
+            "install the default build, which also runs on a CPU."
         )
 
 
@@ -195,13 +195,13 @@ def install_interpreter() -> bool:
 
 
 def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
-    """Make .venv with what constraints.txt pins; do nothing if it is there and up to date.
+    """Create .venv with the packages of constraints.txt, unless it is up to date.
 
-    `interpreter`: with Triton's interpreter alone, in the place of Triton.
+    `interpreter`: install only Triton's interpreter instead of Triton.
     """
     names = ["pyproject.toml", "constraints.txt", *(INTERPRETER if interpreter else ())]
     pins = b"".join((ROOT / name).read_bytes() for name in names)
-    # An environment with one of both doesn't become one with the other.
+    # An environment with Triton can't be updated to one with its interpreter, or back.
     place = str(ROOT) + (", with Triton's interpreter alone" if interpreter else "")
     wanted = [place, hashlib.sha256(pins).hexdigest()]
     made = STAMP.read_text(encoding="utf-8").splitlines() if STAMP.exists() else []
@@ -220,33 +220,33 @@ def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
         if VENV.resolve() != VENV:
             theirs = VENV.resolve() / PYTHON.relative_to(VENV)
             stop(
-                f".venv is a link to {VENV.resolve()}, and making an environment in .venv would "
+                f".venv is a link to {VENV.resolve()}, and creating an environment in .venv would "
                 "empty that folder. Either remove the link, which keeps the folder, or use its "
                 f"environment: '{theirs} lab.py --this-python'."
             )
-        say(f"Making .venv with Python {platform.python_version()}.")
+        say(f"Creating .venv with Python {platform.python_version()}.")
         if subprocess.call([sys.executable, "-m", "venv", "--clear", str(VENV)]):
-            stop("this Python could not make .venv; the reason is given above.")
+            stop("this Python could not create .venv; see the error above.")
 
-    # Where uv can't, pip does all of it: uv has settings of its own, and asks no index that only
-    # pip's settings name.
+    # If uv fails, pip installs everything: uv doesn't read pip's settings, which may name the only
+    # package index that can be reached.
     uv_works = run([*PIP, "uv"])
     install_torch_for_cpu(cpu, uv_works)
     say(
         "Now about 150 packages are downloaded and installed: 2.8 GB with CUDA, 0.6 GB without. "
-        f"This takes some minutes; all that is said meanwhile is in {LOG.relative_to(ROOT)}."
+        f"This takes some minutes. The complete output is in {LOG.relative_to(ROOT)}."
     )
     project = ["-e", ".[lab,test,site]" if site else ".[lab,test]"]
-    # Bytecode, as pip makes it: the tests start a hundred processes that import torch.
+    # Compile to bytecode, as pip does: the tests start a hundred processes that import torch.
     if not (uv_works and run([*UV, "--compile-bytecode", *project])) and not run([*PIP, *project]):
         stop_with_log(
-            "the packages could not be installed; the reason is given above and in "
+            "the packages could not be installed; see the error above and "
             f"{LOG.relative_to(ROOT)}. Run the same command to start over; finished downloads are "
             "cached."
         )
     if interpreter and not install_interpreter():
         stop_with_log(
-            "Triton's interpreter could not be installed; the reason is given above and in "
+            "Triton's interpreter could not be installed; see the error above and "
             + str(LOG.relative_to(ROOT))
             + ". Run the same command to start over."
         )
@@ -256,20 +256,20 @@ def make_environment(site: bool, cpu: str, interpreter: bool) -> None:
 
 
 def open_lab(python: str, options) -> int:
-    """Make the reader's copies and run JupyterLab on them, until it ends."""
+    """Copy the notebooks for the reader and run JupyterLab until it ends."""
     copied = subprocess.call([python, "tools/readers_copies.py"], cwd=str(ROOT))
     if copied != 0:
         return copied
     say("Opening notebook 00 in JupyterLab, which prints its address below. Ctrl+C stops it.")
-    # Not the command `jupyter`, which an environment that is not activated doesn't find. As root
-    # JupyterLab runs only if told so, and rented GPU machines log you in as root.
+    # The command `jupyter` would not be found in an environment that is not activated. JupyterLab
+    # needs --allow-root to run as root, which is the usual user on rented GPU machines.
     command = [python, "-m", "jupyterlab"]
     command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     command += ["--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb"]
     command += ["--LabApp.app_settings_dir=" + str(JUPYTERLAB)]
     command += ["--LabApp.extra_labextensions_path=" + str(JUPYTERLAB / "extensions"), *options]
     server = subprocess.Popen(command, cwd=str(ROOT))
-    # Ctrl+C reaches JupyterLab too, which asks whether to end: we wait for the answer.
+    # JupyterLab also receives Ctrl+C and asks whether to stop, so wait for its answer.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     return server.wait()
@@ -284,13 +284,15 @@ def main() -> int:
         allow_abbrev=False,
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--environment", action="store_true", help="only make .venv")
+    which.add_argument("--environment", action="store_true", help="only create .venv")
     which.add_argument(
         "--this-python",
         action="store_true",
-        help="use the packages of this Python (conda, a container) instead of making .venv",
+        help="use the packages of this Python (conda, a container) instead of .venv",
     )
-    parser.add_argument("--site", action="store_true", help="also install what builds the site")
+    parser.add_argument(
+        "--site", action="store_true", help="also install the packages that build the site"
+    )
     parser.add_argument(
         "--interpreter",
         action="store_true",
@@ -302,11 +304,11 @@ def main() -> int:
         choices=["0", "1"],
         default=os.environ.get("CPU", ""),
         help="1: require torch's CPU build; 0: install the default build; omitted: the CPU build "
-        "if there is no NVIDIA GPU and the build is found. The variable CPU has the same effect",
+        "if there is no NVIDIA GPU and it can be downloaded. The variable CPU has the same effect",
     )
     asked, options = parser.parse_known_args()
     if asked.environment and options:
-        parser.error("not known with --environment: " + " ".join(options))
+        parser.error("options not allowed with --environment: " + " ".join(options))
     if not asked.this_python:
         make_environment(asked.site, asked.cpu, asked.interpreter)
     if asked.environment:

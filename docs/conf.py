@@ -1,7 +1,7 @@
-"""What Sphinx needs to know of the site. tools/make_site.py runs it; `make site` runs that.
+"""Sphinx's configuration of the site, which `make site` builds with tools/make_site.py.
 
-Sphinx reads a folder that has the repository's layout (pages of this folder at the top, notebooks
-in notebooks/), so that a link between notebooks that works on GitHub works on the site as it is.
+Sphinx reads a folder with the repository's layout: pages of docs/ at the top, and notebooks in
+notebooks/. So links between notebooks that work on GitHub also work on the site.
 """
 
 import base64
@@ -35,26 +35,26 @@ language = "en"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 
-# The notebooks are shown with the outputs that are stored in them; nothing is run.
+# The notebooks are shown with their stored outputs. Nothing is run.
 nb_execution_mode = "off"
-# A widget lives in a running kernel only. In its place its text is shown, and the figure that
-# follows it in the notebook; the script that would draw it comes from another host.
+# Widgets need a running kernel, and a script from another host. The site shows a widget's text and
+# the figure below it instead.
 nb_ipywidgets_js = {}
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 nb_merge_streams = True
 
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
-myst_heading_slug_func = "make_site.anchor"  # as JupyterLab has it: one link works on both
+myst_heading_slug_func = "make_site.anchor"  # as in JupyterLab, so that links work on both
 
-# A dead reference is an error (-n -W). Only names that other projects define, whose pages are not
-# looked up over the network, and private ones, which have no page, may stay without a link.
+# A dead reference is an error (-n -W). Two groups of names may have no link: those of other
+# projects, because nothing is looked up over the network, and private ones, which have no page.
 nitpick_ignore_regex = [
     ("py:.*", r"(torch|triton|collections|pathlib|types)\..*"),
     ("py:.*", r"(.*\.)?_\w+"),
 ]
 
-# The docstrings are plain text for a terminal: `name` is code there.
+# Docstrings are written for a terminal, where `name` means code.
 default_role = "code"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
@@ -63,22 +63,22 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 python_use_unqualified_type_names = True
-maximum_signature_line_length = 80  # longer ones: an argument a line
+maximum_signature_line_length = 80  # longer signatures have one argument per line
 toc_object_entries_show_parents = "hide"
 add_module_names = False
 
 html_theme = "sphinx_book_theme"
 html_title = "rope_kernels"  # after each page's own title
 html_favicon = "static/favicon.svg"
-html_context = {"default_mode": "auto"}  # light or dark, as the reader's system has it
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system prefers
 html_static_path = ["static"]  # tools/make_site.py adds the folder with MathJax
 html_css_files = ["site.css"]
 html_js_files = ["copy.js", "scroll.js"]
 html_show_sphinx = False
 mathjax_path = "mathjax/tex-chtml.js"  # served from the site
 
-REPOSITORY = hosted_copies.REPOSITORY  # while it is unknown, no link leads to GitHub or Colab
-# Where GitHub Pages publishes the site. Each page then names its canonical address.
+REPOSITORY = hosted_copies.REPOSITORY  # if it is empty, no page links to GitHub or Colab
+# The address where GitHub Pages publishes the site, which pages name as their canonical address.
 OWNER, _, PROJECT = REPOSITORY.partition("/")
 html_baseurl = f"https://{OWNER.lower()}.github.io/{PROJECT}/" if REPOSITORY else ""
 ADDRESS = hosted_copies.url_of(REPOSITORY) if REPOSITORY else ""
@@ -107,11 +107,11 @@ WRITTEN_IN = {place: path for path, place in PLACES.items()}
 
 
 def link_to_the_repository(app, doctree):
-    """Read links as the forge does, from where their file is in the repository.
+    """Resolve links as GitHub does, relative to their file in the repository.
 
-    What is a page leads to the page. Other files lead to GitHub; where the repository's address is
-    not known, their text stays. A link to a file that does not exist is left alone: Sphinx reports
-    it. A page may include parts of another file, so each link names its own.
+    A link to a page of the site leads to that page. Links to other files lead to GitHub, or become
+    plain text if the repository's address is unknown. A link to a missing file is left for Sphinx
+    to report. A page may include parts of another file, so each link knows its own file.
     """
     for link in list(doctree.findall(addnodes.pending_xref)):
         within_the_page = link.source is None  # [text](#place): MyST names no file
@@ -137,7 +137,7 @@ def link_to_the_repository(app, doctree):
 
 
 def to_its_description(name):
-    """A link from a name in the table of an API page, as `lab.bench`; its text, if it has none."""
+    """Link a name in the table of an API page, such as `lab.bench`, to its description."""
     words = name.astext()
     target = words.replace("lab.", "rope_lab.") if "lab." in words else f"rope_kernels.{words}"
     place = {"refdomain": "py", "reftype": "obj", "reftarget": target}
@@ -145,7 +145,7 @@ def to_its_description(name):
 
 
 def drop_pictures_of_other_hosts(app, doctree):
-    """README's badges: GitHub shows them, and no page of the site asks another host."""
+    """Remove README's badges, because no page of the site loads anything from another host."""
     for image in list(doctree.findall(nodes.image)):
         if "://" in image["uri"]:
             badge = image.parent if isinstance(image.parent, nodes.reference) else image
@@ -153,7 +153,7 @@ def drop_pictures_of_other_hosts(app, doctree):
 
 
 def descriptions(path):
-    """What a notebook stores beside its pictures: the hash of a picture -> its description."""
+    """The stored descriptions of a notebook's pictures: hash of a picture -> description."""
     if path.suffix != ".ipynb":
         return {}
     found = {}
@@ -167,7 +167,7 @@ def descriptions(path):
 
 
 def describe_figures(app, doctree):
-    """Give the pictures that a cell has drawn an alternative text other than their file's name.
+    """Set the alternative text of pictures in outputs, which otherwise is their file's name.
 
     MyST names the file of a picture after its hash.
     """
@@ -185,7 +185,7 @@ def describe_figures(app, doctree):
 
 
 def describe_page(app, pagename, templatename, context, doctree):
-    """What a search engine shows under the page's title: the first paragraph."""
+    """Set the description that search engines show to the first paragraph."""
     title = re.sub(r"<[^>]*>", "", html.unescape(context.get("title") or pagename))
     first = doctree.next_node(nodes.paragraph) if doctree else None
     text = " ".join(f"{title}. {first.astext() if first else ''}".split())
@@ -198,9 +198,9 @@ def describe_page(app, pagename, templatename, context, doctree):
 
 
 def card(title, text, address):
-    """What a page that links here shows: Open Graph, which Twitter reads too.
+    """Open Graph tags, from which other sites make a preview.
 
-    A picture needs a whole address, so there is none while the site's is not known.
+    A picture needs a complete address, so there is none if the site's address is unknown.
     """
     about = {"title": title, "description": text.removeprefix(f"{title}. ")}
     about |= {"type": "website", "site_name": project}
@@ -212,7 +212,7 @@ def card(title, text, address):
 
 
 def show_equations_as_written(app, doctree):
-    r"""Equations with \\ stay as they are; Sphinx's environment around them does not know \tag."""
+    r"""Leave equations with \\ as they are. Sphinx's environment for them does not allow \tag."""
     for equation in doctree.findall(nodes.math_block):
         if not equation.get("no-wrap"):
             equation["no-wrap"] = True
@@ -220,7 +220,7 @@ def show_equations_as_written(app, doctree):
 
 
 def set_lists_apart(app, what, name, obj, options, lines):
-    """Put the empty lines around lists that a terminal does not need and reStructuredText does."""
+    """Add empty lines around lists, which reStructuredText requires."""
 
     def indent(line):
         return len(line) - len(line.lstrip())
@@ -237,19 +237,19 @@ def set_lists_apart(app, what, name, obj, options, lines):
             dash = None
         apart.append(line)
     lines[:] = apart
-    if what == "property":  # napoleon would take what stands before a colon for the type
+    if what == "property":  # napoleon would read the text before a colon as the type
         lines[:0] = ["..", ""]
 
 
 def returns_section(docstring, preprocess_types=False):
-    """The signature has the type. Napoleon would take what stands before a colon for one."""
+    """The text as it is: napoleon would read the text before a colon as the type."""
     return [("", "", docstring._dedent(docstring._consume_to_next_section()))]
 
 
 GoogleDocstring._consume_returns_section = returns_section
 
 
-# What a signature says of a type of arguments, spelled out -> its name
+# A type as signatures spell it out -> its name
 ALIASES = {
     stringify_annotation(getattr(room, name), "smart"): f"~{room.__name__}.{name}"
     for room, names in {
@@ -262,9 +262,9 @@ ALIASES = {
 
 
 def say_signature(app, what, name, obj, options, signature, returns):
-    """Types by their names, which have a description of their own, and defaults in Python.
+    """Show types by their names, and defaults as Python code.
 
-    Sphinx would show a signature with `<factory>` or `<Fault.OTHER: ''>` unread.
+    Sphinx doesn't parse signatures that contain `<factory>` or `<Fault.OTHER: ''>`.
     """
     for spelled_out, alias in ALIASES.items():
         signature = signature and signature.replace(spelled_out, alias)

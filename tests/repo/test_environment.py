@@ -140,7 +140,7 @@ def lab(tmp_path, monkeypatch):
         (sysconfig, "get_platform", lambda: "win-arm64", "torch has no builds for Windows on ARM"),
         (platform, "machine", lambda: "x86_64", "this Python is made for Intel processors, "),
         (platform, "mac_ver", lambda: ("13.6", (), "arm64"), "this is macOS 13.6, "),
-        (sys, "modules", {**sys.modules, "ensurepip": None}, "this Python cannot make virtual"),
+        (sys, "modules", {**sys.modules, "ensurepip": None}, "this Python cannot create virtual"),
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_made(
