@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.libdevice import fmod, tanh
+from triton.language.extra.libdevice import tanh
 from triton.runtime import driver
 
 WIDTH = 300  # columns: no block divides them
@@ -166,19 +166,6 @@ def scaled_tanh(x: Tensor) -> Tensor:
 CONFIGS = [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256}, num_warps=8)]
 
 
-@triton.autotune(CONFIGS, key=["n"])
-@triton.jit
-def tuned_by_a_list_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
-
-
-def tuned_by_a_list(x: Tensor) -> Tensor:
-    out, n = torch.empty_like(x), x.numel()
-    tuned_by_a_list_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
-    return out
-
-
 @triton.autotune(CONFIGS, key=["D"])
 @triton.jit
 def tuned_sums_kernel(x_ptr, out_ptr, D, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
@@ -205,45 +192,6 @@ def both_in_pytorch(x: Tensor, y: Tensor) -> Tensor:
 
 def the_other(x: Tensor, y: Tensor) -> None:
     y.copy_(tuned(x))
-
-
-@triton.jit
-def by_program_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n)
-    first = tl.program_id(0) == 0
-    if first:
-        x = x + 0.0
-    tl.store(out_ptr + i, 2 * x, mask=i < n)
-
-
-def by_program(x: Tensor) -> Tensor:
-    return filled(by_program_kernel, x)
-
-
-@triton.jit
-def of_the_first_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n)
-    if tl.program_id(0) == 0:
-        x = x + 0.0
-    tl.store(out_ptr + i, 2 * x, mask=i < n)
-
-
-def of_the_first(x: Tensor) -> Tensor:
-    return filled(of_the_first_kernel, x)
-
-
-@triton.jit
-def remainder_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n)
-    tl.store(out_ptr + i, 2 * fmod(x, 1000 + 0 * x), mask=i < n)
-
-
-def remainder(x: Tensor) -> Tensor:
-    """Twice x, by a function whose loop is in a library."""
-    return filled(remainder_kernel, x)
 
 
 @triton.jit
@@ -319,19 +267,6 @@ def as_the_tutorials_ask(x: Tensor) -> Tensor:
     return shared_out(x, properties["multiprocessor_count"])
 
 
-def as_a_matmul_asks(x: Tensor) -> Tensor:
-    return shared_out(x, torch.cuda.get_device_properties("cuda").multi_processor_count)
-
-
-def as_liger_asks(x: Tensor) -> Tensor:
-    """Only of a tensor on a GPU."""
-    programs = 1
-    if x.device.type == "cuda":
-        programs = torch.cuda.get_device_properties(x.device).multi_processor_count
-    with torch.cuda.device(x.device):
-        return shared_out(x, programs)
-
-
 @functools.cache
 def remembered(device: int = 0) -> int:
     try:
@@ -392,20 +327,6 @@ def of_a_loop(x: Tensor, wide: bool) -> Tensor:
     """Of many rows to a program, only those of the last turns are far."""
     out, (rows, d) = torch.empty_like(x), x.shape
     of_a_loop_kernel[(4,)](x, out, rows, d, BLOCK=triton.next_power_of_2(d), WIDE=wide)
-    return out
-
-
-@triton.jit
-def widened_in_a_loop_kernel(x_ptr, out_ptr, rows, D, BLOCK: tl.constexpr):
-    column = tl.arange(0, BLOCK)
-    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        i = row.to(tl.int64) * D + column
-        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=column < D), mask=column < D)
-
-
-def widened_in_a_loop(x: Tensor) -> Tensor:
-    out, (rows, d) = torch.empty_like(x), x.shape
-    widened_in_a_loop_kernel[(4,)](x, out, rows, d, BLOCK=triton.next_power_of_2(d))
     return out
 
 
@@ -541,17 +462,6 @@ def early_return(x: Tensor) -> Tensor:
 
 
 @triton.jit
-def of_a_library_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, tanh(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
-
-
-def of_a_library(x: Tensor) -> Tensor:
-    """By a function whose branches are in a library: either side may be the usual one."""
-    return filled(of_a_library_kernel, x)
-
-
-@triton.jit
 def where_positive_kernel(a_ptr, b_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     a = tl.load(a_ptr + i, mask=i < n, other=0.0)
@@ -564,6 +474,17 @@ def where_positive(a: Tensor, b: Tensor) -> Tensor:
 
 def where_positive_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(a > 0, b, 0)
+
+
+@triton.jit
+def of_a_library_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tanh(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
+
+
+def of_a_library(x: Tensor) -> Tensor:
+    """By a function whose branches are in a library: either side may be the usual one."""
+    return filled(of_a_library_kernel, x)
 
 
 def tanh_in_pytorch(x: Tensor) -> Tensor:
@@ -598,14 +519,6 @@ def minus_its_sum(x: Tensor) -> Tensor:
 
 def wide_rows(size: int, device: str) -> tuple:
     return rows(size, device, width=2**15)
-
-
-def beside_a_matmul(a: Tensor, b: Tensor) -> Tensor:
-    return tuned(a @ b)
-
-
-def beside_a_matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
-    return 2 * (a @ b)
 
 
 # sums under a lock, as in Triton's tutorial of LayerNorm
@@ -660,18 +573,6 @@ def breaking_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 def breaking(x: Tensor) -> Tensor:
     return filled(breaking_kernel, x)
-
-
-@triton.jit
-def chained_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    first = tl.program_id(0) * BLOCK
-    if 0 <= first < n:
-        i = first + tl.arange(0, BLOCK)
-        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
-
-
-def chained(x: Tensor) -> Tensor:
-    return filled(chained_kernel, x)
 
 
 SCALE = 2.0

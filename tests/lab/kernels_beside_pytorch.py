@@ -52,11 +52,6 @@ def doubling_kernel(x_ptr, stride, n, NEIGHBOR: tl.constexpr, BLOCK: tl.constexp
         tl.store(x_ptr - 1, 0.0)
 
 
-@triton.jit
-def counting_kernel(count_ptr):
-    tl.atomic_add(count_ptr, 1)
-
-
 def by(kernel, *tensors, out=None, adds=False):
     """`out`, or a tensor like the first, of which each program of a kernel fills a block."""
     out = torch.empty_like(tensors[0]) if out is None else out
@@ -81,11 +76,6 @@ def all_in_pytorch(x, w):
     return by(copying_kernel, waved(x, w))
 
 
-def a_count_beside_pytorchs(x, w):
-    counting_kernel[(1,)](torch.zeros(1, dtype=torch.int32, device=x.device))
-    return waved(x, w)
-
-
 def sines_of_many_in_pytorch(x, w):
     return right(x, w) if len(x) <= 64 else sines_in_pytorch(x, w)
 
@@ -105,10 +95,6 @@ def doubled_afterwards(x, w):
 
 def doubled_between(x, w):
     return by(product_kernel, 2 * by(wave_kernel, x, w), torch.full_like(w, 0.5))
-
-
-def halved_in_place_between(x, w):
-    return by(product_kernel, right(x, w).mul_(0.5), torch.full_like(w, 2.0))
 
 
 def in_place_by_pytorch(x):
@@ -137,10 +123,6 @@ def sines_in_numpy(x, w):
     return by(product_kernel, torch.from_numpy(np.sin(x.numpy())), w)
 
 
-def sines_of_an_array(x, w):
-    return by(product_kernel, torch.as_tensor(np.sin(np.asarray(x))).to(x.dtype), w)
-
-
 def sines_of_a_list(x, w):
     return by(product_kernel, torch.tensor([math.sin(one) for one in x.tolist()], dtype=x.dtype), w)
 
@@ -148,19 +130,6 @@ def sines_of_a_list(x, w):
 def sines_of_numbers(x, w):
     sines = [math.sin(one.item()) for one in x]
     return by(product_kernel, torch.tensor(sines, dtype=x.dtype), w)
-
-
-def sines_one_by_one(x, w):
-    sine = torch.empty_like(x)
-    for k, one in enumerate(x):
-        sine[k] = math.sin(one)
-    return by(product_kernel, sine, w)
-
-
-def sines_put_into_a_buffer(x, w):
-    sine = torch.empty_like(x)
-    sine.numpy()[...] = np.sin(x.numpy())
-    return by(product_kernel, sine, w)
 
 
 def sines_by_dlpack(x, w):
@@ -220,15 +189,6 @@ def with_a_computed_grid(x, w):
     out, n = torch.empty_like(x), int((places[1:] - places[:-1]).sum()) + 1
     wave_kernel[(triton.cdiv(n, 1024),)](x, w, out, len(x), ADDS=False, BLOCK=1024)
     return out
-
-
-def with_places_computed_in_pytorch(x, w):
-    places = len(x) - 1 - torch.arange(len(x), device=x.device).flip(0)
-    return by(picking_kernel, x, w, 1 * places, out=torch.empty_like(x))
-
-
-def by_a_table_of_places(x, w):
-    return by(picking_kernel, x, w, torch.arange(len(x), device=x.device), out=torch.ones_like(x))
 
 
 def with_constants(x, w):

@@ -242,21 +242,6 @@ def test_the_candidate_gets_its_inputs_with_their_strides(layout, device):
     assert seen == [t.stride()]
 
 
-# lab.check_choices
-
-
-@pytest.mark.parametrize(
-    "chosen, because",
-    ((["b", "a"], "of b"), (["c", "a"], "of c"), (["a", "b"], ""), (["a", "c"], "of the second")),
-)
-def test_a_wrong_choice_is_told_its_own_reason(chosen, because):
-    mistakes = {"of b": {1: "b"}, "of c": {1: "c"}, "of the second": {2: "c"}}
-    verdict = lab.check_choices(chosen, ["a", "a"], ["a", "b", "c"], mistakes=mistakes)
-    assert not verdict and verdict.because == because
-    assert lab.check_choices(["a", "a"], ["a", "a"], ["a", "b", "c"], mistakes=mistakes)
-    assert lab.check_choices([None, "a"], ["a", "a"], ["a", "b", "c"]).state == "not yet"
-
-
 # lab.bench
 
 TIMES = {

@@ -1,8 +1,6 @@
 """The stand-in for Triton's compiled part does what that does, to the last bit."""
 
-import importlib.util
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -27,16 +25,6 @@ LAYOUTS = ("of C", "transposed", "every other one", "broadcast")
 LAYOUTS_OF_ATOMICS = ("of C", "transposed")
 RMW_KINDS = tuple(libtriton.RMW_OP.__members__)
 CASES = 600  # of each test; there are 120 of a dtype and a kind
-
-
-def test_its_memory_ends_where_the_addresses_of_32_bits_do(monkeypatch):
-    """Such as Pyodide's, whose NumPy refuses an array that is any longer."""
-    monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
-    spec = importlib.util.spec_from_file_location("libtriton_of_32_bits", libtriton.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sizes = [module._memory(np.dtype(x), np.dtype(x).itemsize).nbytes for x in ("u1", "f8")]
-    assert max(sizes) <= sys.maxsize
 
 
 class Case:
@@ -233,10 +221,3 @@ def test_types_of_arguments(argument, is_const):
         for side in (compiled, libtriton)
     ]
     assert names[0] == names[1]
-
-
-@pytest.mark.parametrize("argument", [2**64, -(2**63) - 1, "words", torch.float32], ids=str)
-def test_arguments_without_a_type(argument):
-    for side in (compiled, libtriton):
-        with pytest.raises((OverflowError, TypeError), match=r"to be specialized|to specialize"):
-            side.native_specialize_impl(BaseBackend, argument, False, False, True)

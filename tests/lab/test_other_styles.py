@@ -22,9 +22,7 @@ ON_RUNG_2 = {
     "descriptors": styles.by_descriptors,
     "libdevice of CUDA": partial(styles.by_functions, whose="CUDA's"),
     "methods of a block": partial(styles.by_functions, whose="the block's"),
-    "half turns": partial(styles.by_functions, whose="half turns"),
     "a tuner": styles.by_a_tuner,
-    "a polynomial": partial(styles.by_functions, whose="a polynomial"),
 }
 
 
@@ -56,11 +54,6 @@ WRONG = {
         partial(styles.by_functions, whose="Taylor's"),
         "in the case 'several sequences'",  # the first with large angles
     ),
-    "partners of other warps": (
-        styles.by_partners,
-        "a race between lanes: in program 0, lane 0 stores element 0 of t_ptr, which lane 100 has",
-    ),
-    "another head is stored": (styles.by_masked_heads, "no program stores heads 1, 2, 3 of 5"),
 }
 
 
@@ -83,15 +76,6 @@ def test_functions_of_libdevice_are_those_of_numpy():
     assert verdict and "half precision" in verdict.cases.right, verdict
     verdict = lab.check_exercise(partial(styles.several_functions, casts=False), wanted)
     assert "libdevice.fma takes no fp16, fp16, fp32; cast before" in repr(verdict), verdict
-    verdict = lab.check_exercise(styles.counted_bits, wanted)
-    assert verdict.state == "not yet" and "libdevice's popc does not run" in verdict.reason
-
-
-def test_numpys_function_of_a_block_is_none_of_its_methods():
-    """Interpreted it could be computed, and no compiler takes it."""
-    wanted = spec(leave_out=STRIDED)(styles.cosine_in_pytorch)
-    verdict = lab.check_exercise(styles.numpys_cosine, wanted)
-    assert verdict.state == "wrong" and "does not support ufuncs" in repr(verdict), verdict
 
 
 def test_what_the_interpreter_lacks_is_said_with_what_to_do_instead():

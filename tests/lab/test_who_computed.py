@@ -32,10 +32,8 @@ NOT_BY_THE_KERNEL = "PyTorch wrote the result: your kernel ran, and stored nothi
 LEFT_TO_PYTORCH = {
     beside.sines_in_pytorch: f"{PART}sin; let the kernel do it",
     beside.all_in_pytorch: f"{PART}sin",
-    beside.a_count_beside_pytorchs: f"{PART}sin",
     beside.put_into_a_buffer: f"{PART}sin",
     beside.doubled_between: f"{PART}mul",
-    beside.halved_in_place_between: f"{PART}mul_",
     beside.doubled_afterwards: f"{PART}mul",
     beside.put_elsewhere: NOT_BY_THE_KERNEL,
 }
@@ -43,11 +41,8 @@ LEFT_TO_PYTORCH = {
 
 LEFT_TO_NUMPY = (
     beside.sines_in_numpy,
-    beside.sines_of_an_array,
     beside.sines_of_a_list,
     beside.sines_of_numbers,
-    beside.sines_one_by_one,
-    beside.sines_put_into_a_buffer,
     beside.sines_by_dlpack,
     beside.stored_over_by_numpy,
 )
@@ -97,7 +92,6 @@ TOLD = {
     beside.of_a_copy: "it copies by clone or contiguous, which moves 512 bytes more",
     beside.reversed_by_pytorch: "it copies by flip, which moves 1024 bytes more",
     beside.of_wide_elements: "it copies by to or float, which moves",
-    beside.with_places_computed_in_pytorch: "it copies by flip, which moves",
 }
 
 
@@ -111,7 +105,6 @@ FREE = (
     beside.right,
     beside.of_views,
     beside.by_atomics,
-    beside.by_a_table_of_places,
     beside.with_an_assertion,
     beside.with_a_computed_grid,
     beside.with_numbers_read,

@@ -4,16 +4,12 @@ Each launcher `by_...` rotates whole heads, of contiguous tensors, as rung 2 ask
 otherwise.
 """
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as nvidia
-from triton.language.extra.libdevice import sinpi
 from triton.tools.tensor_descriptor import TensorDescriptor
-
-PI = tl.constexpr(3.141592653589793)
 
 
 def halves_of(t):
@@ -149,20 +145,12 @@ def cos_and_sin(angle, WHOSE: tl.constexpr):
         cos, sin = nvidia.cos(angle), nvidia.sin(angle)
     elif WHOSE == "the block's":
         cos, sin = angle.cos(), angle.sin()
-    elif WHOSE == "half turns":
-        half_turns = angle.to(tl.float64) / PI
-        cos, sin = libdevice.cospi(half_turns).to(tl.float32), sinpi(half_turns).to(tl.float32)
     elif WHOSE == "Taylor's":
         cos, sin = series(angle, angle * 0 + 1, 0), series(angle, angle, 1)
-    elif WHOSE == "assembly's":
+    else:  # assembly's
         asm: tl.constexpr = "sin.approx.f32 $0, $1;"
         cos = tl.cos(angle)
         sin = tl.inline_asm_elementwise(asm, "=f,f", [angle], tl.float32, is_pure=True, pack=1)
-    else:
-        angle = angle.to(tl.float64)
-        angle -= 2 * PI * tl.floor(angle / (2 * PI) + 0.5)
-        cos, sin = series(angle, angle * 0 + 1, 0), series(angle, angle, 1)
-        cos, sin = cos.to(tl.float32), sin.to(tl.float32)
     return cos, sin
 
 
@@ -214,37 +202,6 @@ def several_in_pytorch(x: "(n,)"):  # noqa: F821
     return torch.stack((*first, torch.atan2(x, two), torch.erfc(x), away, torch.zeros_like(x)))
 
 
-@triton.jit
-def counted_bits_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n)
-    bits = libdevice.popc(x.to(tl.int32))
-    tl.store(out_ptr + i, bits.to(tl.float32), mask=i < n)
-
-
-def counted_bits(x):
-    out = torch.empty_like(x)
-    counted_bits_kernel[(1,)](x, out, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
-    return out
-
-
-@triton.jit
-def numpys_cosine_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n).to(tl.float32)
-    tl.store(out_ptr + i, np.cos(x), mask=i < n)
-
-
-def numpys_cosine(x):
-    out = torch.empty_like(x)
-    numpys_cosine_kernel[(1,)](x, out, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
-    return out
-
-
-def cosine_in_pytorch(x: "(n,)"):  # noqa: F821
-    return x.cos()
-
-
 # how it is launched
 
 
@@ -268,37 +225,6 @@ def by_a_tuner(t, freqs, out=None):
 
 
 # wrong ones
-
-
-@triton.jit
-def masked_heads_kernel(t_ptr, freqs_ptr, out_ptr, rows, h, HALF, BLOCK_HALF: tl.constexpr):
-    row = tl.program_id(0)
-    stored = row // h * h + (row & (h - 1))
-    x1, x2 = halves_at(t_ptr, stored, HALF, BLOCK_HALF)
-    angle1, angle2 = halves_at(freqs_ptr, row // rows, HALF, BLOCK_HALF)
-    cos1, sin1, cos2, sin2 = tl.cos(angle1), tl.sin(angle1), tl.cos(angle2), tl.sin(angle2)
-    store_turned(out_ptr, stored, x1, x2, cos1, sin1, cos2, sin2, HALF, BLOCK_HALF)
-
-
-def by_masked_heads(t, freqs, out=None):
-    return by_rows(masked_heads_kernel, t, freqs, out, h=t.shape[2], **halves_of(t))
-
-
-@triton.jit
-def partners_kernel(t_ptr, freqs_ptr, out_ptr, rows, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Rung 1's loads, a row a program: right but in place, where warps race for the partners."""
-    row, column = tl.program_id(0), tl.arange(0, BLOCK)
-    exists, in_first = column < D, column < D // 2
-    partner = tl.where(in_first, column + D // 2, column - D // 2)
-    x = tl.load(t_ptr + row * D + column, mask=exists).to(tl.float32)
-    other = tl.load(t_ptr + row * D + partner, mask=exists).to(tl.float32)
-    angle = tl.load(freqs_ptr + row // rows * D + column, mask=exists)
-    quarter = tl.where(in_first, -other, other)
-    tl.store(out_ptr + row * D + column, x * tl.cos(angle) + quarter * tl.sin(angle), mask=exists)
-
-
-def by_partners(t, freqs, out=None):
-    return by_rows(partners_kernel, t, freqs, out, **whole(t))
 
 
 def rounded_in_one_case(t, freqs):

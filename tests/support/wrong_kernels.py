@@ -35,8 +35,6 @@ def kernel(
     pair = tl.arange(0, BLOCK)
     exists = pair < HALF
     first, second = pair, pair + HALF
-    if MISTAKE == 11:
-        first, second = 2 * pair, 2 * pair + 1
     at = position * stride_s + text * stride_b + head * stride_h
     if MISTAKE == 5:
         at = at.to(tl.int16)
@@ -71,11 +69,11 @@ def kernel(
         tl.store(y_ptr + tail * out_d, x, tail < D)
 
 
-def launch(t, freqs, mistake=0, out=None, rows_left_out=0, most_programs=2**31 - 1):
+def launch(t, freqs, mistake=0, out=None):
     s, b, h, d = t.shape
     half = freqs.shape[-1] // 2
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device) if out is None else out
-    kernel[(min(most_programs, max(1, s * b * h - rows_left_out)),)](
+    kernel[(s * b * h,)](
         t,
         freqs,
         out,
@@ -95,10 +93,6 @@ def launch(t, freqs, mistake=0, out=None, rows_left_out=0, most_programs=2**31 -
 
 def keeps_a_table_by_its_address(t, freqs, kept={}):  # noqa: B006 (it is to be kept)
     return launch(t, kept.setdefault((freqs.data_ptr(), freqs.shape), freqs.clone()))
-
-
-def overwrites_its_input(t, freqs):
-    return launch(t, freqs, out=t)
 
 
 def in_another_dtype(t, freqs):
@@ -152,16 +146,9 @@ def doubling_kernel(
     out_ptr,  # (n,)
     n,
     BLOCK: tl.constexpr,
-    HOW: tl.constexpr,
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists = i < n
-    if HOW == "one mask for all":
-        exists = tl.program_id(0) * BLOCK < n
-    if HOW == "and":
-        exists = (i < n) and (i >= 0)
-    x = tl.load(x_ptr + i, exists)
-    tl.store(out_ptr + i, 2 * x, exists)
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, i < n), i < n)
 
 
 @triton.jit
@@ -186,10 +173,9 @@ def whole_blocks_kernel(
             tl.store(out_ptr + j, 2 * tl.load(x_ptr + j))
 
 
-def doubled(x, how="right", kernel=doubling_kernel, block=256):
+def doubled(x, kernel=doubling_kernel, block=256):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    options = {"HOW": how} if kernel is doubling_kernel else {}
-    kernel[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block, **options)
+    kernel[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block)
     return out
 
 
@@ -203,7 +189,7 @@ def by_blocks_of_256(x, block=256):
 
 def by_1024_programs(x, block=256):
     out, n = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.numel()
-    doubling_kernel[(min(1024, triton.cdiv(n, block)),)](x, out, n, BLOCK=block, HOW="right")
+    doubling_kernel[(min(1024, triton.cdiv(n, block)),)](x, out, n, BLOCK=block)
     return out
 
 
@@ -213,7 +199,7 @@ def without_return(x):
 
 def empty_grid(x):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    doubling_kernel[(0,)](x, out, x.numel(), BLOCK=256, HOW="right")
+    doubling_kernel[(0,)](x, out, x.numel(), BLOCK=256)
     return out
 
 
@@ -237,16 +223,6 @@ def indexed_pointer(x):
 
 def returned_by_the_kernel(x):
     return doubled(x, kernel=returning_kernel)
-
-
-def shape_for_a_length(x):
-    out = torch.empty_like(x)
-    doubling_kernel[(1,)](x, out, x.shape, BLOCK=256, HOW="right")
-    return out
-
-
-def whole_number_for_a_grid(x):
-    doubling_kernel[4](x, x, x.numel(), BLOCK=256, HOW="right")
 
 
 @triton.jit
