@@ -354,9 +354,9 @@ def _with_own_limits(results: dict) -> list[str]:
             line[ROTATION] = f"{times:.2f} times {rotation['median_us']:.1f} µs"
         if others := sorted(of_row.values(), key=itemgetter("of_limit")):
             best = others[-1]
-            line["best of the others"] = f"{best['provider']}: {best['of_limit']:.1%}"
+            line["fastest other"] = f"{best['provider']}: {best['of_limit']:.1%}"
             line["its error"] = f"{best['error']:.1e}"
-    columns = ("limit", "copy", OURS, "of its limit", "error", "best of the others", "its error")
+    columns = ("limit", "copy", OURS, "of its limit", "error", "fastest other", "its error")
     if any(ROTATION in line for line in found.values()):
         columns = (*columns[:5], ROTATION, *columns[5:])
     return [table(["row"], found, columns)]
@@ -547,11 +547,11 @@ def _limits(name: str, rows: Sequence[Row], title: str) -> Benchmark:
     return _of_rows(
         name,
         rows,
-        title=f"{title}, beside each row's own limit",
+        title=f"{title}, compared with each row's limit",
         per_cent=(
-            "A copy is `copy_` of the same q and k (for a cache q, k and v); a norm's backward is "
-            "compared with one and a half. The limit is what is left of its speed when all bytes "
-            "of a call count once: [case.py](../case.py)."
+            "Per cent of copy bandwidth: of a `copy_` of the same q and k, for a cache also v, in "
+            "a norm's backward of one and a half copies. The limit is the per cent that a call can "
+            "reach if each of its bytes moves once ([case.py](../case.py))."
         ),
     )
 
@@ -561,11 +561,11 @@ BENCHMARKS = (
         "calls",
         CALLS,
         tuple(PROVIDERS.values()),
-        title="Every kind of call",
+        title="All calls",
         per_cent=(
-            "Per cent of the speed of a copy, and the time; host time is what the CPU needs to "
-            "queue a call, and is compared with that of `x * 2`. The peers' record is the source "
-            "where it has other times of their functions ([why](../README.md#the-record))."
+            "Per cent of copy bandwidth, and the time. Host time is what the CPU needs to queue a "
+            "call, compared with that of `x * 2`. Where the peers' record has other times of their "
+            "functions, use that record ([why](../README.md#the-record))."
         ),
         shown_on=("benchmarks/README.md", "host times", host_times),
     ),
@@ -575,22 +575,22 @@ BENCHMARKS = (
         tuple(PROVIDERS.values()),
         file="{name}-{gpu}",
         title="Other projects' kernels",
-        per_cent="Per cent of the speed of a copy, and the time.",
+        per_cent="Per cent of copy bandwidth, and the time.",
         shown_on=("README.md", "peers", in_brief),
     ),
     _of_rows(
         "norm",
         NORM,
-        title="Normalize and rotate q and k",
+        title="RMSNorm and RoPE of q and k",
         per_cent=(
-            "Per cent of the speed of a copy of q and k, backward of one and a half, and the time. "
-            "The backward has the gradients of both weights. Notebook 11 is the source where it "
-            "has other times of `torch.compile` ([why](../README.md#the-record))."
+            "Per cent of the bandwidth of a copy of q and k (backward: of one and a half copies), "
+            "and the time. The backward includes the gradients of both weights. Where notebook 11 "
+            "has other times of `torch.compile`, use these ([why](../README.md#the-record))."
         ),
     ),
-    _limits("cache-limits", CACHE_ROWS, "Into a cache"),
-    _limits("norm-limits", NORM_ROWS, "Normalize and rotate"),
-    _limits("rotation-limits", ROTATION_ROWS, "Rotate"),
+    _limits("cache-limits", CACHE_ROWS, "Writing to a KV cache"),
+    _limits("norm-limits", NORM_ROWS, "RMSNorm and RoPE"),
+    _limits("rotation-limits", ROTATION_ROWS, "RoPE"),
     Benchmark(
         "models",
         rows=_steps_of_models,
