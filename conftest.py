@@ -11,6 +11,9 @@ from pathlib import Path
 
 os.environ["ROPE_LAB_QUIET"] = "1"  # no word about time in outputs that are compared
 os.environ["KINETO_LOG_LEVEL"] = "6"  # nor torch.profiler's log, whose lines have the date
+# Processes share the tests, one a core. Threads of each would mostly wait for each other, which
+# they do by spinning: on two cores that doubled the time of many tests.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent
 collect_ignore_glob = ["*/.ipynb_checkpoints", "my_notebooks*"]
 
