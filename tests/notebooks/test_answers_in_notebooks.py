@@ -2,8 +2,8 @@
 
 The cells before an answer have run, and what they left behind is in the way; but for those that
 only show something, which nbval runs. Each notebook runs once. Answers are pasted over their stub,
-each in a cell of its own, the solution last: two wrong ones, and all with `--every`. Wrong are
-solutions with the mistakes that the exercise's specification knows, and those of `answers_NN.py`. A
+each in a cell of its own, the solution last. Wrong are solutions with the mistakes that the
+exercise's specification knows, and those of `answers_NN.py`: one of each, and all with `--every`. A
 number or a choice is asked for by its stub, so there the solution comes first, and proves that the
 stub takes it.
 
@@ -62,7 +62,7 @@ def wrong_answers_to(entry):
     return list(entry.wrong_answers)
 
 
-def answers_to(exercises, entry):
+def answers_to(exercises, entry, every):
     """The right one is the last, for later cells may call it."""
     is_exam = entry.cell == EXAM
     solution = exam(exercises.book) if is_exam else exercises.solutions[entry.cell].source
@@ -82,8 +82,9 @@ def answers_to(exercises, entry):
             for x in wrong_answers_to(entry)
         ]
     of_mistakes = [mistaken_answer(entry, mistaken, solution) for mistaken in entry.mistaken]
-    # by day there are two of them: one of each kind
-    return [*answers[:1], *of_mistakes, *answers[1:], right]
+    if not every:
+        answers, of_mistakes = answers[:1], of_mistakes[:1]
+    return [*answers, *of_mistakes, right]
 
 
 def mistaken_answer(entry, mistaken, solution):
@@ -96,21 +97,18 @@ def mistaken_answer(entry, mistaken, solution):
     return Answer(f"{entry.cell} {words}", source, "WRONG", words)
 
 
-def pasted_over(exercises, entry, most):
+def pasted_over(exercises, entry, every):
     """What is in the stub's place: cells, each with its answer or None."""
-    *wrong, right = answers_to(exercises, entry)
-    answers = [*wrong[:most], right]
+    answers = answers_to(exercises, entry, every)
     if asks_for_a_value(entry):  # a wrong answer is the stub with another value
-        answers = [right, None, *wrong[:most]]
+        *wrong, right = answers
+        answers = [right, None, *wrong]
     stub = exercises.stubs[entry.cell]
     return [(nbformat.v4.new_code_cell(one.source) if one else stub, one) for one in answers]
 
 
-def with_answers(number, most):
-    """The cells of a notebook up to its last exercise, and id -> the answer that a cell holds.
-
-    `most` is how many wrong ones an exercise gets; None: all.
-    """
+def with_answers(number, every):
+    """The cells of a notebook up to its last exercise, and id -> the answer that a cell holds."""
     exercises = exercises_in(number)
     entries = {entry.cell: entry for entry in exercises.entries}
     stub_ids = set(entries)
@@ -119,7 +117,7 @@ def with_answers(number, most):
         if cell.id not in entries:
             cells.append(cell)
             continue
-        for pasted, answer in pasted_over(exercises, entries.pop(cell.id), most):
+        for pasted, answer in pasted_over(exercises, entries.pop(cell.id), every):
             cells.append(pasted)
             if answer:
                 answers[pasted.id] = answer
@@ -168,7 +166,7 @@ def test_answers_are_judged_rightly(number, monkeypatch, pytestconfig, tmp_path)
     monkeypatch.setenv(QUIET, "1")
     monkeypatch.setenv("MPLBACKEND", "agg")  # nobody looks at its figures
     monkeypatch.chdir(FOLDER)
-    cells, answers = with_answers(number, None if pytestconfig.getoption("every") else 2)
+    cells, answers = with_answers(number, pytestconfig.getoption("every"))
     names = {"__name__": "__main__"}
     ran = [(cell, answers.get(cell.id), *run(cell, names, tmp_path)) for cell in cells]
     found = [complaint(*one) for one in ran]
