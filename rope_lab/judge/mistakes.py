@@ -1,6 +1,6 @@
 """A mistake that readers make: the words that they are told, and what they write instead.
 
-    ROTATE_HALF = Solution("n03/solutions.py", "rotate_half")
+    ROTATE_HALF = Solution("03-ex3")
 
     @spec(
         kernel=True,
@@ -23,6 +23,7 @@ the notebook, and expect the words.
 
 import ast
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from torch import Tensor
 
 from .shipped import Shipped
 
-_ROPE_LAB = Path(__file__).parent.parent
+_SOLUTIONS = Path(__file__).resolve().parents[2] / "notebooks" / "solutions"
 _IMPORTS = """\
 import torch
 
@@ -75,26 +76,23 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Solution:
-    """A right answer to an exercise, as text: a function, and those that it names."""
+    """The worked solution of an exercise, as text: functions, and the check of the last one."""
 
-    file: str  # in rope_lab
-    name: str  # of the function
-    options: Mapping[str, object] = field(default_factory=dict)  # it is called with
-    instead: Mapping[str, str] = field(default_factory=dict)  # of what is in the file
+    cell: str  # its id in the notebook of solutions
+    options: Mapping[str, object] = field(default_factory=dict)  # the function is called with
+    instead: Mapping[str, str] = field(default_factory=dict)  # of what is in the cell
 
     @functools.cached_property
     def text(self) -> str:
-        source = replaced((_ROPE_LAB / self.file).read_text(encoding="utf-8"), self.instead)
-        functions = {x.name: x for x in ast.parse(source).body if isinstance(x, ast.FunctionDef)}
-        used, lines = [self.name], source.splitlines()
-        for name in used:
-            named = {x.id for x in ast.walk(functions[name]) if isinstance(x, ast.Name)}
-            used += [other for other in functions if other in named and other not in used]
-        parts = []
-        for function in (x for name, x in functions.items() if name in used):
-            first = min(x.lineno for x in (function, *function.decorator_list))
-            parts.append("\n".join(lines[first - 1 : function.end_lineno]))
-        return "\n\n\n".join(parts) + "\n"
+        """Its functions."""
+        source = replaced(_cells_of_solutions(self.cell[:2])[self.cell], self.instead)
+        *functions, _ = ast.parse(source).body
+        return "\n".join(source.splitlines()[: functions[-1].end_lineno]) + "\n"
+
+    @functools.cached_property
+    def name(self) -> str:
+        """Of the function that is checked."""
+        return ast.parse(self.text).body[-1].name
 
     def with_mistakes(self, *mistakes: Mistake) -> dict[str, "Mistaken"]:
         """By their words, for a specification's `mistakes`."""
@@ -126,6 +124,14 @@ class Mistaken:
 
     def __call__(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         return self.function(*inputs)
+
+
+@functools.cache
+def _cells_of_solutions(number: str) -> dict[str, str]:
+    """Id -> source of the cells, for a notebook's number."""
+    (path,) = _SOLUTIONS.glob(f"{number}_*.ipynb")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return {cell["id"]: "".join(cell["source"]) for cell in cells}
 
 
 def replaced(text: str, instead: Mapping[str, str]) -> str:

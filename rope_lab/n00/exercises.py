@@ -4,7 +4,7 @@
 from ..judge.mistakes import Mistake, Solution
 from ..judge.spec import OTHER_BLOCK, STRIDED, Case, spec
 
-SCALED_COPY = Solution("n00/solutions.py", "scaled_copy")
+SCALED_COPY = Solution("00-ex1")
 
 
 @spec(

@@ -7,7 +7,7 @@ from ..judge.definitions import BLOCKS, OTHER_SIZES
 from ..judge.mistakes import Mistake, Solution
 from ..judge.spec import STRIDED, spec
 
-TURN_PAIRS = Solution("n01/solutions.py", "turn_pairs")
+TURN_PAIRS = Solution("01-ex1")
 
 
 @spec(

@@ -7,7 +7,7 @@ from ..judge.spec import spec
 _PYTORCH = {"leave_out": BLOCKS, "extra": OTHER_SIZES}
 
 
-ROPE = Solution("n02/solutions.py", "rope")
+ROPE = Solution("02-ex1")
 
 rope_in_pytorch = spec(
     rope.function,

@@ -32,7 +32,7 @@ BYTES_OF_THREE_LOADS = {
 }
 
 
-ROTATE_HALF = Solution("n03/solutions.py", "rotate_half")
+ROTATE_HALF = Solution("03-ex3")
 
 # The kernel takes a contiguous tensor for a list of rows.
 rotate_half_of_rows = spec(

@@ -22,8 +22,8 @@ FIVE_TESTS = {
 }
 
 
-STRIDED_COPY = Solution("n04/solutions.py", "strided_copy")
-WHOLE_HEADS = Solution("n04/solutions.py", "rotate_whole_heads")
+STRIDED_COPY = Solution("04-ex3")
+WHOLE_HEADS = Solution("04-ex4")
 
 
 @spec(

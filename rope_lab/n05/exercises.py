@@ -9,12 +9,8 @@ from ..judge.mistakes import Mistake, Solution
 from ..judge.spec import STRIDED, spec
 
 # rung 2, by the first half's angles
-HALF_OF_RUNG_2 = Solution(
-    "rungs/rung_2_row.py",
-    "my_rope",
-    instead={"tl.load(angle_ptr + HALF, mask=exists)": "angle1"},
-)
-Q_AND_K = Solution("n05/solutions.py", "rope_q_and_k")
+HALF_OF_RUNG_2 = Solution("05-ex1", instead={"tl.load(angle_ptr + HALF, mask=exists)": "angle1"})
+Q_AND_K = Solution("05-ex5")
 
 
 @spec(

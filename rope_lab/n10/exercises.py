@@ -15,7 +15,7 @@ rope_of_whole_heads = spec(
 _ONLY_Q = "only q is a slice of wider rows"
 
 
-Q_AND_K = Solution("n10/solutions.py", "rope_q_k")
+Q_AND_K = Solution("10-ex1")
 
 rope_of_q_and_k_apart = spec(
     rope_of_q_and_k.function,

@@ -35,7 +35,7 @@ def results_of(function, wanted):
 def test_a_solution_without_a_mistake_computes_what_is_wanted(name):
     wanted = KNOWN[name]
     made = [one for one in wanted.mistakes.values() if isinstance(one, Mistaken)]
-    for solution in {one.solution.file: one.solution for one in made}.values():
+    for solution in {one.solution.cell: one.solution for one in made}.values():
         right = Mistaken(solution, Mistake("none"))
         got, want = results_of(right, wanted), results_of(wanted, wanted)
         # 11-ex3 adds its shares in fp32

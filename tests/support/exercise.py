@@ -65,19 +65,18 @@ class Exercise:
     @property
     def mistaken(self) -> list[Mistaken]:
         """Solutions with the mistakes that its judges know; of a rung, those made in its kernel."""
-        return [one for judge in self.judges for one in _mistaken(judge)]
+        return [one for judge in self.judges for one in self._mistaken(judge)]
+
+    def _mistaken(self, judge: object) -> list[Mistaken]:
+        if isinstance(judge, Rung):
+            specs = [use.wanted for use in uses_of(judge.number)]
+            known = {words: one for wanted in specs for words, one in wanted.mistakes.items()}
+            of_all = [one for one in known.values() if isinstance(one, Mistaken)]
+            return [one for one in of_all if one.solution.cell == self.cell]
+        known = judge.mistakes | judge.roundings if isinstance(judge, Spec) else {}
+        return [one for one in known.values() if isinstance(one, Mistaken)]
 
 
 def exercises_of(module: ModuleType) -> list[Exercise]:
     """The entries of an `answers_NN.py`, in their order there."""
     return [entry for entry in vars(module).values() if isinstance(entry, Exercise)]
-
-
-def _mistaken(judge: object) -> list[Mistaken]:
-    if isinstance(judge, Rung):
-        specs = [use.wanted for use in uses_of(judge.number)]
-        known = {words: one for wanted in specs for words, one in wanted.mistakes.items()}
-        of_all = [one for one in known.values() if isinstance(one, Mistaken)]
-        return [one for one in of_all if judge.file in one.solution.file]
-    known = judge.mistakes | judge.roundings if isinstance(judge, Spec) else {}
-    return [one for one in known.values() if isinstance(one, Mistaken)]

@@ -15,10 +15,10 @@ _OF_ROWS = _ONE_KERNEL | {
     "unmasked": UNMASKED,
 }
 
-RUNG_1 = Solution("rungs/rung_1_naive.py", "my_rope")
-RUNG_2 = Solution("rungs/rung_2_row.py", "my_rope")
-RUNG_3 = Solution("rungs/rung_3_tile.py", "my_rope")
-_BACKWARD = Solution("rungs/rung_4_backward.py", "my_rope", options={"transpose": True})
+RUNG_1 = Solution("04-ex2")
+RUNG_2 = Solution("05-ex1")
+RUNG_3 = Solution("05-ex2")
+_BACKWARD = Solution("06-ex1", options={"transpose": True})
 
 
 # of an element in t
