@@ -1,4 +1,4 @@
-"""Lines of kernels that notebooks 09 and 11 quote, by hand: each is still there."""
+"""Lines of kernels that notebooks quote, by hand: each is still there."""
 
 import ast
 import io
@@ -81,3 +81,15 @@ def test_notebook_11_quotes_lines_of_the_package():
         f"11-ex3-back of notebooks/{NOTEBOOK_11}: quote the line of {NORM_KERNEL} that does the "
         "same now"
     )
+
+
+@pytest.mark.parametrize("kernel", ("swiglu_kernel", "add_rms_norm_kernel", "logsumexp_kernel"))
+def test_notebook_13_inspects_the_kernels_of_its_solutions(kernel):
+    notebook = load("solutions/13_a_kernel_of_your_own_solutions.ipynb")
+    solved = "\n".join(cell.source for cell in notebook.code)
+    ours = (ROOT / "rope_lab/n13/kernels.py").read_text(encoding="utf-8")
+    one, other = (
+        {x.name: ast.unparse(x) for x in ast.parse(text).body if isinstance(x, ast.FunctionDef)}
+        for text in (solved, ours)
+    )
+    assert one[kernel] == other[kernel]
