@@ -1,17 +1,22 @@
 """Source text of a function and of all that it uses, for a process that has no notebook.
 
 The processes that judge and that compile cannot import a notebook's cells. They get the text of a
-module in which a function works as it does in its cell.
+module in which a function works as it does in its cell: a `Shipment`. `Shipped` is one of a
+function that is called there.
 """
 
 import ast
+import functools
 import importlib.util
 import inspect
+import itertools
 import math
 import re
 import symtable
 import sys
 import types
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,6 +27,7 @@ _WRAPPERS = ("builtins", "functools", "rope_lab", "triton")  # whose classes hol
 _DECORATORS = {"Autotuner": "autotune", "Heuristics": "heuristics"}  # Triton's, by their classes
 _OPTIONS_OF_JIT = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
 _HOMES = ("torch", "torch.nn.functional", "triton.language")  # of what names no home, or another
+_NUMBERS = itertools.count()  # of files
 
 
 class CannotPassOn(TypeError):
@@ -197,6 +203,61 @@ class Shipment:
         for other, thing in used.items():
             self.add(other, thing)
         return text
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A function as source.
+
+    Attributes:
+        program: a module that has it.
+        name: its name there.
+        options: keyword arguments of all calls.
+        renamed: name of a kernel there -> its own name, where they differ.
+    """
+
+    program: str
+    name: str
+    options: dict[str, object]
+    renamed: dict[str, str]
+
+    @classmethod
+    def of(cls, function: Callable, called: str) -> "Shipped":
+        """`called`: its name in a refusal.
+
+        Raises:
+            CannotPassOn: something in it has no source.
+        """
+        options = {}
+        if isinstance(function, functools.partial):
+            if function.args or not all(isinstance(x, _PLAIN) for x in function.keywords.values()):
+                raise CannotPassOn(called, "a partial", "give it plain keyword arguments")
+            function, options = function.func, dict(function.keywords)
+        if is_kernel(function) or is_launch(function):
+            launcher = "the function that launches it, by kernel[grid](...), and returns its result"
+            raise CannotPassOn(called, "a kernel", f"give {launcher}")
+        if not callable(function):
+            raise CannotPassOn(called, kind_of(function), "give it a function")
+        name = getattr(function, "__name__", "")
+        # a lambda's is none
+        return cls.by_name(name if name.isidentifier() else called.split()[-1], function, options)
+
+    @classmethod
+    def by_name(cls, name: str, value: object, options: dict | None = None) -> "Shipped":
+        """A function, or a kernel, which gets this name."""
+        shipment = Shipment()
+        shipment.add(name, value)
+        return cls(shipment.program, name, options or {}, shipment.renamed)
+
+    def load(self, folder: Path, kind: str) -> Callable:
+        """The function from its source, which is also a file: Triton reads kernels from there.
+
+        `kind`: how the file's name begins. A line of a "candidate" is told where it goes wrong.
+        """
+        path = folder / f"{kind}_{next(_NUMBERS)}.py"
+        path.write_text(self.program, encoding="utf-8")
+        function = getattr(module_of_file(path), self.name)
+        return functools.partial(function, **self.options) if self.options else function
 
 
 def is_kernel(value: object) -> bool:

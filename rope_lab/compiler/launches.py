@@ -6,13 +6,15 @@ that is not seen here.
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, is_dataclass, replace
 from inspect import signature
 from unittest.mock import patch
 
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
+
+from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
 from .compile import Compiled, compile_for
 
@@ -96,6 +98,29 @@ def launched_by(launcher: Callable[[Launch], object], gpu: str = "sm_90") -> Ite
         for kind in (InterpretedFunction, JITFunction):
             stack.enter_context(patch.object(kind, "run", instead_of(kind.run)))
         yield
+
+
+def interprets() -> bool:
+    """Whether launches are interpreted in this process."""
+    return interpreter_is_on() and triton_is_installed()
+
+
+def each_launch(launcher: Callable[[Launch], object]) -> AbstractContextManager:
+    """As `launched_by`, where launches are interpreted; elsewhere they are left alone."""
+    return launched_by(launcher) if interprets() else nullcontext()
+
+
+def constants_of(kernel: Callable, named: dict[str, object]) -> tuple:
+    """What one compiled kernel has in common: its name, its constants and the number of warps.
+
+    Args:
+        kernel: the Python function.
+        named: arguments of a launch by their names, and its options.
+    """
+    is_constant = {name: "constexpr" in str(kind) for name, kind in kernel.__annotations__.items()}
+    is_constant["num_warps"] = True
+    constants = [(name, repr(value)) for name, value in named.items() if is_constant.get(name)]
+    return kernel.__name__, *constants
 
 
 def launches_of(call: Callable[[], object]) -> list[Launch]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rope_kernels.modes import interpreter_is_on
 
+from ..compiler.launches import each_launch, interprets
 from ..interpreter.functions import cannot_be_interpreted
 from .check import compare, is_right
 from .counts import (
@@ -25,10 +26,9 @@ from .counts import (
 )
 from .diagnose.evidence import Evidence
 from .errors import failure_of
+from .judge_process import settle
 from .lanes import HOW_LANES_WAIT
-from .launched import each_launch, interprets
 from .spec import CHANGED, MANY, Case, Spec, laid_out_alike
-from .state import settle
 from .verdict import HOW_TO_BEGIN, NOT_YET, WRONG, Cases, Comparison, Fault, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have

@@ -1,31 +1,44 @@
-"""TryOnCases a reader's function on all cases of a specification, in a process of its own.
+"""Try a reader's function on all cases of a specification, in a process of its own.
 
 A kernel with a wrong index may end the process it runs in, on a GPU all later CUDA calls with it.
 So the candidate's source, with that of everything it uses from its notebook, goes to a child
-process (`shipment.py`); where that ends or does not come back, the verdict says so. The child runs
-Triton's interpreter, which can tell which program stored what. What is right there is compiled for
-an H200, where Triton has its compiler (`refusals.py`). Where there is a GPU, a candidate that
-launches kernels is run once more, by a second child, compiled.
+process (`shipment.py`, `child.py`); where that ends or does not come back, the verdict says so. The
+child runs Triton's interpreter, which can tell which program stored what. There each case is an
+`attempt.py`. What is right is compiled for an H200, where Triton has its compiler (`refusals.py`).
+Where there is a GPU, a candidate that launches kernels is run once more, by a second child,
+compiled.
 """
 
+import contextlib
+import io
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from ..child import Ended, Worker
-from ..shipment import CannotPassOn
+from ..shipment import CannotPassOn, Shipped
+from .attempt import Attempt
 from .counts import Counted
-from .judge_process import TryOnCases
+from .diagnose import kind_of_mistake
+from .diagnose.written import unlike_its_look
+from .judge_process import MAX_PRINTED
 from .mistakes import Mistaken
-from .refusals import refusal_of
-from .shipped import Shipped
-from .spec import Case, Spec, spec
-from .verdict import NOT_YET, WRONG, Verdict
+from .refusals import launches_noted, refusal_of
+from .spec import MANY, Case, Spec, spec
+from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict
 
 CHILD = "rope_lab.judge.judge_process"
 SECONDS = 30.0  # that a candidate may take for a case; our slowest kernel took 1.3
+IN_ORDER_ALONE = (
+    "right only if the programs run one after the other, the first one first: what an atomic "
+    "operation returns depends on their order, which a GPU doesn't promise"
+)
+_ASKED = 5  # cases for the mistake behind a wrong address
+MANY_PROGRAMS = 3000  # that a large tensor may take: the interpreter needs a millisecond for each
 
 
 class Tried(NamedTuple):
@@ -71,10 +84,12 @@ def try_on_cases(
     try:
         job = TryOnCases(
             candidate=Shipped.of(candidate, "the candidate"),
-            wanted=replace(wanted, function=None, mistakes={}, roundings={}),
-            function=Shipped.of(wanted.function, "the specification"),
-            mistakes=shipped(wanted.mistakes),
-            roundings=shipped(wanted.roundings),
+            wanted=replace(
+                wanted,
+                function=Shipped.of(wanted.function, "the specification"),
+                mistakes=shipped(wanted.mistakes),
+                roundings=shipped(wanted.roundings),
+            ),
             out=out,
             probe=probe,
         )
@@ -87,7 +102,7 @@ def try_on_cases(
     return interpreted
 
 
-def _tried_by_the_child(engine: str, job: TryOnCases) -> Tried:
+def _tried_by_the_child(engine: str, job: "TryOnCases") -> Tried:
     """Also where it has ended and says nothing."""
     try:
         child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
@@ -107,3 +122,160 @@ def _tried_by_the_child(engine: str, job: TryOnCases) -> Tried:
     if refusal:
         verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
     return Tried(verdict, answer["counted"])
+
+
+# in the child
+
+
+@dataclass(frozen=True)
+class TryOnCases:
+    """A job: the verdict on a candidate.
+
+    Attributes:
+        candidate: a reader's function.
+        wanted: the specification, with its functions as `Shipped`.
+        out: the keyword by which the candidate gets its first input to write over; '' for none.
+        probe: a case with which the work of a right candidate is counted.
+    """
+
+    candidate: Shipped
+    wanted: Spec
+    out: str = ""
+    probe: Case | None = None
+
+    def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
+        """The `verdict`, what the candidate `printed`, and what it did with the probe, `counted`.
+
+        And the `launches` that were interpreted, as jobs for the compiler. `tell` says when a case
+        begins, so that each case has the time for itself.
+        """
+        candidate = self.candidate.load(folder, "candidate")
+        if self.out:
+            candidate = in_place(candidate, self.out)
+
+        def loaded(functions: dict[str, Shipped]) -> dict[str, Callable]:
+            return {words: made.load(folder, "mistake") for words, made in functions.items()}
+
+        wanted = replace(
+            self.wanted,
+            function=self.wanted.function.load(folder, "spec"),
+            mistakes=loaded(self.wanted.mistakes),
+            roundings=loaded(self.wanted.roundings),
+        )
+        counted = None
+        with launches_noted() as launches:
+            verdict, printed = verdict_on(candidate, wanted, tell)
+            if self.probe and verdict:
+                verdict, counted = probed(verdict, candidate, wanted, self.probe)
+        if verdict.state == WRONG and (words := unlike_its_look(self.candidate.program)):
+            verdict = replace(verdict, because="; ".join(filter(None, (verdict.because, words))))
+        jobs = [*launches.values()]
+        return {"verdict": verdict, "printed": printed, "counted": counted, "launches": jobs}
+
+
+def in_place(candidate: Callable, out: str) -> Callable:
+    """The candidate as a function that writes over its first input, which it gets as `out`, too."""
+    return lambda first, *others: candidate(first, *others, **{out: first})
+
+
+def probed(
+    verdict: Verdict, candidate: Callable, wanted: Spec, case: Case
+) -> tuple[Verdict, Counted | None]:
+    """On a right candidate with one case more: what it did there is counted, or it is wrong."""
+    attempt = Attempt(candidate, wanted, case, earlier=list(verdict.cases.right))
+    outcome = attempt.outcome()
+    if outcome is None:
+        return verdict, attempt.counted()
+    reason = outcome.reason or kind_of_mistake([attempt.evidence()])
+    cases = replace(outcome.cases, right=verdict.cases.right)
+    return replace(outcome, reason=reason, cases=cases), None
+
+
+def verdict_on(
+    candidate: Callable, wanted: Spec, tell: Callable[[str], None]
+) -> tuple[Verdict, str]:
+    """After all cases; and what the candidate printed in the first one in which it did."""
+    right: list[str] = []
+    misses: list[Attempt] = []
+    wrong: list[Verdict] = []  # of each of these
+    printed, remark, traced = "", "", Traced()
+    for case in wanted.cases:
+        if case.name == MANY and (wrong or traced.programs_for(wanted, case) > MANY_PROGRAMS):
+            continue
+        tell(case.name)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            attempt = Attempt(candidate, wanted, case, earlier=right)
+            outcome = attempt.outcome()
+        if said.getvalue() and not printed:
+            printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
+        traced.add(attempt)
+        if outcome is None:
+            right.append(case.name)
+            if not remark and (found := attempt.remark()):
+                remark = f"{found} (in the case '{case.name}')"
+        elif outcome.state == NOT_YET:
+            return outcome, printed
+        else:
+            misses.append(attempt)
+            wrong.append(outcome)
+    if not wrong and (case := traced.updated) and depends_on_the_order(candidate, wanted, case):
+        right.remove(case.name)
+        cases = Cases(right=tuple(right), wrong=case.name)
+        return Verdict(state=WRONG, reason=IN_ORDER_ALONE, cases=cases), printed
+    if not wrong:
+        reason = f"{len(right)} cases: " + ", ".join(right)
+        launches, moves = traced.launches, traced.moves_between
+        cases = Cases(right=tuple(right), launches=launches, moves_between=moves)
+        return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
+    also_wrong = tuple(other.cases.wrong for other in wrong[1:])
+    first = explained(wrong[0], misses)
+    cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
+    return replace(first, cases=cases), printed
+
+
+@dataclass
+class Traced:
+    """What is kept of the traces of all cases."""
+
+    launches: int = 0
+    moves_between: dict[tuple, str] = field(default_factory=dict)  # as `Trace` has it
+    updated: Case | None = None  # the first one whose programs update something atomically
+    programs_an_element: float = math.inf  # the fewest of any case
+
+    def add(self, attempt: Attempt) -> None:
+        trace = attempt.trace
+        if trace is None:
+            return
+        self.launches += trace.launches
+        self.moves_between = trace.moves_between | self.moves_between
+        if any(memory.has_atomics for memory in trace.memories) and not trace.waits:
+            self.updated = self.updated or attempt.case
+        programs_an_element = len(trace.programs) / attempt.given[0].numel()
+        self.programs_an_element = min(self.programs_an_element, programs_an_element)
+
+    def programs_for(self, wanted: Spec, case: Case) -> float:
+        """How many programs a case may take, by those that ran; 0 where none was traced."""
+        if self.programs_an_element == math.inf:
+            return 0
+        return self.programs_an_element * wanted.inputs(case)[0].numel()
+
+
+def depends_on_the_order(candidate: Callable, wanted: Spec, case: Case) -> bool:
+    """Whether the results are others if the programs run from the last one to the first."""
+    attempt = Attempt(candidate, wanted, case, earlier=[])
+    with contextlib.redirect_stdout(io.StringIO()):
+        return attempt.depends_on_the_order()
+
+
+def explained(verdict: Verdict, misses: list[Attempt]) -> Verdict:
+    """The verdict on the first of the cases that are wrong, with the mistake, if one is known."""
+    missed = misses[0].missed
+    if missed is not None:  # wrong elements, and no reason yet
+        of_one_result = (attempt for attempt in misses if attempt.missed == missed)
+        reason = kind_of_mistake(attempt.evidence() for attempt in of_one_result)
+        return replace(verdict, reason=reason)
+    if verdict.fault in (Fault.OUTSIDE, Fault.COLLISION):
+        # past the end of a tensor another one may lie by chance: then the next case is asked
+        found = (attempt.own_mistake() for attempt in misses[:_ASKED])
+        return replace(verdict, because=next(filter(None, found), ""))
+    return verdict

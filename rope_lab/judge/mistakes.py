@@ -31,7 +31,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from .shipped import Shipped
+from ..shipment import Shipped
 
 _SOLUTIONS = Path(__file__).resolve().parents[2] / "notebooks" / "solutions"
 _IMPORTS = """\

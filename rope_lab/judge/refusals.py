@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from rope_kernels.modes import compiler_is_installed
 
 from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
-from ..compiler.launches import Launch
+from ..compiler.launches import Launch, constants_of, each_launch
 from .lanes import HOW_LANES_WAIT
-from .launched import constants_of, each_launch
 
 GPU = "sm_90"  # an H100 or H200
 LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"

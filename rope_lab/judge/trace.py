@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..compiler.launches import constants_of
 from ..interpreter.bf16 import as_fp32
 from .lanes import Lanes
-from .launched import constants_of
 from .recorder import Access, Memory, Part, Recorder, line_of_the_kernel, name_of, number_of
 
 NOBODY = -1

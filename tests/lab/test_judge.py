@@ -13,7 +13,7 @@ import torch
 
 import rope_lab as lab
 import wrong_kernels
-from rope_lab.judge import attempt, definitions, diagnose, judge_process
+from rope_lab.judge import attempt, definitions, diagnose
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.diagnose.evidence import place, whole
@@ -319,5 +319,5 @@ def test_no_rule_stumbles_over_a_wrong_result(known):
         return None if known.overwrites else tuple(outs)
 
     wanted = replace(known, half_the_table=False)
-    verdict, _ = judge_process.verdict_on(made_up, wanted, tell=lambda _: None)
+    verdict, _ = judge_module.verdict_on(made_up, wanted, tell=lambda _: None)
     assert verdict.state == "wrong" and "raises" not in verdict.reason

@@ -20,7 +20,7 @@ from processes import PLACES, is_running, until
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge import definitions
 from rope_lab.judge.climb import specifications
-from rope_lab.judge.state import has_changed, state
+from rope_lab.judge.judge_process import has_changed, state
 from rope_lab.rungs import RUNGS
 
 HERE = str(Path(__file__).parent)
@@ -148,7 +148,6 @@ PROCESSES = """
 import rope_lab.compiler.compile as compiler
 for place in (
     judge.CHILD,
-    "rope_lab.judge.inspect.inspect_process",
     "rope_lab.judge.inspect.measure_process",
     str(Path(compiler.__file__).with_name("compile_process.py")),
 ):
@@ -169,7 +168,7 @@ def test_a_readers_file_takes_no_modules_place(tmp_path, monkeypatch):
     with notebook_in(notebooks) as run:
         assert run(f"{BESIDE}\nimport sys\nsys.path.insert(0, {str(mine)!r})") == ("", [])
         said, errors = run(PROCESSES)
-        assert not errors and said.split() == ["started"] * 4, (said, errors)
+        assert not errors and said.split() == ["started"] * 3, (said, errors)
         said, errors = run(RIGHT)
         assert "RIGHT" in said and not errors, (said, errors)
 

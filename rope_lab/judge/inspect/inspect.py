@@ -14,16 +14,15 @@ from ...compiler.compile import Refused
 from ...compiler.launches import Launch, launches_of
 from ...compiler.listings import NoCompiler
 from ...profiling.traffic import Traffic, count_eager_traffic
-from ...shipment import CannotPassOn
-from ..check_exercise import SECONDS
+from ...shipment import CannotPassOn, Shipped
+from ..check_exercise import CHILD, SECONDS
 from ..recorder import tensors_in
 from ..refusals import does_not_compile, refusal_of
-from ..shipped import Shipped
 from ..verdict import raised
 from .gpu_answers import answering_as, on_a_gpu_without_memory
-from .inspect_process import Inspect
 from .inspection import Inspected, Inspection
 from .limits import CHANGES, gpu_of
+from .small_sizes import Inspect
 from .watch import ACCESSES, Counts
 
 _OFF = 0.01  # of what a straight line says: more is not linear
@@ -132,7 +131,7 @@ def _check(small: object, large: object, gpu: object, tolerance: object, wanted:
 
 def _found_by_the_child(job: Inspect) -> dict:
     try:
-        return Worker.kept("rope_lab.judge.inspect.inspect_process", "1").ask(job, SECONDS)
+        return Worker.kept(CHILD, "1").ask(job, SECONDS)
     except Ended as ended:
         at = ended.at or "it"
         if ended.late:

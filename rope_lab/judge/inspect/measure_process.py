@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ...timing import measure
-from .inspect_process import Inspect
+from .small_sizes import Inspect
 
 
 def start(folder: Path) -> None:

@@ -7,12 +7,11 @@ from torch import Tensor
 
 from ...child import Ended, Worker
 from ...compiler.launches import Launch, launches_of
-from ...shipment import CannotPassOn, is_kernel
-from ..accesses import Draw, LanesOfAnAccess, Packed, packed
+from ...shipment import CannotPassOn, Shipped, is_kernel
 from ..check_exercise import CHILD, SECONDS
 from ..recorder import tensors_in
-from ..shipped import Shipped
 from ..verdict import HOW_TO_BEGIN, raised
+from .accesses import Draw, LanesOfAnAccess, Packed, packed
 from .drawing import Panel, draw_panels
 from .sheet import HIGHEST, WIDEST, Sheet
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..accesses import LanesOfAnAccess, Packed
+from .accesses import LanesOfAnAccess, Packed
 
 WIDEST, HIGHEST = 32, 32  # cells of a picture
 _BESIDE, _BELOW = 8, 4  # columns beside the elements, and rows below and above, that are drawn

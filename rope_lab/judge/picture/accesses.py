@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ..interpreter.functions import cannot_be_interpreted
-from .errors import failure_of
-from .judge_process import MAX_PRINTED
-from .recorder import Access, Recorder
-from .shipped import Shipped
+from ...interpreter.functions import cannot_be_interpreted
+from ...shipment import Shipped
+from ..errors import failure_of
+from ..judge_process import MAX_PRINTED
+from ..recorder import Access, Recorder
 
 _GAP = 1 << 16  # bytes between storages: where a lane is masked off, its address is next to its own
 _ALIGNED = 64  # bytes

@@ -1,7 +1,4 @@
-"""The child process of `inspect.py`: runs a function at small sizes in Triton's interpreter.
-
-It is the judge's kind of child: a kernel may end it, or not come back.
-"""
+"""What a function does at small sizes in Triton's interpreter, in the judge's child."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +9,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from ...shipment import Shipped
 from ..attempt import same_bits
 from ..check import clone, compare
 from ..diagnose import UNKNOWN, kind_of_mistake
 from ..diagnose.evidence import Evidence, Rank
 from ..errors import failure_of
-from ..judge_process import answer, start
 from ..refusals import launches_noted
-from ..shipped import Shipped
 from ..spec import Argument, Case, Spec
 from ..verdict import HOW_TO_BEGIN, Fault, raised
 from .gpu_answers import answering_as
@@ -27,7 +23,6 @@ from .limits import Gpu
 from .offsets import wrapped_offset
 from .watch import Watch
 
-__all__ = ["answer", "start"]  # what `worker.py` calls
 _MOST_ELEMENTS = 2**14  # of a result whose mistake is looked for
 Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
