@@ -1,63 +1,48 @@
 """What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
 
-`lab.draw`, `lab.explore` and what belongs to the climb are loaded when they are first used: the
-first two need matplotlib, the others load Triton, and few cells need them.
+All else is loaded when it is first used: `lab.draw` and `lab.explore` need matplotlib, what belongs
+to the climb loads Triton, and few cells need them.
 """
 
 from importlib import import_module
 
-from .compiler.plans import plan_of
 from .engine import ENGINE, device, need_triton
-from .judge.answers import check_answer, check_choices
-from .judge.check import check, compare
-from .judge.check_exercise import check_exercise
-from .judge.spec import spec
-from .profiling.traffic import count_eager_traffic
-from .records import bench, compiles_bf16, observe, recorded
-from .solved import note_cells_from_now_on, progress
-from .source import show_source
+from .solved import note_cells_from_now_on
 
-_LOADED_LATER = {  # name -> its module, and its name there; None: it is the module
-    "draw": (".figures.style", None),
-    "explore": (".figures.sliders", "explore"),
-    "draw_launch": (".judge.picture.draw_launch", "draw_launch"),
-    "check_rung": (".judge.climb.check_rung", "check_rung"),
-    "inspect": (".judge.inspect.inspect", "inspect"),
-    "ladder": (".judge.climb.ladder", "ladder"),
-    "show_rung": (".rungs.kept", "show_rung"),
+_PLACES = {  # name -> its module
+    "bench": ".records",
+    "check": ".judge.check",
+    "check_answer": ".judge.answers",
+    "check_choices": ".judge.answers",
+    "check_exercise": ".judge.check_exercise",
+    "check_rung": ".judge.climb.check_rung",
+    "compare": ".judge.check",
+    "compiles_bf16": ".records",
+    "count_eager_traffic": ".profiling.traffic",
+    "draw": ".figures.style",
+    "draw_launch": ".judge.picture.draw_launch",
+    "explore": ".figures.sliders",
+    "inspect": ".judge.inspect.inspect",
+    "ladder": ".judge.climb.ladder",
+    "observe": ".records",
+    "plan_of": ".compiler.plans",
+    "progress": ".solved",
+    "recorded": ".records",
+    "show_rung": ".rungs.kept",
+    "show_source": ".source",
+    "spec": ".judge.spec",
 }
-_LOADED_NOW = (
-    "ENGINE",
-    "bench",
-    "check",
-    "check_answer",
-    "check_choices",
-    "check_exercise",
-    "compare",
-    "compiles_bf16",
-    "count_eager_traffic",
-    "device",
-    "need_triton",
-    "observe",
-    "plan_of",
-    "progress",
-    "recorded",
-    "show_source",
-    "spec",
-)
-
 
 note_cells_from_now_on()
 
 
 def __dir__():
     """What `lab.` and the Tab key offer: no module of the lab's own, and nothing is loaded."""
-    return sorted([*_LOADED_NOW, *_LOADED_LATER])
+    return sorted(["ENGINE", "device", "need_triton", *_PLACES])
 
 
 def __getattr__(name: str):
-    if name not in _LOADED_LATER:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place, attribute = _LOADED_LATER[name]
-    module = import_module(place, __name__)
-    return module if attribute is None else getattr(module, attribute)
+    module = import_module(_PLACES[name], __name__)
+    return module if name == "draw" else getattr(module, name)

@@ -3,16 +3,15 @@
 import ast
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 from IPython.display import display
 
 from ..compiler.instructions import warp_instructions
-from ..compiler.launches import Launch, launches_of
-from ..judge.climb.check_rung import judged_values, only_launch, said_instead
-from ..judge.climb.instruments import readings_of, rotation
+from ..compiler.launches import launches_of
+from ..judge.climb.check_rung import Shown, judged
+from ..judge.climb.instruments import rotation
 from ..judge.climb.targets import EIGHT_ROWS, TARGETS, advice
-from ..judge.trace import Event
 from ..judge.verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict
 from ..records import recorded
 from ..rungs import RUNGS
@@ -28,29 +27,6 @@ TO_DO = {
 LOADS_OF_ANGLES = 2  # which come before the cosines from the start
 # Triton's own words, where the angles are a row and each sine gets `[None, :]` once more.
 THREE_DIMENSIONS = "Expected pointer argument to have shape ['constexpr[1]', "
-
-
-@dataclass(frozen=True)
-class Read:
-    """What the instruments show of a kernel whose results are right."""
-
-    launch: Launch
-    events: tuple[Event, ...]  # loads and sines of the first program, in order
-    numbers: dict[str, float]  # by instrument; those of machine code may be missing
-
-    @property
-    def loads(self) -> tuple[list[str], list[str]]:
-        """The lines of the loads before the first sine or cosine, and of those after it."""
-        kinds = [event.kind for event in self.events]
-        first = kinds.index("E") if "E" in kinds else len(kinds)
-        early, late = self.events[:first], self.events[first:]
-        return tuple([x.line for x in part if x.kind == "L"] for part in (early, late))
-
-    @property
-    def instructions(self) -> int | None:
-        """Of a program; None where its machine code can't be read."""
-        a_warp = self.numbers.get("instructions")
-        return None if a_warp is None else int(a_warp) * self.launch.num_warps
 
 
 def check(number: int, candidate: Callable) -> None:
@@ -73,25 +49,33 @@ def verdict_on(number: int, candidate: Callable) -> Verdict:
     """
     if _is_unchanged(number, candidate):
         return _not_yet(f"the kernel is unchanged. {TO_DO[number]}")
-    rung = BEFORE + number
-    values, counted = judged_values(rung, candidate)
-    if not values:
-        return _in_fewer_words(values)
-    try:
-        launch, refused = only_launch(rung, candidate)
-        if refused:
-            return _not_yet(f"results are correct, but {refused}")
-        read = Read(launch, counted.events, readings_of(counted, launch))
-    except (Exception, SystemExit) as error:  # whatever a reader's function may raise
-        return said_instead(error, values)
-    if words := _mistake(number, read):
+    on_the_edit = partial(_by_instruments, number, candidate)
+    return _in_fewer_words(judged(BEFORE + number, candidate, on_the_edit))
+
+
+def _by_instruments(number: int, candidate: Callable, shown: Shown) -> Verdict:
+    """The verdict on an edit of a kernel whose results are right."""
+    if words := _mistake(number, shown):
         return _not_yet(f"results are correct, but {words}")
-    missed = [x for x in TARGETS[rung] if x.instrument in read.numbers and not x.met(read.numbers)]
+    readings = shown.readings
+    missed = [
+        target
+        for target in TARGETS[BEFORE + number]
+        if target.instrument in readings and not target.met(readings)
+    ]
     if missed:
-        words = advice(missed[0].instrument, read.numbers, counted, launch)
+        words = advice(missed[0].instrument, readings, shown.counted, shown.launch)
         wanted = f"{missed[0].instrument} should be {missed[0].words}"
         return _not_yet(f"results are correct, but {wanted}\n  {words}".rstrip())
-    return _right(number, candidate, read)
+    return _right(number, candidate, shown)
+
+
+def _loads(shown: Shown) -> tuple[list[str], list[str]]:
+    """The lines of the loads before the first sine or cosine, and of those after it."""
+    kinds = [event.kind for event in shown.counted.events]
+    first = kinds.index("E") if "E" in kinds else len(kinds)
+    early, late = shown.counted.events[:first], shown.counted.events[first:]
+    return tuple([x.line for x in part if x.kind == "L"] for part in (early, late))
 
 
 def _is_unchanged(number: int, candidate: Callable) -> bool:
@@ -111,47 +95,48 @@ def _code(function: Callable) -> str:
         return ""
 
 
-def _in_fewer_words(values: Verdict) -> Verdict:
-    """The verdict on wrong results; for the mistake that edit 2 invites, in words of the page."""
-    if THREE_DIMENSIONS in values.reason:
+def _in_fewer_words(verdict: Verdict) -> Verdict:
+    """For the mistake that edit 2 invites, in words of the page."""
+    if THREE_DIMENSIONS in verdict.reason:
         reason = "the cosines and sines have three dimensions, because the angles are a row already"
         hint = "Remove [None, :] from both loads of angles"
         return Verdict(state=WRONG, reason=f"{reason}. {hint}", boxed=True)
-    return values
+    return verdict
 
 
-def _mistake(number: int, read: Read) -> str:
+def _mistake(number: int, shown: Shown) -> str:
     """What is left to do, by what needs no compiler: macOS and Windows show it, too."""
-    warps = read.launch.num_warps
-    if read.launch.programs != EIGHT_ROWS.limit:
+    warps = shown.launch.num_warps
+    if shown.launch.programs != EIGHT_ROWS.limit:
         return "a program no longer has 8 rows. Set block_r to 8, so that times can be compared"
     if warps > 1 and number > 1:
         return f"num_warps is {warps}. Make edit 1 first"
     if warps > 1:
         return f"{warps} warps compute the same sines and cosines. Try fewer"
-    sines = [event for event in read.events if event.kind == "E"]
+    sines = [event for event in shown.counted.events if event.kind == "E"]
     of_a_tile = [event.line for event in sines if "," in event.of.strip("(),")]
     if number > 1 and of_a_tile:
         return f"[None, :] still comes before this computation:\n  {of_a_tile[0]}"
-    _, late = read.loads
+    _, late = _loads(shown)
     if number == 3 and late:
         return f"this line still comes after the first cosine. Move it up:\n  {late[0]}"
     return ""
 
 
-def _right(number: int, candidate: Callable, read: Read) -> Verdict:
+def _right(number: int, candidate: Callable, shown: Shown) -> Verdict:
     """The verdict on a right edit: what has changed, and the recorded times."""
-    if read.instructions is None:
+    if "instructions" not in shown.readings:
         reason = (
             f"edit {number}\n  Triton has no compiler on this system. The instructions of your "
             "kernel are not counted, and there is no time for it"
         )
         return Verdict(state=AS_INTERPRETED, reason=reason, boxed=True)
     if number == 3:  # which changes an order, and no count
-        loads = len(read.loads[0])
+        loads = len(_loads(shown)[0])
         changed = f"loads before the first cosine: {LOADS_OF_ANGLES} of {loads} -> all {loads}"
     else:
-        changed = f"instructions per program: {_before(number)} -> {read.instructions}"
+        now = int(shown.readings["instructions"]) * shown.launch.num_warps
+        changed = f"instructions per program: {_before(number)} -> {now}"
     measured = recorded(KEY)
     us = [f"{time_after(edits, measured):.0f}" for edits in (number - 1, number)]
     told = f"on an H200: {' -> '.join(us)} us (recorded {measured.date})"

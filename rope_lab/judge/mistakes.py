@@ -1,19 +1,8 @@
 """A mistake that readers make: the words that they are told, and what they write instead.
 
-    ROTATE_HALF = Solution("03-ex3")
-
-    @spec(
-        kernel=True,
-        mistakes=ROTATE_HALF.with_mistakes(
-            Mistake(
-                "column HALF is the first of the second half: <, not <=",
-                in_first_half="column <= HALF",
-            ),
-            Mistake(
-                "the sign is added, where it is a factor",
-                {"sign[None, :] * x": "sign[None, :] + x"},
-            ),
-        ),
+    mistakes = Solution("03-ex3").with_mistakes(
+        Mistake("HALF is the first of the second half: <, not <=", in_first_half="column <= HALF"),
+        Mistake("the sign is a factor", {"sign[None, :] * x": "sign[None, :] + x"}),
     )
 
 The first replaces the line that sets `in_first_half`, the second a text. A wrong result is compared

@@ -34,6 +34,20 @@ BYTES_OF_THREE_LOADS = {
 
 ROTATE_HALF = Solution("03-ex3")
 
+_ROW = "row[:, None] * 2 * HALF"
+_LOAD, _STORE = f"{_ROW} + partner[None, :]", f"{_ROW} + column[None, :]"
+
+
+def _of_rows(words: str, row: str) -> list[Mistake]:
+    """`row` in the place of `_ROW`: in both addresses, in the load's alone, or in the store's."""
+    load, store = ({address: address.replace(_ROW, row)} for address in (_LOAD, _STORE))
+    return [
+        Mistake(words, load | store),
+        Mistake(f"{words} (in the load)", load),
+        Mistake(f"{words} (in the store)", store),
+    ]
+
+
 # The kernel takes a contiguous tensor for a list of rows.
 rotate_half_of_rows = spec(
     rotate_half.function,
@@ -44,116 +58,51 @@ rotate_half_of_rows = spec(
     unmasked="every result is right, so only the mask is wrong: it needs the rows and the columns, "
     "(row[:, None] < rows) & (column[None, :] < 2 * HALF)",
     mistakes=ROTATE_HALF.with_mistakes(
-        Mistake(
-            "rows are 2 * HALF apart in memory; BLOCK_C is the block's width",
-            {
-                "row[:, None] * 2 * HALF + partner[None, :]": (
-                    "row[:, None] * BLOCK_C + partner[None, :]"
-                )
-            },
+        *_of_rows(
+            "rows are 2 * HALF apart in memory, and BLOCK_C is the width of the block",
+            "row[:, None] * BLOCK_C",
         ),
-        Mistake(
-            "rows are 2 * HALF apart in memory; BLOCK_C is the width of the block",
-            {"2 * HALF +": "BLOCK_C +"},
+        *_of_rows("rows are 2 * HALF apart in memory: row needs this factor", "row[:, None]"),
+        *_of_rows(
+            "rows are 2 * HALF apart in memory, and HALF is half of that", "row[:, None] * HALF"
         ),
-        Mistake(
-            "rows are 2 * HALF apart in memory: row needs this factor",
-            {"row[:, None] * 2 * HALF": "row[:, None]"},
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, and HALF is half of that",
-            {"row[:, None] * 2": "row[:, None]"},
-        ),
-        Mistake(
+        *_of_rows(
             "rows are 2 * HALF apart in memory, and `rows` says how many there are",
-            {
-                "row[:, None] * 2 * HALF + partner[None, :]": (
-                    "row[:, None] * rows + partner[None, :]"
-                ),
-                "row[:, None] * 2 * HALF + column[None, :]": (
-                    "row[:, None] * rows + column[None, :]"
-                ),
-            },
+            "row[:, None] * rows",
+        ),
+        Mistake(
+            "rows are 2 * HALF apart in memory, and BLOCK_R is how many a program has",
+            {_ROW: "row[:, None] * BLOCK_R"},
         ),
         Mistake(
             "row and column have changed places: neighbors in a row are neighbors in memory",
             {
-                "row[:, None] * 2 * HALF + partner[None, :]": (
-                    "row[:, None] + rows * partner[None, :]"
-                ),
-                "row[:, None] * 2 * HALF + column[None, :]": (
-                    "row[:, None] + rows * column[None, :]"
-                ),
-            },
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, where they are stored, too",
-            {
-                "row[:, None] * 2 * HALF + column[None, :]": (
-                    "row[:, None] * BLOCK_C + column[None, :]"
-                )
-            },
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, where they are stored, too, and HALF is half of "
-            "that",
-            {"out_ptr + row[:, None] * 2": "out_ptr + row[:, None]"},
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, where they are stored, too; `rows` is how many "
-            "there are",
-            {"out_ptr + row[:, None] * 2 * HALF": "out_ptr + row[:, None] * rows"},
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, and BLOCK_R is how many a program has",
-            {"row[:, None] * 2 * HALF": "row[:, None] * BLOCK_R"},
-        ),
-        Mistake(
-            "row multiplies the column as well: row * 2 * HALF + column, without parentheses",
-            {
-                "row[:, None] * 2 * HALF + partner[None, :]": (
-                    "row[:, None] * (2 * HALF + partner[None, :])"
-                ),
-                "row[:, None] * 2 * HALF + column[None, :]": (
-                    "row[:, None] * (2 * HALF + column[None, :])"
-                ),
-            },
-        ),
-        Mistake(
-            "it is loaded at the partner, and stored there as well: store at the column",
-            {"column[None, :],": "partner[None, :],"},
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, not HALF",
-            {
-                "row[:, None] * 2 * HALF + partner[None, :]": (
-                    "row[:, None] * HALF + partner[None, :]"
-                )
-            },
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory: row needs that factor",
-            {"row[:, None] * 2 * HALF + partner[None, :]": "row[:, None] + partner[None, :]"},
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, and `rows` is how many there are",
-            {
-                "row[:, None] * 2 * HALF + partner[None, :]": (
-                    "row[:, None] * rows + partner[None, :]"
-                )
+                _LOAD: "row[:, None] + rows * partner[None, :]",
+                _STORE: "row[:, None] + rows * column[None, :]",
             },
         ),
         Mistake(
             "row and column have changed places: a column's neighbors are next to each other",
+            {_LOAD: "row[:, None] + rows * partner[None, :]"},
+        ),
+        Mistake(
+            "row multiplies the column as well: row * 2 * HALF + column, without parentheses",
             {
-                "row[:, None] * 2 * HALF + partner[None, :]": (
-                    "row[:, None] + rows * partner[None, :]"
-                )
+                _LOAD: "row[:, None] * (2 * HALF + partner[None, :])",
+                _STORE: "row[:, None] * (2 * HALF + column[None, :])",
             },
         ),
         Mistake(
+            "row and column are multiplied: an address adds row * 2 * HALF and the column",
+            {_LOAD: "row[:, None] * partner[None, :]"},
+        ),
+        Mistake(
             "every row takes the elements of the first one: the load's address has no row",
-            {"x_ptr + row[:, None] * 2 * HALF": "x_ptr"},
+            {_LOAD: "partner[None, :]"},
+        ),
+        Mistake(
+            "it is loaded at the partner, and stored there as well: store at the column",
+            {"column[None, :],": "partner[None, :],"},
         ),
         Mistake(
             "the element itself is loaded, where its partner is asked for",
@@ -234,16 +183,8 @@ rotate_half_of_rows = spec(
             partner="column - HALF",
         ),
         Mistake(
-            "row and column are multiplied: an address adds row * 2 * HALF and the column",
-            {"row[:, None] * 2 * HALF + partner[None, :]": "row[:, None] * partner[None, :]"},
-        ),
-        Mistake(
             "the sign is true or false, which is 1 or 0, and should be -1 or 1",
             sign="in_first_half",
-        ),
-        Mistake(
-            "rows are 2 * HALF apart in memory, where they are stored, too: row needs this factor",
-            {"row[:, None] * 2 * HALF + column[None, :]": "row[:, None] + column[None, :]"},
         ),
         Mistake(
             "one element too few between partners",

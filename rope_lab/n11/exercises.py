@@ -64,12 +64,10 @@ NORM_ROPE_BACKWARD = Solution("11-ex3", instead={_SUM_OF_SHARES: "dw.copy_(parti
             {"    r = ": "    x = tl.where(exists, x - tl.sum(x) / D, 0.0)\n    r = "},
         ),
         Mistake("no epsilon: a row of zeros is divided by zero", {" + 1e-6": ""}),
-        Mistake("another epsilon: 0.001, not 1e-06", {"1e-6": "1e-3"}),
-        Mistake("another epsilon: 0.0001, not 1e-06", {"1e-6": "0.0001"}),
-        Mistake("another epsilon: 1e-05, not 1e-06", {"1e-6": "1e-5"}),
-        Mistake("another epsilon: 1e-07, not 1e-06", {"1e-6": "1e-07"}),
-        Mistake("another epsilon: 1e-08, not 1e-06", {"1e-6": "1e-08"}),
-        Mistake("another epsilon: 1e-12, not 1e-06", {"1e-6": "1e-12"}),
+        *(
+            Mistake(f"another epsilon: {other}, not 1e-06", {"1e-6": other})
+            for other in ("0.001", "0.0001", "1e-05", "1e-07", "1e-08", "1e-12")
+        ),
         Mistake(
             "the epsilon is added to the sum, before it is divided by d",
             r="tl.rsqrt((tl.sum(x * x) + 1e-6) / D)",

@@ -18,7 +18,7 @@ from ...rungs.measured import speed_here, speed_of_ours
 from ...shipment import CannotPassOn
 from ...solved import after_rung
 from ..check_exercise import Tried, try_on_cases
-from ..counts import COPIES
+from ..counts import COPIES, Counted
 from ..refusals import does_not_compile
 from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
@@ -86,35 +86,42 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         ValueError: there is no such rung.
     """
     rung_of(rung)
+    verdict = judged(rung, candidate, partial(_by_instruments, rung, candidate))
+    if verdict.state not in (RIGHT, AS_INTERPRETED) or QUIET in os.environ:
+        return verdict
+    try:
+        kept.keep(rung, candidate)
+        climb = replace(verdict.climb, row=str(row_of(rung)), follows=after_rung(rung))
+        return replace(verdict, climb=climb)
+    except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
+        words = f"it is not kept for the next notebook: {error}"
+        return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words))))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the instruments show of a kernel whose values are right."""
+
+    values: Verdict  # on these, with a remark for a kernel that is on its rung
+    counted: Counted
+    launch: Launch
+    readings: dict[str, float]
+
+
+def judged(rung: int, candidate: Callable, by_what_is_shown: Callable[[Shown], Verdict]) -> Verdict:
+    """The verdict on a kernel's values; if all are right, on what the instruments show of it."""
     values, counted = judged_values(rung, candidate)
     if not values:
         return values
-    verdict = replace(values, remark="")  # a remark is for a kernel that is on its rung
+    verdict = replace(values, remark="")
     try:
         launch, refused = only_launch(rung, candidate)
         if refused:
             reason = f"the values are right, but {refused}"
             return replace(verdict, state=NOT_YET, reason=reason)
-        measured = _with_instruments(
-            rung=rung,
-            candidate=candidate,
-            values=Tried(verdict, counted),
-            readings=readings_of(counted, launch),
-            launch=launch,
-        )
+        return by_what_is_shown(Shown(values, counted, launch, readings_of(counted, launch)))
     except (Exception, SystemExit) as error:  # whatever a reader's function may raise
         return said_instead(error, verdict)
-    if measured.state not in (RIGHT, AS_INTERPRETED):
-        return measured
-    remarks = [values.remark, measured.remark]
-    if QUIET not in os.environ:
-        try:
-            kept.keep(rung, candidate)
-            climb = replace(measured.climb, row=str(row_of(rung)), follows=after_rung(rung))
-            measured = replace(measured, climb=climb)
-        except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
-            remarks.append(f"it is not kept for the next notebook: {error}")
-    return replace(measured, remark="; ".join(filter(None, remarks)))
 
 
 def judged_values(rung: int, candidate: Callable) -> Tried:
@@ -181,11 +188,9 @@ def _at_the_headline(use: Use, candidate: Callable) -> tuple[list[Launch], list[
     return launches, names
 
 
-def _with_instruments(
-    rung: int, candidate: Callable, values: Tried, readings: dict[str, float], launch: Launch
-) -> Verdict:
-    """The verdict of the instruments on a kernel whose values are right."""
-    verdict = values.verdict
+def _by_instruments(rung: int, candidate: Callable, shown: Shown) -> Verdict:
+    """Whether a kernel whose values are right is on its rung, and on which later ones."""
+    verdict, readings = shown.values, shown.readings
     read = [target for target in TARGETS[rung] if target.instrument in readings]
     missed = [target for target in read if not target.met(readings)]
     table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
@@ -203,13 +208,14 @@ def _with_instruments(
         verdict = replace(verdict, state=RIGHT, reason=reason, climb=climb)
         unread = len(TARGETS[rung]) - len(read)
         if unread:
-            remark = f"{unread} of {len(TARGETS[rung])} instruments read machine code, and Triton "
-            remark += "has no compiler here"
+            words = f"{unread} of {len(TARGETS[rung])} instruments read machine code, and Triton "
+            words += "has no compiler here"
+            remark = "; ".join(filter(None, (verdict.remark, words)))
             verdict = replace(verdict, state=AS_INTERPRETED, remark=remark)
         return verdict
     first = _explains(missed, readings)
-    words = advice(first.instrument, readings, values.counted, launch)
-    if rung in TO_FIND and _is_the_rung_below(rung, candidate, launch):
+    words = advice(first.instrument, readings, shown.counted, shown.launch)
+    if rung in TO_FIND and _is_the_rung_below(rung, candidate, shown.launch):
         words = f"rung {rung - 1} as it was: for which edit is there evidence above the exercise?"
     reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
     speed = speed_here(candidate, explained_by=first.instrument)
@@ -217,6 +223,7 @@ def _with_instruments(
         verdict,
         state=NOT_YET,
         reason=f"{reason}\n{table}",
+        remark="",
         looks_like=words,
         climb=replace(verdict.climb, speed=speed),
     )

@@ -198,6 +198,13 @@ rope_of_any_strides = spec(
     unmasked=UNMASKED,
 )
 
+# How far apart rows are taken to be, 2 * HALF: what is told -> the factor.
+_APART = {
+    "rows are 2 * HALF apart in memory, and HALF is half of that": " * HALF",
+    "rows are 2 * HALF apart in memory, and `rows` says how many there are": " * rows",
+    "rows are 2 * HALF apart in memory: the row's number needs this factor": "",
+}
+
 # Of a row, also where its pairs take one angle.
 MISTAKES_OF_A_ROW = (
     Mistake(
@@ -268,21 +275,10 @@ MISTAKES_OF_A_ROW = (
         "rows of the table are 2 * HALF apart: position needs this factor",
         {"position * 2 * HALF": "position"},
     ),
-    Mistake(
-        "rows are 2 * HALF apart in memory, and HALF is half of that",
-        offset="row * HALF + pair",
-    ),
+    *(Mistake(words, offset=f"row{factor} + pair") for words, factor in _APART.items()),
     Mistake(
         "rows are 2 * HALF apart in memory, and BLOCK_HALF is the width of the block",
         offset="row * 2 * BLOCK_HALF + pair",
-    ),
-    Mistake(
-        "rows are 2 * HALF apart in memory, and `rows` says how many there are",
-        offset="row * rows + pair",
-    ),
-    Mistake(
-        "rows are 2 * HALF apart in memory: the row's number needs this factor",
-        offset="row + pair",
     ),
     Mistake(
         "a row of t begins at row * 2 * HALF, not at position * 2 * HALF",
@@ -353,17 +349,9 @@ _OF_A_TILE = (
         "tile)",
         {"+ pair[None, :]": "+ 2 * pair[None, :]"},
     ),
-    Mistake(
-        "rows are 2 * HALF apart in memory, and HALF is half of that (in a tile)",
-        {_ROWS: "(position * rows + row) * HALF"},
-    ),
-    Mistake(
-        "rows are 2 * HALF apart in memory, and `rows` says how many there are (in a tile)",
-        {_ROWS: "(position * rows + row) * rows"},
-    ),
-    Mistake(
-        "rows are 2 * HALF apart in memory: the row's number needs this factor (in a tile)",
-        {_ROWS: "(position * rows + row)"},
+    *(
+        Mistake(f"{words} (in a tile)", {_ROWS: f"(position * rows + row){factor}"})
+        for words, factor in _APART.items()
     ),
     Mistake(
         "row counts within its position: position * rows comes before it",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...interpreter.functions import EVALUATED
 from ..recorder import Access, Part, tensors_in
 from ..trace import Trace
 from .limits import SECTOR
@@ -34,19 +35,7 @@ class Counts:
 class Watch(Trace):
     """A `Trace` with the counts of every launch."""
 
-    functions = (
-        "sin",
-        "cos",
-        "tanh",
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "sqrt",
-        "precise_sqrt",
-        "rsqrt",
-        "erf",
-    )
+    functions = (*EVALUATED, "precise_sqrt")
 
     def __init__(self) -> None:
         super().__init__()
