@@ -27,7 +27,7 @@ _IMPORTS = """\
 import torch
 
 from rope_lab.judge.definitions import rotate_half
-from rope_lab.judge.quick_triton import tl, triton
+from rope_lab.judge.quick_triton import SumTensors, norm_kernel, tl, triton
 
 
 """

@@ -11,11 +11,7 @@ from ..judge.spec import LARGE, STRIDED, ZEROS_AND_SMALL, Case, spec
 
 RMS_NORM = Solution("11-ex1")
 NORM_ROPE = Solution("11-ex2")
-_SUM_OF_SHARES = """norm_kernel.sum_partials_kernel[(triton.cdiv(d, 64),)](
-        SumTensors(partials, dw, None), programs, programs, D=d, BLOCK_N=4, BLOCK_D=64
-    )"""
-# a mistaken solution has no kernel of the package
-NORM_ROPE_BACKWARD = Solution("11-ex3", instead={_SUM_OF_SHARES: "dw.copy_(partials.sum(0))"})
+NORM_ROPE_BACKWARD = Solution("11-ex3")
 
 
 @spec(

@@ -171,11 +171,6 @@ class Evidence:
         """How the result is made of elements and their partners; None if it isn't."""
         return pairs_of(self.spec, self.inputs, self.expected.shape)
 
-    def with_sines_in_a_part(self, other: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """The result with other products of the sine in a part of each row, and which part."""
-        for where, here in self.places.items():
-            yield where, self.cosines + torch.where(here, other, self.sines)
-
     def had_shown_earlier(self, words: str) -> bool:
         """Whether a mistake of the exercise makes a case wrong that came out right."""
         mistaken = self.spec.mistakes.get(words)
@@ -288,6 +283,12 @@ class Guess:
         if self.result is None:
             return True
         return e.got_is(self.result) and not e.close(self.result, e.expected)
+
+
+def parts(e: Evidence, words: str, wrong: Tensor, right: Tensor) -> Iterator[Guess]:
+    """That this came out in a part of each row; `words` end before the part's name."""
+    for where, here in e.places.items():
+        yield part(f"{words}{where}", torch.where(here, wrong, right))
 
 
 seen = partial(Guess, rank=Rank.SEEN)

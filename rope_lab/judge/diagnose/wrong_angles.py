@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..spec import MANY
-from .evidence import Evidence, Guess, part, whole
+from .evidence import Evidence, Guess, part, parts, whole
 
 
 def minus(e: Evidence) -> Iterator[Guess]:
@@ -39,8 +39,7 @@ def _of_half(number: int) -> Callable[[Tensor], Tensor]:
 
 def sine_of_a_part(e: Evidence) -> Iterator[Guess]:
     """The sign of the sine in a part of each row."""
-    for where, result in e.with_sines_in_a_part(-e.sines):
-        yield part(f"a sign: that of the sine in {where}", result)
+    yield from parts(e, "a sign: that of the sine in ", e.cosines - e.sines, e.cosines + e.sines)
 
 
 def of_the_partner(e: Evidence) -> Iterator[Guess]:
@@ -61,9 +60,8 @@ def of_the_partner(e: Evidence) -> Iterator[Guess]:
     of_the_other = e.cosine_part(swap)
     words = "the wrong cosine: each half takes the cosine of the other's angle"
     yield whole(words, of_the_other + sines)
-    for where, here in e.places.items():
-        words = f"the wrong cosine: that of the other half's angle, in {where}"
-        yield part(words, torch.where(here, of_the_other, cosines) + sines)
+    words = "the wrong cosine: that of the other half's angle, in "
+    yield from parts(e, words, of_the_other + sines, cosines + sines)
 
 
 def other_function(e: Evidence) -> Iterator[Guess]:
@@ -71,8 +69,7 @@ def other_function(e: Evidence) -> Iterator[Guess]:
     with_cosine = e.sine_part(lambda x: x + torch.pi / 2)
     words = "the wrong function: a cosine for the sine, in "
     yield whole(f"{words}every element", e.cosines + with_cosine)
-    for where, result in e.with_sines_in_a_part(with_cosine):
-        yield part(f"{words}{where}", result)
+    yield from parts(e, words, e.cosines + with_cosine, e.cosines + e.sines)
 
 
 def exchanged_functions(e: Evidence) -> Iterator[Guess]:
@@ -82,9 +79,7 @@ def exchanged_functions(e: Evidence) -> Iterator[Guess]:
     with_sine = e.cosine_part(lambda x: x - torch.pi / 2)
     words = "the wrong function: a sine for the cosine, in "
     yield whole(f"{words}every element", with_sine + e.sines)
-    for where, here in e.places.items():
-        result = torch.where(here, with_sine, e.cosines) + e.sines
-        yield part(f"{words}{where}", result)
+    yield from parts(e, words, with_sine + e.sines, e.cosines + e.sines)
 
 
 def of_the_cosine(e: Evidence) -> Iterator[Guess]:
@@ -92,19 +87,18 @@ def of_the_cosine(e: Evidence) -> Iterator[Guess]:
     if not e.sines.any():
         return
     yield whole("a sign: every cosine has the opposite sign", e.sines - e.cosines)
-    for where, here in e.places.items():
-        result = e.sines + torch.where(here, -e.cosines, e.cosines)
-        yield part(f"a sign: that of the cosine in {where}", result)
+    words = "a sign: that of the cosine in "
+    yield from parts(e, words, e.sines - e.cosines, e.sines + e.cosines)
 
 
 def a_product_alone(e: Evidence) -> Iterator[Guess]:
     """One of the two, in all of a row or in a part."""
     for name, left in (("sine", e.cosines), ("cosine", e.sines)):
         words = f"half of it is missing: the product with the {name}"
-        yield whole(words, torch.where(e.sines == 0, e.expected.to(left.dtype), left))
-        for where, here in e.places.items():
-            result = torch.where(here & (e.sines != 0), left, e.expected.to(left.dtype))
-            yield part(f"{words}, in {where}", result)
+        all_of_it = e.expected.to(left.dtype)
+        left = torch.where(e.sines == 0, all_of_it, left)
+        yield whole(words, left)
+        yield from parts(e, f"{words}, in ", left, all_of_it)
 
 
 def other_unit(e: Evidence) -> Iterator[Guess]:

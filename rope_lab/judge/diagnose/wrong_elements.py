@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..spec import HALF_PRECISION, MANY, STRIDED, TAIL_AND_STRIDE
-from .evidence import Evidence, Guess, fitted, part, place, whole
+from .evidence import Evidence, Guess, fitted, part, parts, place, whole
 
 # a sign, a factor
 
@@ -121,9 +121,9 @@ def members_of_a_pair(e: Evidence) -> Iterator[Guess]:
     words = "the partner is missing: the sine multiplies the element itself"
     yield whole(words, itself)
     yield whole("the pair's members have changed places: the cosine takes the partner", exchanged)
+    yield from parts(e, f"{words}, in ", itself, pairs.result)
     for where, here in e.places.items():
         yield whole(words, torch.where(here, 2 * pairs.own * x - itself, itself))  # and no sign
-        yield part(f"{words}, in {where}", torch.where(here, itself, pairs.result))
         have_changed = f"the pair's members have changed places in {where}"
         result = torch.where(here, exchanged, pairs.result)
         yield part(f"{have_changed}: the cosine takes the partner", result)
