@@ -1,65 +1,32 @@
 """The child's part of a picture: interpret one launch, and note the lanes of its loads and stores.
 
-A job has no tensors but `Packed` ones and the bytes of their storages: pickled by itself, each
-tensor would get a storage of its own, and an input that is overwritten would be two tensors.
+Storages have numbers: the order in which they come among the launch's arguments.
 """
 
 import contextlib
 import io
-import math
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ...interpreter.functions import cannot_be_interpreted
 from ...shipment import Shipped
 from ..errors import failure_of
 from ..judge_process import MAX_PRINTED
-from ..recorder import Access, Recorder
+from ..recorder import Access, Recorder, replaced, tensors_in
 
-_GAP = 1 << 16  # bytes between storages: where a lane is masked off, its address is next to its own
-_ALIGNED = 64  # bytes
+# Bytes around a storage: where a lane is masked off, its address is next to its own.
+_GAP = 1 << 16
 MOST_LANES = 1 << 18  # of all loads and stores
 
 
 class TooManyLanes(Exception):
     """A launch loads and stores more than can be drawn."""
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A tensor without its memory.
-
-    Attributes:
-        storage: the number of its storage.
-        first: the number of its first element in the storage.
-    """
-
-    storage: int
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    first: int
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Of each element, in its shape: its number in the storage."""
-        found = np.full(self.shape, self.first)
-        for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            behind = (1,) * (len(self.shape) - axis - 1)
-            found += (stride * np.arange(size)).reshape(-1, *behind)
-        return found
 
 
 @dataclass(frozen=True)
@@ -85,7 +52,7 @@ class Accesses(Recorder):
     """Keeps the lanes of every access."""
 
     def __init__(self, begins: list[int], sizes: list[int]) -> None:
-        """Of the storages: their addresses, which increase, and their sizes in bytes."""
+        """Of the storages: their addresses, and their sizes in bytes."""
         super().__init__()
         self.begins, self.ends = np.array(begins), np.array(begins) + np.array(sizes)
         self.found: list[LanesOfAnAccess] = []
@@ -113,14 +80,12 @@ class Draw:
 
     Attributes:
         kernel: of the launch.
-        arguments: by name; tensors are `Packed`.
-        storages: bytes of each.
+        arguments: by name, as `saved` has them.
     """
 
     kernel: Shipped
     grid: tuple[int, ...]
-    arguments: dict[str, object]
-    storages: list[bytes]
+    arguments: bytes
 
     def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
         """`programs`, the place in the grid of each, and `accesses`; or why it is `refused`.
@@ -137,29 +102,23 @@ class Draw:
     def _accesses(self, kernel: object) -> dict:
         while hasattr(getattr(kernel, "fn", None), "fn"):
             kernel = kernel.fn  # the job has what a tuner would choose
-        sizes = [len(content) for content in self.storages]
-        room = [-(-(size + _GAP) // _ALIGNED) * _ALIGNED for size in sizes]
-        arena = np.zeros(_GAP + sum(room), dtype=np.uint8)
-        places = [_GAP + sum(room[:number]) for number in range(len(sizes))]
-        memories = []
-        for content, place in zip(self.storages, places, strict=True):
-            memory = arena[place : place + len(content)]
-            memory[:] = np.frombuffer(content, dtype=np.uint8)
-            memories.append(torch.from_numpy(memory))
-        begins = [arena.ctypes.data + place for place in places]
+        saved = torch.load(io.BytesIO(self.arguments), map_location="cpu", weights_only=False)
+        arguments = {name: _launched(value) for name, value in saved.items()}
+        memories: dict[int, Tensor] = {}  # by the address of a storage
+        for _, tensor in tensors_in(arguments):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in memories:
+                content = torch.empty(0, dtype=torch.uint8).set_(storage)
+                memories[storage.data_ptr()] = _apart(content)
 
-        def unpacked(value: object) -> object:
-            if isinstance(value, Packed):
-                memory = memories[value.storage].untyped_storage()
-                tensor = torch.empty(0, dtype=value.dtype)
-                return tensor.set_(memory, value.first, value.shape, value.strides)
-            if isinstance(value, SimpleNamespace):
-                return TensorDescriptor(**{name: unpacked(x) for name, x in vars(value).items()})
-            if isinstance(value, dict):
-                return namedtuple("Given", value)(*map(unpacked, value.values()))
-            return tuple(map(unpacked, value)) if isinstance(value, tuple) else value
+        def moved(name: str, tensor: Tensor) -> Tensor:
+            memory = memories[tensor.untyped_storage().data_ptr()].untyped_storage()
+            place = tensor.storage_offset(), tensor.shape, tensor.stride()
+            return torch.empty(0, dtype=tensor.dtype).set_(memory, *place)
 
-        arguments = {name: unpacked(value) for name, value in self.arguments.items()}
+        arguments = replaced(arguments, moved)
+        begins = [memory.data_ptr() for memory in memories.values()]
+        sizes = [len(memory) for memory in memories.values()]
         with Accesses(begins, sizes) as kept:
             try:
                 kernel[self.grid](**arguments)
@@ -171,24 +130,32 @@ class Draw:
         return {"programs": kept.programs, "accesses": kept.found}
 
 
-def packed(value: object, storages: dict[int, bytes]) -> object:
-    """An argument of a launch for a job; `storages`, by address, gets the bytes of its tensors.
+def _apart(content: Tensor) -> Tensor:
+    """The same bytes, far from all other tensors."""
+    room = np.zeros(len(content) + 2 * _GAP, dtype=np.uint8)
+    return torch.from_numpy(room[_GAP : _GAP + len(content)]).copy_(content)
 
-    A named tuple becomes a dictionary: its class may be the notebook's, and unknown to the child.
-    A descriptor becomes a namespace: it would refuse what is no tensor.
+
+def saved(arguments: dict[str, object]) -> bytes:
+    """Arguments of a launch for a job.
+
+    `torch.save` keeps what tensors share: pickled by itself, each would get a storage of its own,
+    and an input that is overwritten would be two tensors.
     """
-    if isinstance(value, TensorDescriptor):
-        return SimpleNamespace(**vars(value) | {"base": packed(value.base, storages)})
+    file = io.BytesIO()
+    torch.save({name: _portable(value) for name, value in arguments.items()}, file)
+    return file.getvalue()
+
+
+def _portable(value: object) -> object:
+    """A named tuple as a dictionary: its class may be the notebook's, and unknown to the child."""
     if hasattr(value, "_fields"):
-        return {name: packed(getattr(value, name), storages) for name in value._fields}
-    if isinstance(value, tuple):
-        return tuple(packed(item, storages) for item in value)
-    if not isinstance(value, Tensor):
-        return value
-    storage = value.untyped_storage()
-    if storage.data_ptr() not in storages:
-        memory = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
-        storages[storage.data_ptr()] = memory.cpu().numpy().tobytes()
-    number = list(storages).index(storage.data_ptr())
-    first = value.storage_offset()
-    return Packed(number, value.dtype, tuple(value.shape), tuple(value.stride()), first)
+        return {name: _portable(getattr(value, name)) for name in value._fields}
+    return tuple(map(_portable, value)) if isinstance(value, tuple) else value
+
+
+def _launched(value: object) -> object:
+    """As the kernel gets what `_portable` has made."""
+    if isinstance(value, dict):
+        return namedtuple("Given", value)(*map(_launched, value.values()))
+    return tuple(map(_launched, value)) if isinstance(value, tuple) else value

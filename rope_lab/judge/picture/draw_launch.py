@@ -11,9 +11,9 @@ from ...shipment import CannotPassOn, Shipped, is_kernel
 from ..check_exercise import CHILD, SECONDS
 from ..recorder import tensors_in
 from ..verdict import HOW_TO_BEGIN, raised
-from .accesses import Draw, LanesOfAnAccess, Packed, packed
+from .accesses import Draw, LanesOfAnAccess, saved
 from .drawing import Panel, draw_panels
-from .sheet import HIGHEST, WIDEST, Sheet
+from .sheet import HIGHEST, WIDEST, Sheet, offsets_of
 
 MOST_PROGRAMS = 256
 
@@ -106,21 +106,22 @@ def _tensors_of(launch: Launch) -> dict[str, Tensor]:
 
 def _panels(launch: Launch, of: str | None, loads: str | None) -> tuple[list[Panel], str]:
     """What is to be drawn, and what the kernel printed."""
-    storages: dict[int, bytes] = {}
+    tensors = _tensors_of(launch)
     for name in filter(None, (of, loads)):
-        _refuse_large(name, _tensors_of(launch)[name])
-    arguments = {name: packed(value, storages) for name, value in _named(launch).items()}
-    tensors = {name: packed(tensor, storages) for name, tensor in _tensors_of(launch).items()}
-    found = _answer(launch, arguments, [*storages.values()])
+        _refuse_large(name, tensors[name])
+    found = _answer(launch)
+    of_storages = [x.untyped_storage().data_ptr() for x in tensors.values()]
+    storages = [*dict.fromkeys(of_storages)]
+    numbers_of = {name: storages.index(at) for name, at in zip(tensors, of_storages, strict=True)}
     numbers = [",".join(map(str, at[: len(launch.grid)])) for at in found["programs"]]
 
     def panel(name: str, does: str) -> Panel:
-        _refuse_large(name, _tensors_of(launch)[name])
-        sheet = Sheet(tensors[name], does)
+        _refuse_large(name, tensors[name])
+        sheet = Sheet(tensors[name], numbers_of[name], does)
         sheet.add(found["accesses"])
         return Panel(sheet, name, numbers)
 
-    of = of or _stored_in(tensors, found["accesses"])
+    of = of or _stored_in(tensors, numbers_of, found["accesses"])
     panels = [panel(loads, "loads")] if loads else []
     return [*panels, panel(of, "stores")], found["printed"]
 
@@ -135,13 +136,12 @@ def _refuse_large(name: str, tensor: Tensor) -> None:
         raise NotDrawn(f"Not drawn: {name} has the shape {shape}, {words}: draw a smaller one")
 
 
-def _answer(launch: Launch, arguments: dict, storages: list[bytes]) -> dict:
+def _answer(launch: Launch) -> dict:
     """What the child says of a launch."""
     kernel = launch.kernel
     try:
         shipped = Shipped.by_name(kernel.fn.__name__, kernel)
-        job = Draw(shipped, launch.grid, arguments, storages)
-        pickle.dumps(job)
+        job = Draw(shipped, launch.grid, saved(_named(launch)))
     except CannotPassOn as refused:
         raise NotDrawn(f"Not drawn: {refused}") from None
     except (TypeError, AttributeError, pickle.PicklingError) as error:
@@ -159,7 +159,9 @@ def _answer(launch: Launch, arguments: dict, storages: list[bytes]) -> dict:
     return found
 
 
-def _stored_in(tensors: dict[str, Packed], accesses: list[LanesOfAnAccess]) -> str:
+def _stored_in(
+    tensors: dict[str, Tensor], numbers_of: dict[str, int], accesses: list[LanesOfAnAccess]
+) -> str:
     """The tensor that a kernel stores in; of two names for the same elements, the last."""
     stored: dict[int, set[int]] = {}
     for access in (access for access in accesses if access.does == "stores"):
@@ -171,9 +173,9 @@ def _stored_in(tensors: dict[str, Packed], accesses: list[LanesOfAnAccess]) -> s
             stored.setdefault(storage, set()).add(offset)
     by_place = {}
     for name, tensor in tensors.items():
-        own = set((tensor.offsets * tensor.dtype.itemsize).reshape(-1).tolist())
-        if own & stored.get(tensor.storage, set()):
-            by_place[tensor] = name
+        own = set((offsets_of(tensor) * tensor.element_size()).reshape(-1).tolist())
+        if own & stored.get(numbers_of[name], set()):
+            by_place[tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()] = name
     names = [*by_place.values()]
     if len(names) == 1:
         return names[0]

@@ -97,8 +97,8 @@ class Panel:
     def title(self) -> str:
         tensor = self.sheet.tensor
         dense = [math.prod(tensor.shape[axis + 1 :]) for axis in range(len(tensor.shape))]
-        strides = "" if list(tensor.strides) == dense else f", strides {tensor.strides}"
-        return f"{self.name}, shape {tensor.shape}{strides}"
+        strides = "" if list(tensor.stride()) == dense else f", strides {tensor.stride()}"
+        return f"{self.name}, shape {tuple(tensor.shape)}{strides}"
 
 
 def draw_panels(panels: Sequence[Panel], kernel: str) -> None:

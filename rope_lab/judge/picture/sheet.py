@@ -5,13 +5,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from .accesses import LanesOfAnAccess, Packed
+from .accesses import LanesOfAnAccess
 
 WIDEST, HIGHEST = 32, 32  # cells of a picture
 _BESIDE, _BELOW = 8, 4  # columns beside the elements, and rows below and above, that are drawn
 
 Cell = tuple[int, int]  # a row and a column
+
+
+def offsets_of(tensor: Tensor) -> np.ndarray:
+    """Of each element, in its shape: its number in the storage."""
+    count = tensor.untyped_storage().nbytes() // tensor.element_size()
+    place = tensor.shape, tensor.stride(), tensor.storage_offset()
+    return torch.arange(count).as_strided(*place).numpy()
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Sheet:
     isn't the tensor's: the padding of its rows, or what comes before and after it.
 
     Attributes:
+        storage: the number of the tensor's storage.
         does: "stores" or "loads", the accesses that are noted.
         by: of a cell, the program of each store, in their order; of each program one load.
         masked: the cells at which lanes that are masked off point, and the programs of these lanes.
@@ -44,7 +54,8 @@ class Sheet:
         outside: how many elements outside of the tensor are accessed, drawn or not.
     """
 
-    tensor: Packed
+    tensor: Tensor
+    storage: int
     does: str
     by: dict[Cell, list[int]] = field(default_factory=lambda: defaultdict(list))
     masked: dict[Cell, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -52,7 +63,7 @@ class Sheet:
     outside: int = 0
 
     def __post_init__(self) -> None:
-        offsets = self.tensor.offsets
+        offsets = offsets_of(self.tensor)
         self.is_vector = offsets.ndim < 2
         self.columns = min(offsets.size, WIDEST) if self.is_vector else offsets.shape[-1]
         self.rows = -(-offsets.size // self.columns) if self.columns else 0
@@ -67,7 +78,7 @@ class Sheet:
 
     def _steps(self, offsets: np.ndarray) -> tuple[int, int]:
         """From a row to the next one, and from a column; 0 if rows are not equally far apart."""
-        column_step = self.tensor.strides[-1] if self.tensor.strides else 1
+        column_step = self.tensor.stride(-1) if self.tensor.dim() else 1
         if self.is_vector:
             return self.columns * column_step if self.rows > 1 else 0, column_step
         starts = offsets.reshape(self.rows, self.columns)[:, 0] if self.columns else np.zeros(0)
@@ -77,7 +88,7 @@ class Sheet:
     def index(self, cell: Cell) -> tuple[int, ...]:
         """Of an element."""
         number = cell[0] * self.columns + cell[1]
-        return tuple(map(int, np.unravel_index(number, self.tensor.shape or (1,))))
+        return tuple(map(int, np.unravel_index(number, tuple(self.tensor.shape) or (1,))))
 
     @property
     def padding(self) -> list[Cell]:
@@ -102,9 +113,9 @@ class Sheet:
     def add(self, accesses: Iterable[LanesOfAnAccess]) -> None:
         """Note those to this tensor."""
         own = [
-            _Own(access.program, access.offset // self.tensor.dtype.itemsize, here, access.wanted)
+            _Own(access.program, access.offset // self.tensor.element_size(), here, access.wanted)
             for access in accesses
-            if access.does == self.does and (here := access.storage == self.tensor.storage).any()
+            if access.does == self.does and (here := access.storage == self.storage).any()
         ]
         for one in own:
             self._note(one)
@@ -142,7 +153,7 @@ class Sheet:
     def _beside(self, offset: int) -> list[Cell]:
         """The cell of memory that isn't the tensor's, where there is one."""
         row_step, column_step = self._row_step, self._column_step
-        far = offset - self.tensor.first
+        far = offset - self.tensor.storage_offset()
         is_one_row = self.is_vector and self.rows == 1
         are_rows_apart = is_one_row or row_step >= self.columns * column_step
         if column_step <= 0 or not are_rows_apart or far % column_step:
