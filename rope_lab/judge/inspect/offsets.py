@@ -15,6 +15,8 @@ import numpy as np
 import torch
 import triton.language as tl
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 
@@ -22,7 +24,6 @@ from ...compiler.launches import Launch, launches_of
 from ..climb.targets import number
 from ..recorder import Access, Memory, Recorder, line_of_the_kernel, name_of, replaced
 from ..verdict import cause_of, raised
-from .without_memory import LargeOnMeta
 
 _LARGE = 2**30  # bytes of a tensor; with fewer, every offset fits
 _APART = 2**48  # bytes between two tensors
@@ -33,6 +34,8 @@ _TURNS = 4  # of a long loop, the first and the last ones
 _ACCESSES = 1000  # of a program
 _MORE_PROGRAMS = 12  # along the longest side of a grid
 _SECONDS = 8.0  # for all of them
+# Bytes of a tensor that has its values: which slot a token has, where a sequence begins.
+_MOST_FLOATS, _MOST_INTEGERS = 2**20, 2**28
 
 
 class _Enough(Exception):
@@ -56,7 +59,7 @@ def wrapped_offset(function: Callable, make: Callable, size: int) -> dict[str, s
         return {}
     try:
         try:
-            with LargeOnMeta():
+            with _LargeOnMeta():
                 launches = _launches(function, lambda: make(size, "cpu"))
         except Exception:  # it has asked a tensor without memory, or mixed devices
             pass  # then all values are 0
@@ -77,6 +80,43 @@ def _launches(function: Callable, make: Callable) -> list[Launch]:
     torch.manual_seed(0)
     inputs = make()
     return launches_of(lambda: function(*inputs))
+
+
+class _LargeOnMeta(TorchDispatchMode):
+    """While this is entered, PyTorch makes large tensors on the meta device, whatever is asked."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if any(x.is_meta for x in tensors) or _makes_too_much(func, tensors, args, kwargs):
+            return _without_memory(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _makes_too_much(func: Callable, tensors: list[Tensor], args: tuple, kwargs: dict) -> bool:
+    if any(result.alias_info for result in func._schema.returns):
+        return False  # a view, or an input that is written over
+    try:
+        made = tree_leaves(_without_memory(func, args, kwargs))
+    except (NotImplementedError, RuntimeError):
+        if not tensors:
+            raise
+        return False  # how much it is depends on values, and these are here
+    return any(
+        x.nbytes > (_MOST_FLOATS if x.is_floating_point() else _MOST_INTEGERS)
+        for x in made
+        if isinstance(x, Tensor)
+    )
+
+
+def _without_memory(func: Callable, args: tuple, kwargs: dict) -> object:
+    def on_meta(x: object) -> object:
+        if isinstance(x, Tensor):
+            return x.to("meta")
+        return torch.device("meta") if isinstance(x, torch.device) else x
+
+    kwargs = kwargs | dict.fromkeys({"generator", "pin_memory"} & kwargs.keys())
+    return func(*tree_map(on_meta, args), **tree_map(on_meta, kwargs))
 
 
 class _Place(Memory):
