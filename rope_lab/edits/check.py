@@ -9,7 +9,7 @@ from IPython.display import display
 
 from ..compiler.instructions import warp_instructions
 from ..compiler.launches import launches_of
-from ..judge.climb.check_rung import Shown, judged
+from ..judge.climb.check_rung import Shown, verdict_on_rung
 from ..judge.climb.instruments import rotation
 from ..judge.climb.targets import EIGHT_ROWS, TARGETS, advice
 from ..judge.verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict
@@ -50,7 +50,7 @@ def verdict_on(number: int, candidate: Callable) -> Verdict:
     if _is_unchanged(number, candidate):
         return _not_yet(f"the kernel is unchanged. {TO_DO[number]}")
     on_the_edit = partial(_by_instruments, number, candidate)
-    return _in_fewer_words(judged(BEFORE + number, candidate, on_the_edit))
+    return _in_fewer_words(verdict_on_rung(BEFORE + number, candidate, on_the_edit))
 
 
 def _by_instruments(number: int, candidate: Callable, shown: Shown) -> Verdict:

@@ -164,7 +164,7 @@ class TryOnCases:
         )
         counted = None
         with launches_noted() as launches:
-            verdict, printed = verdict_on(candidate, wanted, tell)
+            verdict, printed = verdict_on_cases(candidate, wanted, tell)
             if self.probe and verdict:
                 verdict, counted = probed(verdict, candidate, wanted, self.probe)
         if verdict.state == WRONG and (words := unlike_its_look(self.candidate.program)):
@@ -191,7 +191,7 @@ def probed(
     return replace(outcome, reason=reason, cases=cases), None
 
 
-def verdict_on(
+def verdict_on_cases(
     candidate: Callable, wanted: Spec, tell: Callable[[str], None]
 ) -> tuple[Verdict, str]:
     """After all cases; and what the candidate printed in the first one in which it did."""

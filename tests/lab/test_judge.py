@@ -319,5 +319,5 @@ def test_no_rule_stumbles_over_a_wrong_result(known):
         return None if known.overwrites else tuple(outs)
 
     wanted = replace(known, half_the_table=False)
-    verdict, _ = judge_module.verdict_on(made_up, wanted, tell=lambda _: None)
+    verdict, _ = judge_module.verdict_on_cases(made_up, wanted, tell=lambda _: None)
     assert verdict.state == "wrong" and "raises" not in verdict.reason

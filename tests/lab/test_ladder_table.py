@@ -6,7 +6,7 @@ import pytest
 
 import rope_lab as lab
 from rope_lab.compiler.launches import launches_of
-from rope_lab.judge.climb.check_rung import judged_values
+from rope_lab.judge.climb.check_rung import verdict_on_values
 from rope_lab.judge.climb.instruments import readings_of, rotation
 from rope_lab.judge.climb.targets import Target, advice
 from rope_lab.rungs import RUNGS, kept, measured
@@ -28,7 +28,7 @@ ORDER = {1: "LLLEES", 2: "LLLLEESEES", 7: "LLLLEEEESS"} | dict.fromkeys((3, 4, 5
 @pytest.mark.parametrize("rung", RUNGS)
 def test_its_counts_are_those_of_our_kernel(rung):
     """Counted as a verdict counts; another Triton may count a few per cent more instructions."""
-    verdict, counted = judged_values(rung, RUNGS[rung].module.my_rope)
+    verdict, counted = verdict_on_values(rung, RUNGS[rung].module.my_rope)
     assert verdict
     ours = RUNGS[rung]
     (launch,) = launches_of(rotation(ours.module.my_rope))

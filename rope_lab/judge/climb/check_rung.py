@@ -86,7 +86,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         ValueError: there is no such rung.
     """
     rung_of(rung)
-    verdict = judged(rung, candidate, partial(_by_instruments, rung, candidate))
+    verdict = verdict_on_rung(rung, candidate, partial(_by_instruments, rung, candidate))
     if verdict.state not in (RIGHT, AS_INTERPRETED) or QUIET in os.environ:
         return verdict
     try:
@@ -108,9 +108,11 @@ class Shown:
     readings: dict[str, float]
 
 
-def judged(rung: int, candidate: Callable, by_what_is_shown: Callable[[Shown], Verdict]) -> Verdict:
+def verdict_on_rung(
+    rung: int, candidate: Callable, by_what_is_shown: Callable[[Shown], Verdict]
+) -> Verdict:
     """The verdict on a kernel's values; if all are right, on what the instruments show of it."""
-    values, counted = judged_values(rung, candidate)
+    values, counted = verdict_on_values(rung, candidate)
     if not values:
         return values
     verdict = replace(values, remark="")
@@ -124,7 +126,7 @@ def judged(rung: int, candidate: Callable, by_what_is_shown: Callable[[Shown], V
         return said_instead(error, verdict)
 
 
-def judged_values(rung: int, candidate: Callable) -> Tried:
+def verdict_on_values(rung: int, candidate: Callable) -> Tried:
     """The verdict on values, addresses, collisions and order; `counted` if all are right.
 
     It is the first one that isn't right, or that of the forward with every right case, and with
