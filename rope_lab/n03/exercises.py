@@ -48,6 +48,25 @@ def _of_rows(words: str, row: str) -> list[Mistake]:
     ]
 
 
+# Which columns are taken for those of the first half, i.e. `column < HALF`: what is told of it.
+_FIRST_HALVES = {
+    "column HALF is the first of the second half: <, not <=": "column <= HALF",
+    "the second half is taken for the first: is it < in the comparison?": "column >= HALF",
+    "columns past HALF are taken for the first half: is it < in the comparison?": "column > HALF",
+    "every column is taken for the first half, which ends at HALF": "column < 2 * HALF",
+    "halves are taken for even and odd columns": "column % 2 == 0",
+    "the first half ends at HALF, which is half of a row already": "column < HALF // 2",
+    "the first half ends at HALF, not at half of BLOCK_C": "column < BLOCK_C // 2",
+}
+# How far the partner is taken to be, HALF.
+_STEPS = {
+    "all of 2 * HALF is added and taken away, where HALF is between partners": "2 * HALF",
+    "half of BLOCK_C is added and taken away, where HALF is between partners": "BLOCK_C // 2",
+    "one element too few between partners": "(HALF - 1)",
+    "one element too many between partners": "(HALF + 1)",
+}
+
+
 # The kernel takes a contiguous tensor for a list of rows.
 rotate_half_of_rows = spec(
     rotate_half.function,
@@ -117,47 +136,15 @@ rotate_half_of_rows = spec(
             partner="tl.where(in_first_half, column - HALF, column + HALF)",
         ),
         Mistake(
-            "column HALF is the first of the second half: <, not <=", in_first_half="column <= HALF"
-        ),
-        Mistake(
-            "the second half is taken for the first: is it < in the comparison?",
-            in_first_half="column >= HALF",
-        ),
-        Mistake(
-            "columns past HALF are taken for the first half: is it < in the comparison?",
-            in_first_half="column > HALF",
-        ),
-        Mistake(
-            "every column is taken for the first half, which ends at HALF",
-            in_first_half="column < 2 * HALF",
-        ),
-        Mistake("halves are taken for even and odd columns", in_first_half="column % 2 == 0"),
-        Mistake(
-            "the first half ends at HALF, which is half of a row already",
-            in_first_half="column < HALF // 2",
-        ),
-        Mistake(
             "HALF is half of a row already, and is halved again",
             in_first_half="column < HALF // 2",
             partner="tl.where(in_first_half, column + HALF // 2, column - HALF // 2)",
-        ),
-        Mistake(
-            "all of 2 * HALF is added and taken away, where HALF is between partners",
-            partner="tl.where(in_first_half, column + 2 * HALF, column - 2 * HALF)",
-        ),
-        Mistake(
-            "half of BLOCK_C is added and taken away, where HALF is between partners",
-            partner="tl.where(in_first_half, column + BLOCK_C // 2, column - BLOCK_C // 2)",
         ),
         Mistake("the sign is added, where it is a factor", {"sign[None, :] *": "sign[None, :] +"}),
         Mistake(
             "half of BLOCK_C, where HALF decides: a block may be wider than a row",
             in_first_half="column < BLOCK_C // 2",
             partner="tl.where(in_first_half, column + BLOCK_C // 2, column - BLOCK_C // 2)",
-        ),
-        Mistake(
-            "the first half ends at HALF, not at half of BLOCK_C",
-            in_first_half="column < BLOCK_C // 2",
         ),
         Mistake(
             "the partner by % BLOCK_C: a block may be wider than a row, which has 2 * HALF",
@@ -186,13 +173,10 @@ rotate_half_of_rows = spec(
             "the sign is true or false, which is 1 or 0, and should be -1 or 1",
             sign="in_first_half",
         ),
-        Mistake(
-            "one element too few between partners",
-            partner="tl.where(in_first_half, column + HALF - 1, column - HALF + 1)",
-        ),
-        Mistake(
-            "one element too many between partners",
-            partner="tl.where(in_first_half, column + HALF + 1, column - HALF - 1)",
+        *(Mistake(words, in_first_half=condition) for words, condition in _FIRST_HALVES.items()),
+        *(
+            Mistake(words, partner=f"tl.where(in_first_half, column + {step}, column - {step})")
+            for words, step in _STEPS.items()
         ),
     ),
 )

@@ -22,6 +22,21 @@ FIVE_TESTS = {
 }
 
 
+def _of_an_index(index: str, stride: str) -> list[Mistake]:
+    """What is told of its product in the address of a row."""
+    return [
+        Mistake(
+            f"all {index}s take the elements of {index} 0: {index} * {stride} is missing, or "
+            f"{index} is always 0",
+            {f"{index} * {stride}": "0"},
+        ),
+        Mistake(
+            f"a {index} is {stride} elements after the one before, not 1",
+            {f"{index} * {stride}": index},
+        ),
+    ]
+
+
 STRIDED_COPY = Solution("04-ex3")
 WHOLE_HEADS = Solution("04-ex4")
 
@@ -67,30 +82,9 @@ WHOLE_HEADS = Solution("04-ex4")
             "each index has the stride of the next one: stride_s is for positions",
             row_ptr="t_ptr + position * stride_b + sequence * stride_h + head * stride_d",
         ),
-        Mistake(
-            "all positions take the elements of position 0: position * stride_s is missing",
-            {"position * stride_s + ": ""},
-        ),
-        Mistake(
-            "a position is stride_s elements after the one before, not 1",
-            {"position * stride_s": "position"},
-        ),
-        Mistake(
-            "all sequences take the elements of sequence 0: sequence * stride_b is missing, or "
-            "sequence is always 0",
-            {" + sequence * stride_b": ""},
-        ),
-        Mistake(
-            "a sequence is stride_b elements after the one before, not 1",
-            {"sequence * stride_b": "sequence"},
-        ),
-        Mistake(
-            "all heads take the elements of head 0: head * stride_h is missing",
-            {" + head * stride_h": ""},
-        ),
-        Mistake(
-            "a head is stride_h elements after the one before, not 1", {"head * stride_h": "head"}
-        ),
+        *_of_an_index("position", "stride_s"),
+        *_of_an_index("sequence", "stride_b"),
+        *_of_an_index("head", "stride_h"),
         Mistake(
             "t comes out in the order of its memory: load by the strides of t, store at out_ptr "
             "+ i",
