@@ -42,15 +42,15 @@ rope_of_q_and_k_apart = spec(
             {"k_strides[1]": "q_strides[1]"},
         ),
         Mistake(
-            "heads of k are k_strides[2] apart; k_strides[1] is the way between sequences",
+            "heads of k are k_strides[2] apart; k_strides[1] is the distance between sequences",
             {"k_strides[2]": "k_strides[1]"},
         ),
         Mistake(
-            "heads of k are k_strides[2] apart; k_strides[0] is the way between positions",
+            "heads of k are k_strides[2] apart; k_strides[0] is the distance between positions",
             {"k_strides[2]": "k_strides[0]"},
         ),
         Mistake(
-            "head has no part in the address: every head of k reads the first one",
+            "head is missing in the address: every head of k reads the first one",
             {" + head * k_strides[2]": ""},
         ),
         Mistake(
@@ -80,7 +80,7 @@ rope_of_q_and_k_apart = spec(
 )
 
 
-# The walk, in the case where q is a slice of rows with 29 elements, and k is contiguous.
+# The four numbers, in the case where q is a slice of rows with 29 elements, and k is contiguous.
 _TOKEN, _HEAD = 20, 6 - 5  # of program (20, 6): the grid counts q's 5 heads first
 _POSITION, _SEQUENCE = divmod(_TOKEN, 3)  # of 3 sequences
 _Q_APART, _K_APART = 24 + 5, 24  # heads of each, in elements
@@ -96,9 +96,9 @@ MISSTEPS = {
     "6 counts q's 5 heads first": {2: 6},
     "counted from 1; the first one has the number 0": {2: 2},
     "bytes, where elements are wanted": {1: 96, 3: 3936, 4: 3956},
-    "there its token begins, with head 0, and it is head 1": {3: 960, 4: 960},
-    "the wrong stride is in the place of the right one, not added to it": {4: 1013},
-    "here the stride is k's own, not that of the line with the bug": {3: 989},
+    "that is where its token begins, with head 0, and this is head 1": {3: 960, 4: 960},
+    "the wrong stride replaces the right one, and isn't added to it": {4: 1013},
+    "this uses k's own stride, not the stride in the line with the bug": {3: 989},
     "1008 is the first element after the end, not the first of a head": {3: 1008, 4: 1008},
-    "it should begin there: insert the numbers into the line letter by letter": {4: 984},
+    "it should begin there: insert the numbers into the line exactly as it is written": {4: 984},
 }
