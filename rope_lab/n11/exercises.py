@@ -28,22 +28,20 @@ NORM_ROPE_BACKWARD = Solution("11-ex3")
     mistakes=RMS_NORM.with_mistakes(
         Mistake("the sum of squares is not divided by d", {") / D +": ") +"}),
         Mistake(
-            "the sum is divided by d - 1, as a variance's may be",
+            "the sum is divided by d - 1, as for a variance",
             {"/ D + 1e-6": "/ (D - 1) + 1e-6"},
         ),
         Mistake(
-            "the sum is divided by BLOCK, which counts masked lanes, too",
+            "the sum is divided by BLOCK, which also counts masked elements",
             {"/ D + 1e-6": "/ BLOCK + 1e-6"},
         ),
         Mistake("no squares: the mean of x itself", {"tl.sum(x * x)": "tl.sum(x)"}),
         Mistake("no squares: the mean of absolute values", {"tl.sum(x * x)": "tl.sum(tl.abs(x))"}),
         Mistake(
-            "the square of the sum, where the sum of squares is asked for",
+            "the square of the sum instead of the sum of squares",
             {"tl.sum(x * x)": "tl.sum(x) * tl.sum(x)"},
         ),
-        Mistake(
-            "the largest square, where their mean is asked for", r="tl.rsqrt(tl.max(x * x) + 1e-6)"
-        ),
+        Mistake("the largest square instead of their mean", r="tl.rsqrt(tl.max(x * x) + 1e-6)"),
         Mistake(
             "the weights are in the sum of squares: they come after the root",
             {
@@ -52,11 +50,11 @@ NORM_ROPE_BACKWARD = Solution("11-ex3")
             },
         ),
         Mistake(
-            "the variance, where the mean square is asked for: it subtracts a mean",
+            "the variance instead of the mean square: it subtracts a mean",
             {"/ D + 1e-6": "/ D - (tl.sum(x) / D) * (tl.sum(x) / D) + 1e-6"},
         ),
         Mistake(
-            "the mean is subtracted, as LayerNorm does: RMSNorm takes x as it is",
+            "the mean is subtracted, as LayerNorm does: RMSNorm doesn't",
             {"    r = ": "    x = tl.where(exists, x - tl.sum(x) / D, 0.0)\n    r = "},
         ),
         Mistake("no epsilon: a row of zeros is divided by zero", {" + 1e-6": ""}),
@@ -69,7 +67,7 @@ NORM_ROPE_BACKWARD = Solution("11-ex3")
             r="tl.rsqrt((tl.sum(x * x) + 1e-6) / D)",
         ),
         Mistake(
-            "the epsilon is added in every lane, before the sum",
+            "the epsilon is added to every element, before the sum",
             r="tl.rsqrt(tl.sum(x * x + 1e-6) / D)",
         ),
         Mistake(
@@ -83,7 +81,7 @@ NORM_ROPE_BACKWARD = Solution("11-ex3")
         Mistake(
             "the root is missing: the row is divided by its mean square", {"tl.rsqrt(": "1 / ("}
         ),
-        Mistake("it multiplies by the root, and has to divide by it", {"tl.rsqrt(": "tl.sqrt("}),
+        Mistake("it multiplies by the root instead of dividing by it", {"tl.rsqrt(": "tl.sqrt("}),
         Mistake("the wrong weight: no weights are applied", {"r * weight": "r"}),
         Mistake("the wrong weight: it divides by the weights", {"r * weight": "r / weight"}),
         Mistake(
@@ -99,7 +97,7 @@ NORM_ROPE_BACKWARD = Solution("11-ex3")
     ),
 )
 def rms_norm_of_rows(x: "(s, d)", weight: "(d)"):
-    """Each row over the root of its mean square, times a weight a column."""
+    """Each row over the root of its mean square, times a weight per column."""
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
 
 
@@ -157,7 +155,7 @@ def _mistaken_norm(x, weight, freqs, words):
     ),
 )
 def rope_of_normalized_rows(x: "(s, b, h, d)", weight: "(d)", freqs: "angles (s2, 1, 1, d)"):
-    """Each row over the root of its mean square, times a weight a column; then `rope`."""
+    """Each row over the root of its mean square, times a weight per column; then `rope`."""
     return rope.function(rms_norm_of_rows.function(x, weight), freqs)
 
 
@@ -187,7 +185,7 @@ def _over_all_rows(products):
             {"x1 + g2 * x2,": "x1,"},
         ),
         Mistake(
-            "the weight is in its own gradient: add to the shares before g1 and g2 take it",
+            "the weight is in its own gradient: add to the shares before g1 and g2 are multiplied by it",
             {
                 "        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n": "",
                 "g2 * w2\n": "g2 * w2\n        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n",
@@ -198,7 +196,7 @@ def _over_all_rows(products):
             {"(g1 - x1 * mean) * rstd, (g2 - x2 * mean)": "g1 * rstd, g2"},
         ),
         Mistake(
-            "the part along each row is added, and has to be subtracted",
+            "the part along each row is added instead of subtracted",
             {"- x1 * mean) * rstd, (g2 -": "+ x1 * mean) * rstd, (g2 +"},
         ),
         Mistake(
@@ -214,7 +212,7 @@ def _over_all_rows(products):
             },
         ),
         Mistake(
-            "a program's last tile alone is in its share: add to sum1 and sum2",
+            "only a program's last tile is in its share: add to sum1 and sum2",
             {"sum1 + g1 * x1, sum2 +": "g1 * x1,"},
         ),
     ),

@@ -6,14 +6,14 @@ import torch
 from ..judge.definitions import rope, rope_gradient
 from ..judge.spec import spec
 
-# The kernel of the climb wants contiguous rows, so a copy is no waste.
+# Rungs need contiguous rows, so a copy is not an extra.
 _OPTIONS = {
     "leave_out": ("part of the head rotated",),
     "kernel": True,
     "launches": 1,
     "copies": True,
 }
-_MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still (b, h, s, d)"
+_MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still stored as (b, h, s, d)"
 
 
 def _memory_as_it_is(x, angles, rotate=rope.function):
@@ -39,7 +39,7 @@ def rope_of_heads_first(x: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
     **_OPTIONS,
     mistakes={
         _MEMORY: _gradient_of_memory_as_it_is,
-        "the gradient is ignored: every element of it counts as 1": _gradient_of_the_sum,
+        "the gradient is ignored: each of its elements counts as 1": _gradient_of_the_sum,
     },
 )
 def rope_gradient_of_heads_first(grad: "(b, h, s, d)", angles: "angles (s2, 1, 1, d2)"):
@@ -66,8 +66,10 @@ ROUNDING = {
         "x is promoted once for each product, so two gradients are rounded, and then added": {
             1: "upcast"
         },
-        "nothing here is fp32, so each product is rounded": {2: "upcast"},
-        "its gradient is rounded so, but forward no product here is fp32": {2: "promoted"},
+        "no operand here is fp32, so each product is rounded": {2: "upcast"},
+        "that is right for its gradient, but no product here is fp32 in the forward": {
+            2: "promoted"
+        },
         "x is cast once, so its gradient is rounded once": {3: "promoted"},
     },
 }

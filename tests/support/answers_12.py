@@ -16,7 +16,7 @@ A_WRAPPER_FOR_THE_MODEL = Exercise(
         WrongAnswer(
             mistake="ones for the gradient",
             instead={"grad.permute": "torch.ones_like(grad).permute"},
-            told="the gradient is ignored: every element of it counts as 1",
+            told="the gradient is ignored: each of its elements counts as 1",
         ),
     ),
 )
