@@ -11,7 +11,7 @@ A_WRAPPER_FOR_THE_MODEL = Exercise(
             mistake="no copy",
             instead={"x.permute(2, 0, 1, 3).contiguous()": "x.permute(2, 0, 1, 3)"},
             told="the wrong layout: the kernel reads memory as (s, b, h, d), and it is "
-            "still (b, h, s, d)",
+            "still stored as (b, h, s, d)",
         ),
         WrongAnswer(
             mistake="ones for the gradient",
