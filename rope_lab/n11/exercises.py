@@ -185,7 +185,7 @@ def _over_all_rows(products):
             {"x1 + g2 * x2,": "x1,"},
         ),
         Mistake(
-            "the weight is in its own gradient: add to the shares before g1 and g2 are multiplied by it",
+            "the weight is in its own gradient: add to the shares before it is applied",
             {
                 "        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n": "",
                 "g2 * w2\n": "g2 * w2\n        sum1, sum2 = sum1 + g1 * x1, sum2 + g2 * x2\n",

@@ -13,7 +13,10 @@ _OPTIONS = {
     "launches": 1,
     "copies": True,
 }
-_MEMORY = "the wrong layout: the kernel reads memory as (s, b, h, d), and it is still stored as (b, h, s, d)"
+_MEMORY = (
+    "the wrong layout: the kernel reads memory as (s, b, h, d), "
+    "and it is still stored as (b, h, s, d)"
+)
 
 
 def _memory_as_it_is(x, angles, rotate=rope.function):

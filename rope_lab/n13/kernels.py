@@ -163,7 +163,7 @@ def logsumexp_kernel(
     x_ptr,  # (n, D), contiguous
     out_ptr,  # (n,)
     D: tl.constexpr,
-    BLOCK: tl.constexpr,  # elements that a program has at a time, a power of two
+    BLOCK: tl.constexpr,  # elements loaded at a time, a power of two
 ):
     row = tl.program_id(0).to(tl.int64)
     largest, total = -float("inf"), 0.0
