@@ -26,12 +26,12 @@ __all__ = [
     "rotate_half",
 ]
 
-if TYPE_CHECKING:  # a checker that saw `__getattr__` would accept any name
+if TYPE_CHECKING:  # A type checker that saw `__getattr__` would accept any name.
     from . import huggingface as huggingface
 else:
 
     def __getattr__(name):
-        """`rope_kernels.huggingface`, loaded when it is first asked for."""
+        """Import `rope_kernels.huggingface` at its first use."""
         if name == "huggingface":
             from importlib import import_module
 

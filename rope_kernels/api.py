@@ -1,4 +1,4 @@
-"""The public functions that only rotate, and what all calls that rotate go through."""
+"""The public functions that only rotate, and the first steps of every call of the package."""
 
 from contextlib import nullcontext
 
@@ -158,7 +158,7 @@ def apply_rotary_pos_emb(
     call = Call.__new__(
         Call,
         freqs=freqs,
-        tensor_format=_said_or_sbhd(tensor_format, freqs),
+        tensor_format=_format_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
@@ -296,7 +296,7 @@ def rope_fw(
     call = Call.__new__(
         Call,
         freqs=freqs,
-        tensor_format=_said_or_sbhd(tensor_format, freqs),
+        tensor_format=_format_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
@@ -360,7 +360,7 @@ def rope_bw(
     call = Call.__new__(
         Call,
         freqs=freqs,
-        tensor_format=_said_or_sbhd(tensor_format, freqs),
+        tensor_format=_format_or_sbhd(tensor_format, freqs),
         cu_seqlens=cu_seqlens,
         start_positions=start_positions,
         position_ids=position_ids,
@@ -381,10 +381,10 @@ def rope_bw(
         return check_and_rotate("rope_bw", (grad,), call)[0]
 
 
-def _said_or_sbhd(tensor_format: TensorFormat | None, freqs: Freqs) -> TensorFormat | None:
-    """The format that came, or TransformerEngine's in a call that could be TransformerEngine's.
+def _format_or_sbhd(tensor_format: TensorFormat | None, freqs: Freqs) -> TensorFormat | None:
+    """The format of the call, or TransformerEngine's default if `freqs` suits its function.
 
-    Its function takes angles alone. Cosines and sines come from projects whose batch comes first.
+    (cos, sin) doesn't: it is used by projects whose batch comes first, so there is no safe default.
     """
     if tensor_format is None and not isinstance(freqs, (tuple, list)):
         return "sbhd"
@@ -411,14 +411,14 @@ def check_and_rotate(
 def rotation_of(
     call: Call, tensors: tuple[Tensor, ...], *shared: object
 ) -> tuple[Rotation, Known | None]:
-    """The rotation that a call means, checked, and what is remembered of calls that look like it.
+    """Check a call, and return its `Rotation` and its cache entry; None: it can't be cached.
 
-    Whether tensors may be overwritten is not checked here.
+    It doesn't check whether tensors may be overwritten.
 
     Args:
-        call: as it came.
-        tensors: those that turn.
-        shared: other tensors and options of a function, in which calls that look alike agree.
+        call: the arguments as the caller passed them.
+        tensors: the tensors to rotate.
+        shared: a function's other tensors and options, which are part of the call signature.
     """
     freqs, cu_seqlens, starts, ids, *options_that_came = call
     first_position: int | None = None
@@ -431,8 +431,8 @@ def rotation_of(
     if isinstance(freqs, RotaryPositionEmbedding):
         module, table, sin = freqs, None, None
         filled = module.filled() if may_know else None
-        # Nothing is remembered of calls by a module whose frequencies are refused, or that has a
-        # `forward` of its own: then `turns`, below, raises, or makes them for this call.
+        # None: the frequencies aren't valid, or the module overrides `forward`. Such a call isn't
+        # cached, and `turns` below raises, or computes the turns for this call alone.
         may_know = filled is not None
         if filled is not None:
             looks = module.rotary_dim, module.interleaved, module.attention_factor, filled.looks
@@ -445,7 +445,8 @@ def rotation_of(
     options = None if known is None else known.options
     t = tensors[0]
     if options is None:
-        # Modes that watch operators should see the same in a first call and in later ones.
+        # The checks use operators, which later calls don't. Hide them from modes: a selective
+        # checkpoint needs the same operators in the forward and in its recomputation.
         with unwatched() if is_watched() else nullcontext():
             check_call(tensors, call)
         options = options_of(call, t)
@@ -462,7 +463,7 @@ def rotation_of(
     has_places = not (cu_seqlens is None and starts is None and ids is None)
     has_values_to_check = has_places and table.is_cpu
     if (first_position is not None or has_values_to_check) and not is_traced():
-        # Values on a GPU are never read. Those of a traced call are checked by its operator.
+        # Values on a GPU are never read. In a traced call, the operator checks values when it runs.
         check_values(rotation, seq_len_of(t, options.tensor_format))
     return rotation, known
 

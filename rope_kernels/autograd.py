@@ -1,7 +1,7 @@
-"""How a checked call is computed, and what autograd and torch.compile do with it.
+"""Compute a checked call, with its derivatives for autograd and its operators for torch.compile.
 
-A rotation is a linear map y = A t, where A depends on the angles only. So the gradient is A^T grad,
-the gradient's gradient is A again, and nothing of `t` is saved: one kernel, with a flag.
+A rotation is a linear map y = A t, where A depends only on the angles. So the gradient is A^T grad,
+and its derivative is A again. One kernel with a flag computes both, and `t` isn't saved.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ def rotate_by_path(
     known: Known | None = None,
     function: str | None = None,
 ) -> tuple[Tensor, ...]:
-    """Rotate the tensors of a checked call: by the kernel, by an operator, or in plain PyTorch.
+    """Rotate the tensors of a checked call, on the path that `path_of` chooses.
 
-    Results are new, or with `inplace` the tensors themselves.
+    Returns new tensors, or with `inplace` the same ones.
 
     Args:
-        tensors, rotation, fused, known: as in `path_of`, which decides.
+        tensors, rotation, fused, known: as in `path_of`.
         inplace: overwrite the tensors.
-        function: the name that is logged if the call doesn't take the kernel. None: a backward,
-            which is not logged.
+        function: the name to log if the call doesn't use the kernel. None, as in a backward:
+            nothing is logged.
     """
     recorded = wants_grad(tensors)
     path = path_of(tensors, rotation, fused=fused, known=known)
@@ -51,8 +51,8 @@ def rotate_by_path(
         return outs
     if function is not None:
         log_path(function, path)
-    # PyTorch counts a write of our operator before a mode sees the operator. The mode would then
-    # take the tensor for another one than it has saved. So under a mode PyTorch's copy writes.
+    # PyTorch increments a tensor's version before a mode sees our in-place operator. The mode would
+    # not recognize the tensor that it has saved. So under a mode, PyTorch's `copy_` writes instead.
     if path.by == "operator" and inplace and not recorded and not is_watched():
         _rotate_inplace_op(list(tensors), *values_of(rotation))
         return tensors
@@ -62,7 +62,7 @@ def rotate_by_path(
         outs = reference.rotate(tensors, rotation)
     if not inplace:
         return outs
-    # The operator in place has no backward, and plain PyTorch makes new tensors: copy the results.
+    # The in-place operator has no backward, and plain PyTorch returns new tensors: copy results.
     start, width = rotation.options.rotary_start, rotation.options.rotary_dim
     for t, out in zip(tensors, outs, strict=True):
         if is_watched():
@@ -73,20 +73,20 @@ def rotate_by_path(
 
 
 def count_as_written(tensors: Sequence[Tensor]) -> None:
-    """Tell autograd what a kernel has overwritten: it refuses a backward that needs the old values.
+    """Increment the versions of overwritten tensors, so that a backward that needs them raises.
 
-    Tensors of inference mode count no writes.
+    Inference tensors have no version.
     """
     torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
 
 
 class Context(FunctionCtx):
-    """What a forward leaves for its backward. PyTorch makes it; this says of which types it is."""
+    """Declares the attributes of the context that PyTorch passes from a forward to its backward."""
 
     options: Options
     first_position: int | None
     transpose: bool
-    of_room: object  # what a room keeps besides tensors
+    extra: object  # what a subpackage saves besides tensors
     saved_tensors: tuple[Tensor | None, ...]
     needs_input_grad: tuple[bool, ...]
 
@@ -94,7 +94,7 @@ class Context(FunctionCtx):
 class RotationFunction(torch.autograd.Function):
     """A rotation in an eager call that autograd records. Traces record an operator: see below.
 
-    The backward is a call of its own. It may be traced, or differentiated again.
+    The backward is a separate call, which may be traced, or differentiated again.
     """
 
     @staticmethod
@@ -127,25 +127,25 @@ def keep(
     rotation: Rotation,
     others: Sequence[Tensor | None] = (),
     frozen: Sequence[Tensor] = (),
-    of_room: object = None,
+    extra: object = None,
 ) -> None:
-    """Save a rotation, and what else a backward reads: other tensors, and what is no tensor.
+    """Save a rotation, and what else the backward needs: other tensors, and `extra` values.
 
-    No gradient goes to `frozen`.
+    `frozen` are the results that don't need a gradient.
     """
-    ctx.save_for_backward(*rotation.tensors, *others)  # type: ignore[arg-type]  # None, too
+    ctx.save_for_backward(*rotation.tensors, *others)  # type: ignore[arg-type]  # may be None
     ctx.options, ctx.first_position = rotation.options, rotation.first_position
     ctx.transpose = rotation.transpose
-    ctx.of_room = of_room
+    ctx.extra = extra
     ctx.set_materialize_grads(False)
     if frozen:
         ctx.mark_non_differentiable(*frozen)
 
 
 def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
-    """What `keep` has saved. Ask once: a checkpoint lets `ctx.saved_tensors` be read once."""
+    """What `keep` has saved. Call it once: a checkpoint allows one read of `ctx.saved_tensors`."""
     table, sin, cu_seqlens, starts, ids, *others = ctx.saved_tensors
-    assert table is not None, "each rotation has one"
+    assert table is not None, "each rotation has a table"
     rotation = Rotation(
         table, sin, cu_seqlens, starts, ids, ctx.first_position, ctx.transpose, ctx.options
     )  # fmt: skip
@@ -155,7 +155,7 @@ def kept(ctx: Context) -> tuple[Rotation, tuple[Tensor | None, ...]]:
 def keep_rotation(
     ctx: Context, tensors: Sequence[Tensor], outs: Sequence[Tensor], rotation: Rotation
 ) -> None:
-    """Save a rotation alone: the map is linear, so a backward reads nothing of the tensors."""
+    """Save only the rotation. The map is linear, so a backward doesn't need the tensors."""
     of_each = zip(tensors, outs, strict=True)
     keep(ctx, rotation, frozen=[out for t, out in of_each if not t.requires_grad])
 
@@ -163,9 +163,9 @@ def keep_rotation(
 def _gradients(
     ctx: Context, grads: Sequence[Tensor | None], wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of what was rotated; None for those that are not `wanted`."""
+    """The gradients of the rotated tensors; None for those that are not `wanted`."""
     rotation, _ = kept(ctx)
-    # Only the first of `wanted` are about what was rotated.
+    # `wanted` has an item for each argument of the forward. The rotated tensors come first.
     asked = [grad if want else None for grad, want in zip(grads, wanted, strict=False)]
     given = tuple([grad for grad in asked if grad is not None])
     if not given:
@@ -175,26 +175,26 @@ def _gradients(
     return tuple([None if grad is None else next(found) for grad in asked])
 
 
-@without_dynamo  # Under compiled autograd it would cut the graph between views and outputs.
+@without_dynamo  # Under compiled autograd, Dynamo would cut the graph between views and outputs.
 def gradients_by_pytorch(
     function: Callable[..., Sequence[Tensor | None]],
     inputs: Sequence[Tensor | None],
     grads: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The gradients as PyTorch computes them: differentiable once more, and in batches.
+    """Gradients computed by PyTorch, which can be differentiated again, and batched by vmap.
 
     Args:
-        function: computes outputs from the inputs, in plain PyTorch.
-        inputs: for those that require no gradient, None is returned.
-        grads: gradients of the outputs; None for an output that is None, or was not used.
+        function: computes the outputs from the inputs, in plain PyTorch.
+        inputs: for those that don't require a gradient, None is returned.
+        grads: gradients of the outputs; None for an output that is None or was not used.
 
     Raises:
-        RuntimeError: autograd found no way from the outputs that were used to any input.
+        RuntimeError: no input is connected to the outputs that were used.
     """
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        # One input may have been computed from another. Gradients are asked of views, so that none
-        # flows on from one input into the other.
+        # One input may have been computed from another. Differentiating with respect to views keeps
+        # a gradient from flowing on from one input to the other.
         given = [None if x is None else x.view_as(x) for x in inputs]
         outs = function(*given)
     wanted = [x for x in given if x is not None and x.requires_grad]
@@ -210,24 +210,24 @@ def gradients_by_pytorch(
         allow_unused=True,
     )
     if used and all([x is None for x in gradients]):
-        # Returned as None, they would silently train nothing.
+        # Returning None for all would silently train nothing.
         cause = "a tracer may have cut the graph between them and the outputs"
         raise RuntimeError(f"no input that requires a gradient got one: {cause}")
     found = iter(gradients)
     return [next(found) if x is not None and x.requires_grad else None for x in given]
 
 
-# What follows is for torch.compile and other tracers. They do not look into an operator, and one
-# that overwrites nothing carries its own backward. An `autograd.Function` will not do under a
-# trace: Dynamo traces through it, and then saves no versions, so that a tensor which is overwritten
-# between forward and backward gives wrong gradients silently (seen with torch 2.11 and 2.13).
+# Operators for torch.compile and other tracers, which don't trace into an operator. One that
+# overwrites nothing has a backward of its own. An `autograd.Function` can't replace it: Dynamo
+# traces through that, and saves no versions, so a tensor that is overwritten between forward and
+# backward silently gives wrong gradients (seen with torch 2.11 and 2.13).
 
-# An argument of an operator. To a type checker, a bool and an int are floats, too.
+# An argument of an operator. For a type checker, `float` includes bool and int.
 Value = Tensor | torch.dtype | str | float | None
 
 
 class Operator(Protocol):
-    """What `torch.library.custom_op` makes of a function."""
+    """The result of `torch.library.custom_op`."""
 
     def __call__(self, *arguments: object) -> list[Tensor]: ...
 
@@ -248,36 +248,36 @@ _TYPES: dict[object, str] = {
     int | None: "SymInt?",
     torch.dtype | None: "ScalarType?",
 }
-# A schema has no tuples of mixed types: options come one by one, after the others.
+# A schema can't express tuples of mixed types, so options are passed one by one, at the end.
 _OF_ROTATION, _OF_OPTIONS = get_type_hints(Rotation), get_type_hints(Options)
 del _OF_ROTATION["options"]
 _FIELDS = _OF_ROTATION | _OF_OPTIONS
 ROTATION = ", ".join([f"{_TYPES[of_type]} {name}" for name, of_type in _FIELDS.items()])
-NAMESPACE = __name__.partition(".")[0]  # A copy of the package has operators of its own.
+NAMESPACE = __name__.partition(".")[0]  # A copy of the package needs a namespace of its own.
 
 
 def operator(
     name: str, arguments: str, mutates: Sequence[str] = ()
 ) -> Callable[[Callable[..., object]], Operator]:
-    """Declare a function as an operator. It returns tensors, or nothing if it `mutates` some."""
+    """Register a function as an operator, which returns tensors, or None if it `mutates` some."""
     schema = f"({arguments}) -> {'()' if mutates else 'Tensor[]'}"
     return torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=mutates, schema=schema)
 
 
 def values_of(rotation: Rotation) -> tuple[Value, ...]:
-    """A rotation as arguments of an operator, in the order of `ROTATION`."""
+    """A rotation as the arguments of an operator, in the order of `ROTATION`."""
     return *rotation.tensors, rotation.first_position, rotation.transpose, *rotation.options
 
 
 def rotation_of_values(values: Sequence[Value]) -> Rotation:
-    """The rotation that `values_of` was given."""
+    """Undo `values_of`."""
     named = dict(zip(_FIELDS, values, strict=True))
     options = Options._make([named[name] for name in _OF_OPTIONS])
     return Rotation._make([*[named[name] for name in _OF_ROTATION], options])
 
 
 def _run(tensors: Sequence[Tensor], rotation: Rotation, inplace: bool) -> list[Tensor]:
-    """Check what was not known while PyTorch traced the call, and launch."""
+    """Check memory and values, which didn't exist while PyTorch traced the call, and launch."""
     given = tuple(tensors)
     if inplace:
         check_inplace(given, rotation)
@@ -309,7 +309,7 @@ def _keep_inputs(
 
 
 def _backward(ctx: Context, grads: Sequence[Tensor | None]) -> tuple[object, ...]:
-    # To an operator tensors come as a list, and it has a list for that.
+    # The operator takes the tensors as a list, so the item for them is a list, too.
     of_tensors: Sequence[bool]
     of_tensors, *_ = ctx.needs_input_grad  # type: ignore[assignment]  # see above
     return list(_gradients(ctx, grads, of_tensors)), *[None] * len(_FIELDS)

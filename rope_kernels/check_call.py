@@ -1,8 +1,8 @@
-"""What a whole call may be, and the errors for everything else.
+"""Checks of a whole call: whether its arguments fit together.
 
-A message about a shape also says how `tensor_format` reads the tensor that it has to fit. All
-checks run before a kernel is launched. Values on a GPU are not read back, which would stall it and
-forbid CUDA graphs: of tensors there, only shapes, dtypes and devices are checked.
+A message about a shape also says how `tensor_format` reads the tensor that it must fit. All checks
+run before a launch. Tensors on a GPU are checked by shape, dtype and device only: reading their
+values would stall the GPU and make CUDA graphs impossible.
 """
 
 import math
@@ -49,12 +49,12 @@ _FREQS = (
     "or a RotaryPositionEmbedding"
 )
 
-Shape = tuple[int | str, ...]  # a name fits any size, but "b + 1" not 0
+Shape = tuple[int | str, ...]  # A name stands for any size; "b + 1" for any except 0.
 
 
 @dataclass(slots=True)
 class Like:
-    """The first tensor that turns; it says which shapes and which device the others have."""
+    """The first tensor to rotate, which decides the shapes and the device of the others."""
 
     name: str
     t: Tensor
@@ -62,7 +62,7 @@ class Like:
 
     @property
     def in_words(self) -> str:
-        """How the format reads the sizes. For errors alone, as in `check_integer`."""
+        """How the format reads the sizes. Use it only in errors: see `check_integer`."""
         sizes = zip(self.tensor_format, self.t.shape, strict=True)
         read = ", ".join(f"{x} = {size}" for x, size in sizes)
         shape = tuple(self.t.shape)
@@ -76,7 +76,7 @@ class Like:
         shapes: Sequence[Shape],
         when: str = "",
     ) -> Tensor:
-        """Return `x`, of one of the dtypes and one of the shapes; `when` says what decides them."""
+        """Return `x` if it has one of the dtypes and shapes. `when` says what these depend on."""
         x = check_tensor(name, x, dtypes, when=when)
         if not any([_fits(x.shape, shape) for shape in shapes]):
             accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
@@ -105,9 +105,9 @@ def check_rank(size: object, rank: object, order: object) -> None:
 
 
 def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
-    """Check everything about a call but the values of its tensors. All is as it came."""
+    """Check the arguments of a call as they were passed, except values of tensors."""
     names = names_of(tensors, call.transpose)
-    if isinstance(call.freqs, str):  # a format that came too early
+    if isinstance(call.freqs, str):  # It is probably `tensor_format`, one place too early.
         accepted = f"{_FREQS}; is an argument before freqs missing?"
         raise bad(f"freqs is {call.freqs!r}", accepted, TypeError)
     tensor_format = check_format(call.tensor_format, FORMATS)
@@ -171,7 +171,7 @@ def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> Non
 
 
 def _check_tables(freqs: object, like: Like, batch: int) -> None:
-    """Check angles, or cosines and sines."""
+    """Check a table of angles, or (cos, sin)."""
     if isinstance(freqs, Tensor):
         dtypes = EXACT if like.t.dtype == torch.float64 else EXACT[:1]
         when = f" for angles, with {like.name} of {short(like.t.dtype)}"
@@ -187,10 +187,10 @@ def _check_tables(freqs: object, like: Like, batch: int) -> None:
 
 
 def _refuse_rows_of_entries(call: Call, seq_len: int, batch: int) -> None:
-    """Raise `ValueError` for (cos, sin) that may have a row for the one token of each batch entry.
+    """Raise `ValueError` for (cos, sin) with as many rows as batch entries, of one token each.
 
-    A decoding step that looks its rows up itself has such tables. As tables of positions all tokens
-    would turn by row 0.
+    They may come from a decoding step that has already looked up each entry's row. Read as a table
+    of positions, all tokens would silently use row 0.
     """
     cos, sin = call.tables
     if sin is None or cos.dim() != 2 or not seq_len == 1 < batch == cos.shape[0]:
@@ -204,7 +204,7 @@ def _refuse_rows_of_entries(call: Call, seq_len: int, batch: int) -> None:
 
 
 def _check_slice(call: Call, like: Like, head_dim: int) -> None:
-    """Check which elements turn. The width of a table, or of a module's, is known."""
+    """Check which elements rotate, after the table or module itself."""
     (table, sin), of_module = call.tables, isinstance(call.freqs, RotaryPositionEmbedding)
     width = table.shape[-1] * (2 if of_module else 1)
     named = {"t": like.name, "d": head_dim}
@@ -238,10 +238,10 @@ def _check_slice(call: Call, like: Like, head_dim: int) -> None:
 
 
 def _refuse_two_meanings(width: int, rotary_start: int, name: str, head_dim: int) -> None:
-    """Raise `ValueError` for (cos, sin) narrower than a head whose `rotary_dim` is not said.
+    """Raise `ValueError` for (cos, sin) narrower than a head, without `rotary_dim`.
 
-    Part of a head may turn, with a column for each of its elements; or twice as many elements, with
-    a column for each pair. What has no room in a head is no meaning.
+    They may have a column for each rotated element, or for each pair, so that twice as many
+    elements rotate. The error lists the readings that fit into a head.
     """
     room = head_dim - rotary_start if is_integer(rotary_start) else head_dim
     meanings = []
@@ -256,7 +256,7 @@ def _refuse_two_meanings(width: int, rotary_start: int, name: str, head_dim: int
 
 
 def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
-    """Check the arguments that say where a token is."""
+    """Check the arguments that determine positions."""
     packed = call.tensor_format == "thd"
     cu_seqlens, starts, ids = call.cu_seqlens, call.start_positions, call.position_ids
     if cu_seqlens is not None and not packed:
@@ -267,7 +267,7 @@ def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
         accepted += ", or position_ids"
         cos, sin = call.tables
         if sin is not None and cos.dim() == 2 and cos.shape[0] == seq_len:
-            # To look rows up that were looked up before would silently give other positions.
+            # They may be one row per token. Indexing them again would silently pick wrong rows.
             accepted += f": torch.arange({seq_len}) if row i of cos and sin belongs to token i"
         raise bad("cu_seqlens is None with tensor_format 'thd'", accepted)
     if starts is not None and ids is not None:
@@ -288,14 +288,13 @@ def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
 
 
 def _refuse_rows_of_positions(call: Call, seq_len: int) -> None:
-    """Raise `ValueError` for positions beside a (cos, sin) that may be of these positions.
+    """Raise `ValueError` for positions with (cos, sin) that have a batch and one row per token.
 
-    A model's rotary module returns such tables: with a batch, and a row for each token. To look
-    rows up in them once more would silently give other positions wherever one is not its index, as
-    with padding on the left, or in the second of several packed sequences.
+    A model's rotary module returns such tables, already indexed by position. Indexing them again
+    would silently pick wrong rows after left padding, or from the second packed sequence on.
     """
     has_ids, cu_seqlens = call.position_ids is not None, call.cu_seqlens
-    # The first sequence has the same rows in either reading.
+    # The first sequence gets the same rows in either reading.
     has_second = cu_seqlens is not None and cu_seqlens.shape[0] > 2
     if not (has_ids or has_second):
         return
@@ -304,7 +303,7 @@ def _refuse_rows_of_positions(call: Call, seq_len: int) -> None:
         return
     name, reads = "position_ids", "whose rows position_ids select"
     accepted = "(cos, sin) alone"
-    if call.tensor_format == "thd":  # where positions have to be said
+    if call.tensor_format == "thd":  # This format requires positions.
         accepted = "cos[0] and sin[0] with position_ids=torch.arange(t)"
     if not has_ids:
         name, reads = "cu_seqlens", "in which each sequence starts at row 0"
@@ -315,11 +314,11 @@ def _refuse_rows_of_positions(call: Call, seq_len: int) -> None:
     raise bad(came, accepted)
 
 
-# Values, where reading them costs nothing
+# Values, if they can be read without waiting
 
 
 def check_values(rotation: Rotation, seq_len: int) -> None:
-    """Check a first position, and the values of tensors on the CPU."""
+    """Check the first position, and the values of tensors on the CPU."""
     if rotation.first_position is not None:
         _check_first_position(rotation, rotation.first_position, seq_len)
     options, places = rotation.options, rotation.places
@@ -330,7 +329,7 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         check_lengths(rotation.cu_seqlens, tokens, options.cp_size, options.cp_order)
     if rotation.on_the_fly or not rotation.looks_up_positions:
         return
-    # Positions of the ranks that hold the first and the last, so all ranks come to one answer.
+    # Check the ranks that hold the first and the last position, so that all ranks raise or none.
     ends = {0, 0 if options.cp_order == "zigzag" else options.cp_size - 1}
     shares = [positions(rotation.of_rank(rank), seq_len) for rank in ends]
     used = torch.cat([x if held is None else x[:, held] for x, held in shares], 1)
@@ -357,14 +356,14 @@ def _too_short(rotation: Rotation, last: int) -> Exception:
 
 
 def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
-    """Check the number that all sequences start at: in every call, for it is in no signature."""
+    """Check the first position. It isn't part of the signature, so this runs in every call."""
     if not -MOST_START <= first <= MOST_START:
         raise bad(f"start_positions is {shown(first)}", STARTS)
     if rotation.on_the_fly or not seq_len:
         return
     if first < 0:
         raise bad(f"start_positions is {first}", _FROM_0)
-    # The last position of packed sequences depends on their lengths, which only a CPU reads.
+    # The last position of packed sequences depends on their lengths, which are read only on a CPU.
     packed = rotation.cu_seqlens is not None
     last = first if packed else first + seq_len * rotation.options.cp_size - 1
     if last >= rotation.table_len and not (packed and rotation.table.is_cpu):
@@ -372,7 +371,7 @@ def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
 
 
 def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) -> None:
-    """Check the values of `cu_seqlens`, for ranks that together have so many tokens."""
+    """Check the values of `cu_seqlens`, if all ranks together have `tokens` tokens."""
     lengths = cu_seqlens.long().diff()
     chunks = chunks_of(cp_size, cp_order)
     accepted = None
@@ -392,7 +391,7 @@ def check_lengths(cu_seqlens: Tensor, tokens: int, cp_size: int, cp_order: str) 
     elif (lengths % chunks).any():
         name = "2 * cp_size" if chunks > cp_size else "cp_size"
         accepted = f"lengths that are multiples of {name} = {chunks}"
-    if accepted is not None:  # Only an error lists elements, which torch.func in 2.9 can't do.
+    if accepted is not None:  # torch.func of torch 2.9 can't list elements, so only an error does.
         raise bad(f"cu_seqlens is {_head(cu_seqlens)}", accepted)
 
 

@@ -1,6 +1,6 @@
-"""What one argument may be by itself, and the errors for everything else.
+"""Checks of single arguments, and the wording of errors.
 
-Every message names the argument, what came and what is accepted.
+Every message names the argument, what was passed and what is accepted.
 """
 
 import math
@@ -21,36 +21,36 @@ INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 Named = Iterable[tuple[str, Tensor | None]]  # tensors by the names of their arguments
 Value = TypeVar("Value")
 
-# PyTorch's own error for a DTensor beside other tensors says to make DTensors of all. Then a call
-# would work, in plain PyTorch and slowly, and say nothing.
+# If DTensors and other tensors are mixed, PyTorch's own error suggests making all of them DTensors.
+# The call would then work, but silently in slow plain PyTorch.
 _BY_LOCAL_MAP = """\
 torch.Tensor. Rotate each rank's local tensors, with cp_size and cp_rank if sequences are sharded:
     from torch.distributed.tensor.experimental import local_map
     q, k = local_map(rope_qk, (q.placements, k.placements))(q, k, freqs, tensor_format)"""
 
 
-# The words of errors
+# The wording of errors
 
 
 def bad(came: str, accepted: str, error: type[Exception] = ValueError) -> Exception:
-    """The error to raise: what came, and what is accepted."""
+    """The error to raise. It says what was passed, and what is accepted."""
     return error(f"{came}; accepted: {accepted}")
 
 
 def shown(value: object) -> str:
-    """`value` in an error: a tensor by its shape, for its elements may fill a page."""
+    """`value` as an error shows it: a tensor by its shape, because elements could fill a page."""
     if isinstance(value, Tensor):
         return "a nested tensor" if value.is_nested else f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, tuple) and any([isinstance(x, Tensor) for x in value]):
         return f"({', '.join(map(shown, value))})"
     try:
         return repr(value)
-    except Exception:  # of any kind, such as Python's own for an int of 5000 digits
+    except Exception:  # Any repr may raise: Python's does for an int of 5000 digits.
         return f"of type {type(value).__name__}"
 
 
 def short(dtype: torch.dtype) -> str:
-    """A dtype without the module that it is in."""
+    """The name of a dtype without "torch."."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -73,10 +73,10 @@ def check_choice(name: str, value: object, accepted: tuple[str | None, ...]) -> 
 
 
 def check_format(tensor_format: object, accepted: tuple[str, ...]) -> str:
-    """Return `tensor_format`, the argument that a first call is most often wrong in.
+    """Return `tensor_format` if it is one of the `accepted`.
 
-    Calls of other libraries pass cos and sin as two arguments, and positions after them. The second
-    one arrives here.
+    Calls written for other libraries pass sin or positions in its place, because cos and sin are
+    two arguments there. The error then says what to write.
     """
     if isinstance(tensor_format, Tensor):
         came = f"tensor_format is {shown(tensor_format)}"
@@ -94,20 +94,17 @@ def check_format(tensor_format: object, accepted: tuple[str, ...]) -> str:
 
 # Numbers
 
-MOST_START = 2**62  # larger ones could overflow 64 bits
+MOST_START = 2**62  # Larger positions could overflow 64 bits.
 STARTS = "an int from -2^62 to 2^62, or a torch.Tensor"
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether this is an integer, of NumPy or a trace too, which compute as Python's do.
-
-    A bool is none here, though to Python True is 1.
-    """
+    """Whether this is an integer of Python, NumPy or a trace. A bool doesn't count as one."""
     return isinstance(value, (int, torch.SymInt, Integral)) and not isinstance(value, bool)
 
 
 def as_integer(value: Value) -> Value | int:
-    """An integer of NumPy as Python's; all else, one of a trace too, as it is."""
+    """Convert an integer of NumPy to Python's. Other values, and a trace's, are returned as is."""
     if type(value) is int or isinstance(value, torch.SymInt) or not is_integer(value):
         return value
     return int(value)
@@ -116,10 +113,10 @@ def as_integer(value: Value) -> Value | int:
 def check_integer(
     name: str, value: object, *, least: float, most: float, accepted: str, **sizes: object
 ) -> int:
-    """Return an integer from `least` to `most`, as it came.
+    """Return `value` if it is an integer from `least` to `most`.
 
-    `accepted` may name {least}, {most} and `sizes`. They are written into it only for an error: a
-    size in a string is a constant to torch.compile, which would compile again for every other one.
+    `accepted` may contain {least}, {most} and names of `sizes`. It is formatted only for an error,
+    because a size in a string is a constant for torch.compile, which would recompile for each size.
     """
     if not (is_integer(value) and least <= value <= most):
         error = TypeError if isinstance(value, bool) else ValueError
@@ -129,16 +126,16 @@ def check_integer(
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether this is a finite number that a tensor can hold, of NumPy too, and no bool."""
+    """Whether this is a finite number of Python or NumPy that a tensor can hold, and not a bool."""
     if isinstance(value, Integral):
         return not isinstance(value, bool) and abs(int(value)) < 2**63
-    with suppress(OverflowError):  # A fraction may be beyond all floats.
+    with suppress(OverflowError):  # A Fraction may be too large for a float.
         return isinstance(value, Real) and math.isfinite(value)
     return False
 
 
 def check_positive(name: str, value: object) -> int | float:
-    """Return a positive number as one of Python's own."""
+    """Return a positive number as a Python int or float."""
     if is_number(value):
         number = int(value) if isinstance(value, Integral) else float(value)
         if number > 0:
@@ -150,7 +147,7 @@ def check_positive(name: str, value: object) -> int | float:
 
 
 def check_layout(name: str, x: Tensor) -> None:
-    # torch.compile can't trace `layout` in a backward. It refuses sparse tensors by itself.
+    # torch.compile can't trace `layout` in a backward. It rejects sparse tensors itself.
     if x.is_nested or (not torch.compiler.is_compiling() and x.layout != torch.strided):
         layout = "of a nested tensor" if x.is_nested else x.layout
         raise bad(f"{name} has layout {layout}", "torch.strided")
@@ -159,7 +156,7 @@ def check_layout(name: str, x: Tensor) -> None:
 def check_tensor(
     name: str, x: object, dtypes: Sequence[torch.dtype] = (), when: str = ""
 ) -> Tensor:
-    """Return `x`, a strided tensor of one of the dtypes (of any, if none is named)."""
+    """Return `x` if it is a strided tensor of one of the dtypes; (): any dtype."""
     if not isinstance(x, Tensor):
         raise bad(f"{name} is of type {type(x).__name__}", "torch.Tensor", TypeError)
     if is_dtensor(x):

@@ -1,7 +1,7 @@
-"""What guards the memory that a call overwrites.
+"""Checks of memory that a call overwrites, before anything is written.
 
-A kernel would silently overwrite an element that something else of the call has. So tensors that
-may share elements are refused, and those that autograd forbids, before anything is written.
+A kernel would silently overwrite elements that other tensors of the call share. So tensors that may
+share memory are refused, and tensors whose overwriting autograd forbids.
 """
 
 from functools import lru_cache
@@ -22,21 +22,21 @@ from .modes import (
 )
 from .rotation import Rotation
 
-Layout = tuple[tuple[int, ...], tuple[int, ...]]  # the sizes and the strides of a tensor
+Layout = tuple[tuple[int, ...], tuple[int, ...]]  # A tensor's sizes and strides.
 
 
 def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named = ()) -> None:
-    """Raise `ValueError` where tensors cannot be overwritten, before anything is written.
+    """Raise `ValueError` if the tensors can't be overwritten.
 
-    `others` are the tensors that the call reads and that neither turn nor are the rotation's.
+    `others` are further tensors that the call reads, besides those of the rotation.
     """
     if wants_grad((rotation.table, rotation.sin)):
         raise bad("freqs requires a gradient with inplace=True", "tables after detach()")
-    if is_traced():  # PyTorch checks gradients then. The operator comes here when it runs.
+    if is_traced():  # PyTorch checks gradients, and the operator calls this again when it runs.
         return
     names = names_of(tensors, rotation.transpose)
     recorded = wants_grad(tensors)
-    transformed = is_in_torch_func()  # Then PyTorch does the overwriting.
+    transformed = is_in_torch_func()  # Then PyTorch's `copy_` overwrites, not the kernel.
     for name, t in zip(names, tensors, strict=True):
         if recorded:
             _check_autograd(name, t, alone=len(tensors) == 1, transformed=transformed)
@@ -47,7 +47,7 @@ def check_inplace(tensors: tuple[Tensor, ...], rotation: Rotation, others: Named
     try:
         accepted = "with inplace=True separate memory, such as {other}.clone()"
         check_apart(zip(names, tensors, strict=True), named_tensors(rotation, others), accepted)
-    except RuntimeError:  # A batch of vmap, and a class without memory of its own, have no address.
+    except RuntimeError:  # Batches of vmap, and subclasses without memory, have no address.
         return
 
 
@@ -69,14 +69,14 @@ def _cloned(name: str) -> str:
 
 
 def named_tensors(rotation: Rotation, others: Named = ()) -> Named:
-    """The tensors of a rotation, by the names of the arguments that they came as, and others."""
+    """The tensors of a rotation, with the names of their arguments, followed by `others`."""
     table = "freqs" if rotation.sin is None else "freqs[0]"
     names = table, "freqs[1]", "cu_seqlens", "start_positions", "position_ids"
     return chain(zip(names, rotation.tensors, strict=True), others)
 
 
 def check_overwritten(name: str, x: Tensor, accepted: str = "") -> None:
-    """Raise `ValueError` where `x` may not be overwritten, whatever else the call has."""
+    """Raise `ValueError` if `x` itself can't be overwritten, whatever the other tensors are."""
     if x.is_inference() and not torch.is_inference_mode_enabled():
         came = f"{name} is an inference tensor outside inference mode"
     elif x.is_contiguous() or not layout_of(x.shape, x.stride())[0]:
@@ -89,7 +89,7 @@ def check_overwritten(name: str, x: Tensor, accepted: str = "") -> None:
 def check_apart(
     written: Named, read: Named, accepted: str = "separate memory, or slices of one tensor"
 ) -> None:
-    """Raise `ValueError` where what is written has an element in the memory of anything else."""
+    """Raise `ValueError` if a written tensor shares an element with another tensor of the call."""
     places = [(name, x, *_memory_of(x)) for name, x in written if x is not None]
     for name, x, start, _ in places:
         if not start:
@@ -101,7 +101,7 @@ def check_apart(
         if not low:
             _check_memory(other, y)
         for name, x, start, end in places:
-            # Every call in place comes here. Most tensors are elsewhere, which few steps tell.
+            # This runs in every call in place. Most tensors are elsewhere, so test that first.
             if start and 0 < low < end and start < _memory_of(y)[1] and not _are_neighbors(x, y):
                 raise bad(f"{other} shares memory with {name}", accepted.format(other=other))
     for (other, y, low, high), (name, x, start, end) in combinations(places, 2):
@@ -110,9 +110,9 @@ def check_apart(
 
 
 def _check_memory(name: str, x: Tensor) -> None:
-    """Raise `ValueError` for a tensor without an address, if it should have one.
+    """Raise `ValueError` for a tensor that has elements but no address.
 
-    PyTorch refuses to write to it, or by it, after it has written to others.
+    PyTorch's own error would come too late, after other tensors have been written.
     """
     if x.numel() and has_values(x):
         accepted = f"a tensor with memory, such as {name}.clone()"
@@ -120,7 +120,7 @@ def _check_memory(name: str, x: Tensor) -> None:
 
 
 def _memory_of(x: Tensor) -> tuple[int, int]:
-    """Addresses of the first element of a tensor, 0 without memory, and past its last one."""
+    """The address of a tensor's first element, or 0 without memory, and the end of its last one."""
     start = x.data_ptr()
     if x.is_contiguous():
         return start, start + x.nbytes
@@ -129,10 +129,10 @@ def _memory_of(x: Tensor) -> tuple[int, int]:
 
 @lru_cache(4096)
 def layout_of(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int]:
-    """Whether a tensor may have elements in one place, and elements from the first to the last.
+    """Whether elements may overlap, and the span from the first to the last, in elements.
 
-    Two indices may lead to one place, unless each stride steps over all that smaller ones reach.
-    A few strides fail this and still keep all elements apart; they count as overlapping too.
+    Elements can't overlap if each stride is larger than the span of all smaller ones. A few tensors
+    fail this test although their elements don't overlap; they count as overlapping, too.
     """
     if 0 in sizes:
         return False, 0
@@ -144,7 +144,7 @@ def layout_of(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, i
 
 
 def _are_neighbors(x: Tensor, y: Tensor) -> bool:
-    """Whether these are slices of one packed tensor, such as qkv, that share no element."""
+    """Whether these are slices of one packed tensor, such as qkv, without a common element."""
     if x.dim() != y.dim() or x.dtype != y.dtype:
         return False
     first, second = (x, y) if x.data_ptr() <= y.data_ptr() else (y, x)
@@ -155,16 +155,16 @@ def _are_neighbors(x: Tensor, y: Tensor) -> bool:
 
 @lru_cache(4096)
 def _are_apart(first: Layout, second: Layout, distance: int) -> bool:
-    """Whether one slice ends, along a dimension, before the next begins `distance` elements later.
+    """Whether two slices follow each other along one dimension, `distance` elements apart.
 
-    Then the slice that holds both has a place for each element, if it doesn't overlap itself.
+    Then they share no element, if the slice that contains both doesn't overlap itself.
     """
     first_sizes, first_strides = first
     second_sizes, second_strides = second
     dims = list(zip(first_sizes, first_strides, second_sizes, second_strides, strict=True))
     if any(n > 1 and m > 1 and stride != other for n, stride, m, other in dims):
         return False
-    # The stride of a dimension of size 1 says nothing.
+    # The stride of a dimension of size 1 has no meaning, so take the other tensor's.
     common = [stride if n > 1 else other for n, stride, _, other in dims]
     for dim, stride in enumerate(common):
         if stride and distance % stride == 0 and distance // stride >= first_sizes[dim]:

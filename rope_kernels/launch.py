@@ -1,9 +1,9 @@
-"""From tensors to the kernel's arguments, and what is remembered of a launch.
+"""Plan and launch kernels, and cache both by call signature.
 
-Calls that look alike, in all but elements and addresses, are checked and planned once: `known_of`
-finds what is remembered of them, a `Known`. The first call goes through Triton's JIT, which looks
-at every argument, and returns the compiled kernel. The next ones launch that: `compiled[grid](...)`
-takes a fraction of the time.
+The signature of a call is everything but the elements and addresses of its tensors. Calls with the
+same signature are checked and planned once: `known_of` returns their cache entry, a `Known`. The
+first call goes through Triton's JIT, which inspects every argument and returns the compiled kernel.
+Later calls launch that kernel directly, `compiled[grid](...)`, in a fraction of the time.
 """
 
 import math
@@ -44,51 +44,53 @@ Views = dict[str, Tensor]  # each (s, b, h, d)
 Named = dict[str, Tensor | None]
 Strides = tuple[int, ...]
 X = TypeVar("X")
-# What is read and written, by the names of `Tensors` and of the norms' tensors.
+# The fields of `Tensors` and of the norms' tensors that a kernel reads or writes row by row.
 ROWS = "q", "k", "v", "q_grad", "k_grad", "q_out", "k_out", "v_out"
 
-# Triton's interpreter keeps the grid of a launch in globals, which threads would share.
+# Triton's interpreter stores the grid of a launch in globals, so threads must take turns.
 _INTERPRETING = Lock()
 
-# What is remembered
+# The cache of calls
 
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """What is remembered of calls that look alike."""
+    """The cache entry of a call signature."""
 
-    options: Options | None = None  # the rotation's; there if `check_call` has passed
-    is_checked: bool = False  # whether what a room checks besides has passed, too
+    options: Options | None = None  # of the rotation; None until `check_call` has passed
+    is_checked: bool = False  # whether a subpackage's own checks have passed, too
     launch: Callable[..., None] | None = None  # the compiled kernel, with its grid
-    arguments: tuple[object, ...] = ()  # the kernel's last ones, which are equal in all these calls
+    arguments: tuple[object, ...] = ()  # the kernel's last arguments, equal for this signature
 
 
-# Without `typed`, True, 1 and 1.0 would be one signature, and a check accepts one of the three. It
-# doesn't look into a tuple, so one that has not been checked comes field by field.
+# typed=True: 1 and 1.0 must not reuse the entry of True, which is the only one of the three that
+# the checks accept. It doesn't apply inside tuples, so unchecked values are passed one by one.
 @lru_cache(4096, typed=True)
 def known_by(*signature: object) -> Known:
-    """What is remembered of calls with this signature."""
+    """The cache entry of this signature, created at its first use."""
     return Known()
 
 
 def known_of(
     shared: Sequence[object], first_position: int | None, *options: object
 ) -> Known | None:
-    """What is remembered of eager calls that look like this one.
+    """The cache entry of an eager call.
 
     Args:
-        shared: the tensors of the call, of which shapes, strides, dtypes, devices and alignment
-            count; None where one isn't there; and options between them.
-        first_position: of which its width alone counts: a kernel takes the number from each call.
-        options: all others.
+        shared: the call's tensors, or None for a missing one, and options between them. A tensor
+            counts by its shape, strides, dtype, device and alignment.
+        first_position: only its width in bits counts, because the kernel takes the number itself
+            as an argument.
+        options: all other options.
 
     Returns:
-        None for what has no signature: a tensor of another class, or what can't be hashed.
+        None if the call has no signature, because a tensor is of a subclass, or an option can't be
+        hashed.
     """
     width = 0 if first_position is None else _width_of(first_position)
     signature = [len(shared), width, *options]
     try:
-        for x in shared:  # Every call comes here, and a function or a generator is slower.
+        for x in shared:  # This runs in every call, and a function or a generator would be slower.
             # Subclasses may behave differently with equal shapes, so they have no signature.
             if type(x) is Tensor or type(x) is Parameter:
                 address = x.data_ptr()
@@ -100,16 +102,16 @@ def known_of(
             else:
                 return None
         return known_by(*signature)
-    except (RuntimeError, TypeError):  # A tensor has no strides or memory; or this isn't hashable.
+    except (RuntimeError, TypeError):  # A tensor has no strides or memory, or x isn't hashable.
         return None
 
 
 def known_of_rotation(
     shared: Sequence[object], rotation: Rotation, *options: object
 ) -> Known | None:
-    """The same where the rotation is complete already: of gradients, and in operators.
+    """The cache entry of a call whose `Rotation` exists already: in a backward, or an operator.
 
-    None, too, for a call that isn't eager.
+    None if the call isn't eager.
     """
     if not is_eager():
         return None
@@ -118,12 +120,12 @@ def known_of_rotation(
 
 
 def _width_of(number: int) -> int:
-    """Bits of the integer that Triton compiles a kernel for."""
+    """The bits of the integer type that Triton gives this number: it compiles a kernel for each."""
     return 32 if -(2**31) <= number < 2**31 else 64
 
 
 def forget() -> None:
-    """Forget all calls."""
+    """Clear the cache of calls."""
     known_by.cache_clear()
 
 
@@ -131,13 +133,13 @@ def forget() -> None:
 
 
 class Compiled(Protocol):
-    """What Triton returns of a launch by its JIT, or None from the interpreter."""
+    """What a launch through Triton's JIT returns. The interpreter returns None instead."""
 
     def __getitem__(self, grid: tuple[int, int, int], /) -> Callable[..., None]: ...
 
 
 class Kernel(Protocol):
-    """A function that `triton.jit` has taken."""
+    """A function decorated with `triton.jit`."""
 
     __name__: str
     arg_names: list[str]
@@ -146,22 +148,22 @@ class Kernel(Protocol):
 
 
 class Launch(NamedTuple):
-    """What a kernel is launched with."""
+    """A kernel and everything that its launch needs."""
 
     kernel: str  # "module.function" in this package
     tensors: tuple[Tensor | None, ...]  # its first argument, a named tuple
     programs: int
     arguments: dict[str, object]  # all others, by name
-    compiler: dict[str, object]  # its options
+    compiler: dict[str, object]  # options of the compiler
 
 
 def q_and_k(items: Sequence[X]) -> tuple[X, X | None]:
-    """What belongs to q, and what belongs to k. Of one item the second is None: there is no k."""
+    """Unpack the items of q and of k. The second is None if there is only q."""
     return (items[0], items[1]) if len(items) == 2 else (items[0], None)
 
 
 def has_elements(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a launch has anything to do: one of several tensors may be empty."""
+    """Whether any tensor has elements. Otherwise there is nothing to launch."""
     return any([x is not None and x.numel() for x in tensors])
 
 
@@ -171,18 +173,18 @@ def run(
     make_launch: Callable[[], Launch | None],
     first_position: tuple[int | None] | tuple[()] = (),
 ) -> None:
-    """Launch what is remembered of a call, or what `make_launch` finds.
+    """Launch the cached kernel of a call, or plan, compile and cache it first.
 
     Args:
-        known: what `known_of` has found for the call.
-        given: the kernel's tensors as they came, all on the first one's device.
-        make_launch: makes it, with tensors as the kernel reads them, some of them copies. None:
-            there is nothing to do.
-        first_position: what follows the tensors and differs between calls that look alike, if the
-            kernel has it.
+        known: the call's cache entry from `known_of`; None: it isn't cached.
+        given: the kernel's tensors as the caller passed them, all on the first one's device.
+        make_launch: plans the launch. It may replace a tensor by a copy, such as a contiguous one.
+            It returns None if there is nothing to do.
+        first_position: the kernel's second argument, which differs between calls with the same
+            signature; () for a kernel that has none.
     """
     t = given[0]
-    assert t is not None, "what is read comes first"
+    assert t is not None, "the first tensor is always there"
     device = t.get_device()  # -1: a CPU
     if t.is_cuda and device != torch.cuda.current_device():
         with torch.cuda.device(device):  # Triton launches on the current device.
@@ -190,12 +192,12 @@ def run(
         return
     addresses = tuple([None if x is None else x.data_ptr() for x in given])
     if known is not None and known.launch is not None:
-        # Without a stream Triton asks for the device and then for its stream, in four times the
-        # time that this takes.
+        # Without `stream`, Triton looks up the device and then its stream, four times as slowly.
         stream = None if device < 0 else stream_of(device)
         known.launch(addresses, *first_position, *known.arguments, stream=stream)
         return
-    # Modes should see the same here as in later calls, which plan nothing.
+    # Planning uses operators that later calls don't use. Hide them from modes: a selective
+    # checkpoint needs the same operators in the forward and in its recomputation.
     with unwatched() if is_watched() else nullcontext():
         _run_first(known, addresses, make_launch, first_position)
 
@@ -206,7 +208,7 @@ def _run_first(
     make_launch: Callable[[], Launch | None],
     first_position: tuple[int | None] | tuple[()],
 ) -> None:
-    """Launch through Triton's JIT, and remember the compiled kernel."""
+    """Launch through Triton's JIT, and cache the compiled kernel."""
     launch = make_launch()
     if launch is None:
         return
@@ -214,19 +216,19 @@ def _run_first(
     values = in_order(launch.arguments, kernel.arg_names[1:], kernel.__name__)
     with _INTERPRETING if interpreter_is_on() else nullcontext():
         compiled = kernel[(launch.programs,)](launch.tensors, *values, **launch.compiler)
-    # A launch that read a copy is not remembered: later calls launch with the tensors that came.
+    # A launch that read a copy isn't cached: later calls would pass the caller's tensors instead.
     copied = addresses != tuple([None if x is None else x.data_ptr() for x in launch.tensors])
     if known is not None and compiled is not None and not copied:
-        # Another thread may launch as soon as it sees `launch`, so the arguments are there first.
+        # Another thread may launch as soon as `launch` is set, so set the arguments first.
         known.arguments = values[len(first_position) :]
         known.launch = compiled[(launch.programs, 1, 1)]
 
 
 def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) -> tuple[object, ...]:
-    """The arguments of a kernel by position.
+    """The arguments of a kernel in its own order.
 
-    None is a kernel's word for what is not there. So a name that is misspelt or forgotten would
-    launch another map, silently: it raises `TypeError`.
+    A misspelt or forgotten name raises `TypeError`. Passing None instead would silently launch
+    another map, because kernels take None for an absent argument.
     """
     unknown, missing = arguments.keys() - set(names), set(names) - arguments.keys()
     if unknown or missing:
@@ -236,9 +238,9 @@ def in_order(arguments: dict[str, object], names: Sequence[str], kernel: str) ->
 
 
 def kernel_of(name: str) -> Kernel:
-    """The Triton kernel of that name, "module.function" in this package.
+    """Import a Triton kernel by name, "module.function" in this package.
 
-    The first launch loads Triton, not `import rope_kernels`.
+    So the first launch imports Triton, and `import rope_kernels` doesn't.
     """
     module, _, function = name.rpartition(".")
     kernel: Kernel = getattr(import_module(f".{module}", __package__), function)
@@ -249,14 +251,14 @@ def kernel_of(name: str) -> Kernel:
 
 
 class Plan(NamedTuple):
-    """What all kernels share of a launch."""
+    """The parts of a launch that all kernels need."""
 
     tile: Tile | WideTile
     programs: int
     tensors: Named  # as kernels read them
-    arguments: dict[str, object]  # those that kernels have in common, but for tensors
+    arguments: dict[str, object]  # the arguments of all kernels, except tensors and constants
     constants: Constants
-    compiler: dict[str, object]  # its options
+    compiler: dict[str, object]  # options of the compiler
 
 
 def plan(
@@ -269,19 +271,19 @@ def plan(
     groups: tuple[int, int] = (0, 0),
     out_format: str | None = None,
 ) -> Plan:
-    """Plan a launch, without a GPU: no value is read, and tensors may be on the meta device.
+    """Plan a launch. It reads no values and needs no GPU; tensors may be on the meta device.
 
     Args:
-        tensors: what the kernel is given, by the names of `Tensors` or of the norms' tensors. A
-            name with "out" is of what is written. With slots, k_out and v_out are caches.
-        rotation: by which angles.
-        choose: the rule that finds the tile.
-        inplace: results overwrite what is read.
-        whole_rows: the kernel reads elements beyond the rotary slice in place, too.
-        groups: after how many heads of q a head of k and one of v follow, in a packed tensor that
-            is read, and in one that is written. 0: the heads of q follow each other.
-        out_format: of a forward's results, if it is not that of the rotation, which a forward's
-            tensors have. Where gradients go back, they are read in that and written in this.
+        tensors: the kernel's tensors, named as in `Tensors` or as the norms' tensors. Names with
+            "out" are written. If `slots` is there, k_out and v_out are caches.
+        rotation: positions, angles and options.
+        choose: the rule that chooses the tile.
+        inplace: results overwrite the inputs.
+        whole_rows: even in place, the kernel reads elements outside the rotary slice.
+        groups: for packed qkv, how many heads of q come before a head of k and one of v: in the
+            tensor that is read, and in the one that is written. 0: all heads of q are together.
+        out_format: the format of a forward's results, if it differs from `tensor_format`. A
+            backward reads gradients in `out_format` and writes them in `tensor_format`.
     """
     given = _as_read(tensors, rotation, inplace)
     rows = {name: x for name in ROWS if (x := given.get(name)) is not None}
@@ -289,7 +291,7 @@ def plan(
     read, written = options.tensor_format, out_format or options.tensor_format
     if rotation.transpose:
         read, written = written, read
-    # A cache has slots, not the positions of the call.
+    # A cache has dimensions of its own: (blocks, page, h, d).
     caches = () if given.get("slots") is None else ("k_out", "v_out")
     views = {
         name: view_as_sbhd(x, written if "out" in name else read)
@@ -298,7 +300,7 @@ def plan(
     }
     has_table = not rotation.on_the_fly
     rows_outer, stretch = order_of_programs(read, rows["q"].stride(), rotation.per_batch, has_table)
-    # Of one batch entry there is nothing to merge: then programs don't divide to find theirs.
+    # With one batch entry, there is nothing to merge, but programs save a division to find theirs.
     has_one_entry = views["q"].shape[1] == 1
     may_merge = not rotation.per_batch and _batch_may_count_as_heads(views, stretch)
     merged = has_one_entry or may_merge
@@ -307,11 +309,12 @@ def plan(
 
     case = _case_of(views, rotation, rows_outer, inplace and not whole_rows)
     tile = choose(case)
-    # Half-empty tiles in a row would leave SMs idle, so a position's programs run together.
+    # With rows_outer, half-empty tiles would run one after the other, and SMs would
+    # idle. So then programs take all rows of a position first.
     rows_outer = rows_outer and case.empty(tile.rows) <= MOST_EMPTY
     blocks_of_stretch = None
     if stretch is not None and (rows_outer or not merged):
-        # Heads of merged batch entries follow each other in memory, so they need no stretch.
+        # The heads of merged batch entries are contiguous in memory, so they need no stretch.
         blocks_of_stretch = max(1, stretch // tile.positions)
     seq_len, batch, q_heads, _ = views["q"].shape
     row_blocks = cdiv(q_heads, tile.rows)
@@ -362,7 +365,7 @@ def plan(
         "q_heads": q_heads,
         "k_heads": case.k_rows,
     }
-    # Fusion decides last bits, so it is never left to the compiler's default.
+    # FMA changes last bits, so this is never left to the compiler's default.
     compiler: dict[str, object] = {
         "num_warps": tile.num_warps,
         "enable_fp_fusion": options.rounding == "once",
@@ -378,10 +381,11 @@ def plan(
 
 
 def _as_read(given: Named, rotation: Rotation, inplace: bool) -> Named:
-    """Tensors as a kernel reads them.
+    """Copy tensors where a kernel can't read them as they are.
 
-    Lists are contiguous, cosines and sines have the same strides, and no view has a pending sign.
-    In place one may stay: the map is linear, so minus x becomes minus the result.
+    `cu_seqlens`, starts and slots become contiguous, cos and sin get equal strides, and negative
+    bits are resolved. A negative bit may stay on tensors rotated in place: the map is linear, so
+    -x becomes minus the result.
     """
     table, sin = rotation.table, rotation.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
@@ -396,7 +400,7 @@ def _as_read(given: Named, rotation: Rotation, inplace: bool) -> Named:
 
 
 def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) -> Case:
-    """What the tile of a call depends on."""
+    """The properties of a call on which its tile depends."""
     q, k = views["q"], views.get("k")
     options, table = rotation.options, rotation.table
     table_bytes = 0
@@ -424,7 +428,7 @@ def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) 
 
 
 def _arguments_of(rotation: Rotation) -> dict[str, object]:
-    """The sizes that say which positions and angles tokens have, by the kernels' names."""
+    """The kernels' arguments, by name, that determine positions and angles."""
     options, ids, cu_seqlens = rotation.options, rotation.position_ids, rotation.cu_seqlens
     is_shared = options.cp_size > 1
     ids_strides = None
@@ -443,17 +447,16 @@ def _arguments_of(rotation: Rotation) -> dict[str, object]:
 def _batch_may_count_as_heads(views: Views, stretch: int | None) -> bool:
     """Whether views (s, b, h, d) may become (s, 1, b * h, d).
 
-    Then rows of several batch entries, which turn by the same angles, share a tile. They may where
-    the heads of all entries are evenly spaced in memory, and programs take them in that order.
+    Then rows of several batch entries, which have the same angles, share a tile. This requires that
+    the heads of all entries are evenly spaced in memory, and that programs take them in that order.
     """
     return stretch == 1 and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
 
 
 def kernel_strides(x: Tensor) -> Strides:
-    """Strides in elements, as kernels get them.
+    """Strides in elements, with 0 for a dimension of size 1.
 
-    That of a dimension of one index is 0, for it doesn't matter. A stride of 1, which PyTorch may
-    say there, would look unaligned to the compiler.
+    There the stride has no effect. PyTorch may report 1, which would look unaligned to Triton.
     """
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
@@ -462,7 +465,8 @@ def _strides_of_table(rotation: Rotation, table: Tensor | None) -> tuple[Strides
     """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
 
     A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
-    It is 1 where 16 divides the strides, which Triton finds by itself. Turns need neither.
+    The unit is 1 if 16 divides the strides, which Triton notices without help. Frequencies that
+    are given instead of a table need neither.
     """
     if table is None or rotation.on_the_fly:
         return None, 1
@@ -474,10 +478,10 @@ def _strides_of_table(rotation: Rotation, table: Tensor | None) -> tuple[Strides
 
 
 def alignment_of(tensors: Iterable[Tensor]) -> int:
-    """Bytes, up to 16, that divide the address of every row; 0 if Triton finds them by itself.
+    """The bytes, up to 16, that divide every row's address; 0 if Triton sees 16 without help.
 
-    Triton knows of a stride only whether 16 divides it. Rows of 72 elements of 2 bytes are 144
-    bytes apart, so 16 bytes are always aligned, yet Triton would load 2 at a time.
+    Triton knows only whether 16 divides a stride in elements. Rows of 72 elements of 2 bytes start
+    every 144 bytes, so they are aligned to 16 bytes, but Triton would load 2 bytes at a time.
     """
     aligned, is_seen = 16, True
     for x in tensors:
@@ -501,7 +505,7 @@ def launch_rotation(
 ) -> None:
     """Rotate q and k of a checked call, and copy v, in one launch.
 
-    `known` is what `known_of` has found for the call. All else is as in `plan`.
+    `known` is the call's cache entry from `known_of`. `plan` explains the keywords.
     """
 
     def make_launch() -> Launch | None:
@@ -539,13 +543,12 @@ def rotate_by_kernel(
 ) -> tuple[Tensor, ...]:
     """Rotate one or two tensors of a checked call in one launch.
 
-    The results are new; or with `inplace` the tensors themselves, of which only the rotary slice is
-    touched.
+    Returns new tensors; or with `inplace` the same ones, whose rotary slice is overwritten.
     """
     outs = tensors if inplace else memory_for(tensors, rotation)
     q, k = q_and_k(tensors)
     q_out, k_out = q_and_k(outs)
-    table, sin, cu_seqlens, starts, ids, *_ = rotation  # `tensors`, in half the time
+    table, sin, cu_seqlens, starts, ids, *_ = rotation  # twice as fast as `rotation.tensors`
     launched = Tensors(q, k, None, q_out, k_out, None, table, sin, cu_seqlens, starts, ids)
     launch_rotation(launched, rotation, known, inplace=inplace)
     return outs

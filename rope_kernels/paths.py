@@ -1,4 +1,4 @@
-"""Who computes a call: a kernel, an operator that launches it, or plain PyTorch."""
+"""What computes a call: the kernel, an operator that launches it, or plain PyTorch."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _logged: set[tuple[str, str, str]] = set()
 
 
 class Path(NamedTuple):
-    """Who computes a call, and why it isn't the kernel."""
+    """What computes a call, and why it isn't the kernel."""
 
     by: Literal["kernel", "operator", "pytorch"]  # an operator launches the same kernel
     reason: str = ""
@@ -46,20 +46,20 @@ def path_of(
     fused: bool,
     known: Known | None,
 ) -> Path:
-    """The path of a checked call. The first line that is true decides.
+    """Choose the path of a checked call. The first condition that holds decides.
 
     Args:
-        tensors: all but the rotation's.
-        rotation: as it is completed.
-        fused: an argument of the call.
-        known: what `api.rotation_of` has returned.
+        tensors: the call's tensors, except those of `rotation`.
+        rotation: as `api.rotation_of` returned it.
+        fused: the argument of the call.
+        known: the cache entry that `api.rotation_of` returned.
     """
     table, sin = rotation.table, rotation.sin
     is_trained = table.requires_grad or (sin is not None and sin.requires_grad)
     if is_trained and torch.is_grad_enabled():
         return _TRAINED
-    # A call that is traced or transformed has no `Known`, and only launches of compiled kernels are
-    # remembered.
+    # The fast path: traced and transformed calls have no cache entry, and only compiled kernels are
+    # cached, so the questions below need no answer.
     if known is not None and known.launch is not None and not count_modes():
         return KERNEL
     if not fused:
@@ -67,7 +67,7 @@ def path_of(
     if is_transformed():
         return _TRANSFORMED
     t = tensors[0]
-    assert t is not None, "one that turns comes first"
+    assert t is not None, "the first tensor is always there"
     if not runs_in_triton(t):
         return Path("pytorch", why_no_engine(t))
     if is_traced():
@@ -78,15 +78,15 @@ def path_of(
 
 
 def log_path(function: str, path: Path) -> None:
-    """Log who computes a call that does not take the kernel."""
+    """Log what computes a call that doesn't use the kernel."""
     by = "an operator, which launches the kernel" if path.by == "operator" else "plain PyTorch"
     log_once(function, by, path.reason)
 
 
 def log_once(function: str, by: str, reason: str) -> None:
-    """Log who computes the calls of a function, once for each reason, at the level INFO.
+    """Log what computes a function's calls, at level INFO, once for each reason.
 
-    Nothing is logged while PyTorch traces: `torch.compile(fullgraph=True)` refuses to log.
+    Nothing is logged while PyTorch traces, because `torch.compile(fullgraph=True)` can't log.
     """
     if is_traced() or not _log.isEnabledFor(logging.INFO):
         return

@@ -1,19 +1,18 @@
-"""What turns, by which angles, and where each token is.
+"""`Call`, the arguments as they were passed, and `Rotation`, everything that computing it needs.
 
-`Call` is what came. `Rotation` is what the call means, complete: all that kernels and plain PyTorch
-need to know. Neither is ever changed.
+Both are immutable.
 
 The letters of a format name the dimensions in their order: s = position in the sequence, b = batch,
 h = head, d = head dimension, t = token of a packed batch.
 
 Ranks of context parallelism share a sequence in one of three orders. With n ranks and a sequence of
 s tokens, rank r holds s / n of them:
-- zigzag: chunks number r and 2n - 1 - r of 2n equal chunks. With a causal mask all ranks then have
-  equally much to do. TransformerEngine, Megatron-LM and PyTorch's `context_parallel` do so.
-- contiguous: chunk number r of n, as Megatron-LM with `cp_partition_mode="contiguous"`.
-- round_robin: tokens r, r + n, r + 2n, ..., as SGLang with `round-robin-split`.
+- zigzag: chunks r and 2n - 1 - r of 2n equal chunks, as in TransformerEngine, Megatron-LM and
+  PyTorch's `context_parallel`. With a causal mask, all ranks then have the same amount of work.
+- contiguous: chunk r of n, as in Megatron-LM with `cp_partition_mode="contiguous"`.
+- round_robin: tokens r, r + n, r + 2n, ..., as in SGLang with `round-robin-split`.
 
-Packed sequences are shared one by one, in the same way.
+Each packed sequence is shared separately, in the same order.
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -35,7 +34,7 @@ OUTPUT_PAIRINGS, ROUNDINGS = get_args(OutputPairing), get_args(Rounding)
 Kind = Literal["turns", "angles", "cosines"]  # what a rotation's table holds
 
 
-# Where s, b, h and d are in a format, and where its dimensions are in (s, b, h, d).
+# By format: the permutation to (s, b, h, d), and the one back.
 _TO_SBHD = {name: [name.index(x) for x in "sbhd"] for name in FORMATS if name != "thd"}
 _FROM_SBHD = {name: ["sbhd".index(x) for x in name] for name in FORMATS if name != "thd"}
 
@@ -55,31 +54,31 @@ def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
 
 
 def seq_len_of(t: Tensor, tensor_format: str) -> int:
-    """s, or the number of packed tokens. A view, only for this, takes longer than all checks."""
+    """s, or the number of packed tokens. Creating a view for this takes longer than all checks."""
     return t.shape[0 if tensor_format == "thd" else tensor_format.index("s")]
 
 
 def compute_dtype(t: Tensor) -> torch.dtype:
-    """The dtype in which values of `t` are computed."""
+    """The dtype in which kernels compute with elements of `t`."""
     return torch.float64 if t.dtype == torch.float64 else torch.float32
 
 
 class Call(NamedTuple):
-    """The arguments of a call as they came, but for the tensors that turn. Nothing is checked.
+    """The arguments of a call as they were passed, without the tensors to rotate. Not checked.
 
-    The public functions make it, and those that `huggingface.patch` puts in place of a model's, by
-    `Call.__new__`: Python takes three times as long to call a class by names as a function.
+    Callers use `Call.__new__(Call, freqs=..., ...)`, because calling a class with keywords takes
+    Python three times as long.
     """
 
-    # What may be tensors comes first: `api.rotation_of` takes them out, and all else is an option.
+    # The fields that may be tensors come first: `api.rotation_of` separates them from the options.
     freqs: Freqs
     cu_seqlens: Tensor | None = None
     start_positions: int | Tensor | None = None
     position_ids: Tensor | None = None
-    tensor_format: str | None = None  # None: it was not said
-    rotary_dim: int | None = None  # None: the width of the table, or what a module says
+    tensor_format: str | None = None  # None: it was not passed
+    rotary_dim: int | None = None  # None: the width of the table, or the module's
     rotary_start: int = 0
-    interleaved: bool | None = None  # None: what a module says, and False for a table
+    interleaved: bool | None = None  # None: the module's, or False for a table
     output_pairing: str = "same"
     cp_size: int = 1
     cp_rank: int = 0
@@ -88,14 +87,14 @@ class Call(NamedTuple):
     rounding: str | None = None  # None: "once", or without a kernel "model"
     fused: bool = True
     inplace: bool = False
-    # No public function has these three as arguments. `Options` explains them.
+    # These three are not arguments of public functions. `Options` explains the last two.
     transpose: bool = False
     promoted_from: torch.dtype | None = None
     keeps_strides: bool = False
 
     @property
     def tables(self) -> tuple[Tensor, Tensor | None]:
-        """What `freqs` holds: angles; or cosines and sines; or a module's inverse frequencies."""
+        """The contents of `freqs`: angles; cosines and sines; or a module's inverse frequencies."""
         freqs = self.freqs
         if isinstance(freqs, RotaryPositionEmbedding):
             return freqs.inv_freq, None
@@ -105,35 +104,32 @@ class Call(NamedTuple):
 
     @property
     def pairs_are_interleaved(self) -> bool:
-        """What `interleaved` means, also where it was not said."""
+        """The value of `interleaved`, with its default filled in."""
         if self.interleaved is None:
             return isinstance(self.freqs, RotaryPositionEmbedding) and self.freqs.interleaved
         return self.interleaved
 
 
 class Options(NamedTuple):
-    """How a rotation turns: all of it that calls which look alike have in common.
-
-    A rotation also has tensors, and a first position, which are new in each call.
-    """
+    """The part of a `Rotation` that is equal for all calls with the same signature."""
 
     tensor_format: str
     rotary_dim: int  # d2
-    kind: str  # of the rotation's table: a `Kind`
-    rotary_start: int = 0  # the first element that turns
+    kind: str  # what the table contains: a `Kind`
+    rotary_start: int = 0  # the first element that rotates
     interleaved: bool = False
     output_pairing: str = "same"  # or "half": reads interleaved pairs, writes half-split ones
     cp_size: int = 1
     cp_rank: int = 0
     cp_order: str = "zigzag"
-    inverse: bool = False  # turns by minus the angle: every sine is negated
+    inverse: bool = False  # rotates by minus the angle: every sine is negated
     rounding: str = "once"  # where values are rounded to the dtype of the tensor
     attention_factor: float = 1.0  # multiplies cos and sin that are computed from turns
-    # If not None, the forward reads this dtype and returns the table's, as PyTorch's operators
-    # promote; gradients come in the table's dtype and are returned in this one.
+    # If it is set, the forward reads this dtype and returns the table's, because PyTorch's
+    # operators promote. A backward reads the table's dtype and returns this one.
     promoted_from: torch.dtype | None = None
-    # The result has the strides of the tensor that turns, as PyTorch's elementwise operators return
-    # it. Gradients are contiguous all the same.
+    # True: the result has the strides of the input, as from PyTorch's elementwise operators.
+    # Gradients are contiguous anyway.
     keeps_strides: bool = False
 
 
@@ -141,25 +137,25 @@ TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, T
 
 
 class Rotation(NamedTuple):
-    """The linear map of one call, complete."""
+    """The linear map that a call applies, with everything needed to compute it."""
 
-    # By its kind, "angles": in radians, (s2, 1, 1, w); "cosines": (s2, w) or (b, s2, w); w is d2 or
-    # d2 / 2. "turns": (d2 / 2,), int64, how far each pair turns per position, see
-    # `embedding.in_turns`.
+    # What it contains depends on `options.kind`. "angles": radians, (s2, 1, 1, w). "cosines":
+    # (s2, w) or (b, s2, w). w is d2 or d2 / 2. "turns": (d2 / 2,), int64, the frequency of each
+    # pair: see `embedding.in_turns`.
     table: Tensor
-    sin: Tensor | None  # sines, beside cosines
+    sin: Tensor | None  # sines, if the table contains cosines
     cu_seqlens: Tensor | None  # (sequences + 1,)
     start_positions: Tensor | None  # (b,) or (sequences,), of each sequence
     position_ids: Tensor | None  # (b or 1, s) or (tokens,)
-    # The position that all sequences start at; None: 0. A kernel takes it as an argument, so calls
-    # with other numbers look alike.
+    # The position at which all sequences start; None: 0. It is an argument of the kernel, and not
+    # part of the call signature.
     first_position: int | None
-    transpose: bool  # whether it is the transposed map, which takes gradients back
+    transpose: bool  # whether it is the transposed map, which computes gradients
     options: Options
 
     @property
     def pairings(self) -> tuple[bool, bool]:
-        """Whether pairs are interleaved in what is read, and in what is written."""
+        """Whether pairs are interleaved in the input, and in the output."""
         interleaved = self.options.interleaved
         returned = interleaved and self.options.output_pairing == "same"
         return (returned, interleaved) if self.transpose else (interleaved, returned)
@@ -172,12 +168,12 @@ class Rotation(NamedTuple):
 
     @property
     def places(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The tensors that say where tokens are."""
+        """The tensors that determine the tokens' positions."""
         return self.cu_seqlens, self.start_positions, self.position_ids
 
     @property
     def transposed(self) -> "Rotation":
-        """The map that takes gradients back."""
+        """The transposed map, which computes gradients."""
         return self._replace(transpose=not self.transpose)
 
     def of_rank(self, rank: int) -> "Rotation":
@@ -186,9 +182,9 @@ class Rotation(NamedTuple):
 
     @property
     def looks_up_positions(self) -> bool:
-        """Whether a token's position is known only after loading its sequence, start or id.
+        """Whether a program must load a sequence, start or id before it knows positions.
 
-        A first position is no load: it is an argument of the kernel.
+        `first_position` needs no load, because it is an argument of the kernel.
         """
         has_ids = self.position_ids is not None
         return has_ids or self.cu_seqlens is not None or self.start_positions is not None
@@ -224,11 +220,11 @@ class Rotation(NamedTuple):
         return own_starts or own_ids or (self.table.dim() == 3 and self.table.shape[0] != 1)
 
 
-# What came becomes what a kernel needs
+# From arguments to a rotation
 
 
 def as_first_position(start: int) -> int:
-    """The position that all sequences start at, from what came as their start."""
+    """Check `start_positions` that is not a tensor: one position for all sequences."""
     if not is_integer(start):
         shown = start if isinstance(start, bool) else f"of type {type(start).__name__}"
         raise bad(f"start_positions is {shown}", STARTS, TypeError)
@@ -238,7 +234,7 @@ def as_first_position(start: int) -> int:
 def one_for_each_sequence(
     starts: Tensor, cu_seqlens: Tensor | None, t: Tensor, tensor_format: str
 ) -> Tensor:
-    """The starts of a checked call as (b,) or (sequences,). One may have come for all of them."""
+    """The starts of a checked call as (b,) or (sequences,), expanded if it has only one."""
     count = t.shape[tensor_format.index("b")] if cu_seqlens is None else len(cu_seqlens) - 1
     if starts.dim() == 0 or (starts.shape[0] == 1 and count != 1):
         return starts.expand(count).contiguous()
@@ -259,7 +255,7 @@ def options_of(call: Call, t: Tensor) -> Options:
     if rounding is None:
         rounding = "once" if call.fused else "model"
     elif rounding == "model" and sin is not None and sin.dtype != t.dtype:
-        rounding = "promoted"  # PyTorch's operators promote where cosines have another dtype.
+        rounding = "promoted"  # PyTorch's operators promote if cosines have another dtype.
     return Options(
         tensor_format=check_format(call.tensor_format, FORMATS),
         rotary_dim=as_integer(rotary_dim),
@@ -282,35 +278,35 @@ def options_of(call: Call, t: Tensor) -> Options:
 
 
 def len_of_table(table: Tensor) -> int:
-    """s2, the number of positions of a table of angles or of cosines."""
+    """s2, the number of positions in a table of angles or cosines."""
     return table.shape[1 if table.dim() == 3 else 0]
 
 
 def positions_of_rank(
     index: Tensor, length: int | Tensor, *, cp_size: int, cp_rank: int, cp_order: str
 ) -> Tensor:
-    """Positions of tokens that a rank holds, from their indices among the `length` it holds."""
+    """Positions of a rank's tokens, from their indices among the `length` tokens that it holds."""
     if cp_size == 1:
         return index
     if cp_order == "contiguous":
         return index + cp_rank * length
     if cp_order == "round_robin":
         return index * cp_size + cp_rank
-    # Each sequence has 2 * cp_size chunks. Rank r holds chunk r, and chunk r from the end.
+    # Rank r holds chunks r and 2 * cp_size - 1 - r. Indices in the second start at one chunk: - 2.
     chunk, from_the_end = length // 2, 2 * cp_size - 2 - cp_rank
     return index + chunk * torch.where(index < chunk, cp_rank, from_the_end)
 
 
 def chunks_of(cp_size: int, cp_order: str) -> int:
-    """In how many chunks ranks share a sequence. The number has to divide each one's length."""
+    """The number of chunks per sequence. It must divide the length of each sequence."""
     return 2 * cp_size if cp_order == "zigzag" and cp_size > 1 else cp_size
 
 
 def find_in_packed(cu_seqlens: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Which sequence each token of a packed batch is in, its index there, and that one's length.
+    """Each token's packed sequence, its index there, and the length of that sequence.
 
-    `cu_seqlens` counts the tokens that this rank holds. A token past the last sequence is given a
-    number past the last one's, and a length of 0.
+    `cu_seqlens` counts this rank's tokens. A token after the last sequence gets a number beyond
+    the last sequence's, and length 0.
     """
     sequence = torch.searchsorted(cu_seqlens, token, right=True) - 1
     return sequence, token - cu_seqlens[sequence], pad(cu_seqlens.diff(), (0, 1))[sequence]

@@ -56,13 +56,13 @@ class NormFunction(torch.autograd.Function):
         outs = launch_forward(tensors, weights, rotation, norm, inplace=False, known=known)
         wanted = _wanted(ctx, len(outs))
         frozen = [out for out, what in zip(outs, wanted, strict=True) if not any(what)]
-        keep(ctx, rotation, (*tensors, *weights), frozen, of_room=norm)
+        keep(ctx, rotation, (*tensors, *weights), frozen, extra=norm)
         return outs
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor | None) -> Gradients:
         rotation, saved = kept(ctx)
-        norm, count = ctx.of_room, len(grads)
+        norm, count = ctx.extra, len(grads)
         assert isinstance(norm, Norm), "the forward has kept it"
         found = _gradients(
             grads,
@@ -98,13 +98,13 @@ class KernelGradients(torch.autograd.Function):
     ) -> Gradients:
         ctx.save_for_backward(*given)  # type: ignore[arg-type]  # PyTorch saves None, too
         ctx.set_materialize_grads(False)
-        ctx.of_room = differentiate
+        ctx.extra = differentiate
         return found
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor | None) -> Gradients:
-        assert callable(ctx.of_room), "the forward has kept it"
-        return None, None, *gradients_by_pytorch(ctx.of_room, ctx.saved_tensors, grads)
+        assert callable(ctx.extra), "the forward has kept it"
+        return None, None, *gradients_by_pytorch(ctx.extra, ctx.saved_tensors, grads)
 
 
 def _gradients(

@@ -297,7 +297,7 @@ class SplitFunction(torch.autograd.Function):
         rotation: Rotation,
         known: Known | None,
     ) -> QKV:
-        keep(ctx, rotation, of_room=(packed, qkv.shape))
+        keep(ctx, rotation, extra=(packed, qkv.shape))
         return _split(slices, packed, rotation, known)
 
     @staticmethod
@@ -315,8 +315,8 @@ def _gradient_of_split(ctx: Context, grads: Sequence[Tensor | None]) -> Tensor |
     for second derivatives, PyTorch computes it.
     """
     rotation, _ = kept(ctx)
-    assert isinstance(ctx.of_room, tuple), "the forward has kept both"
-    packed, shape = ctx.of_room
+    assert isinstance(ctx.extra, tuple), "the forward has kept both"
+    packed, shape = ctx.extra
     came = [grad for grad in grads if grad is not None]
     if not came:
         return None
@@ -374,7 +374,7 @@ def _keep_inputs(
 ) -> None:
     qkv, *values = inputs
     packed, rotation = _of_values(values)
-    keep(ctx, rotation, of_room=(packed, qkv.shape))
+    keep(ctx, rotation, extra=(packed, qkv.shape))
 
 
 def _backward(ctx: Context, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
