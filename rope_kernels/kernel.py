@@ -1,83 +1,83 @@
-"""The kernel that rotates queries and keys, and the parts that all kernels are made of.
+"""The kernel that rotates queries and keys, and the functions that all kernels share.
 
-Start with `rope_kernel`. It does what rung 7 of notebook 09 does: a Triton program loads a tile of
-rows, finds cosines and sines of its angles, turns the pairs, and stores the rows. The other
-functions follow in the order in which `rope_kernel` calls them. `arguments.py` has its tensors and
-its constants by name.
+Start with `rope_kernel`. It does the same as rung 7 of notebook 09: a Triton program loads a tile
+of rows, gets cosines and sines of its angles, rotates the pairs, and stores the rows. The other
+functions follow in the order in which `rope_kernel` calls them. `arguments.py` explains its tensors
+and constants.
 
-Rung 7 does not have these parts: keys and values in the same launch, strides, several positions in
-a tile, another order of tiles, positions other than 0, 1, 2, and so on, sequences that several GPUs
-share, rows with a tail, interleaved pairs, tables of cosines and angles without a table, cosines
-and sines with a factor, turns by minus the angle, rounding as a model rounds, heads that a
-projection packs, and caches.
+Rung 7 doesn't have: keys and values in the same launch, strides, several positions in a tile,
+another order of tiles, other positions than 0, 1, 2, ..., context parallelism, rows with a tail,
+interleaved pairs, tables of cosines, angles computed on the fly, an attention factor, inverse
+rotation, a model's rounding, packed projections, and caches.
 
-A row is one head of one batch entry at one position. A pair is two elements of a row that turn
-together: its first and its second member. A tile is what one program takes: some positions, and
-some rows of each. Rows of one position turn by the same angles, so they share cosines and sines.
-One program owns both members of a pair, so every element is read once, written once, and may be
-overwritten.
+A row is one head of one batch entry at one position. A pair is two elements of a row that are
+rotated together: its first and its second member. A tile is the work of one program: some
+positions, and some rows of each. Rows of one position have the same angles, so they share cosines
+and sines. One program owns both members of a pair, so every element is read once, written once, and
+may be overwritten.
 
-Blocks have shape (positions, rows, columns). What does not depend on the row has shape
-(positions, 1, columns). In a tile a column is a pair. In a table it is an element, or with
-`C.one_per_pair` a pair. x is what is read, y is what is written.
+Blocks have shape (positions, rows, columns). Values that don't depend on the row have shape
+(positions, 1, columns). In a tile, a column is a pair. In a table, it is an element, or with
+`C.one_per_pair` a pair. x is read, y is written.
 
-Rung 7's `position` is two things here. `s` is a token's place in the tensor, which decides its
-address. `position` is its place in its sequence, which decides its angles.
+Rung 7's `position` is split in two here. `s` is a token's index in the tensor, which determines its
+address. `position` is its position in its sequence, which determines its angles.
 
-What is None is absent from the call. Triton decides an `if` on that, on a constant of `C`, or on a
-name in capitals, when it compiles: a kernel holds only the lines that its call needs.
+None means that the call doesn't have this argument. Triton evaluates an `if` on None, on a constant
+of `C`, or on a name in capitals at compile time, so a compiled kernel contains only the lines that
+its call needs.
 
-There is no torch and no launching here: `launch.py` makes the arguments of a call. Two more files
-have kernels made of the same parts: for rows better aligned than halves (`wide_kernel.py`), and
-with a norm (`norms/kernel.py`).
+This file doesn't import torch; `launch.py` makes the arguments. Two more files build kernels from
+these functions: `wide_kernel.py`, for rows that are better aligned than their halves, and
+`norms/kernel.py`, with a norm.
 """
 
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-# Triton compiles one more kernel for an integer that is 1, or that 16 divides. It does not look at
-# these: a new position, length, table or rank takes the kernel that is there.
+# Triton compiles another kernel for an integer that is 1, or that 16 divides. It doesn't specialize
+# on these, so a new position, length, table or rank doesn't compile a new kernel.
 SIZES = ["first_position", "seq_len", "batch", "q_heads", "k_heads", "table_len", "sequences"]
 SIZES += ["cp_size", "cp_rank"]
 
 
 @triton.jit(do_not_specialize=[*SIZES, "listed", "cache_slots"])
 def rope_kernel(
-    tensors,  # `Tensors`: what is read and written, and by which angles rows turn
-    first_position,  # position at which every sequence starts; or None: 0
-    # Sizes and strides. ptxas loads arguments in their order, and a launch for one new token, as in
-    # decoding, waits for all that come before its loads of rows. So sizes and strides of ids and of
-    # the table come before those of rows: that and one division less took such a launch from 2.58
-    # to 2.30 µs (benchmarks/NOTES.md).
+    tensors,  # `Tensors`
+    first_position,  # position at which every sequence starts; None: 0
+    # Sizes and strides. ptxas loads arguments in this order, and a launch for one new token, as in
+    # decoding, waits for the arguments in front of those that its first loads need. So the strides
+    # of ids and of the table come before those of rows. This, and one division fewer, took such a
+    # launch from 2.58 to 2.30 µs (benchmarks/NOTES.md).
     seq_len,  # s, or the number of packed tokens
-    batch,  # b; or None: it is 1, or heads of all entries are counted together
+    batch,  # b; None: it is 1, or the heads of all entries are counted together
     q_heads,  # of one batch entry, or of all: see `batch`
     k_heads,  # heads of k, and of v
     ids_strides,  # of b and s
     table_strides,  # of b, s and columns; those of b and s in units of `C.table_unit`
-    read_strides,  # of q, and of k and v if they are there: each of s, b, h and d
-    written_strides,  # of their results; those of a cache are of block, page, h and d
+    read_strides,  # of s, b, h and d, for each of q, k and v that the call has
+    written_strides,  # the same for the results; for a cache, of block, page, h and d
     table_len,  # s2
     sequences,  # number of packed sequences
-    cp_size,  # GPUs, each a rank, that share every sequence: context parallelism
-    cp_rank,  # which of these ranks this is
-    listed,  # tokens, from the first one on, that have a slot; or None: no cache
+    cp_size,  # ranks (GPUs) that share every sequence: context parallelism
+    cp_rank,  # this rank's number
+    listed,  # the first so many tokens have a slot; None: no cache
     cache_slots,  # slots of a cache: blocks * page
     page,  # slots of a block
     C: tl.constexpr,  # `Constants`
 ):
-    ROUNDING: tl.constexpr = C.rounding  # Triton 3.6 takes no text of a field for a constant.
+    ROUNDING: tl.constexpr = C.rounding  # Triton 3.6 doesn't accept a string field as a constant.
 
-    # My tile: a block of positions, a block of rows of q, k or v, and a batch entry. From here on
-    # x_ptr and x_strides are those of my tensor, y_ptr and y_strides those of its result.
+    # My tile: a block of positions, a block of rows of q, k or v, and a batch entry. x_ptr and
+    # x_strides are those of my tensor, y_ptr and y_strides those of its result.
     s_block, row_block, b, heads, is_kv, is_v, x_ptr, x_strides, y_ptr, y_strides = my_tile(
         tensors, read_strides, written_strides, seq_len, batch, q_heads, k_heads,
         HAS_V=tensors.v is not None, C=C,
     )  # fmt: skip
 
-    # My positions and rows. The last tiles may reach past s, or past the last head: rows that do
-    # not exist are neither loaded nor stored. Pointers are to element 0 of each row.
+    # My positions and rows. The last tiles may extend beyond s, or beyond the last head. Rows that
+    # don't exist are neither loaded nor stored. Pointers are to element 0 of each row.
     first_s, s_offset, s, row, b = place_of_tile(s_block, row_block, b, C)
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
@@ -86,12 +86,12 @@ def rope_kernel(
     if tensors.slots is None:
         y_rows = row_pointers(y_ptr, y_strides, first_s, s_offset, y_head, b, ALIGNED=C.out_aligned)
         is_written = exists
-    else:  # The slot is loaded now and used last, so no other load waits for it.
+    else:  # Load the slot now and use it last, so that no other load waits for it.
         slot = tl.load(tensors.slots + s, s < listed, other=-1)
 
-    # A row of a table can't be loaded before the token's id is there. So beside v, in calls that
-    # may be short, the id is loaded first. On the fly nothing waits for it that long: there it
-    # would only delay the rows.
+    # The load of a table row waits for the token's id. So calls with v, which are often short, load
+    # the id first. On the fly, no load waits for the id, so loading it first would only delay the
+    # rows.
     HAS_IDS: tl.constexpr = tensors.ids is not None
     IDS_FIRST: tl.constexpr = tensors.v is not None and HAS_IDS and not C.on_the_fly
     if IDS_FIRST:
@@ -101,15 +101,15 @@ def rope_kernel(
         )  # fmt: skip
 
     # Load every element once, first of all: the loads are in flight while cos and sin are computed.
-    # A column is a pair: x1 has first members, x2 second ones, and the tail all that does not turn.
-    # `pair` has 64 bits, because elements of a row may be so far apart that the last one is more
-    # than 2^31 from the first.
+    # A column is a pair: x1 has first members, x2 second ones, and the tail all elements that don't
+    # rotate. `pair` has 64 bits, because with a large stride of d, the last element of a row may be
+    # more than 2^31 elements from the first.
     pair = tl.arange(0, triton.next_power_of_2(C.half)).to(tl.int64)
     x1, x2, tail = load_rows(
         x_rows, x_strides[3], pair, exists, INTERLEAVED=C.reads_interleaved, C=C
     )
 
-    # v does not turn, and stays in the order that it was read in.
+    # v doesn't rotate, and keeps the order in which it was read.
     if tensors.v is not None:
         if is_v:
             if tensors.slots is not None:
@@ -123,30 +123,29 @@ def rope_kernel(
             )  # fmt: skip
             return
 
-    # In a packed batch, `find_positions` searches for the sequence of each token. That is a loop.
-    # ptxas moves no load up across a loop, but it would move the loads above down below the loop,
-    # and a program would wait for memory twice. It moves no load across a barrier.
+    # In a packed batch, `find_positions` searches for each token's sequence in a loop. ptxas would
+    # move the loads above below that loop, and a program would wait for memory twice. It moves no
+    # load across a barrier.
     if tensors.cu_seqlens is not None:
         tl.debug_barrier()
 
-    # Cosines and sines of my tokens' angles. The two members of a pair may have different angles in
-    # a table, so each has its own cosine and sine. In a half-split table these are in the columns
-    # `pair` and `pair + C.half`. `pair` is passed twice: as the number of the pair, and as the
-    # column of its first member, which is another number in `wide_kernel`.
+    # Cosines and sines of my tokens' angles. In a table, the two members of a pair may have
+    # different angles, so each has its own cosine and sine. In a half-split table these are in the
+    # columns `pair` and `pair + C.half`.
     if not IDS_FIRST:
         position, in_sequence = find_positions(
             s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
             cp_rank, C=C,
         )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position[:, None], s_exists[:, None], b, pair, pair < C.half, pair, pair + C.half, tensors,
-        table_strides, table_len, C=C,
+        position[:, None], s_exists[:, None], b, pair, pair < C.half, (pair, pair + C.half),
+        tensors, table_strides, table_len, C=C,
     )  # fmt: skip
 
-    # Turn in fp32 (fp64 for fp64), round, and store every element once. A packed token that is in
-    # no sequence is padding, and passes through. q_out's dtype may differ from q's: PyTorch's
-    # product of bf16 rows and fp32 cosines is fp32, and a model that multiplies them returns it.
-    # `dtype.element_ty` of a pointer is the dtype of what it points to.
+    # Rotate in fp32 (fp64 for fp64), round, and store every element once. A packed token outside
+    # all sequences is padding, and is copied. q_out's dtype may differ from q's: in PyTorch, the
+    # product of bf16 rows and fp32 cosines is fp32, and a model that multiplies them returns fp32.
+    # `dtype.element_ty` of a pointer is the dtype of its elements.
     is_rotated = None
     if tensors.cu_seqlens is not None:
         is_rotated = in_sequence[:, None, None]
@@ -177,15 +176,15 @@ def my_tile(
     HAS_V: tl.constexpr,
     C: tl.constexpr,
 ):
-    """A program's tile, and which tensor it is of.
+    """A program's tile, and the tensor that it belongs to.
 
-    Blocks of k's rows are numbered after q's, and v's after k's. Their programs follow those of q
-    at the same positions; with `C.rows_outer`, those of q in the same stretch. They turn by the
-    same angles, which L2 then still has.
+    Blocks of k's rows are numbered after q's, and v's after k's. Their programs follow q's programs
+    of the same positions (with `C.rows_outer`, of the same stretch). They need the same rows of the
+    table, which are then still in L2.
 
-    It returns the block of positions, the block of rows and the batch entry; the heads of the
-    tensor; whether it is k or v, and whether it is v; its pointer and strides, and those of what is
-    written. `tl.where` chooses pointers and sizes, and all that follows is the same for each.
+    Returns the block of positions, the block of rows and the batch entry; the heads of the tensor;
+    whether it is k or v, and whether it is v; pointer and strides of the input, and of the output.
+    They are chosen with `tl.where`, so the rest of the kernel is the same for all three tensors.
     """
     q_blocks, k_blocks = tl.cdiv(q_heads, C.rows), tl.cdiv(k_heads, C.rows)
     row_blocks = q_blocks
@@ -220,20 +219,21 @@ def my_tile(
 def tile_of_program(program, s_blocks, row_blocks, batch, C: tl.constexpr):
     """A program's block of positions, block of rows, and batch entry, in the order of memory.
 
-    Programs start roughly in order, so those in flight share DRAM pages, and table rows in L2.
+    Programs start roughly in order, so those that run at the same time share DRAM pages, and table
+    rows in L2.
 
     A stretch is `C.stretch` blocks of positions. Programs take all rows and batch entries of a
-    stretch before those of the next one, as long as L2 still has its rows of the table.
+    stretch before the next one, so that the stretch's rows of the table stay in L2.
     """
     first_block = 0
     blocks = s_blocks
-    b = s_blocks * 0  # A tensor, as b is elsewhere: a plain 0 has no `.to` for `place_of_tile`.
+    b = s_blocks * 0  # A tensor: `place_of_tile` calls `b.to`, which a plain 0 does not have.
     if C.stretch is not None:
         all_row_blocks = row_blocks if batch is None else row_blocks * batch
         first_block = program // all_row_blocks // C.stretch * C.stretch
-        # From here on, programs and blocks of positions are counted from the start of the stretch.
-        # That makes program % (all_row_blocks * C.stretch). It is written with the quotient and the
-        # remainder that are there already, because a decoded token waits for each division.
+        # From here on, programs and blocks of positions are counted from the start of the stretch:
+        # program % (all_row_blocks * C.stretch). This is computed from the quotient and remainder
+        # by all_row_blocks, which saves a division that decoding would wait for.
         program = program % all_row_blocks + program // all_row_blocks % C.stretch * all_row_blocks
         blocks = min(s_blocks - first_block, C.stretch) if C.stretch > 1 else 1
     if C.rows_outer:
@@ -259,12 +259,12 @@ def select_strides(is_first, first, second):
 def place_of_tile(s_block, row_block, b, C: tl.constexpr):
     """Where a tile is, as (first_s, s_offset, s, row, b).
 
-    They are its first position; its positions counted from that, (positions, 1); its positions,
-    (positions,); its rows, (rows, 1); and its batch entry. All but the rows have 64 bits, because
-    an offset made of them may pass 2^31 elements.
+    These are its first position; its positions relative to that, (positions, 1); its positions,
+    (positions,); its rows, (rows, 1); and its batch entry. All except the rows have 64 bits,
+    because offsets computed from them may exceed 2^31 elements.
 
-    `first_s` and `s_offset` are apart because `row_pointers` adds `first_s` to the tensor's
-    pointer, a scalar, and tells Triton how that is aligned.
+    `first_s` and `s_offset` are separate because `row_pointers` adds `first_s` to the tensor's
+    pointer, a scalar, and tells Triton how the sum is aligned.
     """
     first_s = s_block.to(tl.int64) * C.positions
     s_offset = tl.arange(0, C.positions).to(tl.int64)
@@ -274,9 +274,10 @@ def place_of_tile(s_block, row_block, b, C: tl.constexpr):
 
 @triton.jit
 def packed_heads(row, is_kv, C: tl.constexpr):
-    """Which heads rows are of, in what is read and in what is written.
+    """The heads of rows, in the input and in the output.
 
-    In a group, heads of k and v follow those of q, which no strides can say: q steps over them.
+    In a grouped projection, heads of k and v follow each group of q's, and q's rows skip them.
+    Strides can't express that.
     """
     x_head, y_head = row, row
     if C.read_group > 0:
@@ -290,7 +291,7 @@ def packed_heads(row, is_kv, C: tl.constexpr):
 def row_pointers(ptr, strides, first_s, s_offset, row, b, ALIGNED: tl.constexpr):
     """Pointers to element 0 of each row, with 64-bit offsets: (positions, rows, 1).
 
-    Where each column has a position or a row of its own, as in `wide_kernel`, they have columns.
+    In `wide_kernel`, a column has its own position or row, so the last dimension is the columns.
     """
     s_stride, b_stride, h_stride = whole_units(ptr, strides, ALIGNED)
     ptr += first_s * s_stride
@@ -304,9 +305,9 @@ def row_pointers(ptr, strides, first_s, s_offset, row, b, ALIGNED: tl.constexpr)
 def whole_units(ptr, strides, ALIGNED: tl.constexpr):
     """The strides of s, b and h, written so that the compiler sees that ALIGNED bytes divide them.
 
-    Triton learns of a stride only whether 16 divides it, in elements. Rows of 72 elements of 2
-    bytes are 144 bytes apart: 16 bytes divide that, but 16 doesn't divide 72, and loads would be
-    narrow. `72 // 8 * 8` is 72, and the compiler knows that 8 divides it, in any sum.
+    Triton knows only whether 16 divides a stride in elements. Rows of 72 elements of 2 bytes are
+    144 bytes apart, a multiple of 16 bytes, but 16 doesn't divide 72, so loads would be narrow.
+    `72 // 8 * 8` is still 72, and from it the compiler sees that 8 divides all sums.
     """
     s_stride, b_stride, h_stride = strides[0], strides[1], strides[2]
     if ALIGNED > 0:
@@ -321,14 +322,14 @@ def load_rows(
     row_ptrs,  # pointers to element 0 of each row
     d_stride,  # from one element of a row to the next: the last of its strides
     pair,  # (columns,): the number of each column's pair
-    exists,  # whether a row is there
+    exists,  # whether a row exists
     INTERLEAVED: tl.constexpr,
     C: tl.constexpr,
-    OTHER: tl.constexpr = None,  # value of an element that is not there; None: undefined
+    OTHER: tl.constexpr = None,  # value of an element that doesn't exist; None: undefined
 ):
-    """Rows in three pieces: first members of pairs, second ones, and the tail, which passes."""
+    """Rows in three pieces: first members of pairs, second ones, and the tail, which is copied."""
     row_ptrs += tl.cast(C.start, tl.int64) * d_stride
-    if INTERLEAVED:  # One load is wide where two would take every other element.
+    if INTERLEAVED:  # Load pairs together: two loads of every other element would be narrow.
         COLUMNS: tl.constexpr = pair.shape[0]
         both = tl.arange(0, 2 * COLUMNS).to(tl.int64)[None, None, :]
         members = tl.load(row_ptrs + both * d_stride, exists & (both < 2 * C.half), OTHER)
@@ -348,10 +349,10 @@ def load_rows(
 
 @triton.jit
 def tail_elements(C: tl.constexpr):
-    """The elements that do not turn, counted from `C.start`, and which columns have one."""
+    """The elements that don't rotate, counted from `C.start`, and which columns have one."""
     index = tl.arange(0, triton.next_power_of_2(C.tail))
-    # Each branch is a whole sum. Triton 3.9 does not see that elements are neighbors in memory if
-    # one of two numbers is added to `index`, and then loads 2 bytes at a time.
+    # Each branch is a whole sum. With `index + tl.where(...)`, Triton 3.9 doesn't see that elements
+    # are neighbors in memory, and loads 2 bytes at a time.
     element = tl.where(
         index < C.start, index.to(tl.int64) - C.start, index.to(tl.int64) - C.start + 2 * C.half
     )
@@ -374,17 +375,17 @@ def find_positions(
 ):
     """Each token's position in its sequence, and whether it is in a sequence.
 
-    It begins with a token's index in its sequence, and `length`, how many tokens the sequence has:
-    both as this rank has them. Where ranks share a sequence, the index becomes that among tokens of
-    all ranks. First position and start are added. An id overrides all of these.
+    It starts with a token's index in its sequence, and `length`, the sequence's number of tokens,
+    both counted on this rank. If ranks share sequences, the index becomes the one among the tokens
+    of all ranks. First position and start are added. An id overrides all of these.
 
-    `C.cp_order` says which tokens of a sequence rank r of n has, or is None if ranks share none.
-    "zigzag": chunks number r and 2n - 1 - r of 2n equal chunks.
-    "contiguous": chunk number r of n.
+    `C.cp_order` says which tokens of a sequence rank r of n has; None: ranks share no sequence.
+    "zigzag": chunks r and 2n - 1 - r of 2n equal chunks.
+    "contiguous": chunk r of n.
     "round_robin": tokens r, r + n, r + 2n, and so on.
     """
-    # `s * 0` makes blocks with an int64 for each token, as `find_sequences` returns them. Loads of
-    # starts need a block of pointers for their mask, and a position may need 64 bits.
+    # `s * 0` creates a block with an int64 for each token, like those that `find_sequences`
+    # returns. The masked load of starts needs a block, and a position may need 64 bits.
     sequence = s * 0 + b
     position = s
     length = s * 0 + seq_len
@@ -395,8 +396,8 @@ def find_positions(
             s, tensors.cu_seqlens, sequences, ranks
         )
     if C.cp_order == "zigzag":
-        # Of 2 * cp_size chunks a rank has number cp_rank, from both ends. An index in the second
-        # one, number 2 * cp_size - 1 - cp_rank, already counts one chunk, hence - 2.
+        # A rank holds chunks cp_rank and 2 * cp_size - 1 - cp_rank. Indices in the second start at
+        # one chunk: - 2.
         chunk = length // 2
         from_the_end = 2 * cp_size.to(tl.int64) - 2 - cp_rank
         position += tl.where(position < chunk, cp_rank, from_the_end) * chunk
@@ -416,18 +417,18 @@ def find_positions(
 
 @triton.jit
 def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
-    """Each token's sequence, its index there, that one's length, and whether it is in one.
+    """Each token's sequence, its index there, the sequence's length, and whether it is in one.
 
-    `cu_seqlens` counts tokens of all ranks; index and length are those on this one. A token is in
-    the sequence with the last start that is not after it; empty sequences have the same start as
+    `cu_seqlens` counts tokens of all ranks; index and length count those on this rank. A token's
+    sequence is the last one that starts at or before it; an empty sequence has the same start as
     the next one.
 
-    That start is number `low`, or one of the `span` starts after it. A step compares PROBES of
-    these, evenly spaced, one per thread of a warp. Every step waits for memory, so fewer steps are
-    faster, even with more loads.
+    The search knows that this start is number `low`, or one of the `span` starts after it. Each
+    step compares PROBES evenly spaced candidates, one per thread of a warp. Every step waits for
+    memory, so fewer steps are faster, even with more loads.
     """
     PROBES: tl.constexpr = 32 // token.shape[0] if token.shape[0] < 16 else 2
-    low = token * 0  # A block at once: a loop keeps its variables' types.
+    low = token * 0  # A block from the start, because a loop can't change a variable's type.
     span = sequences
     while span > 0:
         apart = (span - 1) // PROBES + 1
@@ -437,7 +438,7 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
         low += apart * tl.sum(before.to(tl.int64), 1)
         span = apart - 1
     in_sequence = token * ranks < tl.load(cu_seqlens_ptr + sequences).to(tl.int64)
-    in_sequence &= low < sequences  # Without any sequence, the only start may be after the token.
+    in_sequence &= low < sequences  # Without sequences, the line above may be true.
     start = tl.load(cu_seqlens_ptr + low).to(tl.int64)
     end = tl.load(cu_seqlens_ptr + low + 1, in_sequence, other=0).to(tl.int64)
     return low, token - start // ranks, (end - start) // ranks, in_sequence
@@ -445,13 +446,12 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
 
 @triton.jit
 def find_cos_sin(
-    position,  # of each token, (positions, 1) or (1, columns); or on the fly (columns,)
-    token_exists,  # whether a token is there, in the same shape
+    position,  # of each token, (positions, 1) or (1, columns); on the fly also (columns,)
+    token_exists,  # whether a token exists, in the same shape
     b,
     pair,  # (columns,): the number of each column's pair
     has_pair,  # whether a column has one
-    first,  # which column of a half-split table the first member of the pair has
-    second,  # the same of the second member
+    half_split,  # the columns of both members in a half-split table
     tensors,
     table_strides,
     table_len,
@@ -459,12 +459,11 @@ def find_cos_sin(
 ):
     """Cosines and sines of both members of each pair, (positions, 1, columns).
 
-    They are computed from turns, loaded from a table of cosines and one of sines, or computed from
-    a table of angles.
+    They are computed from turns or from a table of angles, or loaded from two tables.
 
-    A table that has a column for each element is interleaved if pairs are so on either side. With
-    `output_pairing="half"` they are so on one side: a forward reads them interleaved, and a
-    backward writes them interleaved.
+    A table with a column for each element is interleaved if pairs are interleaved in the input or
+    in the output. With `output_pairing="half"`, that is only one of them: the input of a forward,
+    or the output of a backward.
     """
     STORED: tl.constexpr = tensors.q.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
@@ -478,20 +477,20 @@ def find_cos_sin(
             cos1, sin1 = cos1[None, :], sin1[None, :]
         cos2, sin2 = cos1, sin1
     else:
-        column1, column2 = first, second
+        column1, column2 = half_split
         if C.one_per_pair:
             column1, column2 = pair, pair
         elif C.reads_interleaved or C.writes_interleaved:
             column1, column2 = 2 * pair, 2 * pair + 1
-        # A position outside of the table gives NaN, which is seen in the result. A token or a pair
-        # that isn't there gives 0, because a norm adds up squares of all that it has turned.
+        # A position outside the table gives NaN, which shows in the result. A token or pair that
+        # doesn't exist gives 0, because a norm sums the squares of all rotated columns.
         exists = token_exists & has_pair[None, :]
         in_table = exists & (position >= 0) & (position < table_len)
         other = tl.where(exists, float("nan"), 0.0)
         row_of_table = (b * table_strides[0] + position * table_strides[1]) * C.table_unit
         offset1 = row_of_table + (column1 * table_strides[2])[None, :]
         offset2 = row_of_table + (column2 * table_strides[2])[None, :]
-        # All loads come before the first sine, or a program would wait for memory twice.
+        # Load everything before the first sine; otherwise a program would wait for memory twice.
         entry1 = tl.load(tensors.table + offset1, in_table, other).to(COMPUTED)
         entry2 = entry1
         if not C.one_per_pair:
@@ -514,16 +513,16 @@ def find_cos_sin(
 
 @triton.jit
 def angles_on_the_fly(position, turns_ptr, pair, exists, COMPUTED: tl.constexpr):
-    """Angles in radians, less whole turns, from `turns`: how far each pair turns per position.
+    """Angles in radians, without full turns, from each pair's frequency in `turns` per position.
 
-    Turns are int64, in units of 2^-64 of a whole turn. So int64 wraps around once per whole turn:
-    its overflow removes whole turns and nothing else, and angles are right to fp32's last digits at
-    any position. fp32 can use the upper 32 bits alone.
+    A turn is 2 pi radians. `turns` are int64, in units of 2^-64 turns, so overflow of int64 removes
+    full turns and nothing else. Angles are accurate to fp32 at any position. For fp32, the upper 32
+    bits are enough.
     """
     turns = tl.load(turns_ptr + pair, exists, other=0)
     if len(position.shape) == 2:
         turns = turns[None, :]
-    fraction = position * turns  # of a whole turn
+    fraction = position * turns  # of a turn
     if COMPUTED == tl.float64:
         return fraction.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
     return (fraction >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
@@ -533,20 +532,20 @@ def angles_on_the_fly(position, turns_ptr, pair, exists, COMPUTED: tl.constexpr)
 def cos_sin(
     angle, HAS_WHOLE_TURNS: tl.constexpr, FAST_SINE: tl.constexpr, BITS: tl.constexpr
 ):  # fmt: skip
-    """Cosine and sine of angles in radians, for elements of so many BITS.
+    """Cosine and sine of angles in radians, for elements of BITS bits.
 
-    They are right to 5e-7 for 16-bit elements, to 2e-7 for 32-bit, and to the last digit for
-    64-bit.
+    Errors are up to 5e-7 for 16-bit elements, and up to 2e-7 for 32-bit ones. For 64-bit elements,
+    they are accurate to fp64.
     """
     if FAST_SINE and HAS_WHOLE_TURNS:
-        # Remove whole turns first: the library's sine has a slow branch for large angles, and the
-        # hardware's is accurate from -pi to pi. 2 pi comes in three pieces, two of them with few
-        # bits: up to ten million radians, only the last fused multiply-add rounds.
+        # Subtract full turns first: the library's sine has a slow branch for large angles, and the
+        # hardware's is accurate only from -pi to pi. 2 pi is split into three numbers, two of them
+        # with few bits, so that up to ten million radians, only the last FMA rounds.
         whole = tl.floor(tl.fma(angle, 0.15915494309189535, 0.5))
         angle = tl.fma(whole, -6.28125, angle)
         angle = tl.fma(whole, -0.0019350051879882812, angle)
         angle = tl.fma(whole, -3.019915981956753e-07, angle)
-    if FAST_SINE and BITS == 16:  # These are the GPU's own approximations.
+    if FAST_SINE and BITS == 16:  # These are the hardware's approximations.
         return libdevice.fast_cosf(angle), libdevice.fast_sinf(angle)
     return tl.cos(angle), tl.sin(angle)
 
@@ -555,25 +554,25 @@ def cos_sin(
 def turn(
     x1,
     x2,
-    cos1,  # of the angle of the first member, which may differ from the second's
+    cos1,  # of the first member's angle, which may differ from the second's
     sin1,
     cos2,
     sin2,
-    is_rotated,  # whether a token turns, or passes through; or None: all turn
+    is_rotated,  # whether a token is rotated, or only copied; None: all are rotated
     TRANSPOSE: tl.constexpr,
     ROUNDING: tl.constexpr,
-    COMPUTES_COS_SIN: tl.constexpr,  # from angles or turns; else a table of cosines was given
+    COMPUTES_COS_SIN: tl.constexpr,  # from angles or turns, not loaded from a table
     RETURNED: tl.constexpr,
 ):
     """Rotate every pair in the dtype of its cosine, and round to RETURNED.
 
-    The transposed map differs in two signs, and in which sine it takes: it is the inverse only
-    where both members have the same angle.
+    The transposed map swaps the two sines and negates them. It is the inverse only if both members
+    have the same angle.
 
-    ROUNDING says where values are rounded, so that a model in PyTorch finds its own bits.
-    "once": the result alone, of fused multiply-adds.
-    "upcast": the result alone, but no product and sum are fused.
-    "model": each product, too; and cosines and sines, where they are computed.
+    ROUNDING says where values are rounded. All except "once" return the bits of models in PyTorch.
+    "once": only the result, with FMA.
+    "upcast": only the result, without FMA.
+    "model": each product, too; and cosines and sines, if they are computed.
     "promoted": forward as "upcast", transposed as "model".
     """
     before1, before2 = x1, x2
@@ -583,7 +582,7 @@ def turn(
         x1, x2 = x1.to(cos1.dtype), x2.to(cos1.dtype)
         y1 = tl.fma(x1, cos1, -(x2 * sin1))
         y2 = tl.fma(x2, cos2, x1 * sin2)
-    else:  # These are the steps of PyTorch's operators. `launch.py` forbids to fuse them.
+    else:  # These are the steps of PyTorch's operators. `launch.py` turns off FMA.
         ROUNDS_COS_SIN: tl.constexpr = ROUNDING == "model" and COMPUTES_COS_SIN
         ROUNDS: tl.constexpr = ROUNDING == "model" or (ROUNDING == "promoted" and TRANSPOSE)
         y1 = product(x1, cos1, ROUNDS_FACTOR=ROUNDS_COS_SIN, ROUNDS=ROUNDS, RETURNED=RETURNED)
@@ -600,7 +599,7 @@ def turn(
 def product(
     x, factor, ROUNDS_FACTOR: tl.constexpr, ROUNDS: tl.constexpr, RETURNED: tl.constexpr
 ):  # fmt: skip
-    """x * factor in the dtype of the factor, fp32 or fp64, with its values rounded to RETURNED."""
+    """x * factor in the factor's dtype, fp32 or fp64; factor and product may round to RETURNED."""
     if ROUNDS_FACTOR:
         factor = factor.to(RETURNED).to(factor.dtype)
     found = x.to(factor.dtype) * factor
@@ -621,7 +620,7 @@ def store_rows(
     INTERLEAVED: tl.constexpr,
     C: tl.constexpr,
 ):
-    """Write rows in three pieces to where `load_rows` would read them."""
+    """Store rows in three pieces where `load_rows` would read them."""
     row_ptrs += tl.cast(C.start, tl.int64) * d_stride
     if INTERLEAVED:
         COLUMNS: tl.constexpr = pair.shape[0]
@@ -640,30 +639,30 @@ def store_rows(
 
 @triton.jit
 def cache_pointers(
-    # What is written.
-    ptr,  # a cache; where rows are of q, q's output
-    strides,  # a cache's of block, page, h and d; those of q's output of s, b, h and d
-    # Which rows a program has.
+    # The output.
+    ptr,  # a cache; for rows of q, q's output
+    strides,  # of block, page, h and d for a cache; of s, b, h and d for q's output
+    # A program's rows.
     s,  # int64: my tokens
-    row,  # (rows, 1): where heads go
-    exists,  # whether a row is there
+    row,  # (rows, 1): the heads in the output
+    exists,  # whether a row exists
     is_kv,  # whether they go into a cache
-    # Where in a cache they go.
-    slot,  # of each token, as it is listed
+    # Their place in a cache.
+    slot,  # of each token, as in `slot_mapping`
     cache_slots,
     page,
-    # What Triton may assume: see `whole_units`.
+    # Bytes that divide addresses: see `whole_units`.
     ALIGNED: tl.constexpr,
 ):
     """Pointers to element 0 of each row at its token's slot, and which rows are written.
 
-    Rows of q go to their tokens in q's output, whatever the slot is. Both share this code, so each
-    number is chosen before it meets a stride. If one of two products were chosen, Triton 3.9 would
-    not see that 16 divides the offset, and would store 2 bytes at a time.
+    Rows of q ignore slots and go to q's output. Both share this code: `tl.where` chooses a number
+    before it is multiplied by a stride. If it chose one of two products, Triton 3.9 wouldn't see
+    that 16 divides the offset, and would store 2 bytes at a time.
     """
     slot = slot.to(tl.int64)
     has_slot = (slot >= 0) & (slot < cache_slots)
-    # In 32 bits if all slots fit: a 64-bit division takes longer than the rest of a short call.
+    # Use 32 bits if all slots fit: a 64-bit division takes longer than the rest of a short call.
     slot = tl.where(has_slot, slot, 0).to(cache_slots.dtype)
     block = slot // page
     place = (slot - block * page).to(tl.int64)

@@ -1,7 +1,7 @@
-"""Rotations in plain PyTorch: the kernel's definition and yardstick.
+"""Rotations in plain PyTorch: the definition that tests compare kernels with.
 
-They work on any device, in every dtype, for tensors of every class, and have all derivatives.
-Arguments are not checked.
+They work on any device, for any dtype and tensor class, and have all derivatives. Arguments are not
+checked.
 """
 
 import math
@@ -23,7 +23,7 @@ from .rotation import (
 
 
 def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
-    """Turn every pair (x1, x2) of the last dimension by a quarter, to (-x2, x1)."""
+    """Map every pair (x1, x2) of the last dimension to (-x2, x1)."""
     if interleaved:
         return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).reshape(x.shape)
     first, second = x.chunk(2, dim=-1)
@@ -50,7 +50,7 @@ def apply_rotary_pos_emb(
         round_once: True: compute in fp32 (fp64 for fp64) and round once, as the kernel does. False:
             round cos and sin first and compute in `t.dtype`, as TransformerEngine's unfused
             function does.
-        transpose: True: the transposed map, which is that of `rope_bw`.
+        transpose: True: the transposed map, as in `rope_bw`.
     """
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     if rotary_dim is None:
@@ -80,9 +80,9 @@ def apply_rotary_pos_emb(
 def rotate(
     tensors: tuple[Tensor, ...], rotation: Rotation, stays_promoted: bool = False
 ) -> tuple[Tensor, ...]:
-    """Rotate tensors; differentiable in them and in the table, as often as you like.
+    """Rotate tensors; differentiable in them and in the table any number of times.
 
-    With `stays_promoted` results are fp32 (fp64 for fp64), for a norm that comes after them.
+    With `stays_promoted`, results are fp32 (fp64 for fp64), for a norm that follows.
     """
     options = rotation.options
     stored, computed = tensors[0].dtype, compute_dtype(tensors[0])
@@ -90,7 +90,7 @@ def rotate(
     table_dtype = stored if options.rounding == "model" else computed
     if options.rounding in ("once", "upcast"):
         product_dtype, sum_dtype = computed, computed
-    else:  # With "promoted" each product promotes `x`, and autograd rounds the gradient of each.
+    else:  # With "promoted", each product promotes `x`, and autograd rounds its gradient.
         product_dtype, sum_dtype = stored, returned
 
     cos, sin, in_sequence = cos_sin(
@@ -103,16 +103,16 @@ def rotate(
     reads_interleaved, writes_interleaved = rotation.pairings
     outs = []
     for x in tensors:
-        # The backward of `split` concatenates three tensors. That of `tensor_split` adds them up.
+        # `split`'s backward concatenates three tensors. `tensor_split`'s would pad and add them.
         before, given, after = torch.split(x, [start, end - start, x.shape[-1] - end], dim=-1)
         if options.interleaved and not reads_interleaved:
             given = torch.stack(given.chunk(2, dim=-1), dim=-1).reshape(given.shape)
         rotary = given
         if in_sequence is not None:
-            rotary = torch.where(in_sequence, rotary, 0)  # Padding may hold anything, NaN too.
+            rotary = torch.where(in_sequence, rotary, 0)  # Padding may contain NaN.
         rotary = rotary.to(product_dtype)
         if rotation.transpose:
-            # The transpose of a quarter turn is its negative.
+            # The transpose of `rotate_half` is its negative.
             of_cos, of_sin = (rotary * cos).to(sum_dtype), (rotary * sin).to(sum_dtype)
             rotated = of_cos - rotate_half(of_sin, options.interleaved)
         else:
@@ -130,9 +130,9 @@ def rotate(
 
 
 def _like_rows(x: Tensor, options: Options) -> Tensor:
-    """Values (b or 1, s, d2) with the dimensions of the tensor that turns, in its order.
+    """Permute values (b or 1, s, d2) to the format of the rotated tensor, with one head.
 
-    They are permuted and not the tensor, so that its gradient comes out contiguous.
+    Permuting the tensor instead would make its gradient non-contiguous.
     """
     return view_from_sbhd(x.transpose(0, 1)[:, :, None], options.tensor_format)
 
@@ -142,7 +142,7 @@ def cos_sin(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Cosines and sines of each token, (b or 1, s, d2), and whether it is in a sequence.
 
-    They are NaN where a position is outside of the table. None: all tokens are in sequences.
+    They are NaN if the position is outside the table. None: all tokens are in sequences.
     """
     options, tables = rotation.options, _tables(rotation)
     in_order = not rotation.looks_up_positions and rotation.first_position is None
@@ -153,8 +153,8 @@ def cos_sin(
         if rotation.on_the_fly:
             found = [radians(rotation.table, position[..., None], dtype)]
         else:
-            # Rows are cast before tokens take them. So the gradient of a row, to which all of its
-            # tokens add, is rounded once.
+            # Cast the table before indexing. Then the gradient of a row is the sum over its tokens
+            # in `dtype`, and is rounded once.
             found = [_rows_at(x.to(dtype), position) for x in tables]
     cos, sin = found[0].to(dtype), found[-1].to(dtype)
     if rotation.sin is None:
@@ -199,13 +199,13 @@ def positions(rotation: Rotation, seq_len: int) -> tuple[Tensor, Tensor | None]:
 def _tables(rotation: Rotation) -> list[Tensor]:
     """Angles, or cosines and sines, each (b or 1, s2, w); or turns."""
     tables = [rotation.table] if rotation.sin is None else [rotation.table, rotation.sin]
-    # A batch of gradients can be indexed in PyTorch, but not flattened.
+    # Indexing works with `is_grads_batched=True`; `flatten` doesn't.
     tables = [x[:, 0, 0] if x.dim() == 4 else x for x in tables]
     return [x if x.dim() == 3 else x[None] for x in tables]
 
 
 def _rows_at(table: Tensor, position: Tensor) -> Tensor:
-    """The table's row at each position, (b or 1, s, columns); NaN where it has none."""
+    """The table's row at each position, (b or 1, s, columns); NaN outside the table."""
     batch, s2, _ = table.shape
     entry = torch.arange(batch, device=table.device)[:, None]
     row = torch.where(position < 0, s2, position).clamp(max=s2)

@@ -1,18 +1,16 @@
-"""The kernel of rows that are better aligned than their second halves.
+"""The kernel for half-split rows that are better aligned than their second halves.
 
-`rope_kernel` pads each row to a power of two, and loads its halves apart. With a head dimension of
-72 in bf16, every row is aligned to 16 bytes, but its second half to 8, and almost half of what its
-threads hold is padding. Here a tile has lines, and a line has several whole rows side by side:
+`rope_kernel` pads each row to a power of two, and loads its halves separately. With a head
+dimension of 72 in bf16, every row is aligned to 16 bytes, but its second half only to 8, and almost
+half of the elements that its threads hold are padding. Here a tile consists of lines, and a line
+has several whole rows side by side:
 
-    | row 0 | row 1 | row 2 | left empty |
+    | row 0 | row 1 | row 2 | empty |
 
-A column is an element. Each element is loaded a second time as the other member of its pair, and
-that load comes from L1.
+A column is an element. Each element is loaded a second time, as the other member of its pair; that
+load hits L1.
 
-Pairs are half-split. All other rows are padded.
-
-Read `rope_kernel` in `kernel.py` first. It explains the arguments that have no comment here, and
-that file has the other parts.
+Read `rope_kernel` in `kernel.py` first. It explains the arguments that have no comment here.
 """
 
 import triton
@@ -57,8 +55,8 @@ def wide_kernel(
         HAS_V=tensors.v is not None, C=C,
     )  # fmt: skip
 
-    # My columns: which row of its line each one is in, and which column of that row it is. What is
-    # left of a line after its last row is empty.
+    # My columns: each one's row in its line, and its column in that row. After the last row, a line
+    # is empty.
     column = tl.arange(0, C.columns)
     row_in_line, column_in_row = column * 0, column
     if C.side_by_side > 1:
@@ -66,7 +64,7 @@ def wide_kernel(
         column_in_row += unseen_zero()
     is_filled = column < C.side_by_side * COLUMNS_OF_ROW
 
-    # My positions and rows, in 64 bits: an offset may pass 2^31 elements.
+    # My positions and rows, in 64 bits, because an offset may exceed 2^31 elements.
     b = b.to(tl.int64)
     first_s = s_block.to(tl.int64) * C.positions
     row = (row_block * C.rows + tl.arange(0, C.lines) * ROWS_OF_LINE)[:, None]
@@ -94,7 +92,7 @@ def wide_kernel(
     x1 = tl.load(x_rows + (element * x_d_stride)[None, None, :], exists)
     x2 = tl.load(x_rows + (partner * x_d_stride)[None, None, :], exists)
     if tensors.v is not None:
-        if is_v:  # v does not turn, so its elements only go where they belong.
+        if is_v:  # v isn't rotated, only copied.
             tl.store(y_rows + (element * y_d_stride)[None, None, :], x1, exists)
             return
     if tensors.cu_seqlens is not None:
@@ -106,20 +104,20 @@ def wide_kernel(
         cp_rank, C=C,
     )  # fmt: skip
     if C.on_the_fly and C.positions == 1 and not C.over_positions:
-        # A line of one position needs a sine for each column. In one dimension warps share these
-        # among them. In two, (1, columns), each warp would evaluate all of them.
+        # A line of one position needs a sine for each column. As a block with one dimension, they
+        # are distributed over the warps. With two, (1, columns), each warp would evaluate them all.
         position = tl.broadcast_to(position, (C.columns,))
     else:
         position = per_token(position, C)
     pair = tl.where(element < C.half, element, partner)
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position, token_exists, b, pair, has_pair, element, partner, tensors, table_strides,
+        position, token_exists, b, pair, has_pair, (element, partner), tensors, table_strides,
         table_len, C=C,
     )  # fmt: skip
 
-    # Turn, and store every element once.
-    # `turn` gives y1 = cos x1 - sin x2, for the first member of a pair. A second member is in x1
-    # too, with its partner in x2, so its sine has the other sign.
+    # Rotate, and store every element once. `turn` computes y1 = cos x1 - sin x2 for the first
+    # member of a pair. Here x1 also contains second members, with their partners in x2: their sine
+    # needs the other sign.
     is_first = (element < C.half)[None, None, :]
     sin1, sin2 = tl.where(is_first, sin1, -sin1), tl.where(is_first, sin2, -sin2)
     is_rotated = None
@@ -133,34 +131,34 @@ def wide_kernel(
     if C.tail > 0:
         y1 = tl.where(has_pair[None, None, :], y1, x1)
     if C.in_place:
-        # Two threads have loaded each element. Both must have it before one of them overwrites it.
+        # Two threads load each element. Both must have it before one of them overwrites it.
         tl.debug_barrier()
     tl.store(y_rows + (element * y_d_stride)[None, None, :], y1, exists)
 
 
 @triton.jit
 def per_token(x, C: tl.constexpr):
-    """A value of each token, (positions,) or (columns,), as (positions, 1) or (1, columns)."""
+    """Values per token, (positions,) or (columns,), as (positions, 1) or (1, columns)."""
     return x[None, :] if C.over_positions else x[:, None]
 
 
 @triton.jit
 def unseen_zero():
-    """0, which the compiler does not know: it sees a multiple of 65536. Grids have one dimension.
+    """A 0 that the compiler can't see, because grids have one dimension: a multiple of 65536.
 
-    This works around a bug. LLVM computes the remainder of a small number in 16 bits, and packs
-    sums with it in pairs (`add.s16x2`). ptxas 12.8 for sm_90 then compares halves of such a pair as
-    if nothing had been added. With this zero added, sums have 32 bits or more.
+    This works around a compiler bug. LLVM computes the remainder of a small number in 16 bits, and
+    adds to two of them at a time (`add.s16x2`). ptxas 12.8 for sm_90 then compares the halves as if
+    nothing had been added. With this zero, sums have 32 bits or more.
     """
     return tl.program_id(1) * 65536
 
 
 @triton.jit
 def elements_of_rows(column_in_row, is_filled, C: tl.constexpr):
-    """For each column: its own element, the other member of its pair, and whether it has one.
+    """For each column: its element, the other member of its pair, and whether it has a pair.
 
-    Elements are counted from `C.start`. An element of the tail is its own partner. Without a tail a
-    row is its rotary slice alone, so it begins there.
+    Elements are counted from `C.start`. An element of the tail is its own partner. Without a tail,
+    the columns of a row are its rotary slice, which starts at `C.start`.
     """
     element = column_in_row.to(tl.int64) - (C.start if C.tail > 0 else 0)
     has_pair = (element >= 0) & (element < 2 * C.half)

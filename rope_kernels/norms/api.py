@@ -224,14 +224,14 @@ def qk_norm_rope(
 def normalize_by(
     norm: Norm, function: str, tensors: Tensors, weights: Weights, call: Call
 ) -> Tensors:
-    """Check a call, and take the kernels, or plain PyTorch.
+    """Check a call, and compute it with the kernels or in plain PyTorch.
 
     Args:
-        norm: how rows are normalized, as it came.
-        function: the name that is logged if the call doesn't take the kernel.
-        tensors: one or two of them.
-        weights: as many.
-        call: all else. Its `rounding` is `norm.rotation_rounding`.
+        norm: how rows are normalized; only its `rounding` is checked.
+        function: the name to log if the call doesn't use the kernel.
+        tensors: one or two tensors.
+        weights: as many weights.
+        call: all other arguments. Its `rounding` is `norm.rotation_rounding`.
     """
     names = ("weight",) if len(weights) == 1 else ("q_weight", "k_weight")
     named = tuple(zip(names, weights, strict=True))
@@ -251,7 +251,7 @@ def normalize_by(
         log_path(function, path)
         outs = normalize_and_rotate(tensors, weights, rotation, norm)
     elif call.inplace and is_watched():
-        # A mode that watches operators has to see what is overwritten: a copy of PyTorch's.
+        # A TorchDispatchMode must see what is overwritten, so PyTorch's `copy_`, below, writes.
         outs = by_kernel(tensors, weights, rotation, norm, inplace=False, known=None)
     else:
         return by_kernel(tensors, weights, rotation, norm, inplace=call.inplace, known=known)
@@ -263,7 +263,7 @@ def normalize_by(
 
 
 def path_of(inputs: Weights, rotation: Rotation, *, fused: bool, known: Known | None) -> paths.Path:
-    """As `paths.path_of`. But a norm has no operator: a trace has plain PyTorch, which is fused."""
+    """As `paths.path_of`, but a norm has no operator: it is traced as plain PyTorch."""
     path = paths.path_of(inputs, rotation, fused=fused, known=known)
     if path.by != "operator":
         return path
@@ -271,14 +271,15 @@ def path_of(inputs: Weights, rotation: Rotation, *, fused: bool, known: Known | 
 
 
 def norm_of(eps: float, weight_offset: float, norm_after: bool, rounding: str | None) -> Norm:
-    """A norm of the arguments as they came, but with real numbers of any kind as floats."""
+    """Check `rounding`, convert real numbers of any type to floats, and return a `Norm`."""
+    check_choice("rounding", rounding, NORM_ROUNDINGS)
     if type(eps) is not float or type(weight_offset) is not float:
         eps, weight_offset = _as_float(eps), _as_float(weight_offset)
     return Norm(eps, weight_offset, norm_after, rounding)
 
 
 def _as_float(number: float) -> float:
-    """A real number as a float. What else came, or is too large, is returned for the checks."""
+    """A real number as a float. Anything else is returned as is, and the checks refuse it later."""
     if not isinstance(number, Real) or isinstance(number, bool):
         return number
     try:
@@ -288,8 +289,7 @@ def _as_float(number: float) -> float:
 
 
 def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) -> None:
-    """Check what a norm adds to a rotation."""
-    check_choice("rounding", norm.rounding, NORM_ROUNDINGS)
+    """Check the arguments that a norm adds to those of a rotation, except `rounding`."""
     check_flag("norm_after", norm.norm_after)
     for name, number in (("eps", norm.eps), ("weight_offset", norm.weight_offset)):
         accepted = "a finite number of fp32" + (" from 0" if name == "eps" else "")

@@ -1,4 +1,4 @@
-"""Gradients of tensors and of weights: by the kernels, and from the second on by PyTorch."""
+"""Gradients of tensors and weights, by kernels; higher derivatives are computed by PyTorch."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ def by_kernel(
     inplace: bool,
     known: Known | None,
 ) -> Tensors:
-    """Normalize and rotate q and k in one launch; in one each if their weights differ in dtype."""
+    """Normalize and rotate q and k in one launch, or in two if their weights differ in dtype."""
     if len({None if weight is None else weight.dtype for weight in weights}) > 1:
         outs: Tensors = ()
         for t, weight in zip(tensors, weights, strict=True):
@@ -39,7 +39,7 @@ def by_kernel(
 
 
 class NormFunction(torch.autograd.Function):
-    """A norm and a rotation in an eager call. It keeps nothing but what the forward was given."""
+    """A norm and a rotation in an eager call. It saves only the inputs of the forward."""
 
     @staticmethod
     def forward(
@@ -81,13 +81,13 @@ _record = apply_without_functorch(NormFunction)
 
 
 def _wanted(ctx: Context, count: int) -> list[tuple[bool, bool]]:
-    """Whether the gradient of each of `count` tensors is wanted, and that of its weight."""
+    """For each of `count` tensors: whether its gradient is wanted, and whether its weight's is."""
     of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
     return [(of_q, of_q_weight), (of_k, of_k_weight)][:count]
 
 
 class KernelGradients(torch.autograd.Function):
-    """Hands on gradients that a kernel has computed. Their derivatives PyTorch computes."""
+    """Returns gradients that a kernel has computed. PyTorch computes their derivatives."""
 
     @staticmethod
     def forward(
@@ -96,7 +96,7 @@ class KernelGradients(torch.autograd.Function):
         differentiate: Callable[..., Sequence[Tensor | None]],
         *given: Tensor | None,
     ) -> Gradients:
-        ctx.save_for_backward(*given)  # type: ignore[arg-type]  # PyTorch saves None, too
+        ctx.save_for_backward(*given)  # type: ignore[arg-type]  # may be None
         ctx.set_materialize_grads(False)
         ctx.extra = differentiate
         return found
@@ -117,11 +117,11 @@ def _gradients(
 ) -> Gradients:
     """Gradients of the tensors, then of the weights; None for those that are not `wanted`.
 
-    In a trace, in a transform, and where `grads` are a batch of gradients, PyTorch computes them.
+    PyTorch computes them in a trace, in a transform, and if `grads` are a batch of gradients.
     """
     count = len(tensors)
     found: list[Tensor | None] = [None] * (2 * count)
-    # Tensors of which the same is wanted share a launch. For each launch, these are the tensors'
+    # Tensors with the same wanted gradients share a launch. For each launch, these are the tensors'
     # numbers and their `grads`.
     asked: dict[tuple[bool, bool], list[tuple[int, Tensor]]] = {}
     for i, (grad, what) in enumerate(zip(grads, wanted, strict=True)):
@@ -147,7 +147,7 @@ def _gradients(
     if torch.is_grad_enabled():
 
         def again(*given: Tensor | None) -> list[Tensor | None]:
-            """What is computed here, of the inputs as `KernelGradients` has saved them."""
+            """The same gradients in plain PyTorch, from the inputs that `KernelGradients` saved."""
             return _gradients_by_pytorch(
                 tensors=given[:count],
                 weights=given[count : 2 * count],
@@ -156,7 +156,7 @@ def _gradients(
                 norm=norm,
             )
 
-        recorded: Gradients = KernelGradients.apply(  # type: ignore[no-untyped-call]  # has no types
+        recorded: Gradients = KernelGradients.apply(  # type: ignore[no-untyped-call]  # no types
             tuple(found), again, *tensors, *weights, *grads
         )
         return recorded
@@ -170,7 +170,7 @@ def _gradients_by_pytorch(
     rotation: Rotation,
     norm: Norm,
 ) -> list[Tensor | None]:
-    """The same in plain PyTorch, where they can be differentiated as often as you like."""
+    """The same gradients in plain PyTorch, differentiable any number of times."""
     count = len(tensors)
 
     def normalized(*inputs: Tensor) -> Tensors:

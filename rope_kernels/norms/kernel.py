@@ -1,11 +1,10 @@
 """The kernels with a norm: forward, backward, and the sum of programs' shares of gradients.
 
-Read `rope_kernel` in `../kernel.py` first. It explains the arguments that have no comment here, and
-that file has the other parts.
+Read `rope_kernel` in `../kernel.py` first. It explains the arguments that have no comment here.
 
-A program has whole rows, so it can sum their squares. A row comes in three pieces: the first
-members of its pairs, the second ones, and the tail, which does not turn but is normalized too. The
-backward reads x again and sums the squares again, so the forward stores nothing for it.
+A program has whole rows, so it can sum their squares. A row consists of three pieces: the first
+members of its pairs, the second ones, and the tail, which isn't rotated but is normalized. The
+backward reads x and sums the squares a second time, so the forward stores nothing for it.
 """
 
 import triton
@@ -49,7 +48,7 @@ def norm_rope_kernel(
     ROUNDING: tl.constexpr = C.rounding
     ROUNDED: tl.constexpr = STORED if ROUNDING == "model" else COMPUTED  # what the rotation returns
     ARE_ANGLES: tl.constexpr = tensors.sin is None
-    # Weights belong to elements in the order in which they are normalized.
+    # Weights have the order that elements have when they are normalized.
     WEIGHTS_INTERLEAVED: tl.constexpr = (
         C.writes_interleaved if C.norm_after else C.reads_interleaved
     )
@@ -68,7 +67,7 @@ def norm_rope_kernel(
     s_exists = s < seq_len
     exists = s_exists[:, None, None] & (row < heads)[None, :, :]
 
-    # Load everything before anything is used. The order decides how many registers it takes.
+    # Load everything before using anything. The order affects the number of registers.
     if not C.weights_last:
         w1, w2, w_tail = load_weight(
             weight_ptr, pair, INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED, C=C
@@ -89,14 +88,14 @@ def norm_rope_kernel(
         cp_rank, C=C,
     )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position[:, None], s_exists[:, None], b, pair, pair < C.half, pair, pair + C.half, tensors,
-        table_strides, table_len, C=C,
+        position[:, None], s_exists[:, None], b, pair, pair < C.half, (pair, pair + C.half),
+        tensors, table_strides, table_len, C=C,
     )  # fmt: skip
     is_rotated = None
     if tensors.cu_seqlens is not None:
         is_rotated = in_sequence[:, None, None]
 
-    # Normalize and turn in fp32 (fp64 for fp64), or the other way round.
+    # Normalize and rotate in fp32 (fp64 for fp64), or the other way round.
     if C.norm_after:
         x1, x2 = turn(
             x1, x2, cos1, sin1, cos2, sin2, is_rotated,
@@ -124,26 +123,25 @@ def norm_rope_backward_kernel(
     batch,
     q_heads,
     k_heads,
-    q_programs,  # so many programs, the first ones, share the tiles of q; the others those of k
+    q_programs,  # the first so many programs take the tiles of q, the others those of k
     ids_strides,
     table_strides,
-    read_strides,  # of q, k, q_grad and k_grad, of those that are there
-    written_strides,  # of q_out and k_out; or None: not wanted
+    read_strides,  # of those of q, k, q_grad and k_grad that the call has
+    written_strides,  # of q_out and k_out; None: not wanted
     table_len,
     sequences,
     cp_size,
     cp_rank,
-    # `NormBackwardConstants`. What the forward read, and these gradients go back to, is interleaved
-    # as `reads_interleaved` says; what it wrote, as are its results' gradients, as
-    # `writes_interleaved` says.
+    # `NormBackwardConstants`. `reads_interleaved` tells how the inputs of the forward and their
+    # gradients are paired, `writes_interleaved` how its results and their gradients are.
     C: tl.constexpr,
 ):
     """A program takes tiles `number`, `number + programs`, ... of q or of k.
 
-    Tiles are in the order of the forward's programs. While a program works on a tile, the rows of
-    its next one are in flight. It keeps its share of the weight's gradient in registers, and writes
-    it at its end. `sum_partials_kernel` adds the shares in a fixed order. Atomics would add them as
-    they arrive, with other bits in each run.
+    Tiles have the order of the forward's programs. While a program works on a tile, the loads of
+    the next tile's rows are in flight. It keeps its share of the weight's gradient in registers,
+    and stores it at the end. `sum_partials_kernel` adds the shares in a fixed order. Atomics would
+    add them in a different order in each run, with other bits.
     """
     STORED: tl.constexpr = tensors.q.dtype.element_ty
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
@@ -152,7 +150,7 @@ def norm_rope_backward_kernel(
     WEIGHTS_INTERLEAVED: tl.constexpr = (
         C.writes_interleaved if C.norm_after else C.reads_interleaved
     )
-    # Triton 3.6 does not compile a norm after a rotation of one pair in one column.
+    # Triton 3.6 can't compile a norm after a rotation if a row has only one column.
     COLUMNS: tl.constexpr = triton.next_power_of_2(C.half) if C.half > 1 else 2
     pair = tl.arange(0, COLUMNS).to(tl.int64)
 
@@ -183,8 +181,8 @@ def norm_rope_backward_kernel(
         weight_ptr, pair, INTERLEAVED=WEIGHTS_INTERLEAVED, COMPUTED=COMPUTED, C=C
     )
 
-    # My share of the weight's gradient, for each place of a row in a tile. Triton takes no shape of
-    # which some numbers are fields.
+    # My share of the weight's gradient, for each place of a row in a tile. Triton doesn't accept
+    # fields of `C` in a shape, so they get names.
     POSITIONS: tl.constexpr = C.positions
     ROWS: tl.constexpr = C.rows
     TAIL_COLUMNS: tl.constexpr = triton.next_power_of_2(C.tail) if C.tail > 0 else 1
@@ -222,7 +220,7 @@ def norm_rope_backward_kernel(
             cp_rank, C=C,
         )  # fmt: skip
         cos1, sin1, cos2, sin2 = find_cos_sin(
-            position[:, None], s_exists[:, None], b, pair, pair < C.half, pair, pair + C.half,
+            position[:, None], s_exists[:, None], b, pair, pair < C.half, (pair, pair + C.half),
             tensors, table_strides, table_len, C=C,
         )  # fmt: skip
         is_rotated = None
@@ -232,11 +230,11 @@ def norm_rope_backward_kernel(
             cos1, sin1 = cos1.to(STORED).to(COMPUTED), sin1.to(STORED).to(COMPUTED)
             cos2, sin2 = cos2.to(STORED).to(COMPUTED), sin2.to(STORED).to(COMPUTED)
 
-        # Go back through the rotation, add to my share, and go back through weight and norm. Where
-        # the norm came after it, x has to be rotated first, and the gradient goes back through that
-        # at the end.
+        # The backward of the rotation, then my share of the weight's gradient, then the backward of
+        # weight and norm. If the forward rotated first, rotate x again here, and do the backward of
+        # the rotation at the end.
         seen1, seen2 = x1, x2
-        if C.norm_after:  # The forward may have rounded the rows that it squared.
+        if C.norm_after:  # The forward may have rounded the rows before it squared them.
             seen1, seen2 = turn(
                 x1, x2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=False, RETURNED=ROUNDED,
@@ -251,7 +249,7 @@ def norm_rope_backward_kernel(
                 g1, g2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=True, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
             )  # fmt: skip
-        if not C.next_first:  # The cosines of a table have left their registers now.
+        if not C.next_first:  # Now the registers of a table's cosines are free.
             (
                 next_s_block, next_row_block, next_b,
                 next_x1, next_x2, next_x_tail, next_g1, next_g2, next_g_tail,
@@ -260,13 +258,14 @@ def norm_rope_backward_kernel(
                 batch, seq_len, heads, pair, C=C,
             )  # fmt: skip
         squares = mean_of_products(seen1, seen1, seen2, seen2, x_tail * x_tail, C)
-        # A row that doesn't exist has 0 here. With eps = 0 its rsqrt is infinite, and sums are NaN.
+        # A row that doesn't exist has squares of 0. With eps = 0, its rsqrt would be infinite, and
+        # sums NaN.
         rstd = tl.where(exists, reciprocal_root(squares, C.eps), 0)
         x1, x2, x_tail = x1 * rstd, x2 * rstd, x_tail * rstd
         if tensors.partials is not None:
             sum1, sum2, sum_tail = sum1 + g1 * x1, sum2 + g2 * x2, sum_tail + g_tail * x_tail
         g1, g2, g_tail = g1 * w1, g2 * w2, g_tail * w_tail
-        # The norm undoes any scaling of a row, so the gradient has no part along the row.
+        # The norm cancels any scaling of a row, so the gradient is orthogonal to the row.
         mean = mean_of_products(g1, x1, g2, x2, g_tail * x_tail, C)
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
@@ -295,15 +294,15 @@ def norm_rope_backward_kernel(
 @triton.jit(do_not_specialize=["q_programs", "programs"])
 def sum_partials_kernel(
     tensors,  # `SumTensors`
-    q_programs,  # how many shares are of q's weight
-    programs,  # how many there are
+    q_programs,  # the number of shares of q's weight
+    programs,  # the number of all shares
     D: tl.constexpr,  # d
     BLOCK_N: tl.constexpr,  # shares loaded at a time, a power of two
     BLOCK_D: tl.constexpr,  # elements of a program, a power of two
 ):
     """Add up the shares of the weights' gradients, always in the same order.
 
-    Share n + BLOCK_N is added to share n, and so on. A tree adds up the BLOCK_N sums.
+    Share n + BLOCK_N is added to share n, and so on. Then a tree adds up the BLOCK_N sums.
     """
     BLOCKS: tl.constexpr = (D + BLOCK_D - 1) // BLOCK_D
     block = tl.program_id(0)
@@ -324,7 +323,7 @@ def sum_partials_kernel(
 
 @triton.jit
 def load_x_and_gradient(
-    tile,  # number of the tile; past the last one everything is 0
+    tile,  # number of the tile; beyond the last one, everything is 0
     tiles,
     x_ptr,
     x_strides,
@@ -340,9 +339,9 @@ def load_x_and_gradient(
 ):
     """Where a tile is, as `tile_of_program` returns it; its rows in three pieces; their gradients.
 
-    They are as they are stored, which takes half the registers until they are needed.
+    They stay in their stored dtype, which takes half the registers until they are needed.
     """
-    # Past the last tile the last one is looked at, because an order with stretches has no more.
+    # Beyond the last tile, take its place: `tile_of_program` is only defined for existing tiles.
     s_block, row_block, b = tile_of_program(min(tile, tiles - 1), s_blocks, row_blocks, batch, C=C)
     first_s, s_offset, s, row, b64 = place_of_tile(s_block, row_block, b, C)
     exists = (s < seq_len)[:, None, None] & (row < heads)[None, :, :] & (tile < tiles)
@@ -359,7 +358,7 @@ def load_x_and_gradient(
 
 @triton.jit
 def load_exact(
-    row_ptrs,  # pointers to element 0 of each row, or one to that of a vector
+    row_ptrs,  # pointers to element 0 of each row, or to that of a vector
     d_stride,
     pair,
     exists,
@@ -367,7 +366,7 @@ def load_exact(
     COMPUTED: tl.constexpr,
     C: tl.constexpr,
 ):
-    """Whole rows in three pieces, as `load_rows` has them, in fp32 or fp64; 0 where nothing is."""
+    """Rows in three pieces, as from `load_rows`, in fp32 or fp64; 0 for rows that don't exist."""
     x1, x2, tail = load_rows(
         row_ptrs, d_stride, pair, exists, INTERLEAVED=INTERLEAVED, C=C, OTHER=0
     )
@@ -386,7 +385,7 @@ def store_exact(
     INTERLEAVED: tl.constexpr,
     C: tl.constexpr,
 ):
-    """Round rows, and write them to where `load_exact` would read them."""
+    """Round rows, and store them where `load_exact` would read them."""
     STORED: tl.constexpr = row_ptrs.dtype.element_ty
     y1, y2, tail = y1.to(STORED), y2.to(STORED), tail.to(STORED)
     store_rows(row_ptrs, d_stride, pair, y1, y2, tail, exists, INTERLEAVED=INTERLEAVED, C=C)
@@ -396,10 +395,10 @@ def store_exact(
 def load_weight(
     ptr, pair, INTERLEAVED: tl.constexpr, COMPUTED: tl.constexpr, C: tl.constexpr
 ):  # fmt: skip
-    """`C.offset` plus the weight, in the pieces of a row, (1, 1, columns); or 1 without a weight.
+    """`C.offset` plus the weight, in the pieces of a row, (1, 1, columns); 1 without a weight.
 
-    They have three dimensions like rows. With fewer Triton gives each thread 2 elements, and then
-    takes that layout for the rows, too.
+    They have three dimensions, like rows. With fewer, Triton would give each thread 2 elements, and
+    use that layout for the rows, too.
     """
     one = tl.full((1, 1, 1), 1, COMPUTED)
     w1, w2, tail = one, one, one
@@ -417,7 +416,7 @@ def normalize(
     x1,
     x2,
     tail,
-    w1,  # the weight in three pieces, offset included: `load_weight`
+    w1,  # the weight in three pieces, with its offset: `load_weight`
     w2,
     w_tail,
     STORED: tl.constexpr,
@@ -438,7 +437,7 @@ def normalize(
 
 @triton.jit
 def reciprocal_root(squares, EPS: tl.constexpr):
-    """1 / sqrt(squares + EPS). A GPU's rsqrt takes fp32 below 2^-126 for 0, so that is scaled."""
+    """1 / sqrt(squares + EPS). A GPU's rsqrt treats fp32 below 2^-126 as 0, so scale it first."""
     x = squares + EPS
     root = tl.rsqrt(x)
     if EPS < 2.0**-126:
@@ -448,10 +447,10 @@ def reciprocal_root(squares, EPS: tl.constexpr):
 
 @triton.jit
 def mean_of_products(x1, y1, x2, y2, tail, C: tl.constexpr):
-    """The mean over each row of x * y, (positions, rows, 1). `tail` has products already.
+    """The mean of x * y over each row, (positions, rows, 1). `tail` already contains products.
 
-    A compiler that fuses would leave one of two products unrounded, and choose which. So the
-    multiply-add is written out.
+    The FMA is written out. Otherwise the compiler could choose which of the two products it leaves
+    unrounded.
     """
     total = tl.sum(tl.fma(x1, y1, x2 * y2) if C.fused else x1 * y1 + x2 * y2, 2)
     if C.tail > 0:

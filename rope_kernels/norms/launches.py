@@ -1,4 +1,4 @@
-"""Launches of the kernels: what they allocate, round and fuse, and how many programs they have."""
+"""Launches of the norms' kernels: memory, roundings, FMA, and the number of programs."""
 
 from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
@@ -29,9 +29,9 @@ from .arguments import (
 from .definition import Gradients, Norm, Tensors, Weights
 from .tiles import choose_norm_backward_tile, choose_norm_tile
 
-SMS_ELSEWHERE = 4  # streaming multiprocessors that count where there is no GPU
+SMS_ELSEWHERE = 4  # assumed number of streaming multiprocessors without a GPU
 TILE_BYTES = 2048  # of a backward's tile; a small call has a program for each tile
-# What a program that adds up shares of gradients loads at a time: shares, and elements in all.
+# What a program of `sum_partials_kernel` loads at a time: shares, and elements in total.
 PARTIALS_AT_ONCE, PARTIALS = 512, 2048
 SUM_WARPS = 8  # of such a program
 
@@ -46,8 +46,7 @@ def launch_forward(
 ) -> Tensors:
     """Normalize and rotate one or two tensors of a checked call, in one launch.
 
-    The results are new; or with `inplace` the tensors themselves. `known` is what `known_of` has
-    found for the call.
+    Returns new tensors, or with `inplace` the same ones. `known` is the call's cache entry.
     """
     outs = tensors if inplace else memory_for(tensors, rotation)
     q, k = q_and_k(tensors)
@@ -90,10 +89,10 @@ def launch_forward(
 
 
 def _weights_come_last(rotation: Rotation, norm: Norm) -> bool:
-    """Whether a forward loads weights after the elements. The order decides its registers.
+    """Whether a forward loads weights after the elements, which changes its number of registers.
 
-    8192 tokens, 32 + 8 heads, H200: with a model's roundings it gains 2 to 9 points, packed rows of
-    256 gain 4. Elsewhere it loses: up to 10 points by a table in packed sequences of 128.
+    8192 tokens, 32 + 8 heads, H200: with a model's roundings this gains 2 to 9 points, for packed
+    rows of 256 it gains 4. Elsewhere it loses up to 10 points (packed rows of 128 with a table).
     """
     long_and_packed = rotation.cu_seqlens is not None and rotation.options.rotary_dim > 128
     return norm.like_model or long_and_packed
@@ -108,13 +107,13 @@ def launch_backward(
     wants_inputs: bool,
     wants_weights: bool,
 ) -> tuple[Gradients, Gradients]:
-    """Gradients of the tensors and of the weights, None for those that are not wanted.
+    """Gradients of the tensors and of the weights; None for those that are not wanted.
 
     Args:
-        tensors, weights, rotation, norm: those of the forward.
-        grads: of the forward's results.
+        tensors, weights, rotation, norm: as in the forward.
+        grads: gradients of the forward's results.
         wants_inputs: whether gradients of the tensors are wanted.
-        wants_weights: whether those of the weights are wanted. None of the weights is None then.
+        wants_weights: whether gradients of the weights are wanted. Then no weight is None.
     """
     outs: Gradients = (None,) * len(tensors)
     of_weights: Gradients = (None,) * len(weights)
@@ -151,7 +150,7 @@ def launch_backward(
         )
         rounding = _roundings(tensors[0], weights[0], rotation, norm).rotation
         turn_rounds = rounding == "model"
-        # If the rotation before a norm were fused here, its rows would not be those that a model's
+        # With FMA in the rotation before a norm, rows would differ from those that a model's
         # forward squared: 5 to 9 % of gradients had other bits.
         may_fuse = not (norm.norm_after and turn_rounds)
         constants = NormBackwardConstants(
@@ -182,9 +181,9 @@ def launch_backward(
 
 
 def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, is_eager: bool) -> None:
-    """Write the gradients of the weights.
+    """Write the gradients of the weights: the sums of the programs' shares.
 
-    All of it is new memory, which is aligned, so the signature of the launch has no tensors.
+    All memory is newly allocated and therefore aligned, so the signature needs no addresses.
     """
     programs, d = partials.shape
     known = None
@@ -225,24 +224,24 @@ Read = TypeVar("Read", NormTensors, NormBackwardTensors)
 
 
 def _as_read(tensors: Read) -> Read:
-    """With weights as kernels read them: contiguous, and without a pending sign."""
+    """Make weights contiguous, and resolve negative bits."""
     weights = tensors.q_weight, tensors.k_weight
     q, k = [None if x is None else x.resolve_neg().contiguous() for x in weights]
     return tensors._replace(q_weight=q, k_weight=k)
 
 
 class Roundings(NamedTuple):
-    """Where a forward rounds, besides its result."""
+    """What a forward rounds, besides its result."""
 
-    normal: bool  # the normalized row, before it meets the weight
+    normal: bool  # the normalized row, before the product with the weight
     product: bool  # its product with the weight
-    rotation: str  # as `rounding` of a rotation
+    rotation: str  # the `rounding` of the rotation
 
 
 def _roundings(t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm) -> Roundings:
     """What a forward rounds.
 
-    A model's operators in PyTorch promote: what meets a weight in fp32 is fp32, and isn't rounded.
+    In a model, PyTorch promotes the product with an fp32 weight to fp32, so it isn't rounded.
     """
     if not norm.like_model:
         return Roundings(normal=False, product=False, rotation="once")
@@ -257,9 +256,10 @@ def _roundings(t: Tensor, weight: Tensor | None, rotation: Rotation, norm: Norm)
 
 
 def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
-    """How many programs a backward has for q, which are the first ones, and how many in all.
+    """The number of a backward's programs for q, which are the first ones, and of all programs.
 
-    There are as many as the GPU runs at a time, for each leaves a share of the weights' gradients.
+    There are as many as the GPU runs at the same time, because each writes a share of the weights'
+    gradients.
     """
     sizes = [t.numel() for t in tensors]
     most = count_sms(tensors[0].device) * _share_of_an_sm(tensors, rotation).programs
@@ -272,47 +272,47 @@ def _share_programs(tensors: Tensors, rotation: Rotation) -> tuple[int, int]:
 
 
 class Share(NamedTuple):
-    """What a backward's programs, of one warp each, have of a streaming multiprocessor (SM)."""
+    """How a backward's programs, of one warp each, share a streaming multiprocessor (SM)."""
 
-    programs: int  # at a time
-    tile_bytes: int  # of each
-    registers: int | None  # of a thread, at most; None: the compiler decides
+    programs: int  # that run at the same time
+    tile_bytes: int  # per program
+    registers: int | None  # per thread, at most; None: the compiler decides
     next_first: bool  # whether the next tile's rows are loaded before this tile's angles
 
 
 def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
-    """The share with which a backward was fastest on an H200; benchmarks/NOTES.md has others.
+    """The fastest configuration on an H200; benchmarks/NOTES.md has the alternatives.
 
-    The next tile's rows come first where there are registers for them: on the fly that gains 3
-    points over loading them after the angles. With a table the cosines are in registers at the same
-    time, and threads would spill. For packed tokens the search for the sequence comes first, which
-    gains 3 points, too.
+    If there are enough registers, the next tile's rows are loaded before this tile's angles. On the
+    fly, this gains 3 points. With a table, cosines are in registers at the same time, and threads
+    would spill. Packed tokens gain 3 points if the search for their sequence comes first.
     """
     t = tensors[0]
     packed = rotation.cu_seqlens is not None
     has_wide_table = _has_wide_table(rotation)
     next_first = not packed and (rotation.on_the_fly or has_wide_table)
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
-        # Threads take up to 255 registers, and a limit would make them spill. Not measured apart.
+        # Threads take up to 255 registers, and a limit would make them spill. Not measured
+        # separately.
         return Share(programs=8, tile_bytes=TILE_BYTES, registers=None, next_first=next_first)
     if rotation.on_the_fly and not packed and _tiles_have_one_row(tensors, rotation):
-        # With 168 registers threads would spill, for they hold angles of several positions. In bshd
-        # and sbhd 4, 8 and 18 heads of 64, 128 and 256 beside one of k gain 3 to 14 points. 16 + 2
-        # heads, with two rows a tile, would lose 4.
+        # With 168 registers threads would spill, because they hold angles of several positions. In
+        # bshd and sbhd, 4, 8 and 18 heads of 64, 128 and 256 with one of k gain 3 to 14 points. 16
+        # + 2 heads, with two rows per tile, would lose 4.
         return Share(programs=8, tile_bytes=TILE_BYTES, registers=None, next_first=next_first)
     if has_wide_table and not packed:
         # Cosines of a row take 32 registers, which leaves too few for two tiles of 2 KiB. Two of
-        # 1 KiB fit: bhsd gains 2 points. Shorter rows lose 3 to 10 by it.
+        # 1 KiB fit, and bhsd gains 2 points. Shorter rows would lose 3 to 10.
         return Share(programs=16, tile_bytes=TILE_BYTES // 2, registers=128, next_first=next_first)
     return Share(programs=12, tile_bytes=TILE_BYTES, registers=168, next_first=next_first)
 
 
 def _tiles_have_one_row(tensors: Tensors, rotation: Rotation) -> bool:
-    """Whether a position has one row of k and few of q, so that a tile takes one at a time.
+    """Whether a position has one row of k and few of q, so that a tile has one row of a position.
 
-    In sbhd, heads of all batch entries are rows of a position. From 20 rows of q on a tile has two
-    where their number is even (`choose_norm_backward_tile`). Larger odd numbers are rare, and keep
-    the share of all others.
+    In sbhd, heads of all batch entries are rows of a position. From 20 rows of q on, a tile has two
+    if their number is even (`choose_norm_backward_tile`). Larger odd numbers are rare, and are
+    treated like all others.
     """
     if len(tensors) == 1:
         return False
@@ -332,7 +332,7 @@ def _has_wide_table(rotation: Rotation) -> bool:
 
 @lru_cache
 def count_sms(device: torch.device) -> int:
-    """The number of streaming multiprocessors (SMs) of a GPU. A CPU counts as a few."""
+    """The number of streaming multiprocessors (SMs) of a GPU; for a CPU, a small number."""
     if device.type != "cuda":
         return SMS_ELSEWHERE
     return torch.cuda.get_device_properties(device).multi_processor_count
