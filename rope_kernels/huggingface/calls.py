@@ -1,7 +1,7 @@
-"""How models' functions rotate, which of their calls a kernel takes, and what replaces them.
+"""How models' functions rotate, which of their calls the kernel supports, and what replaces them.
 
-A `Rule` says how a function rotates, and rotates in its place. A form takes the function's calls:
-it has the same arguments, and calls the function itself where its rule can't rotate.
+A `Rule` describes how a function rotates, and computes the same with the kernel. A form is the
+replacement: it has the function's signature, and calls the original if the rule can't rotate.
 """
 
 import math
@@ -19,17 +19,17 @@ from ..modes import is_dtensor
 from ..paths import log_once
 from ..rotation import Call, OutputPairing, Rounding
 
-_DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # how many q has, and how many a table has
+_DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # the number of dimensions of q, and of a table
 HEADS_FIRST, HEADS_LAST = -3, -2  # the dimension of heads in (b, h, s, d) and (b, s, h, d)
 
 Tensors = tuple[Tensor, ...]  # one or two
-Original = Callable[..., object]  # a function that a model has
-Form = Callable[..., object]  # what takes its calls; all are at the end of this file
-# What a form calls first, with tensors, cos, sin and `unsqueeze_dim`: `Rule.rotate`. None: the
-# function itself has to do it.
+Original = Callable[..., object]  # a model's function
+Form = Callable[..., object]  # what replaces it: see the end of this file
+# `Rule.rotate`, which a form calls first, with tensors, cos, sin and `unsqueeze_dim`. If it returns
+# None, the form calls the original.
 Rotate = Callable[[Tensors, Tensor, Tensor, int], Tensors | None]
 
-# Why the function itself takes a call.
+# Why the original computes a call.
 _NO_TENSOR = "an argument is not a tensor, or is a DTensor"
 _OTHER_DTYPE = "the kernel doesn't support these dtypes or devices"
 _OTHER_SHAPE = "the kernel doesn't support these shapes"
@@ -38,42 +38,42 @@ _TRAINED = "cos or sin requires a gradient"
 
 @dataclass(frozen=True)
 class Rule:
-    """One way to rotate, in the words of `rope_qk`, and the functions that do."""
+    """One way to rotate, in the terms of `rope_qk`, and the functions that rotate this way."""
 
-    digests: str  # of their code, with spaces between them
+    digests: str  # of their code, separated by spaces
     form: Form
-    name: str = "apply_rotary_pos_emb"  # what the models call it
+    name: str = "apply_rotary_pos_emb"  # the functions' name in the models
     _: KW_ONLY
-    interleaved: bool = False  # neighbors are a pair, not the members of two halves
-    # What a column of a table is for. "of elements": for an element, so a pair has two. "of pairs":
-    # for a pair. "first half": for a pair, but there are twice as many, and the second half of them
-    # is not read.
+    interleaved: bool = False  # pairs are neighbors, not half-split
+    # The columns of a table. "of elements": one per element, so a pair has two. "of pairs": one per
+    # pair. "first half": one per pair, followed by as many that are not read.
     columns: Literal["of elements", "first half", "of pairs"] = "of elements"
-    rest: Literal["none", "after", "before"] = "none"  # where elements pass through
+    rest: Literal["none", "after", "before"] = "none"  # where elements are that don't rotate
     rounding: Rounding = "model"
-    casts_back: bool = False  # the result has the dtype of q, where a table in fp32 would promote
-    # It ends in a concatenation, so the result is contiguous; else that has the strides of q.
+    casts_back: bool = False  # the result is cast to q's dtype if an fp32 table promotes it
+    # True: the function ends in a concatenation, so its result is contiguous. False: the result has
+    # the strides of q.
     concatenates: bool = False
     inverse: bool = False  # the sine is negated
     output_pairing: OutputPairing = "same"
 
     def rotary_dim(self, cos: Tensor) -> int:
-        """How many elements of a row turn."""
+        """The number of rotated elements of a row."""
         if self.columns == "first half":
             return cos.shape[-1] // 2 * 2
         return cos.shape[-1] * (2 if self.columns == "of pairs" else 1)
 
     def promotes(self, q: Tensor, cos: Tensor) -> bool:
-        """Whether the result has another dtype than q, as in autocast, where tables are in fp32."""
+        """Whether the result has another dtype than q, as under autocast with fp32 tables."""
         return not self.casts_back and q.dtype != cos.dtype and q.dtype != torch.float32
 
     def why_not(self, tensors: Tensors, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> str | None:
-        """Why the function itself takes a call; None: a kernel gives what it gives.
+        """Why the original must compute a call; None: the kernel returns the same.
 
-        docs/hugging_face.md has these calls.
+        docs/hugging_face.md lists these calls.
         """
         q = tensors[0]
-        for x in (*tensors, cos, sin):  # no generators here: this is in every call
+        for x in (*tensors, cos, sin):  # This runs in every call, and a generator would be slower.
             if not isinstance(x, Tensor) or is_dtensor(x):
                 return _NO_TENSOR
             if x.dtype not in FLOATS[:3] or x.device != q.device:
@@ -85,13 +85,13 @@ class Rule:
         if (cos.requires_grad or sin.requires_grad) and torch.is_grad_enabled():
             return _TRAINED
         if self.promotes(q, cos) and cos.dtype != torch.float32:
-            return _OTHER_DTYPE  # bf16 and fp16: PyTorch makes fp32 of the two
+            return _OTHER_DTYPE  # PyTorch promotes bf16 and fp16 to fp32, the dtype of neither.
         heads = heads_of(cos, unsqueeze_dim)
         shape, table_shape = q.shape, cos.shape
         dimensions = len(shape), len(table_shape)
         if heads not in (HEADS_FIRST, HEADS_LAST) or dimensions not in _DIMENSIONS:
             return _OTHER_SHAPE
-        for x in tensors[1:]:  # they may differ in the number of heads
+        for x in tensors[1:]:  # The number of heads may differ.
             same = x.shape[:heads] == shape[:heads] and x.shape[heads + 1 :] == shape[heads + 1 :]
             if x.dtype != q.dtype or not same:
                 return _OTHER_SHAPE if x.dtype == q.dtype else _OTHER_DTYPE
@@ -112,17 +112,17 @@ class Rule:
         function: str | None,
         fused: bool = True,
     ) -> Tensors | None:
-        """Rotate one or two tensors in one launch: bits, dtype and strides of the function.
+        """Rotate one or two tensors in one launch: the bits, dtype and strides of the function.
 
         Args:
             tensors: q and k, or one of them, (b, h, s, d), (b, s, h, d) or (s, h, d).
             cos, sin: the function's tables, (b, s, w), (1, s, w) or (s, w).
-            unsqueeze_dim: where the function gives a table the dimension of heads.
-            function: its name, as it is logged. None: nothing is logged.
+            unsqueeze_dim: where the function inserts the dimension of heads into a table.
+            function: its name for the log. None: nothing is logged.
             fused: False: plain PyTorch computes it.
 
         Returns:
-            A tensor for each; None if the call is one for the function itself.
+            One tensor for each; or None if the original must compute the call.
         """
         not_ours = self.why_not(tensors, cos, sin, unsqueeze_dim)
         if not_ours is not None:
@@ -156,7 +156,7 @@ class Rule:
 
     @torch.no_grad()
     def agrees_with(self, function: Original) -> bool:
-        """Whether the function has this rule's bits, tried on a few numbers; not if it raises."""
+        """Whether the function returns this rule's bits for a small input, without raising."""
         d, turning = 8, 8 if self.rest == "none" else 4
         width = turning // 2 if self.columns == "of pairs" else turning
         shape, rows = ((3, 2), (3,)) if self.form is vision else ((2, 2, 3), (2, 3))
@@ -169,13 +169,13 @@ class Rule:
             try:
                 found = function(*tensors, *table)
                 torch.testing.assert_close(found, wanted, rtol=0, atol=0)
-            except Exception:  # of whatever kind: the function isn't what its code says
+            except Exception:  # Any error means that the function isn't what its code suggests.
                 return False
         return True
 
 
 def _some_numbers(*shape: int) -> Tensor:
-    """From -2 to 2, on the CPU and in fp32 whatever PyTorch's defaults are."""
+    """Numbers from -2 to 2, in fp32 on the CPU, whatever PyTorch's defaults are."""
     count = math.prod(shape)
     return torch.linspace(-2, 2, count, dtype=torch.float32, device="cpu").view(shape)
 
@@ -185,17 +185,17 @@ def _raise(*args: object, **kwargs: object) -> object:
 
 
 def log_own(function: str, reason: str) -> None:
-    """Log a call that the model's own function takes."""
+    """Log a call that the model's own function computes."""
     log_once(function, "the model's own function", reason)
 
 
 def heads_of(cos: Tensor, unsqueeze_dim: int) -> int:
-    """The dimension of heads, from the end: where `unsqueeze` gives a table a new one."""
+    """The dimension of heads, counted from the end, which `unsqueeze` inserts into a table."""
     return unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - cos.dim() - 1
 
 
-# Forms: what takes the place of a function, with the same arguments. `patch` binds the first two:
-# what rotates, and the function itself, which takes the calls that the other doesn't.
+# Forms replace functions with the same signature. `patch` binds the first two arguments: `rotate`,
+# and the original for calls that `rotate` doesn't support.
 
 
 def q_and_k(
@@ -207,7 +207,7 @@ def q_and_k(
     sin: Tensor,
     unsqueeze_dim: int = 1,
 ) -> object:
-    """Most of the models."""
+    """The signature in most models."""
     outs = rotate((q, k), cos, sin, unsqueeze_dim)
     return outs or original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
 
@@ -222,7 +222,7 @@ def with_unused_ids(
     position_ids: object = None,
     unsqueeze_dim: int = 1,
 ) -> object:
-    """DeepSeek V3's interleaved function, GLM-ASR: position ids are there and have no use."""
+    """DeepSeek V3's interleaved function, GLM-ASR: position ids are an argument, but unused."""
     outs = rotate((q, k), cos, sin, unsqueeze_dim)
     return outs or original(q, k, cos, sin, position_ids=position_ids, unsqueeze_dim=unsqueeze_dim)
 
@@ -232,12 +232,12 @@ def q_alone_or_with_k(
     original: Original,
     q: Tensor,
     k: Tensor | None = None,
-    # These defaults are the function's own, which takes a call that leaves the tables out.
+    # The original has these defaults, and computes calls without tables.
     cos: Tensor = None,  # type: ignore[assignment]  # see above
     sin: Tensor = None,  # type: ignore[assignment]  # see above
     unsqueeze_dim: int = 1,
 ) -> object:
-    """Qwen4-exp: without keys the result is a tensor."""
+    """Qwen4-exp: without keys, the result is a tensor."""
     outs = rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
     if outs is None:
         return original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
@@ -253,7 +253,7 @@ def q_with_k_or_none(
     sin: Tensor,
     unsqueeze_dim: int = 1,
 ) -> object:
-    """Mistral Large 4: without keys the result has None in their place."""
+    """Mistral Large 4: without keys, the result contains None instead."""
     outs = rotate((q,) if k is None else (q, k), cos, sin, unsqueeze_dim)
     if outs is None:
         return original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
@@ -276,5 +276,5 @@ def one_tensor(
 def vision(
     rotate: Rotate, original: Original, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
 ) -> object:
-    """The towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
+    """The vision towers of Qwen2-VL and others: (s, h, d), or (b, s, h, d)."""
     return rotate((q, k), cos, sin, -2) or original(q, k, cos, sin)

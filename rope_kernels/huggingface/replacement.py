@@ -1,7 +1,7 @@
-"""What takes the place of a function: ours where that gives what the function gives, else itself.
+"""The function that replaces a model's: it uses the kernel, or calls the original.
 
-A function that was replaced is called through `replaced` from then on. Each call asks again whether
-the model still rotates by the code that we know.
+Every call checks again that the model's function and its helpers still have the code that was
+recognized.
 """
 
 import functools
@@ -16,7 +16,7 @@ from ..modes import is_traced
 from .calls import log_own
 from .digest import Replaceable, as_function, originals
 
-# Questions of PyTorch's that have no types. The first is public, though torch.jit doesn't list it.
+# Functions of PyTorch without types. The first is public, although torch.jit doesn't export it.
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]  # see above
 _has_global_hook: Callable[[], bool] = _has_any_global_hook
 
@@ -25,10 +25,10 @@ _HOOKED = "the rotation is a module with a hook"
 
 
 def function_of(value: object) -> FunctionType:
-    """The Python function that an object of a model stands for; `UnknownCode` if there is none.
+    """The Python function of a function or module. Raises `UnknownCode` if there is none.
 
-    Where the package kernels is installed, transformers makes a module of each function that
-    rotates: the `forward` of its class closes over this one function.
+    If the package kernels is installed, transformers turns each function that rotates into a
+    module. The `forward` of its class is a closure over this one function.
     """
     if isinstance(value, nn.Module):
         cells = getattr(type(value).forward, "__closure__", None) or ()
@@ -39,12 +39,12 @@ def function_of(value: object) -> FunctionType:
 
 
 def name_of(function: FunctionType) -> str:
-    """The name of a model's function, as it is logged."""
+    """The name of a model's function in the log."""
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether a call runs hooks, or a `__call__` of the class."""
+    """Whether a call runs hooks, or the class overrides `__call__`."""
     forward = module._forward_hooks or module._forward_pre_hooks
     backward = module._backward_hooks or module._backward_pre_hooks
     is_own = type(module).__call__ is not nn.Module.__call__
@@ -52,25 +52,22 @@ def is_hooked(module: nn.Module) -> bool:
 
 
 def has_code(function: FunctionType, code: CodeType) -> bool:
-    """Whether this is still the function's code, or equal to it."""
+    """Whether the function still has this code, or equal code."""
     now = function.__code__
-    return now is code or now == code  # to compare codes takes a microsecond
+    return now is code or now == code  # `==` takes a microsecond
 
 
 def replacement(original: Replaceable, ours: Callable[..., object]) -> Callable[..., object]:
-    """Make the function that takes the place of `original`.
+    """Create the function that replaces `original`.
 
-    It calls `ours` where the rotation is as it was, and `original` elsewhere. While PyTorch
-    records, it calls `original`, too.
-
-    The rotation has to run the code that it has now: it or a helper may be replaced later, or be
-    given other code, as IPython's autoreload does, and a module be hooked. The `forward` that
-    `kernelize` sets on a module rotates in place of the function, as we do: while that is patched
-    the kernel takes its calls.
+    It calls `ours`, or `original` if something has changed: the function or a helper was replaced,
+    or has new code, as after IPython's autoreload; or the module got a hook. While PyTorch traces,
+    it also calls `original`. A `forward` that `kernelize` sets on a module doesn't count as a
+    change: while the module is patched, `ours` is called instead.
 
     Args:
-        original: what is replaced, which rotates in the model.
-        ours: what takes its calls.
+        original: the model's function or module.
+        ours: a form with its first arguments bound.
     """
     function = function_of(original)
     code, variables = function.__code__, function.__globals__
@@ -79,7 +76,7 @@ def replacement(original: Replaceable, ours: Callable[..., object]) -> Callable[
 
     @functools.wraps(function)
     def replaced(*args: object, **kwargs: object) -> object:
-        # A compiler fuses the function's own operators with those around them.
+        # A compiler can fuse the original's operators with those around them.
         if is_traced() or _is_tracing():
             return original(*args, **kwargs)
         has_its_helpers = all(

@@ -1,9 +1,9 @@
-"""The table of rules: by which rule a function rotates, told by the digest of its own code.
+"""The rules by which models rotate, found by the digest of a function's code.
 
-A row is a rule. It has the digests of all code that rotates by it, in transformers 5.17, in 5.23 or
-in both, and the form that takes its calls. Copies in other files have the same digest. The comment
-of a row names some models; tools/hugging_face.json and tools/hugging_face.md have all. A test holds
-the table against the installed transformers, digest by digest and bit by bit.
+A rule has the digests of all code that rotates this way, in transformers 5.17, 5.23 or both, and
+the form that replaces it. Copies in other files have the same digest. Comments name some models;
+tools/hugging_face.json and tools/hugging_face.md list all. A test compares the rules with the
+installed transformers: digests, and bits of results.
 """
 
 from types import FunctionType
@@ -14,7 +14,7 @@ from .digest import UnknownCode, code_digest
 
 UNKNOWN = "its code is not that of a known function"
 
-# What models call a function where it is not `apply_rotary_pos_emb`.
+# Names of functions other than `apply_rotary_pos_emb`.
 VISION = "apply_rotary_pos_emb_vision"
 INTERLEAVE = "apply_rotary_pos_emb_interleave"
 
@@ -104,7 +104,7 @@ RULES = (
         casts_back=True,
     ),
 )
-# Llama's function as transformers 4 had it: in code that came with models, not in transformers 5.
+# Llama's function in transformers 4, which only exists in code downloaded with models.
 OLDER_RULES = (Rule("a51c940c1400", calls.with_unused_ids),)
 
 RULE_BY_DIGEST = {
@@ -113,7 +113,7 @@ RULE_BY_DIGEST = {
 
 
 def rule_of(function: FunctionType) -> Rule:
-    """The rule by which a function with this code rotates. `UnknownCode` says why there is none."""
+    """The rule for a function's code. Raises `UnknownCode` if there is none, and says why."""
     rule = RULE_BY_DIGEST.get(code_digest(function))
     if rule is None:
         raise UnknownCode(UNKNOWN)

@@ -36,7 +36,7 @@ _EMPTY = Path("pytorch", "there are no tokens, or no slots")
 
 
 class _Came(NamedTuple):
-    """The tensors of a call, but for those of its rotation, by the names of its arguments."""
+    """The tensors of a call, except those of its rotation, with the names of the arguments."""
 
     q: Tensor
     k: Tensor
@@ -156,7 +156,7 @@ def rope_to_cache(
         count_as_written((q_out, k_cache, v_cache) if inplace else (k_cache, v_cache))
     elif path.by == "operator" and not is_watched():
         _cache_op(q, k, q_out, v, k_cache, v_cache, slot_mapping, *values_of(rotation))
-    else:  # Modes see what PyTorch's operators overwrite, not what ours do: `rotate_by_path`.
+    else:  # Under a mode, PyTorch's operators must write: `autograd.rotate_by_path` says why.
         by = reference.rotate if path.by == "pytorch" else rotate_by_path
         rotated_q, rotated_k = by((q, k), rotation)
         _write(k_cache, rotated_k, slot_mapping)
@@ -166,7 +166,7 @@ def rope_to_cache(
 
 
 def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slots: object) -> None:
-    """Check what a cache adds to a rotation, but for values and memory."""
+    """Check the arguments that a cache adds to those of a rotation, except values and memory."""
     tokens, heads, d = k.shape
     like_k = Like("k", k, "thd")
     like_k.check("v", v, (k.dtype,), [(tokens, heads, d)])
@@ -179,7 +179,7 @@ def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slot
 
 
 def _check_no_gradient(came: _Came, rotation: Rotation) -> None:
-    """Raise `ValueError` where a gradient is wanted of anything that came."""
+    """Raise `ValueError` if any tensor of the call requires a gradient."""
     transformed = is_transformed()
     if not (transformed or wants_grad((*came, *rotation.tensors))):
         return
@@ -190,7 +190,7 @@ def _check_no_gradient(came: _Came, rotation: Rotation) -> None:
 
 
 def _check_written(came: _Came, inplace: bool, rotation: Rotation) -> None:
-    """Check what no signature tells, in every call: memory that is written, slots on the CPU."""
+    """Check what isn't part of the signature: written memory, and the values of slots on a CPU."""
     names = ("q", "v_cache", "k_cache") if inplace else ("v_cache", "k_cache")
     read = came._asdict()
     written = [(name, read.pop(name)) for name in names]
@@ -207,15 +207,15 @@ def _check_written(came: _Came, inplace: bool, rotation: Rotation) -> None:
 
 
 def _write(cache: Tensor, x: Tensor, slots: Tensor) -> None:
-    """Write x, (tokens, h, d), to the slots of its tokens, in plain PyTorch."""
+    """Write x, (tokens, h, d), to the tokens' slots, in plain PyTorch."""
     page, slot = cache.shape[1], slots.long()
     x = x[: slots.shape[0]]
     if not (slot.numel() and cache.numel()):
         return
     inside = (slot >= 0) & (slot < cache.shape[0] * page)
-    # Selecting the tokens that have a slot would read values back, to know how many there are. So
-    # each of the others writes once more what the first token with a slot writes. If none has one,
-    # slot 0 gets what it holds.
+    # Selecting the tokens with a slot would read back how many there are. Instead, the other tokens
+    # repeat the write of the first token with a slot. If there is none, they write to slot 0 what
+    # it already contains.
     first, any_inside = inside.int().argmax().view(1), inside.any()
     other_slot = torch.where(any_inside, slot.index_select(0, first), 0)
     other_x = torch.where(any_inside, x.index_select(0, first), cache[0, 0])

@@ -1,4 +1,4 @@
-"""Split a packed projection into q, k and v, and rotate q and k; gradients go the same way back."""
+"""Split a packed projection into q, k and v, and rotate q and k; with the backward."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
@@ -60,7 +60,7 @@ PACKINGS = get_args(Packing)
 
 
 class Packed(NamedTuple):
-    """How a projection packs its heads, and the format of what comes out of it."""
+    """How a projection packs its heads, and the output format of q, k and v."""
 
     num_heads: int
     num_kv_heads: int
@@ -69,20 +69,20 @@ class Packed(NamedTuple):
 
     @property
     def heads(self) -> int:
-        """Of q, k and v."""
+        """The number of heads of q, k and v together."""
         return self.num_heads + 2 * self.num_kv_heads
 
     @property
     def group(self) -> int:
-        """After how many heads of q a head of k and one of v follow; 0: those of q are together."""
+        """The heads of q before each head of k and of v; 0: all heads of q are together."""
         return 0 if self.packing == "qkv" else self.num_heads // self.num_kv_heads
 
     def slices(self, qkv: Tensor) -> QKV:
-        """Views of q, k and v, in which h and d are dimensions again.
+        """Views of q, k and v, in which h and d are separate dimensions.
 
-        With 'grouped', heads of k and v are between those of q, which no strides can say. So the
-        view of q has the right shape and strides, and begins right, but its heads are not all of
-        q's. It is for a kernel alone, which steps over the other heads: `kernel.packed_heads`.
+        With 'grouped', the view of q is only valid for a kernel. Its start, shape and strides are
+        right, but strides can't skip the heads of k and v between those of q. The kernel does:
+        `kernel.packed_heads`.
         """
         h, kv, group = self.num_heads, self.num_kv_heads, self.group
         x = qkv.view(*qkv.shape[:-1], self.heads, qkv.shape[-1] // self.heads)
@@ -93,7 +93,7 @@ class Packed(NamedTuple):
         return q, k, v
 
     def memory_for(self, slices: QKV, tensor_format: str) -> QKV:
-        """Empty tensors for what becomes of these views of q, k and v."""
+        """Empty output tensors for these views of q, k and v."""
         q, k, v = slices
         sizes = {"s": q.shape[0], "b": 1} | dict(zip(tensor_format, q.shape, strict=True))
 
@@ -103,7 +103,7 @@ class Packed(NamedTuple):
         return q.new_empty(of_q), k.new_empty(of_kv), v.new_empty(of_kv)
 
     def gradient_for(self, grads: Sequence[Tensor], tensor_format: str) -> Tensor:
-        """An empty tensor for the gradient of a projection, from those of q, k and v."""
+        """An empty tensor for the gradient of the projection."""
         s, b, _, d = view_as_sbhd(grads[0], self.output_format).shape
         sizes = {"s": s, "t": s, "b": b}
         shape = *[sizes[dim] for dim in tensor_format[:-2]], self.heads * d
@@ -199,8 +199,8 @@ def split_qkv_rope(
         output_format=read_format if output_format is None else output_format,
     )
     _check_projection(qkv, packed, read_format)
-    # A pending sign is resolved in the whole projection. The view of q may not have all of its
-    # heads, and a copy of it would lose the others.
+    # Resolve a negative bit in the whole projection. The view of q may not contain all of its
+    # heads, so a copy of it would lose some.
     slices = packed.slices(qkv.resolve_neg())
     q, k, v = slices
     rotation, known = rotation_of(call, (q, k), v, "split", *packed)
@@ -244,7 +244,7 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> QKV:
     """The kernel's definition, in plain PyTorch; differentiable."""
     q, k, v = packed.slices(qkv)
     if packed.group:
-        heads_of_a_group = packed.group + 2  # those of q, and one each of k and v
+        heads_of_a_group = packed.group + 2  # those of q, one of k, and one of v
         d = qkv.shape[-1] // packed.heads
         x = qkv.view(*qkv.shape[:-1], packed.num_kv_heads, heads_of_a_group, d)
         q = x[..., : packed.group, :].flatten(-3, -2)
@@ -255,7 +255,7 @@ def _split_by_pytorch(qkv: Tensor, packed: Packed, rotation: Rotation) -> QKV:
 
 
 def _split(slices: QKV, packed: Packed, rotation: Rotation, known: Known | None) -> QKV:
-    """Rotate q and k, and copy v, out of a projection whose `slices` these are."""
+    """Rotate q and k, and copy v, from the `slices` of a projection."""
     outs = packed.memory_for(slices, rotation.options.tensor_format)
     (q, k, v), (q_out, k_out, v_out) = slices, outs
     launch_rotation(
@@ -269,7 +269,7 @@ def _split(slices: QKV, packed: Packed, rotation: Rotation, known: Known | None)
 
 
 def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor:
-    """The transposed map of `_split`: it takes gradients of q, k and v to the projection's."""
+    """The transposed map of `_split`: the projection's gradient from those of q, k and v."""
     q, k, v = grads
     back = rotation.transposed
     out = packed.gradient_for(grads, rotation.options.tensor_format)
@@ -286,7 +286,7 @@ def _join(grads: Sequence[Tensor], packed: Packed, rotation: Rotation) -> Tensor
 
 
 class SplitFunction(torch.autograd.Function):
-    """A split in an eager call. The map is linear, so of the projection only its shape is kept."""
+    """A split in an eager call. The map is linear, so it saves only the projection's shape."""
 
     @staticmethod
     def forward(
@@ -311,8 +311,8 @@ _record_split = apply_without_functorch(SplitFunction)
 def _gradient_of_split(ctx: Context, grads: Sequence[Tensor | None]) -> Tensor | None:
     """The gradient of the projection.
 
-    The kernel reads gradients of q, k and v. Where one of them was not used, in a transform, and
-    for second derivatives, PyTorch computes it.
+    PyTorch computes it if one of q, k and v was not used, in a transform, and if it will be
+    differentiated again.
     """
     rotation, _ = kept(ctx)
     assert isinstance(ctx.extra, tuple), "the forward has kept both"
@@ -327,8 +327,8 @@ def _gradient_of_split(ctx: Context, grads: Sequence[Tensor | None]) -> Tensor |
             if is_watched():
                 return _join_op(came, *packed, *values_of(rotation))[0]
             return _join(came, packed, rotation)
-    # A linear map has the same derivative everywhere, so zeros will do. They are made from a shape,
-    # for `grads` may be a batch of gradients, which anything made like them would be, too.
+    # A linear map has the same derivative everywhere, so differentiate at zeros. They are created
+    # from a shape, because `zeros_like` of a batch of gradients would be a batch, too.
     qkv = torch.zeros(shape, dtype=came[0].dtype, device=came[0].device, requires_grad=True)
     return gradients_by_pytorch(lambda x: _split_by_pytorch(x, packed, rotation), (qkv,), grads)[0]
 
