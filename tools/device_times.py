@@ -1,22 +1,21 @@
-"""What a GPU needs for calls of models' sizes: two checkouts in one process, by turns.
+"""Time calls of models' sizes on a GPU: two checkouts in one process, alternated.
 
     python tools/device_times.py ../before .
     python tools/device_times.py ../before . --only "cache d=80" --json times.json
 
-Each figure is a share of the speed of `copy_`, in per cent: a copy of q and k, which a call reads
-once and writes once; or of q, k and v. A norm's backward also reads what its forward read, so it
-is held against one copy and a half. Before, after and the copy take turns, and the L2 cache is
-flushed before each sample (`rope_lab/timing.py`). `scatter` says how far medians of turns were from
-each other, in the same points: what differs by less has not differed.
+Figures are per cent of the speed of `copy_`: a copy of the rows that a call reads and writes once.
+A norm's backward also reads the forward's inputs, so it is compared with one and a half copies.
+Before, after and the copy alternate, and the L2 cache is flushed before each sample
+(`rope_lab/timing.py`). `scatter` is the spread of the medians of rounds, in the same points:
+smaller differences mean nothing.
 
-Rows of the benchmark (`--only row`) also have `limit`, the per cent of a copy that are left when
-all bytes of a call are counted (`benchmarks/case.py`), and how much of that the call after
-reaches. A step that decodes is timed beside `rope_qk` in place, and compared with it.
+Rows of the benchmark (`--only row`) also have `limit`, the per cent of a copy that is possible if
+all bytes of a call are counted (`benchmarks/case.py`), and the share of it that `after` reaches.
+Decoding steps are also compared with `rope_qk` in place.
 
-Both packages compile first, all calls in several processes.
+All calls of both packages are compiled first, in several processes.
 """
 
-import argparse
 import gc
 import json
 import os
@@ -27,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -34,21 +34,13 @@ from types import ModuleType
 
 import torch
 
-from sized_calls import (
-    ON_THE_FLY,
-    TABLE,
-    TOKENS,
-    WIDE_TABLE,
-    Call,
-    Case,
-    Maker,
-    call_of_row,
-)
-from two_checkouts import DEVICE, ROOT, copy_packages, load_packages
+import sized_calls
+from sized_calls import Call, Case
+from two_checkouts import DEVICE, ROOT, copy_packages, load_packages, parser_of
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.case import DECODED, ROTATION
+from benchmarks.case import NO_TABLE, ROTATION
 from benchmarks.row_inputs import RowInputs
 from benchmarks.tables import ROWS
 from rope_lab.records import circumstances, origin
@@ -62,83 +54,13 @@ Run = Callable[[], object]  # what is timed
 
 
 def all_cases() -> list[Case]:
-    return [*core(), *wide(), *caches(), *splits(), *norms(), *rows()]
-
-
-def core() -> Iterator[Case]:
-    """Head dimensions that are a power of two."""
-    rotated = partial(Maker.rotated, d=128)
-    for tensor_format in ("bshd", "bhsd", "sbhd", "thd"):
-        of_format = partial(rotated, tensor_format=tensor_format)
-        for kind in (ON_THE_FLY, WIDE_TABLE, TABLE):
-            yield Case("core", f"{tensor_format}, forward, {kind}", partial(of_format, kind=kind))
-        on_the_fly = partial(of_format, kind=ON_THE_FLY)
-        yield Case("core", f"{tensor_format}, in place", partial(on_the_fly, inplace=True))
-        yield Case("core", f"{tensor_format}, backward", on_the_fly, backward=True)
-    by_table = partial(rotated, tensor_format="bshd", kind=TABLE)
-    yield Case("core", f"bshd, in place, {TABLE}", partial(by_table, inplace=True))
-    yield Case("core", f"bshd, backward, {TABLE}", by_table, backward=True)
-    yield Case("core", "sbhd, 131072 tokens of 8 heads", partial(Maker.long_sequence, d=128))
-    for d in (64, 256):
-        make = partial(rotated, d=d, tensor_format="bshd", kind=ON_THE_FLY)
-        yield Case("core", f"bshd, d={d}", make)
-
-
-def wide() -> Iterator[Case]:
-    """And those that are none."""
-    for d in (72, 80, 88, 96, 120, 160, 192):
-        make = partial(Maker.rotated, d=d, tensor_format="bshd", kind=ON_THE_FLY)
-        yield Case("wide", f"d={d}, bshd", make)
-    for name, options in {
-        f"d=80, bshd, {TABLE}": {"kind": TABLE},
-        "d=80, bshd, in place": {"inplace": True},
-        "d=80, bhsd": {"tensor_format": "bhsd"},
-        "d=80, sbhd": {"tensor_format": "sbhd"},
-        "d=80, thd": {"tensor_format": "thd"},
-    }.items():
-        given = {"d": 80, "tensor_format": "bshd", "kind": ON_THE_FLY} | options
-        yield Case("wide", name, partial(Maker.rotated, **given))
-
-
-def caches() -> Iterator[Case]:
-    for d in (72, 80, 88, 128):
-        for tokens in (TOKENS, DECODED):
-            for kind in (ON_THE_FLY, TABLE):
-                make = partial(Maker.to_cache, d=d, kind=kind, tokens=tokens)
-                yield Case("cache", f"d={d}, {tokens} tokens, {kind}", make)
-
-
-def splits() -> Iterator[Case]:
-    ways = [("qkv", "bshd"), ("grouped", "thd"), ("grouped", "bshd"), ("qkv", "thd")]
-    for d in (72, 80, 88, 96, 128):
-        for packing, tensor_format in ways if d in (80, 128) else ways[:2]:
-            make = partial(Maker.split, d=d, packing=packing, tensor_format=tensor_format)
-            yield from both_ways("split", f"d={d}, {packing}, {tensor_format}", make)
-
-
-def norms() -> Iterator[Case]:
-    for tensor_format in ("bshd", "bhsd", "thd"):
-        for kind in (ON_THE_FLY, WIDE_TABLE):
-            make = partial(Maker.normalized, d=128, tensor_format=tensor_format, kind=kind)
-            yield from both_ways("norm", f"{tensor_format}, {kind}", make)
-
-
-def rows() -> Iterator[Case]:
-    """Those of the benchmark, each with a limit of its own."""
-    for row in ROWS:
-        yield Case("row", row.label, partial(call_of_row, row=row), row.backward, row)
-
-
-def both_ways(group: str, name: str, make: Callable[[Maker], Call]) -> Iterator[Case]:
-    yield Case(group, f"{name}, forward", make)
-    yield Case(group, f"{name}, backward", make, backward=True)
-
-
-def copies_of(case: Case) -> float:
-    """How many copies of its rows move as many bytes as a call."""
-    if case.row is not None:
-        return case.row.copies
-    return 1.5 if case.group == "norm" and case.backward else 1.0
+    """Some calls of `sized_calls`, with their backward, and the rows of the benchmark."""
+    cases = []
+    for case in sized_calls.all_cases():
+        if case.row.d in (80, 128) or case.name == f"bshd, {NO_TABLE}":
+            cases.append(replace(case, backward=False))
+            cases += [replace(case, name=f"{case.name}, backward")] if case.backward else []
+    return [*cases, *(Case("row", row.label, row, backward=row.backward) for row in ROWS)]
 
 
 # what is timed
@@ -166,21 +88,22 @@ def time_case(case: Case, packages: Sequence[ModuleType], turns: int) -> dict:
     try:
         calls = []
         for package in packages:
-            torch.manual_seed(1)  # both get the same values
+            torch.manual_seed(1)  # Both get the same values.
             calls.append(case.call(package, DEVICE))
         runs = [run_of(call, case.backward) for call in calls]
         timed = dict(zip(("before", "after"), runs, strict=True)) | {COPY: copy_of(calls[0])}
-        if case.row is not None and case.row.decodes:
+        if case.row.decodes:
             inputs = RowInputs(case.row, DEVICE, has_values=DEVICE != "cpu")
             timed[ROTATION] = inputs.rotation_in_place(packages[1])
         found = measure(timed, rounds=turns)
-    except Exception as error:  # of whatever kind: the others are timed all the same
+    except Exception as error:  # The other calls are timed anyway.
         return row | {"refused": f"{type(error).__name__}: {error}"}
-    per_cent = 100 * copies_of(case) * found[COPY].median_us
+    copies = replace(case.row, backward=case.backward).copies
+    per_cent = 100 * copies * found[COPY].median_us
     row |= {name: round(per_cent / found[name].median_us, 2) for name in ("before", "after")}
     scatter = max(timing.spread for timing in found.values()) * row["after"]
     row["scatter"] = round(scatter, 2)
-    if case.row is not None:
+    if case.group == "row":
         row["limit"] = round(100 * case.row.own_limit, 2)
     if ROTATION in found:
         row["rotations"] = round(found["after"].median_us / found[ROTATION].median_us, 3)
@@ -191,7 +114,7 @@ def time_case(case: Case, packages: Sequence[ModuleType], turns: int) -> dict:
 
 
 def line_of(row: dict) -> str:
-    title = f"{row['group']:6} {row['call']:{WIDTH}}"
+    title = f"{row['group']:15} {row['call']:{WIDTH}}"
     if "refused" in row:
         return f"{title} {row['refused']}"
     before, after, microseconds = row["before"], row["after"], row["microseconds"][COPY]
@@ -204,7 +127,7 @@ def line_of(row: dict) -> str:
 
 
 def by_group(rows: Sequence[dict]) -> Iterator[str]:
-    """A line for each group, of what was timed: medians, and the range of what differs."""
+    """A line for each group: medians, and the range of differences."""
     timed = [row for row in rows if "refused" not in row]
     for group in dict.fromkeys(row["group"] for row in timed):
         found = [row for row in timed if row["group"] == group]
@@ -212,46 +135,41 @@ def by_group(rows: Sequence[dict]) -> Iterator[str]:
         differs = [now - was for was, now in zip(before, after, strict=True)]
         medians = f"{statistics.median(before):7.1f} {statistics.median(after):7.1f}"
         spread = f"{min(differs):+8.1f} to {max(differs):+.1f}"
-        yield f"{group:6} {f'median of {len(found)} calls':{WIDTH}} {'':8} {medians} {spread}"
+        yield f"{group:15} {f'median of {len(found)} calls':{WIDTH}} {'':8} {medians} {spread}"
 
 
 # the command
 
 
 def start_process(folder: Path) -> None:
-    """What each process that compiles does first."""
+    """Run first in each process that compiles."""
     global packages
     packages = load_packages(folder)
 
 
 def compile_case(number: int) -> None:
-    """Run a call of both packages, and so leave its kernels in Triton's cache on the disk."""
+    """Run a call of both packages, so that Triton caches their kernels on disk."""
     case = all_cases()[number]
     for package in packages:
-        with suppress(Exception):  # it is met again, and told, where it is timed
+        with suppress(Exception):  # It is raised and reported again when the call is timed.
             run_of(case.call(package, DEVICE), case.backward)()
             torch.cuda.synchronize()
 
 
 def compile_all(numbers: Sequence[int], folder: Path, processes: int) -> None:
-    workers, context = min(processes, len(numbers)), get_context("spawn")  # a GPU bears no fork
+    workers, context = (
+        min(processes, len(numbers)),
+        get_context("spawn"),
+    )  # CUDA doesn't work in forks.
     with ProcessPoolExecutor(workers, context, start_process, (folder,)) as pool:
         list(pool.map(compile_case, numbers))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("before", type=Path, help="a folder that holds rope_kernels")
-    parser.add_argument("after", type=Path)
+    parser = parser_of(__doc__)
+    parser.add_argument("--turns", type=int, default=7, help="rounds of before, after and the copy")
     parser.add_argument(
-        "--only", default="", metavar="WORDS", help="calls with each of these in group or name"
-    )
-    parser.add_argument("--turns", type=int, default=7, help="of before, after and the copy")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures, too")
-    parser.add_argument(
-        "--processes", type=int, default=min(8, os.cpu_count() or 1), help="that compile"
+        "--processes", type=int, default=min(8, os.cpu_count() or 1), help="processes that compile"
     )
     options = parser.parse_args(arguments)
     try:
@@ -270,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         packages = load_packages(Path(folder))
         titles = f"{'copy, us':>8} {'before':>7} {'after':>7} {'differs':>8} {'scatter':>8}"
         titles += f" {'limit':>7} {'of limit':>8}"
-        print(f"{'':{WIDTH + 7}} {titles}")
+        print(f"{'':{WIDTH + 16}} {titles}")
         rows = []
         for case in cases.values():
             rows.append(time_case(case, packages, options.turns))

@@ -1,18 +1,17 @@
-"""What the CPU needs for a call, once it is known: two checkouts in one process, by turns.
+"""Time what the CPU needs for a cached call: two checkouts in one process, alternated.
 
     python tools/host_times.py ../before .
     python tools/host_times.py ../before . --only norm --json times.json
 
-Tensors are tiny, so that a GPU keeps up with the CPU. Each figure is a median over turns, in
-microseconds; `of x * 2` are multiples of what PyTorch needs for that, in the same turns. The ways
-are `forward`, without a gradient; `recorded`, a forward that autograd records; and `both`, which is
-forward and backward. On a machine with many cores, `taskset -c 2` before the command steadies them.
+Tensors are tiny, so that a GPU keeps up with the CPU. Figures are medians over turns, in
+microseconds; `of x * 2` are multiples of PyTorch's time for `x * 2`, in the same turns. `forward`
+is without a gradient, `recorded` a forward that autograd records, `both` forward and backward. On a
+machine with many cores, run it with `taskset -c 2` for steadier figures.
 
-Without a GPU launches are stubbed: what is timed is Python's share. Figures of the two kinds can't
-be compared, for on a CPU the package also checks the values of positions.
+Without a GPU, launches are stubbed, and only Python's part is measured. These figures can't be
+compared with those on a GPU, because on a CPU the package also checks the values of positions.
 """
 
-import argparse
 import gc
 import json
 import statistics
@@ -20,104 +19,74 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from two_checkouts import DEVICE, HAS_GPU, ROOT, choose_engine, copy_packages, load_packages
+from sized_calls import Call, Case
+from two_checkouts import (
+    DEVICE,
+    HAS_GPU,
+    ROOT,
+    choose_engine,
+    copy_packages,
+    load_packages,
+    parser_of,
+)
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.row_inputs import function_of
+from benchmarks.case import ANGLES, FP32_OF_PAIRS, NO_TABLE, Row
 from rope_lab.records import circumstances, origin
 from rope_lab.timing import in_turns
 
-B, S, HEADS, KV_HEADS, D = 1, 4, 4, 2, 64
-BLOCKS, PAGE = 2, 16
 LIMIT = "x * 2"
-# A CPU alone runs a backward in the same thread, and others' work there doesn't count.
+# Without a GPU, a backward runs in the same thread, so the time of other threads doesn't count.
 clock = time.perf_counter if HAS_GPU else time.thread_time
-BSHD, THD = {"tensor_format": "bshd"}, {"tensor_format": "thd"}
-Tensors = tuple[Tensor, ...]
 
 
-def random(*sizes: int) -> Tensor:
-    return torch.randn(sizes, dtype=torch.bfloat16, device=DEVICE)
+def all_cases() -> list[Case]:
+    two = Row("rope_qk", NO_TABLE, "bshd", s=4, h=4, k_heads=2, d=64)
+    one = replace(two, k_heads=0)
+    norm, norms = (replace(row, function="qk_norm_rope") for row in (one, two))
+    cache = replace(two, function="rope_to_cache", tensor_format="thd", position_ids=True)
+    split = {"options": {"packing": "qkv"}, "function": "split_qkv_rope"}
+    case = partial(Case, "", backward=True)
+    return [
+        case("apply_rotary_pos_emb, a table", replace(one, table=ANGLES)),
+        case("apply_rotary_pos_emb, on the fly", one),
+        case("rope_qk, on the fly", two),
+        case("rope_qk, (cos, sin)", replace(two, table=FP32_OF_PAIRS)),
+        case("rope_qk, an int start", two, {"start_positions": 100}),
+        case("norm_rope", norm),
+        case("qk_norm_rope", norms),
+        case("split_qkv_rope", two, **split),
+        Case("", "rope_to_cache", cache),
+    ]
 
 
-def tensors() -> SimpleNamespace:
-    """What both packages are given."""
-    return SimpleNamespace(
-        q=random(B, S, HEADS, D),
-        k=random(B, S, KV_HEADS, D),
-        qkv=random(B, S, (HEADS + 2 * KV_HEADS) * D),
-        packed=(random(S, HEADS, D), random(S, KV_HEADS, D), random(S, KV_HEADS, D)),
-        caches=random(2, BLOCKS, PAGE, KV_HEADS, D).unbind(),
-        slots=torch.arange(S, device=DEVICE),
-        ids=torch.arange(S, device=DEVICE),
-        weights=(random(D), random(D)),
-    )
-
-
-def calls_of(package: ModuleType, x: SimpleNamespace) -> dict[str, tuple[Callable, Tensors]]:
-    """By name: a call, and what it is given that may have a gradient."""
-    rope = package.RotaryPositionEmbedding(D).to(DEVICE)
-    table = rope(S)
-    of_pairs = table.flatten(1)[:, : D // 2]  # the other half repeats it
-    cos, sin = of_pairs.cos(), of_pairs.sin()
-    heads = {"num_heads": HEADS, "num_kv_heads": KV_HEADS}
-    w, w_k = x.weights
-    one, two, qkv = (x.q,), (x.q, x.k), (x.qkv,)
-
-    norm_rope = function_of(package, "norm_rope")
-    qk_norm_rope = function_of(package, "qk_norm_rope")
-    split_qkv_rope = function_of(package, "split_qkv_rope")
-    rope_to_cache = function_of(package, "rope_to_cache")
-
-    def rotate(freqs: object) -> Callable:
-        return lambda t: package.apply_rotary_pos_emb(t, freqs, **BSHD)
-
-    def rotate_both(freqs: object, **options: object) -> Callable:
-        return lambda q, k: package.rope_qk(q, k, freqs, **options)
-
-    def to_cache(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        written = *x.caches, x.slots
-        return rope_to_cache(q, k, v, rope, *written, position_ids=x.ids)
-
-    return {
-        "apply_rotary_pos_emb, a table": (rotate(table), one),
-        "apply_rotary_pos_emb, on the fly": (rotate(rope), one),
-        "rope_qk, on the fly": (rotate_both(rope, **BSHD), two),
-        "rope_qk, (cos, sin)": (rotate_both((cos, sin), rotary_dim=D, **BSHD), two),
-        "rope_qk, an int start": (rotate_both(rope, start_positions=100, **BSHD), two),
-        "norm_rope": (lambda t, w: norm_rope(t, w, rope, **BSHD), (x.q, w)),
-        "qk_norm_rope": (
-            lambda q, k, w, w_k: qk_norm_rope(q, k, w, w_k, rope, **BSHD),
-            (x.q, x.k, w, w_k),
-        ),
-        "split_qkv_rope": (lambda t: split_qkv_rope(t, rope, **heads, **BSHD), qkv),
-        "rope_to_cache": (to_cache, x.packed),
-    }
-
-
-def ways_of(name: str, call: Callable, given: Tensors) -> dict[str, Callable]:
+def ways_of(call: Call) -> dict[str, Callable]:
     """A call without a gradient, recorded, and with its backward."""
-    if name == "rope_to_cache":  # which has none
-        return {"forward": lambda: call(*given)}
-    leaves = [x.detach().requires_grad_() for x in given]
+    leaves = call.leaves
+    given = [x.detach() if isinstance(x, Tensor) else x for x in call.given]
+    forward = partial(call.function, *given, **call.options)
+    recorded = partial(call.function, *call.given, **call.options)
+    if not leaves:
+        return {"forward": forward}
 
-    def results(tensors: Sequence[Tensor]) -> Tensors:
-        outs = call(*tensors)
+    def results() -> tuple[Tensor, ...]:
+        outs = recorded()
         return outs if isinstance(outs, tuple) else (outs,)
 
-    grads = [torch.randn_like(out) for out in results(given)]
+    grads = [torch.randn_like(out) for out in results()]
     return {
-        "forward": lambda: call(*given),
-        "recorded": lambda: call(*leaves),
-        "both": lambda: torch.autograd.grad(results(leaves), leaves, grads),
+        "forward": forward,
+        "recorded": recorded,
+        "both": lambda: torch.autograd.grad(results(), leaves, grads),
     }
 
 
@@ -139,7 +108,7 @@ def synchronize() -> None:
 
 
 def leave_out_launches() -> None:
-    """Let the interpreter run no kernel, and return what a later call launches, as the compiler."""
+    """Let the interpreter run no kernel, and return a stub that later calls launch."""
     from triton.runtime.interpreter import InterpretedFunction
 
     class Launched:
@@ -149,24 +118,24 @@ def leave_out_launches() -> None:
     InterpretedFunction.run = lambda *arguments, **options: Launched()
 
 
-def rows_of(
-    before: ModuleType, after: ModuleType, wanted: str, turns: int, calls: int
-) -> list[dict]:
-    """Measure all calls with `wanted` in their name, and print each."""
-    x, rows = tensors(), []
-    by_package = {"before": calls_of(before, x), "after": calls_of(after, x)}
-    limit = ways_of(LIMIT, lambda t: t * 2, (x.q,))
+def rows_of(packages: Sequence[ModuleType], wanted: str, turns: int, calls: int) -> list[dict]:
+    """Measure all calls with these words in their name, and print each."""
+    x = torch.randn(1, 4, 4, 64, dtype=torch.bfloat16, device=DEVICE, requires_grad=True)
+    limit = ways_of(Call(lambda t: t * 2, (x,), {}, (x,)))
+    rows = []
     titles = f"{'before':>8} {'after':>8} {'differs':>8}   {'of ' + LIMIT:>14}"
     print(f"{'microseconds':34} {'way':9} {titles}")
-    for name in by_package["before"]:
-        if wanted not in name:
+    for case in all_cases():
+        name = case.name
+        if not case.has(wanted):
             continue
-        ways = {package: ways_of(name, *calls[name]) for package, calls in by_package.items()}
-        for way in ways["before"]:
+        before, after = (ways_of(case.call(package, DEVICE)) for package in packages)
+        ways = {"before": before, "after": after}
+        for way in before:
             cases = {package: of_package[way] for package, of_package in ways.items()}
             gc.collect()
             found = in_turns(cases | {LIMIT: limit[way]}, partial(time_of, calls=calls), turns)
-            row = {name: statistics.median(times) for name, times in found.items()}
+            row = {key: statistics.median(times) for key, times in found.items()}
             rows.append({"call": name, "way": way} | {x: round(us, 2) for x, us in row.items()})
             us, then, of_limit = row["before"], row["after"], row[LIMIT]
             times = f"{us:8.2f} {then:8.2f} {then - us:+8.2f}"
@@ -176,17 +145,9 @@ def rows_of(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("before", type=Path, help="a folder that holds rope_kernels")
-    parser.add_argument("after", type=Path)
-    parser.add_argument(
-        "--only", default="", metavar="WORDS", help="calls with these in their name"
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--calls", type=int, default=200, help="in each turn")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures, too")
     options = parser.parse_args(arguments)
     choose_engine()
     where = circumstances()
@@ -200,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not HAS_GPU:
             leave_out_launches()
         gc.disable()
-        rows = rows_of(*packages, options.only, options.turns, options.calls)
+        rows = rows_of(packages, options.only, options.turns, options.calls)
     if options.json:
         found = {"measured": what, **where, "turns": options.turns, "rows": rows}
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

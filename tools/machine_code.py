@@ -1,19 +1,16 @@
-"""Compile what calls would launch, for sm_90, and compare the machine code of two checkouts.
+"""Compile the kernels of calls for sm_90, and compare the machine code of two checkouts.
 
     python tools/machine_code.py ../before .
     python tools/machine_code.py ../before . --only "split d=80 thd" --json code.json
 
-Needs no GPU: calls are planned as on one, and compiled by Triton and its ptxas. Of each launch the
-grid, the warps and the SASS are compared: opcodes in order, loads and stores by width, registers,
-shared memory, spills. Names and arguments of kernels are not, for a checkout may have others.
+It needs no GPU: calls are planned as on one, and compiled by Triton and its ptxas. Of each launch,
+it compares the grid, the warps and the SASS: opcodes in order, loads and stores by width,
+registers, shared memory, spills. It ignores names and arguments of kernels.
 
-First comes a table by groups of calls and by kernels, as they are called in `after`; then each
-launch that differs, with what differs. The exit status is 1 if any does, or a call is refused.
-
-All calls take 5 minutes on two idle cores.
+It prints a line for each group of calls, then each launch that differs, and what differs. The exit
+status is 1 if any differs, or a call is refused. All calls take 6 minutes on two idle cores.
 """
 
-import argparse
 import json
 import os
 import re
@@ -23,36 +20,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-from sized_calls import (
-    ANGLES,
-    KINDS,
-    ON_THE_FLY,
-    TABLE,
-    WIDE_TABLE,
-    B,
-    Case,
-    Maker,
-    S,
-)
-from two_checkouts import ROOT, copy_packages, load_packages
+from sized_calls import Case, all_cases
+from two_checkouts import ROOT, copy_packages, load_packages, parser_of
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.case import CUTS, DECODED
 from rope_lab.compiler import launches
 from rope_lab.compiler.compile import Compiled
 from rope_lab.compiler.plans import plans_of
 from rope_lab.compiler.stages import operations
 
 GPU = "sm_90"
-FORMATS = "bshd", "bhsd", "sbhd", "thd"
 # of a launch: one fact each, and two that are counted by width
 FACTS = "grid", "warps", "registers", "shared", "spilled", "stack"
 ACCESSES = "loads", "stores"
@@ -60,108 +44,6 @@ MOST_OPCODES = 6  # that a report lists
 Launch = dict  # what is compared of one
 Outcome = list[Launch] | str  # of a call: its launches, or what it raised
 disassembled: dict[str, list[str]] = {}  # in this process: PTX -> opcodes
-
-# the calls
-
-
-def all_cases() -> list[Case]:
-    return [*of_every_size(), *with_options(), *to_caches(), *out_of_projections(), *norms()]
-
-
-def of_every_size() -> Iterator[Case]:
-    for d in (64, 72, 80, 96, 128, 192, 256):
-        for tensor_format in FORMATS:
-            for kind in KINDS:
-                make = partial(Maker.rotated, d=d, tensor_format=tensor_format, kind=kind)
-                yield Case(f"qk d={d}", f"{tensor_format}, {kind}", make)
-
-
-def with_options() -> Iterator[Case]:
-    """In head dimensions that are a power of two, and that are none."""
-    ids = torch.zeros(B, S, dtype=torch.int64)
-    starts = torch.zeros(B, dtype=torch.int64)
-    of_a_rank = {"cp_size": 2, "cp_rank": 1, "cp_order": "zigzag"}
-    of_all_ranks = {"cu_seqlens": torch.tensor([2 * cut for cut in CUTS])}
-    pairs = {"of_module": {"interleaved": True}, "interleaved": True}
-    for d in (128, 80):
-        rotated = partial(Maker.rotated, d=d, tensor_format="bshd", kind=ON_THE_FLY)
-        half = {"turned": d // 2}
-        made = {
-            "first half of a row": partial(rotated, **half),
-            "first half of a row, in place": partial(rotated, **half, inplace=True),
-            "last half of a row": partial(rotated, **half, rotary_start=d // 2),
-            "last half of a row, by a table": partial(
-                rotated, **half, rotary_start=d // 2, kind=TABLE
-            ),
-            "interleaved": partial(rotated, **pairs),
-            "interleaved, by a table": partial(rotated, **pairs, kind=WIDE_TABLE),
-            "interleaved to halves": partial(rotated, **pairs, output_pairing="half"),
-            "in place": partial(rotated, inplace=True),
-            "in place, bhsd": partial(rotated, inplace=True, tensor_format="bhsd"),
-            "in place, by a table": partial(rotated, inplace=True, kind=TABLE),
-            "model's rounding": partial(rotated, rounding="model"),
-            "model's rounding, by a table": partial(rotated, rounding="model", kind=TABLE),
-            "model's rounding, by angles": partial(rotated, rounding="model", kind=ANGLES),
-            "position ids": partial(rotated, position_ids=ids),
-            "position ids, by a table": partial(rotated, position_ids=ids, kind=TABLE),
-            "start, an int": partial(rotated, start_positions=100),
-            "start, an int, by a table": partial(rotated, start_positions=100, kind=TABLE),
-            "starts": partial(rotated, start_positions=starts),
-            "starts, by a table": partial(rotated, start_positions=starts, kind=TABLE),
-            "zigzag": partial(rotated, **of_a_rank),
-            "zigzag, by a table": partial(rotated, **of_a_rank, kind=TABLE),
-            "zigzag, thd": partial(rotated, tensor_format="thd", **of_a_rank, **of_all_ranks),
-            "fp16": partial(rotated, dtype=torch.float16),
-            "fp32": partial(rotated, dtype=torch.float32),
-            "fp64": partial(rotated, dtype=torch.float64),
-            "inverse": partial(rotated, inverse=True),
-            "attention factor": partial(rotated, of_module={"attention_factor": 1.2}),
-        }
-        for name, make in made.items():
-            yield Case(f"options d={d}", name, make)
-        for tensor_format in FORMATS:
-            make = partial(rotated, tensor_format=tensor_format, kind=TABLE)
-            yield Case(f"backward d={d}", f"rope_qk, {tensor_format}, {TABLE}", make, True)
-            for kind in (ON_THE_FLY, ANGLES):
-                of_q = {"d": d, "tensor_format": tensor_format, "kind": kind}
-                make = partial(Maker.one_rotated, function="rope_bw", **of_q)
-                yield Case(f"backward d={d}", f"rope_bw, {tensor_format}, {kind}", make)
-
-
-def to_caches() -> Iterator[Case]:
-    for d in (64, 72, 80, 88, 128):
-        for kind in (ON_THE_FLY, TABLE):
-            made = {
-                "position ids": {},
-                "position ids, in place": {"inplace": True},
-                f"{DECODED} tokens": {"tokens": DECODED},
-                "prompts": {"by_ids": False},
-            }
-            for name, options in made.items():
-                make = partial(Maker.to_cache, d=d, kind=kind, **options)
-                yield Case(f"cache d={d}", f"{kind}, {name}", make)
-
-
-def out_of_projections() -> Iterator[Case]:
-    for d in (64, 72, 80, 88, 96, 128):
-        for packing in ("qkv", "grouped"):
-            for tensor_format in ("bshd", "thd"):
-                packed = {"d": d, "packing": packing, "tensor_format": tensor_format}
-                yield Case(
-                    f"split d={d}",
-                    f"{packing}, {tensor_format}",
-                    partial(Maker.split, **packed),
-                    backward=True,
-                )
-
-
-def norms() -> Iterator[Case]:
-    for d in (80, 128):
-        for tensor_format in FORMATS:
-            for kind in (ON_THE_FLY, WIDE_TABLE):
-                make = partial(Maker.normalized, d=d, tensor_format=tensor_format, kind=kind)
-                yield Case(f"norm d={d}", f"{tensor_format}, {kind}", make, backward=True)
-
 
 # what is compiled
 
@@ -261,37 +143,15 @@ def in_words(fact: object) -> str:
 # the report
 
 
-def table(rows: Sequence[dict]) -> list[str]:
-    """In Markdown: a line for each kernel of a group, of those launches that can be compared."""
-    titles = "calls", "launches", "same opcodes in order", "same loads and stores"
-    titles += "same grid and warps", "registers", "instructions", "spilled bytes"
-    lines = [f"| {' | '.join(titles)} |", f"|---|{'---:|' * (len(titles) - 1)}"]
-    compared, by_kernel = [row for row in rows if "before" in row], {}
-    for row in compared:
-        by_kernel.setdefault(f"{row['group']} ({row['kernel']})", []).append(row)
-    if compared:
-        by_kernel["all"] = compared
-    for name, found in by_kernel.items():
-        pairs = [(row["before"], row["after"]) for row in found]
-        registers = [now["registers"] - was["registers"] for was, now in pairs]
-        counts = [[len(launch["opcodes"]) for launch in pair] for pair in pairs]
-        spilled = [max(launch["spilled"] for launch in which) for which in zip(*pairs, strict=True)]
-        cells = [
-            name,
-            len(pairs),
-            sum(was["opcodes"] == now["opcodes"] for was, now in pairs),
-            sum(all(was[x] == now[x] for x in ACCESSES) for was, now in pairs),
-            sum(all(was[x] == now[x] for x in ("grid", "warps")) for was, now in pairs),
-            f"{min(registers):+} to {max(registers):+}",
-            "{:+.1%} to {:+.1%}".format(*extremes([now / was - 1 for was, now in counts])),
-            f"{spilled[0]}, {spilled[1]}",
-        ]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return lines
-
-
-def extremes(numbers: Sequence[float]) -> tuple[float, float]:
-    return min(numbers), max(numbers)
+def by_group(rows: Sequence[dict]) -> Iterator[str]:
+    """A line for each group of calls, about the launches that can be compared."""
+    compared = [row for row in rows if "before" in row]
+    for group in dict.fromkeys(row["group"] for row in compared):
+        found = [row for row in compared if row["group"] == group]
+        equal = sum(not row["differs"] for row in found)
+        more = [row["after"]["registers"] - row["before"]["registers"] for row in found]
+        registers = f"registers {min(more):+} to {max(more):+}"
+        yield f"{group:16} {len(found):4} launches, {equal:4} equal, {registers}"
 
 
 def title_of(row: dict) -> str:
@@ -303,15 +163,7 @@ def title_of(row: dict) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("before", type=Path, help="a folder that holds rope_kernels")
-    parser.add_argument("after", type=Path)
-    parser.add_argument(
-        "--only", default="", metavar="WORDS", help="calls with each of these in group or name"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all that is told")
+    parser = parser_of(__doc__)
     parser.add_argument("--processes", type=int, default=min(16, os.cpu_count() or 1))
     options = parser.parse_args(arguments)
     begin = time.monotonic()
@@ -327,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for case, (before, after) in zip(cases.values(), outcomes, strict=True):
         rows += rows_of(case, before, after)
     differing = [row for row in rows if row["differs"]]
-    print(*table(rows), sep="\n")
+    print(*by_group(rows), sep="\n")
     for row in differing:
         print(f"\n{title_of(row)}", *row["differs"], sep="\n    ")
     seconds = time.monotonic() - begin

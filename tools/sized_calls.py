@@ -1,39 +1,32 @@
-"""Calls of models' sizes, for the tools that compare what two checkouts make of them.
+"""Calls of models' sizes, for the tools that compare two checkouts.
 
-Each function here makes one call of a package: 32 heads of q and 8 of k, in two sequences of 4096
-tokens, or in as many packed ones. On a GPU tensors are random. On a CPU, where no kernel of this
-size runs, they have no values: so they cost nothing.
+A call has 32 heads of q and 8 of k, in two sequences of 4096 tokens, or in as many packed tokens.
+On a GPU, tensors are random. On a CPU, where no kernel of this size runs, they are uninitialized,
+which costs nothing.
 """
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.case import CUTS, Row
+from benchmarks.case import ANGLES, BF16_OF_PAIRS, CUTS, DECODED, FP32, NO_TABLE, Row
 from benchmarks.row_inputs import RowInputs, function_of
 
-B, S, HEADS, KV_HEADS = 2, 4096, 32, 8
-POSITIONS = 2 * S  # of a table: calls may start later, or share their sequences with a rank
-TOKENS = B * S
-PAGE = 16  # tokens of a page of a cache
-ON_THE_FLY = "on the fly"
-ANGLES = "angles"  # fp32
-WIDE_TABLE = "cos and sin"  # fp32, a column for each element
-TABLE = "cos and sin of pairs"  # bf16, a column for each pair
-KINDS = ON_THE_FLY, ANGLES, WIDE_TABLE, TABLE
+KINDS = NO_TABLE, ANGLES, FP32, BF16_OF_PAIRS
+FORMATS = "bshd", "bhsd", "sbhd", "thd"
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function of a package, and what it is given."""
+    """A function of a package, and its arguments."""
 
     function: Callable
     given: tuple  # tensors that may have a gradient, then others
@@ -45,138 +38,33 @@ class Call:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """Tensors of which a gradient is wanted."""
+        """The tensors that require a gradient."""
         return [x for x in self.given if isinstance(x, Tensor) and x.requires_grad]
 
 
+class Inputs(RowInputs):
+    """Those of a row, with a module that is created by other arguments."""
+
+    table_len = 8192  # Calls may start later, or share their sequences with a rank.
+    of_module: dict[str, object]
+
+    def rope(self, package: ModuleType) -> torch.nn.Module:
+        of_module = {"dim": self.row.d} | self.of_module
+        return package.RotaryPositionEmbedding(**of_module).to(self.device)
+
+
 @dataclass(frozen=True)
-class Maker:
-    """Makes calls of a package, with tensors on a device."""
-
-    package: ModuleType
-    device: str = "cpu"
-    trained: bool = field(default=False, kw_only=True)  # tensors that may have a gradient want one
-
-    def tensor(self, *sizes: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-        make = torch.empty if self.device == "cpu" else torch.randn
-        return make(sizes, dtype=dtype, device=self.device, requires_grad=self.trained)
-
-    def rows(
-        self, heads: int, d: int, tensor_format: str, dtype: torch.dtype = torch.bfloat16
-    ) -> Tensor:
-        sizes = {"b": B, "s": S, "t": TOKENS, "h": heads, "d": d}
-        return self.tensor(*[sizes[letter] for letter in tensor_format], dtype=dtype)
-
-    def packed(self, tensor_format: str) -> dict[str, Tensor]:
-        """The option that packed sequences need."""
-        if tensor_format != "thd":
-            return {}
-        return {"cu_seqlens": torch.tensor(CUTS, dtype=torch.int32, device=self.device)}
-
-    def freqs(self, kind: str, d: int, **of_module: object) -> tuple[object, dict[str, int]]:
-        """By which angles, with the option that a table needs."""
-        rope = self.package.RotaryPositionEmbedding(d, **of_module).to(self.device)
-        if kind == ON_THE_FLY:
-            return rope, {}
-        if kind == ANGLES:
-            return rope(POSITIONS), {}
-        if kind == TABLE:
-            return rope.cos_sin(POSITIONS, torch.bfloat16), {"rotary_dim": d}
-        cos, sin = [
-            x.repeat_interleave(2, -1) if rope.interleaved else torch.cat((x, x), -1)
-            for x in rope.cos_sin(POSITIONS)
-        ]
-        return (cos, sin), {"rotary_dim": d}
-
-    # the calls
-
-    def rotated(
-        self,
-        d: int,
-        tensor_format: str,
-        kind: str,
-        turned: int | None = None,
-        dtype: torch.dtype = torch.bfloat16,
-        of_module: dict[str, object] | None = None,
-        **options: object,
-    ) -> Call:
-        """`rope_qk`, of which `turned` elements of a row turn."""
-        q, k = [self.rows(heads, d, tensor_format, dtype) for heads in (HEADS, KV_HEADS)]
-        freqs, of_table = self.freqs(kind, turned or d, **of_module or {})
-        options = of_table | self.packed(tensor_format) | options
-        return Call(self.package.rope_qk, (q, k, freqs, tensor_format), options, (q, k))
-
-    def one_rotated(
-        self, function: str, d: int, tensor_format: str, kind: str, **options: object
-    ) -> Call:
-        """`rope_fw`, `rope_bw` or `apply_rotary_pos_emb`, of q."""
-        t = self.rows(HEADS, d, tensor_format)
-        freqs, of_table = self.freqs(kind, d)
-        options = of_table | self.packed(tensor_format) | options
-        return Call(getattr(self.package, function), (t, freqs, tensor_format), options, (t,))
-
-    def long_sequence(self, d: int) -> Call:
-        """One tensor of 8 heads and 131 072 tokens."""
-        t, (rope, _) = self.tensor(131_072, 1, 8, d), self.freqs(ON_THE_FLY, d)
-        return Call(self.package.apply_rotary_pos_emb, (t, rope, "sbhd"), {}, (t,))
-
-    def normalized(self, d: int, tensor_format: str, kind: str) -> Call:
-        """`qk_norm_rope`."""
-        q, k = [self.rows(heads, d, tensor_format) for heads in (HEADS, KV_HEADS)]
-        weights = self.tensor(d), self.tensor(d)
-        freqs, options = self.freqs(kind, d)
-        given = q, k, *weights, freqs, tensor_format
-        function = function_of(self.package, "qk_norm_rope")
-        return Call(function, given, options | self.packed(tensor_format), (q, k))
-
-    def split(self, d: int, tensor_format: str, packing: str, kind: str = ON_THE_FLY) -> Call:
-        """`split_qkv_rope`."""
-        qkv = self.rows(1, (HEADS + 2 * KV_HEADS) * d, tensor_format).flatten(-2).detach()
-        qkv.requires_grad_(self.trained)
-        freqs, options = self.freqs(kind, d)
-        options |= self.packed(tensor_format)
-        options |= {"tensor_format": tensor_format, "packing": packing}
-        given = qkv, freqs, HEADS, KV_HEADS
-        return Call(function_of(self.package, "split_qkv_rope"), given, options, (qkv,))
-
-    def to_cache(
-        self, d: int, kind: str, tokens: int = TOKENS, by_ids: bool = True, **options: object
-    ) -> Call:
-        """`rope_to_cache`, of prompts: all tokens. Or of fewer, each decoded in a sequence.
-
-        Pages of the cache are in no order, as in one that has been used for a while.
-        """
-        q, k, v = [self.tensor(tokens, heads, d) for heads in (HEADS, KV_HEADS, KV_HEADS)]
-        pages = max(2 * tokens // PAGE, 512)
-        caches = self.tensor(2, pages, PAGE, KV_HEADS, d).unbind()
-        begins = PAGE * torch.randperm(pages, generator=torch.Generator().manual_seed(1))
-        if tokens == TOKENS:
-            slots, ids = (begins[:, None] + torch.arange(PAGE)).flatten(), torch.arange(tokens) % S
-        else:  # each has a page of its own, and is far from the others
-            slots, ids = begins, torch.arange(tokens) * (S // tokens)
-        slots, ids = [x[:tokens].to(self.device) for x in (slots, ids)]
-        freqs, of_table = self.freqs(kind, d)
-        where = {"position_ids": ids} if by_ids else self.packed("thd")
-        given = q, k, v, freqs, *caches, slots
-        function = function_of(self.package, "rope_to_cache")
-        return Call(function, given, of_table | where | options, (q, k, v))
-
-
-def call_of_row(maker: Maker, row: Row) -> Call:
-    """The call of a row of the benchmark. On a CPU its tensors have no values, as others here."""
-    inputs = RowInputs(row, maker.device, has_values=maker.device != "cpu")
-    function, given = inputs.function(maker.package), inputs.given(maker.package)
-    return Call(function, given, inputs.options, inputs.rows)
-
-
-class Case(NamedTuple):
-    """A call that a tool knows by its group and name."""
+class Case:
+    """A call by group and name: a row of the benchmark, and what it has beyond that."""
 
     group: str
     name: str
-    make: Callable[[Maker], Call]
-    backward: bool = False  # with gradients
-    row: Row | None = None  # of the benchmark, which has a limit of its own
+    row: Row
+    options: dict[str, object] = field(default_factory=dict)  # further arguments by name
+    of_module: dict[str, object] = field(default_factory=dict)  # arguments that create the module
+    dtype: torch.dtype = torch.bfloat16
+    function: str = ""  # if it isn't the row's
+    backward: bool = False  # tensors require gradients
 
     @property
     def title(self) -> str:
@@ -187,4 +75,121 @@ class Case(NamedTuple):
         return all(word in self.title for word in words.split())
 
     def call(self, package: ModuleType, device: str = "cpu") -> Call:
-        return self.make(Maker(package, device, trained=self.backward))
+        row = replace(self.row, backward=self.backward)
+        make = RowInputs if self.group == "row" else Inputs
+        inputs = make(row, device, has_values=device != "cpu")
+        inputs.of_module = self.of_module
+        if self.dtype != torch.bfloat16:
+            inputs.tensors = [x.to(self.dtype) for x in inputs.tensors]
+        named = self.options.items()
+        options = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in named}
+        options = inputs.options | options
+        if self.function == "split_qkv_rope":
+            parts = [x.detach().flatten(-2) for x in (*inputs.tensors, inputs.v)]
+            qkv = torch.cat(parts, -1).requires_grad_(self.backward)
+            given = qkv, inputs.freqs(package), row.h, row.k_heads
+            options["tensor_format"] = row.tensor_format
+            return Call(function_of(package, self.function), given, options, (qkv,))
+        function = function_of(package, self.function or row.called)
+        return Call(function, inputs.given(package), options, inputs.rows)
+
+
+# the calls
+
+
+def all_cases() -> list[Case]:
+    return [*of_every_size(), *with_options(), *to_caches(), *out_of_projections(), *norms()]
+
+
+def sized(tensor_format: str) -> dict[str, object]:
+    """The fields of a row: as many tokens in each format."""
+    s, b = (CUTS[-1], 1) if tensor_format == "thd" else (4096, 2)
+    return {"tensor_format": tensor_format, "s": s, "b": b}
+
+
+def of_every_size() -> Iterator[Case]:
+    sizes = dict.fromkeys((64, 72, 80, 96, 128, 192, 256), FORMATS)
+    for d, formats in (sizes | dict.fromkeys((88, 120, 160), ("bshd",))).items():
+        for tensor_format in formats:
+            for table in KINDS:
+                row = Row("rope_qk", table, **sized(tensor_format), d=d)
+                yield Case(f"qk d={d}", f"{tensor_format}, {table}", row)
+
+
+def with_options() -> Iterator[Case]:
+    """In head dimensions that are a power of two, and that are not."""
+    of_a_rank = {"cp_size": 2, "cp_rank": 1, "cp_order": "zigzag"}
+    of_all_ranks = {"cu_seqlens": torch.tensor([2 * cut for cut in CUTS])}
+    interleaved = {"options": {"interleaved": True}, "of_module": {"interleaved": True}}
+    starts = {"start_positions": torch.zeros(2, dtype=torch.int64)}
+    for d in (128, 80):
+        row = Row("rope_qk", NO_TABLE, **sized("bshd"), d=d)
+        by_table, by_angles = replace(row, table=BF16_OF_PAIRS), replace(row, table=ANGLES)
+        first = {"of_module": {"dim": d // 2}, "options": {}}
+        last = first | {"options": {"rotary_start": d // 2}}
+        last_by_table = first | {"options": {"rotary_start": d // 2, "rotary_dim": d // 2}}
+        halves = interleaved | {"options": {"interleaved": True, "output_pairing": "half"}}
+        case = partial(Case, f"options d={d}")
+        yield case("first half of a row", row, **first)
+        yield case("first half of a row, in place", replace(row, inplace=True), **first)
+        yield case("last half of a row", row, **last)
+        yield case("last half of a row, by a table", by_table, **last_by_table)
+        yield case("interleaved", row, **interleaved)
+        yield case("interleaved, by angles", by_angles, **interleaved)
+        yield case("interleaved to halves", row, **halves)
+        yield case("in place, bhsd", Row("rope_qk", NO_TABLE, **sized("bhsd"), d=d, inplace=True))
+        packed = Row("rope_qk", NO_TABLE, d=d)
+        yield case("zigzag, thd", packed, of_a_rank | of_all_ranks)
+        for name, by in {"": row, ", by a table": by_table}.items():
+            yield case(f"in place{name}", replace(by, inplace=True))
+            yield case(f"model's rounding{name}", by, {"rounding": "model"})
+            yield case(f"position ids{name}", replace(by, position_ids=True))
+            yield case(f"start, an int{name}", by, {"start_positions": 100})
+            yield case(f"starts{name}", by, starts)
+            yield case(f"zigzag{name}", by, of_a_rank)
+        yield case("model's rounding, by angles", by_angles, {"rounding": "model"})
+        for dtype in (torch.float16, torch.float32, torch.float64):
+            yield case(str(dtype), row, dtype=dtype)
+        yield case("inverse", row, {"inverse": True})
+        yield case("attention factor", row, of_module={"attention_factor": 1.2})
+        for tensor_format in FORMATS:
+            row = Row("rope_qk", BF16_OF_PAIRS, **sized(tensor_format), d=d)
+            yield Case(f"backward d={d}", f"rope_qk, {tensor_format}", row, backward=True)
+            for table in (NO_TABLE, ANGLES):
+                of_q = replace(row, table=table, k_heads=0)
+                name = f"rope_bw, {tensor_format}, {table}"
+                yield Case(f"backward d={d}", name, of_q, function="rope_bw")
+
+
+def to_caches() -> Iterator[Case]:
+    prompts = {"position_ids": None, "cu_seqlens": torch.tensor(CUTS, dtype=torch.int32)}
+    for d in (64, 72, 80, 88, 128):
+        for table in (NO_TABLE, BF16_OF_PAIRS):
+            row = Row("rope_to_cache", table, position_ids=True, d=d)
+            case = partial(Case, f"cache d={d}")
+            yield case(f"{table}, position ids", row)
+            yield case(f"{table}, position ids, in place", replace(row, inplace=True))
+            yield case(f"{table}, {DECODED} tokens", replace(row, s=DECODED))
+            yield case(f"{table}, prompts", row, prompts)
+
+
+def out_of_projections() -> Iterator[Case]:
+    for d in (64, 72, 80, 88, 96, 128):
+        for packing in ("qkv", "grouped"):
+            for tensor_format in ("bshd", "thd"):
+                yield Case(
+                    f"split d={d}",
+                    f"{packing}, {tensor_format}",
+                    Row("rope_qk", NO_TABLE, **sized(tensor_format), d=d),
+                    {"packing": packing},
+                    function="split_qkv_rope",
+                    backward=True,
+                )
+
+
+def norms() -> Iterator[Case]:
+    for d in (80, 128):
+        for tensor_format in FORMATS:
+            for table in (NO_TABLE, FP32):
+                row = Row("qk_norm_rope", table, **sized(tensor_format), d=d)
+                yield Case(f"norm d={d}", f"{tensor_format}, {table}", row, backward=True)

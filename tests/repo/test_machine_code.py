@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-import machine_code
 import rope_kernels
+import sized_calls
 from processes import ROOT
 from rope_lab.compiler.plans import plans_of
 
@@ -23,7 +23,7 @@ def rope_qk(q, k, *arguments, **options):
 
 @pytest.mark.usefixtures("needs_triton")
 def test_every_call_has_a_plan_and_a_name_of_its_own():
-    cases = machine_code.all_cases()
+    cases = sized_calls.all_cases()
     assert len({case.title for case in cases}) == len(cases)
     launches = {}
     for case in cases:
@@ -52,8 +52,8 @@ def test_a_changed_call_is_told_and_no_other(tmp_path):
     found = json.loads(file.read_text(encoding="utf-8"))["rows"]
     differs = {f"{row['call']} {row['launch']}": row["differs"] for row in found}
     assert [name for name, words in differs.items() if words] == [
-        "rope_qk, sbhd, cos and sin of pairs 1",
-        "rope_qk, sbhd, cos and sin of pairs 2",
+        "rope_qk, sbhd 1",
+        "rope_qk, sbhd 2",
     ]
     assert len(differs) == 4
     same = run(".", ".", *options)
