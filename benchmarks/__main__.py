@@ -1,7 +1,7 @@
-"""Measure the kernels beside other ways to compute the same, and write what came of it.
+"""Measure the kernels and their alternatives, and write records and pages.
 
-`machine` measures what `lab.inspect` knows a GPU by. There are two other commands: `report` makes
-the pages and tables of all results that are there, `sources` unpacks other projects' kernels.
+`machine` measures the figures that `lab.inspect` needs of a GPU. Two other commands: `report`
+writes the pages and tables of all records, `sources` downloads other projects' kernels.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main(
     gpu: GPU | None = None,
     benchmarks: Sequence[Benchmark] = BENCHMARKS,
 ) -> int:
-    """The command; tests hand over a GPU that is none, and benchmarks with tiny shapes."""
+    """The command. Tests pass a fake GPU, and benchmarks with tiny shapes."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["sources"]:
         return sources.main(arguments[1:], SOURCES)

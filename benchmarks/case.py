@@ -1,12 +1,12 @@
-"""One call to measure, as data: sizes, layout, angles, positions, and the clock that times it.
+"""One call to measure, as data: sizes, layout, angles, positions, and clock.
 
-A `Case` is compared with a copy of the rows that it rotates. A `Row` moves more than these: a
-table, ids, slots. So the most that it can reach, as a share of the copy's speed, is
+A `Case` is compared with a copy of the rows that it rotates. For a `Row`, other bytes count, too: a
+table, ids, slots. So as a share of the copy's speed, it can reach at most
 
     own limit = copies * bytes of the copy / bytes of the call
 
-where every byte of the call counts once: L2 keeps a table for the heads and the batch entries that
-share it. `copies` is 1; a norm's backward also reads what its forward read, and has one and a half.
+where every byte of the call counts once, because L2 holds a table for all heads and batch entries
+that share it. `copies` is 1, or 1.5 for a norm's backward, which also reads the forward's inputs.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from itertools import pairwise
 
 BASE = 10000.0  # of the frequencies
 EPS = 1e-6  # of norms
-LIMITS = ("copy_", "x * 2")  # what everybody is compared with
+LIMITS = ("copy_", "x * 2")  # all providers are compared with these
 OURS = "rope_kernels"
 ON_THE_FLY = "rope_kernels, on the fly"
 COS_AND_SIN = "rope_kernels, cos and sin"
-ROTATION = "rope_qk in place"  # what a step that decodes is compared with
+ROTATION = "rope_qk in place"  # decoding steps are compared with this
 
 BOTH_WAYS = ("forward", "backward")
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
@@ -27,9 +27,9 @@ _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "
 
 @dataclass(frozen=True)
 class Case:
-    """Tensors to rotate, and how they are handed over."""
+    """Tensors to rotate, and the options of the call."""
 
-    copies = 1.0  # how many move the rows that a call reads and writes
+    copies = 1.0  # that move the same bytes of rows as the call
     s: int  # with 'thd': all tokens
     b: int
     h: int
@@ -39,32 +39,31 @@ class Case:
     tensor_format: str = "sbhd"
     stored: str = ""  # order of the dimensions in memory, if it is not the format's
     rotary_dim: int = 0  # 0: all of d
-    # an fp32 table of them; or 'cos and sin'; or 'module': on the fly
-    freqs: str = "angles"
+    freqs: str = "angles"  # an fp32 table; or 'cos and sin'; or 'module': on the fly
     positions: str = "index"  # or 'ids', 'starts'
-    sequences: int = 0  # 'thd' only, cut at random places
+    sequences: int = 0  # 'thd' only; their lengths are random
     interleaved: bool = False
     inplace: bool = False
-    clock: str = "device"  # time on the GPU, L2 flushed; or "host", what queuing takes
+    clock: str = "device"  # time on the GPU, L2 flushed; or "host", the time to queue a call
 
     @property
     def heads(self) -> int:
-        """Of q and k together."""
+        """The heads of q and k together."""
         return self.h + self.k_heads
 
     @property
     def d2(self) -> int:
-        """How much of the head dimension is rotated."""
+        """The rotated elements of a head."""
         return self.rotary_dim or self.d
 
     @property
     def elements(self) -> int:
-        """To rotate, those that pass through included."""
+        """All elements, including those that don't rotate."""
         return self.s * self.b * self.heads * self.d
 
     @property
     def label(self) -> str:
-        """A name that tells it from every other case of its set."""
+        """A name that no other case of its group has."""
         heads = f"{self.h}/{self.k_heads}" if self.k_heads else str(self.h)
         sizes = {"s": self.s, "b": self.b, "h": heads, "d": self.d, "t": self.s}
         shape = ", ".join(str(sizes[dim]) for dim in self.tensor_format)
@@ -89,26 +88,26 @@ class Case:
 
 # rows that have a limit of their own
 
-# An H200 runs so many programs of a norm's backward at a time. Each leaves a share of the weights'
-# gradients, which is written, then read. By an fp32 table with a column for each element there are
-# 16 since 2026-11-29. That is 0.2 points of such a row's limit more than is counted here at two
-# batch entries, and 0.4 at one.
+# An H200 runs this many programs of a norm's backward at the same time. Each writes a share of the
+# weights' gradients, which is read again. With an fp32 table with a column per element, there have
+# been 16 per SM since 2026-11-29. Counting them would lower the limit of such a row by 0.2 points
+# with two batch entries, and by 0.4 with one.
 SMS, PROGRAMS_OF_AN_SM = 132, 12
 
-# Packed sequences: of unequal lengths, which two ranks of context parallelism can cut into four.
+# Packed sequences of unequal lengths, each divisible into the four chunks of two ranks.
 CUTS = 0, 100, 1100, 3000, 4100, 6000, 7000, 8192
-DECODED = 64  # tokens of a step that decodes
+DECODED = 64  # tokens of a decoding step
 
 _BF16, _FP32, _INT32, _INT64 = 2, 4, 4, 8  # bytes
 
 
 @dataclass(frozen=True)
 class TableKind:
-    """What says by which angles a call rotates."""
+    """The tables of a call, if it has any."""
 
-    dtype: str = ""  # '': there is no table, and angles are computed on the fly
-    parts: int = 2  # 2: one of cosines and one of sines; 1: angles
-    of_pairs: bool = False  # a column for each pair: (s, d/2); else for each element: (s, d)
+    dtype: str = ""  # '': no table, because angles are computed on the fly
+    parts: int = 2  # 2: cosines and sines; 1: angles
+    of_pairs: bool = False  # a column per pair, (s, d/2), or per element, (s, d)
 
     def __str__(self) -> str:
         if not self.dtype:
@@ -118,7 +117,7 @@ class TableKind:
         return f"{dtype} {entries} {'(s, d/2)' if self.of_pairs else '(s, d)'}"
 
     def bytes_of(self, positions: int, d: int) -> int:
-        """Of the rows of so many positions; on the fly of the frequencies, an int64 for a pair."""
+        """The bytes of a table with this many positions; on the fly, an int64 for each pair."""
         if not self.dtype:
             return d // 2 * _INT64
         columns = d // 2 if self.of_pairs else d
@@ -129,13 +128,13 @@ NO_TABLE = TableKind()
 ANGLES = TableKind("float32", parts=1)
 FP32 = TableKind("float32")
 FP32_OF_PAIRS = TableKind("float32", of_pairs=True)
-BF16 = TableKind("bfloat16")  # as models hand it round
-BF16_OF_PAIRS = TableKind("bfloat16", of_pairs=True)  # as engines keep it
+BF16 = TableKind("bfloat16")  # as in models
+BF16_OF_PAIRS = TableKind("bfloat16", of_pairs=True)  # as in serving engines
 
 
 @dataclass(frozen=True)
 class Row:
-    """A call of bf16 tensors, its sizes, and the bytes that it has to move."""
+    """A call with bf16 tensors, its sizes, and the bytes that it must move."""
 
     function: str  # 'rope_qk', 'qk_norm_rope' or 'rope_to_cache'
     table: TableKind
@@ -147,7 +146,7 @@ class Row:
     k_heads: int = 8  # of k, and of v
     d: int = 128
     backward: bool = False
-    position_ids: bool = False  # which a cache always has
+    position_ids: bool = False  # True with a cache
     rounding: str = "once"  # of a norm
     norm_after: bool = False
     inplace: bool = False
@@ -164,7 +163,7 @@ class Row:
 
     @property
     def decodes(self) -> bool:
-        """Whether each token is the next one of a sequence of its own."""
+        """Whether it is a decoding step: each token belongs to a different sequence."""
         return self.to_cache and self.s <= DECODED
 
     @property
@@ -173,12 +172,12 @@ class Row:
 
     @property
     def tokens(self) -> int:
-        """Of all batch entries."""
+        """The tokens of all batch entries."""
         return self.s * self.b
 
     @property
     def called(self) -> str:
-        """The public function: rows of one tensor have that of one."""
+        """The public function; without k, the one for a single tensor."""
         one = {"rope_qk": "apply_rotary_pos_emb", "qk_norm_rope": "norm_rope"}
         return self.function if self.k_heads else one[self.function]
 
@@ -206,29 +205,29 @@ class Row:
 
     @property
     def positions(self) -> int:
-        """How many different ones there are: batch entries share theirs."""
+        """The number of different positions. Batch entries share theirs."""
         if self.is_packed:
             return max(end - begin for begin, end in pairwise(self.cuts))
-        if self.to_cache:  # two prompts; or tokens that are decoded, each of a sequence
+        if self.to_cache:  # two prompts, or decoded tokens of different sequences
             return self.s if self.decodes else self.s // 2
         return self.s
 
     @property
     def copied(self) -> int:
-        """Bytes that the copy moves: q, k and for a cache v, read and written."""
+        """The bytes that the copy moves: it reads and writes q, k and, for a cache, v."""
         heads = self.h + self.k_heads * (2 if self.to_cache else 1)
         return 2 * self.tokens * heads * self.d * _BF16
 
     @property
     def copies(self) -> float:
-        """How many copies move the rows that a call reads and writes."""
+        """The number of copies that move the same bytes of rows as the call."""
         return 1.5 if self.is_norm and self.backward else 1.0
 
     @cached_property
     def moved(self) -> dict[str, int]:
-        """Bytes that the call has to read and write, each once, by what they are of.
+        """The bytes that the call must read and write, each once.
 
-        A forward saves nothing for its backward, so there is no reciprocal of a norm here.
+        A norm's forward saves nothing for its backward, so no reciprocals are counted.
         """
         weights = 2 * self.d * _BF16 if self.is_norm else 0
         partials = SMS * PROGRAMS_OF_AN_SM * self.d * _FP32
@@ -245,7 +244,7 @@ class Row:
 
     @property
     def own_limit(self) -> float:
-        """The share of the copy's speed that a call which moves nothing else would have."""
+        """The highest possible share of the copy's speed."""
         return self.copies * self.copied / sum(self.moved.values())
 
 

@@ -1,4 +1,4 @@
-"""What a GPU is measured with: the lab's timer."""
+"""The GPU, with the lab's timer."""
 
 import gc
 import sys
@@ -14,23 +14,23 @@ from rope_lab.timing import Timing, measure, measure_host, require_compiled_kern
 
 @dataclass(frozen=True)
 class GPU:
-    """All that tests replace by something that needs no GPU."""
+    """Everything that needs a GPU. Tests replace it."""
 
     rounds: int = 5
     device: str = "cuda"
 
     def in_turns(self, calls: dict[str, Callable], clock: str = "device") -> dict[str, Timing]:
-        """Time on the GPU with the L2 cache flushed, or what the CPU needs to queue a call."""
+        """Time on the GPU with the L2 cache flushed, or the CPU's time to queue a call."""
         if clock == "host":
             return measure_host(calls, rounds=self.rounds + 2)
         return measure(calls, rounds=self.rounds)
 
     def machine(self) -> dict:
-        """What `lab.inspect` has to know of it."""
+        """The figures that `lab.inspect` needs."""
         return measure_machine.take()
 
     def free(self) -> None:
-        """Give back the memory of a case before the next."""
+        """Free the memory of a case before the next one."""
         gc.collect()
         torch.cuda.empty_cache()
 
@@ -40,7 +40,7 @@ class GPU:
 
 
 def gpu_here() -> GPU | None:
-    """The GPU of this machine; or None, after a word on why nothing is measured."""
+    """The GPU of this machine; or None, after printing why nothing can be measured."""
     try:
         require_compiled_kernels()
     except RuntimeError as why:

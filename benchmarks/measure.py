@@ -1,7 +1,7 @@
-"""One case, every provider on it in turn: is it right, and how long does it take?
+"""Measure one case with all providers: errors and times.
 
-A provider's first call is compared with fp64. A provider that has no such call, is wrong or fails
-is left out with the reason.
+A provider's first call is compared with fp64. A provider that doesn't support the case, is wrong or
+fails is left out, and the record says why.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from benchmarks.provider import Provider, Run, first_line
 from benchmarks.row_inputs import RowInputs
 from benchmarks.workload import Workload
 
-EVERYBODY = "everybody"  # where nobody in particular is left out
+EVERYBODY = "everybody"  # the name in a record if all providers are left out
 
 
 class Wrong(Exception):
-    """A result that rounding does not explain."""
+    """A result whose error is larger than rounding explains."""
 
 
 @dataclass
 class OneCase:
-    """A case of a group: `measure` collects the rows, and those who are left out."""
+    """A case of a group. `measure` collects its rows, and the providers that are left out."""
 
     group: Group
     case: Case | Row
@@ -34,7 +34,7 @@ class OneCase:
 
     def measure(self, providers: list[Provider]) -> None:
         """Check and time every direction."""
-        torch._dynamo.reset()  # see providers/installed.py
+        torch._dynamo.reset()  # `compiled` in providers/installed.py says why.
         make = RowInputs if isinstance(self.case, Row) else Workload
         workload, functions = make(self.case, self.gpu.device), {}
         for provider in providers:
@@ -82,24 +82,24 @@ class OneCase:
         function: Callable,
         direction: str,
     ) -> tuple[Run, float | None]:
-        """What is timed, and how far its first results are from fp64."""
+        """The call to time, and the error of its first results."""
         run = provider.run(workload, function, direction)
         if run.layout is None:
-            return run, None  # a limit rotates nothing
+            return run, None  # A limit doesn't rotate, so there is nothing to check.
         error = provider.error(workload, run.call(), run.layout, direction)
         allowed = provider.allowed_error(self.case)
-        if not error <= allowed:  # not if it is NaN
+        if not error <= allowed:  # also true for NaN
             raise Wrong(f"error {error:.2g} against fp64, {allowed:.2g} allowed")
         return run, error
 
     def _try(self, provider: Provider, direction: str, make: Callable, made: dict) -> None:
         try:
             made[provider] = make()
-        except Exception as failure:  # of whatever kind: the others are measured all the same
+        except Exception as failure:  # The other providers are measured anyway.
             self._leave_out(provider.name, direction, first_line(failure), failed=True)
 
     def _leave_out(self, name: str, direction: str, why: str, failed: bool = False) -> None:
-        """Say why a provider has no row."""
+        """Record why a provider has no row."""
         place = {"shape": self.case.label, "direction": direction, "provider": name}
         self.left_out.append(place | {"why": why, "failed": failed})
         if failed:

@@ -1,9 +1,9 @@
-"""Patched models of transformers: bits, launches a layer, time of a step (needs a GPU).
+"""Patched transformers models on a GPU: bits, launches per layer, time of a step.
 
 A training step, forward and backward, of four layers in the shape of Llama 3 8B with random
-weights, one sequence of 4096 tokens: as it is, with its rotation patched, and Qwen3 with norms and
-rotation in one launch, too. One step of each takes its turn, and the unpatched model takes two,
-which shows the noise.
+weights, one sequence of 4096 tokens: unpatched, with its rotation patched, and for Qwen3 also with
+norms and rotation in one launch. Steps alternate. The unpatched model is measured twice, which
+shows the noise.
 """
 
 import warnings
@@ -38,7 +38,7 @@ SHAPE = {
 }
 DEEPSEEK = {"num_key_value_heads": 32, "first_k_dense_replace": LAYERS, "head_dim": 64}
 GLM4_MOE = {"first_k_dense_replace": LAYERS, "use_qk_norm": True}  # no layer has experts
-MODELS = {  # the name on the page -> classes of transformers, options
+MODELS = {  # name on the page -> transformers' classes, options
     "Llama": ("LlamaConfig", "LlamaForCausalLM", {}),
     "Qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {}),
     "GLM4": ("Glm4Config", "Glm4ForCausalLM", {"num_key_value_heads": 2}),
@@ -87,7 +87,7 @@ def inputs(name: str, dtype: torch.dtype) -> tuple[nn.Module, Tensor]:
 
 
 def ways_of(name: str, model: nn.Module) -> Ways:
-    """How a model may run; each is entered for one step."""
+    """The versions of a model, as context managers for one step."""
     ways = {"unpatched": nullcontext, "again": nullcontext, "patched": lambda: patch(model)}
     if name == "Qwen3":
         ways["norms"] = lambda: with_norms(model)
@@ -105,7 +105,7 @@ def train(model: nn.Module, tokens: Tensor, autocast: bool) -> Tensor:
 
 
 def results_of(model: nn.Module, tokens: Tensor, autocast: bool) -> list[Tensor]:
-    """Logits and gradients, added in a fixed order: the fast attention's backward has none."""
+    """Logits and gradients, without fast attention, whose backward sums in a random order."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
         warnings.simplefilter("ignore")
@@ -117,12 +117,12 @@ def results_of(model: nn.Module, tokens: Tensor, autocast: bool) -> list[Tensor]
 
 
 def count_different(one: list[Tensor], other: list[Tensor]) -> int:
-    """How many of the tensors differ in a bit."""
+    """How many tensors differ in any bit."""
     return sum(not torch.equal(x, y) for x, y in zip(one, other, strict=True))
 
 
 def launches(model: nn.Module, tokens: Tensor, autocast: bool) -> tuple[int, int]:
-    """Kernels of a step: all, and ours."""
+    """The number of kernels in a step: all, and ours."""
     train(model, tokens, autocast)
     kernels, names = kernels_of(partial(train, model, tokens, autocast)), kernel_names()
     return len(kernels), sum(kernel.name in names for kernel in kernels)

@@ -1,8 +1,8 @@
-"""What a provider is: a name, a layout that it likes, and a function that rotates.
+"""Providers: a name, the fastest layout, and a function that rotates.
 
-An adapter says these and no more; the runs that are measured are made from them here, the same way
-for everybody. A package is imported by the adapter's function, never when the module is loaded. A
-project without its package (`FromSources`) is a few of its files, compiled or imported alone.
+An adapter defines these, and this file makes the measured calls from them, in the same way for all.
+The adapter's function imports its package, not the module. `FromSources` is for projects whose
+package isn't installed: a few of their files are compiled or imported.
 """
 
 from collections.abc import Callable
@@ -25,66 +25,65 @@ Function = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Run:
-    """A call to measure. Its first result is right or wrong; later ones of calls in place rotate
-    what is rotated already, over and over, which moves the same bytes and keeps every norm."""
+    """A call to measure. Only its first result is checked: later calls in place rotate the same
+    tensors again, which moves the same bytes and keeps norms."""
 
     call: Callable[[], tuple[Tensor, ...]]
     layout: Layout | None = None  # of the results; None: there is nothing to check
-    how: str = ""  # layout and memory, in words
+    how: str = ""  # layout and memory, for the page
 
 
 class Provider:
-    """A way to rotate tensors. Adapters for packages override the first lines."""
+    """A way to rotate tensors. Adapters override attributes and the first methods."""
 
     name: str
     origin = ""  # package and version, or repository and revision; '': this repository
     rotates_partly = True
-    packs = True  # takes packed sequences
+    packs = True  # supports packed sequences
     has_backward = True
-    takes_a_pair = False  # q and k at once
-    is_ours_or_a_limit = False  # takes part where others don't
-    measures = "the whole call"  # what is inside the call that is timed
+    takes_a_pair = False  # q and k together
+    is_ours_or_a_limit = False  # is also measured in cases that are for ours alone
+    measures = "the whole call"  # the timed part of the call
     built_with = ""  # flags of nvcc that change code, if it is compiled from sources
     roundings = 3  # of a table, of products and of sums; ours rounds once
-    dtypes: tuple[str, ...] = ()  # none named: all
+    dtypes: tuple[str, ...] = ()  # empty: all
 
     def layout(self, case: Case) -> Layout:
-        """In which layout it is at its best, or the case's own."""
+        """Its fastest layout, or the case's own."""
         raise NotImplementedError
 
     def function(self, workload: Workload) -> Function:
-        """Tensors in the layout -> rotated tensors, known to autograd. Imports the package."""
+        """Tensors in the layout -> rotated tensors, with autograd. Imports the package."""
         raise NotImplementedError
 
     def gradient(self, workload: Workload) -> Function | None:
-        """Gradients of the results -> gradients of the tensors, if that is a function of its own;
-        else autograd's."""
+        """Gradients of the results -> gradients of the tensors; None: use autograd."""
         return None
 
     def overwrites(self, case: Case, direction: str) -> bool:
-        """Does it write into the tensors (forward) or gradients (backward) that it is given?"""
+        """Whether it overwrites its tensors (forward) or gradients (backward)."""
         return False
 
     def allowed_error(self, case: Case) -> float:
-        """How far from fp64 results may be and still be right."""
+        """The largest error against fp64 that is right."""
         return rounded_error(case, self.roundings)
 
     def error(
         self, workload: Workload, results: tuple[Tensor, ...], layout: Layout, direction: str
     ) -> float:
-        """How far results are from fp64."""
+        """The error of results against fp64."""
         return workload.error(results, layout, direction)
 
     def absent(self) -> str:
-        """Why it cannot take part; '': it can."""
+        """Why it can't be measured here; '': it can."""
         return ""
 
     def about(self) -> dict:
-        """Where it comes from and what is timed, for a record."""
+        """Its origin and what is timed, for the record."""
         return {name: getattr(self, name) for name in ("origin", "measures", "built_with")}
 
     def cannot(self, case: Case, direction: str) -> str | None:
-        """Why it has no such call; None: it has."""
+        """Why it doesn't support a case; None: it does."""
         others = not self.is_ours_or_a_limit
         reasons = {
             f"no {case.dtype}": self.dtypes and case.dtype not in self.dtypes,
@@ -97,7 +96,7 @@ class Provider:
         return next((reason for reason, holds in reasons.items() if holds), None)
 
     def run(self, workload: Workload, function: Function, direction: str) -> Run:
-        """What is measured: the call, with all that it needs made beforehand."""
+        """The call to measure. Everything that it needs is created here."""
         layout = self.layout(workload.case)
         gradient = self.gradient(workload)
         takes_x = direction != "backward" or gradient is None
@@ -125,7 +124,7 @@ class Provider:
 
         if direction != "backward":
             return both if direction == "both" else partial(function, *leaves)
-        results = function(*(leaf.clone() for leaf in leaves))  # some overwrite what they get
+        results = function(*(leaf.clone() for leaf in leaves))  # Some overwrite their arguments.
 
         def backward() -> tuple[Tensor, ...]:
             return torch.autograd.grad(results, leaves, grads, retain_graph=True)
@@ -134,7 +133,7 @@ class Provider:
 
 
 class FromSources(Provider):
-    """A project's RoPE without its package: subclasses compile or import it in `prepare`."""
+    """A project's RoPE without its package. `prepare` compiles or imports it."""
 
     source: Source
     dtypes = ("float16", "bfloat16", "float32")
@@ -144,17 +143,17 @@ class FromSources(Provider):
         return f"[{self.source.revision}]({self.source.repository})"
 
     def absent(self) -> str:
-        """As others: files are missing, or are neither compiled nor imported now."""
+        """Why it can't be measured: files are missing, or can't be compiled or imported."""
         if missing := self.source.missing():
             return f"not unpacked: {', '.join(missing)}"
         try:
             self.code  # noqa: B018
-        except Exception as failure:  # of whatever kind: the others are measured all the same
+        except Exception as failure:  # The other providers are measured anyway.
             return first_line(failure)
         return ""
 
     def cannot(self, case: Case, direction: str) -> str | None:
-        """As others; and it is not called as its users call it, so its host time says nothing."""
+        """As others. Host time isn't measured, because users don't call it by our launcher."""
         if case.clock == "host":
             return "no host time: it is called by a launcher of ours"
         if direction not in ("forward", "backward"):
@@ -163,31 +162,31 @@ class FromSources(Provider):
 
     @cached_property
     def code(self) -> ModuleType | CDLL:
-        """Its functions, compiled or imported once."""
+        """Its functions. They are compiled or imported once."""
         return self.prepare()
 
     def prepare(self) -> ModuleType | CDLL:
-        """Import its only file; others compile and load.
+        """Import its only file. Subclasses compile and load instead.
 
         Raises:
-            Exception: of any kind, if that fails; the message says why.
+            Exception: of any type, if this fails.
         """
         (file,) = self.source.files
         name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
         return import_file(self.source.folder() / file, name, self.stand_ins())
 
     def stand_ins(self) -> dict[str, dict]:
-        """Modules that the file imports of its package, and what it needs of each."""
+        """Modules of its package that the file imports, with the attributes that it needs."""
         return {}
 
 
 class FromCuda(FromSources):
-    """CUDA kernels, compiled with a launcher of ours."""
+    """CUDA kernels, compiled with our launcher."""
 
     launcher: str  # a file in peers/launchers
-    stubs = ""  # a folder in peers/stubs: what the project's files need from outside
-    folders: tuple[str, ...]  # of the project, with headers
-    includes_torch = False  # PyTorch's headers, too
+    stubs = ""  # a folder in peers/stubs, with headers that replace the project's dependencies
+    folders: tuple[str, ...]  # the project's folders with headers
+    includes_torch = False  # whether it needs PyTorch's headers, too
     flags: tuple[str, ...] = ()  # those of its own build that change code
     measures = "its kernel, launched by its own host code"
 
@@ -204,6 +203,6 @@ class FromCuda(FromSources):
 
 
 def first_line(failure: Exception) -> str:
-    """What a failure says, in one line of at most some 300 characters."""
+    """The first line of an error, cut to 300 characters."""
     lines = str(failure).strip().splitlines() or [""]
     return f"{type(failure).__name__}: {lines[0][:300]}"

@@ -1,4 +1,4 @@
-"""From a benchmark to files: measure, save after every case, then make what shows the results."""
+"""Run a benchmark: measure, save the record after every case, then write the pages."""
 
 import sys
 import time
@@ -17,10 +17,10 @@ from rope_lab.records import origin, records_folder
 
 
 def record(benchmark: Benchmark, gpu: GPU, out: Path | None = None) -> int:
-    """Measure, write, and make what shows the results.
+    """Measure, save the record, and write the pages.
 
     Args:
-        out: a folder for the results, in place of that of the records. Pages are then left alone.
+        out: another folder for the record. Pages are not written then.
 
     Returns:
         0, or 1 if ours failed or was wrong.
@@ -68,7 +68,7 @@ def record(benchmark: Benchmark, gpu: GPU, out: Path | None = None) -> int:
 
 
 def record_of_machine(gpu: GPU) -> None:
-    """Copies, instructions and launches, by which `lab.inspect` knows a GPU."""
+    """Measure and save the figures of a GPU that `lab.inspect` needs."""
     path = records_folder() / "machines.json"
     machines.merge(path, gpu.circumstances(), gpu.machine())
     for name, taken in machines.read(path).items():
@@ -78,7 +78,7 @@ def record_of_machine(gpu: GPU) -> None:
 
 
 def why_absent(providers: Sequence[Provider]) -> dict[str, str]:
-    """Provider -> why it can't take part, or ''. Compiles and imports what comes from sources."""
+    """Provider -> why it can't be measured, or ''. Compiles and imports other projects' sources."""
     with ThreadPoolExecutor() as pool:
         reasons = pool.map(lambda provider: provider.absent(), providers)
         return {provider.name: why for provider, why in zip(providers, reasons, strict=True)}

@@ -1,8 +1,8 @@
-"""The tensors of a row, and the call that a package makes of them.
+"""The tensors of a row, and a package's call with them.
 
-A package is `rope_kernels`, or that of another checkout under a name of its own. Tables are made of
-the module's angles, so that all packages get the same bits. What is right is computed in fp64, by
-definition, without a package.
+A package is `rope_kernels`, or that of another checkout under another name. Tables are computed
+from the module's angles, so that all packages get the same bits. The right results are computed in
+fp64 by definition, without a package.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class RowInputs:
-    """What a row's call is given; the same in each process, as the seed is."""
+    """The arguments of a row's call. The seed is fixed, so they are equal in all processes."""
 
     def __init__(self, row: Row, device: str = "cuda", has_values: bool = True) -> None:
-        """Make the tensors. Without values they cost nothing, for who plans a call alone."""
+        """Create the tensors. Without values they cost nothing, which is enough to plan a call."""
         self.row, self.device, self.has_values = row, device, has_values
         torch.manual_seed(20261128)
         sizes = {"b": row.b, "s": row.s, "t": row.s, "d": row.d}
@@ -54,7 +54,7 @@ class RowInputs:
         return torch.randn(sizes, **options)
 
     def _make_cache(self) -> None:
-        """Caches whose pages are in no order, as in one that has been used for a while."""
+        """Create caches with pages in random order, as after some use."""
         tokens = self.row.tokens
         pages = max(2 * tokens // PAGE, 512)
         self.k_cache, self.v_cache = self._random(2, pages, PAGE, self.row.k_heads, self.row.d)
@@ -62,27 +62,27 @@ class RowInputs:
         if not self.row.decodes:  # two prompts
             slots = (begins[:, None] + torch.arange(PAGE)).flatten()
             ids = torch.arange(tokens) % self.row.positions
-        else:  # Each token is of a sequence of its own, with a page of its own.
+        else:  # Each token belongs to a different sequence, and has its own page.
             slots, ids = begins, torch.arange(tokens) * (4096 // tokens)
         self.slots, self.position_ids = [x[:tokens].to(self.device) for x in (slots, ids)]
 
     @property
     def rows(self) -> tuple[Tensor, ...]:
-        """What a copy of the row copies."""
+        """The tensors that the copy copies."""
         return (*self.tensors, self.v) if self.row.to_cache else tuple(self.tensors)
 
     @property
     def table_len(self) -> int:
-        """How many positions a table has."""
+        """The number of positions of a table."""
         return 4096 if self.row.to_cache else self.row.positions
 
     def fresh(self) -> "RowInputs":
-        """The same in other memory, so that nobody finds what another has written."""
+        """The same in new memory, so that no provider sees what another has written."""
         return RowInputs(self.row, self.device, self.has_values)
 
     @property
     def positions(self) -> Tensor:
-        """Of each token: (b or 1, s)."""
+        """The position of each token: (b or 1, s)."""
         row = self.row
         if self.position_ids is not None:
             return self.position_ids.view(-1, row.s)
@@ -93,13 +93,13 @@ class RowInputs:
         return index[None]
 
     def token_positions(self) -> Tensor:
-        """int64, of all tokens in a row."""
+        """The position of every token, int64, in one dimension."""
         return self.positions.expand(self.row.b, self.row.s).reshape(-1).contiguous()
 
-    # what is right
+    # the right results
 
     def found(self, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """What `right` is compared with: of q and both caches, q and what is in the slots."""
+        """The results to compare with `right`: of caches, only the slots that were written."""
         if not self.row.to_cache:
             return results
         q, *caches = results
@@ -141,7 +141,7 @@ class RowInputs:
     # a package's call
 
     def freqs(self, package: ModuleType) -> object:
-        """By which angles the row turns: a module, angles, or (cos, sin)."""
+        """The row's `freqs`: a module, angles, or (cos, sin)."""
         table, rope = self.row.table, self.rope(package)
         if not table.dtype:
             return rope
@@ -165,7 +165,7 @@ class RowInputs:
         return options | ({"inplace": True} if row.inplace else {})
 
     def given(self, package: ModuleType) -> tuple[object, ...]:
-        """What the row's call is given without a name."""
+        """The positional arguments of the row's call."""
         freqs = self.freqs(package)
         if self.row.to_cache:
             return *self.tensors, self.v, freqs, self.k_cache, self.v_cache, self.slots
@@ -176,27 +176,27 @@ class RowInputs:
         return function_of(package, self.row.called)
 
     def rotation_in_place(self, package: ModuleType) -> Callable[[], object]:
-        """`rope_qk` of the q and k of a cache's row, by the same table, in place of them."""
+        """`rope_qk` in place of a cache row's q and k, with the same table."""
         options = {name: x for name, x in self.options.items() if name != "inplace"}
         given = *[x.clone() for x in self.tensors], self.freqs(package), "thd"
         return partial(package.rope_qk, *given, inplace=True, **options)
 
 
 def function_of(package: ModuleType, name: str) -> Callable:
-    """A public function, of the package itself or of a room that it has."""
-    for room in ("", ".norms", ".serving"):
+    """A public function of the package or of a subpackage."""
+    for subpackage in ("", ".norms", ".serving"):
         with contextlib.suppress(ModuleNotFoundError):
-            module = importlib.import_module(f"{package.__name__}{room}")
+            module = importlib.import_module(f"{package.__name__}{subpackage}")
             if hasattr(module, name):
                 return getattr(module, name)
-    raise AttributeError(f"{package.__name__} has no {name}, nor has a room of it")
+    raise AttributeError(f"{package.__name__} and its subpackages have no {name}")
 
 
 def cos_sin_of(angles: Tensor, table: TableKind) -> tuple[Tensor, Tensor]:
-    """The table of fp32 angles (s, d), half-split.
+    """cos and sin of fp32 angles (s, d), half-split.
 
-    A column for each pair are two halves of one tensor, as engines keep them; a column for each
-    element are two tensors, as models hand them round.
+    With a column per pair, they are two halves of one tensor, as in serving engines. With a column
+    per element, they are two tensors, as in models.
     """
     cos, sin = angles.cos().to(_DTYPES[table.dtype]), angles.sin().to(_DTYPES[table.dtype])
     if not table.of_pairs:

@@ -1,10 +1,9 @@
-"""What is measured, and the tables that show it: nothing in a table is typed.
+"""The benchmarks, and the tables that are generated from their records.
 
-A benchmark names its cases, who makes their calls, and the pages that are made of its results.
-`tools/hugging_face.py` makes its table with them, too.
+A benchmark has cases, providers that are measured on them, and pages that show its results.
 
-Of cases, backward is `rope_bw` alone; for q and k in one launch, and in place with them, it is the
-backward of `rope_qk` that autograd runs, as there is no `rope_bw` for two tensors.
+For a `Case`, backward is `rope_bw`; with q and k, it is the backward of `rope_qk` by autograd,
+because there is no `rope_bw` for two tensors.
 """
 
 import json
@@ -43,14 +42,14 @@ from rope_lab.records import origin, recorded
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 NOTHING = "–"
-OF_THE_NOTEBOOKS = "09/rungs"  # a record of the GPU that comes first
+OF_THE_NOTEBOOKS = "09/rungs"  # The GPU of this record comes first.
 
-Cells = dict[tuple[str, ...], dict[str, str]]  # the first cells of a line -> column -> text
+Cells = dict[tuple[str, ...], dict[str, str]]  # first cells of a line -> column -> text
 
 # what is measured
 
-HEADLINE = (2048, 16, 8, 256)  # where a submission compared itself with TransformerEngine
-# The wall-time test of a submission (notebook 00).
+HEADLINE = (2048, 16, 8, 256)  # a submission's comparison with TransformerEngine
+# The submission's wall-time test (notebook 00).
 TINY = ((64, 1, 16, 64), (128, 1, 16, 128), (32, 1, 8, 256))
 LLAMA = (4096, 2, 32, 128)
 LARGE = (8192, 1, 64, 128)
@@ -66,7 +65,7 @@ def _packed(sequences: int, **options) -> Case:
     return Case(65536, 1, 32, 128, tensor_format="thd", sequences=sequences, **options)
 
 
-# Every kind of call: beside others, ours alone, and the host's time.
+# Calls compared with other projects, calls of ours alone, and host times.
 CALLS = (
     Group(
         (
@@ -75,7 +74,7 @@ CALLS = (
             Case(*LLAMA),
             Case(*LONG, freqs="module"),
             _q_and_k("bhsd"),
-            _q_and_k("bhsd", stored="bshd"),  # as projections leave them: transposed views
+            _q_and_k("bhsd", stored="bshd"),  # transposed views, as from projections
             Case(*LLAMA, rotary_dim=64),
             _packed(50, k_heads=8),
         ),
@@ -91,7 +90,7 @@ CALLS = (
             _q_and_k("bshd"),
             _q_and_k("bshd", inplace=True),
             _q_and_k("bhsd", inplace=True),
-            Case(*LLAMA, rotary_dim=64, inplace=True),  # the copy is one of the whole
+            Case(*LLAMA, rotary_dim=64, inplace=True),  # The copy is one of whole heads.
             *map(_packed, (1, 50, 500, 2401, 8192)),
             Case(*LLAMA, stored="bshd"),
             Case(*LLAMA, interleaved=True),
@@ -109,7 +108,7 @@ CALLS = (
     ),
 )
 
-# Everybody from their sources.
+# Other projects' kernels, built from their sources.
 PEERS = (
     Group(
         (
@@ -158,7 +157,7 @@ def _norms() -> list[Row]:
             for tensor_format in ("bshd", "bhsd"):
                 rows += _dense("qk_norm_rope", tensor_format, table, backward=backward)
             rows.append(Row("qk_norm_rope", table, backward=backward))  # packed
-    for table in (FP32, BF16):  # models hand round bf16
+    for table in (FP32, BF16):  # models use bf16 tables
         rows += _dense("qk_norm_rope", "bshd", table, rounding="model")
     for table in (NO_TABLE, FP32):
         rows += _dense("qk_norm_rope", "bshd", table, norm_after=True, backward=True)
@@ -173,12 +172,12 @@ def _caches() -> list[Row]:
     ]
 
 
-# Beside drafts by torch.compile: on the fly, and by a table like theirs.
+# Compared with torch.compile: on the fly, and with a table like that of the compiled functions.
 NORM = [
     Row("qk_norm_rope", table, tensor_format, stored, backward=backward)
     for backward in (False, True)
     for table in (NO_TABLE, FP32_OF_PAIRS)
-    # The third is as projections leave them: transposed views.
+    # The third has transposed views, as from projections.
     for tensor_format, stored in (("sbhd", ""), ("bhsd", ""), ("bhsd", "bshd"), ("thd", ""))
 ]
 CACHE_ROWS, NORM_ROWS, ROTATION_ROWS = _caches(), _norms(), _rotations()
@@ -189,12 +188,12 @@ ROWS = (*CACHE_ROWS, *NORM_ROWS, *ROTATION_ROWS)
 
 
 def load(path: Path) -> dict:
-    """A file of results."""
+    """Read a record."""
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
 def save(path: Path, results: dict) -> None:
-    """Write a file of results, a line for each row and field of its head; never half of it."""
+    """Write a record, with a line for each row. The file is replaced at once."""
     fields = [f"  {json.dumps(key)}: {_by_line(value)}" for key, value in results.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
@@ -212,10 +211,10 @@ def _by_line(value: object) -> str:
 
 
 def fill(page: str, mark: str, text: str) -> str:
-    """The page with this text between `<!-- mark: begin ... -->` and `<!-- mark: end -->`.
+    """Replace the text between `<!-- mark: begin ... -->` and `<!-- mark: end -->` in a page.
 
     Raises:
-        ValueError: these two lines are not there exactly once.
+        ValueError: one of these two lines is missing, or occurs twice.
     """
     begin, end = rf"^<!-- {mark}: begin\b.*-->\n", rf"^<!-- {mark}: end -->$"
     counts = [len(re.findall(line, page, re.MULTILINE)) for line in (begin, end)]
@@ -226,7 +225,7 @@ def fill(page: str, mark: str, text: str) -> str:
 
 
 def cells(rows: list[dict], place: Callable, column: Callable, text: Callable) -> Cells:
-    """What a table shows of each row, in the order of the rows."""
+    """The cells of a table, in the order of the rows."""
     found: Cells = {}
     for row in rows:
         found.setdefault(place(row), {})[column(row)] = text(row)
@@ -234,7 +233,7 @@ def cells(rows: list[dict], place: Callable, column: Callable, text: Callable) -
 
 
 def table(head: Sequence[str], found: Cells, columns: Sequence[str] = ()) -> str:
-    """Columns of `head` on the left, then those of the cells, as they come or as they are named."""
+    """A table with the columns of `head`, then those of the cells: `columns`, or all of them."""
     columns = columns or list(dict.fromkeys(name for line in found.values() for name in line))
     lines = [
         (*place, *(line.get(name, NOTHING) for name in columns)) for place, line in found.items()
@@ -243,7 +242,7 @@ def table(head: Sequence[str], found: Cells, columns: Sequence[str] = ()) -> str
 
 
 def markdown(head: Sequence[object], lines: Iterable[Iterable[object]], numbers: int = 0) -> str:
-    """A table in Markdown; its last columns, as many as `numbers`, are aligned to the right."""
+    """A table in Markdown. The last `numbers` columns are aligned to the right."""
     aligned = "|" + "---|" * (len(head) - numbers) + "---:|" * numbers
     return "\n".join([_line(head), aligned, *map(_line, lines)])
 
@@ -256,13 +255,13 @@ def _line(texts: Iterable[object]) -> str:
 
 
 def write() -> None:
-    """Write all that shows the results on file."""
+    """Write all pages that show records."""
     for path, text in pages(records_in(RESULTS)).items():
         path.write_text(text, encoding="utf-8")
 
 
 def records_in(folder: Path) -> list[dict]:
-    """Results of whole runs. The GPU of the notebooks comes first, others by name."""
+    """Records of complete runs. The notebooks' GPU comes first, others by name."""
     found = [load(path) | {"file": path.stem} for path in sorted(folder.glob("*.json"))]
     whole = [x for x in found if x["complete"] and x["rows"]]
     first = recorded(OF_THE_NOTEBOOKS).gpu
@@ -270,9 +269,9 @@ def records_in(folder: Path) -> list[dict]:
 
 
 def pages(records: Sequence[dict]) -> dict[Path, str]:
-    """The records' own pages, and others that have a table of them, as they should be.
+    """The text of the records' own pages, and of pages with a table of a record.
 
-    Such a table is of the first GPU. Others have pages of their own, or else their tables follow,
+    Such a table is of the first GPU. Other GPUs have pages of their own, or their tables follow,
     folded.
     """
     found = {RESULTS / f"{x['file']}.md": page(x) for x in records if has_page(x)}
@@ -293,13 +292,13 @@ def has_page(results: dict) -> bool:
 
 
 def folded(results: dict, text: str) -> str:
-    """Text that a reader opens by a click."""
+    """Text that a click unfolds."""
     summary = f"{results['gpu']}, {results['date']}"
     return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
 def page(results: dict) -> str:
-    """Tables, how it was measured, who was measured and who was not."""
+    """A record's page: tables, how it was measured, the providers, and what was left out."""
     benchmark = benchmark_named(results["benchmark"])
     most = max(results["rows"], key=itemgetter("spread"))
     place = ", ".join(most[name] for name in ("provider", "shape", "direction"))
@@ -318,8 +317,8 @@ def page(results: dict) -> str:
 def _by_direction(results: dict) -> list[str]:
     """A table for each direction.
 
-    A cell has per cent of the limit's speed and the median; the limit's cells have its median
-    alone. Where there are many shapes, each has a line, else each provider.
+    A cell has the per cent of the limit's speed and the median; the limit's cells have only the
+    median. Lines are shapes, or providers for `peers`, which has few shapes.
     """
     parts, is_long = [], results["benchmark"] != "peers"
     lines, columns = ("shape", "provider") if is_long else ("provider", "shape")
@@ -335,7 +334,7 @@ def _by_direction(results: dict) -> list[str]:
 
 
 def _with_own_limits(results: dict) -> list[str]:
-    """A line for each row: its limit, how much of it ours has, and the fastest of the others."""
+    """A line for each row: its limit, the share of it that ours reaches, and the fastest other."""
     by_label: dict[str, dict[str, dict]] = {}
     for row in results["rows"]:
         by_label.setdefault(row["shape"], {})[row["provider"]] = row
@@ -402,9 +401,8 @@ _WAYS = {"forward": "forward", "forward, grad": "forward, recorded", "both": "bo
 
 
 def host_times(results: dict) -> str:
-    """Multiples of the host time of `x * 2`, from the least of all shapes to the most; its own
-    times come first. q and k in one call, compared with `x * 2` of both, have columns of their own.
-    """
+    """Multiples of the host time of `x * 2`, smallest and largest of all shapes, below its own
+    times. q and k in one call have separate columns, and are compared with `x * 2` of both."""
     rows = [row for row in results["rows"] if "host time" in row["shape"]]
     rows.sort(key=lambda row: ("q + k" in row["shape"], row["provider"] not in LIMITS))
     found: dict[str, dict[str, list[float]]] = {}
@@ -432,27 +430,26 @@ IN_BRIEF = (
     ("sbhd (131072, 1, 8, 128) bf16", "forward"),
     ("thd (65536, 32, 128) bf16, 50 sequences", "forward"),
 )
-# names in these rows, if they are others than the project's; '' for those without a row
+# Provider -> its name in README, if it isn't the project's; '': it is not shown.
 _IN_README = {
     OURS: "rope_kernels,<br>table of angles",
     ON_THE_FLY: "rope_kernels,<br>angles in the kernel",
     **{COS_AND_SIN: "", "copy_": "copy"},
     **{"PyTorch eager": "", "torch.compile": "", "torch.compile, cos and sin": "torch.compile"},
     **{"Hugging Face": "", "Hugging Face, contiguous": "", "Liger-Kernel": "Liger"},
-    # A line for each layout that a model has: a model can't choose the faster one.
+    # A line for each layout of models, because a model can't choose the faster one.
     "Hugging Face, compiled": "HF, compiled,<br>transposed",
     "Hugging Face, compiled, contiguous": "HF, compiled,<br>contiguous",
 }
 
 
 def in_brief(results: dict) -> str:
-    """Per cent of the copy's speed in five cases, and their source.
+    """Per cent of the copy's speed in five cases, with their source.
 
-    A project has a line, so that every project is seen on a narrow page: of one that was timed in
-    several ways, the fastest.
+    Each project has one line. If it was measured in several ways, the fastest is shown.
     """
     rows = [row for row in results["rows"] if (row["shape"], row["direction"]) in IN_BRIEF]
-    rows.sort(key=itemgetter("of_limit"))  # of one cell's rows the last is shown
+    rows.sort(key=itemgetter("of_limit"))  # A later row replaces an earlier one in the same cell.
     found = cells(rows, lambda row: (_project(row["provider"]),), _case_in_brief, _cell_in_brief)
     order = dict.fromkeys((_project(name),) for name in results["providers"])
     lines = {place: found[place] for place in order if place in found and place != ("",)}
@@ -465,7 +462,7 @@ def _project(provider: str) -> str:
 
 
 def _case_in_brief(row: dict) -> str:
-    """A column's head in short lines: 'sbhd', '2048, 16,', '8, 256', 'forward'."""
+    """A column's title in short lines: 'sbhd', '2048, 16,', '8, 256', 'forward'."""
     said = re.fullmatch(r"(\w+) \((.*)\) bf16(?:, (.*))?", row["shape"])
     sizes = said[2].split(", ")
     first, rest = ", ".join(sizes[:2]), ", ".join(sizes[2:])
@@ -477,11 +474,11 @@ def _cell_in_brief(row: dict) -> str:
 
 
 def models(results: dict) -> str:
-    """Medians of all turns: launches a layer, tokens a second."""
+    """Launches per layer, and tokens per second from medians of all turns."""
     head = ["", "differing tensors", "launches per layer", "tokens per second", "with norms"]
     lines = []
     for row in results["rows"]:
-        if "launches" not in row:  # of a small model, the time alone
+        if "launches" not in row:  # Only times were measured for small models.
             continue
         rates = {way: f"{row['tokens'] / median(ms) * 1e3:,.0f}" for way, ms in row["ms"].items()}
         counts = {way: f"{x['before']:.0f}→{x['after']:.0f}" for way, x in row["launches"].items()}
@@ -500,7 +497,7 @@ def models(results: dict) -> str:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is measured under one name: cases by providers, or rows that a function makes."""
+    """A benchmark: cases and providers, or a function that measures rows."""
 
     name: str
     groups: tuple[Group, ...] = ()
@@ -508,29 +505,29 @@ class Benchmark:
     rows: Callable[[GPU], Iterator[dict]] = lambda gpu: iter(())
     file: str = "{gpu}-{name}"
     title: str = ""  # of its page; '': it has none
-    per_cent: str = ""  # what per cent on its page are of
-    # another page, the mark of a table in it, and what makes the table of results
+    per_cent: str = ""  # the page's explanation of per cent
+    # another page, the mark of a table in it, and the function that returns the table
     shown_on: tuple[str, str, Callable[[dict], str]] | None = None
 
     @property
     def has_own_limits(self) -> bool:
-        """Whether its page has ours and the fastest of the others beside each row's limit."""
+        """Whether its page compares ours and the fastest other with each row's own limit."""
         return self.name.endswith("-limits")
 
 
 def benchmark_named(name: str) -> Benchmark:
-    """The benchmark that results are of."""
+    """The benchmark with this name."""
     return next(benchmark for benchmark in BENCHMARKS if benchmark.name == name)
 
 
 def _steps_of_models(gpu: GPU) -> Iterator[dict]:
-    from benchmarks import models  # transformers, which takes seconds
+    from benchmarks import models  # It imports transformers, which takes seconds.
 
     return models.steps(gpu)
 
 
 def _of_rows(name: str, rows: Sequence[Row], title: str, per_cent: str) -> Benchmark:
-    """Rows, by those who have such a call."""
+    """A benchmark of rows, with the providers that support any of them."""
     forward = tuple(row for row in rows if not row.backward)
     backward = tuple(row for row in rows if row.backward)
     return Benchmark(
@@ -543,7 +540,7 @@ def _of_rows(name: str, rows: Sequence[Row], title: str, per_cent: str) -> Bench
 
 
 def _limits(name: str, rows: Sequence[Row], title: str) -> Benchmark:
-    """Rows, each beside a limit of its own."""
+    """A benchmark of rows that are compared with their own limits."""
     return _of_rows(
         name,
         rows,

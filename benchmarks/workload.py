@@ -1,8 +1,8 @@
-"""The tensors of a case, in whatever layout a provider takes, and what is right: fp64.
+"""The tensors of a case in a provider's layout, and the right results in fp64.
 
-The values are the same for every provider. Two kinds of conversion are made here, outside of every
-measurement: of the layout, and, for who takes q and k where a case has one tensor, of half of its
-heads to q and half to k, which are the same bytes.
+All providers get the same values. Two conversions are made here, outside of measurements: the
+layout, and for providers that take q and k, the split of a case's single tensor into halves of its
+heads, which are the same bytes.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from torch import Tensor
 from benchmarks.case import BASE, Case
 from rope_kernels import RotaryPositionEmbedding
 
-# relative error of one rounding of normally distributed values, a little more than measured
+# The relative error of rounding normally distributed values once, slightly more than measured.
 _ROUNDING = {"bfloat16": 1.75e-3, "float16": 2.2e-4, "float32": 2e-7, "float64": 1e-15}
-_SCATTER = 5 * 0.9  # standard deviations of that error, as a share of it, of one element
-_FP32_ANGLE = 1e-8  # a position: what the fp32 product of position and frequency may lose
+_SCATTER = 5 * 0.9  # five standard deviations of one element's error, as a share of the error
+_FP32_ANGLE = 1e-8  # per position: the error of the fp32 product of position and frequency
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a provider takes its tensors."""
+    """The layout of a provider's tensors."""
 
-    tensor_format: str  # the order of the dimensions; 'thd' takes b * s for t
-    stored: str = ""  # their order in memory, if it is another
-    pair: bool = False  # takes q and k at once
+    tensor_format: str  # the order of the dimensions; with 'thd', t is b * s
+    stored: str = ""  # their order in memory, if it is different
+    pair: bool = False  # q and k together
 
     @property
     def memory(self) -> str:
@@ -39,29 +39,29 @@ class Layout:
 
 
 def own_layout(case: Case, pair: bool = False) -> Layout:
-    """The case's format and memory, for who takes any."""
+    """The case's own layout, for providers that take any."""
     return Layout(case.tensor_format, case.stored, pair)
 
 
 def as_models_have_them(case: Case, memory: str = "bshd") -> Layout:
-    """(b, h, s, d), as views of (b, s, h, d) memory unless another order is asked for."""
+    """(b, h, s, d), as views of (b, s, h, d) or other `memory`."""
     if case.tensor_format == "bhsd":
         return own_layout(case, pair=True)
     return Layout("bhsd", memory, pair=True)
 
 
 def rounded_error(case: Case, roundings: int, exact_angles: bool = False) -> float:
-    """How far from fp64 results are that round so many times.
+    """The largest error against fp64 after this many roundings.
 
-    The error of few elements scatters, by the root of their number. Angles that are no exact ones
-    lose what fp32 loses of a position's angle.
+    With few elements, the error varies more, by the root of their number. Unless angles are exact,
+    the error of fp32 angles is added.
     """
     rounded = roundings * _ROUNDING[case.dtype] * (1 + _SCATTER / case.elements**0.5)
     return rounded + (0 if exact_angles else _FP32_ANGLE * table_rows(case))
 
 
 def table_rows(case: Case) -> int:
-    """How many positions a table has to have."""
+    """The number of positions that a table needs."""
     return case.s + (4096 if case.positions == "starts" else 0)
 
 
@@ -84,7 +84,7 @@ class Workload:
             self.longest = int(cuts.diff().max())  # of the packed sequences
             positions = (index - cuts[torch.searchsorted(cuts, index, right=True) - 1])[None]
         elif case.positions == "ids":
-            # several documents in each row, as packing makes them
+            # Several documents in each row, as after packing.
             positions = (index + 100 * torch.arange(case.b)[:, None]) % (case.s // 8 + 1)
             self.ids = positions.to(device)
         elif case.positions == "starts":
@@ -96,10 +96,10 @@ class Workload:
         self.positions = positions.to(device)  # (b or 1, s)
         self.table_rows = table_rows(case)
 
-    # what providers take
+    # what providers need
 
     def angles(self) -> Tensor:
-        """The fp32 table that TransformerEngine's module makes: (s2, 1, 1, d2)."""
+        """The fp32 table of TransformerEngine's module: (s2, 1, 1, d2)."""
         return self.module(self.table_rows)
 
     def table(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -108,34 +108,34 @@ class Workload:
         return angle.cos().to(dtype), angle.sin().to(dtype)
 
     def cos_sin(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """cos and sin of each token and element, as models hand them round: (b or 1, s, d2)."""
+        """cos and sin of each token and element, as in models: (b or 1, s, d2)."""
         angle = self.positions[:, :, None] * self.module.inv_freq
         each = angle.repeat_interleave(2, -1) if self.case.interleaved else angle.repeat(1, 1, 2)
         return each.cos().to(dtype), each.sin().to(dtype)
 
     def token_positions(self) -> Tensor:
-        """int64, of all tokens in a row."""
+        """The position of every token, int64, in one dimension."""
         return self.positions.expand(self.case.b, self.case.s).reshape(-1).contiguous()
 
     def take(self, source: Tensor, layout: Layout) -> tuple[Tensor, ...]:
-        """`x` or `grad` in a layout: fresh tensors, one or two."""
+        """`x` or `grad` in a layout: one or two new tensors."""
         h, k_heads = self.case.h, self.case.k_heads
         if layout.pair and not k_heads:
             h, k_heads = h - h // 2, h // 2
         heads = [h, k_heads] if k_heads else [h]
         return tuple(_from_bshd(part, layout) for part in source.split(heads, 2))
 
-    # what is right
+    # the right results
 
     @torch.no_grad()
     def error(self, results: tuple[Tensor, ...], layout: Layout, direction: str) -> float:
-        """How far rotated tensors are from fp64."""
+        """The error of rotated tensors against fp64."""
         transpose = direction in ("backward", "both")
         wanted = self.rotated(self.grad if transpose else self.x, transpose)
         return distance(results, self.take(wanted, layout), self.x.dtype)
 
     def rotated(self, x: Tensor, transpose: bool) -> Tensor:
-        """RoPE by its definition in fp64, of (b, s, h, d): exact positions, no table."""
+        """RoPE of (b, s, h, d) by its definition, in fp64 without a table."""
         angle = self.positions.double()[:, :, None, None] * self.module.inv_freq.double()
         cos, sin = angle.cos(), angle.sin() * (-1 if transpose else 1)
         d2, result = self.case.d2, x.double().clone()
@@ -149,17 +149,17 @@ class Workload:
 
 
 def distance(results: tuple[Tensor, ...], wanted: tuple[Tensor, ...], dtype: torch.dtype) -> float:
-    """The norm of the difference over that of what is wanted: of the worst of the results.
+    """The largest relative error of the results: the norm of the difference over the norm.
 
     Raises:
-        ValueError: the results have other shapes or dtypes than they should.
+        ValueError: the results have wrong shapes or dtypes.
     """
     found = [(tuple(result.shape), result.dtype) for result in results]
     if found != [(tuple(want.shape), dtype) for want in wanted]:
         raise ValueError(f"results have shapes and dtypes {found}")
     pairs = zip(results, wanted, strict=True)
     relative = [(result.double() - want).norm() / want.norm() for result, want in pairs]
-    return float(torch.stack(relative).max())  # torch's keeps a NaN, Python's may lose it
+    return float(torch.stack(relative).max())  # Unlike Python's, torch's max keeps a NaN.
 
 
 def _from_bshd(t: Tensor, layout: Layout) -> Tensor:
@@ -172,6 +172,6 @@ def _from_bshd(t: Tensor, layout: Layout) -> Tensor:
 
 
 def _cu_seqlens(case: Case) -> list[int]:
-    """Where sequences start, cut at random places, none empty."""
+    """The bounds of sequences of random lengths, none empty."""
     order = torch.randperm(case.s - 1, generator=torch.Generator().manual_seed(2)) + 1
     return [0, *sorted(order[: case.sequences - 1].tolist()), case.s]

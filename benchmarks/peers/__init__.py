@@ -1,1 +1,1 @@
-"""The few files of other projects that hold their RoPE: unpacked, then compiled or imported."""
+"""The source files of other projects' RoPE: downloaded, then compiled or imported."""

@@ -1,9 +1,9 @@
-"""Compile a launcher of ours with nvcc and call it with tensors, or import one file of a project.
+"""Compile our launchers with nvcc and call them with tensors, or import a file of a project.
 
 A launcher is one C++ file in `launchers/` that includes a project's sources and has plain C
-functions: pointers, `int64_t`, `double`, the stream last. Such a function returns null, or the
-message of a failure. Nothing is linked to libtorch, which is why compiling takes seconds: each run
-compiles all that it measures.
+functions, whose arguments are pointers, `int64_t` and `double`, then the stream. They return null,
+or an error message. They aren't linked to libtorch, so compiling takes only seconds, and each run
+compiles everything that it measures.
 """
 
 import ctypes
@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 
 HERE = Path(__file__).resolve().parent
-DTYPE_CODES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # as the launchers have them
-_PREFIX = "_peers"  # of modules' names, so that an installed package is never shadowed
+DTYPE_CODES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # as in the launchers
+_PREFIX = "_peers"  # of modules' names, so that they never shadow an installed package
 _ALWAYS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "--expt-relaxed-constexpr")
 
 
 def find_nvcc() -> str:
-    """The path of CUDA's compiler: that of CUDA_HOME, else the one on the PATH.
+    """The path of CUDA's compiler, in CUDA_HOME or on the PATH.
 
     Raises:
         RuntimeError: there is none.
@@ -41,7 +41,7 @@ def find_nvcc() -> str:
 
 
 def nvcc_version() -> str:
-    """Such as '13.0'."""
+    """The version of nvcc, such as '13.0'."""
     told = subprocess.run([find_nvcc(), "--version"], capture_output=True, encoding="utf-8").stdout
     release = re.search(r"release ([0-9.]+)", told)
     return release[1] if release else "unknown"
@@ -51,9 +51,9 @@ def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> 
     """Compile `launchers/<launcher>.cu` into a shared object, and load it.
 
     Args:
-        launcher: a file's name in `launchers/`, without its suffix.
-        include: folders to search for headers: the project's, and those of our stubs.
-        flags: more flags for nvcc; those of the project's own build that change code.
+        launcher: the name of a file in `launchers/`, without its suffix.
+        include: folders with headers: the project's, and our stubs.
+        flags: more flags for nvcc: those of the project's own build that change code.
 
     Raises:
         RuntimeError: there is no nvcc, or it failed; the message has its first error.
@@ -71,10 +71,10 @@ def build(launcher: str, include: Sequence[Path], flags: Sequence[str] = ()) -> 
 
 
 def call(function, *arguments: Tensor | int | float | None) -> None:
-    """Call a launcher's function on the current stream; tensors go as pointers.
+    """Call a launcher's function on the current stream. Tensors are passed as pointers.
 
     Raises:
-        RuntimeError: the function returned a message.
+        RuntimeError: the function returned an error message.
     """
     function.restype = ctypes.c_char_p
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
@@ -86,10 +86,10 @@ def call(function, *arguments: Tensor | int | float | None) -> None:
 def import_file(
     path: Path, name: str, stubs: Mapping[str, Mapping[str, object]] | None = None
 ) -> ModuleType:
-    """The module of a file, under a name of our own.
+    """Import a file as a module, under a name with our prefix.
 
-    `name` is its dotted name in its project, from where its relative imports are resolved. `stubs`
-    are modules that it imports so, by their names, and the attributes that it needs of each.
+    `name` is its dotted name in its project, which resolves its relative imports. `stubs` are the
+    modules that it imports this way, with the attributes that it needs.
     """
     names = {name, *(stubs or {})}
     for package in sorted({parent for one in names for parent in _parents(one)}):
@@ -118,7 +118,7 @@ def _first_error(text: str) -> str:
 
 def _parents(name: str) -> list[str]:
     parts = name.split(".")
-    return [".".join(parts[:count]) for count in range(len(parts))]  # '' is the prefix alone
+    return [".".join(parts[:count]) for count in range(len(parts))]  # '': only the prefix
 
 
 def _put(name: str) -> ModuleType:

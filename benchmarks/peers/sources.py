@@ -1,10 +1,10 @@
-"""Where a project's RoPE comes from, and the unpacking of the few files that hold it.
+"""Download the source files of other projects' RoPE.
 
-`python -m benchmarks sources` clones what is missing, and needs a network. The files go to the
-git-ignored folder `.peers/`, which can be copied to a GPU machine without one.
+`python -m benchmarks sources` clones what is missing. The files are stored in the git-ignored
+folder `.peers/`, which can be copied to a GPU machine without a network.
 
-A file is known by its content, not by its place: the project's class in `benchmarks/providers` has
-git's id of the content (of the blob), and nothing else is taken.
+A file is accepted only if git's id of its content (the blob) is the one in the project's class in
+`benchmarks/providers`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ PEERS = Path(__file__).resolve().parents[2] / ".peers"
 
 @dataclass(frozen=True)
 class Source:
-    """Files of a project at a commit, or as a release of it has them."""
+    """Files of a project at a commit or in a release."""
 
     name: str  # of its folder in `.peers/`
     repository: str
@@ -29,20 +29,20 @@ class Source:
     files: Mapping[str, str]  # path in the repository: git's id of the content
 
     def folder(self, peers: Path | None = None) -> Path:
-        """Where its files are, or would be; `peers` replaces `.peers/`."""
+        """The folder of its files. `peers` replaces `.peers/`."""
         return (peers or PEERS) / self.name
 
     def missing(self, peers: Path | None = None) -> list[str]:
-        """Files that are not unpacked, or hold something else than what was measured."""
+        """Files that don't exist, or have another content than the measured one."""
         places = {path: self.folder(peers) / path for path in self.files}
         there = {p: blob_id(place.read_bytes()) for p, place in places.items() if place.is_file()}
         return [path for path, wanted in self.files.items() if there.get(path) != wanted]
 
     def unpack(self, origin: Path, peers: Path | None = None) -> None:
-        """Copy the files out of a git clone.
+        """Copy the files from a git clone.
 
         Raises:
-            ValueError: `origin` has no file with such a content. Nothing is written then.
+            ValueError: `origin` doesn't have a file with this content. Nothing is written.
         """
         contents = {path: _content(origin, wanted) for path, wanted in self.files.items()}
         if absent := [path for path, content in contents.items() if content is None]:
@@ -56,7 +56,7 @@ class Source:
             target.write_bytes(content)
 
     def clone(self) -> None:
-        """Clone the project without its files' contents, then unpack the few that are needed."""
+        """Clone the project without contents, then copy the files, which downloads only these."""
         with tempfile.TemporaryDirectory() as folder:
             options = ["--quiet", "--bare", "--filter=blob:none"]
             subprocess.run(["git", "clone", *options, self.repository, folder], check=True)
@@ -64,19 +64,19 @@ class Source:
 
 
 def blob_id(content: bytes) -> str:
-    """Git's name for a content: the SHA-1 of a header and the content."""
+    """Git's id of a content: the SHA-1 of a header and the content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def _content(origin: Path, wanted: str) -> bytes | None:
-    """By git's name for it."""
+    """The content with this id, or None."""
     command = ["git", "-C", str(origin), "cat-file", "blob", wanted]
     shown = subprocess.run(command, capture_output=True)
     return shown.stdout if shown.returncode == 0 else None
 
 
 def main(arguments: Sequence[str], sources: Mapping[str, Source]) -> int:
-    """The command: clone what is missing, and say what is there."""
+    """The command: clone what is missing, and list what exists."""
     parser = argparse.ArgumentParser("python -m benchmarks sources", description=__doc__)
     parser.parse_args(arguments)
     for source in sources.values():

@@ -1,11 +1,11 @@
-"""Everybody who is measured, in the order of the tables."""
+"""All providers, in the order of the tables."""
 
 from benchmarks.provider import FromSources
 from benchmarks.providers import from_sources, installed, rows, rows_from_sources
 
-# who rotates
+# for cases
 PROVIDERS = {p.name: p for p in (*installed.PROVIDERS, *from_sources.PROVIDERS)}
-# who makes the calls of rows
+# for rows
 ROW_PROVIDERS = {p.name: p for p in (*rows.PROVIDERS, *rows_from_sources.PROVIDERS)}
 SOURCES = {
     p.source.name: p.source

@@ -1,6 +1,6 @@
-"""Projects from their sources: their rotation, without the rest of their package.
+"""Other projects' rotations, built from a few of their source files.
 
-Triton kernels are imported from their only file. CUDA kernels are compiled with a launcher of ours.
+Triton kernels are imported from a single file. CUDA kernels are compiled with our launcher.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from benchmarks.workload import Layout, Workload, as_models_have_them
 
 
 class FlashAttention(FromSources):
-    """`apply_rotary`, in bshd or thd: one tensor a call, into a new one.
+    """`apply_rotary`, in bshd or thd: one tensor per call, and a new result.
 
-    cos and sin are of each pair, in the tensor's dtype. The autograd function around it calls the
-    same with `conjugate=True` in the backward.
+    cos and sin have a column per pair, in the tensor's dtype. The project's autograd function calls
+    it with `conjugate=True` in the backward.
     """
 
     name = "FlashAttention"
@@ -58,8 +58,8 @@ class FlashAttention(FromSources):
 class FlashInfer(FromCuda):
     """`BatchQKApplyRotaryPosIdsCosSinCache`, a kernel for serving, with an fp32 table.
 
-    q and k at once, in place, which is faster than into new ones. All tokens are in a row, each
-    with its position. Its build (`flashinfer/jit/core.py`) compiles with -use_fast_math.
+    q and k together, in place, which is faster than new results. Tokens have one dimension, and
+    each has a position. The project's build (`flashinfer/jit/core.py`) uses -use_fast_math.
     """
 
     name = "flashinfer"
@@ -79,8 +79,8 @@ class FlashInfer(FromCuda):
     )
     launcher, stubs, folders = "flashinfer", "flashinfer", ("include",)
     flags = "-use_fast_math", "-DNDEBUG"
-    dtypes = ("bfloat16",)  # of the launcher; the project has fp16, too
-    rotates_partly = False  # the launcher has no such flag
+    dtypes = ("bfloat16",)  # of the launcher; the project also supports fp16
+    rotates_partly = False  # not supported by the launcher
     has_backward = False
     takes_a_pair = True
 
@@ -95,13 +95,13 @@ class FlashInfer(FromCuda):
         return partial(self.rotate, positions, self.table(workload))
 
     def table(self, workload: Workload) -> Tensor | None:
-        """cos beside sin; None: there is none."""
+        """cos and sin side by side; None: no table."""
         return torch.cat(workload.table(torch.float32), dim=-1)
 
     def rotate(
         self, positions: Tensor, table: Tensor | None, q: Tensor, k: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """In place."""
+        """Rotate q and k in place."""
         sizes = len(positions), q.shape[-2], k.shape[-2], q.shape[-1]
         if table is None:
             call(self.code.rotate_on_the_fly, q, k, q, k, positions, *sizes, BASE)
@@ -111,7 +111,7 @@ class FlashInfer(FromCuda):
 
 
 class FlashInferOnTheFly(FlashInfer):
-    """`BatchQKApplyRotaryPosIds`: angles of fp32 products and the fast sine, without a table."""
+    """`BatchQKApplyRotaryPosIds`: fp32 angles and the hardware's sine, without a table."""
 
     name = "flashinfer, on the fly"
 
@@ -122,9 +122,8 @@ class FlashInferOnTheFly(FlashInfer):
 class Liger(FromSources):
     """`rope_forward` and `rope_backward`, which its autograd function calls.
 
-    They work in place on q and k if their memory is (b, s, h, d), else on copies; the backward
-    overwrites the gradients that it is given, likewise. cos and sin are of each token in the dtype
-    of q, as Hugging Face's models hand them over.
+    They overwrite q and k, or the gradients, if their memory is (b, s, h, d), and otherwise copies.
+    cos and sin have a row per token in the dtype of q, as in Hugging Face's models.
     """
 
     name = "Liger-Kernel"
@@ -159,9 +158,9 @@ _TE_FORMATS = {"sbhd": 0, "bshd": 1, "thd": 2}  # NVTE_QKV_Format of our stub
 class TransformerEngine(FromCuda):
     """`nvte_fused_rope_forward` and `nvte_fused_rope_backward`, in bshd or packed.
 
-    One tensor a call, into a new contiguous one, with the arguments that
-    `transformer_engine/pytorch/csrc/extensions/apply_rope.cpp` gives them: fp32 angles
-    (s, 1, 1, d). Its build compiles the file with -O3 and without fast math.
+    One tensor per call, and a new contiguous result, with the arguments of
+    `transformer_engine/pytorch/csrc/extensions/apply_rope.cpp`: fp32 angles (s, 1, 1, d). The
+    project's build uses -O3 without fast math.
     """
 
     name = "TransformerEngine"
@@ -176,7 +175,7 @@ class TransformerEngine(FromCuda):
         },
     )
     launcher = "transformer_engine"
-    stubs = "transformer_engine/fused_rope"  # for "../common.h" in it
+    stubs = "transformer_engine/fused_rope"  # for its include of "../common.h"
     folders = ("transformer_engine/common/fused_rope",)
 
     def layout(self, case: Case) -> Layout:
@@ -193,7 +192,7 @@ class TransformerEngine(FromCuda):
         angles, cuts = workload.angles(), workload.cu_seqlens
         order = self.layout(case).tensor_format
         s, b = case.s, case.b
-        if cuts is not None:  # its grid has as many rows as the table: the longest sequence's
+        if cuts is not None:  # Its grid has as many rows as the table, so cut this.
             s, b = workload.longest, len(cuts) - 1
             angles = angles[:s]
 
@@ -214,10 +213,10 @@ class TransformerEngine(FromCuda):
 
 
 class Unsloth(FromSources):
-    """`Fast_RoPE_Embedding`, its autograd function of one tensor (b, s, h, d).
+    """`Fast_RoPE_Embedding`, its autograd function for one tensor (b, s, h, d).
 
-    It works in place, and writes gradients into new tensors. cos and sin are (s, d), in the dtype
-    of the tensor. The public function calls the same kernel with q and k in one launch.
+    It works in place, but gradients are new tensors. cos and sin are (s, d), in the dtype of the
+    tensor. The public function uses the same kernel for q and k in one launch.
     """
 
     name = "Unsloth"
@@ -247,7 +246,7 @@ class Unsloth(FromSources):
                 "torch_gpu_device": lambda device: contextlib.nullcontext(),  # one GPU
                 "torch_device_stream": lambda device: torch.cuda.current_stream(device),
             },
-            "unsloth.kernels.rms_layernorm": {  # tracing, for torch.compile, switched off
+            "unsloth.kernels.rms_layernorm": {  # switches its tracing for torch.compile off
                 **{"_TRACEABLE": False, "_BF16_TRACEABLE": False, "_traced_kernel": None},
                 **{"_tag_compile_cache": None, "_eager_kernel": lambda kernel: kernel},
             },
@@ -262,10 +261,10 @@ class Unsloth(FromSources):
 class Vllm(FromCuda):
     """`rotary_embedding`, a kernel for serving, in place.
 
-    All tokens are in a row, each with its int64 position. The table is as its `RotaryEmbedding`
-    keeps it, in the dtype of the tensors, cos beside sin. k may be left out. A block rotates a
-    token, q and then k, so one tensor with all heads is another load than q and k: both are
-    measured.
+    Tokens have one dimension, and each has an int64 position. The table is that of the project's
+    `RotaryEmbedding`: cos and sin side by side, in the dtype of the tensors. k is optional. A block
+    rotates q and then k of a token, so one tensor with all heads is measured separately from q and
+    k.
     """
 
     name = "vLLM"
@@ -277,7 +276,7 @@ class Vllm(FromCuda):
     )
     launcher, stubs, folders = "vllm", "vllm", ("csrc",)
     includes_torch = True  # for its bfloat16
-    rotates_partly = False  # the launcher has no such flag
+    rotates_partly = False  # not supported by the launcher
     has_backward = False
 
     def layout(self, case: Case) -> Layout:
@@ -293,7 +292,7 @@ class Vllm(FromCuda):
     def rotate(
         self, positions: Tensor, table: Tensor, q: Tensor, k: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """In place."""
+        """Rotate q, and k if it is passed, in place."""
         k_heads = 0 if k is None else k.shape[-2]
         sizes = len(positions), q.shape[-2], k_heads, q.shape[-1], len(table)
         dtype = DTYPE_CODES[q.dtype]
@@ -302,7 +301,7 @@ class Vllm(FromCuda):
 
 
 class VllmPair(Vllm):
-    """Half of the heads as q, half as k."""
+    """Half of the heads are q, the others k."""
 
     name = "vLLM, q and k"
     takes_a_pair = True

@@ -1,4 +1,4 @@
-"""What is installed: a copy and `x * 2`, `rope_kernels`, PyTorch, and Hugging Face transformers."""
+"""Installed providers: copies, `x * 2`, `rope_kernels`, PyTorch, Hugging Face transformers."""
 
 from importlib.metadata import version
 
@@ -10,12 +10,12 @@ from benchmarks.provider import Function, Provider, Run
 from benchmarks.workload import Layout, Workload, as_models_have_them, own_layout, rounded_error
 from rope_kernels import apply_rotary_pos_emb, rope_bw, rope_qk
 
-# By default Inductor times two tiles of a pointwise kernel and keeps one. Hugging Face's function
-# took 42.5 us in one run and 36.6 in the next (sbhd (4096, 2, 32, 128), H200, torch 2.11.0, records
-# of 2026-11-27 and -28). This mode tries more tiles.
+# By default, Inductor times two tiles of a pointwise kernel and keeps one, which isn't stable:
+# Hugging Face's function took 42.5 us in one run and 36.6 us in the next (sbhd (4096, 2, 32, 128),
+# H200, torch 2.11.0, 2026-11-27 and -28). This mode tries more tiles.
 MODE = "max-autotune-no-cudagraphs"
 COMPILED = f"the whole call, by torch.compile with mode {MODE}"
-VIEWS, CONTIGUOUS = "bshd", "bhsd"  # how (b, h, s, d) lies in memory
+VIEWS, CONTIGUOUS = "bshd", "bhsd"  # the memory order of (b, h, s, d)
 
 
 # limits
@@ -24,7 +24,7 @@ VIEWS, CONTIGUOUS = "bshd", "bhsd"  # how (b, h, s, d) lies in memory
 class Copy(Provider):
     """`copy_` between two contiguous buffers: reads and writes each element once.
 
-    q and k are one buffer here.
+    q and k are in one buffer.
     """
 
     name = "copy_"
@@ -42,7 +42,7 @@ class Copy(Provider):
 
 
 class TimesTwo(Provider):
-    """`x * 2`: as little as PyTorch's eager mode can do, with the same bytes. For host time."""
+    """`x * 2`: the smallest eager operation with the same bytes, for host time."""
 
     name = "x * 2"
     is_ours_or_a_limit = True
@@ -64,7 +64,7 @@ class TimesTwo(Provider):
 
 
 class Ours(Provider):
-    """The case's own layout, memory and options; angles as the case has them, or as named."""
+    """`rope_kernels` with the case's layout and options, and the case's angles or others."""
 
     is_ours_or_a_limit = True
 
@@ -108,7 +108,7 @@ class Ours(Provider):
         case = workload.case
         kind = self.freqs or case.freqs
         options = {"interleaved": case.interleaved}
-        if kind == "cos and sin":  # of each token: no positions beside them
+        if kind == "cos and sin":  # They have a row per token, so there are no positions.
             options["rotary_dim"] = case.d2
             return (workload.cos_sin(workload.x.dtype), case.tensor_format), options
         options |= {
@@ -124,10 +124,10 @@ class Ours(Provider):
 
 
 class PyTorch(Provider):
-    """The function that the series starts from, eager, in the case's own layout and memory.
+    """Eager PyTorch, as in notebook 00, in the case's own layout.
 
-    As TransformerEngine's unfused one: cos and sin of a table of angles, rounded to the tensors'
-    dtype, then arithmetic in it.
+    As in TransformerEngine's unfused function, cos and sin of a table of angles are rounded to the
+    tensors' dtype, and the rest is computed in it.
     """
 
     name = "PyTorch eager"
@@ -140,7 +140,7 @@ class PyTorch(Provider):
         packed, positions = case.tensor_format == "thd", workload.positions[0]
 
         def function(*tensors: Tensor) -> tuple[Tensor, ...]:
-            rows = angles[positions] if packed else angles  # each call has other sequences
+            rows = angles[positions] if packed else angles  # Sequences may change in each call.
             freqs = rows.view(*along_tokens(case), case.d2)
             return tuple(rotate(t, freqs) for t in tensors)
 
@@ -148,7 +148,7 @@ class PyTorch(Provider):
 
 
 class Compiled(PyTorch):
-    """The same by torch.compile: one kernel, which evaluates cos and sin for every element."""
+    """The same with torch.compile: one kernel, which evaluates cos and sin for every element."""
 
     name = "torch.compile"
     measures = COMPILED
@@ -158,7 +158,7 @@ class Compiled(PyTorch):
 
 
 class CompiledCosAndSin(PyTorch):
-    """By torch.compile, with cos and sin of each token, as models have them."""
+    """With torch.compile, and cos and sin of each token, as in models."""
 
     name = "torch.compile, cos and sin"
     measures = COMPILED
@@ -177,30 +177,30 @@ class CompiledCosAndSin(PyTorch):
 
 
 def compiled(function: Function) -> Function:
-    """By torch.compile, each shape for itself.
+    """Compile a function with torch.compile, for each shape separately.
 
-    `measure.py` makes torch.compile forget the shape before: from the second on it would otherwise
-    compile for all of them at once, and after the eighth no more.
+    `measure.py` resets torch.compile before each shape. Otherwise it would compile for dynamic
+    shapes from the second one on, and stop compiling after the eighth.
     """
     return torch.compile(function, mode=MODE)
 
 
 def along_tokens(case: Case | Row) -> list[int]:
-    """The shape of a table with a row for each token, without its last dimension: it broadcasts."""
+    """The shape, without its last dimension, with which a table of tokens broadcasts."""
     return [case.s if dim in "st" else 1 for dim in case.tensor_format[:-1]]
 
 
 def rotate(t: Tensor, freqs: Tensor) -> Tensor:
-    """The unfused function for halves, without argument checks; `freqs` broadcast to `t`."""
+    """The unfused function for half-split pairs; `freqs` broadcast to `t`."""
     cos, sin = freqs.cos().to(t.dtype), freqs.sin().to(t.dtype)
     d2 = freqs.shape[-1]
     rotary, tail = t[..., :d2], t[..., d2:]
-    # With an empty tail too, as TransformerEngine's function does: a copy that costs 69 of 886 us.
+    # Also with an empty tail, as in TransformerEngine's function: a copy that takes 69 of 886 us.
     return torch.cat((rotate_by(rotary, cos, sin), tail), dim=-1)
 
 
 def rotate_by(rotary: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Whole rows, by cosines and sines that broadcast to them."""
+    """Rotate whole rows by cosines and sines that broadcast to them."""
     first, second = rotary.chunk(2, dim=-1)
     return rotary * cos + torch.cat((-second, first), dim=-1) * sin
 
@@ -209,16 +209,16 @@ def rotate_by(rotary: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class HuggingFace(Provider):
-    """The function of its Llama, eager: new tensors by elementwise PyTorch.
+    """Llama's eager function: new tensors by elementwise operators.
 
     `transformers.models.llama.modeling_llama.apply_rotary_pos_emb(q, k, cos, sin,
-    unsqueeze_dim=1)`, read in transformers 5.23.0. cos and sin come as its `LlamaRotaryEmbedding`
-    hands them over: of each token, in the dtype of q.
+    unsqueeze_dim=1)` of transformers 5.23.0. cos and sin are as from `LlamaRotaryEmbedding`: a row
+    per token, in the dtype of q.
 
-    A model's projections leave q and k as views of (b, s, h, d) memory, and attention hands back
-    gradients in that order or contiguous. A compiled backward copies a view before it starts. So
-    both orders are measured, of tensors and gradients alike, and the rows' names say which. Where
-    the case itself is bhsd it says the order, and one row is enough.
+    In a model, q and k are views of (b, s, h, d) memory, and attention returns gradients in this
+    order or contiguous. A compiled backward copies a view first. So both orders are measured, the
+    same for tensors and gradients, and the providers' names say which. A case in bhsd has an order
+    of its own, and is measured once.
     """
 
     base_name = "Hugging Face"
@@ -247,14 +247,14 @@ class HuggingFace(Provider):
         return lambda q, k: tuple(apply(q, k, cos, sin))
 
     def apply(self) -> Function:
-        """The project's function."""
+        """Import the project's function."""
         from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
         return apply_rotary_pos_emb
 
 
 class HuggingFaceCompiled(HuggingFace):
-    """The same by torch.compile."""
+    """The same with torch.compile."""
 
     base_name = "Hugging Face, compiled"
     measures = COMPILED

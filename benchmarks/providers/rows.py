@@ -1,6 +1,6 @@
-"""Who makes the calls of rows: a copy, ours, torch.compile, and what other projects' share.
+"""Providers for rows: a copy, ours, torch.compile, and the base classes of other projects'.
 
-Everybody gets tensors in memory of its own: nobody is right by what another has written.
+Each provider gets new tensors, so that it can't be right because another one was.
 """
 
 from collections.abc import Callable
@@ -31,20 +31,20 @@ _BF16_TABLES = BF16, BF16_OF_PAIRS
 
 
 class RowProvider(Provider):
-    """`make` has fresh inputs, and returns the call: what it returns is right, or what it wrote."""
+    """A provider for rows. `make` returns the call, which returns the results."""
 
-    largest_error = 2e-2  # of bf16, rounded several times
+    largest_error = 2e-2  # in bf16, after several roundings
 
     def suits(self, row: Row) -> bool:
-        """Whether it has such a call."""
+        """Whether it supports the row."""
         raise NotImplementedError
 
     def make(self, inputs: RowInputs) -> Callable[[], tuple[Tensor, ...]]:
-        """The call."""
+        """The call, with new inputs."""
         raise NotImplementedError
 
     def how(self, row: Row) -> str:
-        """In which layout, and what it does otherwise than the row says."""
+        """Its layout, and how it differs from the row."""
         return row.tensor_format
 
     def cannot(self, row: Row, direction: str) -> str | None:
@@ -67,7 +67,7 @@ class RowProvider(Provider):
 
 
 class CopyOfRows(RowProvider):
-    """`copy_` of q and k, and for a cache of v: one buffer that is read, and another one."""
+    """`copy_` of q and k, and for a cache also v, from one buffer to another."""
 
     name = "copy_"
     is_ours_or_a_limit = True
@@ -109,7 +109,7 @@ class OursOfRows(RowProvider):
 
 
 class RotationInPlace(RowProvider):
-    """`rope_qk` of the same q and k, in place: what a step that decodes is held against."""
+    """`rope_qk` of the same q and k, in place: decoding steps are compared with it."""
 
     name = ROTATION
     is_ours_or_a_limit = True
@@ -126,7 +126,7 @@ class RotationInPlace(RowProvider):
     def error(
         self, inputs: RowInputs, results: tuple[Tensor, ...], layout: Layout, direction: str
     ) -> float:
-        """k as it would be in the cache."""
+        """The error, with k in the place that it would have in the cache."""
         q, k = results
         k_of_cache, v = (torch.empty_like(x) for x in (inputs.k_cache, inputs.v_cache))
         k_of_cache.flatten(0, 1)[inputs.slots], v.flatten(0, 1)[inputs.slots] = k, inputs.v
@@ -134,10 +134,7 @@ class RotationInPlace(RowProvider):
 
 
 class CompiledNorm(RowProvider):
-    """One of the drafts below. The forward saves what the backward needs.
-
-    Tables are its own, so it has rows of one kind of table.
-    """
+    """One of the functions below, with torch.compile. It has its own tables."""
 
     measures = COMPILED
 
@@ -159,14 +156,14 @@ class CompiledNorm(RowProvider):
         def both(q: Tensor, k: Tensor, q_weight: Tensor, k_weight: Tensor) -> tuple[Tensor, ...]:
             return draft(q, q_weight, cos, sin), draft(k, k_weight, cos, sin)
 
-        # A compiled backward runs again here, and has to keep its buffers.
+        # The compiled backward runs several times, so it must keep its buffers.
         functorch_config.donated_buffer = False
         leaves = (x.requires_grad_() for x in (*inputs.tensors, *inputs.weights))
         return forward_or_backward(inputs, partial(compiled(both), *leaves))
 
 
 def rounded_once(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """In fp32 until the result, by fp32 tables."""
+    """Compute in fp32 with fp32 tables, and round the result."""
     exact = x.float()
     row = weight * exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + EPS)
     first, second = row.chunk(2, -1)
@@ -175,16 +172,16 @@ def rounded_once(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rounded_often(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """As Hugging Face's Qwen 3 rounds, by tables in the dtype of `x`."""
+    """Round as Hugging Face's Qwen 3, with tables in the dtype of `x`."""
     exact = x.float()
     row = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + EPS)
     return rotate_by(weight * row.to(x.dtype), cos, sin)
 
 
 class PackedNorm(RowProvider):
-    """A kernel that normalizes and rotates q and k within a packed projection, in place.
+    """A kernel that normalizes and rotates q and k in a packed projection, in place.
 
-    Its heads are those of q, of k and of v, which it leaves alone. Tokens follow each other.
+    The projection has the heads of q, k and v in this order. v isn't changed.
     """
 
     of_tables: tuple[TableKind, ...] = (FP32, *_BF16_TABLES)
@@ -197,7 +194,7 @@ class PackedNorm(RowProvider):
 
     @staticmethod
     def packed(inputs: RowInputs) -> Tensor:
-        """(tokens, (h + 2 kv heads) d): q, k and a v."""
+        """(tokens, (h + 2 kv heads) d): q, k and v."""
         q, k = (x.reshape(inputs.row.tokens, -1) for x in inputs.tensors)
         return torch.cat((q, k, inputs.v.reshape(inputs.row.tokens, -1)), 1)
 
@@ -214,7 +211,7 @@ class PackedNorm(RowProvider):
 def forward_or_backward(
     inputs: RowInputs, call: Callable[[], tuple[Tensor, ...]]
 ) -> Callable[[], tuple[Tensor, ...]]:
-    """The call, or the gradients of what it was given."""
+    """The call, or for a backward, the gradients of its inputs."""
     if not inputs.row.backward:
         return call
     leaves = [*inputs.tensors, *inputs.weights]
@@ -222,7 +219,7 @@ def forward_or_backward(
 
 
 def cos_beside_sin(inputs: RowInputs, dtype: torch.dtype) -> Tensor:
-    """(positions, d): cosines of pairs, then their sines, as engines keep them."""
+    """(positions, d): cosines of pairs, then their sines, as in serving engines."""
     angles = inputs.rope(rope_kernels)(inputs.table_len)[:, 0, 0, : inputs.row.d // 2]
     return torch.cat((angles.cos(), angles.sin()), 1).to(dtype)
 

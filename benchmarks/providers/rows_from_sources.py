@@ -1,4 +1,4 @@
-"""Projects from their sources: their kernels for rows that have a limit of their own."""
+"""Other projects' kernels for rows, built from a few of their source files."""
 
 from ctypes import CDLL
 
@@ -43,7 +43,7 @@ VLLM = Source(
 
 
 class FromVllm(FromCuda):
-    """What its kernels for norms and caches are compiled with."""
+    """How vLLM's kernels for norms and caches are compiled."""
 
     source = VLLM
     stubs, folders, includes_torch = "vllm_rows", ("csrc",), True  # PyTorch's types
@@ -51,7 +51,7 @@ class FromVllm(FromCuda):
 
 
 class VllmNorm(PackedNorm, FromVllm):
-    """`fused_qk_norm_rope`: each row once read and written, rounded once, by a table of pairs."""
+    """`fused_qk_norm_rope`: reads and writes each row once, rounds once, with a table of pairs."""
 
     name = "vLLM, norm"
     launcher = "vllm_norm"
@@ -114,10 +114,10 @@ _HEADERS = f"{_JIT}/include/sgl_kernel"
 
 
 class SglangNorm(PackedNorm, FromCuda):
-    """`fused_qk_norm_rope`, within a packed projection, on the fly, with int32 positions.
+    """`fused_qk_norm_rope`, in a packed projection, on the fly, with int32 positions.
 
-    Angles are fp32 products of a position and a frequency, which each thread computes, and the sine
-    is the hardware's.
+    Each thread computes angles as fp32 products of position and frequency, and uses the hardware's
+    sine.
     """
 
     name = "SGLang, norm"
@@ -139,7 +139,7 @@ class SglangNorm(PackedNorm, FromCuda):
         },
     )
     launcher, stubs, folders = "sglang_norm", "sglang", (f"{_JIT}/include", f"{_JIT}/csrc")
-    # for a head dimension of 128, halves apart, and no YaRN
+    # for a head dimension of 128, half-split, without YaRN
     flags = (
         *("-std=c++20", "--use_fast_math"),
         *("-DJIT_HEAD_DIM=128", "-DJIT_INTERLEAVE=0", "-DJIT_YARN=0"),
@@ -167,14 +167,13 @@ class SglangNorm(PackedNorm, FromCuda):
 
 
 class FlashInferCache(RowProvider, FromCuda):
-    """`RopeQuantizeAppendPagedKVCache`: q comes out new, and k is not overwritten.
+    """`RopeQuantizeAppendPagedKVCache`: the result of q is new, and k isn't overwritten.
 
-    The project has it for fp8 alone. With caches of bf16 it is the same template, for a type that
-    the project doesn't compile it for.
+    The project compiles this template only for fp8 caches. Here it is compiled for bf16.
     """
 
     name = "flashinfer, cache"
-    source, flags = FlashInfer.source, FlashInfer.flags  # which have this, too
+    source, flags = FlashInfer.source, FlashInfer.flags
     launcher, stubs, folders = "flashinfer_cache", "flashinfer", ("include",)
 
     def suits(self, row: Row) -> bool:
@@ -189,7 +188,7 @@ class FlashInferCache(RowProvider, FromCuda):
         blocks = len(caches[0])
         options = {"dtype": torch.int32, "device": q.device}
         indices, indptr = torch.arange(blocks, **options), torch.tensor([0, blocks], **options)
-        requests = torch.zeros(row.tokens, **options)  # one request has all pages in their order
+        requests = torch.zeros(row.tokens, **options)  # One request has all pages, in order.
         pages = indices, indptr, requests, inputs.slots.int()
         table, ids = cos_beside_sin(inputs, torch.float32), inputs.position_ids.int()
         tensors = q, k, v, q_out, table, ids, *caches, *pages
