@@ -31,7 +31,6 @@ SLOW = (
     "test_environment.py",
     "test_machine_code.py",
     "test_on_ranks.py",
-    "test_own_limit.py",
     "test_readers_copies.py",
     "test_site.py",
     "test_two_checkouts.py",

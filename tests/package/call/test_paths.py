@@ -73,11 +73,6 @@ SITUATIONS = {  # and who computes a call there: of a norm, which has no operato
     "forward mode": (within(forward_mode), "pytorch", "pytorch"),
     "torch.func": (of_one(func.vmap), "pytorch", "pytorch"),
 }
-TRANSFORMS = {
-    "torch.func.vjp": lambda f: partial(func.vjp, f),
-    "make_fx of vmap": lambda f: make_fx(func.vmap(f)),
-    "torch.jit.trace": lambda f: lambda x: torch.jit.trace(f, x, check_trace=False),
-}
 
 
 def what_runs(call, situation):
@@ -121,13 +116,6 @@ def test_what_it_says_runs_and_is_logged_once(op, case, name, device, whole_way,
         if path.by != "kernel" and name != "make_fx":
             lines.append(line_of(op.function.__name__, path))
         assert log() == list(dict.fromkeys(lines))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_transformed_call_is_plain_pytorch(name, device, whole_way):
-    t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
-    assert what_runs(partial(rope_fw, t, rope), of_one(TRANSFORMS[name])) == "pytorch"
 
 
 OTHERS = {  # t and freqs of another kind, the path, and words of the reason

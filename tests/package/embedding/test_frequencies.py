@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from torch._subclasses import FakeTensorMode
 
 from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding, rope_fw
@@ -237,19 +236,6 @@ def test_a_module_prints_its_base_while_its_frequencies_are_those(change, device
     assert repr(module) == CHANGED
     module.inv_freq = nn.Parameter(before.double())
     assert repr(module) == text
-
-
-def test_what_a_module_without_values_prints():
-    """What it was made with, which its next values may not be."""
-    with torch.device("meta"):
-        module = RotaryPositionEmbedding(8, rotary_base=500.0)
-    text = "RotaryPositionEmbedding(rotary_dim=8, made with rotary_base=500.0)"
-    assert repr(module) == text
-    module.load_state_dict({"inv_freq": torch.rand(4)}, assign=True)
-    assert repr(module) == CHANGED and repr(module.to("meta")) == text
-    assert repr(module.to_empty(device="cpu")) == text.replace("made with ", "")
-    with FakeTensorMode():
-        assert repr(module) == repr(RotaryPositionEmbedding(8, rotary_base=500.0)) == text
 
 
 # not in the state

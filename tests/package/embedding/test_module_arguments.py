@@ -135,12 +135,6 @@ def test_a_subclass_may_keep_what_its_own_constructor_is_given():
         module.rotary_dim = 4
 
 
-@pytest.mark.parametrize("dim", (8.0, np.int64(8), torch.tensor(8).item()))
-def test_a_head_dimension_that_is_whole(dim):
-    assert RotaryPositionEmbedding(dim).rotary_dim == 8
-    assert type(RotaryPositionEmbedding(dim).rotary_dim) is int
-
-
 OF_NUMPY = {  # numbers of the constructor: an integer of 8 bits overflows in a product, too
     "dim": (np.int8(96), np.uint8(96), np.uint64(96), np.float16(96), np.float32(96)),
     "rotary_percent": (np.float16(0.25), np.float32(0.25), np.float64(0.25), np.uint8(1)),
@@ -162,15 +156,6 @@ def test_numbers_of_numpy_are_those_of_python(name, value):
     assert got.attention_factor == want.attention_factor and type(got.attention_factor) is float
     got.attention_factor = np.float32(0.5)
     assert got.attention_factor == 0.5 and type(got.attention_factor) is float
-
-
-@pytest.mark.parametrize("kind", (np.int8, np.uint8, np.int32, np.uint64, torch.tensor))
-def test_lengths_of_numpy_are_those_of_python(kind):
-    module = RotaryPositionEmbedding(D)
-    assert torch.equal(module(kind(100), offset=kind(100)), module(100, offset=100))
-    if kind is not torch.tensor:  # which is a position
-        for got, want in zip(module.cos_sin(kind(100)), module.cos_sin(100), strict=True):
-            assert torch.equal(got, want)
 
 
 NO_LENGTHS = (None, "5", 5.5, True, math.inf, torch.tensor(2.5), torch.tensor(True), np.True_)

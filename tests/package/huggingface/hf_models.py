@@ -21,21 +21,6 @@ TEXT = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-DEEPSEEK = {
-    "num_key_value_heads": 4,
-    "head_dim": 8,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 16,
-    "q_lora_rank": 24,
-    "kv_lora_rank": 24,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "moe_intermediate_size": 32,
-    "first_k_dense_replace": 1,
-}
 QWEN_VL = {
     "text_config": {
         **TEXT,
@@ -107,7 +92,6 @@ FAMILIES = {
     "qwen3": Family("Qwen3Config", "Qwen3ForCausalLM"),
     "glm4": Family("Glm4Config", "Glm4ForCausalLM"),
     "gemma3": Family("Gemma3TextConfig", "Gemma3ForCausalLM"),
-    "deepseek_v3": Family("DeepseekV3Config", "DeepseekV3ForCausalLM", DEEPSEEK),
     "qwen2_vl": Family("Qwen2VLConfig", "Qwen2VLForConditionalGeneration", QWEN_VL, images=True),
 }
 

@@ -112,25 +112,6 @@ def test_launches_of_phi3(rotated, device, request, tmp_path):
         assert counted(attention.forward) == patched
 
 
-@pytest.mark.parametrize("rotated", ROTATED)
-def test_phi3_by_hand_is_the_model(rotated, device, tmp_path):
-    page = ran(PROJECTIONS, tmp_path)
-    page["config"].rope_parameters["partial_rotary_factor"] = rotated
-    model = model_of(page["config"], device)
-    tokens = torch.randint(256, (2, 9), device=device)
-
-    def step():
-        found = model(tokens, labels=tokens)
-        return [found.logits.detach(), *torch.autograd.grad(found.loss, list(model.parameters()))]
-
-    generate = partial(model.generate, tokens, max_new_tokens=4, do_sample=False)
-    expected, generated = step(), generate()
-    for layer in model.model.layers:
-        layer.self_attn.forward = partial(page["forward"], layer.self_attn)
-    torch.testing.assert_close(step(), expected)
-    assert torch.equal(generate(), generated)
-
-
 def qwen3_by_hand(dtype, device, monkeypatch, tmp_path):
     """Logits and gradients, and tokens, by the page's forward and by the model's own."""
     page = ran(HUGGING_FACE, tmp_path)
@@ -209,13 +190,3 @@ def test_launches_into_a_static_cache(device, request, tmp_path):
     (slots,) = re.findall("\nslots = (.*)\n", page["code"])
     assert count(partial(eval, slots, page)) == 3
     assert "slots takes three more" in (ROOT / DECODING).read_text(encoding="utf-8")
-
-
-def test_a_static_cache_by_hand_is_the_models(device, tmp_path):
-    page = ran(DECODING, tmp_path)
-    q, *caches = model_into_cache(page, device)(empty_cache(page))
-    (layer,) = empty_cache(page).layers
-    page |= {"position": torch.tensor([7, 7], device=device), "layer": layer}
-    (by_hand,) = re.findall("\n(slots = .*?)\nassert", page["code"], re.DOTALL)
-    exec(by_hand, page)
-    torch.testing.assert_close([page["q1"], layer.keys, layer.values], [q[:, :, 0], *caches])

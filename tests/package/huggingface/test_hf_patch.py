@@ -470,22 +470,3 @@ def test_odd_calls_go_to_the_function_itself(why, change, llama, log):
     assert differs(got, outcome(original, call), strides=True) is None
     (line,) = log()  # of one call, or of one for values and one for gradients
     assert line.startswith(f"theirs {OWN}: ") and why in line
-
-
-def test_the_log_has_the_calls_that_take_no_kernel(llama, device, log, monkeypatch):
-    """A user asks this most: did my run use the kernel?"""
-    call = CASE.call_of(function_of(llama.apply_rotary_pos_emb), device)
-    odd = {n: _as(x, torch.float64) for n, x in call.items()}
-    lines = [
-        "the model's own function: the kernel doesn't support these dtypes or devices",
-        "plain PyTorch: the tensors are on a CPU, and TRITON_INTERPRET=1 is not set",
-    ][: 2 if device == "cpu" else 1]
-    with patch(llama):
-        llama.apply_rotary_pos_emb(**call)
-        torch.compile(llama.apply_rotary_pos_emb, backend="eager", fullgraph=True)(**odd)
-        assert log() == []  # the kernel took one, and a trace has the model's own function
-        monkeypatch.setenv("TRITON_INTERPRET", "0")
-        for _ in range(2):
-            llama.apply_rotary_pos_emb(**odd)
-            llama.apply_rotary_pos_emb(**call)
-    assert log() == [f"{LLAMA}.apply_rotary_pos_emb is computed by {line}" for line in lines]

@@ -109,23 +109,3 @@ def test_what_is_recorded_is_the_model_itself(way, device):
         got, logits_of_patched = record()
     assert got == wanted
     torch.testing.assert_close(logits_of_patched, logits, rtol=0, atol=0)
-
-
-@pytest.mark.slow
-def test_patching_a_compiled_model_compiles_it_once_more(device):
-    """Then both graphs are there."""
-    family, compiled = FAMILIES["qwen3"], []
-    model, tokens = family.make(device), inputs_of(family, device)["input_ids"]
-
-    def count(module, example):
-        compiled.append(module)
-        return module
-
-    run = torch.compile(Logits(model), backend=count)
-    with torch.no_grad():
-        wanted = run(tokens)
-        for _ in range(3):
-            with patch(model):
-                assert torch.equal(run(tokens), wanted)
-            assert torch.equal(run(tokens), wanted)
-    assert len(compiled) <= 2

@@ -1,7 +1,6 @@
 """The benchmark's command, run from end to end without a GPU: tiny shapes, and times made up."""
 
 from dataclasses import replace
-from importlib.metadata import version
 
 import pytest
 import torch
@@ -66,24 +65,6 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
     assert f"{head} largest error |" in page
     assert f"| {TINY.label} | 10.0 µs | 99% (10.2 µs) | 50% (20.0 µs) | 50% (20.0 µs) | – |" in page
     assert f"| {HOST.label} | – | 99% (6.7 µs) |" in page and "6.6 µs |" in page
-
-
-def test_models_have_medians_of_their_steps_on_their_page(copied):
-    row = {
-        "model": "Made",
-        "precision": "bf16",
-        "tokens": 4096,
-        "tensors": 7,
-        "differ": 0,
-        "launches": {"patched": {"before": 28.0, "after": 2.0}},
-        "ms": {"unpatched": [2.0, 4.0, 9.0], "patched": [1.0, 2.0, 3.0]},
-    }
-    small = {"model": "Small", "precision": "bf16", "ms": {"unpatched": [1.0]}}
-    measured = Benchmark("models", rows=lambda gpu: iter([row, small]))
-    assert command.main([], FakeGPU(device="cpu"), [measured]) == 0
-    text = (copied / "docs/hugging_face.md").read_text(encoding="utf-8")
-    assert "| Made | 0/7 | 28→2 | 1,024,000→2,048,000 | – |" in text and "Small" not in text
-    assert "Made Up, torch 2.11.0" in text and f"transformers {version('transformers')}" in text
 
 
 WRONG = {

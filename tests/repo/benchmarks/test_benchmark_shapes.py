@@ -21,17 +21,3 @@ def test_packed_sequences_are_as_many_as_said_and_none_is_empty(count):
     cuts = Workload(case, "cpu").cu_seqlens.tolist()
     assert len(cuts) == count + 1 and (cuts[0], cuts[-1]) == (0, 5000)
     assert all(start < end for start, end in pairwise(cuts))
-
-
-def test_positions_restart_where_they_should():
-    packed = Workload(Case(9, 1, 1, 2, tensor_format="thd", sequences=2), "cpu")
-    first, second = packed.cu_seqlens.diff().tolist()
-    assert packed.positions.tolist() == [[*range(first), *range(second)]]
-    ids = Workload(Case(40, 3, 1, 2, tensor_format="bshd", positions="ids"), "cpu")
-    assert ids.positions.shape == (3, 40) and (ids.positions == 0).sum() > 3
-    step = ids.positions.diff(dim=1)
-    assert ((step == 1) | (ids.positions[:, 1:] == 0)).all()
-    starts = Workload(Case(5, 3, 1, 2, tensor_format="bshd", positions="starts"), "cpu")
-    assert (starts.positions.max() < starts.table_rows) and starts.positions[
-        :, 0
-    ].unique().numel() == 3
