@@ -3,6 +3,7 @@
 import math
 
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 from torch import Tensor
 
 from ..figures import style as draw
@@ -22,7 +23,7 @@ QUERY, KEY = 70, 20  # degrees at position 0
 
 def two_turns(m: int, n: int, degrees: int) -> None:
     """A query at position m and a key at position n, each turned by its position times degrees."""
-    figure, ax = plt.subplots(figsize=(3.6, 3.4), subplot_kw={"projection": "polar"})
+    figure, ax = plt.subplots(figsize=(5.4, 3.4), subplot_kw={"projection": "polar"})
     for name, start, position, color in (("q", QUERY, m, draw.BLUE), ("k", KEY, n, draw.ORANGE)):
         for turn, line in ((0, "--"), (position * degrees, "-")):
             angle = math.radians(start + turn)
@@ -31,6 +32,9 @@ def two_turns(m: int, n: int, degrees: int) -> None:
             )
         ax.text(angle, 1.12, name, ha="center", va="center")
     ax.set(ylim=(0, 1), yticks=[], xticks=[])
+    lines = {"at position 0": "--", f"q at m = {m}, k at n = {n}": "-"}
+    key = [Line2D([], [], color=draw.INK, linestyle=line) for line in lines.values()]
+    figure.legend(key, lines, loc="outside right upper")
     # "m - n decides" in the title would answer the prediction that follows
     draw.finish(figure, f"q is turned by {m * degrees}\u00b0, k by {n * degrees}\u00b0")
 

@@ -78,10 +78,11 @@ def roofline(
     intensity = np.sort([ridge, *np.geomspace(0.4, 60)])
     ax.loglog(intensity, _roof(machine, intensity), color=INK, label="the roof", zorder=1)
     ax.axvline(ridge, color=INK, linewidth=1, linestyle=":", zorder=1)
-    ax.text(1.06 * ridge, 2, f"ridge at {ridge:.1f}", va="bottom")
+    ax.text(1.06 * ridge, 38, f"ridge at {ridge:.1f}", va="bottom")
     moved, executed = headline(instructions, dtype)
-    at, label = executed / moved, f"{instructions} in {dtype}, at best"
-    ax.loglog(at, _roof(machine, at), "o", color=BLUE, markersize=12, label=label, zorder=2)
+    at, label = executed / moved, f"{instructions} in {dtype}: up to the roof at best"
+    # a line from below, because a mark on the roof would hide one that is measured there
+    ax.vlines(at, 1, _roof(machine, at), color=BLUE, linewidth=5, label=label, zorder=2)
     hollow = {"markersize": 8, "fillstyle": "none", "markeredgewidth": 1.6, "zorder": 3}
     for (case, count), (color, sign) in zip(counts.items(), ((INK, "s"), (RED, "D")), strict=False):
         moved, executed = headline(count, "bf16")
@@ -90,11 +91,13 @@ def roofline(
         ax.loglog(executed / moved, rate, sign, color=color, label=label, **hollow)
     draw.log_ticks(ax, "x", [0.5, 1, 2, 4, 8, 16, 32])
     draw.log_ticks(ax, "y", [2, 4, 8, 16, 32])
-    ax.set(xlabel="instructions for every byte that moves", ylabel="million instructions a \u00b5s")
+    ax.set(xlabel="instructions per byte moved", ylabel="million instructions per \u00b5s")
     ax.set(xlim=(0.4, 60), ylim=(1.8, 50))
     figure.legend(loc="outside lower center", ncols=2)
-    decide = "left of the ridge, bytes decide" if at < ridge else "right of the ridge, they decide"
-    title = f"{instructions} instructions an element in {dtype}: {decide}"
+    side, limit = ("left", "bytes") if at < ridge else ("right", "instructions")
+    title = (
+        f"{instructions} instructions per element in {dtype}: {side} of the ridge, {limit} limit it"
+    )
     draw.finish(figure, title, measured.source)
 
 

@@ -54,7 +54,8 @@ def climb(record) -> None:
 def order(kernels: dict[str, Compiled], title: str) -> None:
     """The instructions that a warp executes, in order: loads, those of sines, and stores.
 
-    Each of the three has a height of its own.
+    Each of the three has a height of its own. Loads that come close together are counted, because
+    as lines they are one.
     """
     figure, ax = plt.subplots(figsize=(draw.WIDTH, 1.5 + 0.75 * len(kernels)))
     names = {"a load": BLUE, "sine or cosine": ORANGE, "a store": GREEN}
@@ -74,10 +75,23 @@ def order(kernels: dict[str, Compiled], title: str) -> None:
             width = 1.0 if name == "sine or cosine" else 3.0
             middle = row + heights[name]
             ax.vlines(places[name], middle - 0.1, middle + 0.1, color=color, linewidth=width)
+        for close in _close_together(places["a load"]):
+            draw.write(ax, sum(close) / len(close), row - 0.44, str(len(close)))
     ax.set_yticks(range(len(kernels)), list(kernels))
     ax.set(xlabel="instructions of a warp, from the first to the last", xlim=(-8, None))
-    ax.set_ylim(len(kernels) - 0.5, -0.5)
+    ax.set_ylim(len(kernels) - 0.5, -0.6)
     ax.tick_params(axis="y", length=0)
-    key = {"above: a load": BLUE, "between: sine or cosine": ORANGE, "below: a store": GREEN}
+    key = {"above: loads": BLUE, "between: sine or cosine": ORANGE, "below: stores": GREEN}
     draw.color_key(figure, key)
     draw.finish(figure, title)
+
+
+def _close_together(places: list[int], most: int = 16) -> list[list[int]]:
+    """The places in groups, in each of which two neighbors are at most so far apart."""
+    groups: list[list[int]] = []
+    for place in places:
+        if groups and place - groups[-1][-1] <= most:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return groups

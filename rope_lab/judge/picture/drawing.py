@@ -18,11 +18,12 @@ from ...figures.style import GREY, INK, LIGHT, ON_COLOR, PROGRAM_COLORS, SMALL
 from .sheet import Cell, Sheet
 
 _SIDE = 0.34  # inches of a cell, where there is room
-_WIDTH, _HEIGHT = draw.WIDTH, 8.0  # inches of a figure, and of all its cells
+_WIDTH, _HEIGHT = draw.WIDTH, 8.0  # inches of a figure at most, and of all its cells
 _BESIDE, _ABOVE = 1.1, 0.55  # inches for names of rows, and for a panel's title and columns
 _TITLE, _KEY = 0.75, 0.27  # inches for the figure's title, and for a row of the key
-_KEYS_IN_A_ROW = 3
-_DIGIT = 0.09  # inches of a digit in small text
+_KEYS_IN_A_ROW = 3  # of a key below the cells
+_DIGIT, _CAPITAL = 0.09, 0.11  # inches of a letter at most: in small text, in the title
+_MARK = 0.55  # inches of a mark in the key, with the space around it
 _IN_WORDS = 8  # programs that a description lists
 _SEVERAL = {"hatch": "////", "facecolor": LIGHT, "edgecolor": INK, "linewidth": 0.8}
 _NOBODY = {"hatch": "...", "facecolor": "none", "edgecolor": GREY, "linewidth": 0.8}
@@ -98,7 +99,8 @@ class Panel:
         tensor = self.sheet.tensor
         dense = [math.prod(tensor.shape[axis + 1 :]) for axis in range(len(tensor.shape))]
         strides = "" if list(tensor.stride()) == dense else f", strides {tensor.stride()}"
-        return f"{self.name}, shape {tuple(tensor.shape)}{strides}"
+        does = {"loads": "Loads from", "stores": "Stores in"}[self.sheet.does]
+        return f"{does} {self.name}, shape {tuple(tensor.shape)}{strides}"
 
 
 def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
@@ -114,7 +116,10 @@ def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
 
 
 def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]:
-    """A figure with its key, axes for each panel, and the inches of all cells."""
+    """A figure with its key, axes for each panel, and the inches of a cell's side.
+
+    The key is beside the cells where there is room, so that no part of the figure is empty.
+    """
     drawn = [_cells_drawn(panel.sheet) for panel in panels]
     columns = [column for cells in drawn for _, column in cells]
     rows = [[row for row, _ in cells] for cells in drawn]
@@ -122,15 +127,22 @@ def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]
     left, right = min(columns), max(columns) + 1
     side = min(_SIDE, (_WIDTH - _BESIDE) / (right - left), _HEIGHT / sum(heights))
     key = _key(panels)
-    key_rows = -(-len(key) // _KEYS_IN_A_ROW)
-    tall = side * sum(heights) + _ABOVE * len(panels) + _TITLE + _KEY * key_rows
-    size = _WIDTH, round(tall, 2)
+    cells_wide = _BESIDE + side * (right - left)
+    tall = side * sum(heights) + _ABOVE * len(panels)
+    wide = cells_wide + _MARK + _DIGIT * max(map(len, key))
+    if wide <= _WIDTH:
+        look = {"loc": "outside right upper"}
+        tall = max(tall, _KEY * (len(key) + 1))
+        wide = min(_WIDTH, max(wide, _CAPITAL * len(panels[-1].conclusion)))
+    else:
+        look, wide = {"loc": "outside lower left", "ncols": _KEYS_IN_A_ROW}, _WIDTH
+        tall += _KEY * -(-len(key) // _KEYS_IN_A_ROW)
+    size = round(wide, 2), round(tall + _TITLE, 2)
     figure, axes = plt.subplots(len(panels), 1, figsize=size, height_ratios=heights, squeeze=False)
     for ax, of_panel in zip(axes[:, 0], rows, strict=True):
         ax.set(xlim=(left - 0.05, right + 0.05), ylim=(max(of_panel) + 1.05, min(of_panel) - 0.05))
         ax.set_aspect("equal", anchor="W")
-    look = {"loc": "outside lower left", "ncols": _KEYS_IN_A_ROW, "fontsize": SMALL}
-    figure.legend(key.values(), key, **look)
+    figure.legend(key.values(), key, fontsize=SMALL, **look)
     return figure, axes[:, 0], side
 
 
