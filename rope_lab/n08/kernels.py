@@ -35,7 +35,7 @@ def knobs_kernel(
     row_blocks,  # tiles of one position
     HALF: tl.constexpr,  # d / 2, a power of two
     BLOCK_R: tl.constexpr,  # rows of a tile; divides those of a position
-    TURNS: tl.constexpr,  # rotate so often by that part of the angle: the result is the same
+    REPEATS: tl.constexpr,  # rotate this often, by angle / REPEATS: the result is the same
 ):
     pair = tl.arange(0, HALF)
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
@@ -43,9 +43,9 @@ def knobs_kernel(
         offset = row[:, None] * (2 * HALF) + pair[None, :]
         x1 = tl.load(t_ptr + offset).to(tl.float32)
         x2 = tl.load(t_ptr + offset + HALF).to(tl.float32)
-        angle = tl.load(freqs_ptr + tile // row_blocks * 2 * HALF + pair) / TURNS
+        angle = tl.load(freqs_ptr + tile // row_blocks * 2 * HALF + pair) / REPEATS
         cos, sin = tl.cos(angle)[None, :], tl.sin(angle)[None, :]
-        for _ in tl.static_range(TURNS):
+        for _ in tl.static_range(REPEATS):
             x1, x2 = x1 * cos - x2 * sin, x2 * cos + x1 * sin
         tl.store(out_ptr + offset, x1)
         tl.store(out_ptr + offset + HALF, x2)
@@ -59,7 +59,7 @@ class Setting:
     dtype: torch.dtype = torch.bfloat16
     rows: int = 8  # of a tile
     num_warps: int = 1
-    turns: int = 1
+    repeats: int = 1
     programs: int | None = None  # by default one for each tile
 
     def call(self, device: str = "cuda") -> Callable[[], Tensor]:
@@ -79,7 +79,7 @@ class Setting:
                 row_blocks,
                 HALF=d // 2,
                 BLOCK_R=self.rows,
-                TURNS=self.turns,
+                REPEATS=self.repeats,
                 num_warps=self.num_warps,
             )
             return out
@@ -97,7 +97,7 @@ class Setting:
         changed = {
             "as it is": self,
             "half the programs": replace(self, programs=programs // 2),
-            "twice the arithmetic": replace(self, turns=2 * self.turns),
+            "twice the arithmetic": replace(self, repeats=2 * self.repeats),
             "twice the dtype": replace(self, dtype=torch.float32),
         }
         rows = {name: row_of([setting.call()]) for name, setting in changed.items()}
@@ -115,7 +115,7 @@ SETTINGS = {  # the limit that each runs into
     "host": Setting(shape=(64, 1, 16, 64)),
     "starts": Setting(rows=1),
     "bytes": Setting(),
-    "instructions": Setting(num_warps=4, turns=32),
+    "instructions": Setting(num_warps=4, repeats=32),
     "latency": Setting(rows=4, num_warps=4, programs=264),
 }
 

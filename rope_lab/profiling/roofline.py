@@ -54,7 +54,7 @@ def headline_in_words(machine: Machine, instructions: float, dtype: str) -> str:
     of_bytes, of_instructions = moved / machine.bytes_a_us, executed / machine.instructions_a_us
     bound = "memory-bound" if of_bytes > of_instructions else "compute-bound"
     return (
-        f"{instructions} instructions an element in {dtype}: its bytes take {of_bytes:.0f} us, "
+        f"{instructions} instructions per element in {dtype}: its bytes take {of_bytes:.0f} us, "
         f"its instructions {of_instructions:.0f} us, so it is {bound}: "
         f"{machine.time_us(moved, executed):.0f} us"
     )

@@ -44,7 +44,7 @@ def test_the_row_kernel_with_a_part_left_out(device):
     assert lab.compare(part_of_row(t, freqs, trig=False), want)
 
 
-@pytest.mark.parametrize("changed", [{}, {"turns": 3}, {"programs": 3}, {"rows": 1}])
+@pytest.mark.parametrize("changed", [{}, {"repeats": 3}, {"programs": 3}, {"rows": 1}])
 def test_no_knob_changes_the_rotation(changed, device):
     setting = Setting(**{"shape": (6, 2, 4, 16), "rows": 4, "dtype": torch.float32} | changed)
     torch.manual_seed(0)
