@@ -13,9 +13,9 @@ from .targets import number
 
 # What the whole ladder says of the rungs whose edit the reader is asked to find.
 TO_FIND = {
-    5: {"what changed": "found in a layout"},
-    6: {"what changed": "found in two layouts"},
-    7: {"what changed": "found in an order"},
+    5: {"what changed": "for you to find, in a layout"},
+    6: {"what changed": "for you to find, in two layouts"},
+    7: {"what changed": "for you to find, in the order of instructions"},
 }
 
 
