@@ -2,7 +2,7 @@
 
     mistakes = Solution("03-ex3").with_mistakes(
         Mistake("HALF is the first of the second half: <, not <=", in_first_half="column <= HALF"),
-        Mistake("the sign is a factor", {"sign[None, :] * x": "sign[None, :] + x"}),
+        Mistake("the sign is added: multiply by it", {"sign[None, :] * x": "sign[None, :] + x"}),
     )
 
 The first replaces the line that sets `in_first_half`, the second a text. A wrong result is compared

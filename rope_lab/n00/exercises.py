@@ -15,33 +15,31 @@ SCALED_COPY = Solution("00-ex1")
     kernel=True,
     unmasked="every result is right, so only a mask is missing, or true for lanes past the end",
     mistakes=SCALED_COPY.with_mistakes(
-        Mistake("the place is doubled, where the value has to be", {"+ i, 2 * x,": "+ 2 * i, x,"}),
-        Mistake(
-            "each element is multiplied by itself, where 2 is the factor", {"2 * x,": "x * x,"}
-        ),
-        Mistake("2 is added, where it is the factor", {"2 * x,": "x + 2,"}),
+        Mistake("the address is doubled: double the value", {"+ i, 2 * x,": "+ 2 * i, x,"}),
+        Mistake("each element is multiplied by itself: multiply it by 2", {"2 * x,": "x * x,"}),
+        Mistake("2 is added: multiply by 2", {"2 * x,": "x + 2,"}),
         Mistake(
             "the fractions are gone: is it converted to an integer?",
             {"2 * x,": "(2 * x).to(tl.int32),"},
         ),
         Mistake(
-            "the place is doubled where x is loaded: load at x_ptr + i, and double the value",
+            "the load's address is doubled: load at x_ptr + i, and double the value",
             x="tl.load(x_ptr + 2 * i, mask=exists)",
         ),
         Mistake(
-            "the place is doubled where it is loaded, and where it is stored: i will do",
+            "the addresses of load and store are doubled: use i for both",
             {" + i, ": " + 2 * i, "},
         ),
         Mistake(
-            "the place is multiplied by 4: pointers count elements, not bytes",
+            "the address is multiplied by 4: pointers count elements, not bytes",
             x="tl.load(x_ptr + 4 * i, mask=exists)",
         ),
         Mistake(
             "each lane takes the first element: add i to the address, x_ptr + i", x="tl.load(x_ptr)"
         ),
-        Mistake("i is doubled, and i is only the place of an element", {"2 * x,": "2 * i,"}),
+        Mistake("i is doubled, the index of an element: double its value", {"2 * x,": "2 * i,"}),
         Mistake(
-            "every lane that isn't masked off is past the end: is the comparison the other way?",
+            "every lane that isn't masked off is past the end: is the comparison reversed?",
             exists="n < i",
         ),
     ),

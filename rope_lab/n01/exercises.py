@@ -15,20 +15,20 @@ TURN_PAIRS = Solution("01-ex1")
     extra=OTHER_SIZES,
     mistakes=TURN_PAIRS.with_mistakes(
         Mistake(
-            "the i is missing: exp of a real number stretches, and turns nothing",
+            "the i is missing: exp of a real number stretches, and doesn't rotate",
             {"torch.exp(1j * angle)": "angle.exp()"},
         ),
         Mistake(
             "the pair is conjugated: its second element has the opposite sign",
             {"= pairs *": "= pairs.conj() *"},
         ),
-        Mistake("a sum, where the pair has to be multiplied", {"= pairs *": "= pairs +"}),
+        Mistake("the pair is added: multiply it", {"= pairs *": "= pairs +"}),
         Mistake(
             "the angle is the length, too: torch.polar takes a length, 1, and an angle",
             {"torch.exp(1j * angle)": "torch.polar(angle, angle)"},
         ),
         Mistake(
-            "halves are paired, where neighbors are asked for, and come out as neighbors",
+            "the pairs are halves, not neighbors, and come out as neighbors",
             pairs="torch.view_as_complex(x.unflatten(-1, (2, -1)).mT.contiguous())",
         ),
         Mistake(

@@ -18,7 +18,7 @@ rope_in_pytorch = spec(
             {"rotate_half(rotary)": "rotate_half(t)[..., :d2]"},
         ),
         Mistake(
-            "rotate_half gets the angles, where it has to get the elements",
+            "rotate_half is applied to the angles: apply it to the elements",
             {"rotate_half(rotary) * angles.sin()": "rotary * rotate_half(angles).sin()"},
         ),
         Mistake(

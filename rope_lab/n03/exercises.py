@@ -60,8 +60,8 @@ _FIRST_HALVES = {
 }
 # How far the partner is taken to be, HALF.
 _STEPS = {
-    "all of 2 * HALF is added and taken away, where HALF is between partners": "2 * HALF",
-    "half of BLOCK_C is added and taken away, where HALF is between partners": "BLOCK_C // 2",
+    "2 * HALF is added and subtracted, but partners are HALF apart": "2 * HALF",
+    "half of BLOCK_C is added and subtracted, but partners are HALF apart": "BLOCK_C // 2",
     "one element too few between partners": "(HALF - 1)",
     "one element too many between partners": "(HALF + 1)",
 }
@@ -94,14 +94,14 @@ rotate_half_of_rows = spec(
             {_ROW: "row[:, None] * BLOCK_R"},
         ),
         Mistake(
-            "row and column have changed places: neighbors in a row are neighbors in memory",
+            "row and column are swapped: neighbors in a row are neighbors in memory",
             {
                 _LOAD: "row[:, None] + rows * partner[None, :]",
                 _STORE: "row[:, None] + rows * column[None, :]",
             },
         ),
         Mistake(
-            "row and column have changed places: a column's neighbors are next to each other",
+            "row and column are swapped: a column's neighbors are next to each other",
             {_LOAD: "row[:, None] + rows * partner[None, :]"},
         ),
         Mistake(
@@ -124,15 +124,15 @@ rotate_half_of_rows = spec(
             {"column[None, :],": "partner[None, :],"},
         ),
         Mistake(
-            "the element itself is loaded, where its partner is asked for",
+            "the element itself is loaded: load its partner",
             {"partner[None, :]": "column[None, :]"},
         ),
         Mistake(
-            "both halves look HALF ahead, and the second one has to look back",
+            "both halves add HALF: the second one has to subtract it",
             partner="column + HALF",
         ),
         Mistake(
-            "the first half looks back for its partner, and the second one ahead: the other way",
+            "the first half subtracts HALF and the second one adds it: do the opposite",
             partner="tl.where(in_first_half, column - HALF, column + HALF)",
         ),
         Mistake(
@@ -140,7 +140,7 @@ rotate_half_of_rows = spec(
             in_first_half="column < HALF // 2",
             partner="tl.where(in_first_half, column + HALF // 2, column - HALF // 2)",
         ),
-        Mistake("the sign is added, where it is a factor", {"sign[None, :] *": "sign[None, :] +"}),
+        Mistake("the sign is added: multiply by it", {"sign[None, :] *": "sign[None, :] +"}),
         Mistake(
             "half of BLOCK_C, where HALF decides: a block may be wider than a row",
             in_first_half="column < BLOCK_C // 2",

@@ -55,7 +55,7 @@ WHOLE_HEADS = Solution("04-ex4")
             sequence="i // (D * heads) % heads",
         ),
         Mistake(
-            "the sequence: % and // have changed places; divide first, then take the remainder",
+            "the sequence: % and // are swapped: divide first, then take the remainder",
             sequence="i % (D * heads) // batch",
         ),
         Mistake(
@@ -86,12 +86,12 @@ WHOLE_HEADS = Solution("04-ex4")
         *_of_an_index("sequence", "stride_b"),
         *_of_an_index("head", "stride_h"),
         Mistake(
-            "t comes out in the order of its memory: load by the strides of t, store at out_ptr "
+            "the result has the order of t's memory: load with the strides of t, store at out_ptr "
             "+ i",
             {"out_ptr + i,": f"out_ptr + {PLACE},"},
         ),
         Mistake(
-            "each element has a place of its own in the result: store at out_ptr + i",
+            "each element has its own place in the result: store at out_ptr + i",
             {"out_ptr + i,": "out_ptr + column,"},
         ),
         Mistake(
@@ -99,11 +99,11 @@ WHOLE_HEADS = Solution("04-ex4")
             {"row_ptr + column * stride_d": "row_ptr"},
         ),
         Mistake(
-            "sequences and heads have changed places: in row_ptr two strides",
+            "the strides of sequences and heads are swapped in row_ptr",
             row_ptr="t_ptr + position * stride_s + sequence * stride_h + head * stride_b",
         ),
         Mistake(
-            "positions and sequences have changed places: in row_ptr two strides",
+            "the strides of positions and sequences are swapped in row_ptr",
             row_ptr="t_ptr + position * stride_b + sequence * stride_s + head * stride_h",
         ),
         Mistake(

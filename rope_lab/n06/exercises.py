@@ -16,12 +16,12 @@ def first_to_fail(failed: Sequence[Sequence[int]]) -> dict[str, object]:
     mistakes = {}
     for test in FOUR_TESTS:
         passes = {place: test for place, one in enumerate(failed, 1) if test not in one}
-        mistakes[f"this backward passes test {test}: what does the test not tell apart?"] = passes
+        mistakes[f"this backward passes test {test}: what can't the test distinguish?"] = passes
         later = {place: test for place, one in enumerate(failed, 1) if test in one[1:]}
         mistakes[f"it fails test {test}, but another one fails before that"] = later
     return {
         "right": [one[0] for one in failed],
         "choices": FOUR_TESTS,
         "mistakes": mistakes,
-        "hint": "what each test cannot tell apart",
+        "hint": "what each test can't distinguish",
     }

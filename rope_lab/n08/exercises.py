@@ -16,7 +16,7 @@ def two_times() -> dict[str, dict[int, float]]:
             1: us(4 * few + 2 * 4 * 131072 * 128)
         },
         "an element of bf16 has 2 bytes, not 4": {1: us(8 * few + 4 * 131072 * 128)},
-        "milliseconds, where microseconds are wanted": {
+        "milliseconds, not microseconds": {
             1: us(4 * few + 4 * 131072 * 128) / 1e3,
             2: us(4 * short + 4 * 128 * 128) / 1e3,
         },

@@ -91,7 +91,7 @@ class PretendGPU:
         if self._waited_until < max(earlier[0], later[0]):
             raise RuntimeError("the device has not passed both events yet: synchronize first")
         if later[1] < earlier[1]:
-            raise RuntimeError("the events have changed places: begin.elapsed_time(end)")
+            raise RuntimeError("the events are swapped: write begin.elapsed_time(end)")
         queued = self._queued[earlier[1] : later[1]]
         for other in ("sleep", "flush"):
             if other in queued:
@@ -124,7 +124,7 @@ class PretendEvent:
             RuntimeError: as `PretendGPU.between`, or one keeps no time.
         """
         if not (self._has_a_time and end._has_a_time):
-            raise RuntimeError("these events keep no time: cuda.Event(enable_timing=True)")
+            raise RuntimeError("these events record no time: write cuda.Event(enable_timing=True)")
         return self._gpu.between(self._place, end._place) / 1e3
 
 
@@ -145,14 +145,14 @@ class PretendMemory:
             RuntimeError: always; a real GPU would show a time that is too long.
         """
         raise RuntimeError(
-            "what flush.zero_() writes goes to HBM while your call runs: read it, by flush.sum()"
+            "what flush.zero_() writes goes to HBM while your call runs: write flush.sum()"
         )
 
 
 _FLUSH_US = 60.0  # what a flush takes on the device: too short to hide a slow host
 _BETWEEN_EVENTS = "what does the device wait for between the two events?"
 _DISTURBED = "every third call is disturbed: what if you sample just that one?"
-_QUICK = "every fifth call is quick, and the smallest sample is one of these: take the median"
+_QUICK = "every fifth call is fast, and the smallest sample is one of these: take the median"
 
 
 def _slow_third(first: int) -> Callable[[int], float]:
@@ -180,7 +180,7 @@ def _looks_like(ratio: float, hint: str, gpu: PretendGPU) -> str:
         return "another clock: a GPU's time is between its events, begin.elapsed_time(end)"
     for times, unit in ((1e-3, "milliseconds"), (1e3, "nanoseconds")):
         if 0.5 < ratio / times < 2:
-            return f"{unit}, where microseconds are wanted"
+            return f"{unit}, not microseconds"
     if hint == _DISTURBED:  # a single slow call takes five times as long
         has_a_mean = 1 < ratio < 4.9
         return "a mean: a slow call in three moves it, but not the median" if has_a_mean else ""
@@ -220,7 +220,7 @@ def check_timer(timer: Callable[[Callable[[], None], PretendGPU, PretendMemory],
             came = (
                 f"a {type(us).__name__} of {len(us)}" if isinstance(us, list | tuple) else repr(us)
             )
-            return wrong(reason=f"a number of microseconds is wanted, {came} came")
+            return wrong(reason=f"it returned {came}: return one number, in microseconds")
         truth = gpu.truth(moved_bytes)
         if not abs(us - truth) <= 0.05 * truth:
             reason = f"your timer says {us:.1f} us, the device needs {truth:.1f}"

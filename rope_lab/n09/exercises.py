@@ -28,6 +28,6 @@ def which_bound() -> dict:
     return {
         "right": right,
         "choices": ("bytes", "instructions", "programs"),
-        "hint": "three times for each kernel; the largest one decides",
+        "hint": "three times for each kernel; the longest one is the limit",
         "mistakes": reasons,
     }

@@ -60,7 +60,7 @@ def test_a_load_past_the_end_gives_nan():
     (doubled,) = (
         mistaken
         for words, mistaken in KNOWN["scaled_copy"].mistakes.items()
-        if words.startswith("the place is doubled where x is loaded")
+        if words.startswith("the load's address is doubled")
     )
     x = torch.arange(8.0, dtype=torch.float64)
     assert doubled(x)[:4].equal(4 * x[:4]) and doubled(x)[4:].isnan().all()

@@ -32,7 +32,7 @@ A_TIMER = Exercise(
         WrongAnswer(
             mistake="the smallest sample",
             instead={"median(times)": "min(times)"},
-            told="every fifth call is quick, and the smallest sample is one of these",
+            told="every fifth call is fast, and the smallest sample is one of these",
         ),
         WrongAnswer(
             mistake="no flush",
@@ -70,12 +70,12 @@ A_TIMER = Exercise(
         WrongAnswer(
             mistake="events the other way",
             instead={"begin.elapsed_time(end)": "end.elapsed_time(begin)"},
-            told="the events have changed places",
+            told="the events are swapped",
         ),
         WrongAnswer(
             mistake="no return",
             instead={"return median(times)": "median(times)"},
-            told="a number of microseconds is wanted, None came",
+            told="it returned None: return one number",
         ),
         WrongAnswer(
             mistake="a sum",
@@ -85,12 +85,12 @@ A_TIMER = Exercise(
         WrongAnswer(
             mistake="milliseconds",
             instead={"1e3 * begin": "begin"},
-            told="milliseconds, where microseconds are wanted",
+            told="milliseconds, not microseconds",
         ),
         WrongAnswer(
             mistake="all samples",
             instead={"median(times)": "times"},
-            told="a number of microseconds is wanted, a list of 21 came",
+            told="it returned a list of 21: return one number",
         ),
         WrongAnswer(
             mistake="another clock",

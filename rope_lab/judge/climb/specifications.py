@@ -82,7 +82,7 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
             {"out_ptr + i,": f"out_ptr + {PLACE},"},
         ),
         Mistake(
-            "each element has a place of its own in the result: store at out_ptr + i",
+            "each element has its own place in the result: store at out_ptr + i",
             {"out_ptr + i,": "out_ptr + column,"},
         ),
         Mistake(
