@@ -119,7 +119,7 @@ def test_one_graph_has_the_bits_of_eager(op, few, dynamic, device):
     assert counter.frame_count == 1
 
 
-@each_op
+@pytest.mark.parametrize("op", last_of_each_kind(OPS), ids=str)
 def test_without_an_engine_it_is_one_graph_of_pytorchs_operators(op, monkeypatch):
     """As on a CPU that nobody has told to interpret. What is asked then is asked in a trace."""
     monkeypatch.setenv("TRITON_INTERPRET", "0")
@@ -142,7 +142,10 @@ def test_inductor_has_the_bits_of_eager(op, few):
 
 @pytest.mark.parametrize(
     "op, wants_grad",
-    [*((op, False) for op in IN_PLACE), *((op, True) for op in WITH_GRADIENT)],
+    [
+        *((op, False) for op in last_of_each_kind(IN_PLACE)),
+        *((op, True) for op in last_of_each_kind(WITH_GRADIENT)),
+    ],
     ids=str,
 )
 def test_in_place_in_one_graph(op, wants_grad, device):

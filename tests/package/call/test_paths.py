@@ -4,6 +4,7 @@ import logging
 import re
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import pairwise
 from counted import paths_taken
 from inputs import angles
 from ops import FEW, OPS, by_turns
@@ -73,6 +75,9 @@ SITUATIONS = {  # and who computes a call there: of a norm, which has no operato
     "forward mode": (within(forward_mode), "pytorch", "pytorch"),
     "torch.func": (of_one(func.vmap), "pytorch", "pytorch"),
 }
+CASES = [*product(range(len(FEW)), SITUATIONS)]
+if not pairwise.EVERY:  # one each
+    CASES = [(number % len(FEW), name) for number, name in enumerate(SITUATIONS)]
 
 
 def what_runs(call, situation):
@@ -96,11 +101,10 @@ def line_of(function, path):
     return f"{function} is computed by {by[path.by]}: {path.reason}"
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
-@by_turns(OPS, FEW)
-def test_what_it_says_runs_and_is_logged_once(op, case, name, device, whole_way, log):
+@by_turns(OPS, CASES, "few, name")
+def test_what_it_says_runs_and_is_logged_once(op, few, name, device, whole_way, log):
     """Nothing is logged of a call that takes the kernel, or that a tracer records."""
-    sample, (situation, *by) = op.sample(device, **case), SITUATIONS[name]
+    sample, (situation, *by) = op.sample(device, **FEW[few]), SITUATIONS[name]
     wants = op.differentiable and name == "as it is"
     leaves = sample.leaves() if wants else {}
     lines = []

@@ -13,13 +13,13 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import rope_kernels
 from counted import calls_within, launches_in, operators_of
 from inputs import angles
-from ops import BF16, OPS, all_equal
+from ops import BF16, OPS, all_equal, by_turns, last_of_each_kind
 from rope_kernels import RotaryPositionEmbedding, launch, rope_fw, rope_qk
 from rope_kernels.norms import qk_norm_rope
 
 TOKENS = 100
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
-each_kind = pytest.mark.parametrize("freqs", ("angles", "cos and sin", "on the fly"))
+FREQS = ("angles", "cos and sin", "on the fly")
 
 
 def decoded(op, freqs, device, tokens=1):
@@ -32,7 +32,7 @@ def decoded(op, freqs, device, tokens=1):
     return sample
 
 
-@each_kind
+@pytest.mark.parametrize("freqs", FREQS)
 @each_op
 def test_tokens_that_are_decoded_are_planned_and_compiled_once(op, freqs, interpreter, device):
     """The first position is another one in every call, and nothing else is."""
@@ -65,8 +65,7 @@ def test_nothing_of_the_first_start_is_compiled_in(op, interpreter, device):
     assert len(interpreter.by_jit) == 4 and len(interpreter.compiled) == 1
 
 
-@each_kind
-@each_op
+@by_turns(OPS, FREQS, "freqs")
 def test_each_of_them_turns_by_its_own_position(op, freqs, interpreter, device):
     """Gradients, too, whose launches are remembered as well.
 
@@ -88,7 +87,7 @@ def test_positions_beyond_32_bits_are_another_kernel(interpreter, device):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@each_op
+@pytest.mark.parametrize("op", last_of_each_kind(OPS), ids=str)
 def test_compiled_they_are_one_graph(op, device):
     """Where the number is dynamic; a norm's operators, of which there are many, take seconds."""
     torch._dynamo.reset()

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import pairwise
+from pairwise import slow_but
 from rope_kernels import RotaryPositionEmbedding, rope_bw, rope_fw, rope_qk
 from rope_kernels.norms import norm_rope, qk_norm_rope
 from rope_kernels.serving import rope_to_cache, split_qkv_rope
@@ -360,7 +361,7 @@ SPILLED = {
 }
 
 
-@pytest.mark.parametrize("gpu", (*OTHERS, "sm_90") if pairwise.EVERY else ("sm_75", "sm_90"))
+@pytest.mark.parametrize("gpu", slow_but((*OTHERS, "sm_90"), "sm_75"))
 @pytest.mark.parametrize("d", (D, 80, 64))
 def test_a_norms_backward_compiles_for_every_gpu_from_sm_75_on(d, gpu):
     function, arguments, options = norm_with_backward(d)
@@ -402,7 +403,7 @@ def test_a_token_that_is_decoded_waits_for_one_division():
     assert [operation.opcode for operation in operations(code, "sass")].count("I2F.RP") == 1, code
 
 
-@pytest.mark.parametrize("tensor_format", ("bhsd", "bshd", "sbhd", "thd"))
+@pytest.mark.parametrize("tensor_format", slow_but(("bhsd", "bshd", "sbhd", "thd"), "bshd", "thd"))
 def test_a_norms_backward_finds_its_next_tile_by_one_division(tensor_format):
     """Where no table asks for stretches, and there is one batch entry.
 
