@@ -125,7 +125,7 @@ class Times:
             plural = "s" if len(self.core_sections) > 1 else ""
             minutes += f" for the core, section{plural} {found}"
         if self.whole > self.core:
-            minutes += f"; {self.whole} with all that is optional"
+            minutes += f"; {self.whole} with optional parts"
         return f"| Time | {minutes} |"
 
     def write(self) -> bool:
