@@ -521,45 +521,6 @@ def wide_rows(size: int, device: str) -> tuple:
     return rows(size, device, width=2**15)
 
 
-# sums under a lock, as in Triton's tutorial of LayerNorm
-
-
-@triton.jit
-def locked_sum_kernel(x_ptr, out_ptr, lock_ptr, D, EXCHANGE: tl.constexpr, BLOCK: tl.constexpr):
-    row, column = tl.program_id(0), tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * D + column, mask=column < D)
-    out_ptr += row % 2 * D + column
-    count_ptr = lock_ptr + 2 + row % 2
-    lock_ptr += row % 2
-    if EXCHANGE:
-        while tl.atomic_xchg(lock_ptr, 1) == 1:
-            pass
-    else:
-        while tl.atomic_cas(lock_ptr, 0, 1) == 1:
-            pass
-    if tl.load(count_ptr) == 0:
-        tl.atomic_xchg(count_ptr, 1)
-    else:
-        x += tl.load(out_ptr, mask=column < D)
-    tl.store(out_ptr, x, mask=column < D)
-    tl.debug_barrier()
-    tl.atomic_xchg(lock_ptr, 0)
-
-
-def locked_sum(x: Tensor, exchange: bool) -> Tensor:
-    """Of the even rows, and of the odd ones."""
-    d = x.shape[1]
-    out = torch.empty(2, d, device=x.device)
-    locks = torch.zeros(4, dtype=torch.int32, device=x.device)
-    block = triton.next_power_of_2(d)
-    locked_sum_kernel[(len(x),)](x, out, locks, d, EXCHANGE=exchange, BLOCK=block)
-    return out
-
-
-def locked_sum_in_pytorch(x: Tensor) -> Tensor:
-    return torch.stack((x[::2].sum(0), x[1::2].sum(0)))
-
-
 # what the interpreter runs, and no compiler takes
 
 

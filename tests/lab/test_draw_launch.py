@@ -310,12 +310,6 @@ def two_outputs_kernel(a_ptr, b_ptr):
 
 
 @triton.jit
-def tuple_kernel(outs, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(outs[1] + i, 1.0, mask=i < n)
-
-
-@triton.jit
 def named_tuple_kernel(outs, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(outs.inner.y + i, 1.0, mask=i < n)
@@ -328,7 +322,6 @@ def descriptor_kernel(descriptor, n, BLOCK: tl.constexpr):
 
 Pair, Outer = namedtuple("Pair", ("x", "y")), namedtuple("Outer", ("inner", "n"))
 INSIDE = {
-    "outs.1": (tuple_kernel, lambda x, y: (x, y)),
     "outs.inner.y": (named_tuple_kernel, lambda x, y: Outer(Pair(x, y), 7)),
     "descriptor": (descriptor_kernel, lambda x, y: TensorDescriptor.from_tensor(y, [4])),
 }
@@ -382,8 +375,3 @@ def test_a_name_that_is_no_tensor(option):
     accepted = r"'n' is no tensor of the launch; accepted: \['x_ptr', 'out_ptr'\]"
     with pytest.raises(ValueError, match=accepted):
         lab.draw_launch(copy_kernel[(1,)], X, X.clone(), 4, BLOCK=4, **{option: "n"})
-
-
-def test_the_tensor_that_is_named(sheet_of):
-    sheet = sheet_of(two_outputs_kernel[(1,)], X, torch.zeros(2, 3), of="b_ptr")
-    assert sheet.tensor.shape == (2, 3) and len(sheet.untouched) == 5

@@ -179,17 +179,6 @@ def test_pointers_may_be_fields_of_a_tuple(kernels):
     assert "of tensors.x, where 2 " in far.wrong
 
 
-@pytest.mark.parametrize("exchange", (False, True))
-def test_whether_a_lock_orders_programs_is_not_known(exchange, kernels):
-    """One after the other they are right, and a race without the lock."""
-    function = partial(kernels.locked_sum, exchange=exchange)
-    found = inspected(function, kernels.locked_sum_in_pytorch, kernels.rows, tolerance=SUM)
-    page = repr(found)
-    assert found and page.startswith("RIGHT at the sizes 3, 6, 9, one program after the other; ")
-    assert "whether a lock orders them on a GPU is not known\n" in page
-    assert "without a lock: program 2 " in page and "which program 0" in page, page
-
-
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize(("function", "reference", "make", "why"), LIMIT_NOT_KNOWN)
 def test_a_limit_that_is_not_seen_is_not_known(function, reference, make, why, kernels):

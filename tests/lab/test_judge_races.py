@@ -80,6 +80,7 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
         "a race between programs: program 1 reads element 0 of out_ptr after program 0 has over",
     ),
     "a sum under a lock": (summing(how="lock"), summed, LOCKED),
+    "a sum under a lock that is exchanged": (summing(how="exchanged lock"), summed, LOCKED),
     "a sum in turn": (summing(how="ticket"), summed, LOCKED),
     "rows under a lock": (locking(how="barrier"), summed_rows, LOCKED),
     "rows under a lock that is released early": (
@@ -177,3 +178,15 @@ def test_inspect_finds_them_too():
     found = lab.inspect(kernels.exchange, exchanged_in_place, make, small=3, large=1000)
     words = "at size 3: in program 0, lane 0 stores element 0 of x_ptr, which lane 32 has loaded, "
     assert found.wrong == f"{words}without a barrier between"
+
+
+def test_inspect_does_not_know_whether_a_lock_orders_programs():
+    """One after the other they are right, and a race without the lock."""
+
+    def make(size, device):
+        return (torch.randn(size, 300, device=device),)
+
+    locked_sum, total = partial(kernels.locked_sum, how="lock"), lambda x: x.sum()[None]
+    page = repr(lab.inspect(locked_sum, total, make, small=3, large=6000, tolerance=(1e-3, 1e-3)))
+    assert page.startswith("RIGHT at the sizes 3, 6, 9, one program after the other; "), page
+    assert "whether a lock orders them on a GPU is not known\n" in page

@@ -90,36 +90,3 @@ def test_another_kernel_is_not_known(no_compiler, tmp_path):
     kernel = of_a_reader(1, tmp_path).__globals__["my_rope_kernel"]
     with pytest.raises(NoCompiler, match=r"no compiler on this system, .* of my_rope_kernel"):
         compile_for("sm_90", kernel, torch.empty(8), 1, D=8)
-
-
-def test_what_is_collected_is_all_that_is_stored(tmp_path):
-    path = tmp_path / "listings.json.xz"
-    assert listings.collect(tmp_path, path) == 0
-    (tmp_path / "a.json").write_text('{"job": {}, "fields": {"registers": 3}}', encoding="utf-8")
-    assert listings.collect(tmp_path, path) == 1
-    before = path.read_bytes()
-    assert listings.collect(tmp_path, path) == 1 and path.read_bytes() == before
-
-
-@pytest.mark.needs_compiler
-def test_what_is_compiled_is_kept_if_that_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setenv(listings.KEEP, str(tmp_path))
-    code = compiled_rung(5)
-    assert listings.collect(tmp_path, tmp_path / "listings.json.xz") == 1
-    monkeypatch.setattr(listings, "STORED", tmp_path / "listings.json.xz")
-    listings.stored.cache_clear()
-    try:
-        monkeypatch.setattr(compile_module, "compiler_is_installed", lambda: False)
-        again = compiled_rung(5)
-    finally:
-        listings.stored.cache_clear()
-    assert (again.loads, again.stores, again.registers) == (code.loads, code.stores, code.registers)
-    assert again.occupancy == code.occupancy and again.binary == b""
-
-
-def compiled_rung(rung):
-    from rope_lab.compiler.launches import launches_of
-    from rope_lab.judge.climb.instruments import rotation
-
-    (launch,) = launches_of(rotation(RUNGS[rung].module.my_rope))
-    return launch.compiled()

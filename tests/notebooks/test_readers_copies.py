@@ -121,15 +121,6 @@ def test_a_link_to_a_heading_of_another_notebook_names_its_cell():
     assert seen > 36
 
 
-def test_a_link_to_a_heading_that_no_notebook_has_stays_as_it_is(checkout, originals):
-    node = nbformat.read(originals / "00_start.ipynb", as_version=4)
-    text = "[a](deeper/00_more.ipynb#Gone) [b](https://host/x.ipynb#Top) [c](#Here) [d](no.ipynb#X)"
-    node.cells.append(nbformat.v4.new_markdown_cell(text))
-    nbformat.write(node, originals / "00_start.ipynb")
-    readers_copies.make_copies(checkout)
-    assert cells(checkout / "my_notebooks/00_start.ipynb")[-1].source == text
-
-
 def test_a_solutions_lines_are_hidden_until_the_reader_opens_them(copies):
     for name in NOTEBOOKS:
         hidden = [cell.metadata.get("jupyter") for cell in cells(copies / name)]

@@ -18,7 +18,6 @@ import pytest
 
 import make_site
 import rope_kernels
-from ops import PUBLIC
 from rope_lab import run_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,12 +66,6 @@ def on_the_forge(page):
     return re.sub(r"<!--.*?-->", "", read(f"docs/{page}"), flags=re.DOTALL)
 
 
-def links_on_the_forge(page):
-    """The files that a page of docs/ links to there."""
-    folder, found = ROOT / "docs", re.findall(r"\]\((?!https?:|#)([^)\s#]+)", on_the_forge(page))
-    return {os.path.relpath(os.path.normpath(folder / link), ROOT) for link in found}
-
-
 @pytest.mark.parametrize(
     "page", sorted(path.name for path in ROOT.glob("docs/*.*") if path.suffix in (".md", ".rst"))
 )
@@ -80,23 +73,6 @@ def test_a_page_shows_no_directive_on_the_forge(page):
     assert not re.search(r"^```\{|^\.\. \w+::", on_the_forge(page), re.MULTILINE)
     text = make_site.for_the_site(read(f"docs/{page}"))
     assert "<!-- site:" not in text and "<!-- forge:" not in text
-
-
-def test_what_a_directive_brings_on_the_site_is_linked_on_the_forge():
-    """The first page includes README and lists notebooks; others show docstrings."""
-    optional = {name for name in NOTEBOOKS if name.split("/")[1] in ("deeper", "solutions")}
-    assert links_on_the_forge("index.md") >= {"README.md"} | optional
-    assert "README.md" in links_on_the_forge("kernels.md")
-    for page, module, names in (
-        ("api.md", "rope_kernels", PUBLIC),
-        (
-            "lab.md",
-            "rope_lab",
-            ["bench", "observe", "check_exercise", "draw_launch", "inspect", "ladder"],
-        ),
-    ):
-        assert [name for name in names if name not in on_the_forge(page)] == []
-        assert any(link.startswith(f"{module}/") for link in links_on_the_forge(page))
 
 
 # With Sphinx

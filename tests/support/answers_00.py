@@ -98,11 +98,6 @@ A_SCALED_COPY = Exercise(
             told="a method is called with brackets: x.numel()",
         ),
         WrongAnswer(
-            mistake="output and input swapped",
-            instead={"(x, out, x.numel()": "(out, x, x.numel()"},
-            told="the kernel stores in out_ptr, and the result is its x_ptr",
-        ),
-        WrongAnswer(
             mistake="the input for the output, in the kernel",
             instead={"tl.store(out_ptr": "tl.store(x_ptr"},
             told="the kernel stores in x_ptr, and the result is its out_ptr",
@@ -118,11 +113,6 @@ A_SCALED_COPY = Exercise(
             told="the kernel loads from out_ptr, which is the result: new memory",
         ),
         WrongAnswer(
-            mistake="the output for the input, in the launch",
-            instead={"(x, out, x.numel()": "(out, out, x.numel()"},
-            told="the kernel loads from x_ptr, which is the result: new memory",
-        ),
-        WrongAnswer(
             mistake="a power",
             instead={"2 * x,": "x**2,"},
             told="a kernel has no powers: write a product",
@@ -136,11 +126,6 @@ A_SCALED_COPY = Exercise(
             mistake="a pointer stored",
             instead={"2 * x,": "x_ptr + i,"},
             told="a pointer is an address: tl.load reads the element there",
-        ),
-        WrongAnswer(
-            mistake="a pointer multiplied",
-            instead={"tl.load(x_ptr + i, mask=exists)": "x_ptr + i"},
-            told="tl.load reads the element there",
         ),
         WrongAnswer(
             mistake="value and address exchanged",

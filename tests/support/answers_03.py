@@ -55,32 +55,12 @@ ROWS_AND_COLUMNS = Exercise(
             told="a sign: what is wrong has the opposite sign, in the first half",
         ),
         WrongAnswer(
-            mistake="a flat mask",
-            instead={
-                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
-                    "row[:, None] * 2 * HALF + column[None, :] < rows * 2 * HALF"
-                )
-            },
-            told="because: every result is right, so only the mask is wrong: it needs the rows and "
-            "the columns",
-        ),
-        WrongAnswer(
             mistake="a scatter",
             instead={
                 "+ partner[None, :]": "+ column[None, :]",
                 "+ column[None, :], sign": ("+ partner[None, :], sign"),
             },
             told="the kernel scatters: it stores an element in its partner's place",
-        ),
-        WrongAnswer(
-            mistake="a scatter with the other sign",
-            instead={
-                "in_first_half, -1, 1": "in_first_half, 1, -1",
-                "+ partner[None, :]": "+ column[None, :]",
-                "+ column[None, :], sign": "+ partner[None, :], sign",
-            },
-            told="it scatters: a gather loads from the partner",
-            state="RIGHT, but",
         ),
     ),
 )

@@ -63,11 +63,6 @@ PARTNER_AND_ANGLE = Exercise(
             told="the angle is that of 0, the first position",
         ),
         WrongAnswer(
-            mistake="a stride in the result",
-            instead={"out_ptr + i,": "out_ptr + i * stride_d,"},
-            told="because: the result is stored by the strides of t",
-        ),
-        WrongAnswer(
             mistake="an angle in half precision",
             instead={
                 "column, mask=exists)\n    quarter": (

@@ -82,11 +82,6 @@ RUNG_2 = Exercise(
             told="the wrong cosine: that of the other half's angle, in the second half",
         ),
         WrongAnswer(
-            mistake="a mask that is never true",
-            instead={"x1 * tl.sin(angle2), mask=exists)": "x1 * tl.sin(angle2), mask=pair < 0)"},
-            told="unwritten: no program stores the second half of each row",
-        ),
-        WrongAnswer(
             mistake="a mask that is too short",
             instead={"exists = pair < HALF": "exists = pair < HALF - 1"},
             told="unwritten: no program stores columns 3, 7 of each row",
@@ -253,11 +248,6 @@ QUERIES_AND_KEYS = Exercise(
                 ),
             },
             told="too many launches: 2, where 1 would do",
-        ),
-        WrongAnswer(
-            mistake="no tail",
-            instead={"        tl.store(out_row_ptr + column, x, mask=passes)\n": ""},
-            told="the tail is forgotten",
         ),
         WrongAnswer(
             mistake="heads by a bit mask",

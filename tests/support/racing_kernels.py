@@ -16,6 +16,9 @@ def locked_sum_kernel(x_ptr, out_ptr, lock_ptr, n, HOW: tl.constexpr, BLOCK: tl.
     if HOW == "lock":
         while tl.atomic_cas(lock_ptr, 0, 1) == 1:
             pass
+    if HOW == "exchanged lock":
+        while tl.atomic_xchg(lock_ptr, 1) == 1:
+            pass
     if HOW == "ticket":
         while tl.load(lock_ptr, volatile=True) != tl.program_id(0):
             pass
@@ -23,7 +26,7 @@ def locked_sum_kernel(x_ptr, out_ptr, lock_ptr, n, HOW: tl.constexpr, BLOCK: tl.
         tl.atomic_add(out_ptr, part)
     else:
         tl.store(out_ptr, tl.load(out_ptr) + part)
-    if HOW == "lock":
+    if HOW == "lock" or HOW == "exchanged lock":
         tl.debug_barrier()
         tl.atomic_xchg(lock_ptr, 0)
     if HOW == "ticket":

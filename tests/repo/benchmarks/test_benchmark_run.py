@@ -102,18 +102,6 @@ def test_a_new_gpu_has_its_records_and_is_shown(copied):
     assert (copied / "benchmarks/results/peers-made-up.md").is_file()
 
 
-@pytest.mark.parametrize(
-    ("has_gpu", "said"),
-    [(False, "there is no GPU"), (True, "interpreted kernels are not timed")],
-)
-@pytest.mark.parametrize("arguments", [[], ["models"], ["machine"]], ids=" ".join)
-def test_neither_a_cpu_nor_the_interpreter_is_timed(arguments, has_gpu, said, monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert command.main(arguments) == 1
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.gpu
 def test_a_run_on_a_gpu(tmp_path):
     status, results = run(tmp_path, gpu=GPU(rounds=1))
