@@ -1,7 +1,7 @@
-"""What the notebooks use. Importing it picks the engine (see `engine.py`), so import it first.
+"""The functions of the notebooks. Importing it chooses the engine, so import it first.
 
-All else is loaded when it is first used: `lab.draw` and `lab.explore` need matplotlib, what belongs
-to the climb loads Triton, and few cells need them.
+Everything else is imported at its first use, because few cells need matplotlib (`lab.draw`,
+`lab.explore`) or Triton.
 """
 
 from importlib import import_module
@@ -37,7 +37,7 @@ note_cells_from_now_on()
 
 
 def __dir__():
-    """What `lab.` and the Tab key offer: no module of the lab's own, and nothing is loaded."""
+    """What the Tab key offers after `lab.`: no internal modules. Nothing is imported."""
     return sorted(["ENGINE", "device", "need_triton", *_PLACES])
 
 

@@ -28,7 +28,7 @@ COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine of a process, and what of its machine decides it; tests make some up."""
+    """How kernels run in this process, and the properties of the machine that decide it."""
 
     system: str  # 'Linux', 'Darwin', 'Windows'
     triton_installed: bool
@@ -112,9 +112,10 @@ class Engine:
 
 
 def need_triton() -> None:
-    """Stop a notebook that is of no use without Triton, in one sentence.
+    """Stop a notebook that needs Triton if it isn't installed.
 
-    Where kernels are interpreted, it also loads Triton, makes its interpreter faster, and mends it.
+    If kernels are interpreted, it also imports Triton, and makes its interpreter faster and more
+    accurate.
 
     Raises:
         ImportError: Triton is not installed.

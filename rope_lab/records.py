@@ -95,12 +95,12 @@ class Observation(Taken):
 def bench(key: str, make_cases: Callable[[], dict[str, Callable[[], object]]]) -> Measurement:
     """Measure device time on a GPU; without one, replay the record of the same key.
 
-    A key in `BF16_COMPILED` is replayed on a GPU, too, if `torch.compile` has no bf16 there.
+    A key in `BF16_COMPILED` is also replayed on a GPU whose `torch.compile` doesn't support bf16.
 
     Args:
         key: 'NN/name', where NN is the notebook's number and the record's file is `NN.json`.
-        make_cases: called only where there is a GPU; returns a label and a function without
-            arguments for each case. It makes the inputs, so that their making is not timed.
+        make_cases: creates the inputs, and returns a label and a function without arguments for
+            each case. It is called only on a GPU. Creating inputs isn't timed.
 
     Returns:
         A `Measurement`; its `source` says whether it was measured or replayed.
@@ -117,7 +117,7 @@ def observe(key: str, experiment: Callable[[], dict]) -> Observation:
 
     Args:
         key: as in `bench`.
-        experiment: called only where there is a GPU; returns a dict of what JSON can hold.
+        experiment: called only on a GPU; returns a dict that JSON can store.
 
     Raises:
         LookupError, RuntimeError: as in `bench`.
@@ -145,15 +145,15 @@ def _here_or_replayed(key: str, take: Callable[[dict], Taken]) -> Taken:
 
 
 def compiles_bf16() -> bool:
-    """Whether `torch.compile` makes kernels for bf16 on the GPU that is here: from sm_80 on.
+    """Whether `torch.compile` supports bf16 on this GPU: from sm_80 on.
 
-    Elsewhere it warns, and runs PyTorch's operators as if they were not compiled.
+    On older GPUs, it warns, and runs PyTorch's operators uncompiled.
     """
     return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def recorded(key: str) -> Measurement | Observation:
-    """What another notebook measured when it was recorded: the same on every machine."""
+    """Read the record of another notebook. It is the same on every machine."""
     return read(_record_of(key), key)
 
 

@@ -190,10 +190,10 @@ class Progress:
 
 
 def progress() -> Progress:
-    """All exercises of all notebooks, done and open, and which one is next.
+    """All exercises of all notebooks, done and open, and the next one.
 
-    An exercise is done when its cell has said RIGHT once. That is kept in `my_notebooks/rungs`, as
-    your kernels are, and updates leave it there.
+    An exercise is done when its cell has said RIGHT once. This is stored in `my_notebooks/rungs`,
+    like your kernels, and updates don't delete it.
     """
     cells = solved_cells()
     done = [one for one in exercises_in(ORIGINALS) if cells >= {*one.stubs}]

@@ -33,14 +33,13 @@ class FoldedSource:
 
 
 def show_source(*functions) -> None:
-    """Show functions from their decorators to their last lines.
+    """Show the source of functions, with their decorators.
 
     Args:
-        functions: from a module or a notebook's cell. A `@triton.jit` function may be compiled or
-            interpreted.
+        functions: from a module or a cell of the notebook, `@triton.jit` functions too.
 
     Raises:
-        TypeError: one has no source in Python, or is no function.
+        TypeError: one has no Python source, or isn't a function.
     """
     sources = [inspect.getsource(getattr(function, "fn", function)) for function in functions]
     display(Source("\n\n\n".join(source.rstrip() for source in sources)))

@@ -25,17 +25,17 @@ from .launches import Launch, launched_by
 
 
 def plan_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> Launch:
-    """Plan the launch that a call would make on a GPU, and launch nothing.
+    """Plan a call's launch for a GPU, without launching it.
 
     Args:
-        function: a function of the package that rotates, as `rope_fw`, or one that calls it.
-        arguments: its arguments. Tensors may be on any device, the meta device too.
+        function: a function of the package that rotates, such as `rope_fw`, or one that calls it.
+        arguments: its arguments. Tensors may be on any device, including meta.
         gpu: as in `compile_for`, by default an H200.
         options: its keyword arguments.
 
     Raises:
-        TypeError, ValueError: the function's own, of arguments that it does not take.
-        ValueError: the call is not one launch.
+        TypeError, ValueError: the function refuses its arguments.
+        ValueError: the call makes no launch, or several.
     """
     with plans(gpu) as found:
         function(*arguments, **options)

@@ -59,13 +59,13 @@ class Explorer(widgets.VBox):
 
 
 def explore(drawing: Callable, sentence: Callable, **choices: tuple[object, Sequence]) -> Explorer:
-    """Show a drawing and a sentence of values, with a slider for each value.
+    """Show a drawing and a sentence that depend on values, with a slider for each value.
 
     Args:
         drawing: a function of the values, by name, that ends with `draw.finish`.
-        sentence: a function of the same values that returns what the picture says.
-        **choices: name of a value -> its first value, and all that it can have. Values that are
-            text get a menu in place of a slider.
+        sentence: a function of the same values that returns a sentence about the picture.
+        **choices: name of a value -> its initial value, and all possible values. Values that are
+            strings get a menu instead of a slider.
     """
     sliders = {}
     for name, (first, values) in choices.items():

@@ -51,9 +51,9 @@ def style() -> None:
 
 
 def finish(figure: Figure, conclusion: str, source: str = "", alt: str = "") -> None:
-    """Give a figure its title, which says what one should see in it, and its source; show it.
+    """Set a figure's title, which states its conclusion, and its source, and show it.
 
-    `alt`: its description, where titles, axes and words don't tell what is to be seen.
+    `alt`: a description, if titles, axes and words aren't enough.
     """
     if conclusion:
         figure.suptitle(conclusion, x=LEFT, ha="left", wrap=True)
@@ -64,7 +64,7 @@ def finish(figure: Figure, conclusion: str, source: str = "", alt: str = "") -> 
 
 
 def drawn(drawing: Callable, **values) -> tuple[Figure, str]:
-    """The one figure that `drawing(**values)` would show, and its description; show nothing."""
+    """Return the figure that `drawing(**values)` would show, and its description."""
     with patch(f"{__name__}.display") as shown:
         drawing(**values)
     (figure,), options = shown.call_args
@@ -72,7 +72,7 @@ def drawn(drawing: Callable, **values) -> tuple[Figure, str]:
 
 
 def description(figure: Figure) -> str:
-    """A figure's titles, axes, numbers and words, for readers who do not see it."""
+    """Describe a figure's titles, axes, numbers and words, for readers who can't see it."""
     said = [figure.get_suptitle()]
     for ax in figure.axes:
         over = " over ".join(filter(None, (ax.get_ylabel(), ax.get_xlabel())))
@@ -108,7 +108,7 @@ def _cite(figure: Figure, source: str) -> None:
 
 
 def color_key(figure: Figure, names: dict[str, str], hatched: Sequence[str] = ()) -> None:
-    """What the colors mean, in a row under the figure: name -> color; some of them are hatched."""
+    """Draw a legend below the figure: name -> color. The names in `hatched` are hatched."""
     patches = []
     for name, color in names.items():
         look = HATCHED if name in hatched else {"edgecolor": INK}
@@ -120,26 +120,26 @@ def color_key(figure: Figure, names: dict[str, str], hatched: Sequence[str] = ()
 
 
 def write(ax: Axes, x: float, y: float, words: str, **look) -> None:
-    """Small text with its middle at a point."""
+    """Write small text centered at a point."""
     ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": SMALL} | look)
 
 
 def box(ax: Axes, x, y, wide, high, color: str, words: str = "", exists=True, **text) -> None:
-    """A box with its middle at a point, and words in it; what does not exist is hollow."""
+    """Draw a box centered at a point, with words in it; hollow if it doesn't exist."""
     look = {"linewidth": 0} if exists else {"fill": False, "linestyle": "--"}
     ax.add_patch(Rectangle((x - wide / 2, y - high / 2), wide, high, color=color, **look))
     write(ax, x, y, words, color=ON_COLOR if exists else INK, **text)
 
 
 def arrow(ax: Axes, start: tuple, end: tuple, color: str = INK, **look) -> None:
-    """An arrow that begins and ends at two points."""
+    """Draw an arrow between two points."""
     shape = {"arrowstyle": "-|>", "mutation_scale": 11, "linewidth": 1.4}
     shape |= {"shrinkA": 0, "shrinkB": 0}  # from point to point
     ax.add_patch(FancyArrowPatch(start, end, color=color, **shape | look))
 
 
 def bare(ax: Axes, xlim: tuple, ylim: tuple, **more) -> None:
-    """Axes that have limits and no lines, ticks or numbers."""
+    """Set the limits of axes, and remove their lines, ticks and numbers."""
     ax.set(xlim=xlim, ylim=ylim, **more)
     ax.axis("off")
 
@@ -154,14 +154,14 @@ def log_ticks(ax: Axes, which: str, ticks: Sequence[float]) -> None:
 
 
 def memory_order(ax: Axes, labels: list[str], colors: list[str], title: str) -> None:
-    """Blocks in the order that they have in memory."""
+    """Draw blocks in memory order."""
     for place, (label, color) in enumerate(zip(labels, colors, strict=True)):
         box(ax, place + 0.5, 0.5, 0.92, 1, color, label)
     bare(ax, (0, len(labels)), (-0.1, 1.1), title=title)
 
 
 def numbered_bars(ax: Axes, names, values, colors, number: str, room: float = 1.1) -> None:
-    """Horizontal bars from top to bottom, with numbers; the axis is `room` times the longest."""
+    """Draw horizontal bars with numbers. The axis is `room` times as long as the longest bar."""
     bars = ax.barh(names, values, color=colors, height=0.66)
     ax.bar_label(bars, fmt=number, padding=5)
     ax.invert_yaxis()

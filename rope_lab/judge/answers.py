@@ -17,17 +17,17 @@ def check_answer(
     hint: str = "",
     mistakes: Mapping[str, object] | None = None,
 ) -> Verdict:
-    """Compare a reader's number with the right one, which the verdict keeps to itself.
+    """Compare your number with the right one, which the verdict doesn't show.
 
     Args:
-        answer: None where the reader has not answered yet; else a number, or a list of numbers.
-        right: the right answer, of the same kind.
-        unit: what a number counts, "bytes" for example.
-        tolerance: how far off a number may be, relative to the right one.
-        hint: what to think of; said only where the answer is not right.
-        mistakes: words for a likely mistake -> the number that it leads to; for a list of numbers
-            which of them, counted from 1, -> that number. A wrong answer within the tolerance of
-            one is told these words.
+        answer: a number, or a list of numbers; None: not answered yet.
+        right: the right number or numbers.
+        unit: the unit of the numbers, such as "bytes".
+        tolerance: the accepted relative error.
+        hint: is shown if the answer is wrong.
+        mistakes: explanation of a mistake -> the number that it leads to; for a list of numbers, a
+            dict of its place, counted from 1, -> that number. The explanation is shown if the
+            answer is within the tolerance of this number.
     """
     mistakes = mistakes or {}
     if not isinstance(right, list):
@@ -47,15 +47,14 @@ def check_choices(
     hint: str = "",
     mistakes: Mapping[str, Mapping[int, object]] | None = None,
 ) -> Verdict:
-    """Compare a reader's choices with the right ones, which the verdict keeps to itself.
+    """Compare your choices with the right ones, which the verdict doesn't show.
 
     Args:
-        answers: a choice for each question; None where the reader has not answered.
+        answers: a choice for each question; None: not answered yet.
         right: the right choices.
-        choices: each choice -> what it stands for; or texts that stand for themselves.
-        hint: what to think of; said only where an answer is wrong.
-        mistakes: words that say why a choice is wrong -> the questions that they are for, counted
-            from 1 -> that choice.
+        choices: each choice -> its meaning; or a list of texts to choose from.
+        hint: is shown if an answer is wrong.
+        mistakes: explanation of a wrong choice -> the question, counted from 1 -> this choice.
     """
 
     def said(choice: object) -> str:

@@ -32,9 +32,9 @@ def check(
     `check_exercise.py` makes the inputs itself, from an exercise's specification.
 
     Args:
-        candidate: the function under test. Gets clones of the tensors, with the same strides.
-        reference: a function that is known to be right, with the same arguments.
-        inputs: arguments for both.
+        candidate: the function to check. It gets copies of the tensors, with the same strides.
+        reference: a function with the right results and the same arguments.
+        inputs: the arguments of both.
         tolerance: (relative, absolute); by default one rounding of the dtype.
 
     Returns:

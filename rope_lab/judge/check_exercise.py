@@ -49,12 +49,12 @@ class Tried(NamedTuple):
 
 
 def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdict:
-    """Try a candidate on every case of a specification.
+    """Check a function on every case of a specification.
 
     Args:
-        candidate: a function that takes the specification's arguments, written in a notebook or a
-            module; what it uses from its notebook may be functions, kernels, modules and plain
-            values. Of anything else the verdict names the first.
+        candidate: a function with the specification's arguments, in a notebook or a module. From
+            its notebook, it may use functions, kernels, modules and plain values. The verdict
+            names the first thing of another type.
         specification: a `Spec`, or a function whose arguments are annotated with shapes.
 
     Raises:

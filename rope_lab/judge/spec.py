@@ -145,14 +145,14 @@ class Spec:
 
 
 def spec(function: Callable | None = None, **asked) -> Spec:
-    """Make a specification of a function whose arguments are annotated with shapes.
+    """Make a specification from a function whose arguments are annotated with shapes.
 
     Args:
-        function: the function; None when `spec` is used as a decorator with options.
-        asked: options of `Spec`, all its attributes from `overwrites` on.
+        function: the function; None if `spec` is used as a decorator with options.
+        asked: options of `Spec`: its attributes from `overwrites` on.
 
     Raises:
-        ValueError: an argument has no shape in the form that this module's docstring shows.
+        ValueError: an argument has no shape, or in another form than in this module's docstring.
     """
     if function is None:
         return lambda function: spec(function, **asked)

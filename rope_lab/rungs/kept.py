@@ -62,10 +62,9 @@ def mine_or_ours() -> Callable:
 
 
 def show_rung(rung: int) -> FoldedSource:
-    """The kernel and launcher of a rung, folded, to be copied into a cell and edited there.
+    """The kernel and launcher of a rung, folded, to copy into a cell and edit.
 
-    They are the reader's own, if the rung was judged right, and ours if not, or where outputs are
-    compared.
+    They are your own if your rung was right. Otherwise, and in tests of outputs, they are ours.
 
     Raises:
         ValueError: there is no such rung.

@@ -70,13 +70,13 @@ def uses_of(rung: int) -> list[Use]:
 
 
 def check_rung(rung: int, candidate: Callable) -> Verdict:
-    """Judge a kernel on a rung of the climb, and keep its source if it is there.
+    """Check your kernel for a rung, and keep its source if it is right.
 
-    First its values, its addresses and the order of its programs: as `check_exercise` does, from
-    rung 2 on also in place, from rung 4 on also backward. Then what the rung is about is counted in
-    the interpreter, and in the machine code for an H200 at the headline shape. Where Triton has no
-    compiler, machine code is read of our own kernels alone: a reader's that is right as far as it
-    is read has a verdict of its own, and is kept, too.
+    Values, addresses and the order of programs are checked as by `check_exercise`: from rung 2 on
+    also in place, from rung 4 on also backward. Then the rung's goal is checked in the interpreter,
+    and in the machine code for an H200 at the headline shape. Without Triton's compiler, there is
+    no machine code of your kernel. Then the verdict says what couldn't be checked, and the kernel
+    is kept anyway.
 
     Args:
         rung: 1 to 7.

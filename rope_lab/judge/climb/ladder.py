@@ -49,16 +49,15 @@ class Ladder:
 
 
 def ladder(upto: int | None = None) -> Ladder:
-    """The climb as a table, from eager PyTorch to a copy.
+    """The rungs as a table, from eager PyTorch to a copy.
 
     The counts are those of our kernels, at the headline shape: bytes requested, in multiples of
-    t's; sin/cos evaluations for each pair, as the source has them; I/P, the time of all
-    instructions on an H200; B/W, that of the bytes that must move once. Times are the record's. A
-    rung that the reader has climbed is marked. The whole ladder is shown before the climb, so it
-    doesn't tell the edits that exercises ask for.
+    t's; sin/cos evaluations per pair in the source; I/P, the time for all instructions on an H200;
+    B/W, the time for the bytes that must move. Times are from the record. Your finished rungs are
+    marked. The whole ladder is shown before the exercises, so it doesn't name their edits.
 
     Args:
-        upto: the last rung to show, with its counts; None for all of them without.
+        upto: the last rung to show, with its counts; None: all rungs, without counts.
 
     Raises:
         ValueError: there is no such rung.

@@ -32,32 +32,32 @@ def draw_launch(
 ) -> None:
     """Draw which program stores which element of a tensor, in one launch of a kernel of your own.
 
-    Write what you would call, a comma, and the arguments of the call:
+    Pass what you would call, then the arguments of the call:
 
         lab.draw_launch(copy_kernel[(3,)], x, out, 10, BLOCK=4)  # copy_kernel[(3,)](x, ...)
         lab.draw_launch(my_rope, t, freqs, loads="t_ptr")  # my_rope(t, freqs)
 
-    The picture has a cell for each element, with the number of the program that stores it. Marked
-    are elements that no program stores, those that are stored more than once, and lanes that are
-    masked off. The last dimension goes across, and the others go down. Rows that are apart in
-    memory have their padding between them.
+    The picture has a cell for each element, with the number of the program that stores it. It marks
+    elements that no program stores, elements that are stored more than once, and lanes that are
+    masked off. The last dimension goes across, and the others go down. If rows aren't contiguous in
+    memory, the elements between them are drawn, too.
 
-    The launch runs in Triton's interpreter and on copies, where there is a GPU, too: it changes no
-    tensor of yours. What its kernel prints is printed here.
+    The launch runs in Triton's interpreter on copies, even on a machine with a GPU, so your tensors
+    don't change. Output of its kernel is printed.
 
     Args:
         call: a function that launches one kernel, or `kernel[grid]`.
-        arguments, options: of the call. Tensors may have up to 32 rows of up to 32 columns each,
-            and a vector up to 1024 elements. The grid may have up to 256 programs.
-        of: which of the kernel's tensors is drawn, by the argument's name; in a tuple, `outs.1` or
-            `outs.x`. By default, the one that it stores in.
+        arguments, options: the arguments of the call. Tensors may have up to 32 rows of up to 32
+            columns each, and a vector up to 1024 elements. The grid may have up to 256 programs.
+        of: the name of the kernel's argument to draw; in a tuple, `outs.1` or `outs.x`. By default,
+            the tensor that it stores to.
         loads: the name of an argument whose loads are drawn, too.
 
-    A launch that can't be drawn prints why: it is too large, out of bounds, or not the only one;
-    or it raises an error. A stub that raises `NotImplementedError` prints that it isn't done yet.
+    If the launch can't be drawn, it prints why: it is too large, out of bounds, not the only one,
+    or raises an error. For a stub that raises `NotImplementedError`, it prints that it isn't done.
 
     Raises:
-        ValueError: the kernel has no tensor by the name of `of` or `loads`.
+        ValueError: the kernel has no tensor argument with the name `of` or `loads`.
     """
     try:
         launch = _only_launch(call, arguments, options)
