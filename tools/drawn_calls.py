@@ -1,17 +1,16 @@
-"""Draw calls of all public functions, and compare the bits that two checkouts return.
+"""Compare the bits that two checkouts return for random calls of all public functions.
 
     python tools/drawn_calls.py ../before .
-    python tools/drawn_calls.py ../before . --seed 1 --only 17    # one call, as a report names it
-    python tools/drawn_calls.py ../before . --never "interleaved=None"    # new: `before` refuses it
+    python tools/drawn_calls.py ../before . --seed 1 --only 17    # one call of a report
+    python tools/drawn_calls.py ../before . --never "interleaved=None"    # `before` lacks this
 
-`tests/support/drawn.py` draws, from the axes of `tests/support/ops.py` and a few more. Both
-packages get the same inputs. Results, gradients and the memory of what was given are compared bit
-by bit; results and gradients also with their definition in fp64, loosely, so that what both have
-wrong is red too.
+`tests/support/drawn.py` draws calls from the axes of `tests/support/ops.py` and a few more. Both
+packages get the same inputs. Results, gradients and the inputs' memory are compared bit by bit.
+Results and gradients are also compared loosely with fp64, so that an error in both is found.
 
-Kernels run on a GPU, or without one in Triton's interpreter. On a GPU each call is made twice: the
-second is launched by what is remembered of the first. The exit status is 1 if any call differs, is
-wrong, or is refused.
+Kernels run on a GPU, or in Triton's interpreter. On a GPU, each call is made twice, because the
+second one launches a cached kernel. The exit status is 1 if any call differs, is wrong, or is
+refused.
 """
 
 import argparse
@@ -42,8 +41,8 @@ from drawn import Call, Named, draw  # noqa: E402
 
 
 def compare(call: Call, packages: Sequence[ModuleType]) -> list[str]:
-    """What is different, wrong or refused, in a line each."""
-    # on a GPU the second call is launched by what is remembered of the first
+    """A line for each result that differs or is wrong, or for a refused call."""
+    # On a GPU, the second call launches a cached kernel.
     found = [outcome_of(call, package) for package in packages for _ in range(1 + HAS_GPU)]
     before, after = found[0], found[-1]
     if any(isinstance(x, str) for x in found) or before.keys() != after.keys():
@@ -65,10 +64,10 @@ def compare(call: Call, packages: Sequence[ModuleType]) -> list[str]:
 
 
 def outcome_of(call: Call, package: ModuleType) -> Named | str:
-    """What a call returns, or what it raises."""
+    """The results of a call, or its error."""
     try:
         return call.run(package)
-    except Exception as error:  # of whatever kind
+    except Exception as error:  # The other calls are compared anyway.
         return f"{type(error).__name__}: {error}".replace(package.__name__, "rope_kernels")
 
 
@@ -82,7 +81,7 @@ def bits_of(x: Tensor) -> Tensor:
 
 
 def error_of(got: Tensor, want: Tensor) -> float:
-    """Of all elements together, relative; infinite where one is NaN."""
+    """The relative error of all elements together; infinite if one is NaN."""
     want = want.detach().double()
     error = (got.double() - want).norm() / want.norm().clamp_min(1e-30)
     return math.inf if error.isnan() else error.item()
@@ -92,18 +91,18 @@ def error_of(got: Tensor, want: Tensor) -> float:
 
 
 def start_process(folder: Path) -> None:
-    """What each process does first."""
+    """Run first in each process."""
     global packages
     choose_engine()
     packages = load_packages(folder)
     torch.set_num_threads(1)
-    # sums on a GPU in one order; and memory that nothing has written holds NaN
+    # Sum in a fixed order on a GPU, and fill new memory with NaN.
     torch.use_deterministic_algorithms(True, warn_only=True)
     warnings.simplefilter("ignore")
 
 
 def try_call(seed: int, never: Sequence[str], index: int) -> tuple[str, list[str]]:
-    """A call's function, and what is to be said of it."""
+    """The function of a call, and the lines of the report about it."""
     call = draw(seed, index, never)
     lines = compare(call, packages)
     if lines:
@@ -131,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="drawn_calls-") as folder:
         copy_packages(options.before, options.after, Path(folder))
         workers = min(options.processes, len(indices))
-        context = get_context("spawn")  # a GPU can't be shared with a fork
+        context = get_context("spawn")  # CUDA doesn't work in forked processes.
         with ProcessPoolExecutor(workers, context, start_process, (Path(folder),)) as pool:
             tried = pool.map(partial(try_call, options.seed, options.never), indices)
             for index, (function, lines) in zip(indices, tried, strict=True):

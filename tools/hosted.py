@@ -1,7 +1,7 @@
-"""Get a notebook ready that came alone, on Colab or Kaggle: its first cell runs this file.
+"""Prepare a single notebook on Colab or Kaggle: its first cell runs this file.
 
-It is no part of `rope_lab`, which picks its engine when it is imported: Triton comes before. What
-is installed already stays, above all torch, which the host has chosen for its own GPU.
+It isn't part of `rope_lab`, because Triton must be installed before `rope_lab` is imported.
+Installed packages are kept, above all torch, which the host has chosen for its GPU.
 """
 
 import importlib.util
@@ -13,9 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 TOOLBOX = Path(__file__).resolve().parents[1]
-RUNGS = "ROPE_LAB_RUNGS"  # as rope_lab/rungs/kept.py calls the folder of a reader's kernels
-DRIVE = Path("/content/drive/MyDrive")  # Colab's, once the reader has mounted it
-# The Triton that torch's builds with CUDA ask for; those without CUDA ask for none.
+RUNGS = "ROPE_LAB_RUNGS"  # the folder of a reader's kernels, as in rope_lab/rungs/kept.py
+DRIVE = Path("/content/drive/MyDrive")  # on Colab, after the reader has mounted it
+# The Triton that torch's CUDA builds require. CPU builds require none.
 TRITON_OF = {
     "2.9": "3.5.1",
     "2.10": "3.6.0",
@@ -27,15 +27,15 @@ TRITON_OF = {
 
 
 def triton_for(torch: str) -> str:
-    """The Triton for a torch, as '2.11.0+cpu'; for one that is not listed, the newest."""
+    """The version of Triton for a torch such as '2.11.0+cpu'; the newest if it isn't listed."""
     release = ".".join(torch.split(".")[:2])
     return TRITON_OF.get(release, list(TRITON_OF.values())[-1])
 
 
 def install_missing() -> None:
-    """Install what the host lacks of Triton and of what draws figures and sliders.
+    """Install Triton and the packages for figures and sliders, if they are missing.
 
-    Triton comes without its dependencies: it has none that matter here.
+    Triton is installed without its dependencies, which aren't needed here.
     """
     if importlib.util.find_spec("triton") is None:
         wanted = f"triton=={triton_for(version('torch'))}"
@@ -57,9 +57,9 @@ def _install(*packages: str) -> None:
 
 
 def keep_kernels(worked_solutions: bool) -> None:
-    """Say where a reader's kernels are kept, and let them be kept there.
+    """Set the folder where a reader's kernels are kept, and print it.
 
-    Kernels of worked solutions are not the reader's: they go where nothing is looked for.
+    In worked solutions, kernels are not the reader's, so they go to a temporary folder.
     """
     if worked_solutions:
         os.environ[RUNGS] = tempfile.mkdtemp()
@@ -77,12 +77,12 @@ def keep_kernels(worked_solutions: bool) -> None:
 
 
 def get_ready(worked_solutions: bool = False) -> None:
-    """Have Triton, what figures need, the toolbox, and a place for the reader's kernels.
+    """Install what is missing, and set up the toolbox and the folder of the reader's kernels.
 
     Args:
-        worked_solutions: whether the notebook has these in place of the reader's.
+        worked_solutions: whether the notebook contains worked solutions.
     """
     install_missing()
     if str(TOOLBOX) not in sys.path:
-        sys.path.insert(0, str(TOOLBOX))  # pip would install no rope_lab, and nothing to read
+        sys.path.insert(0, str(TOOLBOX))  # pip would install only rope_kernels.
     keep_kernels(worked_solutions)

@@ -1,13 +1,13 @@
-"""Make the notebooks that a hosted service opens: without outputs, and able to come alone.
+"""Make the notebooks for hosted services: without outputs, each usable on its own.
 
     python tools/hosted_copies.py FOLDER [--repository OWNER/NAME] [--clone URL]
 
-A copy's first code cell fetches the toolbox at the commit that is checked out here, so the two
-always fit. Its links lead back to the repository, and badges under its title open it. CI makes the
-copies after each push and pushes FOLDER as a branch of its own (.github/workflows/hosted.yml).
+A copy's first code cell fetches the toolbox at the commit that is checked out here. Links lead to
+the repository, and badges below the title open the copy. CI makes the copies after each push, and
+pushes FOLDER as a separate branch (.github/workflows/hosted.yml).
 
-The repository is `REPOSITORY` unless it is named. `--clone` fetches the toolbox
-from elsewhere, such as file:///work/clone.
+The default repository is `REPOSITORY`. With `--clone`, notebooks fetch the toolbox from another
+URL, such as file:///work/clone.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from readers_copies import ORIGINALS, ROOT, unexecuted
 # When it is known, it also belongs into README, docs/install.md, CITATION.cff (`repository-code`)
 # and pyproject.toml (`[project.urls]`).
 REPOSITORY = ""
-HOSTED_BRANCH = "hosted"  # where CI pushes the copies
+HOSTED_BRANCH = "hosted"  # CI pushes the copies to this branch.
 FIRST = "notebooks/00_start_here.ipynb"
 
 SETUP_ID = "setup"
 SETUP = """\
-# This notebook came alone: fetch the toolbox that it was written with, and Triton where there is
-# none. On Kaggle, switch "Internet" on first.
+# Fetch the toolbox that this notebook was written with, and install Triton if it is missing. On
+# Kaggle, turn "Internet" on first.
 import importlib.util
 import runpy
 import subprocess
@@ -60,11 +60,11 @@ LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 @dataclass(frozen=True)
 class Source:
-    """What the copies are made of, and where a copy finds the rest."""
+    """The repository and commit of the copies."""
 
     repository: str  # as 'owner/name'
     commit: str  # all 40 digits
-    clone: str  # what git fetches the commit from
+    clone: str  # the URL from which git fetches the commit
 
 
 def url_of(repository: str) -> str:
@@ -109,10 +109,10 @@ def hosted_copy(original: Path, source: Source) -> str:
 
 
 def with_absolute_links(text: str, folder: Path, source: Source) -> str:
-    """A cell's text whose links don't depend on where the copy is opened.
+    """A cell's text with absolute links.
 
-    A notebook of the road or a detour is linked as its own hosted copy, where badges open it. All
-    else is linked at the copy's commit: solutions too, for they are read with their outputs.
+    Links to notebooks lead to their hosted copies, where badges open them. All other links lead to
+    the copy's commit, also those to solutions, which are read with their outputs.
     """
 
     def absolute(link: re.Match) -> str:
@@ -125,7 +125,7 @@ def with_absolute_links(text: str, folder: Path, source: Source) -> str:
             return f"]({url}/blob/{HOSTED_BRANCH}/{path}{anchor})"
         if there.suffix in (".png", ".svg"):
             raw = f"https://raw.githubusercontent.com/{source.repository}/{source.commit}"
-            # without this question GitHub sends an SVG as plain text
+            # Without this parameter, GitHub sends an SVG as plain text.
             return f"]({raw}/{path}?sanitize=true)"
         kind = "tree" if there.is_dir() else "blob"
         return f"]({url}/{kind}/{source.commit}/{path}{anchor})"
@@ -134,14 +134,14 @@ def with_absolute_links(text: str, folder: Path, source: Source) -> str:
 
 
 def originals() -> list[Path]:
-    """*Three edits*, the road, its detours and its solutions."""
+    """*Three edits*, the numbered notebooks, their detours and solutions."""
     found = sorted((ROOT / ORIGINALS).rglob("[0-9][0-9]_*.ipynb"))
     found = [ROOT / ORIGINALS / "three_edits.ipynb", *found]
     return [path for path in found if ".ipynb_checkpoints" not in path.parts]
 
 
 def make_hosted_copies(folder: Path, source: Source) -> list[Path]:
-    """Write all copies, and a page about them, into a folder, with the layout of the repository.
+    """Write all copies and a README to a folder, with the layout of the repository.
 
     Returns:
         The copies, in the order of the originals.

@@ -2,12 +2,12 @@
 
     python tools/interpreter_wheel.py 3.7.1 FOLDER
 
-pip downloads Triton's package for Linux. Of its 198 MB Triton's interpreter is 1 MB, all of it
-Python. These files go unchanged into `triton-3.7.1+interpreter-py3-none-any.whl`, with Triton's
-licence, and with `libtriton.py` in the place of the compiled part. `lab.py` makes and installs it
-on macOS and Windows.
+pip downloads Triton's package for Linux. Of its 198 MB, 1 MB of Python files is the interpreter.
+They are copied unchanged to `triton-3.7.1+interpreter-py3-none-any.whl`, with Triton's license, and
+with `libtriton.py` instead of the compiled library. `lab.py` makes and installs this package on
+macOS and Windows.
 
-It uses the standard library alone.
+This file uses only the standard library.
 """
 
 import argparse
@@ -20,11 +20,11 @@ import zipfile
 from pathlib import Path
 
 STAND_IN = Path(__file__).with_name("libtriton.py")
-# Of the package for Linux all systems take the same files: which Python and processor it is for
-# doesn't matter, but pip has to be told.
+# The Python files are the same in all Linux packages, but pip requires a Python version and a
+# platform.
 ANY_LINUX = ["--python-version=3.13", "--implementation=cp", "--platform=manylinux_2_28_x86_64"]
 ANY_LINUX += ["--platform=manylinux_2_27_x86_64", "--platform=manylinux2014_x86_64"]
-# What no interpreted kernel imports
+# Modules that interpreted kernels don't import.
 LEFT_OUT = (
     "triton/backends/amd/",
     "triton/backends/nvidia/",
@@ -56,10 +56,10 @@ Tag: py3-none-any
 
 
 def download(version: str, folder: Path) -> Path:
-    """Triton's package for Linux, by pip and its settings; on any system.
+    """Download Triton's package for Linux with pip, on any system.
 
     Raises:
-        subprocess.CalledProcessError: pip has said why it failed.
+        subprocess.CalledProcessError: pip failed, and has printed why.
     """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += [*ANY_LINUX, f"--dest={folder}", f"triton=={version}"]
@@ -69,17 +69,17 @@ def download(version: str, folder: Path) -> Path:
 
 
 def make(wheel: Path, folder: Path) -> Path:
-    """The package of the interpreter alone, written into a folder.
+    """Write the package of the interpreter to a folder.
 
     Args:
-        wheel: Triton's, for any Python and processor, by its own name: `triton-3.7.1-...whl`.
-        folder: made if it is missing.
+        wheel: Triton's package with its original name, `triton-3.7.1-...whl`.
+        folder: is created if it doesn't exist.
     """
     version = f"{wheel.name.split('-')[1]}+interpreter"
     info = f"triton-{version}.dist-info"
     files = python_and_licence(wheel, info)
     files["triton/_C/libtriton/__init__.py"] = STAND_IN.read_bytes()
-    # torch.compile makes a digest of the compiled part, by this name. Python imports the folder.
+    # torch.compile hashes the file with this name. Python imports the folder instead.
     for end in ("so", "pyd"):
         files[f"triton/_C/libtriton.{end}"] = b"The compiled part of Triton is not here.\n"
     files[f"{info}/METADATA"] = METADATA.format(version=version).encode()
@@ -94,7 +94,7 @@ def make(wheel: Path, folder: Path) -> Path:
 
 
 def python_and_licence(wheel: Path, info: str) -> dict[str, bytes]:
-    """Triton's Python files by their names, and its licence by that which it gets in `info`."""
+    """Triton's Python files, and its license with its new path in `info`."""
     with zipfile.ZipFile(wheel) as packed:
         names = sorted(packed.namelist())
         licences = [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
@@ -109,7 +109,7 @@ def python_and_licence(wheel: Path, info: str) -> dict[str, bytes]:
 
 
 def record(files: dict[str, bytes], own_name: str) -> str:
-    """A wheel's list of its files, each with a digest and a size."""
+    """A wheel's list of files, with hashes and sizes."""
     lines = []
     for name, content in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")

@@ -1,13 +1,12 @@
-"""What Triton's interpreter asks of Triton's compiled part, in Python and NumPy.
+"""The parts of `triton._C.libtriton` that Triton's interpreter needs, in Python and NumPy.
 
-Triton publishes packages for Linux alone. Its interpreter is Python, and asks its compiled part,
-`triton._C.libtriton`, for little: loads, stores and atomics at addresses, names of options,
-environment variables and the types of arguments. This file has those, as in Triton 3.7.
-`interpreter_wheel.py` puts it in the place of the compiled part. There is no compiler in it: who
-asks for one gets `NoCompiler`.
+Triton publishes packages only for Linux. Its interpreter is written in Python, and needs little of
+the compiled library `libtriton`: loads, stores and atomics at addresses, names of options,
+environment variables and types of arguments. This file implements these as in Triton 3.7.
+`interpreter_wheel.py` puts it in place of the library. Everything else raises `NoCompiler`.
 
-As in the compiled part, an address that a mask leaves out is never touched. Any other has to be of
-memory that is there, or the process ends.
+As in the compiled library, masked addresses are never accessed. Accessing any other address that
+isn't mapped ends the process.
 """
 
 import os
@@ -21,32 +20,32 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 Array = NDArray[np.generic]
-__path__: list[str] = []  # a package, of whose parts Triton imports names
+__path__: list[str] = []  # Triton imports names of submodules, so this must be a package.
 
 
 class NoCompiler(NotImplementedError):
-    """Triton's compiler is asked for something, and only its interpreter is installed."""
+    """Raised if Triton's compiler is needed, because only its interpreter is installed."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is part of Triton's compiler, and here is its interpreter alone")
+        super().__init__(f"{name} is part of Triton's compiler; only its interpreter is installed")
 
 
 # Memory
 #
-# To NumPy all memory is one array, and an address an index into it. Nothing is touched but what is
-# indexed. Elements go by the order of C, whatever the order of an array of addresses: where an
-# address comes twice, the last value has to stay.
+# All memory is one NumPy array, and addresses are indices. Only indexed elements are accessed, in C
+# order, whatever the memory order of the array of addresses: if an address occurs twice, the last
+# value must remain.
 
-_FIRST = 64  # NumPy takes an array at address 0 for one without memory
+_FIRST = 64  # NumPy treats an array at address 0 as one without memory.
 _END = min(2**56, sys.maxsize)  # beyond any address of a process
 
 
 @cache
 def _memory(dtype: np.dtype, step: int) -> Array:
-    """All memory as elements of this dtype, one at each `step` bytes."""
+    """All memory as elements of this dtype, one every `step` bytes."""
     interface = {
         "version": 3,
-        "data": (_FIRST, False),  # which is not read-only
+        "data": (_FIRST, False),  # False: not read-only
         "shape": ((_END - _FIRST) // step - 1,),
         "strides": (step,),
         "typestr": dtype.str,
@@ -55,16 +54,16 @@ def _memory(dtype: np.dtype, step: int) -> Array:
 
 
 def _located(addresses: Array, dtype: np.dtype) -> tuple[Array, Array]:
-    """All memory as elements of this dtype, and the index of the one at each address."""
+    """All memory as elements of this dtype, and the index of each address."""
     size = dtype.itemsize
     index = (addresses - np.uint64(_FIRST)).view(np.int64)
-    if np.bitwise_or.reduce(index) % size:  # Some address is no multiple of the element's size.
+    if np.bitwise_or.reduce(index) % size:  # An address isn't a multiple of the element's size.
         return _memory(dtype, 1), index
     return _memory(dtype, size), index // size
 
 
 def load(addresses: Array, mask: ArrayLike, other: ArrayLike, dtype: DTypeLike) -> Array:
-    """The elements at these addresses. Where the mask is False, the bits of `other`."""
+    """The elements at these addresses; the bits of `other` where the mask is False."""
     dtype, shape = np.dtype(dtype), addresses.shape
     addresses, mask = addresses.ravel(), np.asarray(mask).ravel()  # A mask may be a memoryview.
     if mask.all():
@@ -77,7 +76,7 @@ def load(addresses: Array, mask: ArrayLike, other: ArrayLike, dtype: DTypeLike) 
 
 
 def store(addresses: Array, values: Array, mask: ArrayLike) -> None:
-    """Store each value at its address, one after the other, where the mask is True."""
+    """Store each value at its address, in order, where the mask is True."""
     addresses, values, mask = addresses.ravel(), values.ravel(), np.asarray(mask).ravel()
     if not mask.all():
         addresses, values = addresses[mask], values[mask]
@@ -87,7 +86,7 @@ def store(addresses: Array, values: Array, mask: ArrayLike) -> None:
 
 # Atomics
 #
-# One thread interprets all programs, so nothing comes between a read and its write.
+# A single thread interprets all programs, so nothing happens between a read and its write.
 
 
 # How `atomic_rmw` combines a value with memory: read, modify, write. The names are Triton's.
@@ -99,7 +98,7 @@ def _second(old: Array, new: Array) -> Array:
 
 
 _SIGNED, _UNSIGNED = ("int32", "int64"), ("uint32", "uint64")
-# How each combines old and new, and of which dtypes
+# How each combines old and new values, and for which dtypes.
 _COMBINES: dict[RMW_OP, tuple[Callable[[Array, Array], Array], tuple[str, ...]]] = {
     RMW_OP.ADD: (np.add, _SIGNED + _UNSIGNED),
     RMW_OP.FADD: (np.add, ("float16", "float32", "float64")),
@@ -119,15 +118,15 @@ def atomic_rmw(
 ) -> Array:
     """Combine each value with memory, where the mask is True, and return what was there before.
 
-    `order` is for threads, of which there is one. What is returned where the mask is False, the
-    compiled part leaves undefined; here it is 0.
+    `order` has no effect with a single thread. Where the mask is False, the result is 0; in the
+    compiled library it is undefined.
 
     Raises:
-        ValueError: values of such a dtype are not combined in this way.
+        ValueError: this operation doesn't support the dtype.
     """
     combine, dtypes = _COMBINES[kind]
     if values.dtype.name not in dtypes:
-        raise ValueError("Unsupported data type")  # the compiled part's words
+        raise ValueError("Unsupported data type")  # the compiled library's message
     before = np.zeros(values.size, values.dtype)
     active = np.asarray(mask).ravel()
     before[active] = _replace(addresses.ravel()[active], values.ravel()[active], combine)
@@ -135,7 +134,7 @@ def atomic_rmw(
 
 
 def atomic_cas(addresses: Array, expected: Array, values: Array, order: object) -> Array:
-    """Where memory has the bits of what is expected, store the value; return what was there."""
+    """Where memory has the expected bits, store the value; return what was there before."""
     bits = np.dtype(f"u{values.itemsize}")
     wanted, new = expected.ravel().view(bits), values.ravel().view(bits)
 
@@ -151,11 +150,11 @@ def atomic_cas(addresses: Array, expected: Array, values: Array, order: object) 
 def _replace(addresses: Array, values: Array, combine: Callable[[Array, Array], Array]) -> Array:
     """Replace each element of memory by `combine(element, value)`; return what was there before.
 
-    An element that comes twice is replaced twice.
+    An element that occurs twice is replaced twice.
     """
     memory, index = _located(addresses, values.dtype)
     overlap = memory.strides[0] < values.itemsize or np.unique(index).size < index.size
-    if not overlap:  # Then their order doesn't matter.
+    if not overlap:  # The order doesn't matter.
         before = memory[index]
         memory[index] = combine(before, values)
         return before
@@ -168,8 +167,8 @@ def _replace(addresses: Array, values: Array, combine: Callable[[Array, Array], 
 
 # Names
 #
-# `ir` has the options of Triton's operations. The interpreter compares some of them, and hands on
-# the others. Their numbers, which only the compiler reads, are not the compiled part's.
+# `ir` has the options of Triton's operations. The interpreter compares or passes them. Their
+# numbers differ from the compiled library's, but only the compiler reads these.
 
 _OPTIONS = {
     "ATOMIC_OP": "AND OR XOR ADD FADD MAX MIN UMAX UMIN XCHG",
@@ -184,7 +183,7 @@ _OPTIONS = {
     "ROUNDING_MODE": "RTZ RTNE",
     "ScaleDotElemTypeTY": "E4M3 E5M2 E2M3 E3M2 E2M1 BF16 FP16",
 }
-# Triton's annotations name these types of the compiler.
+# Triton's annotations use these types of the compiler.
 _TYPES = (
     "InsertPoint",
     "block_argument",
@@ -197,10 +196,10 @@ _TYPES = (
 
 
 def _part(name: str, members: dict[str, object]) -> ModuleType:
-    """A part of libtriton, as a module; it raises `NoCompiler` for members that it lacks."""
+    """A submodule of libtriton, which raises `NoCompiler` for missing members."""
 
     def lacking(member: str) -> object:
-        if member.startswith("__"):  # Python asks for these.
+        if member.startswith("__"):  # Python looks these up.
             raise AttributeError(member)
         raise NoCompiler(f"libtriton.{name}.{member}")
 
@@ -240,18 +239,18 @@ llvm, passes, nvidia, amd = (_part(name, {}) for name in ("llvm", "passes", "nvi
 
 
 def getenv(name: str, default: str | None = None) -> str | None:
-    """The variable's value, or the default where it is not set."""
+    """The variable's value, or the default if it isn't set."""
     return os.environ.get(name, default)
 
 
 def getenv_bool(name: str, default: bool | None) -> bool | None:
-    """Whether the variable is switched on; the default where it is not set."""
+    """Whether the variable is true; the default if it isn't set."""
     value = os.environ.get(name)
     return default if value is None else value.lower() in ("1", "on", "true", "y", "yes")
 
 
 def get_cache_invalidating_env_vars() -> dict[str, str]:
-    """What a compiled kernel depends on: nothing is compiled."""
+    """Variables that invalidate compiled kernels: none, because nothing is compiled."""
     return {}
 
 
@@ -261,13 +260,13 @@ def get_cache_invalidating_env_vars() -> dict[str, str]:
 def native_specialize_impl(
     backend: type, argument: object, is_const: bool, specialize_value: bool, align: bool
 ) -> tuple[str, None]:
-    """Triton's name for the type of an integer or a tensor, which no kernel is specialized to.
+    """Triton's name for the type of an integer or a tensor, without specialization.
 
     Raises:
-        OverflowError: an integer that 64 bits can't hold.
-        TypeError: anything else; the interpreter doesn't ask.
+        OverflowError: an integer doesn't fit into 64 bits.
+        TypeError: anything else, which the interpreter doesn't pass.
     """
-    from triton._utils import canonicalize_dtype  # which imports what imports this
+    from triton._utils import canonicalize_dtype  # It imports a module that imports this one.
 
     if isinstance(argument, bool):
         return "u1", None

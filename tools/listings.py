@@ -1,7 +1,7 @@
-"""Store what Triton makes of the notebooks' kernels: `make listings`, once one has changed.
+"""Store the compiled code of the notebooks' kernels: run `make listings` after one has changed.
 
-The notebooks that compile something are run, two at a time, and their files stay as they are. What
-was compiled goes into rope_lab/compiler/listings.json.xz, and nothing else stays there.
+It runs the notebooks that compile kernels, two at a time, without changing their files. Their
+listings replace those in rope_lab/compiler/listings.json.xz.
 """
 
 import os
@@ -18,13 +18,13 @@ from rope_lab.compiler import listings
 from rope_lab.records import QUIET
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPILES = ("compile_for(", "compiled(", "inspect(")  # what a cell calls that compiles
-SOLVES = ("check_rung(",)  # and in solutions; elsewhere a kernel is still to be written
-AT_A_TIME = 2  # a notebook waits for its kernel's child half of the time
+COMPILES = ("compile_for(", "compiled(", "inspect(")  # calls in cells that compile
+SOLVES = ("check_rung(",)  # also in solutions, where the kernels are written
+AT_A_TIME = 2  # A notebook spends half of its time waiting for its compile process.
 
 
 def that_compile() -> list[Path]:
-    """The notebooks with a cell that compiles, those that take longest first."""
+    """The notebooks with a cell that compiles, the largest first."""
     found = []
     for path in (ROOT / "notebooks").rglob("*.ipynb"):
         words = (*COMPILES, *SOLVES) if path.parent.name == "solutions" else COMPILES
@@ -35,7 +35,7 @@ def that_compile() -> list[Path]:
 
 
 def run(path: Path) -> None:
-    """Run a notebook and forget its outputs; one that fails ends all."""
+    """Run a notebook without storing its outputs. An error stops the program."""
     begin = time.perf_counter()
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(

@@ -37,24 +37,24 @@ from rope_lab.compiler.plans import plans_of
 from rope_lab.compiler.stages import operations
 
 GPU = "sm_90"
-# of a launch: one fact each, and two that are counted by width
+# The compared facts of a launch: single values, and counts by width.
 FACTS = "grid", "warps", "registers", "shared", "spilled", "stack"
 ACCESSES = "loads", "stores"
-MOST_OPCODES = 6  # that a report lists
-Launch = dict  # what is compared of one
-Outcome = list[Launch] | str  # of a call: its launches, or what it raised
-disassembled: dict[str, list[str]] = {}  # in this process: PTX -> opcodes
+MOST_OPCODES = 6  # in a report
+Launch = dict  # the compared facts of a launch
+Outcome = list[Launch] | str  # the launches of a call, or its error
+disassembled: dict[str, list[str]] = {}  # PTX -> opcodes, a cache of this process
 
 # what is compiled
 
 
 def launches_of(case: Case, package: ModuleType) -> Outcome:
-    """What a call launches, and with gradients its backward after it; or what it raises."""
+    """The launches of a call, followed by those of its backward; or its error."""
     try:
         call = case.call(package)
         plans = plans_of(call.function, *call.given, gpu=GPU, **call.options)
         return [launch_of(plan) for plan in plans]
-    except Exception as error:  # of whatever kind
+    except Exception as error:  # The other calls are compared anyway.
         return f"{type(error).__name__}: {error}".replace(package.__name__, "rope_kernels")
 
 
@@ -71,7 +71,7 @@ def launch_of(plan: launches.Launch) -> Launch:
 
 
 def opcodes_of(code: Compiled) -> list[str]:
-    """Of the SASS, in order. Equal PTX is disassembled once, which takes longer than to compile."""
+    """The opcodes of the SASS, in order. Equal PTX is disassembled once, because this is slow."""
     key = without_places(code.stages["ptx"]).replace(code.kernel, "kernel")
     if key not in disassembled:
         disassembled[key] = [operation.opcode for operation in operations(code, "sass")]
@@ -79,21 +79,21 @@ def opcodes_of(code: Compiled) -> list[str]:
 
 
 def without_places(ptx: str) -> str:
-    """PTX that says nothing of where in a source it came from."""
-    code = ptx.partition(".section")[0]  # what follows is for debuggers
+    """PTX without references to the source file."""
+    code = ptx.partition(".section")[0]  # The rest is for debuggers.
     code = re.sub(r"(?m)//.*|^\s*\.(?:loc|file)\b.*|^\$L__(?:tmp|func_)\w+:", "", code)
     return " ".join(code.split())
 
 
 def start_process(folder: Path) -> None:
-    """What each process does first."""
+    """Run first in each process."""
     global packages
     packages = load_packages(folder)
     torch.set_num_threads(1)
 
 
 def compile_case(number: int) -> list[Outcome]:
-    """A call of both packages: before and after."""
+    """Compile a call of both packages, before and after."""
     case = all_cases()[number]
     return [launches_of(case, package) for package in packages]
 
@@ -102,7 +102,7 @@ def compile_case(number: int) -> list[Outcome]:
 
 
 def rows_of(case: Case, before: Outcome, after: Outcome) -> list[dict]:
-    """A row for each launch of a call: what it was compiled to, and what differs in words."""
+    """A row for each launch of a call, with its facts and its differences."""
     row = {"group": case.group, "call": case.name}
     if isinstance(before, str) or isinstance(after, str) or len(before) != len(after):
         said = [x if isinstance(x, str) else f"launches {len(x)}" for x in (before, after)]
@@ -115,7 +115,7 @@ def rows_of(case: Case, before: Outcome, after: Outcome) -> list[dict]:
 
 
 def differences(before: Launch, after: Launch) -> list[str]:
-    """What two launches differ in, a phrase each."""
+    """The differences between two launches."""
     found = [
         f"{name} {in_words(before[name])} -> {in_words(after[name])}"
         for name in (*FACTS, *ACCESSES)

@@ -1,7 +1,7 @@
-"""Build the site into build/site: `make site`. Needs npm, which brings MathJax.
+"""Build the site in build/site: `make site`. It needs npm to download MathJax.
 
-From nothing each time: what Sphinx reads is put together in build/site-source, with the layout of
-the repository. Any warning is an error, a link that leads nowhere is one.
+Each build starts from scratch: Sphinx's input is copied to build/site-source, with the layout of
+the repository. Warnings, such as broken links, are errors.
 """
 
 import base64
@@ -17,13 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 
-# From npm, served from the site: no page asks another host for anything.
+# From npm, and served by the site, so that pages load nothing from other hosts.
 MATHJAX = "mathjax@3.2.2"
 MATHJAX_SHA512 = (
     "Bt+SSVU8eBG27zChVewOicYs7Xsdt40qm4+UpHyX7k0/O9NliPc+x77k1/FEsPsjKPZGJvtRZM1vO+geW0OhGw=="
 )
-# The script that the pages load, and what it loads when it is needed: packages of TeX, fonts,
-# and, if asked for in the menu of an equation, what reads it aloud.
+# The script that pages load, and the parts that it loads on demand: TeX packages, fonts, and, from
+# the menu of an equation, speech.
 MATHJAX_PARTS = (
     *("tex-chtml.js", "input/tex/extensions/", "output/chtml/fonts/"),
     *("a11y/", "input/mml", "sre/"),
@@ -35,10 +35,10 @@ def stop(sentence: str) -> None:
 
 
 def places() -> dict[str, str]:
-    """What Sphinx reads: each file of the repository, and the place of its copy."""
+    """Sphinx's input: each file in the repository, and the path of its copy."""
     found = {path: path.name for path in ROOT.glob("docs/*.md")}
     found |= {path: f"images/{path.name}" for path in ROOT.glob("docs/images/*.png")}  # of pages
-    found[ROOT / "README.md"] = "README.txt"  # a part of the first page, not one of its own
+    found[ROOT / "README.md"] = "README.txt"  # a part of the first page, not a page
     notebooks = "notebooks/*.ipynb", "notebooks/deeper/*.ipynb", "notebooks/solutions/*.ipynb"
     for pattern in (*notebooks, "docs/images/*.svg"):
         found |= {path: path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)}
@@ -46,16 +46,16 @@ def places() -> dict[str, str]:
 
 
 def anchor(heading: str) -> str:
-    """What JupyterLab and GitHub call the place of a heading in a notebook."""
+    """The anchor of a notebook's heading in JupyterLab and on GitHub."""
     return heading.strip().replace(" ", "-")
 
 
 def for_the_site(page: str) -> str:
-    """A page's text as Sphinx reads it.
+    """A page's text for Sphinx.
 
-    Directives say nothing on the forge, so pages hide them there: what is between
-    `<!-- site: begin` and `site: end -->` is a comment on the forge. What is between
-    `<!-- forge: begin -->` and `<!-- forge: end -->` is for the forge alone.
+    Text between `<!-- site: begin` and `site: end -->`, such as directives, is a comment on GitHub,
+    and is shown on the site. Text between `<!-- forge: begin -->` and `<!-- forge: end -->` is
+    removed from the site.
     """
     page = re.sub(r"<!-- forge: begin -->.*?<!-- forge: end -->\n", "", page, flags=re.DOTALL)
     return re.sub(r"<!-- site: begin\n(.*?)site: end -->\n", r"\1", page, flags=re.DOTALL)
@@ -76,7 +76,7 @@ def has_the_hash(archive: Path) -> bool:
 
 
 def fetch_mathjax(folder: Path) -> None:
-    """Unpack MathJax into a folder; from the registry the first time, then from build/."""
+    """Unpack MathJax into a folder. It is downloaded once, and then kept in build/."""
     archive = BUILD / (MATHJAX.replace("@", "-") + ".tgz")
     if not archive.exists():
         npm = shutil.which("npm")

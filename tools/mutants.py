@@ -1,13 +1,13 @@
-"""Deliberate bugs, each alone in a copy of the project: does a test turn red?
+"""Mutation tests: make each deliberate bug in a copy of the project, and run its tests.
 
     python tools/mutants.py                  all of tests/mutants.toml
     python tools/mutants.py --only "a sign"  those with these words in their file, edit or title
 
-The list names the tests that have to find a bug. It is killed by one that is red, and green without
-the bug.
+The list names the tests that must find each bug. A bug is killed if one of them fails, and passes
+without the bug.
 
-What takes long is starting Python with torch, Triton and pytest. So this process loads them once,
-and each run of pytest is a fork of it. As many bugs as there are cores are tried at a time.
+Starting Python with torch, Triton and pytest takes most of the time. So this process imports them
+once, and forks for each run of pytest. It tries as many bugs at a time as there are cores.
 """
 
 import argparse
@@ -32,7 +32,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FORKS = multiprocessing.get_context("fork")
-# What the tests import of other projects. Nothing of this one: a fork has to import its own copy.
+# Other projects' modules that the tests import. This project's modules are imported by the forks,
+# each from its own copy.
 LOADED_ONCE = (
     "torch",
     "torch._dynamo",
@@ -51,13 +52,13 @@ LOADED_ONCE = (
 
 @dataclass(frozen=True)
 class Mutant:
-    """An edit that makes something wrong."""
+    """A deliberate bug: an edit of a file."""
 
     file: str
     old: str  # occurs once in the file
     new: str
-    wrong: str
-    tests: tuple[str, ...] = ()  # what should find it: files, `FILE -k WORDS`, single tests
+    wrong: str  # what the edit breaks
+    tests: tuple[str, ...] = ()  # that should find it: files, `FILE -k WORDS`, single tests
 
     def applied(self, text: str) -> str:
         if self.old == self.new or (count := text.count(self.old)) != 1:
@@ -77,7 +78,7 @@ def listed() -> list[Mutant]:
 
 
 def tracked() -> list[str]:
-    """The files that git doesn't ignore, new ones too."""
+    """The files that git doesn't ignore, including new ones."""
     command = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     names = subprocess.check_output(command, cwd=ROOT, encoding="utf-8").split("\0")
     return [name for name in names if name and (ROOT / name).exists()]
@@ -87,19 +88,19 @@ class Bench:
     """A copy of the project, in which mutants are tried."""
 
     def __init__(self, folder: Path, limit: float = 600) -> None:
-        self.folder, self.limit = folder, limit  # seconds of one run of pytest
+        self.folder, self.limit = folder, limit  # seconds per run of pytest
         self.red_anyway = cache(self.red_of)
         for name in tracked():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-        # checked by the text, not by its time: an edited file is compiled again by whoever reads it
+        # Python compares bytecode with the source's hash, so it recompiles an edited file.
         checked = py_compile.PycInvalidationMode.CHECKED_HASH
         compileall.compile_dir(folder, quiet=2, invalidation_mode=checked)
 
     def try_one(self, mutant: Mutant) -> tuple[str, str]:
-        """What became of it, and the test that is red.
+        """The state of a mutant, and the test that fails.
 
-        "killed", "survived", "unfinished", or "no verdict" where the test is red without it too.
+        "killed", "survived", "unfinished", or "no verdict" if the test also fails without the bug.
         """
         path = self.folder / mutant.file
         right = path.read_text(encoding="utf-8")
@@ -112,7 +113,7 @@ class Bench:
             path.write_text(right, encoding="utf-8")
             if not red:
                 return "survived", ""
-            # of a notebook any cell, for it needs all
+            # A notebook runs as a whole, so any failing cell counts.
             asked = red[0].split("::")[0] if ".ipynb" in red[0] else red[0]
             return "no verdict" if red[0] in self.red_anyway(asked) else "killed", red[0]
         except (TimeoutError, LookupError):
@@ -124,14 +125,15 @@ class Bench:
         return self.pytest([test], *(["--nbval"] if ".ipynb" in test else []))
 
     def pytest(self, tests: list[str], *options: str) -> list[str]:
-        """The tests that are red.
+        """The tests that fail.
 
         Raises:
-            TimeoutError: they didn't end.
-            LookupError: one isn't there.
+            TimeoutError: they didn't end in time.
+            LookupError: a test doesn't exist.
         """
         asked = ["-q", "--tb=no", "-rfE", *options, *arguments_of(tests), "-p", "no:cacheprovider"]
-        # Its thread doesn't survive a fork, and pytest would wait for it. `limit` ends what hangs.
+        # faulthandler's thread doesn't survive a fork, and pytest would wait for it. `limit` stops
+        # tests that hang.
         asked += ["-p", "no:faulthandler"]
         with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
             fork = FORKS.Process(target=run_pytest, args=(self.folder, asked, output.fileno()))
@@ -139,7 +141,7 @@ class Bench:
             fork.join(self.limit)
             is_late = fork.exitcode is None
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(fork.pid, signal.SIGKILL)  # and what it started, such as kernels
+                os.killpg(fork.pid, signal.SIGKILL)  # with its children, such as Jupyter kernels
             fork.join()
             output.seek(0)
             said = output.read()
@@ -150,24 +152,24 @@ class Bench:
         if fork.exitcode in (0, 5):  # 5: all were deselected
             return []
         red = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
-        return red or list(tests)  # without a line: it broke before the first test, or died
+        return red or list(tests)  # No line: it failed before the first test, or crashed.
 
 
 def load_once() -> None:
-    """Import what all forks need, as `tests/conftest.py` has it: interpreted without a GPU."""
-    # by the driver's library: a process that has asked CUDA itself can't be forked
+    """Import what all forks need, with the interpreter on if there is no GPU."""
+    # Ask NVML for GPUs, because CUDA doesn't work in the forks of a process that has used it.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     import torch
 
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
     for name in LOADED_ONCE:
-        with contextlib.suppress(ImportError):  # without it, its tests are skipped
+        with contextlib.suppress(ImportError):  # If it isn't installed, its tests are skipped.
             importlib.import_module(name)
 
 
 def run_pytest(folder: Path, asked: list[str], output: int) -> None:
-    """What a fork does: it becomes the leader of a group, and ends with pytest's exit status."""
+    """Run pytest in a fork, as the leader of a process group, and exit with its status."""
     import pytest
 
     os.setsid()
@@ -175,7 +177,7 @@ def run_pytest(folder: Path, asked: list[str], output: int) -> None:
     os.dup2(output, 2)
     sys.stdout = sys.stderr = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-    # Bytecode is not written: an edit within a second, of the same size, would not be seen.
+    # Don't write bytecode: Python wouldn't notice a second edit of the same size within a second.
     os.environ |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(folder))
@@ -189,20 +191,20 @@ _bench: Bench  # of a process of the pool
 
 
 def make_bench(folder: Path) -> None:
-    """At the start of a process of the pool: it edits files, so it has a copy for itself."""
+    """Run first in each process of the pool, which needs its own copy, because it edits files."""
     global _bench
     _bench = Bench(folder / str(os.getpid()))
 
 
 def tried(mutant: Mutant) -> tuple[str, str, float]:
-    """What became of a mutant, the test that is red, and the seconds that it took."""
+    """The state of a mutant, the test that fails, and the seconds that this took."""
     begin = time.monotonic()
     state, by = _bench.try_one(mutant)
     return state, by, time.monotonic() - begin
 
 
 def arguments_of(tests: list[str]) -> list[str]:
-    """As pytest takes them. `FILE -k WORDS` are cases of a file; the words hold for all files."""
+    """The arguments of pytest. The words of all `FILE -k WORDS` apply to all files."""
     files, words = [x.split(" -k ")[0] for x in tests], [x.split(" -k ")[1:] for x in tests]
     found = " or ".join(dict.fromkeys(word for some in words for word in some))
     return [*dict.fromkeys(files), *(["-k", found] if found else [])]

@@ -1,12 +1,11 @@
-"""Make a reader's own copies of the notebooks in my_notebooks/: `lab.py` runs this.
+"""Copy the notebooks to my_notebooks/ for the reader: `lab.py` runs this.
 
-A copy has the cells of its original without outputs, so that it gives no prediction away; in the
-solutions, code is hidden until it is clicked. What
-else is in notebooks/ (records, pictures) is linked, where that is possible. The copies are as deep
-in the repository as their originals, so the same links work. Git and ruff ignore them, and
-`make test` never reads them.
+Copies have no outputs, so they don't reveal answers to predictions. In solutions, code is hidden
+until it is clicked. The other files of notebooks/ (records, pictures) are linked if possible.
+Copies are as deep in the repository as their originals, so the same links work. Git, ruff and
+`make test` ignore them.
 
-What is missing is made, and nothing is overwritten. A copy whose original has changed is named.
+Nothing is overwritten. Copies whose originals have changed are listed.
 """
 
 import contextlib
@@ -20,13 +19,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ORIGINALS, COPIES = "notebooks", "my_notebooks"
-# In the folder of the copies: for each, the digest of its original when it was copied.
+# A file in the folder of the copies: for each, the hash of its original when it was copied.
 MEMORY = ".copied-from.json"
 LINK_TO_A_HEADING = re.compile(r"\]\((?P<path>[^)\s#]+\.ipynb)#(?P<heading>[^)\s]+)\)")
 
 
 def unexecuted(original: Path) -> str:
-    """The text of a notebook without what running or saving it adds.
+    """The text of a notebook without outputs, and without what saving adds.
 
     Raises:
         ValueError: it is not a notebook in format 4.
@@ -39,7 +38,7 @@ def unexecuted(original: Path) -> str:
             kept = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}
             if cell["cell_type"] == "code":
                 kept |= {"execution_count": None, "outputs": []}
-            # a source is stored as a string or as a list of lines
+            # A source may be a string or a list of lines.
             cells.append(kept | {"source": "".join(cell["source"])})
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{original} is not a notebook in format 4 ({error!r})") from error
@@ -50,22 +49,22 @@ def unexecuted(original: Path) -> str:
 
 
 def readers_copy(original: Path) -> str:
-    """The text of a reader's copy: its links show the right cell, and solutions are hidden."""
+    """The text of a reader's copy. Its links lead to cells, and solutions are hidden."""
     notebook = json.loads(unexecuted(original))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = with_links_to_cells(cell["source"], original.parent)
         elif original.parent.name == "solutions":
-            # Otherwise the neighbors of the solution that was asked for could be read, too.
+            # Otherwise, a link to one solution would also show its neighbors.
             cell["metadata"]["jupyter"] = {"source_hidden": True}
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
 def with_links_to_cells(text: str, folder: Path) -> str:
-    """A cell's text, in which links to headings of other notebooks name the cells of these.
+    """A cell's text, in which links to headings of other notebooks are replaced by cell ids.
 
-    JupyterLab opens a notebook at its top, if a link has the heading and the notebook is not open
-    yet (its issue 15207). It scrolls to a cell. GitHub and the site know headings alone.
+    With a heading, JupyterLab opens a notebook at its top (its issue 15207). With a cell id, it
+    scrolls to the cell. GitHub and the site support only headings.
     """
 
     def to_the_cell(link: re.Match) -> str:
@@ -83,10 +82,10 @@ def with_links_to_cells(text: str, folder: Path) -> str:
 
 
 def make_copies(root: Path = ROOT) -> tuple[list[str], list[str]]:
-    """Make the copies that are missing.
+    """Make the missing copies.
 
     Returns:
-        The copies that were made, and those whose originals have changed since.
+        The new copies, and those whose originals have changed since they were copied.
 
     Raises:
         ValueError: an original is not a notebook.
@@ -110,8 +109,8 @@ def make_copies(root: Path = ROOT) -> tuple[list[str], list[str]]:
                 stale.append(name)
         elif not (copy.exists() or copy.is_symlink()):
             target = os.path.relpath(original.resolve(), copy.parent.resolve())
-            # Windows lets administrators and developers alone make links. There the lab reads the
-            # records in notebooks/; copies of them would stay when the records change.
+            # On Windows, only administrators and developers can create links. Without links, the
+            # lab reads the records in notebooks/. Copies of records would become outdated.
             with contextlib.suppress(OSError):
                 copy.symlink_to(target, original.is_dir())
     write(memory, json.dumps(remembered, indent=1, sort_keys=True) + "\n")
@@ -119,7 +118,7 @@ def make_copies(root: Path = ROOT) -> tuple[list[str], list[str]]:
 
 
 def entries(folder: Path) -> Iterator[Path]:
-    """Notebooks, files, and folders without a notebook in them, which are linked as a whole."""
+    """Notebooks, other files, and folders without notebooks, which are linked as a whole."""
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "__")):
             continue  # checkpoints and caches
@@ -130,14 +129,14 @@ def entries(folder: Path) -> Iterator[Path]:
 
 
 def write(path: Path, text: str) -> None:
-    """All of it or nothing: a half-written copy would count as the reader's work."""
+    """Replace a file at once: a half-written copy would count as the reader's work."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
 
 def main() -> None:
-    """Make the copies and say what was done."""
+    """Make the copies, and print what was done."""
     try:
         made, stale = make_copies()
     except PermissionError as error:

@@ -1,1 +1,1 @@
-"""Measurements that no notebook makes: each script here writes records, on a GPU."""
+"""Scripts that write records on a GPU which no notebook writes."""

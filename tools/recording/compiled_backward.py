@@ -1,4 +1,4 @@
-"""What a compiled backward launches, on a GPU:
+"""Record the kernels that a compiled backward launches, on a GPU:
 
     python tools/recording/compiled_backward.py > notebooks/records/08_compiled_backward.txt
 
@@ -22,9 +22,9 @@ ORDERS = "stored bshd", "stored bhsd"
 
 
 def q_and_k(order: str, sizes: tuple[int, ...], device: str) -> list[Tensor]:
-    """Two tensors (b, h, s, d), stored in that order.
+    """Two tensors (b, h, s, d), stored in this order.
 
-    One tensor for both would be read once where two are counted.
+    They are separate, because a single one would be read only once.
     """
     s, b, heads, d = sizes
     views = [
@@ -56,7 +56,7 @@ def main() -> None:
     print(origin(**circumstances()))
     for order, grads_order, grads, backward in backward_calls():
         median = measure({"backward": backward})["backward"].median_us
-        megabytes = 2 * sum(grad.nbytes for grad in grads) / 1e6  # read, and results written
+        megabytes = 2 * sum(grad.nbytes for grad in grads) / 1e6  # gradients read and written
         print(f"q and k {order}, gradients {grads_order}: {median} us, {megabytes:.0f} MB")
         with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
             backward()

@@ -1,6 +1,6 @@
 """Record Nsight Compute's reports of notebook 08: `python tools/recording/ncu_reports.py`.
 
-Needs a GPU and ncu. One process launches all calls under ncu, with the clocks as they are and empty
+It needs a GPU and ncu. One process launches all calls under ncu, with unchanged clocks and flushed
 caches.
 """
 
@@ -17,12 +17,12 @@ import torch
 from rope_lab.n08.ncu import IN_SHORT
 from rope_lab.records import RECORD_SWITCH, observe
 
-WARM_UP = 3  # launches of each call before the one that is reported
+WARM_UP = 3  # launches of each call before the reported one
 CALLS = {"naive": "naive_rope_kernel", "ours": "rope_kernel"}  # of `headline_cases`: its kernel
 
 
 def launch() -> None:
-    """In the process that ncu watches: launch every call."""
+    """Launch every call, in the process that ncu profiles."""
     from rope_lab.n08.kernels import headline_cases
 
     rotations = headline_cases(torch.bfloat16)
@@ -38,10 +38,10 @@ def launch() -> None:
 
 
 def measured() -> str:
-    """What ncu says of every launch between start and stop.
+    """The CSV output of ncu for every launch between start and stop.
 
     Raises:
-        RuntimeError: ncu could not report; its own words are in the message.
+        RuntimeError: ncu failed. The message contains its output.
     """
     with tempfile.TemporaryDirectory() as place:
         log = Path(place, "log.csv")
@@ -62,8 +62,8 @@ def measured() -> str:
 def reports_of(output: str) -> dict[str, dict]:
     """Call -> metric -> number; and the metrics' units.
 
-    ncu's page has a column for each metric, and units in the line below the header. Lines before
-    the header are ncu's and the program's own.
+    ncu's output has a column for each metric, and units in the line below the header. Lines before
+    the header are messages of ncu and of the program.
     """
     lines = output.splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith('"ID"'))

@@ -1,7 +1,7 @@
-"""Count the launches that a collision of two stores made wrong: `python tools/recording/races.py`.
+"""Count launches with wrong results of a write collision: `python tools/recording/races.py`.
 
-This writes a record of notebook 10, on a GPU; without one it is replayed. What compute-sanitizer
-ran on, for the record beside it, is `rope_lab/steps/collision.py` in git at 0e1faedd.
+It writes a record of notebook 10, on a GPU. The other record, of compute-sanitizer, is of
+`rope_lab/steps/collision.py` in git at 0e1faedd.
 """
 
 import os
@@ -18,7 +18,7 @@ HEAD_DIMS, WARPS = (64, 80, 96, 112), (1, 2, 4)
 
 
 def count_wrong_launches() -> dict:
-    """Head dimension and warps -> how many launches were wrong, of how many."""
+    """Head dimension and warps -> the number of wrong launches, and of all launches."""
     from rope_lab.n10.kernels import unmasked_row
 
     found = {}
