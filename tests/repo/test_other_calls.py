@@ -181,4 +181,4 @@ def test_the_page_has_rows_of_every_project():
     assert {project for project, _ in ROWS} == set(PROJECTS)
     assert len(RUN_BOTH) == len(rows_of("Hugging Face")) - 1
     headings = re.findall(r"^## (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert headings == ["Arguments by other names", *PROJECTS, "What else differs"]
+    assert headings == ["Arguments by other names", *PROJECTS, "Other differences"]
