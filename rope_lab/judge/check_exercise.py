@@ -73,12 +73,10 @@ def try_on_cases(
         out, probe: as `TryOnCases` has them.
     """
 
-    def shipped(functions: dict[str, Callable]) -> dict[str, Shipped]:
+    def shipped(functions: dict[str, Callable]) -> dict[str, Shipped | Mistaken]:
         return {
-            words: wrong.shipped
-            if isinstance(wrong, Mistaken)
-            else Shipped.of(wrong, "the mistake")
-            for words, wrong in functions.items()
+            words: made if isinstance(made, Mistaken) else Shipped.of(made, "the mistake")
+            for words, made in functions.items()
         }
 
     try:
@@ -133,7 +131,7 @@ class TryOnCases:
 
     Attributes:
         candidate: a reader's function.
-        wanted: the specification, with its functions as `Shipped`.
+        wanted: the specification, with its functions as `Shipped`, but for mistakes in solutions.
         out: the keyword by which the candidate gets its first input to write over; '' for none.
         probe: a case with which the work of a right candidate is counted.
     """
@@ -153,8 +151,11 @@ class TryOnCases:
         if self.out:
             candidate = in_place(candidate, self.out)
 
-        def loaded(functions: dict[str, Shipped]) -> dict[str, Callable]:
-            return {words: made.load(folder, "mistake") for words, made in functions.items()}
+        def loaded(functions: dict[str, Shipped | Mistaken]) -> dict[str, Callable]:
+            return {
+                words: made if isinstance(made, Mistaken) else made.load(folder, "mistake")
+                for words, made in functions.items()
+            }
 
         wanted = replace(
             self.wanted,

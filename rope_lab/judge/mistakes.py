@@ -20,8 +20,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..shipment import Shipped
-
 _SOLUTIONS = Path(__file__).resolve().parents[2] / "notebooks" / "solutions"
 _IMPORTS = """\
 import torch
@@ -99,20 +97,15 @@ class Mistaken:
     def text(self) -> str:
         return self.mistake.made_in(self.solution.text)
 
-    @property
-    def shipped(self) -> Shipped:
-        """For a child: by its text, as it is."""
-        name, options = self.solution.name, dict(self.solution.options)
-        return Shipped(_IMPORTS + self.text, name, options, renamed={})
-
-    @functools.cached_property
-    def function(self) -> Callable:
-        names: dict[str, object] = {}
-        exec(_IMPORTS + self.text, names)
-        return functools.partial(names[self.solution.name], **self.solution.options)
-
     def __call__(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        return self.function(*inputs)
+        return _function_in(self.text, self.solution.name)(*inputs, **self.solution.options)
+
+
+@functools.cache
+def _function_in(text: str, name: str) -> Callable:
+    names: dict[str, object] = {}
+    exec(_IMPORTS + text, names)
+    return names[name]
 
 
 @functools.cache
