@@ -28,7 +28,9 @@ def mistakes(factors: dict[str, float], source: str) -> None:
     ax.set(xlim=(0.3, 5000), xlabel="time shown / true time")
     draw.log_ticks(ax, "x", [0.5, 1, 2, 10, 100, 1000])
     fast, slow = most.values()
-    title = f"Wrong timings look up to {fast:.0f} times too fast, or up to {slow:.0f} times too slow"
+    title = (
+        f"Wrong timings look up to {fast:.0f} times too fast, or up to {slow:.0f} times too slow"
+    )
     draw.finish(figure, title, source)
 
 
