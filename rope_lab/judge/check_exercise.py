@@ -77,6 +77,7 @@ def try_on_cases(
         return {
             words: made if isinstance(made, Mistaken) else Shipped.of(made, "the mistake")
             for words, made in functions.items()
+            if not isinstance(made, Mistaken) or made.is_there
         }
 
     try:

@@ -97,6 +97,14 @@ class Mistaken:
     def text(self) -> str:
         return self.mistake.made_in(self.solution.text)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the solution has what is changed: a reader may have edited the notebook."""
+        try:
+            return bool(self.text)
+        except (LookupError, OSError, SyntaxError, ValueError):
+            return False
+
     def __call__(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         return _function_in(self.text, self.solution.name)(*inputs, **self.solution.options)
 

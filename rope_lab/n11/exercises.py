@@ -117,7 +117,11 @@ def _mistaken_norm(x, weight, freqs, words):
     extra=A_ROW_OF_ZEROS,
     tolerance=(1e-5, 1e-5),  # as for the norm alone
     mistakes={
-        **{words: partial(_mistaken_norm, words=words) for words in rms_norm_of_rows.mistakes},
+        **{
+            words: partial(_mistaken_norm, words=words)
+            for words, mistaken in rms_norm_of_rows.mistakes.items()
+            if mistaken.is_there
+        },
         **NORM_ROPE.with_mistakes(
             Mistake(
                 "half of the sum is missing: only the first half is squared", {"x1 + x2 * x2": "x1"}

@@ -10,9 +10,10 @@ import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
+import rope_lab as lab
 from exercise_form import NUMBERS
-from rope_lab.judge.mistakes import Mistake, Mistaken
-from rope_lab.judge.spec import MANY, Spec, laid_out_alike
+from rope_lab.judge.mistakes import Mistake, Mistaken, Solution
+from rope_lab.judge.spec import MANY, Spec, laid_out_alike, spec
 
 MODULES = [f"rope_lab.n{number}.exercises" for number in NUMBERS]
 KNOWN = {  # name -> specification, of all that know mistakes
@@ -64,3 +65,13 @@ def test_a_load_past_the_end_gives_nan():
     )
     x = torch.arange(8.0, dtype=torch.float64)
     assert doubled(x)[:4].equal(4 * x[:4]) and doubled(x)[4:].isnan().all()
+
+
+@spec(mistakes=Solution("00-ex1").with_mistakes(Mistake("gone", {"no text of the solution": ""})))
+def doubled(x: "(n)"):  # noqa: F821
+    return 2 * x
+
+
+def test_a_solution_that_a_reader_has_edited_stops_no_verdict():
+    verdict = lab.check_exercise(lambda x: -2 * x, doubled)
+    assert "a sign: every element has the opposite sign" in repr(verdict), verdict
