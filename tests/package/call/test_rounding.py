@@ -67,7 +67,6 @@ SHAPES = {  # format, d, d2, the first element that turns, and whether neighbors
     "thd": ("thd", 20, 20, 0, False),
 }
 DTYPES, WAYS = (BF16, FP16, FP32, FP64), {"kernel": True, "PyTorch": False}
-each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
 class Problem:
@@ -142,38 +141,6 @@ def test_in_place_and_one_direction_alone(family, shape, dtype, device):
         assert_same([problem.call(function), problem.call(function, fused=False)], [want, want])
         out = problem.call(function, inplace=True)
         assert out is problem.tensors[0] and torch.equal(out, want)
-
-
-@each_dtype
-@pytest.mark.parametrize("fused", (True, False))
-def test_deepseeks_function_which_reads_neighbors_and_writes_halves(dtype, fused, device):
-    problem = Problem("llama", "bhsd, interleaved", dtype, device)
-
-    def interleave(t, cos, sin, interleaved):
-        return as_llama(torch.cat((t[..., ::2], t[..., 1::2]), -1), cos, sin, False)
-
-    wanted = problem.with_gradients(problem.wanted(interleave))
-    of_pairs = [x.view(S, 2, -1).transpose(1, 2).flatten(1) for x in problem.table]
-    problem.table = of_pairs  # ours goes with what is read
-    got = problem.call(output_pairing="half", fused=fused)
-    assert_same(problem.with_gradients(got), wanted)
-
-
-@each_dtype
-@pytest.mark.parametrize("shape", ("bhsd, interleaved", "sbhd", "sbhd, whole rows"))
-def test_a_column_per_pair_and_a_negated_sine(shape, dtype, device):
-    """As of most models, whose table repeats itself; and as NanoChat turns."""
-    problem = Problem("llama", shape, dtype, device)
-    of_pairs = slice(None, None, 2) if problem.interleaved else slice(problem.d2 // 2)
-    per_pair = [x[:, of_pairs] for x in problem.table]
-    interleaved = problem.interleaved
-    cos, sin = (x.repeat_interleave(2, -1) if interleaved else x.tile(2) for x in per_pair)
-    problem.table = cos, -sin
-    wanted = problem.with_gradients(problem.wanted())
-    problem.table = per_pair
-    for fused in (True, False):
-        got = problem.call(rotary_dim=problem.d2, inverse=True, fused=fused)
-        assert_same(problem.with_gradients(got), wanted)
 
 
 # In machine code
