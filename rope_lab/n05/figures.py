@@ -68,7 +68,7 @@ def who_holds_what(rows: int, warps: int) -> None:
     colors = {f"warp {number}": PROGRAM_COLORS[number] for number in range(warps)}
     draw.color_key(figure, {"thread 0": ON_COLOR} | colors)
     served = int(mine[:, 0].sum())
-    draw.finish(figure, f"A thread's sine serves {served} of {_counted(rows, 'row')}")
+    draw.finish(figure, f"A thread uses its sine for {served} of {_counted(rows, 'row')}")
 
 
 def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> None:

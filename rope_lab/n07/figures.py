@@ -143,7 +143,7 @@ def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -
     draw.log_ticks(ax, "x", [1, 2, 4, 8, 16, 32, 64, 128])
     ax.set(xlabel="KiB in flight on an SM", ylabel="% of copy bandwidth", ylim=(0, 108))
     figure.legend(loc="outside lower center", ncols=1 + len(shares))
-    draw.finish(figure, "Bytes in flight decide, not how many programs have them", source)
+    draw.finish(figure, "The bytes in flight matter, not the number of programs", source)
 
 
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
