@@ -70,7 +70,7 @@ class Constants:
     cp_order: str | None  # which tokens of a sequence a rank has: `find_positions`; None: all
     inverse: bool  # rotate by minus the angle
     transpose: bool  # the transposed map, which computes gradients
-    rounding: str  # "once", or where PyTorch's operators round: see `kernel.turn`
+    rounding: str  # "once", or where PyTorch's operators round: see `kernel.rotate_pairs`
     fast_sine: bool  # fewer instructions, see `kernel.cos_sin`; on NVIDIA GPUs, not for fp64
     # Packed qkv: heads of q before each head of k and of v; 0: all heads of q are together.
     read_group: int

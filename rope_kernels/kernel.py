@@ -149,7 +149,7 @@ def rope_kernel(
     is_rotated = None
     if tensors.cu_seqlens is not None:
         is_rotated = in_sequence[:, None, None]
-    y1, y2 = turn(
+    y1, y2 = rotate_pairs(
         x1, x2, cos1, sin1, cos2, sin2, is_rotated,
         TRANSPOSE=C.transpose, ROUNDING=ROUNDING, COMPUTES_COS_SIN=tensors.sin is None,
         RETURNED=tensors.q_out.dtype.element_ty,
@@ -551,7 +551,7 @@ def cos_sin(
 
 
 @triton.jit
-def turn(
+def rotate_pairs(
     x1,
     x2,
     cos1,  # of the first member's angle, which may differ from the second's

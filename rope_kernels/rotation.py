@@ -163,8 +163,7 @@ class Rotation(NamedTuple):
     @property
     def tensors(self) -> TensorsOfRotation:
         """All tensors, in the order in which kernels take them."""
-        places = self.cu_seqlens, self.start_positions, self.position_ids
-        return self.table, self.sin, *places
+        return self.table, self.sin, *self.places
 
     @property
     def places(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:

@@ -22,8 +22,8 @@ from .kernel import (
     find_positions,
     my_tile,
     packed_heads,
+    rotate_pairs,
     row_pointers,
-    turn,
 )
 
 
@@ -115,15 +115,15 @@ def wide_kernel(
         table_len, C=C,
     )  # fmt: skip
 
-    # Rotate, and store every element once. `turn` computes y1 = cos x1 - sin x2 for the first
-    # member of a pair. Here x1 also contains second members, with their partners in x2: their sine
+    # Rotate, and store every element once. `rotate_pairs` computes y1 = cos x1 - sin x2, for first
+    # members of pairs. Here x1 also contains second members, with their partners in x2: their sine
     # needs the other sign.
     is_first = (element < C.half)[None, None, :]
     sin1, sin2 = tl.where(is_first, sin1, -sin1), tl.where(is_first, sin2, -sin2)
     is_rotated = None
     if tensors.cu_seqlens is not None:
         is_rotated = per_token(in_sequence, C)[:, None, :]
-    y1, _ = turn(
+    y1, _ = rotate_pairs(
         x1, x2, cos1, sin1, cos2, sin2, is_rotated,
         TRANSPOSE=C.transpose, ROUNDING=ROUNDING, COMPUTES_COS_SIN=tensors.sin is None,
         RETURNED=tensors.q_out.dtype.element_ty,

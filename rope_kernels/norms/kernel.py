@@ -17,11 +17,11 @@ from ..kernel import (
     load_rows,
     my_tile,
     place_of_tile,
+    rotate_pairs,
     row_pointers,
     select_strides,
     store_rows,
     tile_of_program,
-    turn,
 )
 
 
@@ -97,14 +97,14 @@ def norm_rope_kernel(
 
     # Normalize and rotate in fp32 (fp64 for fp64), or the other way round.
     if C.norm_after:
-        x1, x2 = turn(
+        x1, x2 = rotate_pairs(
             x1, x2, cos1, sin1, cos2, sin2, is_rotated,
             TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=ARE_ANGLES, RETURNED=ROUNDED,
         )  # fmt: skip
         x1, x2 = x1.to(COMPUTED), x2.to(COMPUTED)
     x1, x2, tail = normalize(x1, x2, tail, w1, w2, w_tail, STORED=STORED, C=C)
     if not C.norm_after:
-        x1, x2 = turn(
+        x1, x2 = rotate_pairs(
             x1, x2, cos1, sin1, cos2, sin2, is_rotated,
             TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=ARE_ANGLES, RETURNED=ROUNDED,
         )  # fmt: skip
@@ -235,17 +235,17 @@ def norm_rope_backward_kernel(
         # the rotation at the end.
         seen1, seen2 = x1, x2
         if C.norm_after:  # The forward may have rounded the rows before it squared them.
-            seen1, seen2 = turn(
+            seen1, seen2 = rotate_pairs(
                 x1, x2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=False, ROUNDING=ROUNDING, COMPUTES_COS_SIN=False, RETURNED=ROUNDED,
             )  # fmt: skip
             seen1, seen2 = seen1.to(COMPUTED), seen2.to(COMPUTED)
-            x1, x2 = turn(
+            x1, x2 = rotate_pairs(
                 x1, x2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=False, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
             )  # fmt: skip
         else:
-            g1, g2 = turn(
+            g1, g2 = rotate_pairs(
                 g1, g2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=True, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
             )  # fmt: skip
@@ -270,7 +270,7 @@ def norm_rope_backward_kernel(
         g1, g2 = (g1 - x1 * mean) * rstd, (g2 - x2 * mean) * rstd
         g_tail = (g_tail - x_tail * mean) * rstd
         if C.norm_after:
-            g1, g2 = turn(
+            g1, g2 = rotate_pairs(
                 g1, g2, cos1, sin1, cos2, sin2, is_rotated,
                 TRANSPOSE=True, ROUNDING="once", COMPUTES_COS_SIN=False, RETURNED=COMPUTED,
             )  # fmt: skip
