@@ -12,8 +12,8 @@ A function's way to its verdict:
   of, too.
 - `verdict.py` is what the reader sees.
 
-While the kernel runs, `trace.py` reads what the `recorder.py` hears. `errors.py` says what an error
-means, and `refusals.py` what Triton's compiler says.
+While the kernel runs, `hooks.py` calls `trace.py`. `errors.py` says what an error means, and
+`refusals.py` what Triton's compiler says.
 
 `answers.py` checks numbers and choices. `climb/` judges a kernel on a rung, `inspect/` looks at one
 of the reader's own, and `picture/` draws what a launch loads and stores.

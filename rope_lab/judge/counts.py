@@ -105,7 +105,7 @@ class BesideKernels(Traffic):
 
     def at_launch(self, launch: Launch) -> object:
         """Make a launch; what it gets from NumPy is `computed`."""
-        from .recorder import tensors_in
+        from .hooks import tensors_in
 
         given = [x for _, x in tensors_in({"": launch.arguments} | launch.options)]
         self.computed += [(BY_NUMPY, x) for x in given if self.maker_of(x) == BY_NUMPY]

@@ -82,7 +82,7 @@ def failure_of(error: Exception) -> Failure:
     inner = cause_of(error)
     if triton_is_installed():
         from ..compiler.compile_process import sentence_of
-        from .recorder import LeftItsTensors, name_of
+        from .hooks import LeftItsTensors, name_of
 
         sentence, line = sentence_of(error)
         if line:  # where there is a GPU, of the compiler

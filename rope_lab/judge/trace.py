@@ -1,7 +1,7 @@
 """What a trace of interpreted launches knows: which program stored where, and what races.
 
-It reads what a `Recorder` hears. Programs run one by one there, and the lanes of a program
-together, so results are right by luck where two of them meet at an element.
+Programs run one by one in the interpreter, and the lanes of a program together, so results are
+right by luck where two of them meet at an element.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..compiler.launches import constants_of
 from ..interpreter.bf16 import as_fp32
+from .hooks import Access, Hooks, Memory, Part, line_of_the_kernel, name_of, number_of
 from .lanes import Lanes
-from .recorder import Access, Memory, Part, Recorder, line_of_the_kernel, name_of, number_of
 
 NOBODY = -1
 _RELEASED_EARLY = (
@@ -64,7 +64,7 @@ class Event:
     of: str  # the tensor that is loaded or stored; of an evaluation, the shape of its block
 
 
-class Trace(Recorder):
+class Trace(Hooks):
     """What happened in all launches while it was open.
 
     Attributes:

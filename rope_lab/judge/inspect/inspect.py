@@ -16,7 +16,7 @@ from ...compiler.listings import NoCompiler
 from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn, Shipped
 from ..check_exercise import CHILD, SECONDS
-from ..recorder import tensors_in
+from ..hooks import tensors_in
 from ..refusals import does_not_compile, refusal_of
 from ..verdict import raised
 from .gpu_answers import answering_as, on_a_gpu_without_memory

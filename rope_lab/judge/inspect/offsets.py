@@ -22,7 +22,7 @@ from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorH
 
 from ...compiler.launches import Launch, launches_of
 from ..climb.targets import number
-from ..recorder import Access, Memory, Recorder, line_of_the_kernel, name_of, replaced
+from ..hooks import Access, Hooks, Memory, line_of_the_kernel, name_of, replaced
 from ..verdict import cause_of, raised
 
 _LARGE = 2**30  # bytes of a tensor; with fewer, every offset fits
@@ -141,7 +141,7 @@ class _Place(Memory):
         return self.first
 
 
-class _FarTensors(Recorder):
+class _FarTensors(Hooks):
     """A launch whose large tensors have addresses and no memory.
 
     Attributes:

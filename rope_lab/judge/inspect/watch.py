@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...interpreter.functions import EVALUATED
-from ..recorder import Access, Part, tensors_in
+from ..hooks import Access, Part, tensors_in
 from ..trace import Trace
 from .limits import SECTOR
 

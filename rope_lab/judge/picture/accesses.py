@@ -17,8 +17,8 @@ from torch import Tensor
 from ...interpreter.functions import cannot_be_interpreted
 from ...shipment import Shipped
 from ..errors import failure_of
+from ..hooks import Access, Hooks, replaced, tensors_in
 from ..judge_process import MAX_PRINTED
-from ..recorder import Access, Recorder, replaced, tensors_in
 
 # Bytes around a storage: where a lane is masked off, its address is next to its own.
 _GAP = 1 << 16
@@ -48,7 +48,7 @@ class LanesOfAnAccess:
     wanted: np.ndarray
 
 
-class Accesses(Recorder):
+class Accesses(Hooks):
     """Keeps the lanes of every access."""
 
     def __init__(self, begins: list[int], sizes: list[int]) -> None:

@@ -9,7 +9,7 @@ from ...child import Ended, Worker
 from ...compiler.launches import Launch, launches_of
 from ...shipment import CannotPassOn, Shipped, is_kernel
 from ..check_exercise import CHILD, SECONDS
-from ..recorder import tensors_in
+from ..hooks import tensors_in
 from ..verdict import HOW_TO_BEGIN, raised
 from .accesses import Draw, LanesOfAnAccess, saved
 from .drawing import Panel, draw_panels

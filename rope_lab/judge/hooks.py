@@ -1,8 +1,8 @@
-"""Record what interpreted launches do: programs, loads, stores and functions, in their order.
+"""Hooks for what interpreted launches do: programs, loads, stores and functions, in their order.
 
 Triton's interpreter runs program after program, and all that a kernel does goes through a few of
-its functions. They are wrapped while a `Recorder` is open. It calls its own methods `at_...`, which
-a reader of these events overrides: `Trace` knows owners and races, `Watch` counts, `Accesses` keeps
+its functions. They are wrapped while `Hooks` are open. These call their own methods `at_...`,
+which a subclass overrides: `Trace` knows owners and races, `Watch` counts, `Accesses` keeps
 lanes for a picture, and offsets.py looks for numbers that wrap around. An access outside the
 tensors of the launch is stopped before it happens, for in the interpreter as on a GPU it would read
 what happens to lie there, or overwrite it, or end the process.
@@ -119,15 +119,15 @@ class Part:
         return f"element {at // self.size} of {self.memory.name}"
 
 
-class Recorder:
-    """Hears of all that launches do while it is open.
+class Hooks:
+    """Called for all that launches do while they are open.
 
     Attributes:
         programs: all that have run, in their order; the last one runs.
         memories: of the tensors of all launches.
     """
 
-    functions: ClassVar[tuple[str, ...]] = ()  # whose calls are recorded
+    functions: ClassVar[tuple[str, ...]] = ()  # that call `at_function`
     memory_of: ClassVar[Callable[[str, Tensor], Memory]] = Memory
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Recorder:
         for undo in reversed(self._undo):
             undo()
 
-    # what a reader may override
+    # what a subclass may override
 
     def at_launch(self, kernel: Callable, named: dict[str, object]) -> None:
         """`named`: its arguments and options, by their names."""
@@ -224,7 +224,7 @@ class Recorder:
         self.at_program()
         return original(builder, *self.programs[-1])
 
-    def _record(self, access: Access) -> np.ndarray:
+    def _at_lanes(self, access: Access) -> np.ndarray:
         """Of each lane of an access, whether it is to happen."""
         self.at_access(access)
         outside = access.wanted.copy()
@@ -240,7 +240,7 @@ class Recorder:
         is_volatile = named.get("is_volatile", rest[-1:] == (True,))
         has_other = other is not None
         access = Access.of("loads", pointers, mask, has_other=has_other, may_wait=is_volatile)
-        runs = self._record(access)
+        runs = self._at_lanes(access)
         given = other if has_other else self.not_loaded(pointers)
         left = access.wanted & ~runs
         if left.any():
@@ -250,17 +250,17 @@ class Recorder:
 
     def _store(self, original: Callable, builder, pointers, value, mask, *rest, **named):
         values = np.broadcast_to(value.data, pointers.data.shape)
-        runs = self._record(Access.of("stores", pointers, mask, values=values))
+        runs = self._at_lanes(Access.of("stores", pointers, mask, values=values))
         return original(builder, pointers, value, TensorHandle(runs, tl.int1), *rest, **named)
 
     def _update(self, original: Callable, builder, op, pointers, value, mask, *rest):
-        runs = self._record(Access.of("updates", pointers, mask))
+        runs = self._at_lanes(Access.of("updates", pointers, mask))
         return original(builder, op, pointers, value, TensorHandle(runs, tl.int1), *rest)
 
     def _exchange(self, original: Callable, builder, pointers, *rest):
         """`tl.atomic_cas` takes no mask, so past an access outside the tensors it can't go on."""
         access = Access.of("updates", pointers, None, may_wait=True)
-        if not self._record(access).all():
+        if not self._at_lanes(access).all():
             raise LeftItsTensors(self.programs[-1], "writes", "elsewhere")
         return original(builder, pointers, *rest)
 
