@@ -29,7 +29,7 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval $(SHARED) --dist loadscope
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help environment pins lab test test-all mutants notebook notebooks listings times hosted hugging_face bench record site docker_image clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks listings hosted hugging_face bench record site docker_image clean
 
 help: ## list all commands
 	awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -85,9 +85,6 @@ notebook: environment ## run, store and check a notebook, its detours and soluti
 	[ -n "$(OF_N)" ] || { echo "error: no notebook N=$(N). Give its number: make notebook N=04"; exit 1; }
 	"$(VENV)"/bin/python -m rope_lab.run_notebooks $(OF_N)
 	"$(VENV)"/bin/python -m pytest --nbval $(OF_N)
-
-times: environment ## compute how long each notebook takes, and write the minutes to all pages
-	"$(VENV)"/bin/python tools/reading_times.py
 
 hosted: environment ## run each copy for Colab and Kaggle in an empty folder (20 minutes)
 	"$(VENV)"/bin/python -m pytest tests/notebooks/test_hosted_copies.py --every

@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from notebook_form import ROOT, THREE_EDITS, load, names_of_detours, names_of_notebooks
-from reading_times import stated_time
+from notebook_form import (
+    ROOT,
+    THREE_EDITS,
+    load,
+    names_of_detours,
+    names_of_notebooks,
+    stated_time,
+)
 
 ROAD = names_of_notebooks()
 
@@ -49,7 +55,7 @@ def test_the_index_has_each_detour_with_its_question_and_minutes():
     for name in names_of_detours():
         first, _ = ends(name)
         number, title, question = re.match(r"# (\d\d\+) · (.+)\n\n\*\*(.+\?)\*\*\n", first).groups()
-        minutes, _ = stated_time(first)
+        minutes = stated_time(first).core
         (back,) = (link(other, "../notebooks/") for other in ROAD if other[:2] == number[:2])
         cells = f"[{number} {title}](../notebooks/{name})", question, back, f"{minutes} min"
         assert f"\n| {' | '.join(cells)} |\n" in page
@@ -74,15 +80,21 @@ def test_a_first_cell_links_to_notebooks_by_their_titles(name):
 
 def test_readme_has_each_notebook_once_with_its_question_and_minutes():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    row = r"^\| (\[\d\d .+\]\(.+\)) \| (.+) \| (.+) \| (\d+)\u00a0min \| \d+\u00a0min \|$"
+    row = r"^\| (\[\d\d .+\]\(.+\)) \| (.+) \| (.+) \| (\d+)\u00a0min \| (\d+)\u00a0min \|$"
     found = re.findall(row, readme, re.MULTILINE)
-    wanted, whole = [], 0
-    for (_, _, afterwards, _), name in zip(found, ROAD, strict=True):
+    wanted, of_the_core, optional = [], [], []
+    for (_, _, afterwards, *_), name in zip(found, ROAD, strict=True):
         first, _ = ends(name)
-        minutes, core = stated_time(first)
-        assert afterwards.startswith("*optional:* ") == (not core), name
-        whole += minutes if core else 0
+        time = stated_time(first)
+        is_core = bool(time.core_sections)
+        assert afterwards.startswith("*optional:* ") == (not is_core), name
+        (of_the_core if is_core else optional).append(time)
         question = re.match(r".*\n\n\*\*(.+\?)\*\*\n", first)[1]
-        wanted.append((link(name, "notebooks/"), question, afterwards, str(minutes)))
+        minutes = str(time.core), str(time.whole)
+        wanted.append((link(name, "notebooks/"), question, afterwards, *minutes))
     assert found == wanted
-    assert f"\n| | | *notebooks 00 to 10* | {whole}\u00a0min | " in readme
+    for notebooks, times in ("00 to 10", of_the_core), ("11 to 14", optional):
+        core, whole = (sum(minutes) for minutes in list(zip(*times, strict=True))[:2])
+        assert f"\n| | | *notebooks {notebooks}* | {core}\u00a0min | {whole}\u00a0min |\n" in readme
+    minutes = sum(time.core for time in of_the_core)
+    assert f" take {minutes} minutes, exercises included. " in readme

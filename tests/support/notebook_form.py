@@ -10,10 +10,9 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
-
-from reading_times import stated_time
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
@@ -166,6 +165,28 @@ def first_cell_leads_to_the_words(notebook: Notebook) -> list[str]:
     return [f"the first cell has no {words.strip()!r}" for words in wanted if words not in first]
 
 
+class Time(NamedTuple):
+    """Minutes that a notebook's first cell states."""
+
+    core: int
+    whole: int  # with optional parts
+    core_sections: list[int]  # empty if the notebook has no core
+
+
+def stated_time(first_cell: str) -> Time:
+    """What the table of a first cell says about time."""
+    sections = r"(?: for the core, sections? (?P<sections>[\d, -]+))?"
+    row = (
+        rf"^\| Time \| (?P<core>\d+) minutes{sections}(?:; (?P<whole>\d+) with optional parts)? \|$"
+    )
+    stated = re.search(row, first_cell, re.MULTILINE)
+    core_sections = []
+    for span in stated["sections"].split(",") if stated["sections"] else ():
+        begin, _, end = span.strip().partition("-")
+        core_sections += range(int(begin), int(end or begin) + 1)
+    return Time(int(stated["core"]), int(stated["whole"] or stated["core"]), core_sections)
+
+
 def numbers_follow_one_another(notebook: Notebook) -> list[str]:
     """Of displayed equations and of sections, which the first cell names by number."""
     if not notebook.begins_with_a_table:
@@ -179,7 +200,7 @@ def numbers_follow_one_another(notebook: Notebook) -> list[str]:
     for what, numbers in {"equations": equations, "sections": sections}.items():
         if numbers != list(range(1, len(numbers) + 1)):
             complaints.append(f"{what} are numbered {numbers}")
-    _, core = stated_time(notebook.markdown[0].source)
+    core = stated_time(notebook.markdown[0].source).core_sections
     if not set(core) <= set(sections):
         complaints.append(f"of the core {core} some sections are not there")
     return complaints
