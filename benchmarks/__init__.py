@@ -1,1 +1,1 @@
-"""Measurements of the kernels beside other ways to compute the same: `python -m benchmarks`."""
+"""Measure the kernels and their alternatives: `python -m benchmarks`."""

@@ -427,7 +427,7 @@ def rotation_of(
         starts = None
     may_know = call.fused is True and is_eager()
     module, filled = None, None
-    looks: object = type(freqs)
+    of_freqs: object = type(freqs)
     if isinstance(freqs, RotaryPositionEmbedding):
         module, table, sin = freqs, None, None
         filled = module.filled() if may_know else None
@@ -435,13 +435,13 @@ def rotation_of(
         # cached, and `turns` below raises, or computes the turns for this call alone.
         may_know = filled is not None
         if filled is not None:
-            looks = module.rotary_dim, module.interleaved, module.attention_factor, filled.looks
+            of_freqs = module.rotary_dim, module.interleaved, module.attention_factor, filled.key
     else:
         table, sin = call.tables
     known = None
     if may_know:
         of_call = *tensors, *shared, table, sin, cu_seqlens, starts, ids
-        known = known_of(of_call, first_position, looks, *options_that_came)
+        known = known_of(of_call, first_position, of_freqs, *options_that_came)
     options = None if known is None else known.options
     t = tensors[0]
     if options is None:

@@ -225,9 +225,9 @@ def _check_slice(call: Call, like: Like, head_dim: int) -> None:
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
         raise bad(f"{came} {shown(rotary_dim)}", f"{accepted.format(**named)}; {like.in_words}")
     accepted = "an integer from 0 to {most}, for {n} elements within {t}'s head dimension d = {d}"
-    start, room = call.rotary_start, head_dim - rotary_dim
+    start, last = call.rotary_start, head_dim - rotary_dim
     check_integer(
-        "rotary_start", start, least=0, most=room, accepted=accepted, n=rotary_dim, **named
+        "rotary_start", start, least=0, most=last, accepted=accepted, n=rotary_dim, **named
     )
     if of_module and rotary_dim != width:
         came = f"{came} {rotary_dim}, but freqs rotates {width} elements"
@@ -243,11 +243,11 @@ def _refuse_two_meanings(width: int, rotary_start: int, name: str, head_dim: int
     They may have a column for each rotated element, or for each pair, so that twice as many
     elements rotate. The error lists the readings that fit into a head.
     """
-    room = head_dim - rotary_start if is_integer(rotary_start) else head_dim
+    available = head_dim - rotary_start if is_integer(rotary_start) else head_dim
     meanings = []
-    if width % 2 == 0 and width <= room:
+    if width % 2 == 0 and width <= available:
         meanings.append(f"rotary_dim={width} if there is one column per element")
-    if 2 * width <= room:
+    if 2 * width <= available:
         per_pair = f"rotary_dim={2 * width} if there is one column per pair, as in "
         meanings.append(f"{per_pair}FlashAttention, flashinfer, vLLM and GPT-J")
     if meanings:

@@ -95,8 +95,8 @@ def known_of(
             if type(x) is Tensor or type(x) is Parameter:
                 address = x.data_ptr()
                 rest = address % 16 if address else None  # None: a kernel must not read it
-                looks = x.shape, x.stride(), x.dtype, x.device, rest, x.is_neg()
-                signature.append(looks)
+                of_tensor = x.shape, x.stride(), x.dtype, x.device, rest, x.is_neg()
+                signature.append(of_tensor)
             elif x is None or not isinstance(x, Tensor):
                 signature.append(x)
             else:

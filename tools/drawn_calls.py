@@ -33,7 +33,7 @@ from torch import Tensor
 
 from two_checkouts import HAS_GPU, ROOT, choose_engine, copy_packages, load_packages
 
-sys.path[:0] = [str(ROOT / room) for room in ("", "tests/support")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("", "tests/support")]
 
 from drawn import Call, Named, draw  # noqa: E402
 

@@ -131,8 +131,8 @@ def launch_backward(
     q_grad, k_grad = q_and_k(grads)
     q_out, k_out = q_and_k(outs)
     q_weight, k_weight = q_and_k(weights)
-    looks = *tensors, *grads, *weights
-    known = known_of_rotation(looks, rotation, "norm backward", norm, wants_inputs, wants_weights)
+    inputs = *tensors, *grads, *weights
+    known = known_of_rotation(inputs, rotation, "norm backward", norm, wants_inputs, wants_weights)
 
     given = NormBackwardTensors(
         q, k, q_grad, k_grad, q_out, k_out, q_weight, k_weight, partials, *rotation.tensors
