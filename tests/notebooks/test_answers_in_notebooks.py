@@ -73,12 +73,12 @@ def answers_to(exercises, entry, every):
     if asks_for_a_value(entry):
         stub = exercises.stubs[entry.cell]
         answers = [
-            Answer(f"{entry.cell} {x.given}", another_choice(stub, x.given), "WRONG", x.told)
+            Answer(f"{entry.cell} {x.given}", another_choice(stub, x.given), "WRONG", x.words)
             for x in wrong_answers_to(entry)
         ]
     else:
         answers = [
-            Answer(f"{entry.cell} {x.mistake}", x.made_of(solution), x.state, x.told)
+            Answer(f"{entry.cell} {x.words}", x.made_in(solution), x.state, x.words)
             for x in wrong_answers_to(entry)
         ]
     of_mistakes = [mistaken_answer(entry, mistaken, solution) for mistaken in entry.mistaken]

@@ -8,47 +8,32 @@ TURN_PAIRS = Exercise(
     judged_by=exercises.turned_pairs,
     wrong_answers=(
         WrongAnswer(
-            mistake="halves",
-            instead={
+            "the wrong pairing: it pairs halves (i, i + d2/2), where neighbors",
+            {
                 "x.unflatten(-1, (-1, 2))": "x.unflatten(-1, (2, -1)).mT.contiguous()",
                 "view_as_real(turned)": "view_as_real(turned).mT",
             },
-            told="the wrong pairing: it pairs halves (i, i + d2/2), where neighbors",
+        ),
+        WrongAnswer("neighbors swapped: each of the two", {"(turned)": "(turned).flip(-1)"}),
+        WrongAnswer(
+            "zero: what is wrong is zero, in the second of each two neighbors",
+            {"(turned)": "(turned.real + 0j)"},
+        ),
+        WrongAnswer("every element has the opposite sign", {"(turned)": "(-turned)"}),
+        WrongAnswer(
+            "the wrong function: sine and cosine have changed places",
+            {"torch.exp(1j * angle)": "torch.complex(angle.sin(), angle.cos())"},
         ),
         WrongAnswer(
-            mistake="the imaginary part first",
-            instead={"(turned)": "(turned).flip(-1)"},
-            told="neighbors swapped: each of the two",
+            "the wrong angle: it takes radians for degrees", {"1j * angle": "1j * angle.deg2rad()"}
         ),
         WrongAnswer(
-            mistake="only the real part",
-            instead={"(turned)": "(turned.real + 0j)"},
-            told="zero: what is wrong is zero, in the second of each two neighbors",
+            "the wrong angle: every pair is turned by the first pair's",
+            {"1j * angle": "1j * angle[:, :1]"},
         ),
         WrongAnswer(
-            mistake="a minus for all",
-            instead={"(turned)": "(-turned)"},
-            told="every element has the opposite sign",
-        ),
-        WrongAnswer(
-            mistake="sine and cosine exchanged",
-            instead={"torch.exp(1j * angle)": "torch.complex(angle.sin(), angle.cos())"},
-            told="the wrong function: sine and cosine have changed places",
-        ),
-        WrongAnswer(
-            mistake="degrees",
-            instead={"1j * angle": "1j * angle.deg2rad()"},
-            told="the wrong angle: it takes radians for degrees",
-        ),
-        WrongAnswer(
-            mistake="one angle a row",
-            instead={"1j * angle": "1j * angle[:, :1]"},
-            told="the wrong angle: every pair is turned by the first pair's",
-        ),
-        WrongAnswer(
-            mistake="a cosine for both",
-            instead={"torch.exp(1j * angle)": "angle.cos()"},
-            told="half of it is missing: the product with the sine",
+            "half of it is missing: the product with the sine",
+            {"torch.exp(1j * angle)": "angle.cos()"},
         ),
     ),
 )

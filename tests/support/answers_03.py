@@ -7,8 +7,8 @@ HOW_MANY_BYTES = Exercise(
     cell="03-ex2",
     judged_by=exercises.BYTES_OF_THREE_LOADS,
     wrong_answers=(
-        WrongValue(given=[128, 1024, 160], told="the bytes that the threads use"),
-        WrongValue(given=[512, 512, 160], told="two threads share a sector"),
+        WrongValue(given=[128, 1024, 160], words="the bytes that the threads use"),
+        WrongValue(given=[512, 512, 160], words="two threads share a sector"),
     ),
 )
 
@@ -18,49 +18,43 @@ ROWS_AND_COLUMNS = Exercise(
     judged_by=exercises.rotate_half_of_rows,
     wrong_answers=(
         WrongAnswer(
-            mistake="a mask of rows alone",
-            instead={"(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "row[:, None] < rows"},
-            told="only the mask is wrong: it needs the rows and the columns",
+            "only the mask is wrong: it needs the rows and the columns",
+            {"(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "row[:, None] < rows"},
         ),
         WrongAnswer(
-            mistake="and for &",
-            instead={
+            "for and, or, not, if write &, |, ~, where",
+            {
                 "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
                     "(row[:, None] < rows) and (column[None, :] < 2 * HALF)"
-                ),
+                )
             },
-            told="for and, or, not, if write &, |, ~, where",
         ),
         WrongAnswer(
-            mistake="no parentheses",
-            instead={
+            "means row[:, None] < (rows & column[None, :]) < 2 * HALF: put each",
+            {
                 "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
                     "row[:, None] < rows & column[None, :] < 2 * HALF"
-                ),
+                )
             },
-            told="means row[:, None] < (rows & column[None, :]) < 2 * HALF: put each",
         ),
         WrongAnswer(
-            mistake="a mask without dimensions",
-            instead={
+            "[:, None] makes a column of a block, and [None, :] a row",
+            {
                 "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
                     "(row < rows) & (column < 2 * HALF)"
-                ),
+                )
             },
-            told="[:, None] makes a column of a block, and [None, :] a row",
         ),
         WrongAnswer(
-            mistake="no sign",
-            instead={"sign[None, :] * x": "x"},
-            told="a sign: what is wrong has the opposite sign, in the first half",
+            "a sign: what is wrong has the opposite sign, in the first half",
+            {"sign[None, :] * x": "x"},
         ),
         WrongAnswer(
-            mistake="a scatter",
-            instead={
+            "the kernel scatters: it stores an element in its partner's place",
+            {
                 "+ partner[None, :]": "+ column[None, :]",
-                "+ column[None, :], sign": ("+ partner[None, :], sign"),
+                "+ column[None, :], sign": "+ partner[None, :], sign",
             },
-            told="the kernel scatters: it stores an element in its partner's place",
         ),
     ),
 )

@@ -9,32 +9,28 @@ RUNG_4 = Exercise(
     judged_by=RUNGS[4],
     wrong_answers=(
         WrongAnswer(
-            mistake="minus the angle",
-            instead={"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
-            told="the wrong sine: each half takes the sine that the other",
+            "the wrong sine: each half takes the sine that the other",
+            {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = -sin1, -sin2"},
         ),
         WrongAnswer(
-            mistake="the sines exchanged without a sign",
-            instead={"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = sin2, sin1"},
-            told="the gradient for minus the angles",
+            "the gradient for minus the angles",
+            {"sin1, sin2 = -sin2, -sin1": "sin1, sin2 = sin2, sin1"},
         ),
         WrongAnswer(
-            mistake="cosines exchanged, too",
-            instead={
+            "the wrong cosine: each half takes the cosine of the",
+            {
                 "        sin1, sin2 = -sin2, -sin1\n": (
                     "        sin1, sin2 = -sin2, -sin1\n        cos1, cos2 = cos2, cos1\n"
                 )
             },
-            told="the wrong cosine: each half takes the cosine of the",
         ),
         WrongAnswer(
-            mistake="`out` forgotten in the backward",
-            instead={"    if out is None:\n": "    if out is None or transpose:\n"},
-            told="in the case 'backward in place, small and plain'",
+            "in the case 'backward in place, small and plain'",
+            {"    if out is None:\n": "    if out is None or transpose:\n"},
         ),
         WrongAnswer(
-            mistake="another kernel for the backward",
-            instead={
+            "the backward launches another kernel, where a flag of this one would do",
+            {
                 "    s, b, h, d = t.shape\n": (
                     "    from rope_kernels import rope_bw\n"
                     "\n"
@@ -43,21 +39,17 @@ RUNG_4 = Exercise(
                     "    s, b, h, d = t.shape\n"
                 )
             },
-            told="the backward launches another kernel, where a flag of this one would do",
             state="NOT YET",
         ),
         WrongAnswer(
-            mistake="one sign",
-            instead={"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
-            told="the wrong sine: the first half has the sine of the other angle; the "
-            "second half has",
+            ("the wrong sine: the first half has the sine of the other angle; the second half has"),
+            {"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
         ),
         WrongAnswer(
-            mistake="the flag the wrong way round",
-            instead={"if TRANSPOSE:": "if not TRANSPOSE:"},
-            told="the transposed map, where the map itself is asked for",
+            "the transposed map, where the map itself is asked for",
+            {"if TRANSPOSE:": "if not TRANSPOSE:"},
         ),
-        KernelOfTheRungBelow(rung=4, told="my_rope takes no `transpose`"),
+        KernelOfTheRungBelow(rung=4, words="my_rope takes no `transpose`"),
     ),
 )
 
@@ -66,7 +58,7 @@ WHICH_TEST_FINDS_IT = Exercise(
     cell="06-ex3",
     judged_by=exercises.first_to_fail,
     wrong_answers=(
-        WrongValue(given=[2, 2, 1, 4, 3], told="passes test 2"),
-        WrongValue(given=[4, 2, 1, 4, 3], told="fails test 4, but another one fails before that"),
+        WrongValue(given=[2, 2, 1, 4, 3], words="passes test 2"),
+        WrongValue(given=[4, 2, 1, 4, 3], words="fails test 4, but another one fails before that"),
     ),
 )

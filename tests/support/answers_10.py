@@ -9,26 +9,23 @@ REPAIR_IT = Exercise(
     judged_by=exercises.rope_of_q_and_k_apart,
     wrong_answers=(
         WrongAnswer(
-            mistake="the bug",
-            instead={"k_strides[1] + head * k_strides[2]": "k_strides[1] + head * q_strides[2]"},
-            told=(
+            (
                 "in the case 'only q is a slice of wider rows'; 11 other cases are right\n"
                 "  looks like: out of bounds: program (20, 6) reads element 1008 of k_ptr"
             ),
+            {"k_strides[1] + head * k_strides[2]": "k_strides[1] + head * q_strides[2]"},
         ),
         WrongAnswer(
-            mistake="k without strides",
-            instead={
+            "a wrong stride: it reads the memory as if the tensor were contiguous",
+            {
                 "k_ptr + position * k_strides[0] + sequence * k_strides[1] + head * k_strides[2]": (
                     "k_ptr + (token * k_heads + head) * 2 * HALF"
                 )
             },
-            told="a wrong stride: it reads the memory as if the tensor were contiguous",
         ),
         WrongAnswer(
-            mistake="no mask",
-            instead={"exists = pair < HALF": "exists = pair < BLOCK"},
-            told="every result is right, so a mask is missing",
+            "every result is right, so a mask is missing",
+            {"exists = pair < HALF": "exists = pair < BLOCK"},
         ),
     ),
 )
@@ -38,8 +35,8 @@ THE_WALK = Exercise(
     cell="10-ex3",
     judged_by=(exercises.WALKED, exercises.MISSTEPS),
     wrong_answers=(
-        WrongValue(given=[24, 6, 984, 989], told="6 counts q's 5 heads first"),
-        WrongValue(given=[29, 1, 984, 989], told="k is contiguous in this case"),
+        WrongValue(given=[24, 6, 984, 989], words="6 counts q's 5 heads first"),
+        WrongValue(given=[29, 1, 984, 989], words="k is contiguous in this case"),
     ),
 )
 
@@ -48,15 +45,10 @@ THE_UNSEEN_BUG = Exercise(
     cell="10-ex2",
     judged_by=rope,
     wrong_answers=(
+        WrongAnswer("the table's length: right for a table that ends with the sequence", {}),
         WrongAnswer(
-            mistake="none",
-            instead={},
-            told="the table's length: right for a table that ends with the sequence",
-        ),
-        WrongAnswer(
-            mistake="all rows for one position",
-            instead={"out.numel() // (positions * d)": "out.numel() // d"},
-            told="the wrong position: the angle is that of 0, the first position",
+            "the wrong position: the angle is that of 0, the first position",
+            {"out.numel() // (positions * d)": "out.numel() // d"},
         ),
     ),
 )

@@ -8,12 +8,11 @@ RMS_NORM_OF_A_ROW = Exercise(
     judged_by=exercises.rms_norm_of_rows,
     wrong_answers=(
         WrongAnswer(
-            mistake="squares in half precision",
-            instead={
+            "convert x to fp32 first",
+            {
                 "other=0.0).to(tl.float32)": "other=0.0)",
                 "tl.sum(x * x)": "tl.sum((x * x).to(tl.float32))",
             },
-            told="convert x to fp32 first",
         ),
     ),
 )
@@ -24,36 +23,25 @@ THE_FUSED_FORWARD = Exercise(
     judged_by=exercises.rope_of_normalized_rows,
     wrong_answers=(
         WrongAnswer(
-            mistake="no weights",
-            instead={"x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r"},
-            told="the wrong weight: no weights are applied",
+            "the wrong weight: no weights are applied",
+            {"x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r"},
+        ),
+        WrongAnswer("no epsilon: a row of zeros is divided by zero", {"mean + 1e-6": "mean"}),
+        WrongAnswer("another epsilon: 1e-05, not 1e-06", {"1e-6": "1e-5"}),
+        WrongAnswer(
+            "the epsilon is outside of the root: add it to the mean square",
+            {"tl.rsqrt(mean + 1e-6)[:, None]": "(1 / (tl.sqrt(mean) + 1e-6))[:, None]"},
         ),
         WrongAnswer(
-            mistake="no epsilon",
-            instead={"mean + 1e-6": "mean"},
-            told="no epsilon: a row of zeros is divided by zero",
-        ),
-        WrongAnswer(
-            mistake="another epsilon",
-            instead={"1e-6": "1e-5"},
-            told="another epsilon: 1e-05, not 1e-06",
-        ),
-        WrongAnswer(
-            mistake="epsilon outside",
-            instead={"tl.rsqrt(mean + 1e-6)[:, None]": "(1 / (tl.sqrt(mean) + 1e-6))[:, None]"},
-            told="the epsilon is outside of the root: add it to the mean square",
-        ),
-        WrongAnswer(
-            mistake="LayerNorm",
-            instead={
+            "the mean is subtracted, as LayerNorm does",
+            {
                 "    mean = ": (
                     "    middle = tl.sum(x1 + x2, 1)[:, None] / (2 * HALF)\n"
                     "    x1, x2 = x1 - middle, x2 - middle\n"
                     "    x1, x2 = tl.where(exists, x1, 0.0), tl.where(exists, x2, 0.0)\n"
                     "    mean = "
-                ),
+                )
             },
-            told="the mean is subtracted, as LayerNorm does",
         ),
     ),
 )

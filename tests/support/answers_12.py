@@ -8,15 +8,15 @@ A_WRAPPER_FOR_THE_MODEL = Exercise(
     judged_by=(exercises.rope_of_heads_first, exercises.rope_gradient_of_heads_first),
     wrong_answers=(
         WrongAnswer(
-            mistake="no copy",
-            instead={"x.permute(2, 0, 1, 3).contiguous()": "x.permute(2, 0, 1, 3)"},
-            told="the wrong layout: the kernel reads memory as (s, b, h, d), and it is "
-            "still stored as (b, h, s, d)",
+            (
+                "the wrong layout: the kernel reads memory as (s, b, h, d), and it is "
+                "still stored as (b, h, s, d)"
+            ),
+            {"x.permute(2, 0, 1, 3).contiguous()": "x.permute(2, 0, 1, 3)"},
         ),
         WrongAnswer(
-            mistake="ones for the gradient",
-            instead={"grad.permute": "torch.ones_like(grad).permute"},
-            told="the gradient is ignored: each of its elements counts as 1",
+            "the gradient is ignored: each of its elements counts as 1",
+            {"grad.permute": "torch.ones_like(grad).permute"},
         ),
     ),
 )
@@ -27,11 +27,11 @@ WHICH_ROUNDING = Exercise(
     judged_by=exercises.ROUNDING,
     wrong_answers=(
         WrongValue(
-            given=["once", "model", "upcast"], told="no PyTorch operator fuses a multiply-add"
+            given=["once", "model", "upcast"], words="no PyTorch operator fuses a multiply-add"
         ),
         WrongValue(
             given=["model", "model", "upcast"],
-            told="so the products are not rounded to the dtype of x",
+            words="so the products are not rounded to the dtype of x",
         ),
     ),
 )

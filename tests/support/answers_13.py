@@ -8,14 +8,11 @@ SWIGLU = Exercise(
     judged_by=exercises.swiglu_in_pytorch,
     wrong_answers=(
         WrongAnswer(
-            mistake="the sigmoid of up",
-            instead={"tl.sigmoid(gate) * up": "tl.sigmoid(up) * gate"},
-            told="shape (3, 11008), bfloat16; first at index (0, 0): got",
+            "shape (3, 11008), bfloat16; first at index (0, 0): got",
+            {"tl.sigmoid(gate) * up": "tl.sigmoid(up) * gate"},
         ),
         WrongAnswer(
-            mistake="the input for the output",
-            instead={"out, n = torch.empty_like(gate)": "out, n = gate"},
-            told="an input is overwritten: gate",
+            "an input is overwritten: gate", {"out, n = torch.empty_like(gate)": "out, n = gate"}
         ),
     ),
 )
@@ -25,16 +22,8 @@ SWIGLU_BACKWARD = Exercise(
     cell="13-ex2",
     judged_by=exercises.swiglu_backward_in_pytorch,
     wrong_answers=(
-        WrongAnswer(
-            mistake="the gradients exchanged",
-            instead={"return d_gate, d_up": "return d_up, d_gate"},
-            told="result 0: 32",
-        ),
-        WrongAnswer(
-            mistake="the sigmoid for its product",
-            instead={"d_out * silu": "d_out * sigmoid"},
-            told="result 1: 32",
-        ),
+        WrongAnswer("result 0: 32", {"return d_gate, d_up": "return d_up, d_gate"}),
+        WrongAnswer("result 1: 32", {"d_out * silu": "d_out * sigmoid"}),
     ),
 )
 
@@ -44,14 +33,12 @@ ADD_AND_NORMALIZE = Exercise(
     judged_by=exercises.add_rms_norm_in_pytorch,
     wrong_answers=(
         WrongAnswer(
-            mistake="the sum not stored",
-            instead={"    tl.store(residual_ptr + offset, total, mask=exists)\n": ""},
-            told="WRONG at size 3: residual: ",  # how many values: what the memory held before
+            "WRONG at size 3: residual: ",
+            {"    tl.store(residual_ptr + offset, total, mask=exists)\n": ""},
         ),
         WrongAnswer(
-            mistake="the block for the row",
-            instead={"/ D + 1e-6": "/ BLOCK + 1e-6"},
-            told="shape (3, 5120), bfloat16; first at index (0, 0): got",
+            "shape (3, 5120), bfloat16; first at index (0, 0): got",
+            {"/ D + 1e-6": "/ BLOCK + 1e-6"},
         ),
     ),
 )
@@ -62,15 +49,9 @@ PACKED_ROPE = Exercise(
     judged_by=exercises.packed_rope_in_pytorch,
     wrong_answers=(
         WrongAnswer(
-            mistake="positions of the batch",
-            instead={"token - tl.max(tl.where(starts <= token, starts, 0))": "token"},
-            told="result 0: 28",
+            "result 0: 28", {"token - tl.max(tl.where(starts <= token, starts, 0))": "token"}
         ),
-        WrongAnswer(
-            mistake="a sequence begins one late",
-            instead={"starts <= token": "starts < token"},
-            told="first at index (1, 0, 0): got",
-        ),
+        WrongAnswer("first at index (1, 0, 0): got", {"starts <= token": "starts < token"}),
     ),
 )
 
@@ -80,13 +61,12 @@ LOGSUMEXP = Exercise(
     judged_by=exercises.logsumexp_of_rows,
     wrong_answers=(
         WrongAnswer(
-            mistake="the largest element of each block by itself",
-            instead={"tl.maximum(largest, tl.max(x))": "tl.max(x)"},
-            told="the exponentials overflow: subtract the largest element so far",
+            "the exponentials overflow: subtract the largest element so far",
+            {"tl.maximum(largest, tl.max(x))": "tl.max(x)"},
         ),
         WrongAnswer(
-            mistake="a maximum and a sum in each lane",
-            instead={
+            "RIGHT: ",
+            {
                 'largest, total = -float("inf"), 0.0': (
                     'largest = tl.full((BLOCK,), -float("inf"), tl.float32)\n'
                     "    total = tl.zeros((BLOCK,), tl.float32)"
@@ -103,11 +83,10 @@ LOGSUMEXP = Exercise(
                 ),
             },
             state="RIGHT",
-            told="RIGHT: ",
         ),
         WrongAnswer(
-            mistake="two loops",
-            instead={
+            "RIGHT: ",
+            {
                 "        total = total * tl.exp(largest - grown) + tl.sum(tl.exp(x - grown))\n": "",
                 "largest = grown\n": (
                     "largest = grown\n"
@@ -119,7 +98,6 @@ LOGSUMEXP = Exercise(
                 ),
             },
             state="RIGHT",
-            told="RIGHT: ",
         ),
     ),
 )
@@ -129,25 +107,14 @@ YOURS = Exercise(
     cell="13-ex6",
     judged_by=exercises.with_prediction,
     wrong_answers=(
+        WrongAnswer("first at index (0, 0): got", {"tl.sum(x, axis=0) / 4": "tl.sum(x, axis=0)"}),
+        WrongAnswer("what is loaded alone: a store moves bytes, too", {" * (1 + 1 / 4)": ""}),
         WrongAnswer(
-            mistake="a sum for the mean",
-            instead={"tl.sum(x, axis=0) / 4": "tl.sum(x, axis=0)"},
-            told="first at index (0, 0): got",
+            "twice as many bytes as there are: an element of bf16 has two", {"1024 * 2": "1024 * 4"}
         ),
         WrongAnswer(
-            mistake="only what is read is predicted",
-            instead={" * (1 + 1 / 4)": ""},
-            told="what is loaded alone: a store moves bytes, too",
-        ),
-        WrongAnswer(
-            mistake="four bytes an element",
-            instead={"1024 * 2": "1024 * 4"},
-            told="twice as many bytes as there are: an element of bf16 has two",
-        ),
-        WrongAnswer(
-            mistake="no prediction",
-            instead={"megabytes = ": "megabytes = None  # "},
-            told="put your answer in place of None",
+            "put your answer in place of None",
+            {"megabytes = ": "megabytes = None  # "},
             state="NOT YET",
         ),
     ),

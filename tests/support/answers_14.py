@@ -8,14 +8,9 @@ WRITE_ROWS_TO_THEIR_SLOTS = Exercise(
     judged_by=exercises.write_in_pytorch,
     wrong_answers=(
         WrongAnswer(
-            mistake="every token of a block in one slot",
-            instead={" + slot % block_size * place_stride": ""},
-            told="programs 1 and 2 store element 0 of k_cache_ptr",
+            "programs 1 and 2 store element 0 of k_cache_ptr",
+            {" + slot % block_size * place_stride": ""},
         ),
-        WrongAnswer(
-            mistake="tokens without a slot are written",
-            instead={"k, mask=slot >= 0": "k"},
-            told="program 3 writes element -256 of k_cache_ptr",
-        ),
+        WrongAnswer("program 3 writes element -256 of k_cache_ptr", {"k, mask=slot >= 0": "k"}),
     ),
 )

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from rope_lab.judge.climb.check_rung import uses_of
-from rope_lab.judge.mistakes import Mistaken, replaced
+from rope_lab.judge.mistakes import Mistake, Mistaken, replaced
 from rope_lab.judge.spec import Spec
 from rope_lab.rungs import Rung, rung_of
 
 
-@dataclass(frozen=True)
-class WrongAnswer:
-    """The worked solution with a mistake that no specification knows."""
+class WrongAnswer(Mistake):
+    """A mistake in the worked solution that no specification knows.
 
-    mistake: str  # its name
-    instead: Mapping[str, str]  # text of the solution -> what is in its place
-    told: str  # words of the verdict
-    state: str = "WRONG"  # the verdict's first word; "RIGHT" for the solution in other words
+    Args:
+        words: some of the verdict's.
+        instead: text of the solution -> what is in its place.
+        state: the verdict's first word; "RIGHT" for the solution in other words.
+    """
 
-    def made_of(self, solution: str) -> str:
-        """The cell with the mistake in it."""
-        return replaced(solution, self.instead)
+    def __init__(self, words: str, instead: Mapping[str, str], state: str = "WRONG") -> None:
+        super().__init__(words, instead)
+        self.state = state
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,10 @@ class KernelOfTheRungBelow:
     """Our kernel of the rung below, which isn't on this one yet."""
 
     rung: int  # this one
-    told: str
+    words: str
     state: str = "NOT YET"
-    mistake: str = "the kernel of the rung below"
 
-    def made_of(self, solution: str) -> str:
+    def made_in(self, solution: str) -> str:
         """The cell with that kernel; loads Triton."""
         ours, below = (rung_of(number).source.strip() for number in (self.rung, self.rung - 1))
         return replaced(solution, {ours: below})
@@ -47,7 +46,7 @@ class WrongValue:
     """A wrong number, or wrong choices, for a stub that asks for these."""
 
     given: object  # a number, or a list of all answers
-    told: str  # words of the verdict
+    words: str  # some of the verdict's
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def two_wrong_answers_are_told_apart(exercises: Exercises) -> list[str]:
     complaints = []
     for entry in exercises.entries:
         wrong = (x for x in entry.wrong_answers if not getattr(x, "state", "").startswith("RIGHT"))
-        told = {one.told for one in wrong} | {one.mistake.words for one in entry.mistaken}
+        told = {one.words for one in wrong} | {one.mistake.words for one in entry.mistaken}
         apart = [one for one in told if not any(one in other for other in told - {one})]
         if len(apart) < 2:
             complaints.append(f"{entry.cell}: of its wrong answers, {len(apart)} is told apart")
