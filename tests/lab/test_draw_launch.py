@@ -163,7 +163,9 @@ def shift_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def test_loads_name_each_program_once_and_stores_may_be_in_place(pictures, device):
     x = torch.arange(8.0, device=device)
     lab.draw_launch(shift_kernel[(2,)], x, x, 8, BLOCK=4, loads="x_ptr")
-    (loads, stores), _, _ = pictures[0]
+    (loads, stores), figure, _ = pictures[0]
+    titles = [ax.get_title("left") for ax in figure.axes]
+    assert titles == ["Loads from x_ptr, shape (8,)", "Stores in out_ptr, shape (8,)"]
     assert loads.sheet.by == {
         **{(0, i): [0] for i in (1, 2, 3)},
         **{(0, i): [1] for i in (5, 6, 7)},
@@ -256,6 +258,15 @@ def test_cells_have_numbers_colors_and_marks(pictures, device):
     assert key_of(three) == ["number, color: the program", "lane masked off"]
     dashed = [patch for patch in three.axes[0].patches if not patch.get_fill()]
     assert [patch.get_x() for patch in dashed] == pytest.approx([10.04, 11.04])
+
+
+def test_a_picture_is_as_wide_as_its_cells_and_the_key_beside_them(pictures):
+    """Otherwise half of it would be empty. Without room for the key, the picture has full width."""
+    for columns in (8, 32):
+        x = torch.zeros(4, columns)
+        lab.draw_launch(copy_kernel[(columns,)], x, torch.zeros(4, columns), x.numel(), BLOCK=4)
+    narrow, wide = (figure.get_figwidth() for _, figure, _ in pictures)
+    assert narrow < 0.8 * style.WIDTH and wide == style.WIDTH
 
 
 def test_a_number_that_is_too_wide_for_a_cell_is_written_once_for_neighbors(pictures):
