@@ -114,7 +114,7 @@ A_SCALED_COPY = Exercise(
             {"return out": "return x"},
         ),
         WrongAnswer(
-            ("no program stores the last elements, from number 768 on; is the grid large enough?"),
+            "no program stores the last elements, from number 768 on; is the grid large enough?",
             {"triton.cdiv(x.numel(), block)": "max(1, x.numel() // block)"},
         ),
         WrongAnswer(

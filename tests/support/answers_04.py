@@ -142,7 +142,7 @@ RUNG_1 = Exercise(
             {"i // (D * heads * batch)": "i // (D * heads * batch) % batch"},
         ),
         WrongAnswer(
-            ("the wrong angle: (0, 0, 0, 1) of the result is turned by freqs[0, 0, 0, 0], not by"),
+            "the wrong angle: (0, 0, 0, 1) of the result is turned by freqs[0, 0, 0, 0], not by",
             {"position * D2 + column": "position * D2 + column // 2 * 2"},
         ),
         WrongAnswer(

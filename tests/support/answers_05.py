@@ -76,7 +76,7 @@ RUNG_2 = Exercise(
             {"exists = pair < HALF": "exists = pair < HALF - 1"},
         ),
         WrongAnswer(
-            ("the wrong position: row (1, 0, 0) is turned by the angles of position 0, not of 1"),
+            "the wrong position: row (1, 0, 0) is turned by the angles of position 0, not of 1",
             {"out, b * h,": "out, s,"},
         ),
         WrongAnswer(

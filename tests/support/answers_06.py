@@ -42,7 +42,7 @@ RUNG_4 = Exercise(
             state="NOT YET",
         ),
         WrongAnswer(
-            ("the wrong sine: the first half has the sine of the other angle; the second half has"),
+            "the wrong sine: the first half has the sine of the other angle; the second half has",
             {"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
         ),
         WrongAnswer(
