@@ -32,13 +32,14 @@ def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
     draw.finish(figure, "One row of angles serves every row of the tile")
 
 
-def dealt_out(rows: int, warps: int, pairs: int = 128, neighbors: int = 8):
-    """The warp and the lane that hold each pair of a tile, both (rows, pairs).
+def dealt_out(rows: int, warps: int):
+    """The warp and the lane that hold each pair of a tile, both (rows, 128).
 
-    As Triton deals them out: up to `neighbors` to a lane, then the next lane and the next warp
+    As Triton deals them out: up to 8 to a lane, then the next lane and the next warp
     along the row, then those of the next row. When all have some, it goes on with the first.
     """
-    size = max(1, min(neighbors, rows * pairs // (32 * warps)))
+    pairs = 128
+    size = max(1, min(8, rows * pairs // (32 * warps)))
     lanes = min(32, pairs // size)  # beside one another
     beside = min(warps, pairs // size // lanes)  # warps
     layout = Layout((1, size), (32 // lanes, lanes), (warps // beside, beside), (1, 0))

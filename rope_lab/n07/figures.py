@@ -47,12 +47,12 @@ def stages() -> None:
     draw.finish(figure, "Five stages lead from blocks to one thread's instructions")
 
 
-def one_line_down(code, line: str, most: int = 6) -> None:
-    """One line of a kernel in every stage; no more than `most` operations of each."""
+def one_line_down(code, line: str) -> None:
+    """One line of a kernel in every stage; no more than six operations of each."""
     blocks = {"python": [line]}
     for stage in STAGES:
         texts = [operation.text for operation in operations(code, stage, line)]
-        shown = [text for text in texts if not _is_filler(text)][:most]
+        shown = [text for text in texts if not _is_filler(text)][:6]
         more = len(texts) - len(shown)
         blocks[stage] = shown + [f"... and {more} more"] * (more > 0)
     height = sum(len(shown) + 0.7 for shown in blocks.values())
@@ -102,8 +102,9 @@ def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float
     ax.invert_yaxis()
 
 
-def owners(layouts: dict[int, Layout], rows: int = 8, pairs: int = 128) -> None:
+def owners(layouts: dict[int, Layout]) -> None:
     """Which lane of which warp holds each pair of a tile; number of warps -> layout."""
+    rows, pairs = 8, 128
     figure, axes = plt.subplots(1, len(layouts), figsize=(WIDTH, 3.6))
     for ax, (count, layout) in zip(axes, layouts.items(), strict=True):
         size = layout.size_per_thread[1]
