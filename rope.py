@@ -30,7 +30,7 @@ def rope_kernel(
     HALF: tl.constexpr,  # d / 2
     BLOCK_R: tl.constexpr,  # rows of a program, a power of two
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    TRANSPOSE: tl.constexpr,  # apply the transposed map, which takes gradients back
+    TRANSPOSE: tl.constexpr,  # apply the transposed map, which computes gradients
 ):
     # Rows of one position share their angles. A program has some of these rows, and whole pairs.
     row_blocks = tl.cdiv(rows, BLOCK_R)
@@ -99,9 +99,9 @@ class Rotate(torch.autograd.Function):
 
 
 def rope(t, freqs):
-    """Rotate t (s, b, h, d) by the angles freqs (at least s, 1, 1, d); halves of a head are pairs.
+    """Rotate t (s, b, h, d), in half-split pairs, by the angles freqs (at least s, 1, 1, d).
 
-    It computes in fp32 and rounds once, to t's dtype. Gradients go to t, not to freqs.
+    It computes in fp32 and rounds once, to t's dtype. It is differentiable in t, not in freqs.
     """
     if t.dim() != 4 or t.shape[-1] % 2 or t.dtype not in (torch.bfloat16, torch.half, torch.float):
         came = f"t is {t.dtype} of shape {tuple(t.shape)}"

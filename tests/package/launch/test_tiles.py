@@ -56,7 +56,7 @@ class Call(NamedTuple):
     tensor_format: str = "bshd"
     table: str = ON_THE_FLY
     # "ids": positions that are looked up; "in place"; "ranks": two share each sequence; "model":
-    # its rounding; "backward": the launch that takes gradients back
+    # its rounding; "backward": the launch that computes gradients
     marks: frozenset[str] = frozenset()
     turned: int | None = None  # elements of a row; None: all
     dtype: torch.dtype = BF16
