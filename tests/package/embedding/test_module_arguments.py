@@ -1,6 +1,5 @@
 """What the module refuses: the message names the argument, what came and what is accepted."""
 
-import inspect
 import math
 import re
 from fractions import Fraction
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from rope_kernels import RotaryPositionEmbedding
-from rope_kernels.huggingface import from_config
 
 D = 8
 POSITIVE = "accepted: a positive number below infinity"
@@ -92,7 +90,6 @@ CHOSEN_ONCE = {
 
 @pytest.mark.parametrize("name", CHOSEN_ONCE)
 def test_what_an_assignment_would_not_change_is_refused(name):
-    """Whatever the constructor and `from_config` take is here, or has a meaning when assigned."""
     module = RotaryPositionEmbedding(D, rotary_base=500.0)
     message = f"^{name} was assigned, which has no effect; accepted: a new module"
     for value in (CHOSEN_ONCE[name], None):
@@ -100,15 +97,6 @@ def test_what_an_assignment_would_not_change_is_refused(name):
             setattr(module, name, value)
     assert not hasattr(module, name) or name == "rotary_dim"
     assert module.rotary_dim == D and "rotary_base=500.0" in repr(module)
-
-
-def test_every_argument_is_read_only_or_has_a_meaning_when_assigned():
-    made_by = RotaryPositionEmbedding, from_config
-    arguments = {name for function in made_by for name in inspect.signature(function).parameters}
-    module = RotaryPositionEmbedding(D)
-    meant = {name for name in arguments if hasattr(module, name)}
-    assert meant == {"interleaved", "attention_factor", "inv_freq"}
-    assert arguments - meant == CHOSEN_ONCE.keys() - {"rotary_dim"}
 
 
 def test_interleaved_may_be_assigned():
