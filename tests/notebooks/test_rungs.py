@@ -129,7 +129,7 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
     assert torch.cuda.is_available() or "speed: yours is not timed here\n" in told
 
 
-@pytest.mark.parametrize("rung", slow_but(RUNGS, 6))
+@pytest.mark.parametrize("rung", slow_but(RUNGS, 2))
 def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
     verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source, tmp_path))
     assert verdict and "ahead" not in repr(verdict), verdict
