@@ -131,7 +131,7 @@ def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]
     tall = side * sum(heights) + _ABOVE * len(panels)
     wide = cells_wide + _MARK + _DIGIT * max(map(len, key))
     if wide <= _WIDTH:
-        look = {"loc": "outside right upper"}
+        look = {"loc": "outside right center"}  # below the title
         tall = max(tall, _KEY * (len(key) + 1))
         wide = min(_WIDTH, max(wide, _CAPITAL * len(panels[-1].conclusion)))
     else:
