@@ -140,46 +140,46 @@ def logsumexp_in_pytorch(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The page of a kernel, and what it says of the bytes that were predicted."""
+    """What `lab.inspect` found, and a verdict about the predicted bytes."""
 
-    page: Inspection
+    found: Inspection
     verdict: Verdict
 
     def __bool__(self) -> bool:
         return bool(self.verdict)
 
     def __repr__(self) -> str:
-        return f"{self.page!r}\n{self.verdict!r}"
+        return f"{self.found!r}\n{self.verdict!r}"
 
     def _repr_html_(self) -> str:
-        return self.page._repr_html_() + self.verdict._repr_html_()
+        return self.found._repr_html_() + self.verdict._repr_html_()
 
 
-def with_prediction(page: Inspection, megabytes: float | None) -> Inspection | Predicted:
-    """The page as it is until its kernel is right; then beside what was predicted.
+def with_prediction(found: Inspection, megabytes: float | None) -> Inspection | Predicted:
+    """Add a verdict about the predicted bytes, once the kernel is right.
 
     Args:
-        page: what `lab.inspect` returned.
-        megabytes: 10^6 bytes that must move at the large size, as the reader predicted.
+        found: what `lab.inspect` returned.
+        megabytes: the reader's prediction of 10^6 bytes that must move at the large size.
     """
-    if not page or not page.launches:
-        return page
-    tensors = [tensor for launch in page.launches for tensor in launch.tensors.values()]
+    if not found or not found.launches:
+        return found
+    tensors = [tensor for launch in found.launches for tensor in launch.tensors.values()]
     loaded, stored = (sum(t[x] for t in tensors) / 1e6 for x in ("loaded_once", "stored_once"))
-    requested = sum(launch.requested for launch in page.launches) / 1e6
+    requested = sum(launch.requested for launch in found.launches) / 1e6
     needed = loaded + stored
     mistakes = {
-        "what is loaded alone: a store moves bytes, too": loaded,
-        "what is stored alone: a load moves bytes, too": stored,
+        "only what is loaded: a store moves bytes, too": loaded,
+        "only what is stored: a load moves bytes, too": stored,
         "twice as many bytes as there are: an element of bf16 has two": 2 * needed,
         "half as many bytes as there are: an element of fp32 has four": needed / 2,
-        "bytes, where megabytes are wanted": 1e6 * needed,
-        "units of 2^20 bytes, where 10^6 are wanted": needed / 1.048576,
+        "bytes instead of megabytes": 1e6 * needed,
+        "units of 2^20 bytes instead of 10^6": needed / 1.048576,
     }
     if requested > 1.03 * needed:
         mistakes["what programs request: a cache may deliver what is loaded again"] = requested
-    words = "what is read of each input counts once, and so does each result"
+    words = "count what is read of each input once, and each result once"
     verdict = check_answer(
         megabytes, needed, unit="MB", tolerance=0.02, hint=words, mistakes=mistakes
     )
-    return Predicted(page, verdict)
+    return Predicted(found, verdict)

@@ -17,7 +17,7 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
 
-THREE_EDITS = "three_edits.ipynb"  # it comes before the road, and states its minutes by hand
+THREE_EDITS = "three_edits.ipynb"  # it comes before the road
 
 TAGS = {"measures", "raises-exception"}  # conftest.py reads `measures`
 MAX_BYTES = 1_000_000
