@@ -108,7 +108,7 @@ YOURS = Exercise(
     judged_by=exercises.with_prediction,
     wrong_answers=(
         WrongAnswer("first at index (0, 0): got", {"tl.sum(x, axis=0) / 4": "tl.sum(x, axis=0)"}),
-        WrongAnswer("what is loaded alone: a store moves bytes, too", {" * (1 + 1 / 4)": ""}),
+        WrongAnswer("only what is loaded: a store moves bytes, too", {" * (1 + 1 / 4)": ""}),
         WrongAnswer(
             "twice as many bytes as there are: an element of bf16 has two", {"1024 * 2": "1024 * 4"}
         ),
