@@ -35,7 +35,7 @@ def test_a_notebook_leads_to_its_neighbors(place):
     assert (ROAD[place][:2], first[:7]) == (f"{place:02}", f"# {place:02} · ")
     before = link(ROAD[place - 1]) if place else "this is the first"
     after = link(ROAD[place + 1]) if place + 1 < len(ROAD) else None
-    following = after or "none: this is the last one so far"
+    following = after or "none: this is the last one"
     assert f"\n| Previous · next | {before} · {following} |\n" in first
     (way_on,) = re.findall(r"^\*\*Next:\*\* (.*)$", last, re.MULTILINE)
     assert way_on.startswith(f"{after}: ") if after else way_on == "your own kernel."
