@@ -110,7 +110,7 @@ def packed_rope_kernel(
     BLOCK_HEADS: tl.constexpr,  # of a program, a power of two
     HALF: tl.constexpr,
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
-    BOUNDS: tl.constexpr,  # sequences, and one
+    BOUNDS: tl.constexpr,  # number of sequences, plus one
     BLOCK_BOUNDS: tl.constexpr,  # BOUNDS rounded up to a power of two
 ):
     token = tl.program_id(0)

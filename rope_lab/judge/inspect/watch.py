@@ -1,7 +1,7 @@
 """Watch interpreted launches of any kernels: what each loads and stores, line by line.
 
 A `Trace` says who stored what, and which programs race. This one also counts each launch by
-itself, because the time law is about launches.
+itself, because the time model is about launches.
 """
 
 from collections import Counter, defaultdict
