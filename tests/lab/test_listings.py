@@ -5,6 +5,7 @@ import random
 import pytest
 
 import pairwise
+from pairwise import slow_but
 from readers_rung import my_rope_of
 from rope_lab.compiler import compile as compile_module
 from rope_lab.compiler import listings
@@ -50,21 +51,23 @@ def test_a_listing_names_no_folder():
             assert "site-packages" not in text and "/program.py" not in text, stage
 
 
-@pytest.mark.parametrize("rung", [5, 6, 7])
+@pytest.mark.parametrize("rung", slow_but((5, 6, 7), 7))
 def test_our_kernels_are_read_without_a_compiler(rung, no_compiler):
     verdict = check_rung(rung, RUNGS[rung].module.my_rope)
     assert verdict.state == RIGHT and "not read here" not in repr(verdict)
 
 
-@pytest.mark.parametrize("rung", [3, 4])
+@pytest.mark.parametrize("rung", slow_but((3, 4), 3))
 def test_a_rung_without_machine_code_is_right_or_not(rung, no_compiler, tmp_path):
     assert check_rung(rung, of_a_reader(rung, tmp_path)).state == RIGHT
 
 
-@pytest.mark.parametrize(("rung", "unread"), [(5, "2 of 5"), (6, "2 of 5"), (7, "3 of 7")])
-def test_a_readers_own_is_right_as_far_as_it_is_read(
-    rung, unread, no_compiler, tmp_path, monkeypatch
-):
+UNREAD = {5: "2 of 5", 6: "2 of 5", 7: "3 of 7"}
+
+
+@pytest.mark.parametrize("rung", slow_but(UNREAD, 7))
+def test_a_readers_own_is_right_as_far_as_it_is_read(rung, no_compiler, tmp_path, monkeypatch):
+    unread = UNREAD[rung]
     monkeypatch.delenv(QUIET)  # or nothing would be kept
     verdict = check_rung(rung, of_a_reader(rung, tmp_path))
     assert verdict.state == AS_INTERPRETED and not verdict
