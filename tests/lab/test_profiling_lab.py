@@ -21,7 +21,7 @@ def test_a_kernel_of_the_headline_in_words():
     assert headline(3, "bf16") == (4 * 2**26 + 2**21, 3 * 2**26)
     assert headline(0, "fp32") == (8 * 2**26 + 2**21, 0)
     said = "its bytes take 68 us, its instructions 21 us, so it is memory-bound: 71 us"
-    assert headline_in_words(MACHINE, 10, "bf16") == f"10 instructions an element in bf16: {said}"
+    assert headline_in_words(MACHINE, 10, "bf16") == f"10 instructions per element in bf16: {said}"
     assert "168 us, so it is compute-bound: 171 us" in headline_in_words(MACHINE, 80, "fp32")
 
 
