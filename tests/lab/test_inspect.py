@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pairwise import slow_but
 from rope_lab.records import QUIET
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
@@ -407,7 +408,7 @@ def test_how_many_sms_a_gpu_has_that_nobody_recorded_is_not_made_up(name, kernel
 # offsets at the large size, which no memory here holds
 
 
-@pytest.mark.parametrize("name", ("of_a_block", "of_a_loop", "of_an_index"))
+@pytest.mark.parametrize("name", slow_but(("of_a_block", "of_a_loop", "of_an_index"), "of_an_index"))
 def test_an_offset_that_wraps_around_at_the_large_size_is_wrong(name, kernels):
     """8 million rows are 2.4 billion elements. On a GPU the kernel would write elsewhere."""
     function = getattr(kernels, name)
@@ -472,7 +473,7 @@ SOLUTIONS = {  # of a notebook, with a size of more than 2^31 elements for each 
 }
 
 
-@pytest.mark.parametrize("name", SOLUTIONS)
+@pytest.mark.parametrize("name", slow_but(SOLUTIONS, "14_into_the_cache"))
 def test_the_worked_solutions_index_in_64_bits(name, tmp_path, monkeypatch, kernels):
     import rope_lab as lab
 
