@@ -408,7 +408,9 @@ def test_how_many_sms_a_gpu_has_that_nobody_recorded_is_not_made_up(name, kernel
 # offsets at the large size, which no memory here holds
 
 
-@pytest.mark.parametrize("name", slow_but(("of_a_block", "of_a_loop", "of_an_index"), "of_an_index"))
+@pytest.mark.parametrize(
+    "name", slow_but(("of_a_block", "of_a_loop", "of_an_index"), "of_an_index")
+)
 def test_an_offset_that_wraps_around_at_the_large_size_is_wrong(name, kernels):
     """8 million rows are 2.4 billion elements. On a GPU the kernel would write elsewhere."""
     function = getattr(kernels, name)
