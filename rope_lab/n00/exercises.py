@@ -13,7 +13,7 @@ SCALED_COPY = Solution("00-ex1")
     leave_out=STRIDED,
     extra=(Case(OTHER_BLOCK, {"s": 1, "d": 2, "n": 3001}, options={"block": 512}),),
     kernel=True,
-    unmasked="every result is right, so only a mask is missing, or true for lanes past the end",
+    unmasked="every result is right, so a mask is missing, or true for lanes past the end",
     mistakes=SCALED_COPY.with_mistakes(
         Mistake("the address is doubled: double the value", {"+ i, 2 * x,": "+ 2 * i, x,"}),
         Mistake("each element is multiplied by itself: multiply it by 2", {"2 * x,": "x * x,"}),

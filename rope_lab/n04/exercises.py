@@ -143,7 +143,7 @@ WHOLE_HEADS = Solution("04-ex4")
             x="tl.load(row_ptr + i, mask=exists)",
         ),
     ),
-    unmasked="every result is right, so only a mask is missing, or true for lanes past the end",
+    unmasked="every result is right, so a mask is missing, or true for lanes past the end",
 )
 def strided_copy(t: "(s, b, h, d)"):
     """The same elements, one after the other in memory."""

@@ -17,9 +17,7 @@ A_SCALED_COPY = Exercise(
             {"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
         ),
         WrongAnswer("a factor: everything is 1.5 times", {"2 * x,": "3 * x,"}),
-        WrongAnswer(
-            "every result is right, so only a mask is missing", {"2 * x, mask=exists": "2 * x"}
-        ),
+        WrongAnswer("every result is right, so a mask is missing", {"2 * x, mask=exists": "2 * x"}),
         WrongAnswer("or true for lanes past the end", {"i < n": "i <= n"}),
         WrongAnswer(
             "to a pointer an index is added, and nothing else",
