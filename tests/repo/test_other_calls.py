@@ -88,6 +88,16 @@ def transformer_engine():
     }
 
 
+def flashinfer():
+    return {
+        "q": torch.randn(17, 4, 16, dtype=FP64),
+        "k": torch.randn(17, 2, 16, dtype=FP64),
+        "indptr": torch.tensor([0, 5, 14, 17], dtype=torch.int32),
+        "offsets": torch.tensor([11, 4, 0], dtype=torch.int32),
+        "pos_ids": torch.arange(17, dtype=torch.int32).flip(0),
+    }
+
+
 # The page
 
 PROJECTS = {  # a heading -> what makes the tensors of its rows
@@ -95,6 +105,7 @@ PROJECTS = {  # a heading -> what makes the tensors of its rows
     "Hugging Face": hugging_face,
     "vLLM": vllm,
     "TransformerEngine": transformer_engine,
+    "flashinfer": flashinfer,
 }
 
 
