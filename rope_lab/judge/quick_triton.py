@@ -164,6 +164,7 @@ tl = SimpleNamespace(
     abs=torch.abs,
     exp=_exp,
     log=lambda x: torch.log(torch.as_tensor(x)),
+    log2=lambda x: torch.log2(torch.as_tensor(x)),
     maximum=lambda x, y: torch.maximum(torch.as_tensor(x), torch.as_tensor(y)),
     sum=lambda x, axis=None: x.sum() if axis is None else x.sum(axis),
     max=lambda x, axis=None: x.max() if axis is None else x.amax(axis),
