@@ -57,6 +57,10 @@ rope_of_q_and_k_at_once = spec(
             {"row - q_rows, k_heads": "row, k_heads"},
         ),
         Mistake(
+            "the rows of k come after those of q: subtract q_rows, not k_heads",
+            {"row - q_rows": "row - k_heads"},
+        ),
+        Mistake(
             "row - q_rows is the row of k: it begins at 0, in program q_rows",
             {"row - q_rows": "row - q_rows - 1"},
         ),

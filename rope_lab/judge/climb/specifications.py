@@ -51,6 +51,14 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
             {angle: f"i // D * {size} + column"},
         ),
         Mistake(
+            f"every position takes the angles of the first one: add position * {size}",
+            {angle: "column"},
+        ),
+        Mistake(
+            "the angle is that of the sequence's number: ask position",
+            {angle: f"sequence * {size} + column"},
+        ),
+        Mistake(
             f"rows of the table are {size} apart, and t's stride says nothing about them",
             {angle: "position * stride_s + column"},
         ),
@@ -96,6 +104,13 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
         Mistake(
             "tl.sin is missing: the angle itself multiplies the partner",
             {"tl.sin(angle)": "angle"},
+        ),
+        Mistake(
+            "the table has angles already, not frequencies: don't multiply by the position",
+            {
+                "tl.cos(angle)": "tl.cos(position * angle)",
+                "tl.sin(angle)": "tl.sin(position * angle)",
+            },
         ),
     ]
 
@@ -171,6 +186,10 @@ _OF_A_TAIL = (
         rotates="exists",
     ),
     Mistake("column D2 is the first of the tail: <, not <=", rotates="exists & (column <= D2)"),
+    Mistake(
+        "only the first half rotates: columns rotate up to D2, and D2 // 2 is half of that",
+        rotates="exists & (column < D2 // 2)",
+    ),
     Mistake(
         "the last D2 columns rotate, and the first ones should",
         rotates="exists & (column >= D - D2)",
@@ -321,6 +340,14 @@ _OF_TWO_ANGLES = (
     ),
     Mistake(
         "the second member is HALF further, in t and in the result", {"offset + HALF": "offset"}
+    ),
+    Mistake(
+        "2 * HALF further is the next row: the second member is HALF further, as its angle is",
+        {"offset + HALF": "offset + 2 * HALF"},
+    ),
+    Mistake(
+        "2 * HALF further are the next position's angles: the second angle is HALF further",
+        {"angle_ptr + HALF": "angle_ptr + 2 * HALF"},
     ),
     Mistake(
         "the second member's angle is HALF further in its row of the table, not BLOCK_HALF",
