@@ -89,6 +89,10 @@ rotate_half_of_rows = spec(
             "rows are 2 * HALF apart in memory, and `rows` says how many there are",
             "row[:, None] * rows",
         ),
+        *_of_rows(
+            "row counts the rows of all programs already: don't add program_id again",
+            "(tl.program_id(0) * BLOCK_R + row[:, None]) * 2 * HALF",
+        ),
         Mistake(
             "rows are 2 * HALF apart in memory, and BLOCK_R is how many a program has",
             {_ROW: "row[:, None] * BLOCK_R"},
@@ -134,6 +138,10 @@ rotate_half_of_rows = spec(
         Mistake(
             "the first half subtracts HALF and the second one adds it: do the opposite",
             partner="tl.where(in_first_half, column - HALF, column + HALF)",
+        ),
+        Mistake(
+            "the partner of the second half is column - HALF, not HALF - column",
+            partner="tl.where(in_first_half, column + HALF, HALF - column)",
         ),
         Mistake(
             "HALF is half of a row already, and is halved again",

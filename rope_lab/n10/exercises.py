@@ -50,6 +50,10 @@ rope_of_q_and_k_apart = spec(
             {"k_strides[2]": "k_strides[0]"},
         ),
         Mistake(
+            "heads of q are as far apart as those of k: q has strides of its own",
+            {"head * q_strides[2]": "head * k_strides[2]"},
+        ),
+        Mistake(
             "head is missing in the address: every head of k reads the first one",
             {" + head * k_strides[2]": ""},
         ),
@@ -63,6 +67,10 @@ rope_of_q_and_k_apart = spec(
         Mistake(
             "head - q_heads is the head of k: it begins at 0",
             {"head = head - q_heads": "head = head - q_heads + 1"},
+        ),
+        Mistake(
+            "q has q_heads heads: head < q_heads, not k_heads",
+            {"head < q_heads": "head < k_heads"},
         ),
         Mistake(
             "the first head of k is taken for one of q: head < q_heads, not <=",
