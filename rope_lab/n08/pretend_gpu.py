@@ -31,7 +31,7 @@ class PretendGPU:
     _waited_until: float = field(default=-1.0, init=False)
     _in_cache: object = field(default=None, init=False)
     _calls: int = field(default=0, init=False)
-    _queued: list[str] = field(default_factory=list, init=False)  # what, in its order
+    _queued: list[str] = field(default_factory=list, init=False)  # and waits, in their order
 
     # the names of torch.cuda
 
@@ -43,6 +43,7 @@ class PretendGPU:
         """Let the host wait until the device is done with everything."""
         self._now = max(self._now, self._free)
         self._waited_until = self._now
+        self._queued.append("wait")
 
     def _sleep(self, cycles: float) -> None:
         """Queue a kernel that keeps the device busy for so many cycles."""
@@ -85,7 +86,7 @@ class PretendGPU:
 
         Raises:
             RuntimeError: the host has not waited until the device passed the later one, they are
-                in the other order, or a flush or a sleep is between them.
+                in the other order, or a flush, a sleep or a wait of the host is between them.
         """
         self.asked = True
         if self._waited_until < max(earlier[0], later[0]):
@@ -96,6 +97,10 @@ class PretendGPU:
         for other in ("sleep", "flush"):
             if other in queued:
                 raise RuntimeError(f"the {other} is between the two events, so you time it as well")
+        if "wait" in queued:
+            raise RuntimeError(
+                "the host waits between the two events: synchronize after end.record()"
+            )
         return later[0] - earlier[0]
 
     def _queue(self, us: float, what: str = "call") -> None:

@@ -43,6 +43,10 @@ A_TIMER = Exercise(
             {_SLEEP: "", _SAMPLE: _SAMPLE.replace("\n", "\n" + _SLEEP, 1)},
         ),
         WrongAnswer(
+            "the host waits between the two events: synchronize after end.record()",
+            {"        end.record()\n": "        cuda.synchronize()\n        end.record()\n"},
+        ),
+        WrongAnswer(
             "the events are swapped", {"begin.elapsed_time(end)": "end.elapsed_time(begin)"}
         ),
         WrongAnswer(
