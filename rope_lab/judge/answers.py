@@ -1,4 +1,4 @@
-"""Are a reader's numbers or choices right? A verdict that does not give the right ones away."""
+"""Check a reader's numbers or choices; the verdict doesn't give the right ones away."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ def check_answer(
         tolerance: the accepted relative error.
         hint: is shown if the answer is wrong.
         mistakes: explanation of a mistake -> the number that it leads to; for a list of numbers, a
-            dict of its place, counted from 1, -> that number. The explanation is shown if the
+            dict: place in the list, counted from 1 -> that number. The explanation is shown if the
             answer is within the tolerance of this number.
     """
     mistakes = mistakes or {}
@@ -64,7 +64,7 @@ def check_choices(
         if one == wanted:
             return {}
         if one not in choices:
-            return {"reason": f"{one!r} is none of {', '.join(map(str, choices))}"}
+            return {"reason": f"{one!r} is not one of {', '.join(map(str, choices))}"}
         because = next((words for words, wrong in of_this.items() if wrong == one), "")
         return {"reason": f"it is not {said(one)}", "because": because}
 
@@ -75,13 +75,13 @@ def check_choices(
 def _judged(
     answers: object, right: Sequence, wrong: Callable, mistakes: Mapping, hint: str
 ) -> Verdict:
-    """A verdict on the first answer that is missing or wrong, in the words of `wrong`, if any."""
+    """A verdict on the first answer that is missing or wrong; `wrong` explains a wrong one."""
     given, count = answers if isinstance(answers, list | tuple) else [answers], len(right)
     if any(one is None for one in given):
         reason = f"put your answer in place of{' each' * (count > 1)} None"
         return Verdict(state=NOT_YET, reason=reason, boxed=True)
     if len(given) != count:
-        reason = f"{count} answers are wanted, in a list; {len(given)} came"
+        reason = f"expected a list of {count} answers, got {len(given)}"
         return Verdict(state=WRONG, reason=reason, hint=hint, boxed=True)
     for number, (one, wanted) in enumerate(zip(given, right, strict=True), start=1):
         of_this = {
@@ -98,12 +98,12 @@ def _wrong_number(
 ) -> dict[str, str]:
     answer = _plain(answer)
     if not isinstance(answer, int | float) or isinstance(answer, bool):
-        return {"reason": f"a number is wanted, {answer!r} came"}
+        return {"reason": f"expected a number, got {answer!r}"}
     if abs(answer - right) <= tolerance * abs(right):
         return {}
     size = "too large" if answer > right else "too small"
     if math.isnan(answer):
-        size = "no number"
+        size = "not a number"
     elif answer > 0 and right > 0:
         ratio = max(answer / right, right / answer)
         size += ", by far" * (ratio >= 4) + ", but not far off" * (ratio <= 1.1)
@@ -118,12 +118,12 @@ def _wrong_number(
 
 
 def _plain(answer: object) -> object:
-    """Of a tensor of one number, or NumPy's, the number."""
+    """The number, if the answer is a tensor or a NumPy array with one element."""
     return answer.item() if math.prod(getattr(answer, "shape", (0,))) == 1 else answer
 
 
 def _said(answer: object) -> str:
-    """'1 024', '49.5': four digits, and all of those before the point."""
+    """'1 024', '49.5': four significant digits, and all digits before the point."""
     number = _plain(answer)
     if isinstance(number, float) and math.isfinite(number) and abs(number) >= 1000:
         number = round(number)

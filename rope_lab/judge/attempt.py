@@ -47,7 +47,7 @@ class Attempt:
 
     Attributes:
         missed: the number of the first result with a wrong element; None before one is found.
-        eager: what PyTorch ran beside the kernels.
+        eager: what PyTorch ran in addition to the kernels.
     """
 
     def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
@@ -63,13 +63,13 @@ class Attempt:
         self.trace, self.eager = None, BesideKernels()
 
     def outcome(self) -> Verdict | None:
-        """What is wrong, None if nothing is; of wrong elements, where, and no reason yet."""
+        """What is wrong; None if nothing is. For wrong elements: where, with no reason yet."""
         stopped = self._run()
         if stopped is not None:
             return stopped
         outs = self._results()
         if len(outs) != len(self.expected):
-            words = f"{len(outs)} results came back, {len(self.expected)} are asked for"
+            words = f"{len(outs)} results came back, expected {len(self.expected)}"
             return self._wrong(words)
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
             verdict = compare(out, want, self._tolerance(want))
@@ -91,7 +91,7 @@ class Attempt:
         return self.wanted.tolerance if want.dtype == torch.float32 else None
 
     def counted(self) -> Counted | None:
-        """What the kernel did; None where nothing is interpreted."""
+        """What the kernel did; None if nothing was interpreted."""
         trace = self.trace
         if trace is None:
             return None
@@ -107,7 +107,7 @@ class Attempt:
         )
 
     def depends_on_the_order(self) -> bool:
-        """Whether the results are others if the programs run from the last one to the first."""
+        """Whether the results differ if the programs run from the last one to the first."""
         if self._run(backwards=True) is not None:
             return True
         outs = zip(self._results(), self.expected, strict=True)
@@ -147,10 +147,10 @@ class Attempt:
         return self._wrong("it returns None: is a `return` missing? A launch returns None, too")
 
     def own_mistake(self) -> str:
-        """Which mistake of the exercise leads to a wrong address; '' for none.
+        """Which mistake of the exercise leads to a wrong address; '' if none does.
 
-        The candidate runs once more, past those addresses, and its result is compared with theirs.
-        Of several that have this result, those stay that have the results of later cases, too.
+        The candidate runs again, this time past those addresses, and its result is compared with
+        the results of the mistakes. If several match, later cases decide between them.
         """
         left = self._mistakes_in(self.case)
         cases = self.wanted.cases
@@ -163,7 +163,7 @@ class Attempt:
         return left[0] if left else ""
 
     def _mistakes_in(self, case: Case) -> list[str]:
-        """Those of the exercise whose result is the candidate's, in one case; a right one, too."""
+        """Mistakes of the exercise with the candidate's result in one case, even a right one."""
         from .trace import Trace
 
         if not (self.wanted.mistakes or self.wanted.unmasked) or case.name == MANY:
@@ -179,7 +179,7 @@ class Attempt:
             same = partial(torch.allclose, rtol=off, atol=off, equal_nan=True)
             made = {words: results(f, inputs) for words, f in functions.items()}
             return [words for words, outs in made.items() if all(map(same, got, outs))]
-        except Exception:  # whatever a reader's function may raise further on
+        except Exception:  # whatever a reader's function may raise after that
             return []
 
     def _results(self) -> tuple:
@@ -192,7 +192,7 @@ class Attempt:
         """Which result is wrong, and where."""
         compared = verdict.compared
         if compared is None or compared.first_wrong_index is None:
-            return self._wrong(verdict.reason)  # another shape or dtype, or no tensor at all
+            return self._wrong(verdict.reason)  # another shape or dtype, or not a tensor
         label = f"result {number}" if len(self.expected) > 1 else "the result"
         if self.wanted.overwrites:
             label = self.wanted.overwrites[number]
@@ -201,7 +201,7 @@ class Attempt:
         return self._wrong("", owner, compared=replace(compared, name=label))
 
     def evidence(self) -> Evidence:
-        """All that can be known of the first result with a wrong element."""
+        """All that is known about the first result with a wrong element."""
         number = self.missed
         out = self._results()[number]
         wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
@@ -234,7 +234,7 @@ class Attempt:
         )
 
     def _overwritten(self) -> Iterator[str]:
-        """Inputs that should have kept their memory and did not, or the memory around them."""
+        """Inputs that were changed and shouldn't be, or whose surrounding memory was changed."""
         for name, x, then in zip(self.wanted.names, self.given, self.before, strict=True):
             kept, where = then.clone(), ""
             if name in self.wanted.overwrites:
@@ -244,7 +244,7 @@ class Attempt:
                 yield name + where
 
     def _wrong_beside_the_results(self) -> Iterator[Verdict]:
-        """What else is wrong where the results are right."""
+        """What else is wrong although the results are right."""
         for what in self._overwritten():
             yield self._wrong(f"an input is overwritten: {what}")
         trace, allowed = self.trace, self.wanted.launches
@@ -297,7 +297,7 @@ class Attempt:
 
 
 def called(candidate: Callable, case: Case, inputs: list) -> object:
-    """What it returns, called with those options of the case that it has."""
+    """What it returns, called with the options of the case that it accepts."""
     known = inspect.signature(candidate).parameters if case.options else ()
     return candidate(*inputs, **{name: x for name, x in case.options.items() if name in known})
 

@@ -1,4 +1,4 @@
-"""Is a candidate right? A verdict that says where it first goes wrong.
+"""Is a candidate right? If not, the verdict says where the first wrong element is.
 
 A verdict reads the same on every engine when the candidate is right; when it is wrong it names the
 first wrong index, so that a reader knows where to look.
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .verdict import RIGHT, WRONG, Comparison, Verdict
 
-# One rounding at the end, some fp32 arithmetic before it: at most the next number of 16 bits.
+# One rounding at the end, some fp32 arithmetic before it: off by at most one 16-bit number.
 _TOLERANCE = {  # dtype: (relative, absolute, as a share of the largest value expected)
     torch.float64: (1e-12, 1e-12),
     torch.float32: (2e-6, 2e-6),

@@ -1,12 +1,11 @@
-"""Try a reader's function on all cases of a specification, in a process of its own.
+"""Try a reader's function on all cases of a specification, in a separate process.
 
-A kernel with a wrong index may end the process it runs in, on a GPU all later CUDA calls with it.
-So the candidate's source, with that of everything it uses from its notebook, goes to a child
-process (`shipment.py`, `child.py`); where that ends or does not come back, the verdict says so. The
-child runs Triton's interpreter, which can tell which program stored what. There each case is an
-`attempt.py`. What is right is compiled for an H200, where Triton has its compiler (`refusals.py`).
-Where there is a GPU, a candidate that launches kernels is run once more, by a second child,
-compiled.
+A kernel with a wrong index may crash its process; on a GPU, all later CUDA calls fail too. So the
+candidate's source, with the source of everything it uses from its notebook, goes to a child process
+(`shipment.py`, `child.py`). If that process ends or hangs, the verdict says so. The child runs
+Triton's interpreter, which shows which program stored what. Each case is an `Attempt` there. If
+Triton has its compiler, a right candidate is compiled for an H200 (`refusals.py`). On a machine
+with a GPU, a second child then runs the candidate with compiled kernels.
 """
 
 import contextlib
@@ -32,17 +31,17 @@ from .spec import MANY, Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict
 
 CHILD = "rope_lab.judge.judge_process"
-SECONDS = 30.0  # that a candidate may take for a case; our slowest kernel took 1.3
+SECONDS = 30.0  # the most that a candidate may take for a case; our slowest kernel took 1.3
 IN_ORDER_ALONE = (
     "right only if the programs run one after the other, the first one first: what an atomic "
-    "operation returns depends on their order, which a GPU doesn't promise"
+    "operation returns depends on their order, which a GPU doesn't guarantee"
 )
-_ASKED = 5  # cases for the mistake behind a wrong address
-MANY_PROGRAMS = 3000  # that a large tensor may take: the interpreter needs a millisecond for each
+_ASKED = 5  # cases in which the cause of a wrong address is looked for
+MANY_PROGRAMS = 3000  # limit for a large tensor: the interpreter takes a millisecond for each
 
 
 class Tried(NamedTuple):
-    """A verdict, and what a right kernel did with the probe; None without one."""
+    """A verdict, and what a right kernel did with the probe; None without a probe."""
 
     verdict: Verdict
     counted: Counted | None = None
@@ -66,11 +65,11 @@ def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdi
 def try_on_cases(
     candidate: Callable, wanted: Spec, *, out: str = "", probe: Case | None = None
 ) -> Tried:
-    """What the child processes say.
+    """Run the candidate in the child processes.
 
     Args:
         candidate, wanted: as in `check_exercise`.
-        out, probe: as `TryOnCases` has them.
+        out, probe: as in `TryOnCases`.
     """
 
     def shipped(functions: dict[str, Callable]) -> dict[str, Shipped | Mistaken]:
@@ -102,7 +101,7 @@ def try_on_cases(
 
 
 def _tried_by_the_child(engine: str, job: "TryOnCases") -> Tried:
-    """Also where it has ended and says nothing."""
+    """The child's verdict, or one that says that the child has ended."""
     try:
         child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
         answer = child.ask(job, SECONDS)
@@ -111,7 +110,7 @@ def _tried_by_the_child(engine: str, job: "TryOnCases") -> Tried:
         last = ended.words.splitlines()[-1] if ended.words else ""
         reason = f"it ended the process (exit {ended.code}) {last}".strip()
         if ended.late:
-            reason = f"{what} ran for {SECONDS:.0f} seconds without coming to an end"
+            reason = f"{what} ran for {SECONDS:.0f} seconds without finishing"
         return Tried(Verdict(state=WRONG, reason=reason, boxed=True))
     if printed := answer["printed"]:
         print(printed, end="" if printed.endswith("\n") else "\n")
@@ -132,9 +131,9 @@ class TryOnCases:
 
     Attributes:
         candidate: a reader's function.
-        wanted: the specification, with its functions as `Shipped`, but for mistakes in solutions.
-        out: the keyword by which the candidate gets its first input to write over; '' for none.
-        probe: a case with which the work of a right candidate is counted.
+        wanted: the specification; its functions are `Shipped`, except mistakes in solutions.
+        out: the keyword that passes the candidate its first input to overwrite; '' for none.
+        probe: a case in which the work of a right candidate is counted.
     """
 
     candidate: Shipped
@@ -143,10 +142,10 @@ class TryOnCases:
     probe: Case | None = None
 
     def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
-        """The `verdict`, what the candidate `printed`, and what it did with the probe, `counted`.
+        """The `verdict`, what the candidate `printed`, and the probe's counts, `counted`.
 
-        And the `launches` that were interpreted, as jobs for the compiler. `tell` says when a case
-        begins, so that each case has the time for itself.
+        Also the `launches` that were interpreted, as jobs for the compiler. `tell` reports the
+        beginning of each case, so that the time limit applies to each case.
         """
         candidate = self.candidate.load(folder, "candidate")
         if self.out:
@@ -176,14 +175,14 @@ class TryOnCases:
 
 
 def in_place(candidate: Callable, out: str) -> Callable:
-    """The candidate as a function that writes over its first input, which it gets as `out`, too."""
+    """The candidate as a function that overwrites its first input, which it also gets as `out`."""
     return lambda first, *others: candidate(first, *others, **{out: first})
 
 
 def probed(
     verdict: Verdict, candidate: Callable, wanted: Spec, case: Case
 ) -> tuple[Verdict, Counted | None]:
-    """On a right candidate with one case more: what it did there is counted, or it is wrong."""
+    """Run a right candidate on one more case, and count its work there; it may be wrong."""
     attempt = Attempt(candidate, wanted, case, earlier=list(verdict.cases.right))
     outcome = attempt.outcome()
     if outcome is None:
@@ -196,7 +195,7 @@ def probed(
 def verdict_on_cases(
     candidate: Callable, wanted: Spec, tell: Callable[[str], None]
 ) -> tuple[Verdict, str]:
-    """After all cases; and what the candidate printed in the first one in which it did."""
+    """The verdict after all cases, and what the candidate printed in the first case with output."""
     right: list[str] = []
     misses: list[Attempt] = []
     wrong: list[Verdict] = []  # of each of these
@@ -237,10 +236,10 @@ def verdict_on_cases(
 
 @dataclass
 class Traced:
-    """What is kept of the traces of all cases."""
+    """What is kept from the traces of all cases."""
 
     launches: int = 0
-    moves_between: dict[tuple, str] = field(default_factory=dict)  # as `Trace` has it
+    moves_between: dict[tuple, str] = field(default_factory=dict)  # as in `Trace`
     updated: Case | None = None  # the first one whose programs update something atomically
     programs_an_element: float = math.inf  # the fewest of any case
 
@@ -256,28 +255,28 @@ class Traced:
         self.programs_an_element = min(self.programs_an_element, programs_an_element)
 
     def programs_for(self, wanted: Spec, case: Case) -> float:
-        """How many programs a case may take, by those that ran; 0 where none was traced."""
+        """How many programs a case may need, estimated from other cases; 0 if none was traced."""
         if self.programs_an_element == math.inf:
             return 0
         return self.programs_an_element * wanted.inputs(case)[0].numel()
 
 
 def depends_on_the_order(candidate: Callable, wanted: Spec, case: Case) -> bool:
-    """Whether the results are others if the programs run from the last one to the first."""
+    """Whether the results differ if the programs run from the last one to the first."""
     attempt = Attempt(candidate, wanted, case, earlier=[])
     with contextlib.redirect_stdout(io.StringIO()):
         return attempt.depends_on_the_order()
 
 
 def explained(verdict: Verdict, misses: list[Attempt]) -> Verdict:
-    """The verdict on the first of the cases that are wrong, with the mistake, if one is known."""
+    """The verdict on the first wrong case, with the mistake if it is known."""
     missed = misses[0].missed
     if missed is not None:  # wrong elements, and no reason yet
         of_one_result = (attempt for attempt in misses if attempt.missed == missed)
         reason = kind_of_mistake(attempt.evidence() for attempt in of_one_result)
         return replace(verdict, reason=reason)
     if verdict.fault in (Fault.OUTSIDE, Fault.COLLISION):
-        # past the end of a tensor another one may lie by chance: then the next case is asked
+        # past a tensor's end there may be another tensor by chance: then the next case is tried
         found = (attempt.own_mistake() for attempt in misses[:_ASKED])
         return replace(verdict, because=next(filter(None, found), ""))
     return verdict

@@ -1,4 +1,4 @@
-"""Does a candidate with right results do what the exercise asks, and no more work than it takes?
+"""Does a candidate with right results do what the exercise asks, without unnecessary work?
 
 While it ran, its `Trace` counted bytes, sin/cos evaluations, stores and programs. What the
 exercise doesn't forbid is a remark in the verdict.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Event, Trace
 
 _MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
-# Copies by PyTorch are allowed beside a kernel, and reported: its own name -> what a reader writes.
+# PyTorch's copies are allowed next to a kernel, and reported: its name -> what a reader writes.
 COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
-BY_NUMPY = "NumPy or Python computes it"  # what no operation of PyTorch's and no kernel has written
+BY_NUMPY = "NumPy or Python computes it"  # written by neither PyTorch nor a kernel
 _READS = "numpy", "tolist", "__dlpack__"  # by which NumPy and Python get a tensor's elements
 
 
@@ -49,15 +49,16 @@ class Counted:
 
 
 class BesideKernels(Traffic):
-    """What PyTorch and NumPy do beside a kernel.
+    """What PyTorch and NumPy do in addition to a kernel.
 
-    PyTorch's operations are seen. What NumPy or Python writes is known by its memory: it holds
-    something else than PyTorch or a kernel has left there, or neither has made it, and elements of
-    a tensor have been read before. (A table of constants reads none.)
+    PyTorch's operations are watched. What NumPy or Python writes is recognized by its memory: its
+    content differs from what PyTorch or a kernel left there, or neither has written it, and
+    elements of a tensor were read before. (A table of constants reads none.)
 
     Attributes:
-        computed: floats that operations made of tensors, with the name of the first one, and copies
-            of them. An assertion makes some, too: whether they get into the work isn't known here.
+        computed: float tensors that operations computed from tensors, with the name of the first
+            operation, and copies of them. An assertion makes some too. Whether a result uses them
+            isn't known here.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class BesideKernels(Traffic):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: to skip this class, the first operation would load PyTorch's compiler, for a second.
+        """No: to skip this class, the first operation would load PyTorch's compiler (a second).
 
         Where candidates are judged, nothing is compiled (`start` in judge_process.py).
         """
@@ -141,7 +142,7 @@ class BesideKernels(Traffic):
         return read
 
     def _read(self, x: Tensor) -> None:
-        """A number that PyTorch has computed, such as a maximum, is the launcher's to read."""
+        """A launcher may read a single number that PyTorch has computed, such as a maximum."""
         has_several = x.untyped_storage().nbytes() > x.element_size()
         self._is_read |= x.is_floating_point() and has_several
 
@@ -161,19 +162,19 @@ def _content(x: Tensor) -> bytes:
 
 
 def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:
-    """Each row of t loads the first half of a row of angles, and evaluates each angle once.
+    """Whether a row of t loads more than half a row of angles, or evaluates an angle twice.
 
-    What does more, as a sentence that has the count; empty if nothing does.
+    The answer is a sentence with the count; empty if neither is true.
     """
     pairs, begin = t.numel() // 2, freqs.untyped_storage().data_ptr()
     asked = pairs * freqs.element_size()
     memory = next((memory for memory in trace.memories if memory.begin == begin), None)
     if memory and memory.moved["loaded"] > asked:
-        words = f"where {asked} are asked for: half a row of the table for each row of t"
+        words = f"expected {asked}: half a row of the table for each row of t"
         return f"it loads {memory.moved['loaded']} bytes of {memory.name}, {words}"
     sines, cosines = trace.evaluations["sin"], trace.evaluations["cos"]
     if max(sines, cosines) > pairs:
-        words = f"where {pairs} of each are asked for: one of each per pair"
+        words = f"expected {pairs} of each: one of each per pair"
         return f"it evaluates {sines} sines and {cosines} cosines, {words}"
     return ""
 
@@ -185,7 +186,7 @@ def wasted(trace: "Trace", wanted: Spec) -> str:
     if wanted.kernel and wanted.launches is None and trace.launches > 1:
         return f"it launches {trace.launches} kernels, where 1 would do"
     if wanted.gathers and trace.scatters:
-        return "it scatters: a gather loads from the partner, and stores in the lane's own place"
+        return "it scatters: a gather loads from the partner, and stores at the lane's own index"
     if wanted.blocks and trace.stores:  # each program should have one block
         programs, busy, most = len(trace.programs), len(trace.stores), max(trace.stores.values())
         if busy < programs:

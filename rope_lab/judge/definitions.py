@@ -1,4 +1,4 @@
-"""What exercises of several notebooks ask for, and options that they share."""
+"""Specifications that several notebooks share, and their common options."""
 # ruff: noqa: F821 (the letters of shapes)
 
 import torch
@@ -6,7 +6,7 @@ import torch
 from .spec import CHANGED, MANY, OTHER_BLOCK, ZEROS_AND_SMALL, Case, spec
 
 # Options that several specifications share.
-# Case names for readers who have not met kernels yet: what 01 and 02 leave out.
+# Cases that make sense only for kernels; 01 and 02, which come before kernels, leave them out.
 BLOCKS = ("sizes that no block divides", "more elements than a block", CHANGED, MANY)
 OTHER_SIZES = (
     Case("other sizes", {"s": 7, "b": 3, "h": 5, "d": 24}),
@@ -27,7 +27,7 @@ def rotate_half(x: "(s, b, h, d2)"):
 
 @spec(kernel=True)
 def rope(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
-    """TransformerEngine's function: the first d2 elements rotated, the rest as it came."""
+    """TransformerEngine's function: the first d2 elements rotated, the rest unchanged."""
     return rotated(t, freqs[: t.shape[0]], rotate_half.function)
 
 

@@ -1,4 +1,4 @@
-"""What an error of a reader's function says, in a line and with advice."""
+"""Explain an error of a reader's function in one line, with advice."""
 
 import re
 import traceback
@@ -57,7 +57,7 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "and triton.language.float": "an index is a whole number: a // b, not a / b",
     "Unsupported ptr type": "an address begins with a pointer: tl.load(x_ptr + i)",
     "'int' object has no attribute 'to'": "an index of a loop: tl.cast(i, tl.int64)",
-    "active drivers": "it asks for a GPU, and the interpreter has none",
+    "active drivers": "it needs a GPU, and the interpreter has none",
 }
 ADVICE_IN_A_KERNEL = {  # the same, where these words mean something else elsewhere
     "'tensor' object has no attribute": "it has few methods: x.to(tl.float32), x[:, None]",
@@ -70,7 +70,7 @@ OTHERS_NAMES = re.compile(r"\b(torch|math|np|numpy)\.")
 
 
 class Failure(NamedTuple):
-    """Why a call came to no end."""
+    """Why a call failed."""
 
     reason: str
     owner: str = ""  # the program that stored outside of its tensors
@@ -78,7 +78,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure:
-    """An error in words; of a kernel, Triton wraps what it raised."""
+    """Explain an error. Triton wraps what a kernel raises."""
     inner = cause_of(error)
     if triton_is_installed():
         from ..compiler.compile_process import sentence_of
@@ -100,7 +100,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def advice_on(text: str, line: str, in_a_kernel: bool) -> str:
-    """What a reader should know of an error: of its first line, and the line that ran into it."""
+    """Advice on an error, given its first line and the line of code that raised it."""
     if in_a_kernel and OTHERS_NAMES.search(line):
         return TRITONS_OWN
     rules = ADVICE_IN_A_KERNEL | ADVICE if in_a_kernel else ADVICE

@@ -1,11 +1,11 @@
-"""Hooks for what interpreted launches do: programs, loads, stores and functions, in their order.
+"""Hooks for what interpreted launches do: programs, loads, stores and functions, in order.
 
-Triton's interpreter runs program after program, and all that a kernel does goes through a few of
-its functions. They are wrapped while `Hooks` are open. These call their own methods `at_...`,
-which a subclass overrides: `Trace` knows owners and races, `Watch` counts, `Accesses` keeps
+Triton's interpreter runs programs one by one, and everything that a kernel does goes through a few
+of its functions. They are wrapped while `Hooks` are open. The wrappers call the methods `at_...`,
+which a subclass overrides: `Trace` finds owners and races, `Watch` counts, `Accesses` keeps
 lanes for a picture, and offsets.py looks for numbers that wrap around. An access outside the
-tensors of the launch is stopped before it happens, for in the interpreter as on a GPU it would read
-what happens to lie there, or overwrite it, or end the process.
+tensors of the launch is stopped before it happens. In the interpreter, as on a GPU, it would read
+or overwrite arbitrary memory, or crash the process.
 """
 
 import linecache
@@ -31,8 +31,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 _TRITON = str(Path(triton.__file__).parent)
 _LAB = Path(__file__).parents[1]
-_TOOLS = (_TRITON, str(_LAB / "judge"), str(_LAB / "interpreter"))  # no line of a kernel is there
-# Each may be a barrier: it moves numbers from lane to lane.
+_TOOLS = (_TRITON, str(_LAB / "judge"), str(_LAB / "interpreter"))  # no kernel is in these
+# Each may be a barrier, because it moves elements between lanes.
 _MOVES = [
     *((InterpreterBuilder, f"create_{name}") for name in ("dot", "histogram")),
     *((InterpreterBuilder, f"create_{name}") for name in ("reshape", "trans", "gather")),
@@ -43,7 +43,7 @@ _BF16_NAN = 0x7FC0  # the interpreter keeps the bits of bf16 as integers
 
 
 class LeftItsTensors(Exception):
-    """A program touched memory that is none of the launch's."""
+    """A program accessed memory outside the tensors of the launch."""
 
     def __init__(self, program: tuple, does: str, where: str) -> None:
         super().__init__(f"{name_of(program)} {does} {where}")
@@ -54,7 +54,7 @@ class Memory:
     """The storage of a tensor that was passed to a kernel."""
 
     def __init__(self, name: str, tensor: Tensor, begin: int | None = None) -> None:
-        """`name`: of the kernel's argument. `begin`: another address than its own."""
+        """`name`: of the kernel's argument. `begin`: an address to use instead of its own."""
         self.name = name
         self.tensor = tensor  # kept alive: an address is not used twice
         storage = tensor.untyped_storage()
@@ -68,13 +68,13 @@ class Access:
 
     Attributes:
         does: "loads", "stores" or "updates".
-        addresses: of each lane.
-        wanted: of each lane, whether its mask lets it do so.
+        addresses: one for each lane.
+        wanted: for each lane, whether its mask is true.
         size: bytes of an element.
-        values: of each lane, what it stores; None of others.
+        values: what each lane stores; None for loads and updates.
         has_bf16: whether elements are bf16.
-        has_other: whether a load says what it gives where its mask is off.
-        may_wait: whether its program may wait for another one so: a volatile load, or atomic_cas.
+        has_other: whether a load has a value for lanes that are masked off.
+        may_wait: whether its program may wait for another one with it: volatile loads, atomic_cas.
     """
 
     does: str
@@ -88,14 +88,14 @@ class Access:
 
     @classmethod
     def of(cls, does: str, pointers: TensorHandle, mask: TensorHandle | None, **more) -> "Access":
-        """As the interpreter has it: of a block of pointers, where None masks nothing off."""
+        """From the interpreter's block of pointers, and its mask; None means no mask."""
         addresses, element = pointers.data.astype(np.int64), pointers.get_element_ty()
         wanted = np.broadcast_to(True if mask is None else mask.data, addresses.shape).astype(bool)
         size = max(1, element.primitive_bitwidth // 8)
         return cls(does, addresses, wanted, size, has_bf16=element.is_bf16(), **more)
 
     def inside(self, memory: Memory) -> np.ndarray:
-        """Of each lane, whether its element is there."""
+        """For each lane, whether its element is there."""
         return (self.addresses >= memory.begin) & (self.addresses + self.size <= memory.end)
 
 
@@ -104,9 +104,9 @@ class Part:
     """What an access touches of one memory.
 
     Attributes:
-        at: of each element, where it begins, in bytes from the begin of the memory.
+        at: the beginning of each element, in bytes from the beginning of the memory.
         size: bytes of an element.
-        which: of each lane of the block, whether its element is one of these.
+        which: for each lane of the block, whether its element is one of these.
     """
 
     memory: Memory
@@ -120,14 +120,14 @@ class Part:
 
 
 class Hooks:
-    """Called for all that launches do while they are open.
+    """Called for everything that launches do while the hooks are open.
 
     Attributes:
-        programs: all that have run, in their order; the last one runs.
-        memories: of the tensors of all launches.
+        programs: all that have run, in order; the last one is running.
+        memories: the tensors' memories in all launches.
     """
 
-    functions: ClassVar[tuple[str, ...]] = ()  # that call `at_function`
+    functions: ClassVar[tuple[str, ...]] = ()  # the ones that call `at_function`
     memory_of: ClassVar[Callable[[str, Tensor], Memory]] = Memory
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Hooks:
         self.memories: list[Memory] = []
 
     def hooks(self) -> list[tuple[object, str, Callable]]:
-        """Functions of the interpreter, and what is called around each."""
+        """Functions of the interpreter, each with its wrapper."""
         return [
             (GridExecutor, "__call__", self._launch),
             (InterpreterBuilder, "set_grid_idx", self._program),
@@ -151,7 +151,7 @@ class Hooks:
         ]
 
     def __enter__(self):
-        # not every Triton has each
+        # some versions of Triton lack some of them
         self._undo = [wrap(*hook) for hook in self.hooks() if hasattr(*hook[:2])]
         return self
 
@@ -168,29 +168,29 @@ class Hooks:
         """The last one of `programs` begins."""
 
     def at_access(self, access: Access) -> None:
-        """Before its parts."""
+        """Called before `at_part`."""
 
     def at_part(self, access: Access, part: Part) -> None:
-        """Of an access, what it touches of one memory."""
+        """The part of an access that is in one memory."""
 
     def at_barrier(self) -> None:
         """Lanes of the program wait for each other."""
 
     def at_move(self) -> None:
-        """Numbers move from lane to lane."""
+        """Elements move between lanes."""
 
     def at_function(self, name: str, block: np.ndarray) -> None:
-        """A block is an argument of one of `functions`."""
+        """One of `functions` is called with a block."""
 
     def at_dot(self, flops: int) -> None:
         """A product of matrices."""
 
     def program_of(self, program: tuple, grid: tuple) -> tuple:
-        """Which program runs where this one would."""
+        """Which program runs instead of this one."""
         return program
 
     def what_runs(self, access: Access, outside: np.ndarray) -> np.ndarray:
-        """Of each lane, whether it does what is `wanted`; `outside` would leave the tensors."""
+        """For each lane, whether its access happens; those in `outside` would leave the tensors."""
         if outside.any():
             does = "reads" if access.does == "loads" else "writes"
             where = self.place_of(int(access.addresses[outside][0]), access.size)
@@ -198,7 +198,7 @@ class Hooks:
         return access.wanted
 
     def not_loaded(self, pointers: TensorHandle) -> TensorHandle:
-        """What a load gives where nothing is read, and no `other` is given: on a GPU, anything."""
+        """What a load without `other` returns for a masked lane; on a GPU it is undefined."""
         zeros = np.zeros_like(pointers.data, dtype=_get_np_dtype(pointers.get_element_ty()))
         anything = np.nan if zeros.dtype.kind == "f" else np.iinfo(zeros.dtype).max // 3
         if pointers.get_element_ty().is_bf16():
@@ -216,7 +216,7 @@ class Hooks:
                 known.add(begin)
                 self.memories.append(self.memory_of(name, value))
         self.at_launch(executor.fn, named)
-        with _disable_current_modes():  # what Triton copies is no work of PyTorch's
+        with _disable_current_modes():  # Triton's copies don't count as PyTorch's work
             return original(executor, *args, **kwargs)
 
     def _program(self, original: Callable, builder, *program):
@@ -225,7 +225,7 @@ class Hooks:
         return original(builder, *self.programs[-1])
 
     def _at_lanes(self, access: Access) -> np.ndarray:
-        """Of each lane of an access, whether it is to happen."""
+        """For each lane of an access, whether it happens."""
         self.at_access(access)
         outside = access.wanted.copy()
         for memory in self.memories:
@@ -258,7 +258,7 @@ class Hooks:
         return original(builder, op, pointers, value, TensorHandle(runs, tl.int1), *rest)
 
     def _exchange(self, original: Callable, builder, pointers, *rest):
-        """`tl.atomic_cas` takes no mask, so past an access outside the tensors it can't go on."""
+        """`tl.atomic_cas` has no mask, so an access outside the tensors can't be skipped."""
         access = Access.of("updates", pointers, None, may_wait=True)
         if not self._at_lanes(access).all():
             raise LeftItsTensors(self.programs[-1], "writes", "elsewhere")
@@ -285,7 +285,7 @@ class Hooks:
     # in words
 
     def place_of(self, address: int, size: int) -> str:
-        """Where an address lies, seen from the nearest tensor of the launch."""
+        """Where an address is, relative to the nearest tensor of the launch."""
         if not self.memories:
             return f"memory at {address}, and the launch has no tensor"
         near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
@@ -294,7 +294,7 @@ class Hooks:
 
 
 def line_of_the_kernel() -> str:
-    """The line of a kernel that is being interpreted; '' if there is none."""
+    """The kernel's line that is being interpreted; '' if there is none."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_TOOLS):
         frame = frame.f_back
@@ -314,25 +314,25 @@ def number_of(program: tuple[int, int, int]) -> int | tuple[int, ...]:
 
 
 def convert_as_compiled(original: Callable, tensor, scope) -> None:
-    """The interpreter takes a block for true; the compiler refuses it, or does something else."""
+    """Refuse a block as a truth value: the interpreter treats it as true, the compiler doesn't."""
     original(tensor, scope)
 
     def truth(self) -> bool:
         if self.handle.data.size == 1:
             return bool(self.handle.data)
         if sys._getframe(1).f_code.co_filename.startswith(_TRITON):
-            return True  # Triton's own code asks whether there is a block
+            return True  # Triton's own code checks whether there is a block
         raise ValueError(
             "a block has no one truth value: for and, or, not, if write &, |, ~, where"
         )
 
     scope.set_attr(tensor, "__bool__", truth)
-    # for `range(0, n)`: Triton 3.6 asks an array of one element, which NumPy 2.4 refuses
+    # for `range(0, n)`: Triton 3.6 converts an array of one element, which NumPy 2.4 refuses
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
 
 def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
-    """Let `around(original, ...)` be called for a function; returns what undoes that."""
+    """Call `around(original, ...)` instead of a function; returns a function that undoes this."""
     original = getattr(owner, name)
     setattr(owner, name, lambda *args, **options: around(original, *args, **options))
     return lambda: setattr(owner, name, original)

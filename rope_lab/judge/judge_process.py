@@ -1,7 +1,7 @@
-"""The child process that judges: `worker.py` calls it with jobs, and they answer.
+"""The child process that judges: `worker.py` passes it jobs, which compute the answers.
 
-A candidate may leave it changed, by `torch.set_default_dtype` or `tl.cos = tl.sin`. A right one
-would be wrong there after that, so the next one gets a new process.
+A candidate may change the process, by `torch.set_default_dtype` or `tl.cos = tl.sin`. Then even a
+right candidate would be wrong there, so the next one gets a new process.
 """
 
 import builtins
@@ -24,7 +24,7 @@ MAX_PRINTED = 4000  # characters of what a candidate prints
 
 
 def start(folder: Path) -> Callable[[], bool]:
-    """Get ready to run candidates, once in this process; whether one has changed it since."""
+    """Prepare this process, once; returns a check whether a candidate has changed it since."""
     # A candidate that calls torch.compile runs as it is: its operations are watched one by one.
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     settle()
@@ -34,7 +34,7 @@ def start(folder: Path) -> Callable[[], bool]:
 
 
 def answer(job: object, folder: Path, tell: Callable[[str], None]) -> dict:
-    """As the job answers: a `TryOnCases`, an `Inspect` or a `Draw`."""
+    """The answer of a job: a `TryOnCases`, an `Inspect` or a `Draw`."""
     return job.answer(folder, tell)
 
 
@@ -44,7 +44,7 @@ def state() -> dict[str, object]:
 
 
 def settle() -> None:
-    """Before each case, which an earlier one may have changed."""
+    """Restore settings before each case, because an earlier one may have changed them."""
     torch.set_num_threads(1)
     # New memory holds NaN: what a candidate does not write cannot pass for right.
     # `torch.use_deterministic_algorithms` would load PyTorch's compiler too, which takes a second.
@@ -75,7 +75,7 @@ def _functions() -> dict[str, Callable]:
         import triton
         import triton.language as tl
 
-        # the interpreter itself leaves `tl.core` changed, once a kernel has called tl.zeros
+        # the interpreter itself changes `tl.core` when a kernel calls tl.zeros
         owners += [triton, tl, tl.math, tl.tensor]
     return {
         f"{owner.__name__}.{name}": value
@@ -87,7 +87,7 @@ def _functions() -> dict[str, Callable]:
 
 
 def has_changed(before: dict[str, object]) -> bool:
-    """Whether something of an earlier state is another one now; what came later doesn't count."""
+    """Whether anything in an earlier state has changed; what was added later doesn't count."""
     now = state()
     return any(
         now.get(name) is not value if callable(value) else now[name] != value

@@ -1,19 +1,20 @@
 """Do two lanes of one program meet at an element, with no barrier between them?
 
-A lane is a position in a block. Lanes of one number in blocks of one shape are one thread, and a
-thread does one thing after the other. Other lanes may be in other warps, which don't wait for each
-other: what one lane stores, another one may have yet to load. Blocks of other shapes may be laid
-out otherwise, so their lanes aren't compared; but a number by itself is loaded by all threads.
+A lane is a position in a block. Lanes with the same number in blocks of the same shape are one
+thread, and a thread executes in order. Other lanes may be in other warps, which don't wait for each
+other: one lane may store an element before another lane has loaded it. Blocks of another shape may
+have another layout, so their lanes aren't compared. But all threads load a scalar.
 
-What moves numbers between lanes (a reduction, `tl.trans`, `tl.split`, ...) is a barrier where the
-lanes are in several warps and the result is used. Only the compiler knows, so lanes that meet with
-nothing else between are kept apart: they race if the compiled kernel has no barrier.
+An operation that moves elements between lanes (a reduction, `tl.trans`, `tl.split`, ...) is a
+barrier if the lanes are in several warps and the result is used. Only the compiler knows. So lanes
+that meet with only such an operation between them are listed separately: they race if the compiled
+kernel has no barrier.
 """
 
 import numpy as np
 
 _LANES = 1 << 32  # more than a block has; a lane's code is its number plus this for each shape
-_NUMBER = _LANES  # the code of a number by itself, whose shape is the first
+_NUMBER = _LANES  # the code of a scalar, whose shape is the first
 _SEVERAL = -1
 
 
@@ -26,7 +27,7 @@ HOW_LANES_WAIT = (
 class Lanes:
     """Which lanes of the running program have loaded what of a memory, or stored it.
 
-    Blocks wait until somebody asks: most kernels don't store where they load.
+    Blocks are processed only when needed: most kernels don't store where they load.
     """
 
     def __init__(self, size: int) -> None:
@@ -43,12 +44,12 @@ class Lanes:
         self._waiting.append((at, which))
 
     def hand_over(self, earlier: "Lanes") -> None:
-        """Where numbers move between lanes: what was before that, `earlier` has from now on."""
+        """Elements move between lanes: what happened before moves to `earlier`."""
         earlier._waiting += self._entered + self._waiting
         self.forget()
 
     def forget(self) -> None:
-        """At a barrier, and where a program begins."""
+        """At a barrier, and at the beginning of a program."""
         for at, _ in self._entered:
             self._codes[at] = 0
         self._entered.clear()
@@ -94,7 +95,7 @@ class Lanes:
         return self._codes_of[which.shape][which]
 
     def _are_others(self, before: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Of each code before: is it of another lane, as far as the two can be compared?"""
+        """For each earlier code, whether it is another lane's, if the two can be compared."""
         differ = before ^ codes  # of lanes of one shape, less than _LANES
         others = (differ > 0) & (differ < _LANES)
         if self._has_several:

@@ -1,13 +1,13 @@
-"""A mistake that readers make: the words that they are told, and what they write instead.
+"""A mistake that readers make: what the verdict says, and the code that they write.
 
     mistakes = Solution("03-ex3").with_mistakes(
         Mistake("HALF is the first of the second half: <, not <=", in_first_half="column <= HALF"),
         Mistake("the sign is added: multiply by it", {"sign[None, :] * x": "sign[None, :] + x"}),
     )
 
-The first replaces the line that sets `in_first_half`, the second a text. A wrong result is compared
-with what the changed solution computes (`quick_triton.py`). Tests paste the changed solution into
-the notebook, and expect the words.
+The first replaces the line that sets `in_first_half`, the second a string. A wrong result is
+compared with what the changed solution computes (`quick_triton.py`). Tests paste the changed
+solution into the notebook and expect the verdict's words.
 """
 
 import ast
@@ -32,12 +32,12 @@ from rope_lab.judge.quick_triton import SumTensors, norm_kernel, tl, triton
 
 
 class Mistake:
-    """A change of a solution, and the words by which a verdict tells it.
+    """A change of a solution, and what a verdict says about it.
 
     Args:
         words: what the verdict says.
-        instead: text of the solution -> what is in its place, wherever it is.
-        lines: name -> what the line that sets it sets it to.
+        instead: text of the solution -> its replacement, wherever it occurs.
+        lines: name -> the new right-hand side of the line that sets it.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Solution:
-    """The worked solution of an exercise, as text: functions, and the check of the last one."""
+    """The worked solution of an exercise, as text: functions, and a check of the last one."""
 
     cell: str  # its id in the notebook of solutions
-    options: Mapping[str, object] = field(default_factory=dict)  # the function is called with
-    instead: Mapping[str, str] = field(default_factory=dict)  # of what is in the cell
+    options: Mapping[str, object] = field(default_factory=dict)  # of the function's call
+    instead: Mapping[str, str] = field(default_factory=dict)  # replacements in the cell
 
     @functools.cached_property
     def text(self) -> str:
@@ -82,7 +82,7 @@ class Solution:
         return ast.parse(self.text).body[-1].name
 
     def with_mistakes(self, *mistakes: Mistake) -> dict[str, "Mistaken"]:
-        """By their words, for a specification's `mistakes`."""
+        """Words -> mistake, for a specification's `mistakes`."""
         return {mistake.words: Mistaken(self, mistake) for mistake in mistakes}
 
 
@@ -99,7 +99,7 @@ class Mistaken:
 
     @property
     def is_there(self) -> bool:
-        """Whether the solution has what is changed: a reader may have edited the notebook."""
+        """Whether the solution has the text to change: a reader may have edited the notebook."""
         try:
             return bool(self.text)
         except (LookupError, OSError, SyntaxError, ValueError):
@@ -125,7 +125,7 @@ def _cells_of_solutions(number: str) -> dict[str, str]:
 
 
 def replaced(text: str, instead: Mapping[str, str]) -> str:
-    """A text with others in place of some of its parts.
+    """A text with some of its parts replaced.
 
     Raises:
         ValueError: a part is not there.

@@ -1,10 +1,10 @@
 """What `triton` and `tl` are in a mistaken solution: PyTorch, in fp64.
 
-The judge computes the results of dozens of mistakes, to find the reader's among them. So all
-programs of a launch run at once, by `torch.vmap`; those of a kernel that branches run one after the
-other. A load outside of its tensor gives NaN, as it does for a lane that is masked off, and a store
-there does nothing, as in the run by which the judge explains one. Of two stores to one element the
-later one stays: first by the program, then by the order in the program.
+The judge computes the results of dozens of mistakes to find the reader's. So all programs of a
+launch run at once, with `torch.vmap`; a kernel that branches runs its programs one by one. A load
+outside its tensor returns NaN, as it does for a lane that is masked off, and a store there does
+nothing. The judge runs a reader's kernel in the same way to find the cause of a wrong address. If
+two stores write one element, the later program wins, and within a program the later store.
 """
 
 import dis
@@ -46,11 +46,11 @@ def _pointer(tensor: Tensor) -> Pointer:
 
 @dataclass
 class Program:
-    """The one that runs, or all of a launch."""
+    """The running program, or all programs of a launch."""
 
     grid: tuple[int, ...]
     number: Tensor
-    stored: list[tuple[Pointer, Tensor]]  # in this order; -1 is no place
+    stored: list[tuple[Pointer, Tensor]]  # in this order; the place -1 means none
 
 
 _running: list[Program] = []  # one, while a kernel runs
@@ -75,7 +75,7 @@ class Kernel:
         memories: list[Tensor] = []
 
         def run(number: Tensor) -> list[tuple[Tensor, Tensor]]:
-            """Places and values that are stored, as `vmap` wants them."""
+            """Places and values that are stored, as tensors for `vmap`."""
             _running[:] = [Program(grid, number, [])]
             self.function(*arguments, **constants)
             stored = _running.pop().stored
@@ -91,7 +91,7 @@ class Kernel:
 
 
 class SumOfShares:
-    """The package's kernel that adds up shares of a gradient, which notebook 11 launches."""
+    """The package's kernel that adds partial sums of a gradient, which notebook 11 launches."""
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable:
         return self._launch
@@ -102,7 +102,7 @@ class SumOfShares:
 
 
 def _write(memories: list[Tensor], stored: list[tuple[Tensor, Tensor]]) -> None:
-    """By memory, in the order of the programs."""
+    """Write what was stored to each memory, in the order of the programs."""
     by_memory: dict[int, tuple[Tensor, list, list]] = {}
     for memory, (place, value) in zip(memories, stored, strict=True):
         _, places, values = by_memory.setdefault(memory.data_ptr(), (memory, [], []))
@@ -132,7 +132,7 @@ def _store(pointer: Pointer, value: object, mask: object = True) -> None:
 
 
 def _exp(x: object) -> Tensor:
-    """In fp64, but 0 and infinite where it is in fp32."""
+    """In fp64, but 0 or infinite where fp32 is."""
     power = torch.as_tensor(x, dtype=torch.float64).exp()
     return torch.where(power < 2.0**-150, 0.0, torch.where(power >= 2.0**128, math.inf, power))
 

@@ -1,6 +1,6 @@
-"""What Triton's compiler says of a kernel that is right in the interpreter, and what to write.
+"""What Triton's compiler refuses in a kernel that is right in the interpreter, and what to write.
 
-The interpreter runs a kernel as Python, and the compiler takes a part of Python alone.
+The interpreter runs a kernel as Python, but the compiler accepts only a part of Python.
 """
 
 import contextlib
@@ -82,14 +82,14 @@ def does_not_compile(refused: Refused, gpu: str = "an H200") -> str:
 
 
 def refusal_of(jobs: Iterable[dict], moves_between: dict[tuple, str]) -> str:
-    """Why the first of these launches is wrong on a GPU; '' if none is, or that can't be known.
+    """Why the first of these launches is wrong on a GPU; '' if none is, or if that isn't known.
 
-    It does not compile, or its lanes race: they meet at an element, and no barrier was made of what
-    moves numbers between them.
+    It does not compile, or its lanes race: they meet at an element, and what moves elements between
+    them was compiled without a barrier.
 
     Args:
         jobs: as `launches_noted` makes them.
-        moves_between: as `Cases` has it.
+        moves_between: as in `Cases`.
     """
     for job in jobs:
         try:
@@ -107,9 +107,9 @@ def refusal_of(jobs: Iterable[dict], moves_between: dict[tuple, str]) -> str:
 
 @contextlib.contextmanager
 def launches_noted() -> Iterator[dict[tuple, dict]]:
-    """Note the launches that are interpreted meanwhile, those that differ for the compiler.
+    """Note the interpreted launches in this context, one for each compilation.
 
-    Of each the job that `refusal_of` takes; none where Triton has no compiler.
+    Each is a job for `refusal_of`. There are none if Triton has no compiler.
     """
     jobs: dict[tuple, dict] = {}
     if not compiler_is_installed():
@@ -117,7 +117,7 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
         return
 
     def note(launch: Launch) -> object:
-        with contextlib.suppress(Exception):  # what can't be passed on is no fault of the kernel
+        with contextlib.suppress(Exception):  # the kernel isn't wrong if it can't be passed on
             constants = constants_of(launch.kernel.fn, launch.named)
             key = constants, *((name, _like(value)) for name, value in launch.named.items())
             if key not in jobs:
@@ -130,7 +130,7 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
 
 
 def _like(value: object) -> object:
-    """Of an argument of a launch, its dtype or type, and whether it is 1, which is a constant."""
+    """A launch argument's dtype or type, and whether it is 1, which is compiled as a constant."""
     if isinstance(value, tuple | list):
         return type(value), *map(_like, value)
     if type(value) in (int, float):

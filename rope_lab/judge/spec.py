@@ -5,10 +5,10 @@
         first, second = x.chunk(2, dim=-1)
         return torch.cat((-second, first), dim=-1)
 
-The letters say which sizes belong together: `s` positions, `b` sequences, `h` heads (`g` of another
+The letters say which sizes must agree: `s` positions, `b` sequences, `h` heads (`g` of another
 tensor), `d` elements of a head, `d2` of them rotated (even), `p` pairs of these, `s2` positions in
-a table, `n` what you like. From them follow the cases that a candidate is tried on. The tensor
-holds random numbers in the case's dtype; "angles (s2, 1, 1, d2)" holds angles.
+a table, `n` anything. They determine the cases that a candidate is tried on. The tensor contains
+random numbers in the case's dtype; "angles (s2, 1, 1, d2)" contains angles.
 """
 
 import re
@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-PLAIN = "small and plain"  # the first case, whose angles are within 3, as those of strided ones
+PLAIN = "small and plain"  # the first case, whose angles are within 3, as in strided cases
 
-# Names of cases that leave the beaten track; an exercise may leave some out.
+# Names of unusual cases; an exercise may leave some out.
 STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
 TAIL_AND_STRIDE = "part of a strided head"
 ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
 LARGE = "large elements"  # their squares overflow in fp16
-# Where the first is left out, the second is too.
+# If the first is left out, the second is too.
 HALF_PRECISION = "half precision", "bfloat16"
 CHANGED = "a table that has changed since the last call"  # in the same memory
-MANY = "a large tensor"  # more than 1024 programs, and offsets that 16 bits don't hold
+MANY = "a large tensor"  # more than 1024 programs, and offsets beyond 16 bits
 OTHER_BLOCK = "another block size"
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
@@ -50,33 +50,33 @@ class Case:
     sizes: dict[str, int]
     dtype: torch.dtype = torch.float32
     layout: str = "contiguous"
-    options: dict[str, int] = field(default_factory=dict)  # for a candidate that has them
+    options: dict[str, int] = field(default_factory=dict)  # for a candidate that accepts them
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A function that is known to be right, and what is asked of a candidate."""
+    """A function that is known to be right, and what a candidate has to do."""
 
     function: Callable
     arguments: tuple[Argument, ...]
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
-    kernel: bool = False  # a candidate that launches none is wrong
-    half_the_table: bool = False  # is all that a candidate may load of its angles
-    copies: bool = False  # of PyTorch's are no waste; else they are said, not forbidden
+    kernel: bool = False  # a candidate that launches no kernel is wrong
+    half_the_table: bool = False  # a candidate may load only half of its angles
+    copies: bool = False  # by PyTorch are fine; otherwise a remark mentions them
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
-    blocks: bool = False  # one a program; more, or none, is said, not forbidden
-    gathers: bool = False  # a scatter is said, not forbidden
+    blocks: bool = False  # one per program; a remark mentions more, or none
+    gathers: bool = False  # a remark mentions a scatter
     extra: tuple[Case, ...] = ()
-    unmasked: str = ""  # what is told of right results by a kernel that leaves its tensors
-    # what a likely mistake is told -> a function that makes it (`mistakes.py`)
+    unmasked: str = ""  # what a verdict says if results are right but accesses are out of bounds
+    # a verdict's words on a likely mistake -> a function that makes it (`mistakes.py`)
     mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
-    # the same of those that are right but for their rounding
+    # the same for results that are right except for their rounding
     roundings: dict[str, Callable] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        """As `functools.wraps` does, so that a source of its function is found."""
+        """As `functools.wraps` does, so that the source of its function is found."""
         object.__setattr__(self, "__wrapped__", self.function)
 
     def __call__(self, *inputs):
@@ -92,7 +92,7 @@ class Spec:
         letters = {letter for argument in self.arguments for letter in argument.letters}
         plain = {"s": 4, "b": 1, "h": 2, "g": 1, "d": 8, "n": 64}
         odd = {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24, "n": 1000}
-        few = odd | {"s": 5, "b": 2, "h": 3}  # rows, where their number is not what is asked
+        few = odd | {"s": 5, "b": 2, "h": 3}  # few rows, in cases about something else
         cases = [
             Case(PLAIN, plain),
             Case(CHANGED, plain),
@@ -152,7 +152,7 @@ def spec(function: Callable | None = None, **asked) -> Spec:
         asked: options of `Spec`: its attributes from `overwrites` on.
 
     Raises:
-        ValueError: an argument has no shape, or in another form than in this module's docstring.
+        ValueError: an argument has no shape, or not in the form of this module's docstring.
     """
     if function is None:
         return lambda function: spec(function, **asked)
@@ -172,7 +172,7 @@ def spec(function: Callable | None = None, **asked) -> Spec:
 
 
 def _angles(shape: list[int], is_plain: bool, generator: torch.Generator) -> Tensor:
-    """Within 3 in the first row, then 30, 300, 3000 if not plain, and the same again."""
+    """Within 3 in the first row; if not plain, then within 30, 300, 3000, 3, and so on."""
     angles = torch.rand(shape, generator=generator) * 6 - 3
     steps = torch.tensor((1,) if is_plain else (1, 10, 100, 1000))
     row = torch.arange(shape[0]).view(-1, *(1 for _ in shape[1:]))
@@ -181,7 +181,7 @@ def _angles(shape: list[int], is_plain: bool, generator: torch.Generator) -> Ten
 
 
 def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator) -> Tensor:
-    """Random numbers, and memory around and between them that must be left alone."""
+    """Random numbers; memory around and between them must stay unchanged."""
     if case.layout == "batch and positions swapped in memory":
         memory = torch.randn(shape[1], shape[0], *shape[2:], generator=generator).to(case.dtype)
         return memory.transpose(0, 1)
@@ -197,7 +197,7 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
         return small.to(case.dtype)
     if case.layout == LARGE and len(shape) > 1:
         return (1000 * torch.randn(shape, generator=generator)).to(case.dtype)
-    # fp16 doesn't hold elements of this size, so a kernel that converts to it is wrong
+    # such elements overflow in fp16, so a kernel that converts to it is wrong
     scale = 2**20 if case.dtype == torch.bfloat16 else 1
     return (scale * torch.randn(shape, generator=generator)).to(case.dtype)
 

@@ -1,7 +1,7 @@
-"""What a trace of interpreted launches knows: which program stored where, and what races.
+"""Trace interpreted launches: which program stored where, and what races.
 
-Programs run one by one in the interpreter, and the lanes of a program together, so results are
-right by luck where two of them meet at an element.
+The interpreter runs programs one by one, and the lanes of a program together. So results may be
+right by luck if two programs or lanes access the same element.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ _LANES_OF_A_WARP = 32
 
 
 class OwnedMemory(Memory):
-    """A memory, and who has loaded and stored what of it."""
+    """A memory, and which programs have loaded and stored which of its bytes."""
 
     def __init__(self, name: str, tensor: Tensor) -> None:
         super().__init__(name, tensor)
@@ -42,8 +42,8 @@ class OwnedMemory(Memory):
         self.loaded_by, self.stored_by = Lanes(size), Lanes(size)  # of the program that runs
         # the same, before numbers moved between its lanes
         self.loaded_earlier, self.stored_earlier = Lanes(size), Lanes(size)
-        # Of each byte: has the program that stored it done nothing after that to tell others so?
-        # That is a barrier, and then an atomic operation.
+        # Of each byte: has the program that stored it not released it yet? A barrier followed by an
+        # atomic operation releases it.
         self.untold = np.zeros(size, dtype=bool)
         self.before_a_barrier: list[np.ndarray] = []  # places that the program has stored
         self.after_it: list[np.ndarray] = []
@@ -51,13 +51,13 @@ class OwnedMemory(Memory):
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         # "loaded" and "stored" -> bytes; what is masked off moves none
         self.moved: Counter[str] = Counter()
-        # "loaded", "stored": was it once in another order than the lanes?
+        # "loaded", "stored": was it ever in another order than the lanes?
         self.out_of_order: set[str] = set()
 
 
 @dataclass(frozen=True)
 class Event:
-    """What the first program did, in its order."""
+    """One thing that the first program did."""
 
     kind: str  # 'L' for a load, 'E' for a sine or a cosine, 'S' for a store
     line: str  # of the candidate's source
@@ -72,17 +72,17 @@ class Trace(Hooks):
         waits: whether a program may wait for another one, by atomic_cas or a volatile load.
         undefined: whether a load without `other` had elements masked off.
         races: in words; between programs.
-        locks: what would be races or collisions, if no lock orders these programs. Whether one does
-            is not known: a lock, or a counter, is an integer on which both did an atomic operation.
-        lane_races: where a lane meets what another lane of its program loads or stores, with no
-            barrier between.
-        in_one_warp: the same where it does no harm: in a program of one warp, or in a block that
+        locks: what would be races or collisions if no lock orders these programs. It isn't known
+            whether one does: a lock, or a counter, is an integer that both updated atomically.
+        lane_races: where two lanes of a program access the same element, at least one of them
+            stores, and there is no barrier between the two.
+        in_one_warp: the same where it is harmless: in a program of one warp, or in a block that
             one warp stores.
-        moves_between: `constants_of` a launch -> the same where numbers move between lanes
-            meanwhile, which may be a barrier.
+        moves_between: `constants_of` a launch -> the same where elements move between lanes
+            in between, which may be a barrier.
         reread: what a program reads after it has stored it.
-        stored_twice: in one launch.
-        collisions: another value where the launch has stored one: right only in the order of here.
+        stored_twice: elements that one launch stores twice.
+        collisions: the same with different values: right only in the interpreter's order.
         stores: number of a program -> its stores.
         evaluations: of "sin" and "cos", element by element.
         events: of the first program.
@@ -195,14 +195,14 @@ class Trace(Hooks):
             memory.after_it.clear()
 
     def _tell_others(self) -> None:
-        """An atomic operation of one thread: who meets it knows of what was before a barrier."""
+        """An atomic operation of one thread releases what was stored before a barrier."""
         for memory in self.memories:
             for at in memory.before_a_barrier:
                 memory.untold[at] = False
             memory.before_a_barrier.clear()
 
     def _note_lanes(self, does: str, part: Part) -> None:
-        """Whether another lane has stored there or, where this one stores, has loaded."""
+        """Note if another lane has stored there or, for a store, has loaded there."""
         memory = part.memory
         by, earlier = memory.loaded_by, memory.loaded_earlier
         if does == "loads":
@@ -283,7 +283,7 @@ class Trace(Hooks):
         memory.writer[at[:, None] + np.arange(part.size)] = len(self.programs) - 1
 
     def _note_update(self, access: Access, part: Part) -> None:
-        """Atomic operations of two programs at one place don't race, other accesses there do."""
+        """Two programs' atomic operations at one place don't race; other accesses there do."""
         memory, at = part.memory, part.at
         is_of_one_lane = access.addresses.size == 1
         self._note_lanes("updates", part)
@@ -299,7 +299,7 @@ class Trace(Hooks):
         memory.adder[first[:, None] + np.arange(part.size)] = len(self.programs) - 1
         if is_of_one_lane:
             self._tell_others()
-            self.at_move()  # one thread does it, and hands the result to all of them
+            self.at_move()  # one thread does it, and passes the result to all threads
 
     def _count(self, kind: str, part: Part) -> None:
         part.memory.moved[kind] += part.at.size * part.size
@@ -308,33 +308,34 @@ class Trace(Hooks):
 
     @property
     def scatters(self) -> bool:
-        """Whether lanes load one after the other, and store in another order."""
+        """Whether lanes load in order, but store in another order."""
         kinds = {kind for memory in self.memories for kind in memory.out_of_order}
         return kinds == {"stored"}
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
-        """Which of these programs are of this launch, and not the one that runs."""
+        """Which of these are other programs of this launch."""
         return (programs >= self._first_of_launch) & (programs != len(self.programs) - 1)
 
     def _note_event(self, kind: str, of: str) -> None:
-        """Of the first program, what it does."""
+        """Note what the first program does."""
         if len(self.programs) == 1:
             self.events.append(Event(kind, line_of_the_kernel(), of))
 
     def at_function(self, name: str, block: np.ndarray) -> None:
-        """Of a block that a program has evaluated the compiler takes the result again.
+        """Count a block once per program: the compiler reuses the result.
 
-        Where a load was masked off is NaN, or the 0 of `other=0.0`: no angle of a case is 0.
+        Elements of masked lanes aren't counted. They are NaN, or 0 with `other=0.0`; no angle of a
+        case is 0.
         """
         if name in Trace.functions and (name, id(block)) not in self._evaluated:
-            self._evaluated[name, id(block)] = block  # kept, for its id is not to be used again
+            self._evaluated[name, id(block)] = block  # kept alive, so that its id isn't used again
             self._note_event("E", str(block.shape))
             self.evaluations[name] += int((np.isfinite(block) & (block != 0)).sum())
 
     # where programs meet
 
     def _note_store_where_others_load(self, part: Part) -> None:
-        """Programs run in any order: had this one been first, another one would load its result."""
+        """Programs run in any order: another one may load this one's result instead."""
         late = self._by_others(part.memory.reader[part.at]) | part.memory.shared[part.at]
         if late.any():
             mine = name_of(self.programs[-1])
@@ -342,7 +343,7 @@ class Trace(Hooks):
             self._note_conflict(f"{words}, which another program loads: before or after?")
 
     def _meet(self, memory: OwnedMemory, at: np.ndarray) -> None:
-        """At an integer that an earlier program has met, too, this one may have waited for it."""
+        """At an integer that an earlier program also accessed, this one may have waited for it."""
         if not memory.tensor.is_floating_point():
             mine = len(self.programs) - 1
             addresses = (memory.begin + at).tolist()
@@ -373,15 +374,15 @@ class Trace(Hooks):
             (self.locks if self._is_ordered else self.races).append(words)
 
     def _note_second_store(self, part: Part, values: np.ndarray, is_bf16: bool) -> None:
-        """An element that gets two values keeps one, and on a GPU nobody knows which.
+        """An element that gets two values keeps one of them; on a GPU it is undefined which.
 
-        Programs run in any order, and within a program the threads of two stores may be different
-        ones, of warps that do not wait for each other. Only the same value does no harm.
+        Programs run in any order, and within a program two stores may use different threads, in
+        warps that do not wait for each other. Only equal values are harmless.
         """
         memory, at = part.memory, part.at
         # of each lane: which program has stored at its place before it, and what
         writers = memory.writer[at]
-        if (writers == len(self.programs) - 1).any():  # before a barrier no store is too late
+        if (writers == len(self.programs) - 1).any():  # a store before a barrier is ordered
             writers[(writers == len(self.programs) - 1) & ~memory.stored_by.has(at)] = NOBODY
         old = memory.content[at[:, None] + np.arange(values.itemsize)].view(values.dtype)[:, 0]
         before, again = lanes_that_repeat(at)
@@ -391,7 +392,7 @@ class Trace(Hooks):
         if not twice.any():
             return
         new = values
-        if is_bf16:  # NumPy has none, so the interpreter keeps its bits
+        if is_bf16:  # NumPy has no bf16, so the interpreter keeps its bits
             old, new = as_fp32(old), as_fp32(new)
         # NaN is the same as NaN
         differs = twice & (old != new) & ~((old != old) & (new != new))
@@ -412,7 +413,7 @@ class Trace(Hooks):
 
 
 def lanes_that_repeat(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which lanes of a store go to the place of an earlier lane: those earlier ones, and these.
+    """Lanes of a store that write to an earlier lane's place: the earlier lanes, and these.
 
     Of lanes that store at 0, 4, 0, 8, 0, number 2 repeats number 0, and number 4 number 2:
 

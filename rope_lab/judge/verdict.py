@@ -15,13 +15,13 @@ class State(StrEnum):
 
     RIGHT = "right"
     WRONG = "wrong"
-    NOT_YET = "not yet"  # nothing is answered, or it can't be passed on
+    NOT_YET = "not yet"  # not answered, or it can't be passed on
     # Without Triton's compiler: all that the interpreter shows is right; machine code isn't read.
     AS_INTERPRETED = "right in the interpreter"
 
 
 class Fault(Enum):
-    """What is wrong, where more is asked of it than its words; as text, their beginning."""
+    """Kinds of fault that the code distinguishes; as text, how the verdict's words begin."""
 
     OUTSIDE = "out of bounds"
     COLLISION = "write collision"
@@ -36,19 +36,19 @@ COLORS = {RIGHT: "#009e73", WRONG: "#d55e00", NOT_YET: "#e69f00", AS_INTERPRETED
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A result beside what was expected of it, element by element."""
+    """A result compared with the expected one, element by element."""
 
     name: str = "the result"  # which of the candidate's tensors it is
     shape: tuple[int, ...]
     dtype: str
-    largest_error: float = 0.0  # also where all is right
+    largest_error: float = 0.0  # also if all is right
     wrong: int = 0  # how many elements are wrong
     first_wrong_index: tuple[int, ...] | None = None
     got: float = 0.0  # the value there
     expected: float = 0.0  # and what it should be
 
     def lines(self) -> list[str]:
-        """What the verdict on a wrong case says of it."""
+        """What the verdict on a wrong case says about it."""
         found = [f"  {self.name}: shape {self.shape}, {self.dtype}"]
         if self.first_wrong_index is not None:
             found.append(
@@ -69,7 +69,7 @@ class Cases:
     owner: str = ""  # the program that stored the first wrong element, or left its tensors
     engine: str = "interpreted"  # or 'compiled'
     launches: int = 0  # of kernels, in the interpreter, where all is right
-    # `constants_of` a launch -> where lanes race, if what moves numbers between them is no barrier
+    # `constants_of` a launch -> where lanes race if no barrier was compiled between them
     moves_between: dict[tuple, str] = field(default_factory=dict)
 
     def lines(self, compared: Comparison | None, looks_like: str, because: str) -> list[str]:
@@ -92,10 +92,10 @@ class Cases:
 
 @dataclass(frozen=True, kw_only=True)
 class OnTheClimb:
-    """A kernel beside the rungs of the climb."""
+    """A kernel compared with the rungs of the climb."""
 
     ahead: str = ""  # which later rungs it has climbed already
-    speed: str = ""  # of our kernel on a rung by the record, and of the reader's own on this GPU
+    speed: str = ""  # our kernel's recorded time, and the reader's measured on this GPU
     row: str = ""  # of the ladder, below its head, where the reader's kernel is kept
     follows: "Link | None" = None  # the exercise or the notebook after this rung's
 
@@ -153,7 +153,7 @@ class Verdict:
         )
 
     def _repr_html_(self) -> str | None:
-        """A box with a line beside it, colored by the outcome, which is bold; None: plain text."""
+        """A box with a colored line at its left and the outcome in bold; None: plain text."""
         if not self.boxed:
             return None
         shown = box(self.state, repr(self))
@@ -164,12 +164,12 @@ class Verdict:
 
 
 def labeled(label: str, words: str) -> list[str]:
-    """A line of a verdict, none where there are no words."""
+    """A line of a verdict; none without words."""
     return [f"  {label}: {words}"] if words else []
 
 
 def box(state: State, text: str) -> str:
-    """HTML of a text that begins with its state: that is bold, and colors the line beside it."""
+    """HTML of a text that begins with its state, in bold, with a line in the state's color."""
     style = f"border-left: 4px solid {COLORS[state]}; padding-left: 0.8em; "
     style += LINES_END_BETWEEN_WORDS
     classes = f"lab-verdict lab-{state.replace(' ', '-')}"
@@ -185,7 +185,7 @@ def raised(error: Exception) -> str:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What an error was raised from, at first: Triton wraps what happens within a kernel."""
+    """The error at the start of the chain: Triton wraps what a kernel raises."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -27,7 +27,7 @@ def _sent(first: int, step: int, size: int) -> int:
 BYTES_OF_THREE_LOADS = {
     "right": [_sent(*load) for load in _LOADS],
     "unit": "bytes",
-    "hint": "whole sectors, wherever they begin",
+    "hint": "whole sectors, wherever the load begins",
     "mistakes": _SENT_BYTES,
 }
 

@@ -10,13 +10,13 @@ from ..judge.spec import spec
 OUTCOMES = ("right", "wrong", "refused")
 FIVE_TESTS = {
     "one sequence, contiguous: row r is where the kernel looks for it": {1: "wrong"},
-    "32 is a power of two, and Triton asks for no more": {1: "refused"},
+    "32 is a power of two, and Triton requires no more": {1: "refused"},
     "three sequences have three times as many rows as the grid": {2: "right"},
     "16 is a power of two; Triton does not count rows": {2: "refused"},
     "only dimensions of size 1 moved: row r is where it was": {3: "wrong"},
-    "16 is a power of two; Triton does not ask for strides": {3: "refused"},
+    "16 is a power of two; Triton does not check strides": {3: "refused"},
     "a row begins 48 elements after the one before, and the kernel expects 16": {4: "right"},
-    "the kernel is never told the strides, so nothing can refuse them": {4: "refused"},
+    "the kernel doesn't get the strides, so nothing can refuse them": {4: "refused"},
     "the result is not the question: `tl.arange` takes powers of two": {5: "right"},
     "no program runs: `tl.arange` takes powers of two": {5: "wrong"},
 }

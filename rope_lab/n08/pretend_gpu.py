@@ -156,7 +156,7 @@ class PretendMemory:
 
 _FLUSH_US = 60.0  # what a flush takes on the device: too short to hide a slow host
 _BETWEEN_EVENTS = "what does the device wait for between the two events?"
-_DISTURBED = "every third call is disturbed: what if you sample just that one?"
+_DISTURBED = "every third call is slow: what if you sample just that one?"
 _QUICK = "every fifth call is fast, and the smallest sample is one of these: take the median"
 
 

@@ -26,7 +26,7 @@ rope_of_q_and_k_apart = spec(
     unmasked="every result is right, so a mask is missing, or true for lanes past the end",
     mistakes=Q_AND_K.with_mistakes(  # all but the bug that is to be found
         Mistake(
-            "all rows of k are found by the strides of q: k has strides of its own",
+            "all rows of k are addressed with the strides of q: k has its own strides",
             {
                 "k_strides[0]": "q_strides[0]",
                 "k_strides[1]": "q_strides[1]",
@@ -34,11 +34,11 @@ rope_of_q_and_k_apart = spec(
             },
         ),
         Mistake(
-            "positions of k are as far apart as those of q: k has strides of its own",
+            "positions of k are as far apart as those of q: k has its own strides",
             {"k_strides[0]": "q_strides[0]"},
         ),
         Mistake(
-            "sequences of k are as far apart as those of q: k has strides of its own",
+            "sequences of k are as far apart as those of q: k has its own strides",
             {"k_strides[1]": "q_strides[1]"},
         ),
         Mistake(

@@ -389,6 +389,6 @@ def test_why_a_launch_is_not_drawn(why, pictures, capsys):
 
 @pytest.mark.parametrize("option", ("of", "loads"))
 def test_a_name_that_is_no_tensor(option):
-    accepted = r"'n' is no tensor of the launch; accepted: \['x_ptr', 'out_ptr'\]"
+    accepted = r"'n' is not a tensor of the launch; accepted: \['x_ptr', 'out_ptr'\]"
     with pytest.raises(ValueError, match=accepted):
         lab.draw_launch(copy_kernel[(1,)], X, X.clone(), 4, BLOCK=4, **{option: "n"})

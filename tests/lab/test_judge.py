@@ -119,7 +119,7 @@ def test_what_never_ends_is_ended(monkeypatch):
     judge(wrong_kernels.stub, definitions.rope)  # the child is there
     monkeypatch.setattr(judge_module, "SECONDS", 3.0)
     verdict = judge(wrong_kernels.never_ends, definitions.rope)
-    assert "'small and plain' ran for 3 seconds without coming to an end" in verdict.reason
+    assert "'small and plain' ran for 3 seconds without finishing" in verdict.reason
 
 
 def test_right_results_without_a_kernel_are_not_enough():

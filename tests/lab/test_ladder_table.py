@@ -76,7 +76,7 @@ def test_every_case_rotates_alike(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("angles", "words"), ((2, "each row loads angles of its own"), (1, "too few rows"))
+    ("angles", "words"), ((2, "each row loads its own angles"), (1, "too few rows"))
 )
 def test_bytes_too_many_are_explained_by_what_is_loaded_too_often(angles, words):
     """Angles of each row are twice the bytes of t in bf16; those of a few rows are fewer."""

@@ -82,7 +82,7 @@ def test_a_readers_own_is_right_as_far_as_it_is_read(rung, no_compiler, tmp_path
 def test_what_the_interpreter_counts_is_asked_for(no_compiler, tmp_path):
     """Rung 6 loads after its sines, which rung 7 doesn't."""
     verdict = check_rung(7, of_a_reader(6, tmp_path))
-    assert verdict.state == NOT_YET and "rung 7 wants loads after a sine" in verdict.reason
+    assert verdict.state == NOT_YET and "rung 7 requires loads after a sine" in verdict.reason
 
 
 def test_another_kernel_is_not_known(no_compiler, tmp_path):

@@ -43,9 +43,9 @@ def test_a_wrong_answer_whose_text_is_gone_is_refused():
         (990, 1000, "WRONG: 990 is too small, but not far off"),
         (4000, 1000, "WRONG: 4 000 is too large, by far"),
         ([8, 4], [8, 2], "WRONG in answer 2 of 2: 4 is too large"),
-        ([8], [8, 2], "WRONG: 2 answers are wanted, in a list; 1 came"),
-        (8, [8, 2], "WRONG: 2 answers are wanted, in a list; 1 came"),
-        (True, 1, "WRONG: a number is wanted, True came"),
+        ([8], [8, 2], "WRONG: expected a list of 2 answers, got 1"),
+        (8, [8, 2], "WRONG: expected a list of 2 answers, got 1"),
+        (True, 1, "WRONG: expected a number, got True"),
     ],
 )
 def test_an_answer(answer, right, said):

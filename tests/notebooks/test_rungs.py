@@ -29,7 +29,7 @@ MISHAPS = {  # a line before our launch, and words of the verdict
     "an exit": (f"{AT_2048}raise SystemExit\n", f"{UNREAD} SystemExit"),
     "an item": (
         f"{AT_2048}t.sum().item()\n",
-        "it reads elements on the host, for which a GPU waits",
+        "it reads elements on the host, which makes a GPU wait",
     ),
     "the angles": (
         f"{AT_256}freqs = -freqs\n",
@@ -124,7 +124,7 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
         source = source.replace(text, other)
     told = repr(lab.check_rung(3, my_rope_of(source, tmp_path)))
     assert told.startswith("RIGHT: rung 3, ")
-    assert [*map(int, re.findall(r"as rung (\d) wants", told))] == ahead
+    assert [*map(int, re.findall(r"as rung (\d) requires", told))] == ahead
     assert [*map(int, re.findall(r"our kernel for rung (\d) takes \d+ us", told))] == timed
     assert torch.cuda.is_available() or "speed: yours is not timed here\n" in told
 
@@ -139,7 +139,7 @@ def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
 def test_our_kernel_of_the_next_rung_is_told_that_it_is_ahead(rung, tmp_path):
     told = repr(lab.check_rung(rung, my_rope_of(RUNGS[rung + 1].source, tmp_path)))
     assert told.startswith(f"RIGHT: rung {rung}, ")
-    assert [*map(int, re.findall(r"as rung (\d) wants", told))] == [rung + 1]
+    assert [*map(int, re.findall(r"as rung (\d) requires", told))] == [rung + 1]
     assert f"our kernel for rung {rung + 1} takes" in told
 
 

@@ -25,10 +25,10 @@ TURN_PAIRS = Exercise(
             {"torch.exp(1j * angle)": "torch.complex(angle.sin(), angle.cos())"},
         ),
         WrongAnswer(
-            "the wrong angle: it takes radians for degrees", {"1j * angle": "1j * angle.deg2rad()"}
+            "the wrong angle: it treats radians as degrees", {"1j * angle": "1j * angle.deg2rad()"}
         ),
         WrongAnswer(
-            "the wrong angle: every pair is turned by the first pair's",
+            "the wrong angle: every pair is rotated by the first pair's",
             {"1j * angle": "1j * angle[:, :1]"},
         ),
         WrongAnswer(

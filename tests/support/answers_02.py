@@ -32,7 +32,7 @@ THE_WHOLE_FUNCTION = Exercise(
             {"[rotated.to(t.dtype), tail]": "[tail, rotated.to(t.dtype)]"},
         ),
         WrongAnswer(
-            "the wrong part: the last d2 elements are turned, where the first are asked for",
+            "the wrong part: the last d2 elements are rotated instead of the first",
             {"t[..., :d2], t[..., d2:]": "t[..., -d2:], t[..., :-d2]"},
         ),
         WrongAnswer(

@@ -50,7 +50,7 @@ ROWS_AND_COLUMNS = Exercise(
             {"sign[None, :] * x": "x"},
         ),
         WrongAnswer(
-            "the kernel scatters: it stores an element in its partner's place",
+            "the kernel scatters: it stores an element at its partner's index",
             {
                 "+ partner[None, :]": "+ column[None, :]",
                 "+ column[None, :], sign": "+ partner[None, :], sign",

@@ -14,7 +14,7 @@ RIGHT_WRONG_OR_REFUSED = Exercise(
         ),
         WrongValue(
             given=["right", "wrong", "right", "wrong", "maybe"],
-            words="'maybe' is none of right, wrong, refused",
+            words="'maybe' is not one of right, wrong, refused",
         ),
     ),
 )
@@ -99,7 +99,7 @@ RUNG_1 = Exercise(
             {"-x_partner, x_partner)": "-x, x)"},
         ),
         WrongAnswer(
-            "the wrong angle: it turns by half the angle",
+            "the wrong angle: it rotates by half the angle",
             {"tl.cos(angle)": "tl.cos(angle / 2)", "tl.sin(angle)": "tl.sin(angle / 2)"},
         ),
         WrongAnswer(
@@ -130,11 +130,11 @@ RUNG_1 = Exercise(
             {"i // D % heads": "i // D % batch"},
         ),
         WrongAnswer(
-            "t[0, 0, 0], and turned by the angles of position 0, not of 1",
+            "t[0, 0, 0], and rotated by the angles of position 0, not of 1",
             {"i // (D * heads * batch)": "i // (D * heads * batch) % batch"},
         ),
         WrongAnswer(
-            "the wrong angle: (0, 0, 0, 1) of the result is turned by freqs[0, 0, 0, 0], not by",
+            "the wrong angle: (0, 0, 0, 1) of the result is rotated by freqs[0, 0, 0, 0], not by",
             {"position * D2 + column": "position * D2 + column // 2 * 2"},
         ),
         WrongAnswer(

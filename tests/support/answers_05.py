@@ -76,7 +76,7 @@ RUNG_2 = Exercise(
             {"exists = pair < HALF": "exists = pair < HALF - 1"},
         ),
         WrongAnswer(
-            "the wrong position: row (1, 0, 0) is turned by the angles of position 0, not of 1",
+            "the wrong position: row (1, 0, 0) is rotated by the angles of position 0, not of 1",
             {"out, b * h,": "out, s,"},
         ),
         WrongAnswer(
@@ -149,7 +149,7 @@ HALF_A_TABLE = Exercise(
     judged_by=exercises.rope_by_first_half,
     wrong_answers=(
         WrongAnswer(
-            "the wrong angle: each half takes its own, where one is asked for both",
+            "the wrong angle: each half takes its own, where both should take the same",
             {
                 "    cos, sin =": (
                     "    angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
@@ -164,10 +164,7 @@ HALF_A_TABLE = Exercise(
             {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
         ),
         WrongAnswer(
-            (
-                "it loads 256 bytes of freqs_ptr, where 128 are asked for: half a row of "
-                "the table for"
-            ),
+            ("it loads 256 bytes of freqs_ptr, expected 128: half a row of the table for"),
             {
                 "    cos, sin =": (
                     "    other = tl.load(freqs_ptr + position * 2 * HALF + HALF + pair, "
@@ -178,7 +175,7 @@ HALF_A_TABLE = Exercise(
             },
         ),
         WrongAnswer(
-            "it evaluates 32 sines and 64 cosines, where 32 of each are asked for",
+            "it evaluates 32 sines and 64 cosines, expected 32 of each",
             {"x2 * cos + x1 * sin": "x2 * tl.cos(angle + 0.0) + x1 * sin"},
         ),
         # right in other words than the solution's: nothing is to be said about them

@@ -29,7 +29,7 @@ RUNG_4 = Exercise(
             {"    if out is None:\n": "    if out is None or transpose:\n"},
         ),
         WrongAnswer(
-            "the backward launches another kernel, where a flag of this one would do",
+            "the backward launches another kernel, where this one with a flag would do",
             {
                 "    s, b, h, d = t.shape\n": (
                     "    from rope_kernels import rope_bw\n"
@@ -46,7 +46,7 @@ RUNG_4 = Exercise(
             {"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
         ),
         WrongAnswer(
-            "the transposed map, where the map itself is asked for",
+            "the transposed map instead of the map itself",
             {"if TRANSPOSE:": "if not TRANSPOSE:"},
         ),
         KernelOfTheRungBelow(rung=4, words="my_rope takes no `transpose`"),

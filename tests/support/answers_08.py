@@ -19,7 +19,7 @@ A_TIMER = Exercise(
             "a mean: a slow call in three moves it, but not the median",
             {"median(times)": "sum(times) / len(times)"},
         ),
-        WrongAnswer("every third call is disturbed", {"range(21)": "range(1)"}),
+        WrongAnswer("every third call is slow", {"range(21)": "range(1)"}),
         WrongAnswer(
             "every fifth call is fast, and the smallest sample is one of these",
             {"median(times)": "min(times)"},

@@ -1,4 +1,4 @@
-"""Is a reader's kernel on the rung? First its values, then the instruments of the rung."""
+"""Is a reader's kernel on the rung? Check its values, then the rung's instruments."""
 
 import inspect
 import os
@@ -31,7 +31,7 @@ PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1
 
 
 class ReadsElements(Exception):
-    """A launcher has asked tensors for elements that have none: those of the headline shape."""
+    """A launcher has read elements of the headline shape's tensors, which have no memory."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Use:
     """A way to call `my_rope`."""
 
     from_rung: int
-    words: str  # before what is said of this use
+    words: str  # what a verdict on this use begins with
     wanted: Spec  # what it has to compute
     transpose: bool = False
     out: str = ""  # the keyword that gets the input itself
@@ -65,7 +65,7 @@ _USES = (
 
 
 def uses_of(rung: int) -> list[Use]:
-    """What a rung has to do; the first one is the forward, out of place."""
+    """The calls that a rung must support; the first one is the forward, out of place."""
     return [use for use in _USES if use.from_rung <= rung] or [_FIRST_RUNG]
 
 
@@ -102,7 +102,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
 class Shown:
     """What the instruments show of a kernel whose values are right."""
 
-    values: Verdict  # on these, with a remark for a kernel that is on its rung
+    values: Verdict  # on the values, with a remark for a kernel that is on its rung
     counted: Counted
     launch: Launch
     readings: dict[str, float]
@@ -111,7 +111,7 @@ class Shown:
 def verdict_on_rung(
     rung: int, candidate: Callable, by_what_is_shown: Callable[[Shown], Verdict]
 ) -> Verdict:
-    """The verdict on a kernel's values; if all are right, on what the instruments show of it."""
+    """The verdict on a kernel's values or, if all are right, on what the instruments show."""
     values, counted = verdict_on_values(rung, candidate)
     if not values:
         return values
@@ -129,8 +129,8 @@ def verdict_on_rung(
 def verdict_on_values(rung: int, candidate: Callable) -> Tried:
     """The verdict on values, addresses, collisions and order; `counted` if all are right.
 
-    It is the first one that isn't right, or that of the forward with every right case, and with
-    the first remark on any use.
+    It is the first verdict that isn't right. If all are right, it is the forward's, with the right
+    cases of every use and the first remark.
     """
     first, right, remark = None, (), ""
     for use in uses_of(rung):
@@ -155,19 +155,19 @@ def verdict_on_values(rung: int, candidate: Callable) -> Tried:
 def only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """The launch at the headline shape; or why its instructions can't be counted.
 
-    Every use has to make one, of the same kernel: those of the forward are counted.
+    Every use has to make one launch of the same kernel. The forward's instructions are counted.
     """
     forward = None
     for use in uses_of(rung):
         launches, names = _at_the_headline(use, candidate)
         if forward and all(launch.kernel is not forward.kernel for launch in launches):
-            what, flag = ("the backward", "a flag of ") if use.transpose else ("in place it", "")
-            return None, f"{what} launches another kernel, where {flag}this one would do"
+            what, flag = ("the backward", " with a flag") if use.transpose else ("in place it", "")
+            return None, f"{what} launches another kernel, where this one{flag} would do"
         if names:
             words = f"PyTorch runs {', '.join(names)}, where the kernel should"
             return None, f"{use.words}for {SHAPE} {words}"
         if len(launches) != 1:
-            words = f"it makes {len(launches)} launches for {SHAPE}, where 1 is asked for"
+            words = f"it makes {len(launches)} launches for {SHAPE}, expected 1"
             return None, use.words + words
         forward = forward or launches[0]
     if loop := loop_in(textwrap.dedent(inspect.getsource(forward.kernel.fn))):
@@ -177,7 +177,7 @@ def only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
 
 
 def _at_the_headline(use: Use, candidate: Callable) -> tuple[list[Launch], list[str]]:
-    """The launches of a use at the headline shape, and what PyTorch runs beside them."""
+    """The launches of a use at the headline shape, and what PyTorch runs in addition."""
     launches: list[Launch] = []
     call = rotation(use.of(candidate), use.out)
     try:
@@ -201,7 +201,7 @@ def _by_instruments(rung: int, candidate: Callable, shown: Shown) -> Verdict:
         reason = f"rung {rung}, {rung_of(rung).change} ({count} cases)\n{table}"
         ahead = rungs_ahead(rung, readings)
         moved = ((number, TARGETS[number][0]) for number in ahead)
-        said = (f"{one.instrument} {one.words}, as rung {number} wants" for number, one in moved)
+        said = (f"{one.instrument} {one.words}, as rung {number} requires" for number, one in moved)
         whole = [n for n in ahead if all(target.met(readings) for target in TARGETS[n])]
         speeds = [speed_here(candidate) or "yours is not timed here", speed_of_ours(rung)]
         if whole:
@@ -219,7 +219,7 @@ def _by_instruments(rung: int, candidate: Callable, shown: Shown) -> Verdict:
     words = advice(first.instrument, readings, shown.counted, shown.launch)
     if rung in TO_FIND and _is_the_rung_below(rung, candidate, shown.launch):
         words = f"rung {rung - 1} as it was: for which edit is there evidence above the exercise?"
-    reason = f"the values are right; rung {rung} wants {first.instrument} {first.words}"
+    reason = f"the values are right; rung {rung} requires {first.instrument} {first.words}"
     speed = speed_here(candidate, explained_by=first.instrument)
     return replace(
         verdict,
@@ -242,7 +242,7 @@ def _explains(missed: list[Target], readings: dict[str, float]) -> Target:
     """The missed target that explains the others: rows, then a wrong order, then the rung's."""
     if EIGHT_ROWS in missed:
         has_more_rows = readings["programs"] < EIGHT_ROWS.limit
-        # too many rows explain all that is missed; too few explain loads that are narrow
+        # too many rows explain every missed target; too few explain narrow loads
         if has_more_rows or WIDE in missed:
             return EIGHT_ROWS
     if IN_ORDER in missed:
@@ -251,9 +251,9 @@ def _explains(missed: list[Target], readings: dict[str, float]) -> Target:
 
 
 def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
-    """The verdict on a kernel whose values are right, and whose code could not be read."""
+    """The verdict on a kernel whose values are right, but whose code could not be read."""
     if isinstance(error, ReadsElements):
-        reason = "the values are right, but it reads elements on the host, for which a GPU waits"
+        reason = "the values are right, but it reads elements on the host, which makes a GPU wait"
         return replace(verdict, state=NOT_YET, reason=reason)
     if isinstance(error, Refused):
         return replace(verdict, state=WRONG, reason=does_not_compile(error))

@@ -1,7 +1,7 @@
-"""The instruments: what they show of the kernel of a reader's launch.
+"""The instruments: what they show of the kernel in a reader's launch.
 
-Readings are counted in the interpreter, with a probe, and in the machine code that the launch at
-the headline shape is compiled to.
+Readings come from a probe in the interpreter, and from the machine code of the launch at the
+headline shape.
 """
 
 import ast
@@ -34,12 +34,12 @@ def rotation(candidate: Callable, out: str = "") -> Callable[[], object]:
 def readings_of(counted: Counted, launch: Launch) -> dict[str, float]:
     """A number for each instrument, for an H200.
 
-    The first three are of the probe, the others of the headline shape. Those of machine code are
-    missing where Triton has no compiler and doesn't know the kernel.
+    The first three come from the probe, the others from the headline shape. Readings of machine
+    code are missing if Triton has no compiler and the kernel's code isn't stored.
 
     Args:
-        counted: with the probe.
-        launch: at the headline shape; it is compiled, and raises as `compile_for`.
+        counted: what the kernel did with the probe.
+        launch: at the headline shape. It is compiled, which raises the errors of `compile_for`.
     """
     size = counted.elements * counted.element_bytes
     order = "".join(event.kind for event in counted.events)  # L a load, E an evaluation
@@ -57,7 +57,7 @@ def readings_of(counted: Counted, launch: Launch) -> dict[str, float]:
 
 
 def _readings_of_code(code: Compiled, programs: int) -> dict[str, float]:
-    # a descriptor's boxes are copied by TMA, whose rows have no less than 16 bytes
+    # a descriptor's boxes are copied by TMA, in rows of at least 16 bytes
     by_tma = [_TMA_BYTES] if "cp.async.bulk" in code.stages["ptx"] else []
     return {
         "instructions": warp_instructions(code),  # of a warp, slow branches left out
@@ -69,7 +69,7 @@ def _readings_of_code(code: Compiled, programs: int) -> dict[str, float]:
 
 
 def loop_in(source: str) -> str:
-    """A line with a loop that runs when a kernel runs: what is in it would be counted once."""
+    """The first line with a loop that stays in the machine code; its body would be counted once."""
     for node in ast.walk(ast.parse(source)):
         is_static = isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter)
         if isinstance(node, ast.For | ast.While) and not is_static:

@@ -11,7 +11,7 @@ from ...rungs import RUNGS, kept, rung_of
 from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
 from .targets import number
 
-# What the whole ladder says of the rungs whose edit the reader is asked to find.
+# What the whole ladder says about the rungs whose edit the reader has to find.
 TO_FIND = {
     5: {"what changed": "for you to find, in a layout"},
     6: {"what changed": "for you to find, in two layouts"},
@@ -21,7 +21,7 @@ TO_FIND = {
 
 @dataclass(frozen=True)
 class Ladder:
-    """A table that a page shows as one and a terminal as text."""
+    """A table: HTML in a notebook, text in a terminal."""
 
     head: tuple[str, ...]  # the names of its columns
     rows: list[tuple[str, ...]]  # what is in each of them, as text
@@ -79,7 +79,7 @@ def ladder(upto: int | None = None) -> Ladder:
 
 
 def row_of(rung: int) -> Ladder:
-    """Its head and its row, with the counts."""
+    """The table's head and the rung's row, with the counts."""
     whole = ladder(rung)
     place = whole.head.index("rung")
     rows = [row for row in whole.rows if row[place].startswith(str(rung))]

@@ -10,7 +10,7 @@ _ONE_KERNEL = {"kernel": True, "launches": 1}
 _WITHOUT = (*STRIDED, "part of the head rotated")
 _OF_ROWS = _ONE_KERNEL | {
     "leave_out": _WITHOUT,
-    # five tiles of 8 rows: in other cases their number is a power of two, and & does for %
+    # five tiles of 8 rows: in other cases, their number is a power of two, and & can replace %
     "extra": (Case("39 rows of a position", {"s": 2, "b": 3, "h": 13, "d": 24}),),
     "unmasked": UNMASKED,
 }
@@ -26,7 +26,7 @@ PLACE = "position * stride_s + sequence * stride_b + head * stride_h + column * 
 
 
 def mistakes_of_rotating(size: str) -> list[Mistake]:
-    """What is told of the loads of a partner and its angle, and of the store.
+    """Mistakes in the loads of a partner and its angle, and in the store.
 
     Args:
         size: what the kernel calls the number of columns that rotate, "D2" or "D".
@@ -34,20 +34,19 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
     angle = f"position * {size} + column"
     return [
         Mistake(
-            "the angle is that of the token's number, and all sequences share theirs: ask position",
+            "the angle is that of the token's number, but sequences share angles: use position",
             {angle: f"i // (D * heads) * {size} + column"},
         ),
         Mistake(
-            "the partner is sought in the first row of t: begin at row_ptr, as the element does",
+            "the partner is loaded from the first row of t: begin at row_ptr, as for the element",
             {"row_ptr + partner": "t_ptr + partner"},
         ),
         Mistake(
-            "the partner is sought as if t were contiguous: begin at row_ptr, and use stride_d",
+            "the partner is loaded as if t were contiguous: begin at row_ptr, and use stride_d",
             {"row_ptr + partner * stride_d": "t_ptr + i - column + partner"},
         ),
         Mistake(
-            "the angle is that of the row's number, and all rows of a position share theirs: ask "
-            "position",
+            "the angle is that of the row's number, but rows of a position share it: use position",
             {angle: f"i // D * {size} + column"},
         ),
         Mistake(
@@ -55,7 +54,7 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
             {angle: "column"},
         ),
         Mistake(
-            "the angle is that of the sequence's number: ask position",
+            "the angle is that of the sequence's number: use position",
             {angle: f"sequence * {size} + column"},
         ),
         Mistake(
@@ -67,8 +66,7 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
             {angle: "position + column"},
         ),
         Mistake(
-            "the way to the partner is in columns, and these are stride_d apart: partner * "
-            "stride_d",
+            "the partner is given in columns, and these are stride_d apart: partner * stride_d",
             {"partner * stride_d": "column * stride_d + partner - column"},
         ),
         Mistake("column is missing in the address of the angle", {angle: "position"}),
@@ -86,7 +84,7 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
             {"tl.cos(angle) +": "tl.cos(angle) *"},
         ),
         Mistake(
-            "the result is stored by the strides of t, and is contiguous: store at out_ptr + i",
+            "the result is stored with the strides of t, but is contiguous: store at out_ptr + i",
             {"out_ptr + i,": f"out_ptr + {PLACE},"},
         ),
         Mistake(
@@ -116,43 +114,42 @@ def mistakes_of_rotating(size: str) -> list[Mistake]:
 
 
 _OF_A_TAIL = (
+    Mistake("the partner is the neighbor, but partners are half of D2 apart", partner="column ^ 1"),
     Mistake(
-        "the partner is the neighbor, where half of D2 is between partners", partner="column ^ 1"
+        "the first is paired with the last, but partners are half of D2 apart",
+        partner="D2 - 1 - column",
     ),
     Mistake(
-        "the first with the last, where half of D2 is between partners", partner="D2 - 1 - column"
-    ),
-    Mistake(
-        "all of D2 is added and taken away, where half of D2 is between partners",
+        "all of D2 is added and subtracted, but partners are half of D2 apart",
         partner="tl.where(in_first_half, column + D2, column - D2)",
     ),
     Mistake(
-        "every column is taken for the first half, which ends at D2 // 2",
+        "every column is treated as the first half, which ends at D2 // 2",
         in_first_half="column < D2",
     ),
     Mistake(
-        "the sign by half of D, where half of D2 decides",
+        "the sign depends on half of D: use half of D2",
         quarter="tl.where(column < D // 2, -x_partner, x_partner)",
     ),
-    Mistake("halves and partners by half of D, where half of D2 decides", {"D2 // 2": "D // 2"}),
-    Mistake("halves by half of D, where half of D2 decides", in_first_half="column < D // 2"),
+    Mistake("halves and partners depend on half of D: use half of D2", {"D2 // 2": "D // 2"}),
+    Mistake("halves depend on half of D: use half of D2", in_first_half="column < D // 2"),
     Mistake(
-        "partners by half of D, where half of D2 decides",
+        "partners depend on half of D: use half of D2",
         partner="tl.where(in_first_half, column + D // 2, column - D // 2)",
     ),
     Mistake(
-        "the partner by % D: in the second half it is in the tail; D2 decides",
+        "the partner is computed with % D: in the second half it is in the tail; use D2",
         partner="(column + D2 // 2) % D",
     ),
-    Mistake("the column by % D2, where a row has D elements", column="i % D2"),
+    Mistake("the column is computed with % D2, but a row has D elements", column="i % D2"),
     Mistake(
-        "heads are counted by D2, where each has D elements in memory",
+        "heads are counted by D2, but each has D elements in memory",
         head="i // D2 % heads",
         sequence="i // (D2 * heads) % batch",
         position="i // (D2 * heads * batch)",
     ),
     Mistake(
-        "every index is counted by D2, where each head has D elements in memory",
+        "every index is counted by D2, but each head has D elements in memory",
         {"D=d, D2=d2": "D=d2, D2=d2"},
     ),
     Mistake(
@@ -167,21 +164,21 @@ _OF_A_TAIL = (
         "the tail loads partners and angles: `rotates` has to be false there", rotates="exists"
     ),
     Mistake(
-        "all of D still rotates: the table, the halves and two masks have to know D2",
+        "all of D still rotates: the table, the halves and two masks must use D2",
         {"D2 // 2": "D // 2", "position * D2": "position * D"},
         rotates="exists",
     ),
     Mistake(
-        "all of D still rotates: halves and two masks have to know D2, as the table's rows do",
+        "all of D still rotates: halves and two masks must use D2, as the table's rows do",
         {"D2 // 2": "D // 2"},
         rotates="exists",
     ),
     Mistake(
-        "the masks know D2: halves, partners and the table's rows have to, as well",
+        "the masks use D2: halves, partners and the table's rows must, too",
         {"D2 // 2": "D // 2", "position * D2": "position * D"},
     ),
     Mistake(
-        "halves know D2: two masks and the table's rows have to, as well",
+        "halves use D2: two masks and the table's rows must, too",
         {"position * D2": "position * D"},
         rotates="exists",
     ),
@@ -191,11 +188,11 @@ _OF_A_TAIL = (
         rotates="exists & (column < D2 // 2)",
     ),
     Mistake(
-        "the last D2 columns rotate, and the first ones should",
+        "the last D2 columns rotate, but the first ones should",
         rotates="exists & (column >= D - D2)",
     ),
     Mistake(
-        "which columns rotate is asked of i, which counts all elements of t: ask column",
+        "the mask depends on i, which counts all elements of t: use column",
         rotates="exists & (i < D2)",
     ),
     Mistake(
@@ -217,14 +214,14 @@ rope_of_any_strides = spec(
     unmasked=UNMASKED,
 )
 
-# How far apart rows are taken to be, 2 * HALF: what is told -> the factor.
+# A wrong distance between rows, which is 2 * HALF: the verdict's words -> the wrong factor.
 _APART = {
     "rows are 2 * HALF apart in memory, and HALF is half of that": " * HALF",
     "rows are 2 * HALF apart in memory, and `rows` says how many there are": " * rows",
     "rows are 2 * HALF apart in memory: the row's number needs this factor": "",
 }
 
-# Of a row, also where its pairs take one angle.
+# Mistakes in a row's kernel, also for one whose pairs have one angle.
 MISTAKES_OF_A_ROW = (
     Mistake(
         "the second member is HALF further, and BLOCK_HALF is the width of the block",
@@ -323,7 +320,7 @@ MISTAKES_OF_A_ROW = (
 )
 _OF_TWO_ANGLES = (
     Mistake(
-        "the first angle is that of the row's number, and has to be that of its position",
+        "the first angle is that of the row's number, but should be that of its position",
         {"angle1 = tl.load(angle_ptr": "angle1 = tl.load(freqs_ptr + row * 2 * HALF + pair"},
     ),
     Mistake(
@@ -364,12 +361,13 @@ _OF_TWO_ANGLES = (
     ),
     Mistake("the angles are loaded from t: begin at freqs_ptr", {"= freqs_ptr +": "= t_ptr +"}),
     Mistake(
-        "the second angle is that of the row's number, and has to be that of its position",
+        "the second angle is that of the row's number, but should be that of its position",
         {"(angle_ptr + HALF": "(freqs_ptr + row * 2 * HALF + pair + HALF"},
     ),
 )
 _ROWS = "(position * rows + row) * 2 * HALF"
-# Of a tile, whose stores are in another order: of two to one element the later one stays.
+# Mistakes in a tile's kernel. Its stores are in another order, and the last store to an element
+# wins.
 _OF_A_TILE = (
     Mistake(
         "the first member is in column pair, and 2 * pair is the first of two neighbors (in a "
@@ -414,7 +412,7 @@ _OF_A_TILE = (
     ),
 )
 
-# of contiguous tensors whose heads are rotated as a whole
+# for contiguous tensors whose heads rotate as a whole
 _OF_WHOLE_ROWS = _OF_ROWS | {
     "mistakes": RUNG_2.with_mistakes(*MISTAKES_OF_A_ROW, *_OF_TWO_ANGLES)
     | RUNG_3.with_mistakes(*_OF_A_TILE),
@@ -424,7 +422,7 @@ rope_of_whole_rows = spec(rope.function, **_OF_WHOLE_ROWS)
 _INPLACE = {"leave_out": (*_WITHOUT, MANY)}  # a large tensor takes a second: once is enough
 rope_of_whole_rows_in_place = spec(rope.function, **_OF_ROWS | _INPLACE, overwrites=("t",))
 
-_SINES = "sin1, sin2 = -sin2, -sin1"  # what makes the forward a backward
+_SINES = "sin1, sin2 = -sin2, -sin1"  # the line that turns the forward into the backward
 _OF_THE_GRADIENT = _BACKWARD.with_mistakes(
     Mistake(
         "sin2 is still the forward's: is it made of sin1, which is -sin2 by then?",
@@ -457,7 +455,7 @@ _OF_THE_GRADIENT = _BACKWARD.with_mistakes(
     ),
 )
 
-# its transpose; the halves of a table may differ
+# the transposed map; the halves of a table may differ
 _GRADIENT = _OF_ROWS | {"mistakes": _OF_THE_GRADIENT}
 rope_of_whole_rows_gradient = spec(rope_gradient.function, **_GRADIENT)
 rope_of_gradient_in_place = spec(

@@ -1,9 +1,9 @@
-"""What each rung has to reach, and what a kernel looks like that doesn't.
+"""What each rung has to reach, and advice for a kernel that doesn't reach it.
 
 A rung's targets are the instruments that its edit moves, and those moved before.
 
 Our kernels' readings, compiled by Triton 3.7.1 for sm_90 at the headline shape, are in brackets.
-Limits of instructions leave them 5 %, because other compilers count a little differently.
+Instruction limits are at least 5 % higher, because other compilers' counts differ a little.
 """
 
 import os
@@ -25,10 +25,10 @@ class Target:
     """A limit of one instrument."""
 
     instrument: str  # as `readings_of` calls it
-    limit: float  # the number that `rule` is about
+    limit: float  # the number that `rule` compares with
     rule: str = "at most"  # 'at most', 'at least' or 'exactly'
     unit: str = ""  # after the number
-    exact: bool = True  # the same with every compiler, so a compared verdict may print it
+    exact: bool = True  # the same with every compiler, so a stored output may contain it
 
     def met(self, readings: dict[str, float]) -> bool:
         """Whether the instrument has been read and is within the limit."""
@@ -77,7 +77,7 @@ TARGETS: dict[int, tuple[Target, ...]] = {
 
 
 def rungs_ahead(rung: int, readings: dict[str, float]) -> list[int]:
-    """The rungs above this one that a kernel has climbed already: what they move has moved.
+    """The later rungs whose first target a kernel meets already.
 
     Loads and instructions compare kernels that are a tile, so from rung 5 on it has to be one.
     """
@@ -99,8 +99,8 @@ def number(value: float) -> str:
 def row(target: Target, readings: dict[str, float], missed: bool) -> str:
     """'  instructions           830 a warp      at most 900 a warp      yes'.
 
-    What another compiler counts otherwise is left out where outputs are compared. An instrument
-    that reads machine code may not have been read.
+    What differs between compilers is left out of outputs that are compared. An instrument that
+    reads machine code may not have been read.
     """
     if target.instrument not in readings:
         return f"  {target.instrument:22}{'':16}{target.words:22}not read here"
@@ -128,7 +128,7 @@ def _about_bytes(readings: dict[str, float], counted: Counted, launch: Launch) -
         return f"each element of t is loaded {times:.3g} times: once for itself, once as a partner?"
     if loaded.get("freqs", 0) >= 2 * size:
         return (
-            "each row loads angles of its own: load them once a program, "
+            "each row loads its own angles: load them once a program, "
             "and let [None, :] give them to all rows"
         )
     return _FEW_ROWS
@@ -182,7 +182,7 @@ def _about_order(readings: dict[str, float], counted: Counted, launch: Launch) -
 
 
 def _is_tile(evaluation: "Event") -> bool:
-    """Of an evaluation, whether its block has two dimensions."""
+    """Whether an evaluation's block has two dimensions."""
     return "," in evaluation.of.strip("(),")
 
 

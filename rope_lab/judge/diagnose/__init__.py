@@ -1,14 +1,15 @@
-"""What kind of mistake does a wrong result look like? Rules answer, in three files.
+"""What kind of mistake does a wrong result look like? Rules in three files answer.
 
-Each guess is tested on the numbers: a wrong result with every sign turned is right, or it is what
-the specification makes of inputs that were read in the wrong order. A guess that the numbers do not
-bear out is not made. `evidence.py` has what guesses are made from, `wrong_elements.py` and
-`wrong_angles.py` the guesses. `observed.py` has what needs none: it was watched while the kernel
-ran, or the exercise knows it. Where no guess holds, it looks up which elements or angles a wrong
-one is computed from. `written.py` reads the source, for what one line of it means.
+Each guess is tested on the numbers: a wrong result is right with every sign flipped, or equals what
+the specification computes from inputs in the wrong order. A guess that the numbers do not confirm
+is not made. `evidence.py` collects what guesses are tested on. `wrong_elements.py` and
+`wrong_angles.py` contain the guesses. `observed.py` needs no guess: it reports what was observed
+while the kernel ran, and mistakes that the exercise knows. If no guess holds, it finds the elements
+or angles from which a wrong element was computed. `written.py` reads the source and explains a line
+that does not mean what it seems to.
 
-To add a guess, yield it from a rule: its words, and the result that would have come out. Where a
-rule is in its list does not matter. A wrong answer proves it.
+To add a guess, yield it from a rule: its words, and the result that the mistake leads to. The order
+of the rules does not matter. Add a wrong answer to the tests that gets the guess.
 """
 
 from collections.abc import Iterable
@@ -22,15 +23,16 @@ UNKNOWN = "no mistake that this check knows: compare the first wrong index by ha
 
 
 def kind_of_mistake(cases: Iterable[Evidence], *, least: Rank = Rank.FOUND) -> str:
-    """One line: what it looks like, or that it looks like nothing we know.
+    """One line: what it looks like, or that it looks like no known mistake.
 
-    Several guesses may hold in a case, because two mistakes have the same result there: of one
-    sequence, a position is also the number of its token. So those of the first wrong case are tried
-    on the next one, until one is left. Of those that are the same mistake in every case, the one
-    that says most is told. What holds in a later case alone is not: the verdict shows the first.
-    Nor, of several, is a mistake of the exercise that would have shown in an earlier case.
+    Several guesses may hold in a case, because two mistakes have the same result there: in a single
+    sequence, a position is also the number of its token. So the guesses that hold in the first
+    wrong case are tried on the next ones, until one is left. If several hold in every case, the
+    verdict has the one that says most. It leaves out a guess that holds only in a later case,
+    because the verdict shows the first. If there are others, it also leaves out a mistake of the
+    exercise that would have made an earlier case wrong.
 
-    `least`: of guesses that are made, the one that says least.
+    `least`: the last rank whose guesses are made.
     """
     found: dict[str, Rank] = {}
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""A wrong result and what is known of it, and a guess at a mistake, which it bears out or not."""
+"""A wrong result, what is known about it, and guesses that are tested on it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,12 +22,12 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
 class Pairs:
     """A right result as a sum: each element times one factor, and its partner times another.
 
-    So are all rotations, and a gather, which takes the partner alone. Then the factors and the
-    partners follow from what the specification makes of other inputs, whatever its pairs are.
-    All is in fp64, and each tensor has the shape of the result.
+    All rotations are such sums, and so is a gather, which takes only the partner. The factors and
+    the partners follow from what the specification computes from other inputs, whatever its pairs
+    are. All tensors are fp64 and have the shape of the result.
     """
 
-    number: int  # of the input that is turned
+    number: int  # of the input that is rotated
     elements: Tensor
     partners: Tensor
     own: Tensor  # what multiplies an element
@@ -39,7 +39,7 @@ class Pairs:
         return self.of(self.elements, self.partners)
 
     def of(self, elements: Tensor, partners: Tensor) -> Tensor:
-        """The result with other elements, or others for partners."""
+        """The result with other elements or other partners."""
         return self.own * elements + self.other * partners
 
     @property
@@ -54,7 +54,7 @@ def pairs_of(
 ) -> Pairs | None:
     """None if the result, of this shape, isn't such a sum.
 
-    `change`: gives other angles, from a table of them.
+    `change`: computes other angles from a table of angles.
     """
     arguments = list(zip(inputs, spec.arguments, strict=True))
     number = next((n for n, (x, a) in enumerate(arguments) if _is_turned(x, a, shape)), None)
@@ -67,7 +67,7 @@ def pairs_of(
         return spec(*(x if n == number else y for n, y in enumerate(others)))
 
     def parts(x: Tensor) -> tuple[Tensor, Tensor]:
-        """What stays where every angle changes its sign, as cosines do; and what changes, too."""
+        """The part that stays if every angle changes its sign, as cosines do; and the rest."""
         forth, back = made(x, 1), made(x, -1)
         return (forth + back) / 2, (forth - back) / 2
 
@@ -77,7 +77,7 @@ def pairs_of(
     if has_angles:
         of_elements, own = stays, cosines
         of_partners, other = changes, sines
-    else:  # all stays, and it takes the partner alone
+    else:  # everything stays: a gather, which takes only the partner
         of_elements, own = changes, sines
         of_partners, other = stays, cosines
     partners = torch.where(other == 0, elements, of_partners / other)
@@ -102,10 +102,10 @@ def _is_turned(x: Tensor, argument: Argument, shape: torch.Size) -> bool:
 
 @dataclass
 class Evidence:
-    """A wrong result and all that can be known of it.
+    """A wrong result and all that is known about it.
 
-    A guess is borne out by the numbers: `got_is` compares the result with what the specification
-    makes of other inputs, which the methods `expected_with_...` compute.
+    The numbers confirm a guess: `got_is` compares the result with what the specification computes
+    from other inputs, in the methods `expected_with_...`.
     """
 
     spec: Spec
@@ -116,26 +116,26 @@ class Evidence:
     wrong: Tensor  # where, like `expected`
     trace: "Trace | None"  # None where nothing is interpreted
     earlier: list[str] = field(default_factory=list)  # cases that came out right
-    # inputs that should have kept their memory and did not
+    # inputs that were changed and shouldn't be
     overwritten: list[str] = field(default_factory=list)
-    # words -> the result of a mistake that the specification knows
+    # a verdict's words -> the result of a mistake that the specification knows
     mistakes: dict[str, Tensor] = field(default_factory=dict)
     roundings: dict[str, Tensor] = field(default_factory=dict)  # right but for these
 
     # comparisons
 
     def got_is(self, guess: Tensor) -> bool:
-        """Is this what came out? Only zeros are what zeros come from, however small the others."""
+        """Is this what came out? Zeros equal only zeros, even if the guess is very small."""
         return self.close(self.got, guess) and bool(self.got.any()) == bool(guess.any())
 
     def close(self, a: Tensor, b: Tensor) -> bool:
-        """Are they the same but for the rounding of this case's dtype?"""
+        """Are they the same except for the rounding of this case's dtype?"""
         off = 1e-4 if self.expected.dtype in (torch.float32, torch.float64) else 1e-2
         if a.numel() == 0 or a.shape != b.shape:
             return False
         return torch.allclose(a.double(), b.double(), rtol=off, atol=off, equal_nan=True)
 
-    # what the specification makes of other inputs
+    # what the specification computes from other inputs
 
     def expected_with_input(self, number: int, value: Tensor) -> Tensor:
         """With one of the inputs replaced."""
@@ -144,7 +144,7 @@ class Evidence:
         return self.spec(*inputs)
 
     def expected_with_angles(self, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """With every table of angles changed, which are large: in fp64."""
+        """With every table of angles changed; in fp64, because angles are large."""
         changed = (change(x.double()) if a.holds == "angles" else x for x, a in self.arguments)
         return self.spec(*changed)
 
@@ -158,12 +158,12 @@ class Evidence:
         return self.expected_with_angles(lambda angles: angles) - self.cosines
 
     def cosine_part(self, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """A rotation is the sum of two parts: minus the angle leaves the cosine's as it is."""
+        """A rotation is the sum of two parts: minus the angle leaves the cosine's unchanged."""
         forth = self.expected_with_angles(change)
         return (forth + self.expected_with_angles(lambda angles: -change(angles))) / 2
 
     def sine_part(self, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """The other part, whose sign it changes."""
+        """The other part, whose sign changes with minus the angle."""
         return self.expected_with_angles(change) - self.cosine_part(change)
 
     @cached_property
@@ -172,7 +172,7 @@ class Evidence:
         return pairs_of(self.spec, self.inputs, self.expected.shape)
 
     def had_shown_earlier(self, words: str) -> bool:
-        """Whether a mistake of the exercise makes a case wrong that came out right."""
+        """Whether a mistake of the exercise would have made an earlier, right case wrong."""
         mistaken = self.spec.mistakes.get(words)
         for case in self.spec.cases if mistaken else ():
             if case.name in self.earlier:
@@ -185,7 +185,7 @@ class Evidence:
 
     @cached_property
     def unwritten(self) -> Tensor:
-        """What no program stored; without a trace, what is NaN, as `settle` asked for."""
+        """What no program stored; without a trace, what is NaN, as `settle` fills memory."""
         stored = self.trace.stored_in(self.got) if self.trace else None
         return self.got.isnan() if stored is None else ~stored
 
@@ -212,12 +212,12 @@ class Evidence:
 
     @property
     def arguments(self) -> list[tuple[Tensor, Argument]]:
-        """Each input, and what the specification says of it."""
+        """Each input, and what the specification says about it."""
         return list(zip(self.inputs, self.spec.arguments, strict=True))
 
     @property
     def halves_have_angles(self) -> bool:
-        """Does each half have angles of its own, rather than each pair one?"""
+        """Does each half have its own angles, rather than each pair one angle?"""
         tables = [argument for argument in self.spec.arguments if argument.holds == "angles"]
         return bool(tables) and all(argument.letters[-1] in ("d2", "d") for argument in tables)
 
@@ -225,7 +225,7 @@ class Evidence:
 
     @property
     def rotary_dim(self) -> int:
-        """How many elements of the result's last dimension turn, as far as the angles tell."""
+        """How many elements of the result's last dimension rotate, according to the angles."""
         most = self.expected.shape[-1]
         for x, argument in self.arguments:
             if argument.holds != "angles" or not argument.letters:
@@ -238,7 +238,7 @@ class Evidence:
 
     @property
     def only_in_tail(self) -> bool:
-        """Is all that is wrong beyond what turns?"""
+        """Are all wrong elements after the rotated ones?"""
         has_tail = self.rotary_dim < self.expected.shape[-1]
         return has_tail and not self.wrong[..., : self.rotary_dim].any()
 
@@ -255,38 +255,38 @@ class Evidence:
         }
 
 
-# what it may bear out
+# guesses
 
 
 class Rank(IntEnum):
     """How much a guess says, from most to least."""
 
-    SEEN = 0  # what was watched while the kernel ran
+    SEEN = 0  # what was observed while the kernel ran
     OWN = 1  # a mistake that only this exercise knows
     WHOLE = 2  # one thing is done wrongly everywhere
     PART = 3  # in a part of each row
-    FITTED = 4  # with a number that was worked out from the result: much else is a factor, too
+    FITTED = 4  # with a number that was fitted to the result, so it may be a coincidence
     PLACE = 5  # no guess at a cause: where it is wrong, or in which case
-    FOUND = 6  # of the first wrong row or element, what it is computed from
+    FOUND = 6  # what the first wrong row or element is computed from
 
 
 @dataclass(frozen=True)
 class Guess:
-    """Words of the verdict, and what bears them out."""
+    """Words of the verdict, and the result that confirms them."""
 
     words: str  # what it looks like
     result: Tensor | None = None  # what would have come out; None: tested already
-    rank: Rank = Rank.WHOLE  # which of several guesses that hold is told
+    rank: Rank = Rank.WHOLE  # if several guesses hold, the lowest one is reported
 
     def holds(self, e: Evidence) -> bool:
-        """Did just this come out? What is right but for its rounding bears out no guess."""
+        """Did exactly this come out? A result that is right up to rounding confirms none."""
         if self.result is None:
             return True
         return e.got_is(self.result) and not e.close(self.result, e.expected)
 
 
 def parts(e: Evidence, words: str, wrong: Tensor, right: Tensor) -> Iterator[Guess]:
-    """That this came out in a part of each row; `words` end before the part's name."""
+    """Guesses that this came out in a part of each row, whose name follows `words`."""
     for where, here in e.places.items():
         yield part(f"{words}{where}", torch.where(here, wrong, right))
 

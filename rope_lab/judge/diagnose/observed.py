@@ -1,4 +1,4 @@
-"""What needs no guess of ours: what was watched, what the exercise knows, what is found again."""
+"""Mistakes without a guess: observed in the run, known to the exercise, or looked up."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from ..spec import CHANGED, MANY, OTHER_BLOCK, TAIL_AND_STRIDE
 from .evidence import Evidence, Guess, Pairs, fitted, found, own, pairs_of, part, place, seen, whole
 
-_MOST_COLUMNS = 8  # that are counted up
-_ELEMENTS = 200  # so many wrong ones are looked at
+_MOST_COLUMNS = 8  # columns that a verdict lists
+_ELEMENTS = 200  # wrong elements that are looked at
 _ANGLES = 200  # of a table; of a larger one no element's angle is looked for
-_OFF = 1e-5  # how far a result may be from the one that it is taken for, from 1 on relative
+_OFF = 1e-5  # the largest difference from a candidate result; relative for results above 1
 
 # While the kernel ran: who stored what, and what was never stored or used.
 
@@ -30,7 +30,7 @@ def stored_by_programs(e: Evidence) -> Iterator[Guess]:
 
 
 def unchanged(e: Evidence) -> Iterator[Guess]:
-    """Nothing was done: an input as it came. It may also be in another order, or a factor off."""
+    """Nothing was done: the result is an input. Another order or a factor may explain it, too."""
     if name := came_out(e):
         yield whole(f"unchanged: the result is {name} as it came")
 
@@ -77,7 +77,7 @@ def unwritten(e: Evidence) -> Iterator[Guess]:
 
 
 def _stores_elsewhere(e: Evidence) -> str:
-    """Where a kernel stores that leaves the result alone, by its arguments; '' if nowhere."""
+    """Where a kernel stores instead of the result, as its argument's name; '' if nowhere."""
     memories = e.trace.memories if e.trace else []
     stored = [memory.name for memory in memories if memory.moved["stored"]]
     if not stored:
@@ -88,13 +88,13 @@ def _stores_elsewhere(e: Evidence) -> str:
 
 
 def _stores_in_an_input(e: Evidence) -> bool:
-    """Just what is there, so that it isn't overwritten."""
+    """Whether it stores there exactly the input's values, so that the input looks unchanged."""
     stored = [memory.tensor for memory in e.trace.memories if memory.moved["stored"]]
     return any(torch.equal(x, y) for x in stored for y in e.inputs)
 
 
 def kept(e: Evidence) -> Iterator[Guess]:
-    """Sines or a table of the call before, whose angles were twice as large."""
+    """Sines or a table of the previous call, whose angles were twice as large."""
     if e.case.name == CHANGED:
         words = "the angles of an earlier call: the table is at the same address, and has others"
         yield seen(words, e.expected_with_angles(lambda x: 2 * x))
@@ -141,7 +141,7 @@ def _which_columns(e: Evidence) -> str:
 
 
 def loaded_from_the_result(e: Evidence) -> Iterator[Guess]:
-    """New memory, where an input belongs."""
+    """A load from the new result, where an input belongs."""
     if e.memory is None or e.overwritten or e.reread or e.spec.overwrites:
         return
     if e.memory.moved["loaded"] and e.got[e.wrong].isnan().all():
@@ -150,7 +150,7 @@ def loaded_from_the_result(e: Evidence) -> Iterator[Guess]:
 
 
 def masked_off(e: Evidence) -> Iterator[Guess]:
-    """What a load without `other` gives where its mask is false, in the result."""
+    """NaN in the result, from a load without `other` whose mask is false."""
     is_nan = e.got.is_floating_point() and e.got[e.wrong].isnan().all()
     if e.trace and e.trace.undefined and is_nan and not e.stored_twice:
         yield whole(
@@ -159,7 +159,7 @@ def masked_off(e: Evidence) -> Iterator[Guess]:
 
 
 def tail(e: Evidence) -> Iterator[Guess]:
-    """Stored, and not what came in."""
+    """The tail is stored, but isn't the input's."""
     if not e.only_in_tail or e.case.name == TAIL_AND_STRIDE:
         return
     got = e.got[..., e.rotary_dim :]
@@ -170,7 +170,7 @@ def tail(e: Evidence) -> Iterator[Guess]:
 
 
 def zero(e: Evidence) -> Iterator[Guess]:
-    """Something was never put there."""
+    """Wrong elements that are zero."""
     if e.only_in_tail or e.got[e.wrong].any():
         return
     for where, here in e.places.items():
@@ -184,13 +184,13 @@ def zero(e: Evidence) -> Iterator[Guess]:
 
 
 def known_mistake(e: Evidence) -> Iterator[Guess]:
-    """Of its specification."""
+    """A mistake in the exercise's specification."""
     for words, made in e.mistakes.items():
         yield own(words, made)
 
 
 def rounding(e: Evidence) -> Iterator[Guess]:
-    """Right but for the last digits; in the words of the exercise, if it knows how this rounds."""
+    """Right except for the last digits; in the exercise's words if it knows this rounding."""
     if e.only_in_tail:
         return  # nothing is computed there
     got, expected = e.got.double(), e.expected.double()
@@ -206,7 +206,7 @@ def rounding(e: Evidence) -> Iterator[Guess]:
 
 
 def _fits(e: Evidence, made: Tensor) -> bool:
-    """Is it the result, bit for bit but for a few elements; of fp32, in nearly all digits?"""
+    """Is it the result: in fp32 nearly all digits, otherwise nearly all elements bit by bit?"""
     if made.shape != e.got.shape:
         return False
     if e.got.dtype == torch.float32:
@@ -214,10 +214,10 @@ def _fits(e: Evidence, made: Tensor) -> bool:
     return bool((made == e.got).double().mean() > 0.9)
 
 
-# From which other elements or angles is it computed? Told where nothing names a cause.
+# From which other elements or angles is it computed? Reported if nothing names a cause.
 #
-# Random numbers are found again among the inputs: if every wrong row, or every wrong element that
-# is looked at, comes from some place there, these are its places. In half precision too many fit.
+# Random numbers can be found among the inputs: if every wrong row, or every wrong element that is
+# looked at, comes from some place there, that is its source. In half precision, too many match.
 
 
 def overwritten(e: Evidence) -> Iterator[Guess]:
@@ -227,7 +227,7 @@ def overwritten(e: Evidence) -> Iterator[Guess]:
 
 
 def other_places(e: Evidence) -> Iterator[Guess]:
-    """Of whole rows, else of single elements."""
+    """The sources of whole rows or, if none are found, of single elements."""
     pairs = e.pairs if e.expected.dtype == torch.float32 else None
     if pairs is None or e.only_in_tail or e.case.name == MANY or not e.got.isfinite().all():
         return
@@ -271,10 +271,10 @@ def _rows(e: Evidence, pairs: Pairs) -> str:
     at = _index(wrong[0], e.expected.shape[:-1])
     turns = f"the angles of position {position}, not of {right[0]}"
     if source == right[1]:
-        return f"the wrong position: row ({at}) is turned by {turns}"
+        return f"the wrong position: row ({at}) is rotated by {turns}"
     name, index = names[source]
     words = f"the wrong row: ({at}) of the result is made of {name}[{index}]"
-    return f"{words}, and turned by {turns}" if position != right[0] else words
+    return f"{words}, and rotated by {turns}" if position != right[0] else words
 
 
 def _each_position(e: Evidence) -> list[Callable[[Tensor], Tensor]]:
@@ -286,7 +286,7 @@ def _each_position(e: Evidence) -> list[Callable[[Tensor], Tensor]]:
 
 
 def _elements(e: Evidence, pairs: Pairs) -> str:
-    """The first wrong element as one with another partner, or with another one in its place."""
+    """The first wrong element as one with another partner, or another element instead of it."""
     x, a = e.arguments[pairs.number]
     flat = x.double().flatten()
     pool = torch.cat((flat, -flat))
@@ -316,7 +316,7 @@ def _elements(e: Evidence, pairs: Pairs) -> str:
 
 
 def _angles(e: Evidence, pairs: Pairs) -> str:
-    """The first wrong element as one that is turned by another angle of the table."""
+    """The first wrong element as one that is rotated by another angle of the table."""
     table = next(((x, a.name) for x, a in e.arguments if a.holds == "angles"), None)
     if table is None:
         return ""
@@ -341,7 +341,7 @@ def _angles(e: Evidence, pairs: Pairs) -> str:
         return ""
     there = _index(int(found_at[0].argmin()), angles.shape)
     asked = _index(int(right[0].argmin()), angles.shape)
-    words = f"({_index(wrong[0], e.expected.shape)}) of the result is turned by {name}[{there}]"
+    words = f"({_index(wrong[0], e.expected.shape)}) of the result is rotated by {name}[{there}]"
     return f"the wrong angle: {words}, not by {name}[{asked}]"
 
 

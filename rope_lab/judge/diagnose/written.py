@@ -1,4 +1,4 @@
-"""What a line means, where it reads like something else."""
+"""What a line means that looks like something else."""
 
 import ast
 
@@ -6,7 +6,7 @@ import ast
 def unlike_its_look(program: str) -> str:
     """A comparison with `&` or `|` in it and no parentheses, and what it means; '' if none is.
 
-    `exists & a < b` is (exists & a) < b, for in Python `&` binds tighter than `<`.
+    `exists & a < b` is (exists & a) < b, because in Python `&` binds tighter than `<`.
     """
     for compared in ast.walk(ast.parse(program)):
         if not isinstance(compared, ast.Compare):

@@ -1,6 +1,6 @@
 """Guesses at a wrong angle: another one of the table, or another function of it.
 
-Without angles these guesses are what is expected, and what is expected bears out no guess.
+Without angles, these guesses equal the expected result, and so none of them holds.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def of_the_table(e: Evidence) -> Iterator[Guess]:
     yield whole("the wrong angle: the second half takes the first half's angle", by_first)
     yield whole("the wrong angle: the first half takes the second half's angle", by_second)
     own = torch.where(e.places["the first half"], by_first, by_second)
-    yield part("the wrong angle: each half takes its own, where one is asked for both", own)
+    yield part("the wrong angle: each half takes its own, where both should take the same", own)
 
 
 def _of_half(number: int) -> Callable[[Tensor], Tensor]:
@@ -43,7 +43,7 @@ def sine_of_a_part(e: Evidence) -> Iterator[Guess]:
 
 
 def of_the_partner(e: Evidence) -> Iterator[Guess]:
-    """The sine or the cosine of the other's angle, where the angles of a pair may differ."""
+    """The sine or the cosine of the other's angle, if the angles of a pair may differ."""
     if not e.halves_have_angles:
         return
 
@@ -53,9 +53,9 @@ def of_the_partner(e: Evidence) -> Iterator[Guess]:
     cosines, sines, swapped = e.cosines, e.sines, e.sine_part(swap)
     words = "the wrong sine: each half takes the sine that the other should take"
     yield whole(words, cosines + swapped)
-    words = "a sign and the wrong sine: the transposed map, where the map itself is asked for"
+    words = "a sign and the wrong sine: the transposed map instead of the map itself"
     if any(name.startswith("grad") for name in e.spec.names):
-        words = "a sign and the wrong sine: the map itself, where its transpose is asked for"
+        words = "a sign and the wrong sine: the map itself instead of its transpose"
     yield whole(words, cosines - swapped)
     of_the_other = e.cosine_part(swap)
     words = "the wrong cosine: each half takes the cosine of the other's angle"
@@ -73,7 +73,7 @@ def other_function(e: Evidence) -> Iterator[Guess]:
 
 
 def exchanged_functions(e: Evidence) -> Iterator[Guess]:
-    """The sine and the cosine of an angle are those of what it lacks to a quarter turn."""
+    """The sine and the cosine exchanged, as for pi / 2 minus the angle."""
     words = "the wrong function: sine and cosine have changed places"
     yield whole(words, e.expected_with_angles(lambda x: torch.pi / 2 - x))
     with_sine = e.cosine_part(lambda x: x - torch.pi / 2)
@@ -83,7 +83,7 @@ def exchanged_functions(e: Evidence) -> Iterator[Guess]:
 
 
 def of_the_cosine(e: Evidence) -> Iterator[Guess]:
-    """Its sign, where there are angles."""
+    """The sign of the cosine, if there are angles."""
     if not e.sines.any():
         return
     yield whole("a sign: every cosine has the opposite sign", e.sines - e.cosines)
@@ -92,7 +92,7 @@ def of_the_cosine(e: Evidence) -> Iterator[Guess]:
 
 
 def a_product_alone(e: Evidence) -> Iterator[Guess]:
-    """One of the two, in all of a row or in a part."""
+    """Only one of the two products, in all of a row or in a part."""
     for name, left in (("sine", e.cosines), ("cosine", e.sines)):
         words = f"half of it is missing: the product with the {name}"
         all_of_it = e.expected.to(left.dtype)
@@ -104,11 +104,11 @@ def a_product_alone(e: Evidence) -> Iterator[Guess]:
 def other_unit(e: Evidence) -> Iterator[Guess]:
     """The angle times a number that readers multiply it by."""
     for times, words in (
-        (torch.pi / 180, "it takes radians for degrees"),
-        (180 / torch.pi, "it turns radians into degrees, and sin and cos take radians"),
-        (2 * torch.pi, "it takes radians for turns"),
-        (2.0, "it turns by twice the angle"),
-        (0.5, "it turns by half the angle"),
+        (torch.pi / 180, "it treats radians as degrees"),
+        (180 / torch.pi, "it converts radians to degrees, and sin and cos take radians"),
+        (2 * torch.pi, "it treats radians as turns"),
+        (2.0, "it rotates by twice the angle"),
+        (0.5, "it rotates by half the angle"),
     ):
         result = e.expected_with_angles(lambda x, times=times: times * x)
         yield whole(f"the wrong angle: {words}", result)
@@ -117,14 +117,14 @@ def other_unit(e: Evidence) -> Iterator[Guess]:
 
 
 def rounded(e: Evidence) -> Iterator[Guess]:
-    """In half precision: large angles have no fractions there."""
+    """Angles in half precision, where large ones have no fractions."""
     words = "too few digits: the angles are rounded to half precision before sin and cos"
     yield whole(words, e.expected_with_angles(lambda x: x.to(e.expected.dtype).double()))
 
 
 def other_columns(e: Evidence) -> Iterator[Guess]:
     """Columns of the table, counted in another way."""
-    words = "the wrong angle: every pair is turned by the first pair's"
+    words = "the wrong angle: every pair is rotated by the first pair's"
     yield whole(words, e.expected_with_angles(lambda x: x[..., :1].expand_as(x)))
     if not e.halves_have_angles:
         return
@@ -141,7 +141,7 @@ def other_columns(e: Evidence) -> Iterator[Guess]:
 
 
 def sines_of_two_halves(e: Evidence) -> Iterator[Guess]:
-    """Each half has one of two sines and one of two signs: all but those that have a name above."""
+    """Each half has one of two sines with one of two signs; other rules name some of these."""
     if not e.halves_have_angles:
         return
     of_partner = e.sine_part(lambda x: x.roll(x.shape[-1] // 2, -1))

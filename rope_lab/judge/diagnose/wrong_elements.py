@@ -1,4 +1,4 @@
-"""Guesses at wrong elements: their sign or factor, their pairs, where they are read or stored."""
+"""Guesses at wrong elements: sign or factor, pairs, and where they are read or stored."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,13 +14,11 @@ from .evidence import Evidence, Guess, fitted, part, parts, place, whole
 
 
 def sign(e: Evidence) -> Iterator[Guess]:
-    """Of every element that is wrong. (`wrong_angles.py` has that of an angle, and of a sine.)"""
+    """The sign of every wrong element. (For that of an angle or a sine, see `wrong_angles.py`.)"""
     words = "a sign: every element has the opposite sign"
     if e.trace and e.trace.scatters:
-        words += (
-            "; the kernel scatters: it stores an element in its partner's place, with the sign "
-        )
-        words += "of its own. Load from the partner instead, and store in the lane's own place"
+        words += "; the kernel scatters: it stores an element at its partner's index, with its "
+        words += "own sign. Load from the partner instead, and store at the lane's own index"
     yield whole(words, -e.expected)
     if e.close(e.got[e.wrong], -e.expected[e.wrong]):
         has_sign = e.expected != 0
@@ -30,7 +28,7 @@ def sign(e: Evidence) -> Iterator[Guess]:
 
 
 def factor(e: Evidence) -> Iterator[Guess]:
-    """The one by which what came out is closest to what is expected."""
+    """The factor by which the result is closest to the expected one."""
     got, expected = e.got.double(), e.expected.double()
     times = float((got * expected).sum() / (expected * expected).sum())
     if abs(times) > 1e-2:
@@ -67,7 +65,7 @@ def pairing(e: Evidence) -> Iterator[Guess]:
         (together, together.argsort(), halves, neighbors),
         (together.argsort(), together, neighbors, halves),
     ):
-        words = f"the wrong pairing: it pairs {paired}, where {asked} are asked for"
+        words = f"the wrong pairing: it pairs {paired}, expected {asked}"
         inputs = [_ordered(x, there) for x in e.inputs]
         yield whole(words, _ordered(e.spec(*inputs), back))
         inputs = [x if a.holds == "angles" else _ordered(x, there) for x, a in e.arguments]
@@ -97,7 +95,7 @@ def overwritten_members(e: Evidence) -> Iterator[Guess]:
 
 
 def one_half(e: Evidence) -> Iterator[Guess]:
-    """Of what is loaded, for both."""
+    """One half of what is loaded is used for both."""
     for half, other, number in (("first", "second", 0), ("second", "first", 1)):
         inputs = [x if a.holds == "angles" else _half_twice(x, number, e) for x, a in e.arguments]
         words = f"the {half} half is taken for both: where is the {other} one loaded?"
@@ -105,14 +103,14 @@ def one_half(e: Evidence) -> Iterator[Guess]:
 
 
 def _half_twice(x: Tensor, number: int, e: Evidence) -> Tensor:
-    """With one half of the elements that turn in place of both."""
+    """With one half of the rotated elements instead of both."""
     half = min(e.rotary_dim, x.shape[-1]) // 2
     taken = x[..., number * half : (number + 1) * half]
     return torch.cat((taken, taken, x[..., 2 * half :]), -1)
 
 
 def members_of_a_pair(e: Evidence) -> Iterator[Guess]:
-    """The element where its partner belongs, or the two exchanged."""
+    """The element instead of its partner, or the two exchanged."""
     pairs = e.pairs
     if pairs is None or not pairs.has_angles:
         return
@@ -132,7 +130,7 @@ def members_of_a_pair(e: Evidence) -> Iterator[Guess]:
 
 
 def _ordered(x: Tensor, order: Tensor) -> Tensor:
-    """The first elements or angles of each row in this order, where there are as many."""
+    """The first elements or angles of each row in this order, if there are enough."""
     return x if x.shape[-1] < len(order) else torch.cat((x[..., order], x[..., len(order) :]), -1)
 
 
@@ -149,7 +147,7 @@ def row(e: Evidence) -> Iterator[Guess]:
 
 
 def heads_by_a_mask(e: Evidence) -> Iterator[Guess]:
-    """`row & (h - 1)` for `row % h`, where a row is read."""
+    """`row & (h - 1)` instead of `row % h`, in the address of a load."""
     for number, (x, argument) in enumerate(e.arguments):
         if argument.holds == "floats" and x.dim() == 4 and x.shape == e.expected.shape:
             s, b, h, _ = x.shape
@@ -160,14 +158,14 @@ def heads_by_a_mask(e: Evidence) -> Iterator[Guess]:
 
 
 def order_of_the_tail(e: Evidence) -> Iterator[Guess]:
-    """The tail before what turns, or the last elements turned instead of the first."""
+    """The tail before the rotated elements, or the last elements rotated instead of the first."""
     d2, d = e.rotary_dim, e.expected.shape[-1]
     if d2 == d:
         return
-    words = "the wrong order: the tail comes first, and belongs after what is turned"
+    words = "the wrong order: the tail comes first, and belongs after what is rotated"
     yield whole(words, e.expected.roll(d - d2, -1))
     inputs = [x.roll(d2, -1) if a.holds == "floats" else x for x, a in e.arguments]
-    words = "the wrong part: the last d2 elements are turned, where the first are asked for"
+    words = "the wrong part: the last d2 elements are rotated instead of the first"
     yield whole(words, e.spec(*inputs))
     yield whole(words, e.spec(*inputs).roll(-d2, -1))
 
@@ -231,7 +229,7 @@ def _as_if_contiguous(x: Tensor) -> Tensor:
 
 
 def case_alone(e: Evidence) -> Iterator[Guess]:
-    """What only the case says, after simpler ones came out right."""
+    """What only the case shows, after simpler cases came out right."""
     if not e.earlier:
         return
     if e.case.name == "several sequences":

@@ -1,1 +1,1 @@
-"""What the judge knows of a rung, for any kernel: `lab.inspect`."""
+"""What the judge shows of a rung, for any kernel: `lab.inspect`."""

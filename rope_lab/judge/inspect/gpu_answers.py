@@ -1,6 +1,7 @@
-"""What a launcher asks a GPU, answered as the one that is asked for, which need not be here.
+"""Answer a launcher's queries about the GPU as the requested GPU would; it need not be present.
 
-Some launch as many programs as there are SMs. On a CPU they hear of one SM, or of no GPU at all.
+Some launchers start as many programs as there are SMs. On a CPU, PyTorch and Triton would report
+one SM, or no GPU at all.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,10 +22,10 @@ _COUNTS = "multi_processor_count", "multiprocessor_count"  # as PyTorch and Trit
 
 
 class Answers:
-    """What is known of a GPU.
+    """What is known about a GPU.
 
     Attributes:
-        lacking: whether it was asked for its SMs, which no record tells.
+        lacking: whether its number of SMs was queried, which isn't recorded.
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -48,13 +49,13 @@ class Answers:
             self.to_triton["multiprocessor_count"] = gpu.multiprocessors
 
     def unknown(self, name: str) -> str:
-        """What to say of a property that isn't known; it is remembered if it is the SMs."""
+        """The error for an unknown property; sets `lacking` for the number of SMs."""
         self.lacking |= name in _COUNTS
         return f"no record of {self.gpu.arch} says its {name}"
 
 
 class _ToTorch(SimpleNamespace):
-    """As PyTorch describes a device."""
+    """The device properties that PyTorch returns."""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__(**answers.to_torch)
@@ -65,7 +66,7 @@ class _ToTorch(SimpleNamespace):
 
 
 class _ToTriton(dict):
-    """As Triton describes a device."""
+    """The device properties that Triton returns."""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__(answers.to_triton)
@@ -77,7 +78,7 @@ class _ToTriton(dict):
 
 @contextmanager
 def answering_as(gpu: Gpu, launcher: Callable) -> Iterator[Answers]:
-    """Let PyTorch and Triton describe this GPU to a launcher, whatever it was told before."""
+    """Make PyTorch and Triton describe this GPU to a launcher, even if it caches answers."""
     answers = Answers(gpu)
     to_torch, to_triton = _ToTorch(answers), _ToTriton(answers)
     described = SimpleNamespace(
@@ -107,7 +108,7 @@ def answering_as(gpu: Gpu, launcher: Callable) -> Iterator[Answers]:
 
 @contextmanager
 def on_a_gpu_without_memory() -> Iterator[None]:
-    """Make tensors that say they are on a GPU, and have no memory, of what is asked to be there."""
+    """Make tensors on a GPU that have no memory: they only claim to be there."""
     with fake_tensor.FakeTensorMode(), ExitStack() as stack:
         if not torch.cuda.is_available():
             stack.enter_context(patch.object(torch.cuda, "is_available", lambda: True))
@@ -116,7 +117,7 @@ def on_a_gpu_without_memory() -> Iterator[None]:
 
 
 def _forget(launcher: Callable) -> None:
-    """Clear the caches of a launcher and of what it calls: `functools.cache` keeps an answer."""
+    """Clear the caches of a launcher and of what it calls: `functools.cache` keeps answers."""
     seen, todo = set(), [launcher]
     while todo:
         one = todo.pop()

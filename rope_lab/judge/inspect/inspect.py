@@ -25,7 +25,7 @@ from .limits import CHANGES, gpu_of
 from .small_sizes import Inspect
 from .watch import ACCESSES, Counts
 
-_OFF = 0.01  # of what a straight line says: more is not linear
+_OFF = 0.01  # relative difference from a straight line; above this, it is not linear
 
 
 def inspect(
@@ -103,8 +103,8 @@ def inspect(
         own_names = job.function.renamed
         kernels = [own_names.get(one.kernel, one.kernel) for one in of_size]
         if kernels != at_large:
-            words = f"size {size} launches {', '.join(kernels) or 'no kernel'}; the large one"
-            words += f" {', '.join(at_large)}: what can't be told from small sizes"
+            words = f"size {size} launches {', '.join(kernels) or 'no kernel'}, the large one"
+            words += f" {', '.join(at_large)}, so small sizes can't predict it"
             return stopped(words)
     try:
         inspected = tuple(

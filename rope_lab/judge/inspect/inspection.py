@@ -17,11 +17,11 @@ from ..verdict import NOT_YET, RIGHT, WRONG, box, labeled
 from .limits import CHANGES, SECTOR, Gpu, limit_of, next_launch_us
 from .machine_code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 
-_TWICE = 1.01  # loaded more often than this is loaded again
-_SCATTERED = 2  # whole sectors over the bytes asked for: more is slower than its bytes
-_MULTIPLY = {op.__name__ for op in flop_registry}  # operators of PyTorch that bytes don't limit
-_MUCH = 0.1  # of all bytes that are requested
-_MOST_LINES = 3  # of a kernel, those with the most instructions
+_TWICE = 1.01  # bytes that are loaded more often than this count as loaded again
+_SCATTERED = 2  # whole sectors over requested bytes: above this ratio it is slower than its bytes
+_MULTIPLY = {op.__name__ for op in flop_registry}  # PyTorch's operators that bytes don't limit
+_MUCH = 0.1  # of all requested bytes
+_MOST_LINES = 3  # of a kernel: the lines with the most instructions
 UNREAD = "not read here: Triton has no compiler on this system"
 UNKNOWN_HELP = "`make record` on such a GPU records it"
 
@@ -32,13 +32,13 @@ class Inspected:
 
     kernel: str  # its name
     num_warps: int  # of a program
-    compiled: Compiled | None  # its kernel, in all stages; None where Triton has no compiler
+    compiled: Compiled | None  # its kernel, in all stages; None if Triton has no compiler
     programs: int  # of its grid
     tensors: dict[str, dict[str, float]]  # argument -> bytes, as in `ACCESSES` of watch.py
     functions: dict[str, float]  # evaluations of sine, exponential, ...
     flops: float  # of `tl.dot`
-    bent: tuple[str, ...]  # what doesn't grow along a straight line
-    configuration: str  # which one of `@triton.autotune` it is; '' if there is no choice
+    bent: tuple[str, ...]  # what doesn't grow linearly
+    configuration: str  # the one of `@triton.autotune`; '' if there is no choice
     adds: bool  # whether there are atomics
 
     @property
@@ -48,12 +48,12 @@ class Inspected:
 
     @property
     def instructions(self) -> float | None:
-        """That a warp executes, slow branches left out; None if not known."""
+        """Instructions that a warp executes, slow branches left out; None if not known."""
         return None if self.uncounted else warp_instructions(self.compiled)
 
     @property
     def instructions_by_line(self) -> Counter[str]:
-        """A line of the source -> how many of these come from it; empty if they aren't known."""
+        """A line of the source -> how many instructions it becomes; empty if not known."""
         if self.uncounted:
             return Counter()
         lines = ["", *self.compiled.program.splitlines()]  # counted from 1
@@ -61,7 +61,7 @@ class Inspected:
 
     @property
     def in_flight(self) -> float:
-        """Bytes that a program requests before it needs one; 0 if none, or if not known."""
+        """Bytes that a program requests before it needs the first; 0 if none, or if not known."""
         if not self.compiled:
             return 0.0
         loaded = sum(one["loaded"] for one in self.tensors.values())
@@ -70,7 +70,7 @@ class Inspected:
 
     @property
     def resident(self) -> int:
-        """Programs on an SM at a time; 0 if its SMs are not known, or its registers."""
+        """Programs on an SM at a time; 0 if the GPU's SMs, or the registers, are not known."""
         is_known = self.compiled and self.compiled.gpu in SM_OF
         return self.compiled.programs_at_a_time if is_known else 0
 
@@ -117,7 +117,7 @@ class Inspected:
 
     @property
     def scattered(self) -> dict[str, float]:
-        """Argument -> bytes of a sector that a load or store uses, where few of them are used."""
+        """Argument -> bytes of a sector that a load or store uses, if it uses few of them."""
         found = {}
         for name, one in self.tensors.items():
             asked = one["loaded"] + one["stored"]
@@ -137,7 +137,7 @@ class Inspected:
         return times
 
     def lines(self) -> list[str]:
-        """What the page says of it."""
+        """The lines about this launch."""
         compiled = self.compiled
         warps = f"{self.num_warps} warp{'s' * (self.num_warps > 1)}"
         found = [f"{self.kernel}: {number(self.programs)} programs of {warps}"]
@@ -164,7 +164,7 @@ class Inspected:
             found.append(f"  {name:14}{', '.join(every) or 'none'}")
         each = self.uncounted or f"{number(round(self.instructions))} a warp"
         found.append(f"  instructions  {each}")
-        if QUIET in os.environ:  # another compiler allocates and orders a little differently
+        if QUIET in os.environ:  # another compiler allocates and orders slightly differently
             return found
         for line, count in self.instructions_by_line.most_common(_MOST_LINES):
             found.append(f"    {number(count):>6} of {line or 'other files'}")
@@ -183,27 +183,27 @@ class Inspected:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is known of a function; printed, it is a page of text.
+    """What is known about a function; printed, it is a page of text.
 
-    It is true if the values are right and the kernel is limited by what was wanted.
+    It is true if the values are right and the kernel is limited by what `wanted` says.
     """
 
-    refused: str = ""  # why nothing more can be known; '' if all is known
-    # what is wrong at a small size, or with an offset at the large one; or no GPU compiles it
+    refused: str = ""  # why no more is known; '' if everything is
+    # what is wrong at a small size or with an offset at the large one, or why it doesn't compile
     wrong: str = ""
     owner: str = ""  # the program that stored the first wrong element
     looks_like: str = ""  # which mistake leads to a wrong result
     sizes: Sequence[int] = ()  # at which it ran
     large: int = 0  # for which it was compiled
-    locks: str = ""  # where two programs meet, if a lock of theirs does not order them
+    locks: str = ""  # where two programs race if a lock does not order them
     unchecked: str = ""  # why it isn't known whether offsets fit in 32 bits at the large size
     # tensor of atomics -> whether there are sums of floats, of undefined order
     atomics: dict[str, bool] = field(default_factory=dict)
-    eager: tuple[Kernel, ...] = ()  # PyTorch's own kernels beside them, as `zeros`
+    eager: tuple[Kernel, ...] = ()  # PyTorch's own kernels in addition, such as `zeros`
     launches: tuple[Inspected, ...] = ()  # in order
     wanted: str = ""  # what should limit the kernel; '' if that doesn't matter
     gpu: Gpu | None = None  # for which it was compiled
-    measured_us: float | None = None  # on the GPU that is here, if there is one
+    measured_us: float | None = None  # on this machine's GPU, if there is one
 
     @property
     def has_right_values(self) -> bool:
@@ -218,19 +218,19 @@ class Inspection:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the machine code of all launches is known: where Triton has its compiler."""
+        """Whether the machine code of all launches is known, i.e. Triton has its compiler."""
         return all(launch.compiled for launch in self.launches)
 
     @property
     def times(self) -> list[dict[str, float]]:
-        """Of each launch: limit -> microseconds; empty where the GPU's numbers are unknown."""
+        """For each launch: limit -> microseconds; empty if the GPU's numbers are unknown."""
         if not (self.gpu and self.gpu.machine):
             return []
         return [launch.times(self.gpu) for launch in self.launches]
 
     @property
     def takes_longer(self) -> bool:
-        """Whether its time may be longer than is known, for a launch or an operator of PyTorch."""
+        """Whether the model ignores some of the time, of a launch or of a PyTorch operator."""
         multiplies = any(kernel.name in _MULTIPLY for kernel in self.eager)
         return multiplies or any(launch.unknown for launch in self.launches)
 

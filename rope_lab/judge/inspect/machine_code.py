@@ -1,4 +1,4 @@
-"""What a warp executes of a launch's kernel, read from its source and its machine code."""
+"""What a warp executes in a launch's kernel, read from its source and its machine code."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from ..climb.instruments import loop_in
 _WIDTHS = {"64": 8, "128": 16, "U8": 1, "S8": 1, "U16": 2, "S16": 2}  # of an access; else 4 bytes
 _BY_DESCRIPTOR = {"loads": ("UTMALDG", "UBLKCP"), "stores": ("UTMASTG", "UTMAREDG")}
 _INTO_SHARED_MEMORY = ("LDGSTS", *_BY_DESCRIPTOR["loads"])
-_FEW = 0.2  # of all instructions: a masked load may be jumped over, too
+_FEW = 0.2  # of all instructions: a masked load may be skipped, too
 
 
 def why_not_counted(code: Compiled) -> str:

@@ -1,9 +1,9 @@
-"""Do a kernel's offsets fit into their integers, at a size whose tensors no memory here holds?
+"""Do a kernel's offsets fit into their integers at a size whose tensors don't fit in memory here?
 
-At that size a large tensor has an address and no memory: its elements are 0, and nothing is stored.
-Small tensors have their values. Some programs of each launch run in Triton's interpreter, whose
-integers of 32 bits wrap around as a GPU's do. A number that doesn't fit leads out of its tensor, by
-2^32 elements: tensors are so far apart that no such step leads from one to another.
+At that size, a large tensor has an address but no memory: its elements are 0, and nothing is
+stored. Small tensors have their values. Some programs of each launch run in Triton's interpreter,
+whose 32-bit integers wrap around as on a GPU. An offset that doesn't fit is off by 2^32 elements.
+Tensors are so far apart that such an offset never points into another tensor.
 """
 
 import itertools
@@ -27,19 +27,19 @@ from ..verdict import cause_of, raised
 
 _LARGE = 2**30  # bytes of a tensor; with fewer, every offset fits
 _APART = 2**48  # bytes between two tensors
-_FIRST = 2**56  # beyond all addresses that a process has
-_AROUND = 2**32  # elements by which a wrapped offset is off, or a multiple
-_A_BLOCK = 2**20  # elements: a lane that is masked off is no farther behind its tensor
-_TURNS = 4  # of a long loop, the first and the last ones
-_ACCESSES = 1000  # of a program
+_FIRST = 2**56  # beyond all addresses of a process
+_AROUND = 2**32  # a wrapped offset is off by a multiple of so many elements
+_A_BLOCK = 2**20  # elements: a lane that is masked off is at most so far past its tensor
+_TURNS = 4  # first and last iterations that run of a long loop
+_ACCESSES = 1000  # per program
 _MORE_PROGRAMS = 12  # along the longest side of a grid
 _SECONDS = 8.0  # for all of them
-# Bytes of a tensor that has its values: which slot a token has, where a sequence begins.
+# The largest tensors with values, in bytes: slots of tokens, beginnings of sequences.
 _MOST_FLOATS, _MOST_INTEGERS = 2**20, 2**28
 
 
 class _Enough(Exception):
-    """A program has made as many accesses as are looked at."""
+    """A program has made as many accesses as are checked."""
 
 
 class _Wrapped(Exception):
@@ -49,11 +49,11 @@ class _Wrapped(Exception):
 def wrapped_offset(function: Callable, make: Callable, size: int) -> dict[str, str]:
     """What is `wrong` with the offsets of a function's launches at that size.
 
-    Empty if nothing is; `unchecked` with a reason if that can't be known.
+    Empty if nothing is wrong; `unchecked` with a reason if that isn't known.
     """
     try:
         launches = _launches(function, lambda: make(size, "meta"))
-    except Exception:  # whatever a function may raise; `inspect` runs into it, too, and says so
+    except Exception:  # whatever a function may raise; `inspect` gets the same error and reports it
         return {}
     if not any(place.nbytes >= _LARGE for one in launches for place in _FarTensors(one).memories):
         return {}
@@ -61,7 +61,7 @@ def wrapped_offset(function: Callable, make: Callable, size: int) -> dict[str, s
         try:
             with _LargeOnMeta():
                 launches = _launches(function, lambda: make(size, "cpu"))
-        except Exception:  # it has asked a tensor without memory, or mixed devices
+        except Exception:  # it has read a tensor without memory, or mixed devices
             pass  # then all values are 0
         late = time.monotonic() + _SECONDS
         for far in [_FarTensors(launch, late) for launch in launches]:
@@ -83,7 +83,7 @@ def _launches(function: Callable, make: Callable) -> list[Launch]:
 
 
 class _LargeOnMeta(TorchDispatchMode):
-    """While this is entered, PyTorch makes large tensors on the meta device, whatever is asked."""
+    """In this mode, PyTorch creates large tensors on the meta device, not the requested one."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -95,13 +95,13 @@ class _LargeOnMeta(TorchDispatchMode):
 
 def _makes_too_much(func: Callable, tensors: list[Tensor], args: tuple, kwargs: dict) -> bool:
     if any(result.alias_info for result in func._schema.returns):
-        return False  # a view, or an input that is written over
+        return False  # a view, or an input that is overwritten
     try:
         made = tree_leaves(_without_memory(func, args, kwargs))
     except (NotImplementedError, RuntimeError):
         if not tensors:
             raise
-        return False  # how much it is depends on values, and these are here
+        return False  # its size depends on values, which are here
     return any(
         x.nbytes > (_MOST_FLOATS if x.is_floating_point() else _MOST_INTEGERS)
         for x in made
@@ -120,7 +120,7 @@ def _without_memory(func: Callable, args: tuple, kwargs: dict) -> object:
 
 
 class _Place(Memory):
-    """A tensor of a launch, and where it is said to be."""
+    """A tensor of a launch, and its made-up address."""
 
     @property
     def nbytes(self) -> int:
@@ -131,7 +131,7 @@ class _Place(Memory):
         """The address of its first element."""
         return self.begin + self.tensor.storage_offset() * self.tensor.element_size()
 
-    # what Triton asks a tensor
+    # what Triton reads of a tensor
 
     @property
     def dtype(self) -> torch.dtype:
@@ -142,7 +142,7 @@ class _Place(Memory):
 
 
 class _FarTensors(Hooks):
-    """A launch whose large tensors have addresses and no memory.
+    """A launch whose large tensors have addresses but no memory.
 
     Attributes:
         unchecked: why it isn't known whether its offsets fit; '' if it is.
@@ -170,7 +170,7 @@ class _FarTensors(Hooks):
     def some_programs(self) -> Iterator[tuple[int, int, int]]:
         """Those at the ends and in the middle of a grid, then more along its longest side.
 
-        Among these are the places of the largest integers in small tensors: of an index, perhaps.
+        Among them are the positions of the largest integers in small tensors, which may be indices.
         """
         grid = (*self.launch.grid, 1, 1)[:3]
         if 0 in grid:
@@ -189,7 +189,7 @@ class _FarTensors(Hooks):
                 yield int(x.argmax())
 
     def wrapped(self, program: tuple[int, int, int]) -> str:
-        """What an offset of a program leads to that has wrapped around; '' if none has."""
+        """What a program accesses by an offset that has wrapped around; '' if none has."""
         self._program_here = program
         self._accesses, self._too_large, self._is_idle = 0, "", False
         with ExitStack() as stack, self, np.errstate(all="ignore"):
@@ -223,7 +223,7 @@ class _FarTensors(Hooks):
         return self._program_here
 
     def at_program(self) -> None:
-        tl.range = _some_turns_of_triton  # it is the interpreter's own until this launch is over
+        tl.range = _some_turns_of_triton  # replaces the interpreter's own until this launch is over
 
     def at_access(self, access: Access) -> None:
         if time.monotonic() > self.late:
@@ -256,7 +256,7 @@ class _FarTensors(Hooks):
         return result
 
     def _where(self, address: int, access: Access) -> str:
-        """What is there that a wrapped offset leads to; '' if none does, but unknown values."""
+        """What a wrapped offset accesses; '' if unknown values, not an overflow, lead there."""
         near = min(self.memories, key=lambda place: abs(address - place.begin))
         around = _AROUND * access.size
         meant = address + around * max(1, -((address - near.begin) // around))
@@ -275,13 +275,13 @@ class _FarTensors(Hooks):
 
 def _converted(original: Callable, argument: object) -> object:
     result = original(argument)
-    if isinstance(argument, int):  # Triton takes some of 64 bits for unsigned ones of 32
+    if isinstance(argument, int):  # Triton treats some 64-bit integers as unsigned 32-bit ones
         result.handle.data = np.array([argument], interpreter._get_np_dtype(result.dtype))
     return result
 
 
 def _shorten_loops(kernel: object) -> Callable[[], None]:
-    """Let long loops of a kernel, and of those it calls, take their first and last turns alone."""
+    """Run only the first and last iterations of long loops, also in kernels that it calls."""
     kinds, todo = [], [kernel.fn]
     while todo:
         names = todo.pop().__globals__
@@ -303,7 +303,7 @@ def _shorten_loops(kernel: object) -> Callable[[], None]:
 
 
 def _some_turns(*limits: object) -> Iterator[tl.tensor]:
-    """Of a loop; the interpreter counts in Python's integers, a GPU in those of the limits."""
+    """Iterations of a loop. The interpreter counts in Python integers, a GPU in a limit's type."""
     as_tensor = interpreter.interpreter_semantic.to_tensor
     bits = [as_tensor(limit).dtype.int_bitwidth for limit in limits]
     kind, turns = (tl.int64 if 64 in bits else tl.int32), range(*limits)

@@ -31,8 +31,8 @@ Called = tuple[list[Tensor], list]  # what a function returned, and its inputs a
 class Inspect:
     """A job: what a function does at each of the sizes, up to the first where something is wrong.
 
-    Then whether its offsets fit into their integers at the large one. Its `gpu` answers what the
-    function asks one.
+    Then whether its offsets fit into their integers at the large size. If the function queries a
+    GPU's properties, it gets those of `gpu`.
     """
 
     function: Shipped
@@ -46,9 +46,9 @@ class Inspect:
     def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
         """
         Returns:
-            `refused`, or `wrong`, `owner` and `looks_like`, as an `Inspection` has them. If all is
-            right, `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each
-            size. And always `launches`, as jobs for the compiler.
+            `refused`, or `wrong`, `owner` and `looks_like`, as in an `Inspection`. If all is right,
+            `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each size.
+            Always `launches`, as jobs for the compiler.
         """
         shipped = self.function, self.reference, self.make
         function, reference, make = (one.load(folder, "candidate") for one in shipped)
@@ -145,7 +145,7 @@ def _expected(reference: Callable, inputs: dict[str, object]) -> Called:
 
 
 def _rounded(exact: object, want: object) -> object:
-    """What is no tensor, or of another shape, stays what was computed in its own dtype."""
+    """The exact result in the dtype of `want`; `want` if that isn't a tensor of this shape."""
     if not isinstance(want, Tensor) or exact.shape != want.shape:
         return want
     return exact.to(want.dtype)
@@ -164,8 +164,8 @@ def _miss(
 ) -> _Miss:
     got, given = found
     wanted, after = expected
-    compared = []  # label, what is there, what should be, and must it stay as it was?
-    if wanted:  # else it is asked for its inputs alone, and may return anything
+    compared = []  # label, result, expected result, and must it stay unchanged?
+    if wanted:  # otherwise only the inputs are compared, and it may return anything
         if len(got) != len(wanted):
             return _Miss(f"{len(got)} results came back, {len(wanted)} are expected")
         for k, (x, want) in enumerate(zip(got, wanted, strict=True)):
@@ -190,7 +190,7 @@ def _miss(
 
 
 def _masked_off(x: Tensor, at: tuple[int, ...] | None, watch: Watch) -> str:
-    """What a load without `other` does to a result: the interpreter makes NaN of such elements."""
+    """Explain NaN from a load without `other`: the interpreter sets such elements to NaN."""
     if not watch.undefined or at is None or not x[at].isnan():
         return ""
     return "an element that is masked off is used: a load without `other` leaves it undefined"
@@ -199,7 +199,7 @@ def _masked_off(x: Tensor, at: tuple[int, ...] | None, watch: Watch) -> str:
 def _looks_like(
     number: int, found: Called, expected: Called, reference: Callable, inputs: dict, watch: Watch
 ) -> str:
-    """The mistake that explains a wrong result, as of an exercise; '' if none is known."""
+    """The mistake that explains a wrong result, as in an exercise; '' if none is known."""
     x, want = found[0][number], expected[0][number]
     floats = [name for name, x in inputs.items() if isinstance(x, Tensor) and x.is_floating_point()]
     if x.numel() > _MOST_ELEMENTS:
@@ -219,13 +219,13 @@ def _looks_like(
         trace=watch,
     )
     try:
-        # only a rotation's verdict says where an element comes from
+        # where an element comes from is only useful for a rotation
         looks_like = kind_of_mistake([evidence], least=Rank.PLACE)
-    except Exception:  # a rule may ask for what only an exercise has
+    except Exception:  # a rule may need what only an exercise has
         return ""
     return "" if looks_like == UNKNOWN else looks_like
 
 
 def _same(x: object, y: object) -> bool:
-    """Also of what is no tensor."""
+    """Equal bits; True for anything that isn't a tensor."""
     return not isinstance(x, Tensor) or same_bits(x.reshape(-1), y.reshape(-1))

@@ -1,7 +1,7 @@
 """Watch interpreted launches of any kernels: what each loads and stores, line by line.
 
-A `Trace` says who stored what, and which programs race. This one also counts each launch by
-itself, because the time model is about launches.
+A `Trace` shows which program stored what, and which programs race. This one also counts each
+launch separately, because the time model is about launches.
 """
 
 from collections import Counter, defaultdict
@@ -14,8 +14,8 @@ from ..hooks import Access, Part, tensors_in
 from ..trace import Trace
 from .limits import SECTOR
 
-# Bytes that the programs of a launch load from a tensor and store in it: each time, or once; and
-# those of the whole sectors that one load or store at a time touches.
+# Bytes that the programs of a launch load from a tensor and store in it: in total, and each byte
+# counted once; and the bytes of the whole sectors, counted for each load or store.
 ACCESSES = ("loaded", "loaded_once", "stored", "stored_once", "sectors")
 
 
@@ -55,7 +55,7 @@ class Watch(Trace):
     def at_part(self, access: Access, part: Part) -> None:
         memory, at, size = part.memory, part.at, part.size
         kind = "loaded" if access.does == "loads" else "stored"
-        # of each byte, which program was the last to do the same
+        # for each byte, the last program that did the same
         by = {"loads": memory.reader, "stores": memory.writer, "updates": memory.adder}[access.does]
         name = self._names.get(memory.begin, memory.name)
         counts = self.counts[-1].tensors[name]

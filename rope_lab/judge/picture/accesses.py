@@ -1,6 +1,6 @@
 """The child's part of a picture: interpret one launch, and note the lanes of its loads and stores.
 
-Storages have numbers: the order in which they come among the launch's arguments.
+Storages are numbered in the order of the launch's arguments.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from ..errors import failure_of
 from ..hooks import Access, Hooks, replaced, tensors_in
 from ..judge_process import MAX_PRINTED
 
-# Bytes around a storage: where a lane is masked off, its address is next to its own.
+# Bytes around a storage, so that the address of a masked lane is nearest to its own storage.
 _GAP = 1 << 16
-MOST_LANES = 1 << 18  # of all loads and stores
+MOST_LANES = 1 << 18  # in all loads and stores
 
 
 class TooManyLanes(Exception):
@@ -36,9 +36,9 @@ class LanesOfAnAccess:
     Attributes:
         does: "loads" or "stores"; an atomic operation stores.
         program: its number in the order in which the interpreter runs programs.
-        storage: of each lane, the number of the storage at its address, or next to it.
-        offset: of each lane, its address in bytes from the begin of that storage.
-        wanted: of each lane, whether its mask lets it load or store.
+        storage: for each lane, the number of the storage at its address, or nearest to it.
+        offset: for each lane, its address in bytes from the beginning of that storage.
+        wanted: for each lane, whether its mask is true.
     """
 
     does: str
@@ -52,7 +52,7 @@ class Accesses(Hooks):
     """Keeps the lanes of every access."""
 
     def __init__(self, begins: list[int], sizes: list[int]) -> None:
-        """Of the storages: their addresses, and their sizes in bytes."""
+        """`begins`, `sizes`: the storages' addresses, and their sizes in bytes."""
         super().__init__()
         self.begins, self.ends = np.array(begins), np.array(begins) + np.array(sizes)
         self.found: list[LanesOfAnAccess] = []
@@ -66,7 +66,7 @@ class Accesses(Hooks):
         before = self.begins - address[..., None]
         after = address[..., None] - (self.ends - 1)
         nearest = np.maximum(before, after).argmin(axis=-1)
-        # a lane that is masked off belongs to what the others access
+        # a masked lane belongs to the storage that the others access
         own = nearest[wanted][0] if wanted.any() else nearest.flat[0]
         storage = np.where(wanted, nearest, own)
         does = "loads" if access.does == "loads" else "stores"
@@ -80,7 +80,7 @@ class Draw:
 
     Attributes:
         kernel: of the launch.
-        arguments: by name, as `saved` has them.
+        arguments: by name, as `saved` returns them.
     """
 
     kernel: Shipped
@@ -88,9 +88,9 @@ class Draw:
     arguments: bytes
 
     def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
-        """`programs`, the place in the grid of each, and `accesses`; or why it is `refused`.
+        """`programs`, each with its place in the grid, and `accesses`; or why it is `refused`.
 
-        And what the kernel `printed`.
+        Also what the kernel `printed`.
         """
         with contextlib.redirect_stdout(io.StringIO()) as said:
             try:
@@ -101,7 +101,7 @@ class Draw:
 
     def _accesses(self, kernel: object) -> dict:
         while hasattr(getattr(kernel, "fn", None), "fn"):
-            kernel = kernel.fn  # the job has what a tuner would choose
+            kernel = kernel.fn  # the job contains what a tuner would choose
         saved = torch.load(io.BytesIO(self.arguments), map_location="cpu", weights_only=False)
         arguments = {name: _launched(value) for name, value in saved.items()}
         memories: dict[int, Tensor] = {}  # by the address of a storage
@@ -139,8 +139,8 @@ def _apart(content: Tensor) -> Tensor:
 def saved(arguments: dict[str, object]) -> bytes:
     """Arguments of a launch for a job.
 
-    `torch.save` keeps what tensors share: pickled by itself, each would get a storage of its own,
-    and an input that is overwritten would be two tensors.
+    `torch.save` keeps shared storages. Pickled separately, each tensor would get its own storage,
+    and an overwritten input would become two tensors.
     """
     file = io.BytesIO()
     torch.save({name: _portable(value) for name, value in arguments.items()}, file)
@@ -148,14 +148,14 @@ def saved(arguments: dict[str, object]) -> bytes:
 
 
 def _portable(value: object) -> object:
-    """A named tuple as a dictionary: its class may be the notebook's, and unknown to the child."""
+    """A named tuple as a dictionary: the child may not know its class."""
     if hasattr(value, "_fields"):
         return {name: _portable(getattr(value, name)) for name in value._fields}
     return tuple(map(_portable, value)) if isinstance(value, tuple) else value
 
 
 def _launched(value: object) -> object:
-    """As the kernel gets what `_portable` has made."""
+    """The kernel's argument, from what `_portable` returned."""
     if isinstance(value, dict):
         return namedtuple("Given", value)(*map(_launched, value.values()))
     return tuple(map(_launched, value)) if isinstance(value, tuple) else value

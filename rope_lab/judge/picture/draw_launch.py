@@ -64,7 +64,7 @@ def draw_launch(
         tensors = _tensors_of(launch)
         for name in (of, loads):
             if name is not None and name not in tensors:
-                raise ValueError(f"{name!r} is no tensor of the launch; accepted: {[*tensors]}")
+                raise ValueError(f"{name!r} is not a tensor of the launch; accepted: {[*tensors]}")
         panels, printed = _panels(launch, of, loads)
     except NotDrawn as refused:
         print(refused)
@@ -149,7 +149,7 @@ def _answer(launch: Launch) -> dict:
     try:
         found = Worker.kept(CHILD, "1").ask(job, SECONDS)
     except Ended as ended:
-        what = f"ran for {SECONDS:.0f} seconds without coming to an end"
+        what = f"ran for {SECONDS:.0f} seconds without finishing"
         if not ended.late:
             what = f"ended the interpreter's process (exit {ended.code})"
         raise NotDrawn(f"Not drawn: the launch {what}") from None

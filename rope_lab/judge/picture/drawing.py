@@ -19,10 +19,10 @@ from .sheet import Cell, Sheet
 
 _SIDE = 0.34  # inches of a cell, where there is room
 _WIDTH, _HEIGHT = draw.WIDTH, 8.0  # inches of a figure at most, and of all its cells
-_BESIDE, _ABOVE = 1.1, 0.55  # inches for names of rows, and for a panel's title and columns
+_BESIDE, _ABOVE = 1.1, 0.55  # inches for row names, and for a panel's title and column numbers
 _TITLE, _KEY = 0.75, 0.27  # inches for the figure's title, and for a row of the key
 _KEYS_IN_A_ROW = 3  # of a key below the cells
-_DIGIT, _CAPITAL = 0.09, 0.11  # inches of a letter at most: in small text, in the title
+_DIGIT, _CAPITAL = 0.09, 0.11  # the widest letter in inches: in small text, in the title
 _MARK = 0.55  # inches of a mark in the key, with the space around it
 _IN_WORDS = 8  # programs that a description lists
 _SEVERAL = {"hatch": "////", "facecolor": LIGHT, "edgecolor": INK, "linewidth": 0.8}
@@ -37,7 +37,7 @@ class Panel:
 
     Attributes:
         name: of the kernel's argument.
-        numbers: of the programs, as '3' or, in a grid of two dimensions, '3,1'.
+        numbers: the programs' numbers: '3' or, in a grid with two dimensions, '3,1'.
     """
 
     sheet: Sheet
@@ -50,7 +50,7 @@ class Panel:
 
     @property
     def conclusion(self) -> str:
-        """What one should see."""
+        """What the picture shows, for the title."""
         sheet = self.sheet
         elements = [cell for cell in sheet.elements if sheet.by[cell]]
         programs = {program for cell in elements for program in sheet.by[cell]}
@@ -67,7 +67,7 @@ class Panel:
 
     @property
     def in_words(self) -> str:
-        """What the picture shows, for those who don't see it."""
+        """A description of the picture, for readers who can't see it."""
         sheet, own = self.sheet, defaultdict(list)
         for cell in sheet.elements:
             for program in {*sheet.by[cell]}:
@@ -105,7 +105,7 @@ class Panel:
 
 def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
     """One above the other, with a key; the last one's conclusion is the title."""
-    # a reader's own notebook may have another style
+    # a reader's own notebook may use another style
     with plt.style.context("rope_lab.figures.both_themes"):
         figure, axes, side = _figure_for(panels)
         for ax, panel in zip(axes, panels, strict=True):
@@ -118,7 +118,7 @@ def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
 def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]:
     """A figure with its key, axes for each panel, and the inches of a cell's side.
 
-    The key is beside the cells where there is room, so that no part of the figure is empty.
+    The key is to the right of the cells if there is room, so that no part of the figure is empty.
     """
     drawn = [_cells_drawn(panel.sheet) for panel in panels]
     columns = [column for cells in drawn for _, column in cells]
@@ -190,7 +190,7 @@ def _draw_panel(ax: Axes, panel: Panel, side: float) -> None:
 
 
 def _numbers_in_place(panel: Panel, side: float) -> Iterator[tuple[tuple[int, float], str]]:
-    """A number in each cell or, where it is too wide, in the middle of neighbors with the same."""
+    """A number in each cell; if it is too wide, one in the middle of cells with the same number."""
     by = panel.sheet.by
     cells = sorted(cell for cell in by if len(by[cell]) == 1)
 
@@ -222,7 +222,7 @@ def _row_names(sheet: Sheet) -> list[str]:
 
 
 def _key(panels: Sequence[Panel]) -> dict[str, Artist]:
-    """What the marks mean that are there."""
+    """What the marks in the picture mean."""
     key = {"number, color: the program": Rectangle((0, 0), 1, 1, color=PROGRAM_COLORS[0])}
     several = {"loads": "loaded by several programs", "stores": "stored more than once"}
     for panel in panels:

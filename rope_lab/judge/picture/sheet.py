@@ -1,4 +1,4 @@
-"""Where the elements of a tensor are drawn, and whose they are."""
+"""Where the elements of a tensor are drawn, and which programs access them."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from torch import Tensor
 from .accesses import LanesOfAnAccess
 
 WIDEST, HIGHEST = 32, 32  # cells of a picture
-_BESIDE, _BELOW = 8, 4  # columns beside the elements, and rows below and above, that are drawn
+_BESIDE, _BELOW = 8, 4  # columns at the sides of the elements, and rows above and below
 
 Cell = tuple[int, int]  # a row and a column
 
 
 def offsets_of(tensor: Tensor) -> np.ndarray:
-    """Of each element, in its shape: its number in the storage."""
+    """For each element, its index in the storage; in the tensor's shape."""
     count = tensor.untyped_storage().nbytes() // tensor.element_size()
     place = tensor.shape, tensor.stride(), tensor.storage_offset()
     return torch.arange(count).as_strided(*place).numpy()
@@ -28,8 +28,8 @@ class _Own:
     """An access to a sheet's tensor, or near it.
 
     Attributes:
-        offsets: of each lane, in elements from the begin of the storage.
-        here: of each lane, whether it is in that storage.
+        offsets: one for each lane, in elements from the beginning of the storage.
+        here: for each lane, whether it is in that storage.
     """
 
     program: int
@@ -42,14 +42,14 @@ class _Own:
 class Sheet:
     """A tensor as a grid of cells: its last dimension across, the others down.
 
-    A long vector goes on in the next row. Beside the elements there may be cells for memory that
+    A long vector continues in the next row. Around the elements there may be cells for memory that
     isn't the tensor's: the padding of its rows, or what comes before and after it.
 
     Attributes:
         storage: the number of the tensor's storage.
         does: "stores" or "loads", the accesses that are noted.
-        by: of a cell, the program of each store, in their order; of each program one load.
-        masked: the cells at which lanes that are masked off point, and the programs of these lanes.
+        by: cell -> the program of each store, in order; or the programs that load it, each once.
+        masked: cells to which lanes that are masked off point -> the programs of these lanes.
         not_drawn: how many lanes that are masked off point elsewhere.
         outside: how many elements outside of the tensor are accessed, drawn or not.
     """
@@ -77,7 +77,7 @@ class Sheet:
         self._row_step, self._column_step = self._steps(offsets)
 
     def _steps(self, offsets: np.ndarray) -> tuple[int, int]:
-        """From a row to the next one, and from a column; 0 if rows are not equally far apart."""
+        """Steps from a row and a column to the next; 0 if rows are not equally far apart."""
         column_step = self.tensor.stride(-1) if self.tensor.dim() else 1
         if self.is_vector:
             return self.columns * column_step if self.rows > 1 else 0, column_step
@@ -86,13 +86,13 @@ class Sheet:
         return steps.pop() if len(steps) == 1 else 0, column_step
 
     def index(self, cell: Cell) -> tuple[int, ...]:
-        """Of an element."""
+        """The index of an element."""
         number = cell[0] * self.columns + cell[1]
         return tuple(map(int, np.unravel_index(number, tuple(self.tensor.shape) or (1,))))
 
     @property
     def padding(self) -> list[Cell]:
-        """Cells of memory between two rows, where rows are a little apart."""
+        """Cells of memory between two rows, if rows are slightly apart."""
         if self._column_step <= 0 or self._row_step <= 0 or self._row_step % self._column_step:
             return []
         columns = range(self.columns, self._row_step // self._column_step)
@@ -111,7 +111,7 @@ class Sheet:
         return [cell for cell in self.elements if len(self.by[cell]) > 1]
 
     def add(self, accesses: Iterable[LanesOfAnAccess]) -> None:
-        """Note those to this tensor."""
+        """Note the accesses to this tensor."""
         own = [
             _Own(access.program, access.offset // self.tensor.element_size(), here, access.wanted)
             for access in accesses
@@ -128,7 +128,7 @@ class Sheet:
             self._note_masked(one, cells if go_along_rows else None)
 
     def _note(self, access: "_Own") -> None:
-        """The lanes that aren't masked off."""
+        """Note the lanes that aren't masked off."""
         for offset in access.offsets[access.here & access.wanted].tolist():
             cells = self._cells.get(offset)
             if cells is None:
@@ -139,7 +139,7 @@ class Sheet:
                     self.by[cell].append(access.program)
 
     def _note_masked(self, access: "_Own", lanes: dict | None) -> None:
-        """The others: at the cells of these lanes, or, if there are none, at their addresses."""
+        """Note the other lanes: at their cells or, if these are unknown, at their addresses."""
         for lane in zip(*np.nonzero(access.here & ~access.wanted), strict=True):
             cells = self._at(int(access.offsets[lane])) if lanes is None else [lanes[lane]]
             drawn = [cell for cell in cells if self._is_near(cell)]
@@ -151,7 +151,7 @@ class Sheet:
         return self._cells.get(offset) or self._beside(offset)
 
     def _beside(self, offset: int) -> list[Cell]:
-        """The cell of memory that isn't the tensor's, where there is one."""
+        """The cell of memory that isn't the tensor's, if there is one."""
         row_step, column_step = self._row_step, self._column_step
         far = offset - self.tensor.storage_offset()
         is_one_row = self.is_vector and self.rows == 1
@@ -163,7 +163,7 @@ class Sheet:
         return [cell] if self._is_near(cell) else []
 
     def _is_near(self, cell: Cell) -> bool:
-        """Whether it is drawn, if it is no element's."""
+        """Whether a cell that isn't an element's is drawn."""
         row, column = cell
         is_row = -_BELOW <= row < self.rows + _BELOW
         return is_row and -_BESIDE <= column < self.columns + _BESIDE
@@ -172,7 +172,7 @@ class Sheet:
         """The cell of each lane if lanes go along rows and columns, also past the tensor's ends.
 
         By its address alone, a lane past the end of a row would be in the next row. None if lanes
-        go another way: those that are not masked off tell.
+        are arranged otherwise, as the lanes that are not masked off show.
         """
         offsets, wanted = access.offsets, access.here & access.wanted
         origin = (0,) * offsets.ndim
@@ -202,7 +202,7 @@ class Sheet:
         return found
 
     def _cell_step(self, step: int) -> Cell | None:
-        """Rows down and columns on that a step in memory takes."""
+        """The rows and columns that a step in memory moves by."""
         by_size = [(self._row_step, (1, 0)), (self._column_step, (0, 1))]
         for size, (down, on) in sorted(by_size, key=lambda item: -abs(item[0])):
             if size and step % size == 0:
