@@ -20,18 +20,18 @@ from .guardian import APART, end_with_all_it_started
 LAB = Path(__file__).resolve().parents[1]
 GUARDIAN = Path(__file__).with_name("guardian.py")
 WORKER = Path(__file__).with_name("worker.py")
-LOOK_AGAIN = 0.2  # seconds after which a silent process is asked whether it is alive
-FAREWELL = 2.0  # seconds from a process's last word to its end
+LOOK_AGAIN = 0.2  # seconds between checks whether a silent process is alive
+FAREWELL = 2.0  # seconds that a process may take to exit after its last message
 
 
 class Ended(RuntimeError):
-    """A child has ended in the middle of its work, or took too long and is ended.
+    """A child has ended in the middle of its work, or took too long and was killed.
 
     Attributes:
         late: it took too long.
         code: its exit status; None if it took too long.
-        words: what it wrote to standard output and error meanwhile.
-        at: what it said last that it begins; '' if nothing.
+        words: what it wrote to standard output and error during the job.
+        at: the last part of the job that it reported to begin; '' if none.
     """
 
     def __init__(self, child: "Worker", late: bool = False) -> None:
@@ -43,14 +43,14 @@ class Ended(RuntimeError):
 class Worker:
     """A process that runs `worker.py`: it answers jobs, one at a time, and is kept for the next.
 
-    An interrupt of the notebook doesn't reach it, and it is ended together with the processes that
-    it started. It is no fork and nothing of `multiprocessing`: it runs neither what the notebook
-    has loaded nor a reader's script once more.
+    An interrupt of the notebook doesn't reach it, and it is killed together with the processes that
+    it started. It isn't a fork, nor a `multiprocessing` process: it doesn't inherit what the
+    notebook has loaded, and doesn't run a reader's script again.
 
     Attributes:
         process: the process.
-        folder: what it may write to; gone when it ends.
-        at: what it said last that it begins.
+        folder: where it may write; deleted when it ends.
+        at: the last part of a job that it reported to begin.
     """
 
     _kept: ClassVar[dict[tuple, "Worker"]] = {}
@@ -66,24 +66,24 @@ class Worker:
         return worker
 
     def __init__(self, place: str | Path, environment: dict[str, str | None]) -> None:
-        """Start it, and wait until it can be asked: no job waits for imports.
+        """Start it, and wait until it is ready, so that no job waits for imports.
 
         Args:
-            place: a module's name, or a file; its `answer` does a job.
-            environment: variables beside this process's; None takes one out.
+            place: a module's name, or a file; its `answer` runs a job.
+            environment: variables to add to this process's; None removes one.
         """
         # Windows doesn't remove a file that some process has open
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         words = Path(self.folder.name, "words.txt")
         self.at, self._written_before = "", 0
-        # Triton, too, writes files there, whose names and texts a reader chooses
+        # Triton, too, writes files there, whose names and contents a reader chooses
         folders = _folders_of_modules()
         at_first = os.pathsep.join(folder or str(LAB) for folder in folders)
         own = {"PYTHONPATH": at_first, "PYTHONUTF8": "1"}
         changed = os.environ | own | environment
         with words.open("ab") as file:
-            # jobs come by its standard input, answers go by its standard output: `worker.py` gives
-            # a job neither of them
+            # jobs arrive on its standard input, answers leave on its standard output; `worker.py`
+            # hides both from a job
             self.process = subprocess.Popen(
                 [sys.executable, "-P", WORKER, place, self.folder.name, os.pathsep.join(folders)],
                 stdin=subprocess.PIPE,
@@ -117,23 +117,23 @@ class Worker:
 
     @property
     def words(self) -> str:
-        """What it has written to standard output and error since its last job came."""
+        """What it has written to standard output and error since its last job arrived."""
         self._words.seek(self._written_before)
         return self._words.read().decode(errors="replace").strip()
 
     def ask(self, job: object, seconds: float) -> dict:
-        """What it answers; it is ended after a job that has changed the process for later ones.
+        """Its answer. It is killed after a job that has changed the process for later ones.
 
         Args:
-            job: what can be pickled.
-            seconds: how long it may be silent. It speaks when it begins another part of the job.
+            job: an object that can be pickled.
+            seconds: how long it may be silent. It reports when it begins another part of the job.
 
         Raises:
-            Ended: it has died of the job, or was silent for too long.
+            Ended: it crashed during the job, or was silent for too long.
         """
         self.at, self._written_before = "", self._words.seek(0, os.SEEK_END)
         with self._ended_if_it_fails():
-            with contextlib.suppress(OSError):  # it is dead, which `_said` finds out
+            with contextlib.suppress(OSError):  # it is dead; `_said` notices
                 self.process.stdin.write(pickle.dumps(job))
                 self.process.stdin.flush()
             while isinstance(said := self._said(seconds), str):
@@ -144,7 +144,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _ended_if_it_fails(self) -> Iterator[None]:
-        """End the process where waiting for it took too long or was interrupted: it would go on."""
+        """Kill the process if waiting for it took too long or was interrupted."""
         try:
             yield
         except BaseException:
@@ -152,7 +152,7 @@ class Worker:
             raise
 
     def _said(self, seconds: float) -> str | dict:
-        """What it says next: which part of a job it begins, or the answer."""
+        """Its next message: which part of a job it begins, or the answer."""
         late = time.monotonic() + seconds
         while True:
             try:
@@ -160,20 +160,20 @@ class Worker:
             except queue.Empty:
                 if time.monotonic() > late:
                     raise Ended(self, late=True) from None
-                if not self.is_alive:  # a process that it started holds the pipe, so it isn't over
+                if not self.is_alive:  # another process, started by it, may hold the pipe open
                     self._listener.join(FAREWELL)  # it may have left an answer
                     self._heard.put(None)
                 continue
             if said is not None:
                 return said
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(FAREWELL)  # its exit status is its own
+                self.process.wait(FAREWELL)  # so that its exit status is known
             raise Ended(self)
 
     def _listen(self) -> None:
-        """Collect what it says, and None at its end.
+        """Collect its messages, and None at its end.
 
-        A thread does so: on Windows one can't wait for a pipe and for a time at once.
+        This runs in a thread: Windows can't wait for a pipe with a timeout.
         """
         with self.process.stdout as said, contextlib.suppress(EOFError, pickle.UnpicklingError):
             try:
@@ -183,15 +183,15 @@ class Worker:
                 self._heard.put(None)
 
     def end(self) -> None:
-        """End it, and all that it started, whatever they are at."""
+        """Kill it and all processes that it started, whatever they are doing."""
         atexit.unregister(self.end)
         self._guardian.kill()
         self._guardian.wait()
         self._guardian.stdin.close()
         end_with_all_it_started(self.process.pid)
-        self.process.kill()  # or nothing would end the wait where that had no success
+        self.process.kill()  # if that failed, the wait would never end
         self.process.wait()
-        with contextlib.suppress(OSError):  # it has not read all
+        with contextlib.suppress(OSError):  # it has not read everything
             self.process.stdin.close()
         self._words.close()
         self.folder.cleanup()
@@ -201,7 +201,7 @@ def _folders_of_modules() -> list[str]:
     """Where this process finds modules, with the standard library first.
 
     A reader's file, such as random.py, must not replace a module that Python or the lab needs. It
-    may be in the notebook's own folder, which is `''`, or in a folder that the reader puts first.
+    may be in the notebook's own folder, which is `''`, or in a folder that the reader put first.
     """
     library = [
         folder

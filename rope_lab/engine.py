@@ -1,10 +1,10 @@
-"""Which engine runs Triton kernels in this process: picked once, when this module is imported.
+"""The engine that runs Triton kernels in this process, chosen when this module is imported.
 
 - compiled: there is a CUDA GPU. Kernels are compiled for it and work on CUDA tensors.
 - interpreted: there is none. Triton's interpreter runs the same kernels on CPU tensors.
 - PyTorch alone: Triton is not installed. The notebooks without Triton kernels run.
 
-On macOS and Windows Triton is its interpreter alone, which needs no compiler.
+On macOS and Windows, only Triton's interpreter is installed, which needs no compiler.
 """
 
 import os
@@ -33,11 +33,11 @@ class Engine:
     system: str  # 'Linux', 'Darwin', 'Windows'
     triton_installed: bool
     torch_built_for_cuda: bool
-    compiler_installed: bool = True  # Triton's; its interpreter may be there alone
+    compiler_installed: bool = True  # Triton's; there may be only its interpreter
     gpu: str = ""  # the name of the CUDA GPU that torch can use
     nvidia_driver: str | None = None  # its version; None if absent, or if torch can use the GPU
-    lacks: tuple[str, ...] = ()  # of what Triton needs for a launch on a GPU
-    triton_loaded_for_gpu: bool = False  # before us, without the interpreter
+    lacks: tuple[str, ...] = ()  # missing things that Triton needs to launch on a GPU
+    triton_loaded_for_gpu: bool = False  # before `rope_lab`, without the interpreter
     interpreter_asked_for: bool = False  # the reader set TRITON_INTERPRET
 
     @property
@@ -55,7 +55,7 @@ class Engine:
 
     @property
     def problems(self) -> list[str]:
-        """What is in the way of the best engine here, one sentence each: cause, then cure."""
+        """What prevents the best engine here, one sentence each: the cause, then what to do."""
         problems = []
         if self.nvidia_driver and not self.gpu:
             if self.torch_built_for_cuda:
@@ -127,7 +127,7 @@ def need_triton() -> None:
 
 
 def look() -> Engine:
-    """Find out about this machine; loads no Triton. torch warns of a driver that is too old."""
+    """Examine this machine, without loading Triton. torch warns if the driver is too old."""
     available = torch.cuda.is_available()
     needed = {
         "a C compiler": os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"),
@@ -142,18 +142,18 @@ def look() -> Engine:
         gpu=torch.cuda.get_device_name() if available else "",
         nvidia_driver=None if available else nvidia_driver(),
         lacks=tuple(name for name, there in needed.items() if not there),
-        # Triton's own helpers are compiled or interpreted, as was asked for when it was loaded
+        # whether Triton's own helpers are interpreted was decided when it was loaded
         triton_loaded_for_gpu=type(getattr(language, "cdiv", None)).__name__ == "JITFunction",
         interpreter_asked_for=interpreter_is_on(),
     )
 
 
 def start() -> Engine:
-    """Pick the engine and, where kernels are to be interpreted, turn the interpreter on."""
+    """Pick the engine. If kernels are to be interpreted, turn the interpreter on."""
     engine = look()
     if engine.kind == INTERPRETED:
         os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded, later
-    # Say how products and sums are fused, for a future Triton changes what it does unasked
+    # Say how products and sums are fused, because a future Triton changes the default
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     return engine
 

@@ -1,7 +1,7 @@
-"""End a process, and all that it started, once the process that started this one is gone.
+"""Kill a process, and all that it started, when the process that started this one is gone.
 
-`child.py` runs this beside each child. A notebook that is killed can't end its child, and a child
-in an endless loop doesn't notice; one whose loop is in C can't even run another thread.
+`child.py` starts one guardian for each child. A notebook that is killed can't kill its child, and a
+child in an endless loop doesn't notice; if the loop is in C, it can't even run another thread.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-# How a process is started that an interrupt of the notebook doesn't reach
+# Options to start a process that an interrupt of the notebook doesn't reach
 APART: dict[str, int]
 if sys.platform == "win32":
     APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
@@ -21,19 +21,19 @@ else:
 
 
 def end_with_all_it_started(pid: int) -> None:
-    """End a process that was started `APART`, if it is there, and those that it started."""
-    if sys.platform == "win32":  # which has no groups, but remembers who started whom
+    """Kill a process that was started with `APART`, if it exists, and those that it started."""
+    if sys.platform == "win32":  # Windows has no groups, but knows each process's parent
         command = ["taskkill", "/T", "/F", "/PID", str(pid)]
         subprocess.run(command, capture_output=True, check=False)
     else:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # there is nothing to end
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # there is nothing to kill
             os.killpg(pid, signal.SIGKILL)
 
 
 def wait_for_the_end_of(parent: int) -> None:
     """Wait until the process that started this one is gone."""
-    if sys.platform == "win32":  # where a parent's number stays, and there are no forks
-        sys.stdin.buffer.read()  # the parent alone could write
+    if sys.platform == "win32":  # the parent's id doesn't change, and there are no forks
+        sys.stdin.buffer.read()  # only the parent could write
     else:  # forks of the parent could write
         while os.getppid() == parent:
             time.sleep(0.5)

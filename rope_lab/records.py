@@ -1,9 +1,9 @@
 """What was measured, with the GPU, the versions and the date; replayed where there is no GPU.
 
-So is what a GPU before sm_80 can't do: there `torch.compile` makes no kernels for bf16.
+On a GPU before sm_80, `torch.compile` can't make kernels for bf16, so these are replayed, too.
 
-`make notebooks` on a GPU writes the records, one file for each notebook; nothing else does. While
-recording, what was written is replayed, so stored outputs are those of a machine without a GPU.
+Only `make notebooks` on a GPU writes the records, one file for each notebook. While recording, each
+record is read back, so stored outputs are those of a machine without a GPU.
 """
 
 import datetime
@@ -22,9 +22,9 @@ from .engine import nvidia_driver
 from .timing import Timing, measure, require_compiled_kernels
 
 RECORD_SWITCH = "ROPE_KERNELS_RECORD"  # set by `make notebooks`, and by nothing else
-QUIET = "ROPE_LAB_QUIET"  # set where outputs are stored or compared: no word about the time
-# Of what `torch.compile` makes for bf16. A notebook's cell that measures such a thing is found by a
-# test, which asks for its key here.
+QUIET = "ROPE_LAB_QUIET"  # set if outputs are stored or compared: prints no times
+# Keys of bf16 measurements with `torch.compile`. A test finds the cells of notebooks that measure
+# such a thing, and requires their keys here.
 BF16_COMPILED = frozenset(
     {
         "00/where-this-leads",
@@ -40,7 +40,7 @@ _RECORDS_OF_THE_SERIES = Path(__file__).resolve().parents[1] / "notebooks" / "re
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What was found out on a GPU, and on which, with what, and when."""
+    """A result from a GPU: which GPU, which versions, and when."""
 
     key: str
     gpu: str
@@ -158,7 +158,7 @@ def recorded(key: str) -> Measurement | Observation:
 
 
 def records_folder() -> Path:
-    """The folder `records` beside the notebook or beside its folder; else that of this checkout.
+    """The folder `records` next to the notebook or next to its folder; otherwise this checkout's.
 
     So notebooks, their solutions and copies of both find the records wherever they run.
     """
@@ -170,7 +170,7 @@ def records_folder() -> Path:
 
 
 def circumstances() -> dict:
-    """GPU, versions and date: what every figure names."""
+    """GPU, versions and date, which every figure names."""
     versions = {"torch": torch.__version__}
     if triton_is_installed():
         import triton
@@ -214,7 +214,7 @@ def all_of(path: Path) -> dict:
 
 
 def write(path: Path, taken: Taken) -> None:
-    """Put a record into its file, in place of what that has by its key."""
+    """Put a record into its file; it replaces one with the same key."""
     path.parent.mkdir(exist_ok=True)
     recorded = all_of(path)
     not_kept = ("key", "replayed", "because")

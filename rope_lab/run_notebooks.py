@@ -1,7 +1,7 @@
 """Run notebooks and store their outputs in one normal form: `python -m rope_lab.run_notebooks`.
 
-What differs from machine to machine or from run to run is left out, so that a diff shows what
-changed in truth: versions in the metadata, execution times, widget identities, paths in tracebacks.
+What differs between machines or runs is left out, so that a diff shows real changes: versions in
+the metadata, execution times, widget ids, paths in tracebacks.
 On a GPU the measurements of `lab.bench` are recorded; this is the only command that records.
 Elsewhere the line that names the engine stays as it was stored.
 """
@@ -39,9 +39,9 @@ def execute(path: Path) -> None:
         nbclient.exceptions.CellExecutionError: a cell failed; the file is left as it was.
     """
     os.environ[QUIET] = "1"  # for the kernel, which inherits it
-    os.environ["KINETO_LOG_LEVEL"] = "6"  # torch.profiler's own log, on stderr: errors alone
+    os.environ["KINETO_LOG_LEVEL"] = "6"  # torch.profiler's own log, on stderr: only errors
     notebook = nbformat.read(path, as_version=4)
-    # What a GPU has measured and this machine replays, it measured by the engine that is stored.
+    # A replayed measurement was made with the stored engine, not with this machine's.
     engines = {} if os.environ.get(RECORD_SWITCH) == "1" else _engines_of(notebook)
     client = NotebookClient(
         notebook,
@@ -49,7 +49,7 @@ def execute(path: Path) -> None:
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
-        coalesce_streams=True,  # whether prints arrive in one piece or in several is chance
+        coalesce_streams=True,  # prints arrive in one piece or in several by chance
     )
     client.execute()
     normalize(notebook, engines)
@@ -57,11 +57,11 @@ def execute(path: Path) -> None:
 
 
 def normalize(notebook: nbformat.NotebookNode, engines: dict[str, list[str]]) -> None:
-    """Leave out of an executed notebook what differs between machines and runs; in place.
+    """Remove what differs between machines and runs from an executed notebook, in place.
 
     Args:
         notebook: as it was executed.
-        engines: id of a cell -> lines that name the engine, in the place of this machine's.
+        engines: id of a cell -> stored lines that name the engine, instead of this machine's.
     """
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
@@ -83,7 +83,7 @@ def _engines_of(notebook: nbformat.NotebookNode) -> dict[str, list[str]]:
 
 
 def _texts_of(cell: nbformat.NotebookNode) -> Iterator[tuple[dict, str]]:
-    """Where the plain texts of a cell's outputs are: what holds one, and its key there."""
+    """The plain text of a cell's outputs: each object that contains one, and its key."""
     for output in cell.get("outputs", []):
         if output.output_type == "stream":
             yield output, "text"
@@ -93,11 +93,11 @@ def _texts_of(cell: nbformat.NotebookNode) -> Iterator[tuple[dict, str]]:
 
 def _normalize_output(output: nbformat.NotebookNode) -> None:
     if output.output_type == "error":
-        output.traceback = []  # full of paths; name and message are stored beside it
+        output.traceback = []  # full of paths; the error's name and message are stored anyway
     if output.output_type in ("display_data", "execute_result"):
         sizes = {kind: size for kind, size in output.metadata.items() if kind == "image/png"}
-        output.metadata = nbformat.from_dict(sizes)  # of pictures with two pixels for one
-        output.data.pop(WIDGET_VIEW, None)  # a random identity that no reader's kernel knows
+        output.metadata = nbformat.from_dict(sizes)  # of pictures with 2x resolution
+        output.data.pop(WIDGET_VIEW, None)  # a random id that no reader's kernel knows
         if "image/png" in output.data:
             output.data["image/png"] = with_palette(output.data["image/png"])
 
@@ -105,8 +105,8 @@ def _normalize_output(output: nbformat.NotebookNode) -> None:
 def with_palette(picture: str) -> str:
     """A picture of 255 colors, a third of the bytes; both in base64.
 
-    A figure has few colors; what is lost are shades at the edges of letters. Its ground stays
-    transparent, which only one of Pillow's methods can do.
+    A figure has few colors, so only shades at the edges of letters are lost. The background stays
+    transparent, which only one of Pillow's methods supports.
     """
     image = Image.open(io.BytesIO(base64.b64decode(picture)))
     if image.mode == "P":

@@ -1,8 +1,8 @@
-"""Source text of a function and of all that it uses, for a process that has no notebook.
+"""Source of a function and of everything it uses, for a process without the notebook.
 
-The processes that judge and that compile cannot import a notebook's cells. They get the text of a
-module in which a function works as it does in its cell: a `Shipment`. `Shipped` is one of a
-function that is called there.
+The processes that judge and compile cannot import a notebook's cells. They get the source of a
+module in which the function works as in its cell: a `Shipment`. `Shipped` is a function that is
+called there.
 """
 
 import ast
@@ -23,15 +23,16 @@ import torch
 
 _PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
 _HOLDERS = (tuple, list, dict)
-_WRAPPERS = ("builtins", "functools", "rope_lab", "triton")  # whose classes hold a function
+_WRAPPERS = ("builtins", "functools", "rope_lab", "triton")  # classes of these hold a function
 _DECORATORS = {"Autotuner": "autotune", "Heuristics": "heuristics"}  # Triton's, by their classes
 _OPTIONS_OF_JIT = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
-_HOMES = ("torch", "torch.nn.functional", "triton.language")  # of what names no home, or another
-_NUMBERS = itertools.count()  # of files
+# modules of objects that name none, or another
+_HOMES = ("torch", "torch.nn.functional", "triton.language")
+_NUMBERS = itertools.count()  # for file names
 
 
 class CannotPassOn(TypeError):
-    """Something whose source cannot be written; the message is a sentence for the reader."""
+    """Something has no source that can be passed on; the message is a sentence for the reader."""
 
     def __init__(self, name: str, what: str, advice: str = "make it inside the function") -> None:
         super().__init__(f"{name} is {what}, which the check cannot pass on: {advice}")
@@ -39,9 +40,9 @@ class CannotPassOn(TypeError):
 
 
 def globals_in(source: str) -> list[str]:
-    """Names that a function's source takes from outside, in the order in which they come.
+    """Names that a function's source uses from outside, in order of appearance.
 
-    A code object's `co_names` has attributes among them: of `tl.load` also `load`.
+    A code object's `co_names` also has attributes: for `tl.load`, also `load`.
     """
     tables = [symtable.symtable(source, "a cell", "exec")]
     for table in tables:
@@ -56,9 +57,9 @@ def globals_in(source: str) -> list[str]:
 
 
 def globals_of(function: types.FunctionType, source: str) -> dict[str, object]:
-    """Name -> value of what a function takes from its module, or from a function around it.
+    """Name -> value, for what a function uses from its module or an enclosing function.
 
-    `source` is the part of its source that counts.
+    `source` is the part of its source that is passed on.
     """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     filled = {n: cell.cell_contents for n, cell in cells.items() if cell != types.CellType()}
@@ -83,7 +84,7 @@ def function_of(value: object) -> object:
 
 
 def module_of_file(path: Path) -> types.ModuleType:
-    """What a file of source text makes, loaded once more."""
+    """Load a source file as a new module."""
     found = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
@@ -91,10 +92,10 @@ def module_of_file(path: Path) -> types.ModuleType:
 
 
 class Shipment:
-    """Source text of a module that holds a function and all that it uses.
+    """Source of a module with a function and everything it uses.
 
     Attributes:
-        parts: name -> the lines that make it, after all that they need.
+        parts: name -> the lines that define it, after everything that they need.
     """
 
     def __init__(self) -> None:
@@ -107,12 +108,12 @@ class Shipment:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """Name of a kernel there -> its own name, where they differ: as of `b = triton.jit(a)`."""
+        """Name of a kernel there -> its own name, if they differ: as for `b = triton.jit(a)`."""
         kernels = {name: function_of(x) for name, x in self._values.items() if is_kernel(x)}
         return {name: f.__name__ for name, f in kernels.items() if f.__name__ != name}
 
     def add(self, name: str, value: object) -> None:
-        """Add the lines that make `name`, and what they need.
+        """Add the lines that define `name`, and what they need.
 
         Raises:
             CannotPassOn: there are no such lines.
@@ -124,7 +125,7 @@ class Shipment:
             raise CannotPassOn(name, "a name with two meanings", "rename one of them")
 
     def source(self, name: str, value: object) -> str:
-        """The lines that make `name`; what they need is added."""
+        """The lines that define `name`; what they need is added."""
         function = function_of(value)
         if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
             return f"import {value.__name__} as {name}"
@@ -168,7 +169,7 @@ class Shipment:
         return None
 
     def _expression(self, name: str, value: object) -> str:
-        """An expression for a value; what is not plain in it gets a name of its own."""
+        """An expression for a value; what isn't plain in it gets its own name."""
         if isinstance(value, float) and not math.isfinite(value):
             return f"float('{value}')"
         if type(value) in _PLAIN:
@@ -177,7 +178,8 @@ class Shipment:
             return f"dict({self._expression(name, list(value.items()))})"
         if type(value) in _HOLDERS:
             items = [self._expression(f"_{name}_{i}", item) for i, item in enumerate(value)]
-            items = "".join(f"{item}, " for item in items)  # a comma after one makes a tuple
+            # after a single item, a comma makes a tuple
+            items = "".join(f"{item}, " for item in items)
             return f"[{items}]" if type(value) is list else f"({items})"
         self.add(name, value)
         return name
@@ -210,10 +212,10 @@ class Shipped:
     """A function as source.
 
     Attributes:
-        program: a module that has it.
+        program: source of a module that defines it.
         name: its name there.
         options: keyword arguments of all calls.
-        renamed: name of a kernel there -> its own name, where they differ.
+        renamed: name of a kernel there -> its own name, if they differ.
     """
 
     program: str
@@ -239,7 +241,7 @@ class Shipped:
         if not callable(function):
             raise CannotPassOn(called, kind_of(function), "give it a function")
         name = getattr(function, "__name__", "")
-        # a lambda's is none
+        # a lambda's name isn't an identifier
         return cls.by_name(name if name.isidentifier() else called.split()[-1], function, options)
 
     @classmethod
@@ -250,9 +252,9 @@ class Shipped:
         return cls(shipment.program, name, options or {}, shipment.renamed)
 
     def load(self, folder: Path, kind: str) -> Callable:
-        """The function from its source, which is also a file: Triton reads kernels from there.
+        """The function from its source, which is written to a file because Triton reads it there.
 
-        `kind`: how the file's name begins. A line of a "candidate" is told where it goes wrong.
+        `kind`: how the file's name begins. An error in a "candidate" is reported with its line.
         """
         path = folder / f"{kind}_{next(_NUMBERS)}.py"
         path.write_text(self.program, encoding="utf-8")
@@ -261,12 +263,12 @@ class Shipped:
 
 
 def is_kernel(value: object) -> bool:
-    """Whether it is launched: a `@triton.jit` function, also a tuned one."""
+    """Whether it is a kernel: a `@triton.jit` function, possibly autotuned."""
     return hasattr(value, "fn") and type(value).__module__.partition(".")[0] == "triton"
 
 
 def is_launch(value: object) -> bool:
-    """Whether it is `kernel[grid]`, a function of Triton's that holds the kernel."""
+    """Whether it is `kernel[grid]`, a Triton function that holds the kernel."""
     cells = getattr(value, "__closure__", None) or ()
     home = str(getattr(value, "__module__", "")).partition(".")[0]
     return home == "triton" and any(is_kernel(cell.cell_contents) for cell in cells)
@@ -281,7 +283,7 @@ def kind_of(value: object) -> str:
 
 
 def _made_by_calls(kernel: object, source: str) -> list[str]:
-    """Triton's decorators of a kernel that its source lacks, as of `kernel = triton.jit(f)`."""
+    """Triton's decorators of a kernel that its source lacks, as in `kernel = triton.jit(f)`."""
     made = []
     while is_kernel(kernel):
         options = getattr(kernel, "kwargs", None) or vars(kernel)
@@ -300,7 +302,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _named(name: str, source: str, function: types.FunctionType, decorated: bool) -> str:
-    """The lines that make a function by this name; of its decorators only a kernel's count."""
+    """The lines that define a function by this name; only a kernel keeps its decorators."""
     if function.__code__.co_name == "<lambda>":
         return f"{name} = {_lambda_in(source)}"
     head = re.search(r"^def \w+", source, re.MULTILINE)
@@ -310,10 +312,10 @@ def _named(name: str, source: str, function: types.FunctionType, decorated: bool
 
 
 def _lambda_in(source: str) -> str:
-    """The text of the lambda among the lines where it is.
+    """The source of the lambda in these lines.
 
     Raises:
-        SyntaxError: these lines are no whole statement, or have several lambdas.
+        SyntaxError: the lines aren't a whole statement, or have several lambdas.
     """
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda)]
     if len(nodes) != 1:

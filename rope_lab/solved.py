@@ -1,8 +1,8 @@
-"""Which exercises a reader has solved, of all notebooks, and which is next.
+"""Which exercises of all notebooks a reader has solved, and which is next.
 
-An exercise is solved when the check at the end of its cell says RIGHT. IPython tells us of each
-cell that has run, and the line with the check says of which exercise the cell is: no two have the
-same. The ids of solved cells are kept beside the reader's kernels, so new copies of the notebooks
+An exercise is solved when the check at the end of its cell says RIGHT. IPython reports each cell
+that has run, and the line with the check identifies the exercise, because no two have the same
+line. The ids of solved cells are stored with the reader's kernels, so new copies of the notebooks
 don't change them. The list of exercises is read from the original notebooks.
 """
 
@@ -30,7 +30,7 @@ _CHECK_OF_A_RUNG = re.compile(r"lab\.check_rung\((\d), ")
 
 @dataclass(frozen=True)
 class Exercise:
-    """One of a notebook, as its title and its cells say."""
+    """A notebook's exercise, read from its title and its cells."""
 
     notebook: str  # the file's name
     title: str  # '1: A scaled copy'
@@ -46,7 +46,7 @@ class Exercise:
 
 @functools.cache
 def exercises_in(folder: Path) -> tuple[Exercise, ...]:
-    """Those of all notebooks in a folder, in order."""
+    """The exercises of all notebooks in a folder, in order."""
     return tuple(one for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")) for one in _of(path))
 
 
@@ -89,12 +89,12 @@ def solved_cells() -> set[str]:
 
 
 def note(source: str, result: object) -> None:
-    """Keep that a cell with this source solved an exercise, if it did, but not a worked solution.
+    """Store that a cell with this source solved an exercise, unless it is a worked solution.
 
     Args:
-        result: the value of the cell's last line: of an exercise's, what its check has returned.
+        result: the value of the cell's last line; in an exercise, what its check returned.
     """
-    # 'right in the interpreter' is as much as a system without Triton's compiler can say
+    # 'right in the interpreter' is the best verdict on a system without Triton's compiler
     is_right = bool(result) or getattr(result, "state", "").startswith("right")
     check = check_in(source)
     if not (is_right and check) or kept.is_a_worked_solution():
@@ -108,11 +108,11 @@ def note(source: str, result: object) -> None:
 
 
 def note_cells_from_now_on() -> None:
-    """Have IPython tell us of each cell; not where outputs are stored or compared."""
+    """Have IPython report each cell, except where outputs are stored or compared."""
 
     def note_cell(ran) -> None:
         try:
-            if type(ran.result).__module__.startswith("rope_lab."):  # a tensor has no truth
+            if type(ran.result).__module__.startswith("rope_lab."):  # a tensor has no truth value
                 note(ran.info.raw_cell, ran.result)
         except OSError as error:
             print(f"lab.progress() will not know of this exercise: {error}")
@@ -127,7 +127,7 @@ def note_cells_from_now_on() -> None:
 
 @dataclass(frozen=True)
 class Link:
-    """Words that lead to a cell of another notebook, where that is there."""
+    """Words that link to a cell of another notebook, if that file exists."""
 
     words: str
     notebook: str
@@ -135,9 +135,9 @@ class Link:
 
     @property
     def html(self) -> str:
-        """A link that JupyterLab follows from the notebook that runs."""
+        """A link that works in JupyterLab, from the running notebook."""
         up = "../" if Path.cwd().name in ("deeper", "solutions") else ""
-        if not Path(up + self.notebook).exists():  # a notebook that came alone
+        if not Path(up + self.notebook).exists():  # this notebook was copied without the others
             return html.escape(self.words)
         place = self.notebook + (f"#cell-id={self.cell}" if self.cell else "")
         return f'<a href="{up}{place}">{html.escape(self.words)}</a>'
@@ -145,14 +145,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Progress:
-    """All exercises, done and open; a page shows a table, and a terminal text."""
+    """All exercises, done and open: a table in a notebook, text in a terminal."""
 
     done: tuple[Exercise, ...]
     open: tuple[Exercise, ...]
 
     @property
     def next(self) -> Exercise | None:
-        """The first open one that isn't optional; the first open one, if there is none."""
+        """The first open one that isn't optional; if there is none, the first open one."""
         return next((one for one in self.open if not one.optional), next(iter(self.open), None))
 
     @property
@@ -216,6 +216,6 @@ def after_rung(rung: int) -> Link | None:
 
 @functools.cache
 def _name_of(notebook: str) -> str:
-    """'04 A naive RoPE kernel', of its file's name."""
+    """'04 A naive RoPE kernel', from its file's name."""
     cells = json.loads((ORIGINALS / notebook).read_text(encoding="utf-8"))["cells"]
     return "".join(cells[0]["source"]).partition("\n")[0].removeprefix("# ").replace(" ·", "")

@@ -1,12 +1,12 @@
 """Honest timing on a GPU.
 
-Device time, by CUDA events (two of them alone are about a microsecond apart). Before each sample
-the L2 cache is filled with something else, read and not written, so that the inputs come from
-memory and nothing of the filling is still to be written back; and the GPU sleeps while the CPU
-queues the call, so that the CPU's own time is not in the figure. Cases take turns over several
-rounds, after one that does not count: what drifts (clocks, temperature) drifts for all of them.
+Device time is measured with CUDA events (with nothing between them, two events are about a
+microsecond apart). Before each sample, other data is read into the L2 cache, so that the inputs
+come from HBM. It is only read, so nothing has to be written back. Then the GPU sleeps while the CPU
+queues the call, so that the CPU's time is not included. Cases alternate over several rounds, so
+that drift (clocks, temperature) affects all of them. The first round does not count.
 
-Host time, where it is asked for, is what the CPU needs to queue one call, the GPU's work left out.
+Host time is what the CPU takes to queue one call, without the GPU's work.
 """
 
 import statistics
@@ -36,11 +36,11 @@ class Timing:
 
 
 def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, Timing]:
-    """Device time of each case, in microseconds, L2 flushed; the cases take turns.
+    """Device time of each case, in microseconds, with L2 flushed; the cases alternate.
 
     Raises:
         RuntimeError: there is no GPU; a case's result is not on the current one; or Triton's
-            interpreter is on. Interpreted kernels run on the CPU, program after program; their time
+            interpreter is on. Interpreted kernels run on the CPU, one program at a time; their time
             says nothing about a GPU.
     """
     require_compiled_kernels()
@@ -54,12 +54,12 @@ def measure(cases: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str
 def measure_host(
     cases: dict[str, Callable[[], object]], rounds: int = 7, calls: int = 200
 ) -> dict[str, Timing]:
-    """Time to queue one call of each case, in microseconds: the mean of `calls` calls a sample.
+    """Time to queue one call of each case, in microseconds: a sample is the mean of `calls` calls.
 
     The GPU must be faster than the CPU here, or the queue fills up: take small tensors.
 
     Raises:
-        RuntimeError: as `measure`.
+        RuntimeError: as in `measure`.
     """
     require_compiled_kernels()
 
@@ -78,17 +78,17 @@ def measure_host(
 
 
 def in_turns(cases: dict, take: Callable, rounds: int) -> dict[str, list]:
-    """What `take` takes of each case, round after round; a first round does not count."""
+    """The results of `take` for each case, round by round; the first round does not count."""
     taken = [{name: take(case) for name, case in cases.items()} for _ in range(1 + rounds)]
     return {name: [found[name] for found in taken[1:]] for name in cases}
 
 
 def in_a_graph(call: Callable[[], object], times: int = 1) -> Callable[[], object]:
-    """Capture so many calls, one after the other, in a CUDA graph; nothing of it has run yet.
+    """Capture this many calls in a CUDA graph, one after the other; they don't run yet.
 
     Returns:
-        What replays the graph, and returns the results of the last call. A graph knows addresses
-        alone, so the call and its results, with all the memory that they hold, are kept beside it.
+        A function that replays the graph and returns the results of the last call. A graph knows
+        only addresses, so the function keeps the call, its results and their memory alive.
     """
     warm_up = torch.cuda.Stream()
     warm_up.wait_stream(torch.cuda.current_stream())
@@ -120,7 +120,7 @@ def require_compiled_kernels() -> None:
 
 
 def _plan(function: Callable[[], object]) -> tuple[int, int]:
-    """Warm up; then how many samples a round, and how many cycles to sleep before each."""
+    """Warm up; returns the samples per round, and the cycles to sleep before each."""
     for _ in range(3):  # compiles, fills the allocator's cache
         result = function()
     here = torch.device("cuda", torch.cuda.current_device())
@@ -133,7 +133,7 @@ def _plan(function: Callable[[], object]) -> tuple[int, int]:
     torch.cuda.synchronize()
     total = time.perf_counter() - begin
     samples = min(50, max(5, int(_ROUND_SECONDS / total)))
-    gpu_hertz = 3e9  # more than today's GPUs run at; sleeping too long costs only patience
+    gpu_hertz = 3e9  # above the clock of today's GPUs; sleeping too long only takes time
     return samples, int(gpu_hertz * (2 * queued + 20e-6))
 
 

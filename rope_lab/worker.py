@@ -1,6 +1,6 @@
-"""The side of a worker that works: `python worker.py PLACE FOLDER PATH`, as `child.py` starts it.
+"""The worker's own process: `child.py` starts it as `python worker.py PLACE FOLDER PATH`.
 
-Nothing of `rope_lab` is imported here: that picks an engine.
+It doesn't import `rope_lab`, which would pick an engine.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ from typing import BinaryIO
 
 
 def main(place: str, folder: Path, path: list[str], jobs: BinaryIO, answers: BinaryIO) -> None:
-    """Answer jobs by a module or a file until there are no more.
+    """Answer jobs with a module or a file until there are no more.
 
-    Its `start(folder)` is called once, and `answer(job, folder, tell)` for each job; `tell` says
-    which part of the job begins. `start` may return a function that says whether a job has left
-    this process changed: then it is `spoiled` for the next one.
+    Its `start(folder)` is called once, and `answer(job, folder, tell)` for each job; `tell` reports
+    which part of the job begins. `start` may return a function that checks whether a job has
+    changed this process: then it is `spoiled` for the next one.
 
-    `path` becomes Python's path for modules once the module has started: a job may import what is
-    beside the notebook, but a file there, such as numpy.py, must not replace what the lab needs.
+    `path` becomes Python's module path after the module has started. A job may import files from
+    the notebook's folder, but a file there, such as numpy.py, must not replace what the lab needs.
     """
 
     def tell(said: str | dict) -> None:
-        answers.write(pickle.dumps(said))  # whole: of what can't be pickled no half is sent
+        answers.write(pickle.dumps(said))  # an error in pickling sends nothing
         answers.flush()
 
     module = module_of(place)
@@ -42,8 +42,8 @@ def main(place: str, folder: Path, path: list[str], jobs: BinaryIO, answers: Bin
 def taken_over() -> tuple[BinaryIO, BinaryIO]:
     """Standard input and output, as files for jobs and answers.
 
-    In their places, also for C and for other programs, nothing is to be read, and what is printed
-    goes to standard error.
+    They are replaced, also for C code and other programs: standard input is empty, and standard
+    output goes to standard error.
     """
     jobs, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
@@ -53,7 +53,7 @@ def taken_over() -> tuple[BinaryIO, BinaryIO]:
 
 
 def module_of(place: str) -> ModuleType:
-    """The module of a file, or of a name."""
+    """Import a module by its name or its file."""
     if not place.endswith(".py"):
         return importlib.import_module(place)
     found = importlib.util.spec_from_file_location(Path(place).stem, place)
