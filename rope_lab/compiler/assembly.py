@@ -1,7 +1,7 @@
-"""What the compiler's last text says of a kernel: widths of its accesses; on AMD its registers too.
+"""Read the compiler's last text stage: widths of accesses, and on AMD also registers.
 
-NVIDIA's text is PTX, which ptxas turns into machine code one access for one access. AMD's is the
-assembly itself, with a list of what the kernel needs at its end.
+NVIDIA's text is PTX; ptxas translates each access into one access of the machine code. AMD's text
+is the assembly itself, and ends with a list of the resources that the kernel needs.
 """
 
 import re
@@ -22,8 +22,8 @@ def widths_of(stages: dict[str, str], access: str) -> dict[int, int]:
         pattern = rf"^\s+(?:global|buffer|flat)_{access}_(\w+)\s"
         bits = [_bits_of_amd(end) for end in re.findall(pattern, stages["amdgcn"], re.M)]
     else:
-        # `.nc` are the tables of the sine's slow branch, which no line of the kernel asks for;
-        # before it what a volatile or an ordered access says
+        # `.nc` loads read the tables of the sine's slow branch, which no line of the kernel
+        # loads; qualifiers of volatile or ordered accesses come before `.global`
         name = {"load": "ld", "store": "st"}[access]
         pattern = rf"\b{name}(?:\.\w+)*?\.global(?!\.nc)\S*?(?:\.v(\d))?\.[bfsu](\d+)\s"
         bits = [int(n or 1) * int(bits) for n, bits in re.findall(pattern, stages["ptx"])]

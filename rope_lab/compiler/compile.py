@@ -1,11 +1,11 @@
-"""Compile a kernel for a named GPU, with no GPU: what Triton and the assembler make of it.
+"""Compile a kernel for a named GPU, without a GPU, with Triton and the assembler.
 
-The work is done in a child process: where Triton's interpreter is on, it has taken the compiler's
-place. The child gets the kernel's source and a call, both as Python. Of a tensor the call has what
-the JIT would look at: dtype, alignment, size. The child stays until this process ends, for it takes
-longer to start than to compile.
+A child process compiles, because in a process whose Triton interpreter is on, the interpreter has
+replaced the compiler. The child gets the kernel's source and a call, both as Python. For a tensor,
+the call has what the JIT looks at: dtype, alignment, size. The child stays until this process ends,
+because it takes longer to start than to compile.
 
-Where Triton has no compiler, listings of the notebooks' kernels are replayed (`listings.py`).
+If Triton has no compiler, listings of the notebooks' kernels are replayed (`listings.py`).
 """
 
 import base64
@@ -32,7 +32,7 @@ from ..shipment import CannotPassOn, Shipment, kind_of
 from . import listings
 from .assembly import needs_of_amd, widths_of
 
-SECONDS = 60.0  # that a kernel may take to compile
+SECONDS = 60.0  # the most that a kernel may take to compile
 HEADER = """\
 import triton
 import triton.language as tl
@@ -42,12 +42,12 @@ from triton.language.extra import libdevice
 
 
 class Refused(RuntimeError):
-    """Triton's compiler does not take a kernel; the message is its own.
+    """Triton's compiler refuses a kernel; the message is the compiler's.
 
     Attributes:
         kernel: its name.
         sentence: why.
-        line: the kernel's line that this is about; '' if that isn't known.
+        line: the kernel's line with the error; '' if it isn't known.
     """
 
     def __init__(self, message: str, kernel: str, sentence: str, line: str = "") -> None:
@@ -60,11 +60,11 @@ class NotPassedOn(TypeError):
 
 
 class TookTooLong(RuntimeError):
-    """Whether a kernel compiles isn't known: the compiler did not come to an end."""
+    """It isn't known whether a kernel compiles: the compiler did not finish in time."""
 
 
 def nvdisasm() -> str:
-    """Triton's disassembler, or the CUDA toolkit's: not every build of Triton comes with one."""
+    """Triton's disassembler, or the CUDA toolkit's: not every build of Triton includes one."""
     tool = Path(find_spec("triton").origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
     found = str(tool) if tool.exists() else shutil.which("nvdisasm")
     if found is None:
@@ -78,7 +78,7 @@ class SM(NamedTuple):
     warps: int  # at a time, at most
     programs: int  # at a time, at most
     shared: int  # bytes
-    # a program gets multiples of so many bytes of shared memory, and so many bytes besides
+    # shared memory is allocated to a program in multiples of this, plus the reserved bytes
     shared_unit: int = 128
     reserved: int = 1024
 
@@ -93,7 +93,7 @@ SM_OF = {
     "sm_100": SM(warps=64, programs=32, shared=228 * 1024),
     "sm_120": SM(warps=48, programs=24, shared=100 * 1024),
 }
-# of all of them
+# for all of them
 _REGISTERS = 65_536 // 4  # of each of an SM's four parts; a warp lives in one part
 _REGISTER_UNIT = 256  # a warp gets multiples of so many registers
 
@@ -102,18 +102,17 @@ _REGISTER_UNIT = 256  # a warp gets multiples of so many registers
 class Compiled:
     """A compiled kernel: the text of each stage, and what ptxas or AMD's assembly reports.
 
-    Shown in a notebook it is a short table. `stages.py` sets the text of a stage beside the
-    kernel's lines.
+    Printed, it is a short table. `stages.py` maps the text of a stage to the kernel's lines.
     """
 
     kernel: str
     gpu: str
     num_warps: int
     program: str  # what was compiled; the stages refer to its lines
-    stages: dict[str, str]  # ttir, ttgir, llir; ptx or amdgcn. Stored: sass, and no llir
-    binary: bytes  # cubin or hsaco; empty where they are stored
+    stages: dict[str, str]  # ttir, ttgir, llir; ptx or amdgcn. If stored: sass, but no llir
+    binary: bytes  # cubin or hsaco; empty if the stages are stored
     registers: int  # a thread
-    spilled: int  # for want of registers: bytes a thread stores and loads; AMD: 4 a register
+    spilled: int  # register spills, in bytes a thread; AMD: 4 a register
     stack: int  # bytes a thread
     shared: int  # bytes a program
 
@@ -148,7 +147,7 @@ class Compiled:
         """Programs that one streaming multiprocessor (SM) can hold.
 
         Raises:
-            KeyError: a GPU that is not in `SM_OF`.
+            KeyError: the GPU is not in `SM_OF`.
         """
         sm = SM_OF[self.gpu]
         registers_a_warp = _up_to_multiple(32 * self.registers, _REGISTER_UNIT)
@@ -185,13 +184,13 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
         arguments: as in a launch: tensors (on any device), their descriptors, integers, floats,
             None, tuples and dataclasses of them.
         num_warps: as in a launch.
-        constants: the kernel's constexpr arguments, and options of the compiler, as
+        constants: the kernel's constexpr arguments, and options of the compiler, such as
             `enable_fp_fusion=False`.
 
     Raises:
         NotPassedOn: a TypeError; the child cannot be given something that the kernel uses.
-        ValueError: no name of a GPU.
-        Refused, TookTooLong: RuntimeErrors; of a refusal, the message is the compiler's.
+        ValueError: `gpu` is not the name of a GPU.
+        Refused, TookTooLong: RuntimeErrors; the message of `Refused` is the compiler's.
         NoCompiler: Triton has none here, and no listing of this kernel is stored.
     """
     job = job_of(gpu, kernel, *arguments, num_warps=num_warps, **constants)
@@ -206,12 +205,12 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
 
 
 def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> dict:
-    """What `compile_for` asks of the compiler's process; with 'check': True, only if it compiles.
+    """The job of `compile_for` for the compiler's process; with 'check': True, it only checks.
 
-    All of it is text but 'target'. Raises as `compile_for`.
+    Everything is text except 'target'. Raises as `compile_for`.
     """
     name = kernel.fn.__name__
-    # `enable_fp_fusion` as `rope_kernels/launch.py` asks for it: Triton 3.10 changes the default.
+    # `enable_fp_fusion` as in `rope_kernels/launch.py`: Triton 3.10 changes the default.
     options = {"enable_fp_fusion": True, "num_warps": num_warps} | constants
     call = [_written(argument) for argument in arguments]
     call += [f"{name}={_written(value)}" for name, value in options.items()]
@@ -222,11 +221,11 @@ def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> dic
 def compiled_by_the_child(job: dict) -> dict:
     """The fields of a `Compiled` that the compiler decides, from its stages on.
 
-    Of a check, 'shared' and 'barriers' alone: it ends before PTX, when Triton has refused what it
-    refuses.
+    For a check, only 'shared' and 'barriers': it ends before PTX, because Triton refuses kernels
+    before that.
 
     Raises:
-        Refused, TookTooLong: RuntimeErrors; why the compiler refused, or that it may yet do so.
+        Refused, TookTooLong: RuntimeErrors; why the compiler refused, or that it didn't finish.
         NotPassedOn: a TypeError; the kernel's source can't be run there.
     """
     backend, arch, _ = job["target"]
@@ -242,15 +241,15 @@ def compiled_by_the_child(job: dict) -> dict:
             raise TookTooLong(f"{head}{words}") from None
         reason = ended.words or f"the compiler ended with {ended.code}"
         result = {"refused": (_last_line(reason), "")}
-    if not result:  # the error is of the program around the kernel, or of an argument's stand-in
+    if not result:  # the error is in the program around the kernel, or in an argument's stand-in
         raise NotPassedOn(f"{head}{reason}")
     if "refused" in result:
         sentence, line = result["refused"]
-        if "PassManager" in sentence:  # which names a reason on standard error alone
+        if "PassManager" in sentence:  # its reason is only on standard error
             sentence = _last_line(reason)
         raise Refused(f"{head}{reason}", job["kernel"], sentence, line)
     most = SM_OF[gpu].shared - SM_OF[gpu].reserved if gpu in SM_OF else math.inf
-    if result["shared"] > most:  # Triton says so when it loads the kernel
+    if result["shared"] > most:  # Triton raises this when it loads the kernel
         sentence = f"out of resource: shared memory, Required: {result['shared']}, Hardware limit: "
         raise Refused(f"{head}{sentence}{most}", job["kernel"], f"{sentence}{most}")
     if "check" in job:
@@ -262,9 +261,9 @@ def compiled_by_the_child(job: dict) -> dict:
 
 
 def target_of(gpu: str) -> tuple[str, int | str, int]:
-    """What Triton's `GPUTarget` is made of: backend, architecture, threads of a warp.
+    """The arguments of Triton's `GPUTarget`: backend, architecture, threads per warp.
 
-    AMD's CDNA (gfx9) runs 64 threads a warp. Triton runs RDNA (gfx10 and later) with 32.
+    AMD's CDNA (gfx9) runs 64 threads per warp. Triton runs RDNA (gfx10 and later) with 32.
 
     Raises:
         ValueError: neither 'sm_' and a number, nor 'gfx' and a number.
@@ -301,10 +300,10 @@ def _program(kernel) -> str:
 
 
 def _written(argument) -> str:
-    """An argument in Python, for the child; of a tensor, what the JIT looks at."""
+    """An argument as Python source for the child; for a tensor, what the JIT looks at."""
     kind = type(argument).__name__
     if isinstance(argument, torch.Tensor):
-        # a tensor without memory, on 'meta' or a fake one, is at 0 wherever it begins
+        # a tensor without memory, on 'meta' or a fake one, has address 0 whatever its offset is
         memory = 0 if isinstance(argument, FakeTensor) else argument.data_ptr()
         begin = memory or argument.storage_offset() * argument.element_size()
         nbytes = argument.untyped_storage().nbytes()
@@ -336,7 +335,7 @@ def _written(argument) -> str:
 
 
 def _last_line(reason: str) -> str:
-    """The last line that says what is wrong; of a place in the source, what is wrong there."""
+    """The last line with an error; without its place in the source."""
     lines = reason.strip().splitlines()
     found = [line.strip() for line in lines if "error" in line.lower()]
     told = (found or lines)[-1].strip()

@@ -1,7 +1,7 @@
-"""Launches, caught where Triton is handed them: by its JIT, or by its interpreter.
+"""Catch launches where they reach Triton: in its JIT or in its interpreter.
 
-What the package remembers of an earlier call it launches by the compiled kernel, past Triton's JIT:
-that is not seen here.
+The package launches a repeated call directly with the compiled kernel, without Triton's JIT. Such
+launches are not caught.
 """
 
 import math
@@ -23,14 +23,14 @@ _DEFAULT_WARPS = 4  # Triton's
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel with its grid and its arguments, as Triton was handed them."""
+    """A kernel with its grid and its arguments, as they were passed to Triton."""
 
     kernel: object  # a `@triton.jit` function
     grid: tuple[int, ...]
     arguments: tuple  # by position
     options: dict[str, object]  # the compiler's, and arguments by name
     gpu: str = "sm_90"  # by default an H100's or H200's architecture
-    configuration: str = ""  # which one of `@triton.autotune` it is; '' if there is no choice
+    configuration: str = ""  # the one of `@triton.autotune`; '' if there is no choice
     triton_runs: Callable | None = field(default=None, repr=False, compare=False)  # a kernel
 
     @property
@@ -47,19 +47,19 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        """Of a program."""
+        """Threads of a program."""
         return self.num_warps * (64 if self.gpu.startswith("gfx9") else 32)
 
     @property
     def named(self) -> dict[str, object]:
-        """What the kernel gets, by the names of its arguments; and all options."""
+        """The kernel's arguments by their names, and all options."""
         return dict(zip(self.kernel.arg_names, self.arguments, strict=False)) | self.options
 
     @property
     def settings(self) -> dict[str, object]:
-        """The kernel's arguments by their names, tensors aside, and the compiler's options.
+        """The kernel's arguments by their names, without tensors, and the compiler's options.
 
-        Constants that come as one dataclass are told one by one.
+        Constants that are passed as one dataclass are listed one by one.
         """
         named = self.named
         for name in [name for name, x in named.items() if is_dataclass(x)]:
@@ -67,11 +67,11 @@ class Launch:
         return {name: x for name, x in named.items() if not _has_tensors(x)}
 
     def compiled(self, gpu: str = "") -> Compiled:
-        """What it would run on a GPU, by default its own; raises as `compile_for`."""
+        """The kernel compiled for a GPU, by default the launch's; raises as `compile_for`."""
         return compile_for(gpu or self.gpu, self.kernel, *self.arguments, **self.options)
 
     def run(self) -> object:
-        """Launch it after all; what Triton returns."""
+        """Launch it now; returns what Triton returns."""
         options = {"grid": self.grid, "warmup": False} | self.options
         return self.triton_runs(self.kernel, *self.arguments, **options)
 
@@ -82,7 +82,7 @@ def _has_tensors(x: object) -> bool:
 
 @contextmanager
 def launched_by(launcher: Callable[[Launch], object], gpu: str = "sm_90") -> Iterator[None]:
-    """Meanwhile every launch becomes `launcher(launch)`, which may run it; its grid is as given."""
+    """In this context, every launch becomes `launcher(launch)`, which may run it."""
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
@@ -106,12 +106,12 @@ def interprets() -> bool:
 
 
 def each_launch(launcher: Callable[[Launch], object]) -> AbstractContextManager:
-    """As `launched_by`, where launches are interpreted; elsewhere they are left alone."""
+    """As `launched_by` if launches are interpreted; otherwise they are left alone."""
     return launched_by(launcher) if interprets() else nullcontext()
 
 
 def constants_of(kernel: Callable, named: dict[str, object]) -> tuple:
-    """What one compiled kernel has in common: its name, its constants and the number of warps.
+    """What launches with the same compiled kernel share: its name, its constants, and num_warps.
 
     Args:
         kernel: the Python function.
@@ -124,7 +124,7 @@ def constants_of(kernel: Callable, named: dict[str, object]) -> tuple:
 
 
 def launches_of(call: Callable[[], object]) -> list[Launch]:
-    """The launches that `call()` makes, of a tuner with its first configuration; none runs."""
+    """The launches that `call()` makes; none runs. A tuner uses its first configuration."""
     from triton.runtime.autotuner import Autotuner
 
     found: list[Launch] = []
@@ -139,7 +139,7 @@ def launches_of(call: Callable[[], object]) -> list[Launch]:
         found.append(replace(launch, grid=tuple(map(int, sizes))))
 
     def take_the_first(tuner, *arguments, **options):
-        """As Triton's `run`, but for the time: it prunes, and calls what changes arguments."""
+        """As Triton's `run`, without timing: it prunes, and calls hooks that change arguments."""
         tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
         configs = tuner.prune_configs(options) if len(tuner.configs) > 1 else tuner.configs
         values = configs[0].all_kwargs()

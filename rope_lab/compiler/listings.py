@@ -1,8 +1,8 @@
-"""What Triton makes of the kernels that the notebooks ship, stored for where it has no compiler.
+"""Compiled versions of the notebooks' kernels, stored for systems where Triton has no compiler.
 
-A listing is found by a digest of all that decides it: the kernel's source, its call and the GPU. A
-kernel that a reader has changed has none. `make listings` stores them; it sets a variable that lets
-`compile_for` keep whatever it compiles.
+A listing is found by a digest of everything that determines it: the kernel's source, its call and
+the GPU. A kernel that a reader has changed has none. `make listings` stores them; it sets a
+variable that makes `compile_for` keep whatever it compiles.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from pathlib import Path
 
 STORED = Path(__file__).with_name("listings.json.xz")
 KEEP = "ROPE_LAB_LISTINGS"  # a folder for what is compiled; set by `make listings`
-_SHOWN = ("ttir", "ttgir", "ptx")  # the stages that a notebook looks at, beside the machine code
+_SHOWN = ("ttir", "ttgir", "ptx")  # the stages that notebooks show, in addition to the machine code
 
 
 class NoCompiler(RuntimeError):
-    """A kernel is to be compiled where Triton has no compiler, and its listing isn't stored."""
+    """Triton has no compiler here, and no listing of the kernel is stored."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ def replayed(job: dict) -> dict:
     """The fields of a `Compiled` that are stored for a job of `compile_for`.
 
     Raises:
-        NoCompiler: none are.
+        NoCompiler: none is stored.
     """
     try:
         return dict(stored()[digest(job)]["fields"])
@@ -42,7 +42,7 @@ def replayed(job: dict) -> dict:
 
 
 def digest(job: dict) -> str:
-    """A name for the job, by its kernel's source, its call and its GPU."""
+    """A name for the job, from its kernel's source, its call and its GPU."""
     text = json.dumps(job, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -51,9 +51,9 @@ def keep(job: dict, fields: dict, sass: str) -> None:
     """Write what was compiled into the folder that `KEEP` names.
 
     Args:
-        job: what was asked of the compiler.
-        fields: its answer, as `Compiled` has them.
-        sass: its machine code, in words.
+        job: the compiler's job.
+        fields: its answer, as in `Compiled`.
+        sass: its machine code, disassembled.
     """
     listing = {"job": job, "fields": shown(fields, sass)}
     path = Path(os.environ[KEEP], f"{digest(job)}.json")
@@ -61,16 +61,16 @@ def keep(job: dict, fields: dict, sass: str) -> None:
 
 
 def shown(fields: dict, sass: str) -> dict:
-    """What is stored of the fields: the stages that a notebook looks at, without folders."""
+    """The fields that are stored: the stages that notebooks show, without folders."""
     texts = {stage: fields["stages"][stage] for stage in _SHOWN} | {"sass": sass}
-    # bytes for debuggers, which have folders, too
+    # sections for debuggers, which contain folders, too
     texts["ptx"] = texts["ptx"].partition("\t.section\t.debug_")[0]
     stages = {stage: re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', text) for stage, text in texts.items()}
     return fields | {"stages": stages}
 
 
 def collect(folder: Path, stored: Path = STORED) -> int:
-    """Store what is in a folder, and nothing else; how many listings that is."""
+    """Store exactly the listings in a folder; returns their number."""
     found = {
         path.stem: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(folder.glob("*.json"))
@@ -82,7 +82,7 @@ def collect(folder: Path, stored: Path = STORED) -> int:
 
 @cache
 def stored() -> dict[str, dict]:
-    """All listings, each by the digest of its job: the job, and the fields of a `Compiled`."""
+    """All listings: digest of the job -> the job, and the fields of a `Compiled`."""
     if not STORED.exists():
         return {}
     found: dict[str, dict] = json.loads(lzma.decompress(STORED.read_bytes()))

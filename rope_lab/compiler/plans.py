@@ -1,8 +1,8 @@
-"""What a call of the package would launch on a GPU that need not be here.
+"""What a call of the package would launch on a GPU that need not be present.
 
-The call itself runs, with tensors that say they are on that GPU. Its launches are caught where
-Triton is handed them, whatever the package's own names are. No kernel runs, so results are never
-written, and sizes cost nothing.
+The call itself runs, with tensors that claim to be on that GPU. Its launches are caught where they
+reach Triton, whatever the package's own names are. No kernel runs, so results are never written,
+and large sizes cost nothing.
 """
 
 import os
@@ -48,7 +48,7 @@ def plan_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> La
 
 
 def plans_of(function: Callable, *arguments, gpu: str = "sm_90", **options) -> list[Launch]:
-    """Plan every launch of a call, and of its backward where a tensor requires a gradient."""
+    """Plan every launch of a call, and of its backward if a tensor requires a gradient."""
     with plans(gpu) as found:
         outs = [out for out in tree_leaves(function(*arguments, **options)) if out.requires_grad]
         leaves = [x for x in tree_leaves(arguments) if getattr(x, "requires_grad", False)]
@@ -61,32 +61,32 @@ _data_ptr = Tensor.data_ptr
 
 
 def _address(x: Tensor) -> int:
-    """One for a tensor without memory, too, which no tensor of another storage is near."""
+    """An address, also for a tensor without memory; far from any other storage's."""
     of_its_storage = x.untyped_storage()._cdata << 40
     return _data_ptr(x) or of_its_storage + x.storage_offset() * x.element_size()
 
 
 @contextmanager
 def plans(gpu: str = "sm_90") -> Iterator[list[Launch]]:
-    """Plan every launch of calls that take their tensors to be on this GPU, and make none."""
+    """Plan every launch of calls whose tensors claim to be on this GPU, without launching."""
     found: list[Launch] = []
     _kernel_modules()
     yes, no = PropertyMock(return_value=True), PropertyMock(return_value=False)
     with (
         patch.dict(os.environ, {"TRITON_INTERPRET": "0"}),
         patch.multiple(Tensor, is_cuda=yes, is_cpu=no, is_meta=no, data_ptr=_address),
-        patch.object(modes, "_HAS_COMPILER", True),  # which nothing is asked of
+        patch.object(modes, "_HAS_COMPILER", True),  # it isn't called
         patch.object(torch.version, "hip", "7.2" if gpu.startswith("gfx") else None),
-        patch.object(torch.cuda, "current_device", lambda: -1),  # where tensors on the CPU are
+        patch.object(torch.cuda, "current_device", lambda: -1),  # the index of tensors on the CPU
         launched_by(found.append, gpu),
     ):
         yield found
 
 
 def kernel_names() -> set[str]:
-    """The names of the package's kernels, as a profile has them.
+    """The names of the package's kernels, as in a profile.
 
-    What kernels are made of is compiled into them, and has names that end in other words.
+    The functions that kernels call are compiled into them; their names don't end in `_kernel`.
     """
     import triton
 
@@ -97,7 +97,7 @@ def kernel_names() -> set[str]:
 
 @cache
 def _kernel_modules() -> list[ModuleType]:
-    """All that have kernels, loaded: as the JIT or the interpreter has them in this process."""
+    """All modules with kernels, imported, whether these are compiled or interpreted here."""
     modules = pkgutil.walk_packages(rope_kernels.__path__, "rope_kernels.")
     names = [module.name for module in modules]
     return [import_module(x) for x in names if "kernel" in x.removeprefix("rope_kernels.")]

@@ -1,7 +1,7 @@
-"""A compiled kernel, stage by stage, beside the lines of the kernel that it came from.
+"""A compiled kernel, stage by stage, mapped to the lines of its source.
 
-Every stage carries the places in the source: TTIR and TTGIR as `loc(...)`, PTX as `.loc`, and the
-machine code in a table of line numbers that nvdisasm prints.
+Every stage contains source locations: TTIR and TTGIR as `loc(...)`, PTX as `.loc`, and the machine
+code in a table of line numbers that nvdisasm prints.
 """
 
 import re
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from .compile import Compiled
 
 STAGES = ("ttir", "ttgir", "ptx", "sass")
-_SOURCE = "program.py"  # what compile_process.py calls `Compiled.program`
-_BRANCH = r"BRA(?:\.\w+)* (?:!?U?P\w+, )*`\((\.L\w+)\)"  # and to where it leads
-INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # of the machine code
+_SOURCE = "program.py"  # the name of `Compiled.program` in compile_process.py
+_BRANCH = r"BRA(?:\.\w+)* (?:!?U?P\w+, )*`\((\.L\w+)\)"  # and its target
+INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # in the machine code
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Operation:
     """One operation of a stage: its text, and the line of `Compiled.program` it came from."""
 
     text: str
-    line: int  # counted from 1; 0 if from none
+    line: int  # counted from 1; 0 if unknown
 
     @property
     def opcode(self) -> str:
@@ -75,11 +75,10 @@ def counted(code: Compiled, line: str) -> str:
 
 
 def with_names(code: Compiled, piece: str) -> list[str]:
-    """The fp32 arithmetic of a line in PTX, with the kernel's names in the place of registers.
+    """The fp32 arithmetic of a line in PTX, with the kernel's names instead of registers.
 
-    For kernels in which a thread holds one element of a block. A name stands for what its line has
-    loaded or computed, or for an argument; a value without a name is called a, b, ... Constants are
-    shown in decimal.
+    For kernels in which a thread holds one element of a block. A name means what its line loaded or
+    computed, or an argument; a value without a name is called a, b, ... Constants are decimal.
     """
     names, letters = _names_of_registers(code), iter("abcdefghijklmno")
 
@@ -97,8 +96,8 @@ def with_names(code: Compiled, piece: str) -> list[str]:
 def executed(code: Compiled) -> list[Operation]:
     """The machine instructions that a warp executes if no angle is large: without slow branches.
 
-    Follows the machine code from its first line: forwards where a branch leads forwards, on where
-    it leads backwards, up to the end. So it counts what is in a loop once.
+    Follows the machine code from its first line to its end. It takes forward branches and ignores
+    backward branches, so it counts the body of a loop once.
     """
     at = sass_by_row(code)
     return [at[row] for row in _rows_executed(code)]
@@ -123,7 +122,7 @@ def has_a_loop(code: Compiled) -> bool:
 
 
 def _branches(code: Compiled) -> dict[int, int]:
-    """Of each branch: its row in `Compiled.sass`, and the row to which it leads."""
+    """For each branch: its row in `Compiled.sass` -> the row of its target."""
     rows, found = code.sass.splitlines(), {}
     labels = {row.split(":")[0]: place for place, row in enumerate(rows) if row.startswith(".L")}
     for place, operation in sass_by_row(code).items():
@@ -133,12 +132,12 @@ def _branches(code: Compiled) -> dict[int, int]:
 
 
 def jumped_over(code: Compiled) -> int:
-    """Machine instructions that a warp jumps over if no angle is large: slow branches."""
+    """Machine instructions that a warp skips if no angle is large: slow branches."""
     return len(operations(code, "sass")) - len(executed(code))
 
 
 def signature(code: Compiled) -> str:
-    """The arguments of the compiled function, a line each: what is left, and what is known."""
+    """The arguments of the compiled function, one per line, with what is known about each."""
     arguments = re.search(r"tt\.func public @\w+\((.*?)\) attributes", code.stages["ttir"])[1]
     return re.sub(r" loc\(\"?\w+\"?(?:\(#loc\d*\))?\)", "", arguments).replace(", %", "\n%")
 
@@ -152,12 +151,12 @@ def kernel_lines(code: Compiled) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """A blocked layout: who holds which element of a block. Per dimension, as TTGIR writes it."""
+    """A blocked layout: which thread holds which element; per dimension, as in TTGIR."""
 
-    size_per_thread: tuple[int, ...]  # neighbours in one thread
+    size_per_thread: tuple[int, ...]  # neighbors in one thread
     threads_per_warp: tuple[int, ...]
     warps: tuple[int, ...]
-    order: tuple[int, ...]  # the dimension that is counted through first, then the others
+    order: tuple[int, ...]  # the dimension that varies fastest, then the others
 
     def owner(self, *index: int) -> tuple[int, int]:
         """The warp that holds this element, and the lane in it."""
@@ -175,7 +174,7 @@ def layout_of(code: Compiled, piece: str) -> Layout:
     """Layout of what is loaded or computed in the kernel's line that contains `piece`.
 
     Raises:
-        ValueError: it is none that TTGIR calls `blocked`, as that of a part of another block.
+        ValueError: the layout isn't `blocked` in TTGIR, as for a part of another block.
     """
     types = [operation.text for operation in operations(code, "ttgir", piece)]
     names = re.findall(r"(#blocked\d*)>$", "\n".join(types), re.MULTILINE)
@@ -192,7 +191,7 @@ def _in_mlir(text: str) -> Iterator[Operation]:
     places = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", text, re.MULTILINE))
 
     def line(place: str) -> int:
-        """Of a place, or of who called it: the outermost one in the source."""
+        """The line of a place; in a call, the outermost line in the source."""
         if call := re.fullmatch(r"callsite\((.+) at (.+)\)", place):
             return line(call[2]) or line(call[1])
         if named := re.fullmatch(r'"[^"]*"\((.+)\)', place):
@@ -217,7 +216,7 @@ def _in_ptx(text: str) -> Iterator[Operation]:
 
 
 def sass_by_row(code: Compiled) -> dict[int, Operation]:
-    """The machine instructions by the row of `Compiled.sass` that each is in."""
+    """Row of `Compiled.sass` -> the machine instruction in it."""
     lines, called_from = kernel_lines(code), _callers(code.stages["ptx"])
     line, label, found = 0, None, {}
     for place, row in enumerate(code.sass.splitlines()):
@@ -225,7 +224,7 @@ def sass_by_row(code: Compiled) -> dict[int, Operation]:
             line = _last_number(rf'{_SOURCE}", line (\d+)', row)
             line = line if line in lines else called_from.get(line, 0)
         elif instruction := re.match(INSTRUCTION, row):
-            stop = instruction[1] == f"BRA `({label})"  # behind the end: a trap
+            stop = instruction[1] == f"BRA `({label})"  # after the end: a trap
             if instruction[1] != "NOP" and not stop:
                 found[place] = Operation(instruction[1], line)
             label = None
@@ -239,7 +238,7 @@ def _computes(operation: Operation) -> bool:
 
 
 def _names_of_registers(code: Compiled) -> dict[str, str]:
-    """Of PTX: registers with an argument, or with what a line of the kernel has assigned."""
+    """PTX registers -> the argument or the variable of the kernel that they contain."""
     arguments = re.findall(r"^%(\w+):", signature(code), re.MULTILINE)
     lines, register_of = kernel_lines(code), {}
     for operation in operations(code, "ptx"):
@@ -249,14 +248,14 @@ def _names_of_registers(code: Compiled) -> dict[str, str]:
             register_of[arguments[int(loaded[2])]] = loaded[1]
         elif assigned and (_computes(operation) or operation.opcode.startswith("ld.global")):
             result = re.search(r"%\w+", operation.text.split(operation.opcode)[1])
-            register_of[assigned[1]] = result[0]  # the last one of a line stays
+            register_of[assigned[1]] = result[0]  # the last register of a line wins
     return {register: name for name, register in register_of.items()}
 
 
 def _callers(ptx: str) -> dict[int, int]:
-    """Of each line in a function that was inlined: the kernel's line, if there is but one.
+    """For each line of an inlined function: the kernel's line that calls it, if there is only one.
 
-    PTX knows it, the table in the machine code does not.
+    PTX has this information; the table in the machine code does not.
     """
     found = {}
     for places in re.findall(r"^\s*\.loc\s.*//(.*@\[.*)$", ptx, re.MULTILINE):
