@@ -1,4 +1,4 @@
-"""Is an edit of the page right, and what has it changed? In three lines."""
+"""Check an edit of `three_edits.ipynb`, and say in three lines what it changed."""
 
 import ast
 import inspect
@@ -18,14 +18,14 @@ from ..rungs import RUNGS
 from ..rungs.measured import KEY, speed_here
 from .picture import BEFORE, time_after, times
 
-KERNEL = "my_rope_kernel"  # as the page calls it
+KERNEL = "my_rope_kernel"  # its name in the notebook
 TO_DO = {
     1: "Change num_warps, and run the cell again",
     2: "Move [None, :], and run the cell again",
     3: "Move three lines up, and run the cell again",
 }
-LOADS_OF_ANGLES = 2  # which come before the cosines from the start
-# Triton's own words, where the angles are a row and each sine gets `[None, :]` once more.
+LOADS_OF_ANGLES = 2  # they come before the cosines from the start
+# Triton's error if the angles are a row already and each sine gets `[None, :]` again.
 THREE_DIMENSIONS = "Expected pointer argument to have shape ['constexpr[1]', "
 
 
@@ -34,7 +34,7 @@ def check(number: int, candidate: Callable) -> None:
 
     Args:
         number: 1 to 3.
-        candidate: `my_rope`, which launches the page's kernel.
+        candidate: `my_rope`, which launches the notebook's kernel.
     """
     verdict = verdict_on(number, candidate)
     display(verdict)
@@ -43,9 +43,9 @@ def check(number: int, candidate: Callable) -> None:
 
 
 def verdict_on(number: int, candidate: Callable) -> Verdict:
-    """The verdict on an edit. The kernel has to be right, too, in every use that the climb makes.
+    """The verdict on an edit. The kernel must also be right in every use of the climb.
 
-    No kernel is kept, and no rung is marked.
+    No kernel is stored, and no rung is marked.
     """
     if _is_unchanged(number, candidate):
         return _not_yet(f"the kernel is unchanged. {TO_DO[number]}")
@@ -79,7 +79,7 @@ def _loads(shown: Shown) -> tuple[list[str], list[str]]:
 
 
 def _is_unchanged(number: int, candidate: Callable) -> bool:
-    """Whether what an edit is about is still as the page has it: the launcher, then the kernel."""
+    """Whether what an edit changes is still the original: the launcher, then the kernel."""
     before = RUNGS[BEFORE + number - 1].module
     if number == 1:
         return _code(candidate) == _code(before.my_rope)
@@ -91,12 +91,12 @@ def _code(function: Callable) -> str:
     """Its source without comments and blank lines."""
     try:
         return ast.unparse(ast.parse(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # a function that has no source of its own
+    except (OSError, TypeError, SyntaxError):  # the function has no source
         return ""
 
 
 def _in_fewer_words(verdict: Verdict) -> Verdict:
-    """For the mistake that edit 2 invites, in words of the page."""
+    """Explain the mistake that edit 2 invites in the notebook's words."""
     if THREE_DIMENSIONS in verdict.reason:
         reason = "the cosines and sines have three dimensions, because the angles are a row already"
         hint = "Remove [None, :] from both loads of angles"
@@ -105,7 +105,7 @@ def _in_fewer_words(verdict: Verdict) -> Verdict:
 
 
 def _mistake(number: int, shown: Shown) -> str:
-    """What is left to do, by what needs no compiler: macOS and Windows show it, too."""
+    """What is left to do, without the compiler, so also on macOS and Windows."""
     warps = shown.launch.num_warps
     if shown.launch.programs != EIGHT_ROWS.limit:
         return "a program no longer has 8 rows. Set block_r to 8, so that times can be compared"
@@ -131,7 +131,7 @@ def _right(number: int, candidate: Callable, shown: Shown) -> Verdict:
             "kernel are not counted, and there is no time for it"
         )
         return Verdict(state=AS_INTERPRETED, reason=reason, boxed=True)
-    if number == 3:  # which changes an order, and no count
+    if number == 3:  # it changes an order, not a count
         loads = len(_loads(shown)[0])
         changed = f"loads before the first cosine: {LOADS_OF_ANGLES} of {loads} -> all {loads}"
     else:

@@ -1,4 +1,4 @@
-"""Triton's interpreter without the work that has no effect, and mended where it isn't like a GPU.
+"""Make Triton's interpreter skip work that has no effect, and fix it where it differs from a GPU.
 
 `speed_up` shortens `rope_qk` forward and backward (32 positions, fp32) from 1235 to 171 ms: 535 by
 `_replace_functions_once_a_launch` and 171 by `_skip_overflow_checks`. Compiled kernels drop that
@@ -53,8 +53,8 @@ def run_as_compiled() -> None:
 def let_floats_be_numbers() -> None:
     """Let `eps.to(tl.float32)` run in an interpreted kernel, from now on.
 
-    Compiled, a float argument is a number in fp32, as an integer is one in int32. The interpreter
-    makes a number of the integer alone.
+    In a compiled kernel, a float argument is an fp32 scalar, and an integer is an int32 scalar. The
+    interpreter converts only the integer.
     """
     from triton import language as tl
     from triton.runtime import interpreter
@@ -74,7 +74,7 @@ def let_floats_be_numbers() -> None:
 def let_fma_round_once() -> None:
     """Let `tl.fma` of fp32 round once, from now on, as on a GPU: the interpreter rounds twice.
 
-    An exact product is what a reduction of large angles lives on.
+    A reduction of large angles depends on the exact product.
     """
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -93,7 +93,7 @@ def let_fma_round_once() -> None:
 def let_methods_run() -> None:
     """Let `x.cos()` run in an interpreted kernel, from now on, as it does in a compiled one.
 
-    The interpreter hands itself to `tl.cos`, which is marked as Triton's. The method is not.
+    The interpreter passes itself to `tl.cos`, which is marked as a builtin. The method is not.
     """
     from triton import language as tl
     from triton.runtime.interpreter import interpreter_semantic
@@ -109,15 +109,15 @@ def let_methods_run() -> None:
         method = vars(tl.tensor).get(name)
         if tl.core.is_builtin(function) and method and not tl.core.is_builtin(method):
             setattr(tl.tensor, name, handed_over(method))
-    # NumPy's functions would call these methods, and no compiler takes `np.cos(x)`.
+    # NumPy's functions would call these methods, but the compiler refuses `np.cos(x)`.
     tl.tensor.__array_ufunc__ = None
 
 
 @cache
 def let_tuners_run() -> None:
-    """Let an autotuned kernel take the first of its configurations, from now on, and time none.
+    """Let an autotuned kernel take its first configuration, from now on, without timing any.
 
-    Triton's clock wants a GPU. A clock of the kernel's own (`do_bench=`) is asked as ever.
+    Triton's timer needs a GPU. A kernel's own timer (`do_bench=`) is still called.
     """
     from triton.runtime.autotuner import Autotuner
 
@@ -128,7 +128,7 @@ def let_tuners_run() -> None:
         return all_alike if is_tritons else own
 
     def all_alike(run: Callable, quantiles: tuple[float, ...]) -> list[float]:
-        """What `run` would take: of equal times the tuner takes the first."""
+        """Equal times for all, so that the tuner takes the first."""
         return [0.0] * len(quantiles)
 
     Autotuner.do_bench = property(do_bench)
@@ -136,10 +136,11 @@ def let_tuners_run() -> None:
 
 @cache
 def _replace_functions_once_a_launch(interpreter) -> None:
-    """Before a kernel runs, functions of `triton.language` are replaced by the interpreter's.
+    """Search for the functions to replace at the first launch only.
 
-    It looks for them again at each launch and each call of a `@triton.jit` function. Here only the
-    first launch has to. The interpreter of Triton 3.5 is left as it is.
+    Before a kernel runs, the interpreter replaces functions of `triton.language` by its own. It
+    searches for them at each launch and each call of a `@triton.jit` function. The interpreter of
+    Triton 3.5 is left as it is.
     """
     from triton import language as tl
 
@@ -163,8 +164,8 @@ def _replace_functions_once_a_launch(interpreter) -> None:
             return original(fn)
         scope = scope_of()
         if not any(tl.core.is_builtin(module.load) for module in modules):
-            return scope  # those of Triton are replaced
-        by = [getattr(interpreter, name) for name in parts]  # a trace has its own
+            return scope  # Triton's functions are replaced already
+        by = [getattr(interpreter, name) for name in parts]  # a trace has its own functions
         if modules in changes_of and changes_of[modules][0] == by:
             for change in changes_of[modules][1]:
                 scope.set_attr(*change)
@@ -175,7 +176,7 @@ def _replace_functions_once_a_launch(interpreter) -> None:
         return scope
 
     def patch_attr(obj, name, member, builder, scope) -> None:
-        """Without looking for the argument that is then overwritten, twice a call."""
+        """Skip a search for the argument that is then overwritten, twice a call."""
         function = getattr(member, "__wrapped__", None)
         if function is None or getattr(member, "__code__", None) is not checked:
             original_attr(obj, name, member, builder, scope)
@@ -192,7 +193,7 @@ def _replace_functions_once_a_launch(interpreter) -> None:
 
 
 def _skip_overflow_checks(interpreter) -> None:
-    """Integers are computed a second time for them, and only the option `debug` looks at them."""
+    """The checks compute integers a second time, and only the option `debug` uses them."""
     builder = interpreter.interpreter_builder
     if not builder.options.debug:
         builder.options = replace(builder.options, sanitize_overflow=False)

@@ -1,12 +1,12 @@
-"""bf16 in Triton's interpreter as on a GPU: rounded to nearest even, and added as numbers.
+"""bf16 in Triton's interpreter as on a GPU: rounded to nearest even, with real arithmetic.
 
-The interpreter keeps a bf16 as its bits, a 16-bit integer. As of Triton 3.7.1 it truncates what is
-cast to bf16, so half of the elements that a kernel stores have another last bit than on a GPU, and
-it adds, multiplies and compares the bits themselves: 1 + 1 is 1.7e38. Here an operation on bf16 is
-one on fp32, rounded once. fp32 has more than twice the bits of bf16, so for a sum, a difference, a
-product or a quotient that is the result of a GPU, which computes it in one step.
+The interpreter stores a bf16 as its bits, in a 16-bit integer. As of Triton 3.7.1, a cast to bf16
+truncates, so half of the elements that a kernel stores differ from a GPU's in the last bit. It also
+adds, multiplies and compares the bits: 1 + 1 is 1.7e38. Here, an operation on bf16 computes in fp32
+and rounds once. fp32 has more than twice the bits of bf16, so a sum, difference, product or
+quotient equals that of a GPU, which computes it in one step.
 
-Casts to and from fp8 are wrong there, too: 1.99 becomes 1.0. They are refused.
+The interpreter's casts to and from fp8 are also wrong: 1.99 becomes 1.0. They are refused.
 
 Importing this loads Triton.
 """
@@ -26,7 +26,7 @@ _ATOMIC = "Triton's interpreter adds the bits of bf16 atomically, not its number
 
 @cache
 def let_bf16_round() -> None:
-    """Let kernels that this process interprets have a GPU's bf16; harmless if called again."""
+    """Make this process interpret bf16 as on a GPU; harmless if called again."""
     builder = interpreter.InterpreterBuilder
     builder.cast_impl = _cast(builder.cast_impl)
     builder.create_fp_to_fp = _cast(builder.create_fp_to_fp)
@@ -34,28 +34,28 @@ def let_bf16_round() -> None:
         setattr(builder, name, _on_numbers(getattr(builder, name)))
     for kind in (interpreter.ReduceOps, interpreter.ScanOps):
         kind.apply_impl = _reduced_in_fp32(kind.apply_impl)
-    if not hasattr(builder, "get_bf16"):  # without it no constant is a bf16
+    if not hasattr(builder, "get_bf16"):  # without it, constants can't be bf16
         builder.get_bf16 = _constant
     builder.create_atomic_rmw = _refused_for_bf16(builder.create_atomic_rmw)
 
 
 def as_fp32(bits: np.ndarray) -> np.ndarray:
-    """The numbers of bf16 bits, uint16: those are the upper half of an fp32's."""
+    """The numbers of bf16 bits (uint16), which are the upper half of an fp32's bits."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def rounded_to_bf16(values: np.ndarray) -> np.ndarray:
     """The bits of fp32 numbers rounded to nearest, ties to even; uint16. NaN stays NaN."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    odd = bits >> 16 & 1  # a tie goes up where the last bit that stays is 1
+    odd = bits >> 16 & 1  # a tie goes up if the last bit that stays is 1
     rounded = (bits.astype(np.uint64) + 0x7FFF + odd >> 16).astype(np.uint16)
     return np.where(np.isnan(values), np.uint16(0x7FFF), rounded).reshape(np.shape(values))
 
 
 def rounded_to_odd(values: np.ndarray) -> np.ndarray:
-    """fp64 numbers as fp32, so that rounding these to bf16 is one rounding of those.
+    """fp64 numbers as fp32, so that rounding them to bf16 equals a single rounding.
 
-    What lies between two fp32 becomes the one with an odd last bit, which is no tie in bf16.
+    A number between two fp32 becomes the one with an odd last bit, which isn't a tie in bf16.
     """
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)
@@ -113,7 +113,7 @@ def _on_numbers(original: Callable) -> Callable:
 def _reduced_in_fp32(original: Callable) -> Callable:
     """A sum of bf16, or a scan: in fp32, and rounded at the end. A GPU rounds each partial sum."""
 
-    def retyped(x, data, dtype):  # a number stays one, of which the interpreter has an array, too
+    def retyped(x, data, dtype):  # a scalar stays one; the interpreter stores it as an array, too
         kind = x.type.with_element_ty(dtype) if x.type.is_block() else dtype
         return tl.tensor(TensorHandle(data, dtype), kind)
 

@@ -1,4 +1,4 @@
-"""Notebook 02: what PyTorch does, without words about blocks."""
+"""Notebook 02: RoPE in PyTorch, without words about blocks."""
 
 from ..judge.definitions import BLOCKS, OTHER_SIZES, rope
 from ..judge.mistakes import Mistake, Solution
@@ -29,7 +29,7 @@ rope_in_pytorch = spec(
 )
 
 
-# how many N eager PyTorch moves where half of the head rotates, beside 6F
+# how many N eager PyTorch moves if half of the head rotates, in addition to 6F
 PARTIAL_ROTATION = {
     "equation (3) as it is, for all of d": 12,
     "half of everything, but the last cat sees all of t": 6,

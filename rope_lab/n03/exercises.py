@@ -15,7 +15,7 @@ _SENT_BYTES = {
     "two threads share a sector, but here the elements are too far apart": {2: 512},
 }
 
-_SECTOR = 32  # bytes that memory sends at least
+_SECTOR = 32  # the fewest bytes that memory sends
 _THREADS = range(32)
 _LOADS = (0, 4, 4), (0, 16, 2), (1, 1, 4)  # first element, elements between threads, bytes of one
 
@@ -39,7 +39,7 @@ _LOAD, _STORE = f"{_ROW} + partner[None, :]", f"{_ROW} + column[None, :]"
 
 
 def _of_rows(words: str, row: str) -> list[Mistake]:
-    """`row` in the place of `_ROW`: in both addresses, in the load's alone, or in the store's."""
+    """`row` instead of `_ROW`: in both addresses, only in the load's, or only in the store's."""
     load, store = ({address: address.replace(_ROW, row)} for address in (_LOAD, _STORE))
     return [
         Mistake(words, load | store),
@@ -48,7 +48,7 @@ def _of_rows(words: str, row: str) -> list[Mistake]:
     ]
 
 
-# Which columns are taken for those of the first half, i.e. `column < HALF`: what is told of it.
+# Wrong conditions for the first half, which is `column < HALF`, and the verdict's words.
 _FIRST_HALVES = {
     "column HALF is the first of the second half: <, not <=": "column <= HALF",
     "the second half is taken for the first: is it < in the comparison?": "column >= HALF",

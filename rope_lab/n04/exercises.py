@@ -6,7 +6,7 @@ from ..judge.definitions import TWO_BLOCKS_FOR_ONE, rope
 from ..judge.mistakes import Mistake, Solution
 from ..judge.spec import spec
 
-# what becomes of five calls of the first kernel
+# the outcomes of five calls of the first kernel
 OUTCOMES = ("right", "wrong", "refused")
 FIVE_TESTS = {
     "one sequence, contiguous: row r is where the kernel looks for it": {1: "wrong"},
@@ -23,7 +23,7 @@ FIVE_TESTS = {
 
 
 def _of_an_index(index: str, stride: str) -> list[Mistake]:
-    """What is told of its product in the address of a row."""
+    """Mistakes in an index times its stride in the address of a row."""
     return [
         Mistake(
             f"all {index}s take the elements of {index} 0: {index} * {stride} is missing, or "
@@ -146,11 +146,11 @@ WHOLE_HEADS = Solution("04-ex4")
     unmasked="every result is right, so a mask is missing, or true for lanes past the end",
 )
 def strided_copy(t: "(s, b, h, d)"):
-    """The same elements, one after the other in memory."""
+    """The same elements, contiguous in memory."""
     return t.clone()
 
 
-# with nothing beside what rotates
+# the whole head rotates
 rope_of_whole_heads = spec(
     rope.function,
     kernel=True,

@@ -1,4 +1,4 @@
-"""Drawings of notebook 05: the tile, who holds what, the sweep."""
+"""Drawings of notebook 05: the tile, which thread holds what, the sweep."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,12 +35,12 @@ def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
 def dealt_out(rows: int, warps: int):
     """The warp and the lane that hold each pair of a tile, both (rows, 128).
 
-    As Triton deals them out: up to 8 to a lane, then the next lane and the next warp
-    along the row, then those of the next row. When all have some, it goes on with the first.
+    Triton assigns up to 8 to a lane, then continues with the next lanes and warps along
+    the row, then with those of the next row. When all have some, it starts again at the first.
     """
     pairs = 128
     size = max(1, min(8, rows * pairs // (32 * warps)))
-    lanes = min(32, pairs // size)  # beside one another
+    lanes = min(32, pairs // size)  # along a row
     beside = min(warps, pairs // size // lanes)  # warps
     layout = Layout((1, size), (32 // lanes, lanes), (warps // beside, beside), (1, 0))
     holders = [[layout.owner(row, pair) for pair in range(pairs)] for row in range(rows)]
@@ -50,7 +50,7 @@ def dealt_out(rows: int, warps: int):
 def who_holds_what(rows: int, warps: int) -> None:
     """A tile of bf16 with 128 pairs a row, each in the color of its warp; thread 0's are dark.
 
-    A warp's name is in the first row that it has pairs of.
+    A warp's name is in the first row of which it has pairs.
     """
     warp, lane = dealt_out(rows, warps)
     mine = (warp == 0) & (lane == 0)

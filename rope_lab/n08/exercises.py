@@ -1,10 +1,10 @@
-"""Notebook 08: a timer, and times by the law."""
+"""Notebook 08: a timer, and times from the time law."""
 
 from ..profiling import machines
 
 
 def two_times() -> dict[str, dict[int, float]]:
-    """Mistakes, and what they lead to by the time law. Reads this notebook's record."""
+    """Mistakes, and the times that the time law then gives. Reads this notebook's record."""
     few, short = 131072 * 2 * 128, 128 * 4 * 8 * 128
     law = machines.of_notebook_08()
     us = law.time_us

@@ -1,8 +1,8 @@
 """A simulated GPU to practice timing on: two clocks, a queue, a cache, a compiler.
 
-It has the names of `torch.cuda` that a timer needs, so what is right on it runs on a real GPU. It
-follows the rules that notebook 08 explains and nothing else. So a timer can be compared with the
-truth, on any machine.
+It has the names of `torch.cuda` that a timer needs, so a timer that is right here also runs on a
+real GPU. It follows only the rules that notebook 08 explains. So a timer can be compared with the
+true time, on any machine.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ CYCLES_A_US = 2000  # of `_sleep`
 
 @dataclass
 class PretendGPU:
-    """All times in microseconds. What the host does moves its clock; the device follows later."""
+    """All times are in microseconds. The host's calls advance its clock; the device runs later."""
 
     host_us: float = 4.0  # what the host needs to queue a call
     start_us: float = 3.0  # of every call on the device
     bytes_a_us: float = 4.2e6
     cache_bytes: float = 60e6
     compile_us: float = 150_000.0
-    pace: Callable[[int], float] = lambda call: 1.0  # a call's number -> how many times as long
+    pace: Callable[[int], float] = lambda call: 1.0  # a call's number -> its slowdown
     asked: bool = field(default=False, init=False)  # for the time between two events
     slept_us: float | None = field(default=None, init=False)  # the last sleep
     _now: float = field(default=0.0, init=False)
-    _free: float = field(default=0.0, init=False)  # when the device has done all that is queued
+    _free: float = field(default=0.0, init=False)  # when the device has finished the queue
     _waited_until: float = field(default=-1.0, init=False)
     _in_cache: object = field(default=None, init=False)
     _calls: int = field(default=0, init=False)
-    _queued: list[str] = field(default_factory=list, init=False)  # and waits, in their order
+    _queued: list[str] = field(default_factory=list, init=False)  # calls and waits, in order
 
     # the names of torch.cuda
 
@@ -46,11 +46,11 @@ class PretendGPU:
         self._queued.append("wait")
 
     def _sleep(self, cycles: float) -> None:
-        """Queue a kernel that keeps the device busy for so many cycles."""
+        """Queue a kernel that keeps the device busy for this many cycles."""
         self.slept_us = cycles / CYCLES_A_US
         self._queue(self.slept_us, "sleep")
 
-    # what the check needs besides
+    # what only the check needs
 
     def kernel(self, moved_bytes: float, compiled: bool = False) -> Callable[[], None]:
         """A function that queues a kernel; the first call compiles it unless it is compiled."""
@@ -67,7 +67,7 @@ class PretendGPU:
         return call
 
     def truth(self, moved_bytes: float) -> float:
-        """What the device needs, with an empty cache."""
+        """The time of a call on the device, with an empty cache."""
         return self.start_us + moved_bytes / self.bytes_a_us
 
     def empty_the_cache(self) -> None:
@@ -86,7 +86,7 @@ class PretendGPU:
 
         Raises:
             RuntimeError: the host has not waited until the device passed the later one, they are
-                in the other order, or a flush, a sleep or a wait of the host is between them.
+                swapped, or a flush, a sleep or a wait of the host is between them.
         """
         self.asked = True
         if self._waited_until < max(earlier[0], later[0]):
@@ -110,7 +110,7 @@ class PretendGPU:
 
 
 class PretendEvent:
-    """What a timer needs of `torch.cuda.Event`."""
+    """The part of `torch.cuda.Event` that a timer needs."""
 
     def __init__(self, gpu: PretendGPU, enable_timing: bool) -> None:
         self._gpu, self._has_a_time = gpu, enable_timing
@@ -123,10 +123,10 @@ class PretendEvent:
         self._gpu.synchronize()
 
     def elapsed_time(self, end: "PretendEvent") -> float:
-        """Milliseconds between two events, as torch has it.
+        """Milliseconds between two events, as in torch.
 
         Raises:
-            RuntimeError: as `PretendGPU.between`, or one keeps no time.
+            RuntimeError: as in `PretendGPU.between`, or an event records no time.
         """
         if not (self._has_a_time and end._has_a_time):
             raise RuntimeError("these events record no time: write cuda.Event(enable_timing=True)")
@@ -161,11 +161,11 @@ _QUICK = "every fifth call is fast, and the smallest sample is one of these: tak
 
 
 def _slow_third(first: int) -> Callable[[int], float]:
-    """Of three calls one takes five times as long."""
+    """One call in three takes five times as long."""
     return lambda call: 1.0 if (call - first) % 3 else 5.0
 
 
-# what to think of, the GPU, bytes of the kernel, is it compiled already
+# the hint, the GPU, bytes of the kernel, is it compiled already
 _CASES = (
     ("what waits for the device?", PretendGPU(), 800e6, True),
     ("what does a first call do?", PretendGPU(), 800e6, False),
@@ -180,7 +180,7 @@ _CASES = (
 
 
 def _looks_like(ratio: float, hint: str, gpu: PretendGPU) -> str:
-    """The mistake that a time is off by so much for; '' if it may be another one."""
+    """The mistake that explains a time with this ratio to the true one; '' if none does."""
     if not gpu.asked:
         return "another clock: a GPU's time is between its events, begin.elapsed_time(end)"
     for times, unit in ((1e-3, "milliseconds"), (1e3, "nanoseconds")):
@@ -205,7 +205,7 @@ def check_timer(timer: Callable[[Callable[[], None], PretendGPU, PretendMemory],
     """Try a timer on several simulated GPUs: does it find the device time of a call?
 
     Args:
-        timer: gets a function that queues a kernel, a `PretendGPU` in the place of `torch.cuda`,
+        timer: gets a function that queues a kernel, a `PretendGPU` instead of `torch.cuda`,
             and a `PretendMemory` to flush the cache with; returns the device time of that call,
             in microseconds, with an empty cache.
     """

@@ -1,4 +1,4 @@
-"""How long you wait for a call of a row, one by one and in a CUDA graph."""
+"""Time calls in a row, launched one by one and in a CUDA graph."""
 
 import statistics
 import time
@@ -22,12 +22,12 @@ Call = Callable[[], object]
 
 
 def row_of(calls: Sequence[Call]) -> Call:
-    """`CALLS` calls, these in turn."""
+    """`CALLS` calls, cycling through `calls`."""
     return lambda: [calls[place % len(calls)]() for place in range(CALLS)]
 
 
 def waits(rows: dict[str, Call]) -> dict[str, float]:
-    """Microseconds a call until the device is done with its row; the rows take turns."""
+    """Microseconds per call until the device has finished the row; the rows alternate."""
 
     def wait(row: Call) -> float:
         begin = time.perf_counter()

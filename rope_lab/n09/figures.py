@@ -23,7 +23,7 @@ NAMES = {
 def climb(record) -> None:
     """A bar for each rung: the time that is left, and what the rung took away.
 
-    Eager's bar is far longer than the others, and is cut off. Beside each bar: its time, and the
+    Eager's bar is far longer than the others, and is cut off. Next to each bar are its time and the
     per cent of copy bandwidth. `record` has a case "copy" and those of `NAMES`.
     """
     us = [record[case].median_us for case in NAMES]

@@ -1,4 +1,4 @@
-"""Rungs 5 to 7, compiled: notebook 09 reads what the compiler made of them."""
+"""Rungs 5 to 7, compiled: notebook 09 reads their machine code."""
 
 from ..compiler.compile import Compiled
 from ..compiler.launches import launches_of
@@ -9,7 +9,7 @@ from ..rungs import rung_of
 def compiled(rung: int) -> Compiled:
     """Our kernel for a rung as its `my_rope` launches it at the headline shape, for an H200.
 
-    It goes by its number: the names of the modules tell the edits that the notebook asks for.
+    The rung is given by its number, because the modules' names reveal the edits to find.
 
     Raises:
         ValueError: there is no such rung.

@@ -24,9 +24,9 @@ _STEP = 2**30  # elements between two positions: the third one is beyond 32 bits
 def nine_checks(rope: Callable) -> str:
     """Run nine checks on `rope(t, freqs)`: t (s, b, h, d), freqs (s2, 1, 1, d), half-split.
 
-    Cases of shapes and strides run in a process of their own, as in `lab.check_exercise`. The
-    others come after them, and only if the plain cases are right. Their memory continues past what
-    they ask for, so a kernel that reads too far reads numbers of ours.
+    Cases of shapes and strides run in a separate process, as in `lab.check_exercise`. The others
+    come after them, and only if the plain cases are right. Their tensors are part of larger
+    memory, so a kernel that reads too far reads known numbers.
     """
     right = check_exercise(rope, definitions.rope).cases.right
 
@@ -103,7 +103,7 @@ def _counts_beyond_32_bits(rope: Callable) -> str:
 def _untouched(elements: int) -> torch.Tensor:
     """Memory in fp16; on the CPU only the pages that are used exist.
 
-    Linux may refuse so much at once, unless it is told that most of it stays unused.
+    Linux may refuse this much memory, unless a flag says that most of it stays unused.
     """
     if device != "cpu" or sys.platform != "linux":
         return torch.empty(elements, dtype=torch.float16, device=device)

@@ -1,4 +1,4 @@
-"""Steps of a model in several ways, as it is and patched: their kernels and their times.
+"""Steps of a model in several ways, unpatched and patched: their kernels and their times.
 
 Notebook 12 and `benchmarks models` measure with these.
 """
@@ -15,7 +15,7 @@ from torch.profiler import profile
 
 from ..timing import in_turns
 
-Ways = dict[str, Callable[[], AbstractContextManager]]  # name -> what a step runs in
+Ways = dict[str, Callable[[], AbstractContextManager]]  # name -> the context in which a step runs
 
 
 def steps_of(
@@ -35,9 +35,9 @@ def step_us(
 ) -> dict[str, list[float]]:
     """Way -> microseconds of one of `runs` steps in a row, for each turn.
 
-    Where the host is slower than the GPU, it is the host's time. The ways take turns because clocks
-    drift. The first steps of a turn are not timed: a class that was patched costs a compiled model
-    a longer look at its guards.
+    If the host is slower than the GPU, it is the host's time. The ways alternate because clocks
+    drift. The first steps of a turn are not timed: after a class was patched, a compiled model
+    checks more guards.
     """
 
     def turn(entered: Callable[[], AbstractContextManager]) -> float:
@@ -53,8 +53,8 @@ def step_us(
 def profiled(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dict[str, float]:
     """Mean of some runs after the warm-up: 'launches', and the 'kernel_us' of all of them together.
 
-    Microseconds of a kernel are those between its begin and its end on the GPU. What the GPU waits
-    between two kernels is not in them.
+    A kernel's microseconds are those between its start and its end on the GPU. The gaps between
+    kernels are not included.
     """
     _in_a_row(call, warm_up)
     kernels = kernels_of(call, runs)
@@ -63,7 +63,7 @@ def profiled(call: Callable[[], object], runs: int = 5, warm_up: int = 3) -> dic
 
 
 def kernels_of(call: Callable[[], object], runs: int = 1) -> list[FunctionEvent]:
-    """The kernels of some runs, by the profiler. Copies and fills by the driver are none."""
+    """The kernels of some runs, by the profiler. Copies and fills by the driver don't count."""
     with profile() as profiler:
         _in_a_row(call, runs)
     on_gpu = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]

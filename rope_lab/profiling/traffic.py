@@ -1,7 +1,7 @@
-"""What eager PyTorch does behind a function: its kernels, and the bytes they read and write.
+"""Count the kernels that eager PyTorch starts in a function, and the bytes they read and write.
 
-Counted, not measured: every operation that PyTorch dispatches while the function runs and that is
-no mere view. So the count is the same on a CPU and on a GPU. Each input of an operation counts as
+Nothing is measured. Every operation counts that PyTorch dispatches while the function runs, except
+views. So the count is the same on a CPU and on a GPU. Each input of an operation counts as
 read once and each output as written once; a broadcast input counts its own bytes only.
 """
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-_NO_KERNEL = "empty", "new_empty"  # memory, and nothing in it
-_ONLY_WRITE = ("new_", "fill_", "zero_")  # what they take says no more than a shape
+_NO_KERNEL = "empty", "new_empty"  # they allocate memory without writing it
+_ONLY_WRITE = ("new_", "fill_", "zero_")  # they use their input only for its shape
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Kernel:
 
 
 class Traffic(TorchDispatchMode):
-    """All kernels of PyTorch in one run of a function: what runs while this is entered."""
+    """All kernels that PyTorch starts while this context is active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def count_eager_traffic(function: Callable[..., object], *args: object) -> Traff
 
 
 def _memory_of(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata  # its address is 0 where a tensor has no memory
+    return tensor.untyped_storage()._cdata  # its address would be 0 for a tensor without memory
 
 
 def _own_bytes(tensor: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""A kernel once more, with a line or two changed; only what changed is shown."""
+"""A copy of a kernel with a few lines changed; only the changes are shown."""
 
 import difflib
 import html
@@ -7,7 +7,7 @@ import linecache
 
 from IPython.display import display
 
-# of lines in a diff: behind the page's own text, which keeps its contrast on light and dark pages
+# backgrounds of a diff's lines; the text keeps its contrast on light and dark pages
 COLORS = {"-": "rgba(213, 94, 0, 0.22)", "+": "rgba(0, 158, 115, 0.22)"}
 
 
@@ -49,7 +49,7 @@ def changed(kernel, name: str, *changes: tuple[str, str]):
             )
         source = source.replace(old, new)
     source, path = source.replace(f"def {original}(", f"def {name}("), f"<{name}>"
-    # Triton finds it where Python looks. None for the time: it is never checked against a file
+    # Triton reads the source from this cache. With None as time, it isn't checked against a file.
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     names = dict(kernel.fn.__globals__)
     exec(compile(source, path, "exec"), names)

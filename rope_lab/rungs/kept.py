@@ -1,6 +1,6 @@
-"""A reader's own kernels: kept when a rung is judged right, and given to a model later.
+"""A reader's own kernels: stored when a rung is judged right, and used in a model later.
 
-Each is a file beside the reader's copies of the notebooks, `my_notebooks/rungs/rung_3.py`, with
+Each is a file next to the reader's copies of the notebooks, `my_notebooks/rungs/rung_3.py`, with
 the imports that it needs: `from rung_3 import my_rope` works there.
 """
 
@@ -13,18 +13,18 @@ from ..shipment import Shipment, module_of_file
 from ..source import FoldedSource
 from . import RUNGS, rung_of
 
-FOLDER = "ROPE_LAB_RUNGS"  # a folder to take instead; tools/hosted.py sets it, and tests
+FOLDER = "ROPE_LAB_RUNGS"  # another folder to use; tools/hosted.py and tests set it
 _WITH_A_BACKWARD = 4  # the first such rung
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
 _KNOWN = ("", "import torch as torch", "import triton as triton", "import triton.language as tl")
 
 
 def folder() -> Path:
-    """Where the kernels are kept: with the reader's copies, or where a variable says."""
+    """Where the kernels are kept: with the reader's copies, or where `FOLDER` says."""
     if FOLDER in os.environ:
         return Path(os.environ[FOLDER])
     notebooks = records_folder().resolve().parent  # the copies have a link to their records
-    return notebooks.with_name("my_notebooks") / "rungs"  # as tools/readers_copies.py calls it
+    return notebooks.with_name("my_notebooks") / "rungs"  # the name in tools/readers_copies.py
 
 
 def keep(rung: int, candidate: Callable) -> None:
@@ -40,7 +40,7 @@ def keep(rung: int, candidate: Callable) -> None:
 
 
 def is_a_worked_solution() -> bool:
-    """Whether what runs is a notebook of solutions, whose answers are not the reader's."""
+    """Whether a notebook of solutions runs, whose answers are not the reader's."""
     return Path.cwd().name == "solutions" and FOLDER not in os.environ
 
 
@@ -52,8 +52,8 @@ def climbed() -> list[int]:
 def mine_or_ours() -> Callable:
     """The launcher of the reader's last kernel that has a backward.
 
-    It is our last one, if the reader has none, and where outputs are compared or records are taken.
-    Raises what the file of the reader's kernel raises.
+    It is our last one if the reader has none, or if outputs are compared or records are taken.
+    Raises the errors of the file with the reader's kernel.
     """
     own = [rung for rung in climbed() if rung >= _WITH_A_BACKWARD]
     if QUIET in os.environ or not own:

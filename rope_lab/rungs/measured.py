@@ -1,4 +1,4 @@
-"""What is measured of the climb: every rung between eager and a copy, and a reader's own."""
+"""Measurements of the climb: every rung, eager PyTorch, a copy, and a reader's kernel."""
 
 import os
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def speed_of_ours(rung: int) -> str:
 
 
 def speed_here(candidate: Callable, explained_by: str = "") -> str:
-    """The reader's own kernel on this machine's GPU; '' where there is none or none may be named.
+    """The reader's own kernel on this GPU; '' without a GPU, or if outputs are compared.
 
     Args:
         candidate: takes t and freqs; it is compared with a copy of t.

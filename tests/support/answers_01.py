@@ -8,7 +8,7 @@ TURN_PAIRS = Exercise(
     judged_by=exercises.turned_pairs,
     wrong_answers=(
         WrongAnswer(
-            "the wrong pairing: it pairs halves (i, i + d2/2), where neighbors",
+            "the wrong pairing: it pairs halves (i, i + d2/2), expected neighbors",
             {
                 "x.unflatten(-1, (-1, 2))": "x.unflatten(-1, (2, -1)).mT.contiguous()",
                 "view_as_real(turned)": "view_as_real(turned).mT",
