@@ -1,1 +1,1 @@
-"""What Triton makes of a kernel, for a GPU that need not be here."""
+"""Compile kernels for a GPU that need not be present, and read the result."""

@@ -36,8 +36,8 @@ def widths_of(stages: dict[str, str], access: str) -> dict[int, int]:
 def needs_of_amd(amdgcn: str) -> dict[str, int]:
     """Registers of a thread, bytes that it spills, and bytes of its stack, by these names.
 
-    A spilled vector register is 4 bytes. A scalar register counts as much as one. The compiler
-    does not say how often it stores and loads them.
+    A spilled vector register is 4 bytes, and a scalar register counts the same. The compiler does
+    not report how often they are stored and loaded.
     """
     needs = {name: int(number) for name, number in re.findall(r"\.(\w+): +(\d+)$", amdgcn, re.M)}
     return {

@@ -1,4 +1,4 @@
-"""The child process of `compile.py`: `worker.py` calls it with jobs. It has Triton, no torch."""
+"""The child process of `compile.py`: `worker.py` passes it jobs. It imports Triton, not torch."""
 
 import base64
 import contextlib
@@ -25,7 +25,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 class DType(str):
-    """torch's dtype by its name, and what a descriptor asks it."""
+    """A torch dtype by its name, with the attributes that a descriptor reads."""
 
     @property
     def itemsize(self) -> int:
@@ -38,9 +38,9 @@ class DType(str):
 
 
 class Memory:
-    """A tensor as far as the JIT looks at it: a dtype's name, its address, and its memory's size.
+    """What the JIT reads of a tensor: the dtype's name, the address, and the memory's size.
 
-    (torch itself would take longer to import than the kernel to compile.)
+    (Importing torch would take longer than compiling the kernel.)
     """
 
     def __init__(self, dtype: str, aligned: bool, nbytes: int) -> None:
@@ -50,7 +50,7 @@ class Memory:
         return 16 if self.aligned else 1
 
     def ptr_range(self) -> int:
-        """What AMD's backend asks: up to 2 GiB, it may address memory as a buffer."""
+        """AMD's backend reads it: up to 2 GiB, it may address memory as a buffer."""
         return self.nbytes
 
 
@@ -60,16 +60,16 @@ def frozen(kind: str, **values: object) -> object:
 
 
 def start(folder: Path) -> None:
-    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")  # Triton asks when it compiles
-    os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"  # which has registers, spills and the stack
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")  # Triton reads it when it compiles
+    os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"  # the log has registers, spills and the stack
 
 
 class Checked(Exception):
-    """A kernel has come as far as a check asks: its shared memory and number of barriers."""
+    """A check is done: the kernel's shared memory and its number of barriers are known."""
 
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
-    """The compiled kernel; of a job that fails, what Triton `refused`, if the failure is Triton's.
+    """The compiled kernel. If Triton refuses it, `refused`; after any other error, nothing.
 
     The whole error is on standard error.
     """
@@ -92,14 +92,14 @@ def work_on(job: dict, folder: Path) -> dict:
     names = {"__name__": source.stem}
     exec(compile(job["program"], source, "exec"), names)  # not imported: each job has its own
     kernel = names[job["kernel"]]
-    while not isinstance(kernel, JITFunction):  # a tuner or a heuristic, whose values are given
+    while not isinstance(kernel, JITFunction):  # a tuner or a heuristic; the call has its values
         kernel = kernel.fn
     gpu = SimpleNamespace(
         get_current_device=lambda: 0,
         get_current_stream=lambda device: 0,
         get_current_target=lambda: GPUTarget(*job["target"]),
     )
-    driver.set_active(gpu)  # or Triton would look for one that is here
+    driver.set_active(gpu)  # otherwise Triton would look for a GPU in this machine
     known = {"Memory": Memory, "TensorDescriptor": TensorDescriptor, "tl": tl}
     known |= {"namedtuple": namedtuple, "frozen": frozen}
     stop = stops_before_ptx() if job.get("check") else contextlib.nullcontext()
@@ -119,9 +119,9 @@ def work_on(job: dict, folder: Path) -> dict:
 
 @contextlib.contextmanager
 def stops_before_ptx() -> Iterator[None]:
-    """Let the compiler raise `Checked` once a kernel is in LLVM's language, and not optimize it.
+    """Make the compiler raise `Checked` when a kernel has become LLVM IR, without optimizing it.
 
-    What Triton refuses it has refused by then, and LLVM takes seconds for large blocks.
+    Triton has refused bad kernels by then, and LLVM takes seconds for large blocks.
     """
     from triton.backends.nvidia.compiler import CUDABackend
 
@@ -133,11 +133,11 @@ def stops_before_ptx() -> Iterator[None]:
 
 
 def is_tritons(error: Exception) -> bool:
-    """Whether Triton refuses a kernel, or it is an error of this file's.
+    """Whether an error means that Triton refuses the kernel.
 
-    Triton wraps all that happens within a kernel, so a bare TypeError or AttributeError is about an
-    argument's stand-in, unless that is a string, which has none; an error that the kernel's program
-    raises has never come to the compiler.
+    Triton wraps errors within a kernel, so a bare TypeError or AttributeError is about an
+    argument's stand-in; but strings have none. An error in the program around the kernel happens
+    before the compiler is called.
     """
     if "failed to specialize argument of type: str" in str(error):
         return True
@@ -146,7 +146,7 @@ def is_tritons(error: Exception) -> bool:
 
 
 def sentence_of(error: BaseException) -> tuple[str, str]:
-    """What Triton says of a kernel in a sentence, and the kernel's line that this is about."""
+    """Triton's error as a sentence, and the kernel's line with the error."""
     line, text = "", ""
     while error is not None:
         text = str(error)

@@ -21,7 +21,7 @@ def instruction_time(code: Compiled, programs: int) -> float:
 def loads_before_first_branch(code: Compiled) -> tuple[int, int]:
     """Loads from global memory before the machine code's first branch, and all of them.
 
-    Of an exact sine, the slow branch for large angles has loads of its own.
+    The slow branch of an exact sine, for large angles, also has loads.
     """
     names = [operation.opcode for operation in operations(code, "sass")]
     is_load = [name.startswith(_LOADS) for name in names]

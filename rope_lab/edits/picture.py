@@ -7,12 +7,12 @@ from ..figures.style import BLUE, GREEN, GREY, INK
 from ..records import Measurement, recorded
 from ..rungs.measured import COPY, KEY
 
-BEFORE = 4  # the rung whose kernel the page begins with; each edit is one rung
+BEFORE = 4  # the rung of the notebook's first kernel; each edit is one rung
 EDITS = (1, 2, 3)
 
 
 def time_after(edits: int, measured: Measurement) -> float:
-    """Microseconds that the page's kernel takes after so many edits."""
+    """Microseconds that the notebook's kernel takes after this many edits."""
     return measured[f"rung {BEFORE + edits}"].median_us
 
 

@@ -29,7 +29,7 @@ class Explorer(widgets.VBox):
     """What `explore` returns. Each slider is an attribute by its name, `said` is the sentence."""
 
     # ipywidgets 7, which Colab has, shows a widget by this method, and not by `_repr_mimebundle_`:
-    # IPython would ask for neither sentence nor picture.
+    # IPython would show neither sentence nor picture.
     _ipython_display_ = None
 
     def __init__(self, drawing: Callable, sentence: Callable, sliders: dict) -> None:

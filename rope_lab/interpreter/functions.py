@@ -1,9 +1,10 @@
-"""libdevice and inline assembly in Triton's interpreter: by NumPy, or a sentence that names them.
+"""Run libdevice's functions in Triton's interpreter, or explain that they can't run.
 
-Triton's interpreter has no function of libdevice: a call gives None, and an error in a later line.
-Here those that kernels use are computed by NumPy or PyTorch, in the dtype of their arguments: by
-NumPy's function of that name, if it has one and none is given here. An approximation of the
-hardware, as `fast_sinf`, is the exact function. What is left raises `CannotBeInterpreted`.
+Triton's interpreter has no libdevice functions: a call returns None, which leads to an error in a
+later line. Here, those that kernels use are computed by NumPy or PyTorch, in the dtype of their
+arguments. The default is NumPy's function of the same name. A hardware approximation such as
+`fast_sinf` becomes the exact function. Other functions, and inline assembly, raise
+`CannotBeInterpreted`.
 """
 
 import functools
@@ -13,7 +14,7 @@ from types import FunctionType
 import numpy as np
 import torch
 
-# What is counted as evaluations, by the names that libdevice and the interpreter's builder have
+# What counts as an evaluation, by the names in libdevice and in the interpreter's builder
 EVALUATED = (
     *("sin", "cos", "tanh", "sinh", "cosh", "exp", "exp2", "log", "log2"),
     *("sqrt", "rsqrt", "erf"),
@@ -29,7 +30,7 @@ class CannotBeInterpreted(NotImplementedError):
 
 
 def cannot_be_interpreted(error: BaseException) -> str:
-    """The sentence of a `CannotBeInterpreted`, or of what it has caused; '' if there is none."""
+    """The sentence of a `CannotBeInterpreted` in the chain of an error; '' if there is none."""
     while error is not None and not isinstance(error, CannotBeInterpreted):
         error = error.__cause__
     return str(error or "")
@@ -43,7 +44,7 @@ def let_libdevice_run() -> None:
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
-    for name in ("tanh", "sinh", "cosh"):  # `Watch` counts them as it does a sine
+    for name in ("tanh", "sinh", "cosh"):  # `Watch` counts them like a sine
         evaluate = functools.partialmethod(builder.unary_op, op=getattr(np, name))
         setattr(builder, f"create_{name}", evaluate)
     builder.create_extern_elementwise = _extern
@@ -64,7 +65,7 @@ def let_libdevice_run() -> None:
 def _interpreted(name: str, function: Callable, original: Callable) -> Callable:
     """libdevice's `function` for an interpreted kernel, which has imported `original`."""
 
-    @functools.wraps(original)  # a kernel that is compiled elsewhere finds the original by it
+    @functools.wraps(original)  # so that a kernel that is compiled elsewhere finds the original
     def call(*arguments, _semantic=None):
         from triton.runtime.interpreter import interpreter_semantic
 
@@ -89,7 +90,7 @@ def _extern(self, library, path, symbol, arguments, kind, is_pure):
     from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
     name = symbol.removeprefix("__nv_")
-    short = name.removesuffix("f")  # the same of fp32
+    short = name.removesuffix("f")  # the same function for fp32
     if made := _BY_THE_BUILDER.get(name) or _BY_THE_BUILDER.get(short):
         (x,) = arguments
         if made.endswith("pi"):
@@ -113,7 +114,7 @@ def _half_away_from_zero(x: np.ndarray) -> np.ndarray:
     return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0)
 
 
-_BY_THE_BUILDER = {  # libdevice's name -> the builder's, so that who counts evaluations sees them
+_BY_THE_BUILDER = {  # libdevice's name -> the builder's, so that evaluations are counted
     **{name: name for name in EVALUATED},
     "sinpi": "sinpi",
     "cospi": "cospi",
@@ -125,7 +126,7 @@ _BY_THE_BUILDER = {  # libdevice's name -> the builder's, so that who counts eva
     "frsqrt_rn": "rsqrt",
 }
 _FUNCTIONS = {name: one for name, one in vars(np).items() if isinstance(one, np.ufunc)}
-_FUNCTIONS |= {  # what NumPy lacks, or calls otherwise
+_FUNCTIONS |= {  # functions that NumPy lacks, or that have another name there
     "isnand": np.isnan,
     "isinfd": np.isinf,
     "powi": np.power,

@@ -159,7 +159,7 @@ def test_the_page_counts_sines_and_bytes_as_the_compiler_makes_them():
     assert list(found.values()) == [4096, 1024, 512]
     assert "4096 per program, where 512 would do" in text and "still computes 1024 cosines" in text
     assert (min(compiled(4).loads), min(compiled(5).loads)) == (4, 16)
-    assert "its angles 16 bytes at a time, where it was 4" in text
+    assert "its angles 16 bytes at a time, instead of 4" in text
 
 
 @pytest.mark.parametrize("edits", range(4))

@@ -146,7 +146,7 @@ def _found_by_the_child(job: Inspect) -> dict:
 def _launched(function: Callable, make: Callable, large: int) -> tuple[list[Launch], Traffic]:
     """The launches at the large size, and PyTorch's own kernels.
 
-    On tensors that say they are on a GPU, for a launcher may ask; where that fails, of no device.
+    Tensors claim to be on a GPU, because a launcher may check that; if that fails, on 'meta'.
     """
 
     def on(device: str) -> tuple[list[Launch], Traffic]:

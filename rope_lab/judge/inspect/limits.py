@@ -34,7 +34,7 @@ class Gpu:
     in_flight: tuple[tuple[float, float], ...] = ()  # bytes on an SM, share of the best rate
 
     def copy_us(self, moved: float) -> float:
-        """How long a copy takes that moves so many bytes, its start left out."""
+        """How long a copy of this many bytes takes, without its start."""
         sizes, times = zip(*self.copies, strict=True)
         times = np.maximum(np.array(times) - self.machine.start_us, 0.0)
         if moved > sizes[-1]:
@@ -44,7 +44,7 @@ class Gpu:
         return float(max(np.interp(moved, sizes, times), moved / self.machine.bytes_a_us * 0.9))
 
     def share(self, in_flight: float) -> float:
-        """Share of the best rate that so many bytes in flight on an SM reach."""
+        """Share of the best rate that this many bytes in flight on an SM reach."""
         points, shares = zip(*self.in_flight, strict=True)
         return float(np.interp(in_flight, (0.0, *points), (0.0, *shares)))
 
