@@ -157,7 +157,10 @@ def test_the_page_counts_sines_and_bytes_as_the_compiler_makes_them():
         each = layout_of(code, "cos1, sin1 =").size_per_thread[-1]
         found[edits] = 4 * 32 * code.num_warps * each
     assert list(found.values()) == [4096, 1024, 512]
-    assert "4096 per program, where 512 would do" in text and "still computes 1024 cosines" in text
+    assert (
+        "4096 per program. But all 8 rows need the same 512" in text
+        and "still computes 1024 cosines" in text
+    )
     assert (min(compiled(4).loads), min(compiled(5).loads)) == (4, 16)
     assert "its angles 16 bytes at a time, instead of 4" in text
 
