@@ -150,7 +150,7 @@ rotate_half_of_rows = spec(
         ),
         Mistake("the sign is added: multiply by it", {"sign[None, :] *": "sign[None, :] +"}),
         Mistake(
-            "half of BLOCK_C, where HALF decides: a block may be wider than a row",
+            "half of BLOCK_C instead of HALF: a block may be wider than a row",
             in_first_half="column < BLOCK_C // 2",
             partner="tl.where(in_first_half, column + BLOCK_C // 2, column - BLOCK_C // 2)",
         ),

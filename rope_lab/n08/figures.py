@@ -114,8 +114,7 @@ def _roof(machine: Machine, intensity):
 def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], source: str) -> None:
     """For each limit and each change: how many times as long the call takes after it.
 
-    It is bold where a change moves the time by a quarter or more. "twice the dtype" is the record's
-    name for fp32 in place of bf16.
+    It is bold where a change moves the time by a quarter or more.
     """
     figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.5 * len(found)))
     ratios = np.array([[of_one[change] for change in changes] for of_one in found.values()])
@@ -124,8 +123,7 @@ def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], sou
         moves = abs(np.log2(ratio)) > np.log2(1.25)
         weight = "bold" if moves else "normal"
         draw.write(ax, column, row, f"{ratio:.2f}", fontsize=12, weight=weight, color=ON_COLOR)
-    shown = ["fp32, not bf16" if change == "twice the dtype" else change for change in changes]
-    ax.set_xticks(range(len(shown)), [change.replace(" ", "\n", 1) for change in shown])
+    ax.set_xticks(range(len(changes)), [change.replace(" ", "\n", 1) for change in changes])
     ax.set_yticks(range(len(found)), list(found))
     ax.xaxis.tick_top()
     ax.tick_params(length=0)

@@ -98,7 +98,7 @@ class Setting:
             "as it is": self,
             "half the programs": replace(self, programs=programs // 2),
             "twice the arithmetic": replace(self, repeats=2 * self.repeats),
-            "twice the dtype": replace(self, dtype=torch.float32),
+            "fp32, not bf16": replace(self, dtype=torch.float32),
         }
         rows = {name: row_of([setting.call()]) for name, setting in changed.items()}
         rows["in a graph"] = in_a_graph(rows["as it is"])

@@ -13,7 +13,7 @@ CHANGES = (  # in the order in which notebook 08 asks
     "in a graph",
     "half the programs",
     "twice the arithmetic",
-    "twice the dtype",
+    "fp32, not bf16",
     "warm L2",
 )
 _SAMPLES = 30

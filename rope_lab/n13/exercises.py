@@ -128,7 +128,7 @@ _CARRIED = "total * tl.exp(largest - grown) + tl.sum(tl.exp(x - grown))"
             grown="tl.max(x)",
         ),
         Mistake(
-            "the largest exponential is kept, where the largest element is asked for",
+            "the largest exponential is kept instead of the largest element",
             grown="tl.maximum(largest, tl.max(tl.exp(x)))",
         ),
         Mistake(
