@@ -269,7 +269,7 @@ def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
         if sin is not None and cos.dim() == 2 and cos.shape[0] == seq_len:
             # They may be one row per token. Indexing them again would silently pick wrong rows.
             accepted += f": torch.arange({seq_len}) if row i of cos and sin belongs to token i"
-        raise bad("cu_seqlens is None with tensor_format 'thd'", accepted)
+        raise bad("cu_seqlens is None for packed sequences ('thd')", accepted)
     if starts is not None and ids is not None:
         raise bad("position_ids and start_positions were both passed", "one of them")
     if ids is not None and call.cp_size > 1:
@@ -352,7 +352,10 @@ _FROM_0 = "values from 0 with a table"
 def _too_short(rotation: Rotation, last: int) -> Exception:
     """The error for a table that ends before the last position."""
     came = f"freqs has angles for s2 = {rotation.table_len} positions"
-    return ValueError(f"{came}; the last position in use needs {last + 1}")
+    instead = ""
+    if rotation.sin is not None and rotation.start_positions is not None:
+        instead = ". Leave out start_positions if the rows were already looked up"
+    return ValueError(f"{came}; the last position in use needs {last + 1}{instead}")
 
 
 def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:

@@ -402,14 +402,14 @@ VALUE_ERRORS = {
     # where tokens are
     "cu_seqlens was passed with tensor_format 'sbhd'; accepted: cu_seqlens only with 'thd'; "
     "TransformerEngine ignores it elsewhere": dense(cu_seqlens=ints(0, 4)),
-    "cu_seqlens is None with tensor_format 'thd'; accepted: cumulative sequence lengths, int32 or "
-    "int64 of shape (b + 1,), or position_ids": [
+    "cu_seqlens is None for packed sequences ('thd'); accepted: cumulative sequence lengths, "
+    "int32 or int64 of shape (b + 1,), or position_ids": [
         packed(cu_seqlens=None),
         packed(cu_seqlens=None, start_positions=ints(0)),
     ],
-    "cu_seqlens is None with tensor_format 'thd'; accepted: cumulative sequence lengths, int32 or "
-    "int64 of shape (b + 1,), or position_ids: torch.arange(12) if row i of cos and sin belongs to "
-    "token i": packed(cu_seqlens=None, freqs=(cos(12, D2), cos(12, D2)), rotary_dim=D2),
+    "cu_seqlens is None for packed sequences ('thd'); accepted: cumulative sequence lengths, "
+    "int32 or int64 of shape (b + 1,), or position_ids: torch.arange(12) if row i of cos and sin "
+    "belongs to token i": packed(cu_seqlens=None, freqs=(cos(12, D2), cos(12, D2)), rotary_dim=D2),
     "cu_seqlens has shape (1, 2); accepted: (b + 1,); {read}": packed(cu_seqlens=ints(0, 4)[None]),
     "cu_seqlens has shape (0,); accepted: (b + 1,); {read}": packed(cu_seqlens=ints()),
     "cu_seqlens is on meta; it must be on {t}'s device, {device}": packed(cu_seqlens=META),
@@ -542,6 +542,10 @@ VALUE_ERRORS = {
 VALUES = {
     "freqs has angles for s2 = 4 positions; the last position in use needs 7": dense(
         start_positions=ints(0, 3, 1)
+    ),
+    "freqs has angles for s2 = 4 positions; the last position in use needs 7. Leave out "
+    "start_positions if the rows were already looked up": dense(
+        freqs=(cos(4, D2), cos(4, D2)), rotary_dim=D2, start_positions=ints(0, 3, 1)
     ),
     "freqs has angles for s2 = 4 positions; the last position in use needs 10": dense(
         position_ids=ints(0, 1, 9, 3)[None]

@@ -14,7 +14,7 @@ from rope_kernels import RotaryPositionEmbedding
 D = 8
 POSITIVE = "accepted: a positive number below infinity"
 NO_SHARES = 0.0, -0.5, 1.5, math.nan, None, "1", True
-SHARE = "accepted: a number above 0, up to 1"
+SHARE = "accepted: a number above 0, up to 1; a base is rotary_base"
 OF_A_CONFIGURATION = "accepted: a positive integer; pass a configuration to huggingface.from_config"
 NOT_POSITIVE = (0.0, -1.0, None, True, "1e4", math.nan, math.inf, np.True_, np.float32(-1))
 NOT_POSITIVE += (Fraction(10**400), Fraction(1, 10**400), np.float64(0))
