@@ -76,7 +76,7 @@ def _is_filler(text: str) -> bool:
 
 
 def instructions_by_line(code) -> None:
-    """The kernel's lines, and the machine instructions of each: executed, and jumped over."""
+    """The kernel's lines, and the machine instructions of each: executed, and skipped."""
     all_of = Counter(operation.line for operation in operations(code, "sass"))
     done = Counter(operation.line for operation in executed(code))
     lines = {number: line.strip() for number, line in kernel_lines(code).items()}
@@ -91,7 +91,7 @@ def instructions_by_line(code) -> None:
 
 
 def _two_parts(ax: Axes, names: list, counts: list[tuple[int, int]], room: float, **text) -> None:
-    """Bars of instructions that a warp executes, and after them of those that it jumps over."""
+    """Bars of instructions that a warp executes, followed by those that it skips."""
     places, (always, over) = range(len(names)), zip(*counts, strict=True)
     ax.barh(places, always, color=BLUE, height=0.68)
     drawn = ax.barh(places, over, left=always, color=ORANGE, height=0.68, **draw.HATCHED)
@@ -129,7 +129,7 @@ def owners(layouts: dict[int, Layout]) -> None:
 
 
 def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -> None:
-    """Speed of a copy over what it has in flight on an SM; equation (2) asks for `need` KiB.
+    """Speed of a copy over what it has in flight on an SM; equation (2) requires `need` KiB.
 
     `shares`: bytes in flight of a program -> KiB in flight on an SM -> share of PyTorch's copy.
     """
@@ -148,7 +148,7 @@ def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -
 
 
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
-    """Machine instructions of each kernel: those a warp executes, and those it jumps over."""
+    """Machine instructions of each kernel: those a warp executes, and those it skips."""
     figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.38 * len(counts)))
     _two_parts(ax, list(counts), list(counts.values()), room=1.15)
     ax.set(xlabel="machine instructions")

@@ -73,7 +73,7 @@ def knee(moved: list[float], times: list[float], machine: Machine, source: str) 
 def roofline(
     machine: Machine, measured: Measurement, counts: dict[str, int], instructions: int, dtype: str
 ) -> None:
-    """How many instructions a GPU executes in a second at most, by those for every byte.
+    """The most instructions per second of a GPU, over instructions per byte.
 
     `counts`: case of `measured`, which had the headline in bf16 -> its instructions an element. A
     kernel with `instructions` in `dtype` is shown on the roof.
@@ -107,7 +107,7 @@ def roofline(
 
 
 def _roof(machine: Machine, intensity):
-    """Million instructions a microsecond, at so many for every byte."""
+    """Million instructions per microsecond, at this many per byte."""
     return np.minimum(machine.bytes_a_us * intensity, machine.instructions_a_us) / 1e6
 
 

@@ -63,7 +63,7 @@ class Setting:
     programs: int | None = None  # by default one for each tile
 
     def call(self, device: str = "cuda") -> Callable[[], Tensor]:
-        """The launch, on tensors of its own."""
+        """The launch, on its own tensors."""
         s, b, h, d = self.shape
         t = torch.randn(self.shape, device=device).to(self.dtype)
         freqs, out = RotaryPositionEmbedding(d).to(device)(s), torch.empty_like(t)
@@ -121,5 +121,5 @@ SETTINGS = {  # the limit that each runs into
 
 
 def fingerprints() -> dict[str, dict[str, float]]:
-    """Of each setting, on the GPU that is here."""
+    """The fingerprint of each setting, on this machine's GPU."""
     return {name: setting.fingerprint() for name, setting in SETTINGS.items()}

@@ -25,7 +25,7 @@ def layer() -> tuple[tuple[Tensor, ...], Table, Table]:
 
 
 def gradient_call(function: Callable, inputs: tuple[Tensor, ...], tables: Table) -> Callable:
-    """A call that computes the gradients of the inputs, as often as it is called."""
+    """A call that computes the gradients of the inputs, each time it is called."""
     from torch._functorch import config
 
     config.donated_buffer = False  # a graph that runs again keeps its buffers
@@ -48,7 +48,7 @@ norms = of_both(lambda x, weight: rms_norm(x, (D,), weight, 1e-6))
 
 
 def two_kernels(norms, q, k, q_weight, k_weight, cos, sin) -> tuple[Tensor, Tensor]:
-    """Normalized by `norms`, then rotated by a kernel of its own."""
+    """Normalized by `norms`, then rotated by a second kernel."""
     q, k = norms(q, k, q_weight, k_weight)
     return rope_qk(q, k, (cos[:, 0, 0], sin[:, 0, 0]), "sbhd", rotary_dim=D)
 

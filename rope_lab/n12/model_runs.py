@@ -1,4 +1,4 @@
-"""What notebook 12 finds out about models of transformers on a GPU: launches and time, and bits.
+"""Notebook 12's measurements of transformers models on a GPU: launches, time, and bits.
 
 `device` and the sizes are arguments so that a test can run each experiment small and on a CPU.
 """

@@ -96,7 +96,7 @@ def normed_forward(
 
 @contextmanager
 def with_norms(model: Qwen3ForCausalLM) -> Iterator[None]:
-    """The attentions of a model have `normed_forward` for a while.
+    """In this context, the attentions of a model use `normed_forward`.
 
     Of the model and not of its class: a compiled model doesn't notice what a class was given later.
     """
@@ -160,10 +160,10 @@ def by_package(rounding: str = "model", fused: bool = True) -> Callable:
 
 
 def nothing(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """No rotation: the time that is left is what no kernel for RoPE gets below."""
+    """No rotation: no RoPE kernel can be faster than the time that is left."""
     return q, k
 
 
 def rotated_by(rotation: Callable) -> AbstractContextManager:
-    """Every Llama rotates by this function of q, k, cos and sin for a while."""
+    """In this context, every Llama rotates with this function of q, k, cos and sin."""
     return mock.patch.object(modeling_llama, "apply_rotary_pos_emb", rotation)

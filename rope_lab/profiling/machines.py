@@ -1,4 +1,4 @@
-"""T0, W and P of several GPUs: notebook 08's, and those that `measure_machine` kept times of."""
+"""T0, W and P of several GPUs: notebook 08's, and those that `measure_machine` has measured."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ def of_notebook_08() -> Machine:
 
 
 def read(path: Path) -> dict[str, Observation]:
-    """Name of the GPU -> the times that were taken on it."""
+    """Name of the GPU -> the times that were measured on it."""
     return {gpu: records.read(path, gpu) for gpu in sorted(records.all_of(path))}
 
 
 def merge(path: Path, here: dict, values: dict) -> None:
-    """Write what was measured into a record, in place of what it has for this GPU.
+    """Write what was measured into a record; it replaces an entry for the same GPU.
 
     Args:
         path: of the record.

@@ -24,7 +24,7 @@ PROGRAMS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32  # on each SM, each of one warp
 
 
 def copy_of(size: int) -> Callable[[], Tensor]:
-    """A call that copies so many bytes."""
+    """A call that copies this many bytes."""
     x = torch.zeros(size, dtype=torch.uint8, device="cuda")
     return partial(torch.empty_like(x).copy_, x)
 

@@ -38,7 +38,7 @@ def straight_line(sizes: Iterable[float], times: Iterable[float]) -> tuple[float
 
 
 def headline(instructions: float, dtype: str) -> tuple[float, float]:
-    """What a rotation of the headline moves and executes, with so many instructions an element.
+    """What a rotation of the headline moves and executes, with this many instructions per element.
 
     Returns:
         bytes, those of its table of angles included, and instructions of all lanes.
@@ -49,7 +49,7 @@ def headline(instructions: float, dtype: str) -> tuple[float, float]:
 
 
 def headline_in_words(machine: Machine, instructions: float, dtype: str) -> str:
-    """A sentence: how long its bytes take and its instructions, and which of them decide."""
+    """A sentence: how long its bytes and its instructions take, and which of the two is the limit."""
     moved, executed = headline(instructions, dtype)
     of_bytes, of_instructions = moved / machine.bytes_a_us, executed / machine.instructions_a_us
     bound = "memory-bound" if of_bytes > of_instructions else "compute-bound"

@@ -84,7 +84,7 @@ def inspect(
     about |= {"locks": found["locks"], "unchecked": found.get("unchecked", "")}
 
     def stopped(why: str) -> Inspection:
-        """At the large size no launch is known, but whether those at the small ones compile."""
+        """No launch at the large size is known; the compiler may still refuse the small ones."""
         refusal = refusal_of(at_small_sizes, {})
         return Inspection(**about, refused=why, wrong=refusal and f"on a GPU: {refusal}")
 
@@ -172,7 +172,7 @@ def _inspected(
         return first + (last - first) / 2 * (large - small) / small
 
     def at_large(name: str, values: list[float], by_program: bool = True) -> float:
-        """A count at the large size: as many a program as at each small one, or along a line."""
+        """A count at the large size: the same per program as at each small one, or linear."""
         programs = [one.programs or 1 for one in counts]
         each = {value / count for value, count in zip(values, programs, strict=True)}
         # as many programs as SMs share out what there is, once there is more than that
@@ -238,7 +238,7 @@ def _seeded(make: Callable, size: int, device: str) -> Sequence:
 
 
 def _measured(job: Inspect) -> float | None:
-    """Microseconds on the GPU that is here.
+    """Microseconds on this machine's GPU.
 
     None without one, where kernels are interpreted, or if measuring fails.
     """

@@ -22,7 +22,7 @@ _NEARLY = 1.03  # a limit that is at most this many times as long as memory coun
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU and its numbers, as `measure_machine` took them."""
+    """A GPU and its numbers, as `measure_machine` measured them."""
 
     arch: str  # 'sm_90'
     origin: str = ""  # name, versions and date; '' if nothing was recorded for this architecture
@@ -62,7 +62,7 @@ def limit_of(times: dict[str, float]) -> str:
 
 
 def gpu_of(name: str) -> Gpu:
-    """A GPU by its architecture, as 'sm_90', or by its name in the records.
+    """A GPU by its architecture, such as 'sm_90', or by its name in the records.
 
     Of several with one architecture it is the one that is here, else the one with the most
     bandwidth.
