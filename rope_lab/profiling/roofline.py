@@ -49,7 +49,7 @@ def headline(instructions: float, dtype: str) -> tuple[float, float]:
 
 
 def headline_in_words(machine: Machine, instructions: float, dtype: str) -> str:
-    """A sentence: how long its bytes and its instructions take, and which of the two is the limit."""
+    """A sentence: how long its bytes and its instructions take, and which of the two limits it."""
     moved, executed = headline(instructions, dtype)
     of_bytes, of_instructions = moved / machine.bytes_a_us, executed / machine.instructions_a_us
     bound = "memory-bound" if of_bytes > of_instructions else "compute-bound"

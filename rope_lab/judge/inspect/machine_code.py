@@ -42,7 +42,7 @@ def why_not_counted(code: Compiled) -> str:
 
 
 def _is_known_late(test: ast.expr, names: set[str]) -> bool:
-    """Whether the compiler may not know a test's result: it uses one of these, or the program."""
+    """Whether the compiler may not know a test's result: it uses these names or the program."""
     nodes = [*ast.walk(test)]
     called = {ast.unparse(x.func).rpartition(".")[2] for x in nodes if isinstance(x, ast.Call)}
     asks = {"program_id", "num_programs", "load"} & called
