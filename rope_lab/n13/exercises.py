@@ -48,6 +48,8 @@ def add_rms_norm_in_pytorch(x: Tensor, residual: Tensor, weight: Tensor) -> None
 def stream(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     """x and the residual stream, (tokens, 5120), and a weight (5120,)."""
     x, residual = torch.randn(2, size, 5120, device=device, dtype=torch.bfloat16)
+    for t in x, residual:
+        t[0] /= 1024  # Only so small a row shows where eps is added.
     return x, residual, torch.randn(5120, device=device, dtype=torch.bfloat16)
 
 
