@@ -65,7 +65,7 @@ def _packed(sequences: int, **options) -> Case:
     return Case(65536, 1, 32, 128, tensor_format="thd", sequences=sequences, **options)
 
 
-# Calls compared with other projects, calls of ours alone, and host times.
+# Calls compared with other projects, our calls alone, and host times.
 CALLS = (
     Group(
         (

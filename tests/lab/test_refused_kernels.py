@@ -58,7 +58,7 @@ def doubled_by(tmp_path):
     return made
 
 
-REFUSED = {  # the kernel's lines, and what is told
+REFUSED = {  # the kernel's lines, and the verdict's words
     "break": (
         "y = x\nfor k in range(4):\n    if k == 1:\n        break\n    y += x",
         "unsupported AST node type: Break (a loop in a kernel has no break or continue: ",

@@ -33,8 +33,7 @@ FUNCTIONS = {
 
 
 def sequences_of(tensor_format, device):
-    """The sizes before heads, and each sequence: where it is in the batch, and its options there
-    and alone."""
+    """The sizes before heads, the batch's options, and each sequence's place and options alone."""
     if tensor_format == "thd":
         bounds = torch.tensor((0, *LENGTHS)).cumsum(0).tolist()
         for_all = {"cu_seqlens": torch.tensor(bounds, device=device)}
@@ -77,8 +76,8 @@ def test_a_sequence_alone_and_in_a_batch(
     sizes, for_all, sequences = sequences_of(tensor_format, device)
     tensors, grads = ([randn(*sizes, h, d) for h in heads] for _ in range(2))
     in_batch = results(tensors, grads, **for_all)
-    # On an H200 these rows' sums of squares differ in the last bit. docs/kernels.md says so.
-    adds_in_another_order = (
+    # On an H200 the bits of these norms depend on the batch. docs/kernels.md says so.
+    depends_on_the_batch = (
         device == "cuda"
         and function in (FUNCTIONS["norm_rope"], FUNCTIONS["qk_norm_rope"])
         and (tensor_format, heads, dtype, freqs) == ("sbhd", (1, 1), FP32, "angles")
@@ -91,6 +90,6 @@ def test_a_sequence_alone_and_in_a_batch(
             )
             alone = results(*parts, **of_one)
             for got, expected in zip(alone, in_batch, strict=True):
-                if not adds_in_another_order:
+                if not depends_on_the_batch:
                     assert torch.equal(got, expected[where])
                 torch.testing.assert_close(got, expected[where], rtol=1e-5, atol=1e-5)
