@@ -107,9 +107,7 @@ def check_rank(size: object, rank: object, order: object) -> None:
 def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     """Check the arguments of a call as they were passed, except values of tensors."""
     names = names_of(tensors, call.transpose)
-    if isinstance(call.freqs, str):  # It is probably `tensor_format`, one place too early.
-        accepted = f"{_FREQS}; is an argument before freqs missing?"
-        raise bad(f"freqs is {call.freqs!r}", accepted, TypeError)
+    _refuse_what_others_pass(call.freqs)
     tensor_format = check_format(call.tensor_format, FORMATS)
     flags = {"inverse": call.inverse, "fused": call.fused, "inplace": call.inplace}
     if call.interleaved is not None:
@@ -154,6 +152,19 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
         reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
         raise ValueError(f"{came}; {reads} needs at least s = {needed}")
     _check_where(call, like, seq_len, batch)
+
+
+def _refuse_what_others_pass(freqs: object) -> None:
+    """Raise `TypeError` for what calls written for other functions pass in the place of `freqs`."""
+    if isinstance(freqs, str):  # It is probably `tensor_format`, one place too early.
+        accepted = f"{_FREQS}; is an argument before freqs missing?"
+        raise bad(f"freqs is {freqs!r}", accepted, TypeError)
+    if isinstance(freqs, Tensor) and not freqs.dtype.is_floating_point:
+        instead = "pass positions by name, position_ids=..."
+        if freqs.is_complex():  # As in Llama's own code, whose pairs are interleaved.
+            instead = "pass complex numbers as (freqs.real, freqs.imag), with "
+            instead += "rotary_dim=2 * freqs.shape[-1], interleaved=True"
+        raise bad(f"freqs has dtype {short(freqs.dtype)}", f"{_FREQS}; {instead}", TypeError)
 
 
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> None:
@@ -272,6 +283,9 @@ def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
         raise bad("cu_seqlens is None for packed sequences ('thd')", accepted)
     if starts is not None and ids is not None:
         raise bad("position_ids and start_positions were both passed", "one of them")
+    if is_integer(ids):
+        accepted = f"torch.Tensor, or start_positions={ids} for the first position of all sequences"
+        raise bad(f"position_ids is {ids}", accepted, TypeError)
     if ids is not None and call.cp_size > 1:
         came = f"position_ids requires cp_size=1, but cp_size is {call.cp_size}"
         raise bad(came, "cp_size and cp_rank, or position_ids=cp_positions(...) alone")

@@ -299,6 +299,9 @@ def _check_norm(tensors: Tensors, named: Named, norm: Norm, tensor_format: str) 
             raise bad(f"{name} is {shown(number)}", accepted)
     t_names = names_of(tensors, transpose=False)
     for (name, x), t_name, t in zip(named, t_names, tensors, strict=True):
+        if isinstance(x, torch.nn.Module):
+            accepted = f"torch.Tensor; pass {name}=norm.weight, and the module's eps by name"
+            raise bad(f"{name} is of type {type(x).__name__}", accepted, TypeError)
         if x is not None:
             dtypes = tuple(dict.fromkeys((t.dtype, torch.float32, compute_dtype(t))))
             Like(t_name, t, tensor_format).check(name, x, dtypes, [(t.shape[-1],)])

@@ -190,13 +190,23 @@ TYPE_ERRORS = {
         "freqs": lambda good: ModuleOfAnotherLibrary()
     },
     "freqs has dtype bfloat16; accepted for angles, with {t} of float32: float32": {"freqs": BF16},
-    "freqs has dtype complex64; accepted for angles, with {t} of float32: float32": {
-        "freqs": cos(S, D2 // 2, dtype=torch.cfloat)
-    },
+    "freqs has dtype complex64; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
+    "torch.Tensors (cos, sin); or a RotaryPositionEmbedding; pass complex numbers as (freqs.real, "
+    "freqs.imag), with rotary_dim=2 * freqs.shape[-1], interleaved=True": [
+        {"freqs": cos(S, D2 // 2, dtype=torch.cfloat)},
+        {"freqs": torch.tensor(1j)},
+    ],
+    "freqs has dtype int64; accepted: a torch.Tensor of angles, (s2, 1, 1, d2); a pair of "
+    "torch.Tensors (cos, sin); or a RotaryPositionEmbedding; pass positions by name, "
+    "position_ids=...": [
+        {"freqs": ints(*range(12))},
+        # as flashinfer's calls
+        {"freqs": ints(*range(12)), "tensor_format": None, "k": lambda good: good},
+    ],
     "freqs has dtype float64; accepted for angles, with {t} of float32: float32": {"freqs": FP64},
-    "freqs has dtype int64; accepted for angles, with {t} of float64: float32, float64": {
+    "freqs has dtype bfloat16; accepted for angles, with {t} of float64: float32, float64": {
         "dtype": FP64,
-        "freqs": INT64,
+        "freqs": BF16,
     },
     "freqs has dtype bfloat16; accepted for inv_freq: float32, float64": {"freqs": of_bf16},
     "freqs is a Scaled that overrides forward; accepted: its table, freqs(max_seq_len)": {
@@ -232,11 +242,17 @@ TYPE_ERRORS = {
         "start_positions": cos(3).bool()
     },
     "position_ids is of type list; accepted: torch.Tensor": {"position_ids": [[0, 1, 2, 3]]},
+    "position_ids is 3; accepted: torch.Tensor, or start_positions=3 for the first position of all "
+    "sequences": [{"position_ids": 3}, {"position_ids": np.int64(3), "cp_size": 2, "cp_rank": 1}],
     "position_ids has dtype float32; accepted: int32, int64, int16, int8, uint8": {
         "position_ids": cos(1, S)
     },
     # weights
     "{weight} is of type list; accepted: torch.Tensor": {"weight": [1.0] * D},
+    "{weight} is of type RMSNorm; accepted: torch.Tensor; pass {weight}=norm.weight, and the "
+    "module's eps by name": {"weight": lambda good: nn.RMSNorm(D)},
+    "k_weight is of type RMSNorm; accepted: torch.Tensor; pass k_weight=norm.weight, and the "
+    "module's eps by name": {"k_weight": lambda good: nn.RMSNorm(D)},
     "{weight} has dtype int64; accepted: float32": {"weight": INT64},
     "{weight} has dtype bfloat16; accepted: float32": {"weight": BF16},
     "{weight} has dtype float64; accepted: float16, float32": {"dtype": FP16, "weight": FP64},

@@ -70,6 +70,20 @@ def test_of_a_table_of_angles(device):
     torch.testing.assert_close(out, apply_rotary_pos_emb(t, freqs))
 
 
+def test_of_complex_numbers(device):
+    """As in Llama's own code."""
+    t, angles = torch.randn(B, S, H, D, device=device), torch.randn(S, D // 2, device=device)
+    freqs = torch.polar(torch.ones_like(angles), angles)
+    said = advice(lambda: apply_rotary_pos_emb(t, freqs, "bshd"), TypeError)
+    options = re.search(r"pass complex numbers as (.*), with (.*)", said)
+    out = eval(
+        f"apply_rotary_pos_emb(t, {options[1]}, 'bshd', {options[2]})",
+        {"apply_rotary_pos_emb": apply_rotary_pos_emb, "t": t, "freqs": freqs},
+    )
+    want = torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2))) * freqs[:, None])
+    torch.testing.assert_close(out, want.flatten(-2))
+
+
 class Scaled(RotaryPositionEmbedding):
     def forward(self, max_seq_len, offset=0):
         return super().forward(max_seq_len, offset) / 2
