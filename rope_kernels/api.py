@@ -52,7 +52,7 @@ def apply_rotary_pos_emb(
     interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
-    cp_rank: int = 0,
+    cp_rank: int | None = None,
     cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
@@ -65,8 +65,8 @@ def apply_rotary_pos_emb(
     Rotates `rotary_dim` (d2) elements of each head: the rotary slice. Element i of the slice forms
     a pair with element i + d2/2 (half-split), or element 2i with 2i + 1 (interleaved). The result
     is differentiable in `t` and `freqs` any number of times. TransformerEngine's keyword calls
-    work, but `fused` defaults to True, and `cu_seqlens` requires 'thd'. docs/other_calls.md lists
-    calls of other libraries.
+    work, but `fused` defaults to True, `cu_seqlens` requires 'thd', and `cp_size` > 1 requires
+    `cp_rank`. docs/other_calls.md lists calls of other libraries.
 
     Args:
         t: the tensor to rotate: (s, b, h, d), (b, s, h, d), (b, h, s, d) or (t, h, d), according to
@@ -106,7 +106,7 @@ def apply_rotary_pos_emb(
         inplace: True: overwrite the rotary slice of `t`, and return `t`. It may be a view, such as
             `q` in a packed qkv. If autograd forbids that, an error says why.
         cp_size: the number of ranks that share each sequence (context parallelism).
-        cp_rank: this rank's number, from 0.
+        cp_rank: this rank's number, from 0. `cp_size` > 1 requires it.
         cp_order: which tokens of a sequence `t` contains. 'zigzag': chunks cp_rank and
             2 * cp_size - 1 - cp_rank of 2 * cp_size. 'contiguous': chunk cp_rank of cp_size.
             'round_robin': tokens cp_rank, cp_rank + cp_size, ... `cp_positions` returns their
@@ -190,7 +190,7 @@ def rope_qk(
     interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
-    cp_rank: int = 0,
+    cp_rank: int | None = None,
     cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
@@ -271,7 +271,7 @@ def rope_fw(
     interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
-    cp_rank: int = 0,
+    cp_rank: int | None = None,
     cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,
@@ -328,7 +328,7 @@ def rope_bw(
     interleaved: bool | None = None,
     inplace: bool = False,
     cp_size: int = 1,
-    cp_rank: int = 0,
+    cp_rank: int | None = None,
     cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,

@@ -101,7 +101,8 @@ def check_rank(size: object, rank: object, order: object) -> None:
     accepted = "an integer from 1, below 2^31"
     size = check_integer("cp_size", size, least=1, most=2**31 - 1, accepted=accepted)
     accepted = "an integer from 0 to cp_size - 1 = {most}"
-    check_integer("cp_rank", rank, least=0, most=size - 1, accepted=accepted)
+    if size > 1 or rank is not None:  # A default would silently be the same on all ranks.
+        check_integer("cp_rank", rank, least=0, most=size - 1, accepted=accepted)
 
 
 def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:

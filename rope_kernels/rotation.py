@@ -81,7 +81,7 @@ class Call(NamedTuple):
     interleaved: bool | None = None  # None: the module's, or False for a table
     output_pairing: str = "same"
     cp_size: int = 1
-    cp_rank: int = 0
+    cp_rank: int | None = None  # None: rank 0 of one
     cp_order: str = "zigzag"
     inverse: bool = False
     rounding: str | None = None  # None: "once", or without a kernel "model"
@@ -263,7 +263,7 @@ def options_of(call: Call, t: Tensor) -> Options:
         interleaved=call.pairs_are_interleaved,
         output_pairing=call.output_pairing,
         cp_size=as_integer(call.cp_size),
-        cp_rank=as_integer(call.cp_rank),
+        cp_rank=as_integer(0 if call.cp_rank is None else call.cp_rank),
         cp_order=call.cp_order,
         inverse=call.inverse,
         rounding=rounding,

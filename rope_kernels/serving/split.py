@@ -126,7 +126,7 @@ def split_qkv_rope(
     position_ids: Tensor | None = None,
     interleaved: bool | None = None,
     cp_size: int = 1,
-    cp_rank: int = 0,
+    cp_rank: int | None = None,
     cp_order: CpOrder = "zigzag",
     rotary_dim: int | None = None,
     rotary_start: int = 0,

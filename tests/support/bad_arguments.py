@@ -79,7 +79,7 @@ def packed(**change):
 
 
 def of_a_rank(**change):
-    return packed(cp_size=2, freqs=module(), **change)
+    return packed(cp_size=2, cp_rank=0, freqs=module(), **change)
 
 
 # (names, what is accepted, values of a wrong type, other wrong values, what else is in the call)
@@ -461,9 +461,9 @@ VALUE_ERRORS = {
     },
     "position_ids requires cp_size=1, but cp_size is 2; accepted: cp_size and cp_rank, or "
     "position_ids=cp_positions(...) alone": [
-        dense(position_ids=ints(0, 1, 2, 3), cp_size=2, freqs=table(8)),
-        packed(position_ids=ints(*range(12)), cp_size=2),
-        packed(position_ids=ints(*range(12)), cp_size=2, cu_seqlens=ints(0, 24)),
+        dense(position_ids=ints(0, 1, 2, 3), cp_size=2, cp_rank=0, freqs=table(8)),
+        packed(position_ids=ints(*range(12)), cp_size=2, cp_rank=0),
+        packed(position_ids=ints(*range(12)), cp_size=2, cp_rank=0, cu_seqlens=ints(0, 24)),
     ],
     "position_ids was passed with freqs of shape (3, 4, 8), one row per token; accepted: (cos, "
     "sin) alone if a model's rotary module returned them for these positions, or tables of shape "
@@ -510,8 +510,10 @@ VALUE_ERRORS = {
     "position_ids is on meta; it must be on {t}'s device, {device}": dense(
         position_ids=ints(0, 1, 2, 3)[None].to("meta")
     ),
+    # It would be rank 0 on every rank.
+    "cp_rank is None; accepted: an integer from 0 to cp_size - 1 = 2": {"cp_size": 3},
     "cp_size is 2, and {read}; accepted: an even s, for two chunks of equal length": dense(
-        cp_size=2, t=cos(3, B, 3, D), k=cos(3, B, 3, D)
+        cp_size=2, cp_rank=0, t=cos(3, B, 3, D), k=cos(3, B, 3, D)
     ),
     # in place
     "output_pairing is 'half' with inplace=True; accepted: 'same'": {
@@ -576,10 +578,10 @@ VALUES = {
         packed(freqs=table(4), position_ids=ints(4, *range(4), *range(7)) % 5),
     ],
     "freqs has angles for s2 = 4 positions; the last position in use needs 8": packed(
-        cp_size=2, freqs=table(4), cu_seqlens=ints(0, 4, 12, 16)
+        cp_size=2, cp_rank=0, freqs=table(4), cu_seqlens=ints(0, 4, 12, 16)
     ),
     "freqs has angles for s2 = 4 positions; the last position in use needs 6": [
-        packed(cp_size=2, cp_order=order, freqs=table(4), cu_seqlens=ints(0, 4, 10))
+        packed(cp_size=2, cp_rank=0, cp_order=order, freqs=table(4), cu_seqlens=ints(0, 4, 10))
         for order in ("contiguous", "round_robin")
     ],
     "freqs has angles for s2 = 12 positions; the last position in use needs 13": [
@@ -605,14 +607,13 @@ VALUES = {
     "cp_size, if it describes this rank's part of each sequence; tensors with this rank's tokens "
     "only, if yours contain those of all ranks; or tensors without padding, if 12 of the 24 tokens "
     "of all ranks are padding": [
-        packed(freqs=module(), cp_size=2, cp_order=order, cu_seqlens=ints(0, 4, 12))
-        for order in CP_ORDERS
+        of_a_rank(cp_order=order, cu_seqlens=ints(0, 4, 12)) for order in CP_ORDERS
     ],
     "cu_seqlens ends at 12, the number of tokens of one of 3 ranks; accepted: cu_seqlens * "
     "cp_size, if it describes this rank's part of each sequence; tensors with this rank's tokens "
     "only, if yours contain those of all ranks; or tensors without padding, if 24 of the 36 tokens "
     "of all ranks are padding": [
-        packed(freqs=module(), cp_size=3, cp_order=order, cu_seqlens=ints(0, 4, 12))
+        packed(freqs=module(), cp_size=3, cp_rank=0, cp_order=order, cu_seqlens=ints(0, 4, 12))
         for order in CP_ORDERS
     ],
     "cu_seqlens is [0, 4, 6]; accepted: lengths that are multiples of 2 * cp_size = 4": of_a_rank(
