@@ -472,7 +472,8 @@ def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
     """Map every pair (x1, x2) of the last dimension to (-x2, x1).
 
     Args:
-        x: any shape (..., d2) with even d2; any dtype with negative numbers, except fp8.
+        x: any shape (..., d2) with even d2; any dtype with negative numbers, except fp8
+            and complex32.
         interleaved: x1 and x2 are neighbors, elements 2i and 2i + 1, instead of i and i + d2/2.
 
     Returns:
