@@ -99,7 +99,7 @@ class Call(NamedTuple):
             tokens = [n for letter, n in self.tokens.items() if letter in self.tensor_format]
             options["position_ids"] = torch.empty(tokens, dtype=torch.int32)
         if "ranks" in self.marks:
-            options["cp_size"] = 2
+            options |= {"cp_size": 2, "cp_rank": 0}
         if "in place" in self.marks:
             options["inplace"] = True
         if "model" in self.marks:
