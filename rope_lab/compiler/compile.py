@@ -221,8 +221,7 @@ def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> dic
 def compiled_by_the_child(job: dict) -> dict:
     """The fields of a `Compiled` that the compiler decides, from its stages on.
 
-    For a check, only 'shared' and 'barriers': it ends before PTX, because Triton refuses kernels
-    before that.
+    For a check, only 'shared': it ends before PTX, because Triton refuses kernels before that.
 
     Raises:
         Refused, TookTooLong: RuntimeErrors; why the compiler refused, or that it didn't finish.

@@ -65,7 +65,7 @@ def start(folder: Path) -> None:
 
 
 class Checked(Exception):
-    """A check is done: the kernel's shared memory and its number of barriers are known."""
+    """A check is done: the kernel's shared memory is known."""
 
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
@@ -76,8 +76,7 @@ def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
     try:
         return work_on(job, folder)
     except Checked as done:
-        shared, barriers = done.args
-        return {"shared": shared, "barriers": barriers}
+        return {"shared": done.args[0]}
     except Exception as error:  # whatever it is, the parent reports it
         traceback.print_exc()
         sys.stderr.flush()
@@ -126,7 +125,7 @@ def stops_before_ptx() -> Iterator[None]:
     from triton.backends.nvidia.compiler import CUDABackend
 
     def stop(self, module, metadata: dict, *_):
-        raise Checked(metadata["shared"], str(module).count("call void @llvm.nvvm.barrier"))
+        raise Checked(metadata["shared"])
 
     with patch.object(CUDABackend, "make_ptx", stop), patch.dict(os.environ, DISABLE_LLVM_OPT="1"):
         yield

@@ -110,19 +110,6 @@ def each_launch(launcher: Callable[[Launch], object]) -> AbstractContextManager:
     return launched_by(launcher) if interprets() else nullcontext()
 
 
-def constants_of(kernel: Callable, named: dict[str, object]) -> tuple:
-    """What launches with the same compiled kernel share: its name, its constants, and num_warps.
-
-    Args:
-        kernel: the Python function.
-        named: arguments of a launch by their names, and its options.
-    """
-    is_constant = {name: "constexpr" in str(kind) for name, kind in kernel.__annotations__.items()}
-    is_constant["num_warps"] = True
-    constants = [(name, repr(value)) for name, value in named.items() if is_constant.get(name)]
-    return kernel.__name__, *constants
-
-
 def launches_of(call: Callable[[], object]) -> list[Launch]:
     """The launches that `call()` makes; none runs. A tuner uses its first configuration."""
     from triton.runtime.autotuner import Autotuner

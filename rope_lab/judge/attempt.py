@@ -13,17 +13,10 @@ from torch import Tensor
 
 from rope_kernels.modes import interpreter_is_on
 
-from ..compiler.launches import each_launch, interprets
+from ..compiler.launches import interprets
 from ..interpreter.functions import cannot_be_interpreted
 from .check import compare, is_right
-from .counts import (
-    BY_NUMPY,
-    COPIES,
-    BesideKernels,
-    Counted,
-    more_than_half_the_table,
-    wasted,
-)
+from .counts import COPIES, BesideKernels, Counted, more_than_half_the_table, wasted
 from .diagnose.evidence import Evidence
 from .errors import failure_of
 from .judge_process import settle
@@ -106,32 +99,21 @@ class Attempt:
             events=trace.events,
         )
 
-    def depends_on_the_order(self) -> bool:
-        """Whether the results differ if the programs run from the last one to the first."""
-        if self._run(backwards=True) is not None:
-            return True
-        outs = zip(self._results(), self.expected, strict=True)
-        return not all(  # by more than the rounding of another order
-            torch.allclose(out.cpu().double(), want.double(), rtol=1e-2, atol=1e-2, equal_nan=True)
-            for out, want in outs
-        )
-
-    def _run(self, backwards: bool = False) -> Verdict | None:
+    def _run(self) -> Verdict | None:
         """Call the candidate; an outcome if it stopped or returned nothing."""
         if self.case.name == CHANGED:  # after a call with other numbers in the same memory
             for x in self.given:
                 x.mul_(2)
-            stopped = self._call(backwards)
+            stopped = self._call()
             for x, own in zip(self.given, self.inputs, strict=True):
                 x.copy_(own)
             if stopped is not None:
                 return stopped
-        return self._call(backwards)
+        return self._call()
 
-    def _call(self, backwards: bool) -> Verdict | None:
+    def _call(self) -> Verdict | None:
         stopped, self.eager = None, BesideKernels()
-        self.eager.note(self.given)
-        with watch(backwards) as self.trace, self.eager, each_launch(self.eager.at_launch):
+        with watch() as self.trace, self.eager:
             try:
                 self.returned = called(self.candidate, self.case, self.given)
             except NotImplementedError as error:
@@ -264,15 +246,14 @@ class Attempt:
             yield self._wrong(more)
 
     def _without_the_kernel(self, trace: "Trace") -> Iterator[str]:
-        """What PyTorch or NumPy did that the kernel should have done."""
+        """What PyTorch did that the kernel should have done."""
         if not trace.launches:
             yield NO_KERNEL
             return
         given_to_kernels = [memory.tensor for memory in trace.memories]
         for x in (*given_to_kernels, *self._results()):
             if name := self.eager.maker_of(x):
-                words = name if name == BY_NUMPY else f"PyTorch runs {name}"
-                words += "; let the kernel do it"
+                words = f"PyTorch runs {name}; let the kernel do it"
                 yield f"a part of the work is done outside the kernel: {words}"
         for out in self._results():
             stored = trace.stored_in(out)
@@ -312,12 +293,12 @@ def as_tuple(returned: object) -> tuple:
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
-def watch(backwards: bool):
+def watch():
     if not interprets():
         return contextlib.nullcontext()
     from .trace import Trace
 
-    return Trace(backwards=backwards)
+    return Trace()
 
 
 def memory_of(x: Tensor) -> Tensor:

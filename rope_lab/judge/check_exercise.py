@@ -12,7 +12,7 @@ import contextlib
 import io
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,10 +32,6 @@ from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict
 
 CHILD = "rope_lab.judge.judge_process"
 SECONDS = 30.0  # the most that a candidate may take for a case; our slowest kernel took 1.3
-IN_ORDER_ALONE = (
-    "right only if the programs run one after the other, the first one first: what an atomic "
-    "operation returns depends on their order, which a GPU doesn't guarantee"
-)
 _ASKED = 5  # cases in which the cause of a wrong address is looked for
 MANY_PROGRAMS = 3000  # limit for a large tensor: the interpreter takes a millisecond for each
 
@@ -116,8 +112,7 @@ def _tried_by_the_child(engine: str, job: "TryOnCases") -> Tried:
         print(printed, end="" if printed.endswith("\n") else "\n")
     verdict = answer["verdict"]
     verdict = replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))
-    refusal = refusal_of(answer["launches"], verdict.cases.moves_between) if verdict else ""
-    if refusal:
+    if verdict and (refusal := refusal_of(answer["launches"])):
         verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
     return Tried(verdict, answer["counted"])
 
@@ -219,14 +214,9 @@ def verdict_on_cases(
         else:
             misses.append(attempt)
             wrong.append(outcome)
-    if not wrong and (case := traced.updated) and depends_on_the_order(candidate, wanted, case):
-        right.remove(case.name)
-        cases = Cases(right=tuple(right), wrong=case.name)
-        return Verdict(state=WRONG, reason=IN_ORDER_ALONE, cases=cases), printed
     if not wrong:
         reason = f"{len(right)} cases: " + ", ".join(right)
-        launches, moves = traced.launches, traced.moves_between
-        cases = Cases(right=tuple(right), launches=launches, moves_between=moves)
+        cases = Cases(right=tuple(right), launches=traced.launches)
         return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
     also_wrong = tuple(other.cases.wrong for other in wrong[1:])
     first = explained(wrong[0], misses)
@@ -239,8 +229,6 @@ class Traced:
     """What is kept from the traces of all cases."""
 
     launches: int = 0
-    moves_between: dict[tuple, str] = field(default_factory=dict)  # as in `Trace`
-    updated: Case | None = None  # the first one whose programs update something atomically
     programs_an_element: float = math.inf  # the fewest of any case
 
     def add(self, attempt: Attempt) -> None:
@@ -248,9 +236,6 @@ class Traced:
         if trace is None:
             return
         self.launches += trace.launches
-        self.moves_between = trace.moves_between | self.moves_between
-        if any(memory.has_atomics for memory in trace.memories) and not trace.waits:
-            self.updated = self.updated or attempt.case
         programs_an_element = len(trace.programs) / attempt.given[0].numel()
         self.programs_an_element = min(self.programs_an_element, programs_an_element)
 
@@ -259,13 +244,6 @@ class Traced:
         if self.programs_an_element == math.inf:
             return 0
         return self.programs_an_element * wanted.inputs(case)[0].numel()
-
-
-def depends_on_the_order(candidate: Callable, wanted: Spec, case: Case) -> bool:
-    """Whether the results differ if the programs run from the last one to the first."""
-    attempt = Attempt(candidate, wanted, case, earlier=[])
-    with contextlib.redirect_stdout(io.StringIO()):
-        return attempt.depends_on_the_order()
 
 
 def explained(verdict: Verdict, misses: list[Attempt]) -> Verdict:

@@ -4,17 +4,12 @@ While it ran, its `Trace` counted bytes, sin/cos evaluations, stores and program
 exercise doesn't forbid is a remark in the verdict.
 """
 
-import ctypes
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from ..compiler.launches import Launch
 from ..profiling.traffic import Traffic
 from .spec import Spec
 
@@ -24,8 +19,6 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
 _MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
 # PyTorch's copies are allowed next to a kernel, and reported: its name -> what a reader writes.
 COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
-BY_NUMPY = "NumPy or Python computes it"  # written by neither PyTorch nor a kernel
-_READS = "numpy", "tolist", "__dlpack__"  # by which NumPy and Python get a tensor's elements
 
 
 @dataclass(frozen=True)
@@ -49,11 +42,7 @@ class Counted:
 
 
 class BesideKernels(Traffic):
-    """What PyTorch and NumPy do in addition to a kernel.
-
-    PyTorch's operations are watched. What NumPy or Python writes is recognized by its memory: its
-    content differs from what PyTorch or a kernel left there, or neither has written it, and
-    elements of a tensor were read before. (A table of constants reads none.)
+    """What PyTorch does in addition to a kernel.
 
     Attributes:
         computed: float tensors that operations computed from tensors, with the name of the first
@@ -64,8 +53,6 @@ class BesideKernels(Traffic):
     def __init__(self) -> None:
         super().__init__()
         self.computed: list[tuple[str, Tensor]] = []  # kept alive: an address is not used twice
-        self._left: dict[int, tuple[Tensor, bytes]] = {}  # address -> what is known to be there
-        self._is_read = False  # whether NumPy or Python got elements of a tensor
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -75,90 +62,22 @@ class BesideKernels(Traffic):
         """
         return False
 
-    def __enter__(self) -> "BesideKernels":
-        self._patches = ExitStack()
-        for name in _READS:
-            self._patches.enter_context(
-                patch.object(Tensor, name, self._reading(getattr(Tensor, name)))
-            )
-        return super().__enter__()
-
-    def __exit__(self, *of_an_error: object) -> None:
-        self._patches.close()
-        super().__exit__(*of_an_error)
-
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        count, given = len(self.kernels), tensors_among((args, kwargs))
-        before = next(filter(None, map(self.maker_of, given)), "")
-        if func.name() == "aten::_local_scalar_dense":  # .item()
-            self._read(given[0])
+        count = len(self.kernels)
+        before = next(filter(None, map(self.maker_of, tree_leaves((args, kwargs)))), "")
         out = self.counted(func, args, kwargs)
-        made = tensors_among(out)
         if len(self.kernels) > count and self.kernels[-1].bytes_read:
             name = self.kernels[-1].name
             name = before or ("" if name in COPIES else name)
-            self.computed += [(name, x) for x in made if name and x.is_floating_point()]
-        if func._schema.is_mutable:
-            self.note(given)
-        addresses = {x.untyped_storage().data_ptr() for x in given}  # a view writes nothing
-        self.note(x for x in made if x.untyped_storage().data_ptr() not in addresses)
+            made = (x for x in tree_leaves(out) if isinstance(x, Tensor) and x.is_floating_point())
+            self.computed += [(name, x) for x in made if name]
         return out
-
-    def at_launch(self, launch: Launch) -> object:
-        """Make a launch; what it gets from NumPy is `computed`."""
-        from .hooks import tensors_in
-
-        given = [x for _, x in tensors_in({"": launch.arguments} | launch.options)]
-        self.computed += [(BY_NUMPY, x) for x in given if self.maker_of(x) == BY_NUMPY]
-        is_read = self._is_read
-        out = launch.run()
-        self._is_read = is_read  # the interpreter reads by NumPy
-        self.note(given)
-        return out
-
-    def note(self, tensors: Iterable[Tensor]) -> None:
-        """What is in the memory of these was written by PyTorch or a kernel."""
-        for x in filter(_is_followed, tensors):
-            self._left[x.untyped_storage().data_ptr()] = x, _content(x)
 
     def maker_of(self, x: object) -> str:
         """The operation that computed what is in a tensor's memory; '' if none did."""
         begin = x.untyped_storage().data_ptr() if isinstance(x, Tensor) else 0
         made = (name for name, y in self.computed if y.untyped_storage().data_ptr() == begin)
-        return next(made, self._by_numpy(x)) if begin else ""
-
-    def _by_numpy(self, x: Tensor) -> str:
-        if not _is_followed(x):
-            return ""
-        known = self._left.get(x.untyped_storage().data_ptr())
-        is_numpys = self._is_read if known is None else known[1] != _content(x)
-        return BY_NUMPY if is_numpys else ""
-
-    def _reading(self, original: Callable) -> Callable:
-        def read(x: Tensor, *arguments: object, **options: object) -> object:
-            self._read(x)
-            return original(x, *arguments, **options)
-
-        return read
-
-    def _read(self, x: Tensor) -> None:
-        """A launcher may read a single number that PyTorch has computed, such as a maximum."""
-        has_several = x.untyped_storage().nbytes() > x.element_size()
-        self._is_read |= x.is_floating_point() and has_several
-
-
-def tensors_among(tree: object) -> list[Tensor]:
-    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
-
-
-def _is_followed(x: Tensor) -> bool:
-    return x.is_cpu and x.is_floating_point()
-
-
-def _content(x: Tensor) -> bytes:
-    """Of all of its memory."""
-    storage = x.untyped_storage()
-    return ctypes.string_at(storage.data_ptr(), storage.nbytes())
+        return next(made, "") if begin else ""
 
 
 def more_than_half_the_table(trace: "Trace", t: Tensor, freqs: Tensor) -> str:

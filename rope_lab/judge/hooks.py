@@ -32,7 +32,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 _TRITON = str(Path(triton.__file__).parent)
 _LAB = Path(__file__).parents[1]
 _TOOLS = (_TRITON, str(_LAB / "judge"), str(_LAB / "interpreter"))  # no kernel is in these
-# Each may be a barrier, because it moves elements between lanes.
+# Each moves elements between lanes, which wait for each other then.
 _MOVES = [
     *((InterpreterBuilder, f"create_{name}") for name in ("dot", "histogram")),
     *((InterpreterBuilder, f"create_{name}") for name in ("reshape", "trans", "gather")),
@@ -146,7 +146,7 @@ class Hooks:
             (InterpreterBuilder, "create_barrier", self._then(self.at_barrier)),
             (interpreter, "_patch_lang_tensor", convert_as_compiled),
             (InterpreterBuilder, "create_dot", self._dot),
-            *((owner, name, self._then(self.at_move)) for owner, name in _MOVES),
+            *((owner, name, self._then(self.at_barrier)) for owner, name in _MOVES),
             *((InterpreterBuilder, f"create_{f}", self._function(f)) for f in self.functions),
         ]
 
@@ -175,9 +175,6 @@ class Hooks:
 
     def at_barrier(self) -> None:
         """Lanes of the program wait for each other."""
-
-    def at_move(self) -> None:
-        """Elements move between lanes."""
 
     def at_function(self, name: str, block: np.ndarray) -> None:
         """One of `functions` is called with a block."""

@@ -5,10 +5,8 @@ thread, and a thread executes in order. Other lanes may be in other warps, which
 other: one lane may store an element before another lane has loaded it. Blocks of another shape may
 have another layout, so their lanes aren't compared. But all threads load a scalar.
 
-An operation that moves elements between lanes (a reduction, `tl.trans`, `tl.split`, ...) is a
-barrier if the lanes are in several warps and the result is used. Only the compiler knows. So lanes
-that meet with only such an operation between them are listed separately: they race if the compiled
-kernel has no barrier.
+An operation that moves elements between lanes (a reduction, `tl.trans`, `tl.split`, ...) counts as
+a barrier. The compiled kernel has one if the lanes are in several warps and the result is used.
 """
 
 import numpy as np
@@ -42,11 +40,6 @@ class Lanes:
     def add(self, at: np.ndarray, which: np.ndarray) -> None:
         """`at`: the places of those lanes of a block for which `which` is true."""
         self._waiting.append((at, which))
-
-    def hand_over(self, earlier: "Lanes") -> None:
-        """Elements move between lanes: what happened before moves to `earlier`."""
-        earlier._waiting += self._entered + self._waiting
-        self.forget()
 
     def forget(self) -> None:
         """At a barrier, and at the beginning of a program."""

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from rope_kernels.modes import compiler_is_installed
 
 from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
-from ..compiler.launches import Launch, constants_of, each_launch
-from .lanes import HOW_LANES_WAIT
+from ..compiler.launches import Launch, each_launch
 
 GPU = "sm_90"  # an H100 or H200
 LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"
@@ -81,21 +80,14 @@ def does_not_compile(refused: Refused, gpu: str = "an H200") -> str:
     return f"right in the interpreter, but {refused.kernel} does not compile for {gpu}: {said}"
 
 
-def refusal_of(jobs: Iterable[dict], moves_between: dict[tuple, str]) -> str:
-    """Why the first of these launches is wrong on a GPU; '' if none is, or if that isn't known.
+def refusal_of(jobs: Iterable[dict]) -> str:
+    """Why the first of these launches does not compile; '' if all do, or if that isn't known.
 
-    It does not compile, or its lanes race: they meet at an element, and what moves elements between
-    them was compiled without a barrier.
-
-    Args:
-        jobs: as `launches_noted` makes them.
-        moves_between: as in `Cases`.
+    `jobs`: as `launches_noted` makes them.
     """
     for job in jobs:
         try:
-            has_barriers = compiled_by_the_child(job)["barriers"] > 0
-            if not has_barriers and (race := moves_between.get(job["constants"])):
-                return f"a race between lanes: {race}. {HOW_LANES_WAIT}"
+            compiled_by_the_child(job)
         except Refused as refused:
             return does_not_compile(refused)
         except NotPassedOn:
@@ -118,15 +110,24 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
 
     def note(launch: Launch) -> object:
         with contextlib.suppress(Exception):  # the kernel isn't wrong if it can't be passed on
-            constants = constants_of(launch.kernel.fn, launch.named)
-            key = constants, *((name, _like(value)) for name, value in launch.named.items())
+            key = _what_is_compiled(launch)
             if key not in jobs:
                 job = job_of(GPU, launch.kernel, *launch.arguments, **launch.options)
-                jobs[key] = job | {"check": True, "constants": constants}
+                jobs[key] = job | {"check": True}
         return launch.run()
 
     with each_launch(note):
         yield jobs
+
+
+def _what_is_compiled(launch: Launch) -> tuple:
+    """The same for launches with the same compiled kernel."""
+    kinds = {"num_warps": "constexpr"} | launch.kernel.fn.__annotations__
+    parts = [
+        (name, repr(value) if "constexpr" in str(kinds.get(name)) else _like(value))
+        for name, value in launch.named.items()
+    ]
+    return launch.name, *parts
 
 
 def _like(value: object) -> object:

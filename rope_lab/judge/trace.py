@@ -12,16 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..compiler.launches import constants_of
 from ..interpreter.bf16 import as_fp32
 from .hooks import Access, Hooks, Memory, Part, line_of_the_kernel, name_of, number_of
 from .lanes import Lanes
 
 NOBODY = -1
-_RELEASED_EARLY = (
-    "and released its lock before all its warps had stored: write tl.debug_barrier() between the "
-    "store and the release"
-)
 _WARPS = 4  # of a program, where a launch doesn't say
 _LANES_OF_A_WARP = 32
 
@@ -40,13 +35,6 @@ class OwnedMemory(Memory):
         self.has_atomics = False
         self.shared = np.zeros(size, dtype=bool)  # have several programs of a launch loaded it?
         self.loaded_by, self.stored_by = Lanes(size), Lanes(size)  # of the program that runs
-        # the same, before numbers moved between its lanes
-        self.loaded_earlier, self.stored_earlier = Lanes(size), Lanes(size)
-        # Of each byte: has the program that stored it not released it yet? A barrier followed by an
-        # atomic operation releases it.
-        self.untold = np.zeros(size, dtype=bool)
-        self.before_a_barrier: list[np.ndarray] = []  # places that the program has stored
-        self.after_it: list[np.ndarray] = []
         # the bytes themselves, as they are now
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         # "loaded" and "stored" -> bytes; what is masked off moves none
@@ -69,7 +57,6 @@ class Trace(Hooks):
 
     Attributes:
         launches: how many.
-        waits: whether a program may wait for another one, by atomic_cas or a volatile load.
         undefined: whether a load without `other` had elements masked off.
         races: in words; between programs.
         locks: what would be races or collisions if no lock orders these programs. It isn't known
@@ -78,8 +65,6 @@ class Trace(Hooks):
             stores, and there is no barrier between the two.
         in_one_warp: the same where it is harmless: in a program of one warp, or in a block that
             one warp stores.
-        moves_between: `constants_of` a launch -> the same where elements move between lanes
-            in between, which may be a barrier.
         reread: what a program reads after it has stored it.
         stored_twice: elements that one launch stores twice.
         collisions: the same with different values: right only in the interpreter's order.
@@ -92,21 +77,16 @@ class Trace(Hooks):
     memory_of = OwnedMemory
     memories: list[OwnedMemory]
 
-    def __init__(self, goes_on: bool = False, backwards: bool = False) -> None:
-        """
-        Args:
-            goes_on: past an access outside the tensors: it loads NaN, and stores nothing.
-            backwards: from the last program of a launch to the first one.
-        """
+    def __init__(self, goes_on: bool = False) -> None:
+        """`goes_on`: past an access outside the tensors: it loads NaN, and stores nothing."""
         super().__init__()
-        self.goes_on, self.backwards = goes_on, backwards
+        self.goes_on = goes_on
         self.launches = 0
-        self.waits = self.undefined = False
+        self.undefined = False
         self.races: list[str] = []
         self.locks: list[str] = []
         self.lane_races: list[str] = []
         self.in_one_warp: list[str] = []
-        self.moves_between: dict[tuple, str] = {}
         self.reread: list[str] = []
         self.stored_twice: list[str] = []
         self.collisions: list[str] = []
@@ -115,7 +95,6 @@ class Trace(Hooks):
         self.events: list[Event] = []
         self._evaluated: dict = {}  # in this program
         self._first_of_launch = 0
-        self._constants: tuple = ()
         self._warps = _WARPS
         self._met: dict[int, int] = {}  # address of a lock -> first program there
         self._is_ordered = False  # may a lock order this program after earlier ones?
@@ -155,76 +134,29 @@ class Trace(Hooks):
         self._met.clear()
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
-            memory.untold[:] = False
-        self._constants = constants_of(kernel, named)
         self._warps = named.get("num_warps") or _WARPS
-
-    def program_of(self, program: tuple, grid: tuple) -> tuple:
-        if not self.backwards:
-            return program
-        return tuple(size - 1 - here for size, here in zip(grid, program, strict=True))
 
     def at_program(self) -> None:
         self._evaluated.clear()
         self._is_ordered = False
-        self._forget_lanes()
-        for memory in self.memories:
-            memory.before_a_barrier.clear()
-            memory.after_it.clear()
+        self.at_barrier()
 
     def at_barrier(self) -> None:
-        self._forget_lanes()
-        self._order_stores()
-
-    def at_move(self) -> None:
-        for memory in self.memories:
-            memory.loaded_by.hand_over(memory.loaded_earlier)
-            memory.stored_by.hand_over(memory.stored_earlier)
-        self._order_stores()
-
-    def _forget_lanes(self) -> None:
         for memory in self.memories:
             memory.loaded_by.forget()
             memory.stored_by.forget()
-            memory.loaded_earlier.forget()
-            memory.stored_earlier.forget()
-
-    def _order_stores(self) -> None:
-        for memory in self.memories:
-            memory.before_a_barrier += memory.after_it
-            memory.after_it.clear()
-
-    def _tell_others(self) -> None:
-        """An atomic operation of one thread releases what was stored before a barrier."""
-        for memory in self.memories:
-            for at in memory.before_a_barrier:
-                memory.untold[at] = False
-            memory.before_a_barrier.clear()
 
     def _note_lanes(self, does: str, part: Part) -> None:
         """Note if another lane has stored there or, for a store, has loaded there."""
-        memory = part.memory
-        by, earlier = memory.loaded_by, memory.loaded_earlier
+        by, did = part.memory.loaded_by, "loaded"
         if does == "loads":
-            by, earlier = memory.stored_by, memory.stored_earlier
-
-        def words(met: tuple[int, str, str]) -> str:
-            place, lane, other = met
-            did = "stored" if does == "loads" else "loaded"
-            who = f"in {name_of(self.programs[-1])}, {lane}"
-            where = part.element(place)
-            return f"{who} {does} {where}, which {other} has {did}, without a barrier between"
-
-        is_in_one_warp = self._is_in_one_warp(part.which)
+            by, did = part.memory.stored_by, "stored"
+        is_in_one_warp = self._warps == 1 or part.which.size <= _LANES_OF_A_WARP
         found = self.in_one_warp if is_in_one_warp else self.lane_races
         if not found and (met := by.meet(part.at, part.which)):  # one is enough
-            found.append(words(met))
-        is_new = self._constants not in self.moves_between and not is_in_one_warp
-        if is_new and (met := earlier.meet(part.at, part.which)):
-            self.moves_between[self._constants] = words(met)
-
-    def _is_in_one_warp(self, which: np.ndarray) -> bool:
-        return self._warps == 1 or which.size <= _LANES_OF_A_WARP
+            place, lane, other = met
+            words = f"in {name_of(self.programs[-1])}, {lane} {does} {part.element(place)}"
+            found.append(f"{words}, which {other} has {did}, without a barrier between")
 
     # loads, stores and atomic updates
 
@@ -232,7 +164,6 @@ class Trace(Hooks):
         return access.wanted & ~outside if self.goes_on else super().what_runs(access, outside)
 
     def at_access(self, access: Access) -> None:
-        self.waits |= access.may_wait
         self.undefined |= not (access.has_other or access.wanted.all())
 
     def at_part(self, access: Access, part: Part) -> None:
@@ -262,8 +193,7 @@ class Trace(Hooks):
         writer = self.programs[others[late][0]]
         reads = f"{name_of(self.programs[mine])} reads {part.element(at[late][0])}"
         if is_race:
-            words = f"{reads} after {name_of(writer)} has overwritten it"
-            self._note_conflict(words, memory, at[late])
+            self._note_conflict(f"{reads} after {name_of(writer)} has overwritten it")
         else:
             self.reread.append(f"{reads} after it has overwritten it itself")
 
@@ -274,9 +204,6 @@ class Trace(Hooks):
         self._note_where_others_update("stores", part)
         self._note_lanes("stores", part)
         memory.stored_by.add(at, part.which)
-        if not self._is_in_one_warp(part.which):
-            memory.untold[at] = True
-            memory.after_it.append(at)
         self._count("stored", part)
         self._note_event("S", memory.name)
         self.stores[len(self.programs) - 1] += 1
@@ -298,8 +225,7 @@ class Trace(Hooks):
         first = at[~self._by_others(memory.adder[at])]
         memory.adder[first[:, None] + np.arange(part.size)] = len(self.programs) - 1
         if is_of_one_lane:
-            self._tell_others()
-            self.at_move()  # one thread does it, and passes the result to all threads
+            self.at_barrier()  # one thread does it, and passes the result to all threads
 
     def _count(self, kind: str, part: Part) -> None:
         part.memory.moved[kind] += part.at.size * part.size
@@ -364,14 +290,9 @@ class Trace(Hooks):
             words = f"{name_of(self.programs[-1])} {does} {part.element(at[0])}"
             self._note_conflict(f"{words}, which {other} {did}: before or after?")
 
-    def _note_conflict(
-        self, words: str, memory: OwnedMemory | None = None, stored: np.ndarray | int = 0
-    ) -> None:
-        """Of this program with an earlier one of the launch, which has `stored` at some places."""
-        if memory is not None and self._is_ordered and memory.untold[stored].any():
-            self.races.append(f"{words}, {_RELEASED_EARLY}")
-        else:
-            (self.locks if self._is_ordered else self.races).append(words)
+    def _note_conflict(self, words: str) -> None:
+        """Of this program with an earlier one of the launch."""
+        (self.locks if self._is_ordered else self.races).append(words)
 
     def _note_second_store(self, part: Part, values: np.ndarray, is_bf16: bool) -> None:
         """An element that gets two values keeps one of them; on a GPU it is undefined which.
@@ -405,7 +326,7 @@ class Trace(Hooks):
         both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
         collision = f"{words}, {both}: which one stays is undefined on a GPU"
         if who != mine and self._is_ordered:
-            self._note_conflict(collision, memory, at[one])
+            self._note_conflict(collision)
             return
         self.stored_twice.append(words)
         if differs.any():

@@ -2,7 +2,7 @@
 
 import html
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
@@ -69,8 +69,6 @@ class Cases:
     owner: str = ""  # the program that stored the first wrong element, or left its tensors
     engine: str = "interpreted"  # or 'compiled'
     launches: int = 0  # of kernels, in the interpreter, where all is right
-    # `constants_of` a launch -> where lanes race if no barrier was compiled between them
-    moves_between: dict[tuple, str] = field(default_factory=dict)
 
     def lines(self, compared: Comparison | None, looks_like: str, because: str) -> list[str]:
         """The verdict on a wrong case, from its first line to its last."""

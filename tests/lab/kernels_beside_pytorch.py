@@ -3,9 +3,6 @@
 All compute `w * sin(x)`, element by element. `test_who_computed.py` has them judged.
 """
 
-import math
-
-import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -116,37 +113,6 @@ def put_elsewhere(x, w):
     return torch.empty_like(x).copy_(right(x, w))
 
 
-# by NumPy and Python
-
-
-def sines_in_numpy(x, w):
-    return by(product_kernel, torch.from_numpy(np.sin(x.numpy())), w)
-
-
-def sines_of_a_list(x, w):
-    return by(product_kernel, torch.tensor([math.sin(one) for one in x.tolist()], dtype=x.dtype), w)
-
-
-def sines_of_numbers(x, w):
-    sines = [math.sin(one.item()) for one in x]
-    return by(product_kernel, torch.tensor(sines, dtype=x.dtype), w)
-
-
-def sines_by_dlpack(x, w):
-    return by(product_kernel, torch.from_dlpack(np.sin(np.from_dlpack(x))), w)
-
-
-def stored_over_by_numpy(x, w):
-    out = by(copying_kernel, x)
-    out.numpy()[...] = w.numpy() * np.sin(x.numpy())
-    return out
-
-
-def in_place_by_numpy(x):
-    x.numpy()[...] *= 2
-    by(copying_kernel, x, out=x)
-
-
 # copies
 
 
@@ -189,12 +155,3 @@ def with_a_computed_grid(x, w):
     out, n = torch.empty_like(x), int((places[1:] - places[:-1]).sum()) + 1
     wave_kernel[(triton.cdiv(n, 1024),)](x, w, out, len(x), ADDS=False, BLOCK=1024)
     return out
-
-
-def with_constants(x, w):
-    assert float(x.abs().max()) < 1e4
-    return by(wave_kernel, x, w, out=torch.tensor([0.0] * len(x), dtype=x.dtype, device=x.device))
-
-
-def with_numbers_read(x, w):
-    return right(x, w) if x.tolist() and w.cpu().numpy().size and x[0].item() < 1e4 else None

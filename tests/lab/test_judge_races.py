@@ -55,22 +55,11 @@ def copied(x: "(n)"):
     return x.clone()
 
 
-@spec(kernel=True, leave_out=LEFT_OUT)
-def summed_rows(x: "(s, 64)"):
-    return x.sum(0)
-
-
-@spec(kernel=True, leave_out=LEFT_OUT)
-def copied_rows(x: "(s, 64)"):
-    return x.clone()
-
-
 LOCKED = "RIGHT, but whether a lock orders its programs is not checked: program 1 reads element 0"
 LANES = "a race between lanes: in program 0, lane"
 ONE_WARP = "RIGHT, but in more than one warp it would race: in program 0, lane 0"
 RIGHT = "RIGHT: "
 summing, adding = partial(partial, kernels.locked_sum), partial(partial, kernels.added_up)
-locking, counting = partial(partial, kernels.locked_rows), partial(partial, kernels.in_turn)
 exchanging, turning = partial(partial, kernels.exchange), partial(partial, kernels.by_scratch)
 ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
     # programs
@@ -82,19 +71,6 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
     "a sum under a lock": (summing(how="lock"), summed, LOCKED),
     "a sum under a lock that is exchanged": (summing(how="exchanged lock"), summed, LOCKED),
     "a sum in turn": (summing(how="ticket"), summed, LOCKED),
-    "rows under a lock": (locking(how="barrier"), summed_rows, LOCKED),
-    "rows under a lock that is released early": (
-        locking(),
-        summed_rows,
-        "element 0 of out_ptr after program 0 has overwritten it, and released its lock before all "
-        "its warps had stored: write tl.debug_barrier() between the store and the release",
-    ),
-    "rows in the order of a counter": (
-        counting(how="counted"),
-        copied_rows,
-        "right only if the programs run one after the other, the first one first: what an atomic",
-    ),
-    "rows that are counted": (counting(), copied_rows, RIGHT),
     "atomic sums": (summing(how="atomic"), summed, RIGHT),
     "atomic sums onto zeros": (adding(), summed, RIGHT),
     "atomic sums that are read": (
@@ -138,8 +114,6 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
     "partners, a barrier between": (exchanging(how="barrier"), exchanged, RIGHT),
     "partners, a barrier too early": (exchanging(how="too early a barrier"), exchanged, LANES),
     "partners, a sum between": (exchanging(how="sum"), exchanged, RIGHT),
-    "partners, a sum that is not used between": (exchanging(how="unused sum"), exchanged, LANES),
-    "partners, a sum within a warp between": (exchanging(how="sum of two"), exchanged, LANES),
     "partners in registers": (exchanging(how="gather"), exchanged, RIGHT),
     "partners of one lane": (exchanging(how="own pairs"), exchanged, RIGHT),
     "pairs that are split": (exchanging(how="neighbors"), neighbors_exchanged, RIGHT),

@@ -42,42 +42,6 @@ def locked_sum(x, how):
 
 
 @triton.jit
-def locked_rows_kernel(x_ptr, out_ptr, lock_ptr, HOW: tl.constexpr, D: tl.constexpr):
-    """Each program adds its row to out, under a lock."""
-    column = tl.arange(0, D)
-    x = tl.load(x_ptr + tl.program_id(0) * D + column)
-    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
-        pass
-    tl.store(out_ptr + column, tl.load(out_ptr + column) + x)
-    if HOW == "barrier":
-        tl.debug_barrier()
-    tl.atomic_xchg(lock_ptr, 0)
-
-
-def locked_rows(x, how=""):
-    out = torch.zeros(x.shape[1], device=x.device)
-    lock = torch.zeros(1, dtype=torch.int32, device=x.device)
-    locked_rows_kernel[(len(x),)](x, out, lock, HOW=how, D=x.shape[1])
-    return out
-
-
-@triton.jit
-def in_turn_kernel(x_ptr, count_ptr, out_ptr, HOW: tl.constexpr, D: tl.constexpr):
-    """Each program copies its row to the place that a counter tells, or to its own."""
-    column = tl.arange(0, D)
-    row = tl.program_id(0)
-    x = tl.load(x_ptr + row * D + column)
-    count = tl.atomic_add(count_ptr, 1)
-    tl.store(out_ptr + (count if HOW == "counted" else row) * D + column, x)
-
-
-def in_turn(x, how=""):
-    out, count = torch.empty_like(x), torch.zeros(1, dtype=torch.int32, device=x.device)
-    in_turn_kernel[(len(x),)](x, count, out, HOW=how, D=x.shape[1])
-    return out
-
-
-@triton.jit
 def exchange_kernel(x_ptr, out_ptr, n, HOW: tl.constexpr, D: tl.constexpr):
     """Of each row of D, which one program has, the halves change places."""
     column = tl.arange(0, D)
@@ -93,10 +57,6 @@ def exchange_kernel(x_ptr, out_ptr, n, HOW: tl.constexpr, D: tl.constexpr):
         tl.debug_barrier()
     if HOW == "sum":
         y += 0 * tl.sum(y.to(tl.float32))
-    if HOW == "unused sum":
-        tl.sum(y.to(tl.float32))
-    if HOW == "sum of two":
-        y *= tl.sum(tl.where(tl.arange(0, 2) == 0, 1.0, 0.0))
     if HOW == "too early a barrier":
         tl.debug_barrier()
         y = tl.load(x_ptr + partner, mask=exists, other=0.0)

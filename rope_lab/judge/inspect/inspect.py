@@ -85,7 +85,7 @@ def inspect(
 
     def stopped(why: str) -> Inspection:
         """No launch at the large size is known; the compiler may still refuse the small ones."""
-        refusal = refusal_of(at_small_sizes, {})
+        refusal = refusal_of(at_small_sizes)
         return Inspection(**about, refused=why, wrong=refusal and f"on a GPU: {refusal}")
 
     try:
