@@ -1,6 +1,5 @@
 """Kernels for `test_inspect.py`: each with one property that `lab.inspect` has to see."""
 
-import functools
 from functools import partial
 from typing import NamedTuple
 
@@ -9,7 +8,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.libdevice import tanh
-from triton.runtime import driver
 
 WIDTH = 300  # columns: no block divides them
 
@@ -241,51 +239,6 @@ def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
 def onto_its_input(x: Tensor) -> Tensor:
     """Twice x, in x itself, where the reference leaves x alone."""
     return x.copy_(tuned(x))
-
-
-# launches of as many programs as a GPU has SMs
-
-
-@triton.jit
-def shared_out_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    for block in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):
-        i = block * BLOCK + tl.arange(0, BLOCK)
-        tl.store(out_ptr + i, tl.exp(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
-
-
-def shared_out(x: Tensor, programs: int) -> Tensor:
-    out = torch.empty_like(x)
-    programs = min(programs, triton.cdiv(x.numel(), 128))
-    shared_out_kernel[(programs,)](x, out, x.numel(), BLOCK=128)
-    return out
-
-
-def as_the_tutorials_ask(x: Tensor) -> Tensor:
-    properties = driver.active.utils.get_device_properties(x.device.index)
-    assert properties["max_shared_mem"] and properties["warpSize"] == 32
-    assert driver.active.get_current_target().backend == "cuda"
-    return shared_out(x, properties["multiprocessor_count"])
-
-
-@functools.cache
-def remembered(device: int = 0) -> int:
-    try:
-        return driver.active.utils.get_device_properties(device)["multiprocessor_count"]
-    except Exception:
-        return 1
-
-
-def as_flash_linear_attention_asks(x: Tensor) -> Tensor:
-    """And keeps the answer."""
-    return shared_out(x, remembered())
-
-
-def where_there_is_one(x: Tensor) -> Tensor:
-    has_one = torch.cuda.is_available() and torch.cuda.device_count() > 0
-    if not (has_one and torch.cuda.get_device_capability()[0] >= 9):
-        return shared_out(x, 1)
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return shared_out(x, properties.multi_processor_count)
 
 
 # offsets: WIDE says whether they have 64 bits

@@ -381,30 +381,6 @@ def test_what_the_interpreter_cannot_do_is_no_mistake(kernels):
             inspected(kernels.tuned, kernels.double, kernels.rows, **{name: value})
 
 
-# what a launcher asks a GPU
-
-
-@pytest.mark.parametrize(
-    "name",
-    ("as_the_tutorials_ask", "as_flash_linear_attention_asks", "where_there_is_one"),
-)
-def test_a_launcher_that_asks_for_sms_hears_of_the_gpu_that_is_asked_for(name, kernels):
-    """An H200 has 132. Without a GPU it once heard of one, or of none."""
-    assert kernels.remembered() == 1 or torch.cuda.is_available()  # asked before, and kept
-    found = inspected(getattr(kernels, name), torch.exp, kernels.rows, tolerance=SUM)
-    (launch,) = found.launches
-    assert launch.programs == 132 and not found.refused
-    assert launch.functions["exp"] == pytest.approx(6000 * kernels.WIDTH, rel=0.01)
-    assert found.predicted_us < 100 and "predicted at least" in repr(found)
-    assert kernels.remembered() == 1 or torch.cuda.is_available()
-
-
-@pytest.mark.parametrize("name", ("as_the_tutorials_ask", "as_flash_linear_attention_asks"))
-def test_how_many_sms_a_gpu_has_that_nobody_recorded_is_not_made_up(name, kernels):
-    found = inspected(getattr(kernels, name), torch.exp, kernels.rows, tolerance=SUM, gpu="sm_80")
-    assert "no record of sm_80 says" in found.refused and not found.launches
-
-
 # offsets at the large size, which no memory here holds
 
 

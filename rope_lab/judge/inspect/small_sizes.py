@@ -18,8 +18,6 @@ from ..errors import failure_of
 from ..refusals import launches_noted
 from ..spec import Argument, Case, Spec
 from ..verdict import HOW_TO_BEGIN, Fault, raised
-from .gpu_answers import answering_as
-from .limits import Gpu
 from .offsets import wrapped_offset
 from .watch import Watch
 
@@ -31,8 +29,7 @@ Called = tuple[list[Tensor], list]  # what a function returned, and its inputs a
 class Inspect:
     """A job: what a function does at each of the sizes, up to the first where something is wrong.
 
-    Then whether its offsets fit into their integers at the large size. If the function queries a
-    GPU's properties, it gets those of `gpu`.
+    Then whether its offsets fit into their integers at the large size.
     """
 
     function: Shipped
@@ -41,7 +38,6 @@ class Inspect:
     sizes: list[int]
     large: int
     tolerance: tuple[float, float] | None
-    gpu: Gpu
 
     def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
         """
@@ -52,7 +48,7 @@ class Inspect:
         """
         shipped = self.function, self.reference, self.make
         function, reference, make = (one.load(folder, "candidate") for one in shipped)
-        with answering_as(self.gpu, function), launches_noted() as launches:
+        with launches_noted() as launches:
             found = _found(function, reference, make, self, tell)
         return found | {"launches": [*launches.values()]}
 
