@@ -1,21 +1,18 @@
 """The child process that judges: `worker.py` passes it jobs, which compute the answers.
 
-A candidate may change the process, by `torch.set_default_dtype` or `tl.cos = tl.sin`. Then even a
-right candidate would be wrong there, so the next one gets a new process.
+A candidate may change the process, as by `torch.set_default_dtype`. Then even a right candidate
+would be wrong there, so the next one gets a new process.
 """
 
-import builtins
-import math
 import os
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from rope_kernels.modes import count_modes, triton_is_installed
+from rope_kernels.modes import count_modes
 
 from ..compiler.launches import interprets
 from ..interpreter import run_as_compiled
@@ -30,17 +27,13 @@ def start(folder: Path) -> Callable[[], bool]:
     settle()
     if interprets():
         run_as_compiled()
-    return partial(has_changed, state())
+    before = settings()
+    return lambda: settings() != before
 
 
 def answer(job: object, folder: Path, tell: Callable[[str], None]) -> dict:
     """The answer of a job: a `TryOnCases`, an `Inspect` or a `Draw`."""
     return job.answer(folder, tell)
-
-
-def state() -> dict[str, object]:
-    """Settings of this process, and the functions that kernels, launchers and checks call."""
-    return _settings() | _functions()
 
 
 def settle() -> None:
@@ -51,7 +44,8 @@ def settle() -> None:
     torch.set_deterministic_debug_mode("warn")
 
 
-def _settings() -> dict[str, object]:
+def settings() -> dict[str, object]:
+    """What a candidate may have changed in this process."""
     return {
         "the default dtype": torch.get_default_dtype(),
         "the default device": torch.get_default_device(),
@@ -67,29 +61,3 @@ def _settings() -> dict[str, object]:
         "the environment": dict(os.environ),
         "the folder": os.getcwd(),
     }
-
-
-def _functions() -> dict[str, Callable]:
-    owners = [torch, torch.Tensor, torch.nn.functional, np, math, builtins]
-    if triton_is_installed():
-        import triton
-        import triton.language as tl
-
-        # the interpreter itself changes `tl.core` when a kernel calls tl.zeros
-        owners += [triton, tl, tl.math, tl.tensor]
-    return {
-        f"{owner.__name__}.{name}": value
-        for owner in owners
-        for part in reversed(getattr(owner, "__mro__", (owner,)))  # of a class, those it inherits
-        for name, value in vars(part).items()
-        if callable(value) and not name.startswith("__")
-    }
-
-
-def has_changed(before: dict[str, object]) -> bool:
-    """Whether anything in an earlier state has changed; what was added later doesn't count."""
-    now = state()
-    return any(
-        now.get(name) is not value if callable(value) else now[name] != value
-        for name, value in before.items()
-    )

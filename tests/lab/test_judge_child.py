@@ -20,7 +20,7 @@ from processes import PLACES, is_running, until
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge import definitions
 from rope_lab.judge.climb import specifications
-from rope_lab.judge.judge_process import has_changed, state
+from rope_lab.judge.judge_process import settings
 from rope_lab.rungs import RUNGS
 
 HERE = str(Path(__file__).parent)
@@ -241,9 +241,6 @@ LEFT = {  # what a candidate does, and what undoes it here
     "torch.set_num_threads(threads + 1)": "torch.set_num_threads(threads)",
     "torch.set_grad_enabled(False)": "torch.set_grad_enabled(True)",
     "torch.set_flush_denormal(True)": "torch.set_flush_denormal(False)",
-    "torch.sin, sin = torch.cos, torch.sin": "torch.sin = sin",
-    "torch.Tensor.sin, sin = torch.Tensor.cos, torch.Tensor.sin": "torch.Tensor.sin = sin",
-    "tl.cos, cos = tl.sin, tl.cos": "tl.cos = cos",
     "np.seterr(all='raise')": "np.seterr(**errors)",
     "os.environ['TRITON_DEBUG'] = '1'": "del os.environ['TRITON_DEBUG']",
     "os.chdir('..')": "os.chdir(here)",
@@ -252,26 +249,22 @@ LEFT = {  # what a candidate does, and what undoes it here
 
 @pytest.mark.parametrize("done", LEFT)
 def test_what_a_candidate_leaves_is_seen(done):
-    tl = pytest.importorskip("triton.language", reason="needs Triton")
-    names = {"torch": torch, "np": np, "os": os, "tl": tl, "here": os.getcwd()}
+    names = {"torch": torch, "np": np, "os": os, "here": os.getcwd()}
     names |= {"errors": np.geterr(), "threads": torch.get_num_threads()}
     names["was"] = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(names["was"])  # its first call loads much of PyTorch
-    before = state()
+    before = settings()
     try:
         exec(done, names)
-        assert has_changed(before)
+        assert settings() != before
     finally:
         exec(LEFT[done], names)
-    assert not has_changed(before)
+    assert settings() == before
 
 
-def cosines_for_sines(x):
-    import triton.language as tl
-
+def leaves_other_settings(x):
     torch.set_default_dtype(torch.float64)
     torch.use_deterministic_algorithms(False)
-    tl.cos = tl.sin
     return rotate_half(x)
 
 
@@ -281,7 +274,7 @@ def test_the_next_candidate_is_judged_as_if_it_were_the_first():
     numbers = []
     for candidate, wanted in (
         (rotate_half, definitions.rotate_half),
-        (cosines_for_sines, definitions.rotate_half),
+        (leaves_other_settings, definitions.rotate_half),
         (wrong_kernels.launch, definitions.rope),
         (RUNGS[3].module.my_rope, specifications.rope_of_whole_rows),
         (wrong_kernels.prints, definitions.rotate_half),
