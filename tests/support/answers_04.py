@@ -85,7 +85,7 @@ RUNG_1 = Exercise(
             state="NOT YET",
         ),
         WrongAnswer(
-            "rung 1 wants sin/cos evaluations at most 4 a pair",
+            "rung 1 requires sin/cos evaluations at most 4 a pair",
             {"x * tl.cos(angle) +": "x * tl.cos(angle + 0.0) * tl.cos(angle) / tl.cos(angle) +"},
             state="NOT YET",
         ),
