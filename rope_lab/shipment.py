@@ -24,8 +24,6 @@ import torch
 _PLAIN = (int, float, str, bool, bytes, complex, types.NoneType, types.EllipsisType)
 _HOLDERS = (tuple, list, dict)
 _WRAPPERS = ("builtins", "functools", "rope_lab", "triton")  # classes of these hold a function
-_DECORATORS = {"Autotuner": "autotune", "Heuristics": "heuristics"}  # Triton's, by their classes
-_OPTIONS_OF_JIT = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
 # modules of objects that name none, or another
 _HOMES = ("torch", "torch.nn.functional", "triton.language")
 _NUMBERS = itertools.count()  # for file names
@@ -106,12 +104,6 @@ class Shipment:
     def program(self) -> str:
         return "\n\n".join(filter(None, self.parts.values())) + "\n"
 
-    @property
-    def renamed(self) -> dict[str, str]:
-        """Name of a kernel there -> its own name, if they differ: as for `b = triton.jit(a)`."""
-        kernels = {name: function_of(x) for name, x in self._values.items() if is_kernel(x)}
-        return {name: f.__name__ for name, f in kernels.items() if f.__name__ != name}
-
     def add(self, name: str, value: object) -> None:
         """Add the lines that define `name`, and what they need.
 
@@ -190,19 +182,21 @@ class Shipment:
         except OSError:
             advice = "write it by def in a cell or a file"
             raise CannotPassOn(name, "a function without a source", advice) from None
-        try:
-            text = _named(name, source, function, decorated=is_kernel(value))
-        except SyntaxError:
-            what = "a lambda in a statement with several lambdas or lines"
-            raise CannotPassOn(name, what, "write it by def") from None
-        used = globals_of(function, text)
-        if is_kernel(value) and (made := _made_by_calls(value, text)):
-            if made != ["jit"]:
-                decorators = " and ".join(f"@triton.{one}" for one in made)
-                what = f"a kernel that a call has made, by {decorators}"
-                raise CannotPassOn(name, what, "write them as decorators above its def")
-            text, used = f"@triton.jit\n{text}", used | {"triton": sys.modules["triton"]}
-        for other, thing in used.items():
+        if is_kernel(value):
+            if not _has_its_decorators(value, source):
+                advice = "write its decorators above its def"
+                raise CannotPassOn(name, "a kernel that a call has made", advice)
+            if name != function.__name__:
+                self.add(function.__name__, value)
+                return f"{name} = {function.__name__}"
+            text = source
+        else:
+            try:
+                text = _named(name, source, function)
+            except SyntaxError:
+                what = "a lambda in a statement with several lambdas or lines"
+                raise CannotPassOn(name, what, "write it by def") from None
+        for other, thing in globals_of(function, text).items():
             self.add(other, thing)
         return text
 
@@ -215,13 +209,11 @@ class Shipped:
         program: source of a module that defines it.
         name: its name there.
         options: keyword arguments of all calls.
-        renamed: name of a kernel there -> its own name, if they differ.
     """
 
     program: str
     name: str
     options: dict[str, object]
-    renamed: dict[str, str]
 
     @classmethod
     def of(cls, function: Callable, called: str) -> "Shipped":
@@ -249,7 +241,7 @@ class Shipped:
         """A function, or a kernel, which gets this name."""
         shipment = Shipment()
         shipment.add(name, value)
-        return cls(shipment.program, name, options or {}, shipment.renamed)
+        return cls(shipment.program, name, options or {})
 
     def load(self, folder: Path, kind: str) -> Callable:
         """The function from its source, which is written to a file because Triton reads it there.
@@ -282,17 +274,12 @@ def kind_of(value: object) -> str:
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
-def _made_by_calls(kernel: object, source: str) -> list[str]:
-    """Triton's decorators of a kernel that its source lacks, as in `kernel = triton.jit(f)`."""
-    made = []
+def _has_its_decorators(kernel: object, source: str) -> bool:
+    """Whether a kernel's source has all of them, unlike that of `kernel = triton.jit(f)`."""
+    count = 0
     while is_kernel(kernel):
-        options = getattr(kernel, "kwargs", None) or vars(kernel)
-        given = [f"{name}=..." for name in _OPTIONS_OF_JIT if options.get(name)]
-        jit = f"jit({', '.join(given)})" if given else "jit"
-        made.append(_DECORATORS.get(type(kernel).__name__, jit))  # the outermost first
-        kernel = kernel.fn
-    written = len(ast.parse(source).body[0].decorator_list)
-    return made[: max(0, len(made) - written)]
+        count, kernel = count + 1, kernel.fn
+    return count <= len(ast.parse(source).body[0].decorator_list)
 
 
 def _same(one: object, other: object) -> bool:
@@ -301,14 +288,14 @@ def _same(one: object, other: object) -> bool:
     return function_of(one) is function_of(other)
 
 
-def _named(name: str, source: str, function: types.FunctionType, decorated: bool) -> str:
-    """The lines that define a function by this name; only a kernel keeps its decorators."""
+def _named(name: str, source: str, function: types.FunctionType) -> str:
+    """The lines that define a function by this name, without its decorators."""
     if function.__code__.co_name == "<lambda>":
         return f"{name} = {_lambda_in(source)}"
     head = re.search(r"^def \w+", source, re.MULTILINE)
     if head is None:
         raise SyntaxError("no def")
-    return source[: head.start() if decorated else 0] + f"def {name}" + source[head.end() :]
+    return f"def {name}" + source[head.end() :]
 
 
 def _lambda_in(source: str) -> str:

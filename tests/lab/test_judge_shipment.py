@@ -139,6 +139,7 @@ import torch
 import triton
 import triton.language as tl
 
+@triton.jit
 def double_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
@@ -164,11 +165,8 @@ def doubles(cell):
     return cell
 
 
-@pytest.mark.parametrize("name", ("double_kernel", "kernel"))
-def test_a_kernel_may_be_made_by_a_call(name, doubles):
-    """By `triton.jit`, under its own name or another one, in a cell after its source."""
-    made = f"{name} = triton.jit(double_kernel)\nkernel = {name}"
-    names = doubles(DOUBLES + made)
+def test_a_kernel_may_have_two_names(doubles):
+    names = doubles(f"{DOUBLES}kernel = double_kernel")
     function, reference, make = names["double"], names["twice"], names["make"]
     verdict = lab.check_exercise(function, spec(leave_out=STRIDED)(reference))
     assert verdict and verdict.cases.launches, verdict
@@ -183,8 +181,8 @@ def forget(arguments):
 
 CONFIGS = [triton.Config({"BLOCK": 32}, num_warps=2, pre_hook=forget), triton.Config({"BLOCK": 64})]
 """
-    tuned = f"{configs}\n@triton.autotune(CONFIGS, ['n'])\n@triton.jit\ndef double_kernel"
-    text = DOUBLES.replace("def double_kernel", tuned).replace(", BLOCK=64", "")
+    tuned = f"{configs}\n@triton.autotune(CONFIGS, ['n'])\n@triton.jit"
+    text = DOUBLES.replace("@triton.jit", tuned).replace(", BLOCK=64", "")
     text = text.replace("64)", "meta['BLOCK'])")
     names = doubles(f"{text}kernel = double_kernel")
     function, reference, make = names["double"], names["twice"], names["make"]
@@ -194,16 +192,23 @@ CONFIGS = [triton.Config({"BLOCK": 32}, num_warps=2, pre_hook=forget), triton.Co
     assert [launch.num_warps for launch in found.launches] == [2], found
 
 
-def test_what_a_call_has_made_and_no_source_shows_is_named(doubles):
-    made = "kernel = triton.autotune([triton.Config({})], key=[])(triton.jit(double_kernel))"
-    names = doubles(DOUBLES + made)
+@pytest.mark.parametrize(
+    "text",
+    (
+        DOUBLES.replace("@triton.jit\n", "") + "kernel = triton.jit(double_kernel)",
+        f"{DOUBLES}kernel = triton.autotune([triton.Config({{}})], key=[])(double_kernel)",
+    ),
+    ids=("jit", "autotune"),
+)
+def test_what_a_call_has_made_and_no_source_shows_is_named(text, doubles):
+    names = doubles(text)
     verdict = lab.check_exercise(names["double"], spec(leave_out=STRIDED)(names["twice"]))
     assert verdict.state == "not yet"
-    assert verdict.reason.startswith("kernel is a kernel that a call has made, by @triton.autotune")
+    assert verdict.reason.startswith("kernel is a kernel that a call has made, which the check")
 
 
 def test_a_kernel_is_no_launcher(doubles):
-    names = doubles(f"{DOUBLES}kernel = triton.jit(double_kernel)")
+    names = doubles(f"{DOUBLES}kernel = double_kernel")
     advice = "is a kernel, which the check cannot pass on: give the function that launches it"
     for kernel in (names["kernel"], names["kernel"][1,]):
         verdict = lab.check_exercise(kernel, spec(leave_out=STRIDED)(names["twice"]))
@@ -213,7 +218,7 @@ def test_a_kernel_is_no_launcher(doubles):
 
 
 def test_one_lambda_of_several_is_asked_for_by_def(doubles):
-    names = doubles(f"{DOUBLES}kernel = triton.jit(double_kernel)")
+    names = doubles(f"{DOUBLES}kernel = double_kernel")
     found = lab.inspect(names["double"], names["second"], names["make"], small=1, large=10)
     assert found.refused.startswith("reference is a lambda in a statement with several lambdas")
     assert found.refused.endswith("write it by def")

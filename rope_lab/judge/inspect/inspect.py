@@ -97,8 +97,7 @@ def inspect(
     if not launches:
         return stopped("no kernel is launched")
     for size, of_size in zip(sizes, counts, strict=True):
-        own_names = job.function.renamed
-        kernels = [own_names.get(one.kernel, one.kernel) for one in of_size]
+        kernels = [one.kernel for one in of_size]
         if kernels != at_large:
             words = f"size {size} launches {', '.join(kernels) or 'no kernel'}, the large one"
             words += f" {', '.join(at_large)}, so small sizes can't predict it"
