@@ -1,10 +1,9 @@
 """Run libdevice's functions in Triton's interpreter, or explain that they can't run.
 
 Triton's interpreter has no libdevice functions: a call returns None, which leads to an error in a
-later line. Here, those that kernels use are computed by NumPy or PyTorch, in the dtype of their
-arguments. The default is NumPy's function of the same name. A hardware approximation such as
-`fast_sinf` becomes the exact function. Other functions, and inline assembly, raise
-`CannotBeInterpreted`.
+later line. Here, those that Triton or NumPy has by the same name are computed in the dtype of their
+arguments. A hardware approximation such as `fast_sinf` becomes the exact function. Other functions,
+and inline assembly, raise `CannotBeInterpreted`.
 """
 
 import functools
@@ -12,7 +11,6 @@ from collections.abc import Callable
 from types import FunctionType
 
 import numpy as np
-import torch
 
 # What counts as an evaluation, by the names in libdevice and in the interpreter's builder
 EVALUATED = (
@@ -105,15 +103,6 @@ def _extern(self, library, path, symbol, arguments, kind, is_pure):
     return TensorHandle(np.asarray(result).astype(_get_np_dtype(kind)), kind.scalar)
 
 
-def _by_torch(function: Callable) -> Callable:
-    return lambda x: function(torch.from_numpy(np.ascontiguousarray(x))).numpy()
-
-
-def _half_away_from_zero(x: np.ndarray) -> np.ndarray:
-    whole = np.trunc(x)
-    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0)
-
-
 _BY_THE_BUILDER = {  # libdevice's name -> the builder's, so that evaluations are counted
     **{name: name for name in EVALUATED},
     "sinpi": "sinpi",
@@ -126,15 +115,9 @@ _BY_THE_BUILDER = {  # libdevice's name -> the builder's, so that evaluations ar
     "frsqrt_rn": "rsqrt",
 }
 _FUNCTIONS = {name: one for name, one in vars(np).items() if isinstance(one, np.ufunc)}
-_FUNCTIONS |= {  # functions that NumPy lacks, or that have another name there
-    "isnand": np.isnan,
-    "isinfd": np.isinf,
+_FUNCTIONS |= {  # functions that NumPy lacks, or that have another name or meaning there
     "powi": np.power,
     "fast_powf": np.power,
-    "round": _half_away_from_zero,
-    "exp10": lambda x: np.power(x.dtype.type(10), x),
     "remainder": lambda x, y: x - y * np.rint(x / y),
     "fma": lambda x, y, z: x.astype(float) * y + z,
-    "erfc": _by_torch(torch.special.erfc),
-    "erfinv": _by_torch(torch.special.erfinv),
 }

@@ -178,28 +178,23 @@ def several_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, CASTS: tl.constexpr):
     if CASTS:
         x = x.to(tl.float32)
     tl.store(out_ptr + i, libdevice.rsqrt(libdevice.fma(x, x, 1.0)), mask=exists)
-    tl.store(out_ptr + n + i, libdevice.remainder(x, 0.75), mask=exists)
-    tl.store(out_ptr + 2 * n + i, libdevice.floor(x), mask=exists)
-    tl.store(out_ptr + 3 * n + i, libdevice.pow(x, 3), mask=exists)
-    tl.store(out_ptr + 4 * n + i, libdevice.atan2(x, 2.0), mask=exists)
-    tl.store(out_ptr + 5 * n + i, libdevice.erfc(x), mask=exists)
-    tl.store(out_ptr + 6 * n + i, libdevice.round(2 * x), mask=exists)
-    tl.store(out_ptr + 7 * n + i, tl.where(libdevice.isnan(x), 1.0, 0.0), mask=exists)
+    tl.store(out_ptr + n + i, libdevice.floor(x), mask=exists)
+    tl.store(out_ptr + 2 * n + i, libdevice.pow(x, 3), mask=exists)
+    tl.store(out_ptr + 3 * n + i, libdevice.atan2(x, 2.0), mask=exists)
+    tl.store(out_ptr + 4 * n + i, libdevice.remainder(x, 0.75), mask=exists)
 
 
 def several_functions(x, casts=True):
-    out = torch.empty(8, x.numel(), dtype=x.dtype, device=x.device)
+    out = torch.empty(5, x.numel(), dtype=x.dtype, device=x.device)
     grid = (triton.cdiv(x.numel(), 64),)
     several_kernel[grid](x, out, x.numel(), BLOCK=64, CASTS=casts)
     return out
 
 
 def several_in_pytorch(x: "(n,)"):  # noqa: F821
-    away = (2 * x).abs().add(0.5).floor().copysign(x)
     nearest = x - 0.75 * torch.round(x / 0.75)
-    two = torch.full_like(x, 2)
-    first = (x * x + 1).rsqrt(), nearest, x.floor(), x**3
-    return torch.stack((*first, torch.atan2(x, two), torch.erfc(x), away, torch.zeros_like(x)))
+    angle = torch.atan2(x, torch.full_like(x, 2))
+    return torch.stack(((x * x + 1).rsqrt(), x.floor(), x**3, angle, nearest))
 
 
 # how it is launched
