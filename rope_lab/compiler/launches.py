@@ -6,7 +6,7 @@ launches are not caught.
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, is_dataclass, replace
 from inspect import signature
 from unittest.mock import patch
@@ -103,11 +103,6 @@ def launched_by(launcher: Callable[[Launch], object], gpu: str = "sm_90") -> Ite
 def interprets() -> bool:
     """Whether launches are interpreted in this process."""
     return interpreter_is_on() and triton_is_installed()
-
-
-def each_launch(launcher: Callable[[Launch], object]) -> AbstractContextManager:
-    """As `launched_by` if launches are interpreted; otherwise they are left alone."""
-    return launched_by(launcher) if interprets() else nullcontext()
 
 
 def launches_of(call: Callable[[], object]) -> list[Launch]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from rope_kernels.modes import compiler_is_installed
 
 from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
-from ..compiler.launches import Launch, each_launch
+from ..compiler.launches import Launch, interprets, launched_by
 
 GPU = "sm_90"  # an H100 or H200
 LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"
@@ -104,7 +104,7 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
     Each is a job for `refusal_of`. There are none if Triton has no compiler.
     """
     jobs: dict[tuple, dict] = {}
-    if not compiler_is_installed():
+    if not (interprets() and compiler_is_installed()):
         yield jobs
         return
 
@@ -116,7 +116,7 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
                 jobs[key] = job | {"check": True}
         return launch.run()
 
-    with each_launch(note):
+    with launched_by(note):
         yield jobs
 
 

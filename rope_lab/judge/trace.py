@@ -60,7 +60,8 @@ class Trace(Hooks):
         undefined: whether a load without `other` had elements masked off.
         races: in words; between programs.
         locks: what would be races or collisions if no lock orders these programs. It isn't known
-            whether one does: a lock, or a counter, is an integer that both updated atomically.
+            whether one does: a lock, or a counter, is an integer that one lane of a program
+            updates atomically, or a volatile load.
         lane_races: where two lanes of a program access the same element, at least one of them
             stores, and there is no barrier between the two.
         in_one_warp: the same where it is harmless: in a program of one warp, or in a block that
@@ -96,8 +97,7 @@ class Trace(Hooks):
         self._evaluated: dict = {}  # in this program
         self._first_of_launch = 0
         self._warps = _WARPS
-        self._met: dict[int, int] = {}  # address of a lock -> first program there
-        self._is_ordered = False  # may a lock order this program after earlier ones?
+        self._has_locks = False  # may a lock order the programs of this launch?
 
     def owner_of(self, tensor: Tensor, index: tuple[int, ...]) -> str:
         """'program 3', which stored an element last, or 'no program'; '' if no kernel got it."""
@@ -131,14 +131,13 @@ class Trace(Hooks):
     def at_launch(self, kernel, named) -> None:
         self.launches += 1
         self._first_of_launch = len(self.programs)
-        self._met.clear()
+        self._has_locks = False
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
         self._warps = named.get("num_warps") or _WARPS
 
     def at_program(self) -> None:
         self._evaluated.clear()
-        self._is_ordered = False
         self.at_barrier()
 
     def at_barrier(self) -> None:
@@ -177,7 +176,7 @@ class Trace(Hooks):
     def _note_load(self, access: Access, part: Part) -> None:
         memory, at = part.memory, part.at
         if access.may_wait:
-            self._meet(memory, at)
+            self._note_lock(memory)
         self._count("loaded", part)
         self._note_event("L", memory.name)
         self._note_where_others_update("reads", part)
@@ -219,7 +218,7 @@ class Trace(Hooks):
         others = self._by_others(memory.writer[at])
         self._note_others("atomically updates", part, at[others], "stores")
         if is_of_one_lane or access.may_wait:
-            self._meet(memory, at)
+            self._note_lock(memory)
         self._count("stored", part)
         memory.has_atomics = True
         first = at[~self._by_others(memory.adder[at])]
@@ -268,13 +267,9 @@ class Trace(Hooks):
             words = f"{mine} overwrites {part.element(part.at[late][0])}"
             self._note_conflict(f"{words}, which another program loads: before or after?")
 
-    def _meet(self, memory: OwnedMemory, at: np.ndarray) -> None:
-        """At an integer that an earlier program also accessed, this one may have waited for it."""
-        if not memory.tensor.is_floating_point():
-            mine = len(self.programs) - 1
-            addresses = (memory.begin + at).tolist()
-            firsts = [self._met.setdefault(address, mine) for address in addresses]
-            self._is_ordered |= any(first != mine for first in firsts)
+    def _note_lock(self, memory: OwnedMemory) -> None:
+        """A lock, or a counter, is an integer: programs may wait there for others."""
+        self._has_locks |= not memory.tensor.is_floating_point()
 
     def _note_where_others_update(self, does: str, part: Part) -> None:
         if part.memory.has_atomics:
@@ -292,7 +287,7 @@ class Trace(Hooks):
 
     def _note_conflict(self, words: str) -> None:
         """Of this program with an earlier one of the launch."""
-        (self.locks if self._is_ordered else self.races).append(words)
+        (self.locks if self._has_locks else self.races).append(words)
 
     def _note_second_store(self, part: Part, values: np.ndarray, is_bf16: bool) -> None:
         """An element that gets two values keeps one of them; on a GPU it is undefined which.
@@ -325,7 +320,7 @@ class Trace(Hooks):
             words = f"programs {number_of(who)} and {number_of(mine)} store {place}"
         both = f"{float(old[one]):.3g} and then {float(new[one]):.3g}"
         collision = f"{words}, {both}: which one stays is undefined on a GPU"
-        if who != mine and self._is_ordered:
+        if who != mine and self._has_locks:
             self._note_conflict(collision)
             return
         self.stored_twice.append(words)
