@@ -3,9 +3,8 @@
 The cells before an answer have run, and what they left behind is in the way; but for those that
 only show something, which nbval runs. Each notebook runs once. Answers are pasted over their stub,
 each in a cell of its own, the solution last. Wrong are solutions with the mistakes that the
-exercise's specification knows, and those of `answers_NN.py`: one of each, and all with `--every`. A
-number or a choice is asked for by its stub, so there the solution comes first, and proves that the
-stub takes it.
+exercise's specification knows, and those of `answers_NN.py`: one of each, and all with `--every`.
+What wrong numbers and choices are told is in `test_wrong_answers.py`.
 
 Cells run in this process, because a kernel, a judge and a compiler of each notebook's own would
 take longer to start than most answers to judge. nbval runs them in a kernel.
@@ -18,10 +17,9 @@ from dataclasses import dataclass
 
 import nbformat
 import pytest
-import torch
 
 from cells import run
-from exercise_form import EXAM, NUMBERS, asks_for_a_value, exercises_in
+from exercise_form import EXAM, NUMBERS, exercises_in
 from notebook_form import FOLDER
 from rope_lab.records import QUIET
 
@@ -29,7 +27,6 @@ pytest.importorskip("triton", reason="needs Triton")
 
 EXAM_CELLS = "10-b1", "10-b2"
 BUG, REPAIR = "out.numel() // (positions * d)", "t.shape[1] * heads"
-MEASURED = "08-ex5"  # the exercise whose right answer a GPU measures
 
 
 @dataclass(frozen=True)
@@ -49,19 +46,6 @@ def exam(book):
     return text[: text.index("passed = 0")] + "lab.check_exercise(exam_rope, exercises.rope)"
 
 
-def another_choice(stub, answer):
-    """The stub has run and has worked out what is right: an answer, and the check once more."""
-    check = ast.parse(stub.source).body[-1].value
-    return f"{check.args[0].id} = {answer!r}\n{ast.unparse(check)}"
-
-
-def wrong_answers_to(entry):
-    """Those that are wrong here: on a GPU of its own, a measured number may be another one."""
-    if entry.cell == MEASURED and torch.cuda.is_available():
-        return []
-    return list(entry.wrong_answers)
-
-
 def answers_to(exercises, entry, every):
     """The right one is the last, for later cells may call it."""
     is_exam = entry.cell == EXAM
@@ -70,17 +54,10 @@ def answers_to(exercises, entry, every):
         f"the solution of {entry.cell}",
         solution.replace(BUG, REPAIR) if is_exam else solution,
     )
-    if asks_for_a_value(entry):
-        stub = exercises.stubs[entry.cell]
-        answers = [
-            Answer(f"{entry.cell} {x.given}", another_choice(stub, x.given), "WRONG", x.words)
-            for x in wrong_answers_to(entry)
-        ]
-    else:
-        answers = [
-            Answer(f"{entry.cell} {x.words}", x.made_in(solution), x.state, x.words)
-            for x in wrong_answers_to(entry)
-        ]
+    answers = [
+        Answer(f"{entry.cell} {x.words}", x.made_in(solution), x.state, x.words)
+        for x in entry.wrong_answers
+    ]
     of_mistakes = [mistaken_answer(entry, mistaken, solution) for mistaken in entry.mistaken]
     if not every:
         answers, of_mistakes = answers[:1], of_mistakes[:1]
@@ -97,16 +74,6 @@ def mistaken_answer(entry, mistaken, solution):
     return Answer(f"{entry.cell} {words}", source, "WRONG", words)
 
 
-def pasted_over(exercises, entry, every):
-    """What is in the stub's place: cells, each with its answer or None."""
-    answers = answers_to(exercises, entry, every)
-    if asks_for_a_value(entry):  # a wrong answer is the stub with another value
-        *wrong, right = answers
-        answers = [right, None, *wrong]
-    stub = exercises.stubs[entry.cell]
-    return [(nbformat.v4.new_code_cell(one.source) if one else stub, one) for one in answers]
-
-
 def with_answers(number, every):
     """The cells of a notebook up to its last exercise, and id -> the answer that a cell holds."""
     exercises = exercises_in(number)
@@ -117,10 +84,9 @@ def with_answers(number, every):
         if cell.id not in entries:
             cells.append(cell)
             continue
-        for pasted, answer in pasted_over(exercises, entries.pop(cell.id), every):
-            cells.append(pasted)
-            if answer:
-                answers[pasted.id] = answer
+        for answer in answers_to(exercises, entries.pop(cell.id), every):
+            cells.append(nbformat.v4.new_code_cell(answer.source))
+            answers[cells[-1].id] = answer
         if not entries:
             break  # no exercise comes after
     return without_shows(cells, kept=stub_ids | answers.keys()), answers

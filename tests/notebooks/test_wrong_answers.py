@@ -1,6 +1,6 @@
 """What every wrong choice is told, and every number that a mistake leads to.
 
-`test_answers_in_notebooks.py` has wrong answers judged, each in its notebook.
+`test_answers_in_notebooks.py` has wrong functions judged, each in its notebook.
 """
 
 import ast
@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from exercise_form import NUMBERS, exercises_in
 
@@ -88,3 +89,27 @@ def test_every_number_that_a_mistake_leads_to_is_told(cell):
         for place, number in (wrong if isinstance(wrong, dict) else {0: wrong}).items():
             answer = [*right[: place - 1], number, *right[place:]] if place else number
             assert verdict_on(cell, answer).looks_like == words, (cell, words, place)
+
+
+COMPUTED = (  # words or numbers that an exercise computes, and a choice that it doesn't know
+    (
+        "04-ex1",
+        ["right", "wrong", "right", "wrong", "maybe"],
+        "'maybe' is not one of right, wrong,",
+    ),
+    ("06-ex3", [2, 2, 1, 4, 3], "passes test 2"),
+    ("06-ex3", [4, 2, 1, 4, 3], "fails test 4, but another one fails before that"),
+    ("08-ex5", [34.5, 5.0], "and its table read?"),
+    ("08-ex5", [19.6, 5.0], "not both"),
+    ("09-ex4", ["instructions"] * 2 + ["programs", "bytes"], "its instructions take 7 us"),
+    ("09-ex4", ["bytes"] * 2 + ["programs", "bytes"], "its bytes take 30 us"),
+)
+MEASURED = "08-ex5"  # the exercise whose right answer a GPU measures
+
+
+@pytest.mark.parametrize("cell, answer, told", COMPUTED, ids=str)
+def test_what_an_exercise_computes_of_a_wrong_answer(cell, answer, told):
+    if cell == MEASURED and torch.cuda.is_available():
+        pytest.skip("on a GPU of its own another number may be right")
+    verdict = verdict_on(cell, answer)
+    assert not verdict and told in repr(verdict)

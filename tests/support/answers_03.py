@@ -1,16 +1,9 @@
 """Notebook 03: its exercises, and wrong answers to them."""
 
-from exercise import Exercise, WrongAnswer, WrongValue
+from exercise import Exercise, WrongAnswer
 from rope_lab.n03 import exercises
 
-HOW_MANY_BYTES = Exercise(
-    cell="03-ex2",
-    judged_by=exercises.BYTES_OF_THREE_LOADS,
-    wrong_answers=(
-        WrongValue(given=[128, 1024, 160], words="the bytes that the threads use"),
-        WrongValue(given=[512, 512, 160], words="two threads share a sector"),
-    ),
-)
+HOW_MANY_BYTES = Exercise(cell="03-ex2")
 
 
 ROWS_AND_COLUMNS = Exercise(

@@ -1,21 +1,9 @@
 """Notebook 07: its exercises, and wrong answers to them."""
 
-from exercise import Exercise, KernelOfTheRungBelow, WrongAnswer, WrongValue
-from rope_lab.n07 import exercises
+from exercise import Exercise, KernelOfTheRungBelow, WrongAnswer
 from rope_lab.rungs import RUNGS
 
-WHICH_ARGUMENT = Exercise(
-    cell="07-ex1",
-    judged_by=exercises.CULPRITS,
-    wrong_answers=(
-        WrongValue(
-            given=["num_warps", "row_stride", "num_warps", "t"], words="a thread holds 8 elements"
-        ),
-        WrongValue(
-            given=["row_stride", "row_stride", "num_warps", "t"], words="16 divides this row_stride"
-        ),
-    ),
-)
+WHICH_ARGUMENT = Exercise(cell="07-ex1")
 
 
 RUNG_5 = Exercise(

@@ -1,6 +1,6 @@
 """Notebook 12: its exercises, and wrong answers to them."""
 
-from exercise import Exercise, WrongAnswer, WrongValue
+from exercise import Exercise, WrongAnswer
 from rope_lab.n12 import exercises
 
 A_WRAPPER_FOR_THE_MODEL = Exercise(
@@ -22,16 +22,4 @@ A_WRAPPER_FOR_THE_MODEL = Exercise(
 )
 
 
-WHICH_ROUNDING = Exercise(
-    cell="12-ex2",
-    judged_by=exercises.ROUNDING,
-    wrong_answers=(
-        WrongValue(
-            given=["once", "model", "upcast"], words="no PyTorch operator fuses a multiply-add"
-        ),
-        WrongValue(
-            given=["model", "model", "upcast"],
-            words="so the products are not rounded to the dtype of x",
-        ),
-    ),
-)
+WHICH_ROUNDING = Exercise(cell="12-ex2")

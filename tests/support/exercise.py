@@ -42,20 +42,12 @@ class KernelOfTheRungBelow:
 
 
 @dataclass(frozen=True)
-class WrongValue:
-    """A wrong number, or wrong choices, for a stub that asks for these."""
-
-    given: object  # a number, or a list of all answers
-    words: str  # some of the verdict's
-
-
-@dataclass(frozen=True)
 class Exercise:
     """An entry of a notebook's `answers_NN.py`."""
 
     cell: str  # the id of its stub in the notebook, and of its solution among the solutions
-    judged_by: object  # what its check takes: a `Spec`, a rung, mistakes; a tuple if several
-    wrong_answers: tuple[WrongAnswer | KernelOfTheRungBelow | WrongValue, ...] = ()
+    judged_by: object = ()  # what its check takes, a `Spec` or a rung; a tuple if several
+    wrong_answers: tuple[WrongAnswer | KernelOfTheRungBelow, ...] = ()
 
     @property
     def judges(self) -> tuple[object, ...]:
