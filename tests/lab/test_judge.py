@@ -115,13 +115,6 @@ def test_a_stub_for_the_probe_alone_is_a_stub():
     assert verdict.state == "not yet" and repr(verdict).startswith("NOT YET: replace"), verdict
 
 
-def test_what_never_ends_is_ended(monkeypatch):
-    judge(wrong_kernels.stub, definitions.rope)  # the child is there
-    monkeypatch.setattr(judge_module, "SECONDS", 3.0)
-    verdict = judge(wrong_kernels.never_ends, definitions.rope)
-    assert "'small and plain' ran for 3 seconds without finishing" in verdict.reason
-
-
 def test_right_results_without_a_kernel_are_not_enough():
     verdict = judge(three_times, spec(kernel=True, leave_out=STRIDED)(three_times))
     assert verdict.reason == attempt.NO_KERNEL and not verdict

@@ -180,7 +180,7 @@ def test_a_readers_file_takes_no_modules_place(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "candidate, told",
     (
-        (leaves_two_and_never_ends, "ran for 3 seconds without finishing"),
+        (leaves_two_and_never_ends, "'small and plain' ran for 3 seconds without finishing"),
         (leaves_a_fork_and_ends, "it ended the process (exit 3)"),
     ),
 )

@@ -32,11 +32,6 @@ def test_a_right_kernel_is_on_its_rung(style):
     assert verdict and verdict.reason.startswith("rung 2, ") and not verdict.remark, verdict
 
 
-def test_what_the_host_reads_is_told():
-    verdict = lab.check_rung(2, styles.by_what_the_host_reads)
-    assert verdict.state == "not yet" and "it reads elements on the host" in verdict.reason
-
-
 def test_what_cannot_be_kept_is_right_all_the_same(monkeypatch):
     monkeypatch.delenv(QUIET, raising=False)
     verdict = lab.check_rung(2, partial(styles.by_functions))

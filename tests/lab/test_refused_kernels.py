@@ -75,7 +75,6 @@ REFUSED = {  # the kernel's lines, and the verdict's words
     "while, else": ("k = 0\nwhile k < 1:\n    k += 1\nelse:\n    y = 2 * x", ", at: while k"),
     "for, else": ("for k in range(1):\n    pass\nelse:\n    y = 2 * x", "has no else)"),
     "for of a tuple": ("y = 0.0 * x\nfor z in (x, x):\n    y += z", "(a loop runs over range "),
-    "enumerate": ("y = 0.0 * x\nfor k, z in enumerate((x, x)):\n    y += z", "(of Python's own "),
     "a comparison of three": (
         "y = x\nif 0 <= tl.program_id(0) < n:\n    y = 2 * x",
         "simultaneous multiple comparison is not supported (write a <= i < n as (a <= i) & (i < n)"
@@ -91,7 +90,6 @@ REFUSED = {  # the kernel's lines, and the verdict's words
     ),
     "an element that is set": ("xs = [x]\nxs[0] = 2 * x\ny = xs[0]", "(no element of a list "),
     "a lambda": ("f = lambda a: 2 * a\ny = f(x)", "Lambda (a kernel has no such expression"),
-    "with": ("with contextlib.nullcontext():\n    y = 2 * x", ", at: with "),
     "another type in a loop": (
         "y = 0\nfor k in range(2):\n    y += x",
         "Loop-carried variable y has initial type int32 but is re-assigned to <['64'], fp32> in "
@@ -125,7 +123,6 @@ REFUSED = {  # the kernel's lines, and the verdict's words
     "a number that a tuner reads, and the kernel": ("y = FACTOR * x", "variable FACTOR from"),
 }
 ABOVE = {  # what is above the kernel, of the few that need it
-    "with": "import contextlib",
     "a helper without jit": "def f(a):\n    return 2 * a",
     "a number above the cell": "FACTOR = 2",
     "a number that a helper reads": "FACTOR = 2\n@triton.jit\ndef f(a):\n    return FACTOR * a",

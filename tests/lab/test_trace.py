@@ -3,19 +3,20 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
 import rope_lab as lab
 from rope_lab.judge import counts
 from rope_lab.judge.spec import STRIDED, spec
-from rope_lab.judge.trace import Trace, lanes_that_repeat
+from rope_lab.judge.trace import Trace
 
 pytest.importorskip("triton", reason="needs Triton")
 
 import triton
 import triton.language as tl
+
+from wrong_kernels import doubling_kernel
 
 # A trace of one's own process follows Triton's interpreter, as the judge's child does.
 interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled there")
@@ -35,11 +36,6 @@ def shift(x):
 @spec(overwrites=("x",), kernel=True)
 def shifted(x: "(n)"):
     return torch.cat((x[1:], torch.zeros_like(x[:1])))
-
-
-def test_lanes_of_one_store_are_told_which_go_to_one_place():
-    before, again = lanes_that_repeat(np.array([0, 4, 0, 8, 0]))
-    assert before.tolist() == [0, 2] and again.tolist() == [2, 4]
 
 
 def test_a_race_is_found_that_the_order_here_hides():
@@ -74,15 +70,9 @@ def test_a_race_is_found_where_the_writer_loads_too():
     assert "of x_ptr, which another program loads" in repr(verdict)
 
 
-@triton.jit
-def doubled_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
-
-
 def four_times(x):
     for block in (16, 32):
-        doubled_kernel[(triton.cdiv(len(x), block),)](x, x, len(x), BLOCK=block)
+        doubling_kernel[(triton.cdiv(len(x), block),)](x, x, len(x), BLOCK=block)
 
 
 @spec(overwrites=("x",), kernel=True, leave_out=STRIDED)

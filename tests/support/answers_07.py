@@ -1,6 +1,6 @@
 """Notebook 07: its exercises, and wrong answers to them."""
 
-from exercise import Exercise, KernelOfTheRungBelow, WrongAnswer
+from exercise import Exercise, WrongAnswer
 from rope_lab.rungs import RUNGS
 
 WHICH_ARGUMENT = Exercise(cell="07-ex1")
@@ -34,10 +34,6 @@ RUNG_5 = Exercise(
         ),
         WrongAnswer(
             "a sign and the wrong sine: the map itself", {"TRANSPOSE=transpose": "TRANSPOSE=False"}
-        ),
-        KernelOfTheRungBelow(
-            rung=5,
-            words="rung 4 as it was: for which edit is there evidence above the exercise?",
         ),
     ),
 )

@@ -1,6 +1,6 @@
 """Notebook 09: its exercises, and wrong answers to them."""
 
-from exercise import Exercise, KernelOfTheRungBelow, WrongAnswer
+from exercise import Exercise, WrongAnswer
 from rope_lab.rungs import RUNGS
 
 RUNG_6 = Exercise(
@@ -21,10 +21,6 @@ RUNG_6 = Exercise(
                 ),
             },
             state="NOT YET",
-        ),
-        KernelOfTheRungBelow(
-            rung=6,
-            words="rung 5 as it was: for which edit is there evidence above the exercise?",
         ),
     ),
 )
@@ -48,10 +44,6 @@ RUNG_7 = Exercise(
             "4 warps share the loads: see num_warps",
             {"block_r, num_warps = 8, 1": "block_r, num_warps = 8, 4"},
             state="NOT YET",
-        ),
-        KernelOfTheRungBelow(
-            rung=7,
-            words="rung 6 as it was: for which edit is there evidence above the exercise?",
         ),
     ),
 )

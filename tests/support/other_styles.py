@@ -123,10 +123,6 @@ def by_gather(t, freqs, out=None):
     return by_rows(gather_kernel, t, freqs, out, **whole(t))
 
 
-def by_what_the_host_reads(t, freqs, out=None):
-    return by_gather(t, freqs, out) if freqs[-1, 0, 0, 0].item() < 1e6 else t
-
-
 @triton.jit
 def series(angle, term, n):
     """Taylor's: right for small angles alone."""

@@ -99,11 +99,6 @@ def in_another_dtype(t, freqs):
     return launch(t.float(), freqs)
 
 
-def never_ends(t, freqs):
-    while True:
-        pass
-
-
 def stub(t, freqs):
     raise NotImplementedError
 
