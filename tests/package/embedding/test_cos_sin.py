@@ -1,4 +1,7 @@
-"""`cos_sin`: tables of one column per pair, at any positions, whole or not, on several axes."""
+"""`cos_sin`: tables of one column per pair, at any positions, whole or not.
+
+docs/kernels.md makes a table of several axes of them, and `test_readme.py` runs it.
+"""
 
 import numpy as np
 import pytest
@@ -6,12 +9,9 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from inputs import shape_of
 from rope_kernels import RotaryPositionEmbedding, rope_qk
-from yardstick import rotate_fp64
 
-S, B, D2 = 5, 2, 8
-AXES = [0, 2, 1, 1]  # by which of three axes each pair turns
+B, D2 = 2, 8
 
 
 def cos_sin_fp64(rope, positions):
@@ -76,36 +76,3 @@ def test_frequencies_have_a_derivative_in_forward_mode_also_without_gradients(de
         got = forward_ad.unpack_dual(rope.cos_sin(ids)[1]).tangent
     want = (ids[:, None] * inv_freq).cos() * ids[:, None] * tangent
     torch.testing.assert_close(got, want)
-
-
-# several axes, as of images: an index into such a table
-
-
-def on_each_axis(tensor_format, device):
-    """Positions of three axes."""
-    tokens = (S * B,) if tensor_format == "thd" else (B, S)
-    return torch.randint(-(10**6), 10**6, (3, *tokens), device=device)
-
-
-@pytest.mark.parametrize("interleaved", (False, True), ids=("halves", "interleaved"))
-@pytest.mark.parametrize("tensor_format", ("sbhd", "bshd", "bhsd", "thd"))
-def test_an_index_makes_the_table_of_several_axes(tensor_format, interleaved, device):
-    """As docs/kernels.md shows it; the error says that it does."""
-    freqs = RotaryPositionEmbedding(D2, interleaved=interleaved, attention_factor=1.5).to(device)
-    position_ids = on_each_axis(tensor_format, device)
-    q, k = (torch.randn(shape_of(tensor_format, S, B, h, D2), device=device) for h in (3, 1))
-    options = {"tensor_format": tensor_format, "interleaved": interleaved}
-    with pytest.raises(ValueError, match=r"^position_ids has shape \(3, "):
-        rope_qk(q, k, freqs, position_ids=position_ids, **options)
-    axis = torch.tensor(AXES, device=device)
-    cos, sin = (x.gather(0, axis.expand(1, *x.shape[1:]))[0] for x in freqs.cos_sin(position_ids))
-    assert cos.is_contiguous()  # a kernel reads whole rows
-    if tensor_format == "thd":
-        options["cu_seqlens"] = torch.tensor([0, S * B], device=device)
-    outs = rope_qk(q, k, (cos, sin), rotary_dim=D2, **options)
-
-    by_pair = torch.stack([position_ids[axis] for axis in AXES], -1)
-    exact = [1.5 * x for x in cos_sin_fp64(freqs, by_pair)]
-    for t, out in zip((q, k), outs, strict=True):
-        want = rotate_fp64(t, exact, rotary_dim=D2, **options)
-        torch.testing.assert_close(out.double(), want, rtol=1e-5, atol=1e-5)

@@ -15,12 +15,6 @@ from rope_kernels.huggingface.replacement import function_of
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 NAME = re.compile(r"^def (apply_rotary_pos_emb(?:_interleave|_vision)?)\(", re.M)
-# The versions of transformers that were read: how many of their functions are known, and families
-# with a row of `rules.py` that are not in this version.
-READ = {
-    "5.17": (190, {"inkling2", "mistral_large4"}),
-    "5.23": (214, set()),
-}
 # Families with a function that stays the model's own
 LEFT = {"clvp", "codegen", "dinov3_vit", "eomt_dinov3", "gptj", "minimax_m3_vl", "sapiens2"}
 LEFT |= {"muse_glimmer_assistant", "pe_audio", "pe_audio_video", "pe_video"}
@@ -58,7 +52,7 @@ def every_function():
 
 
 def version():
-    """Of the installed transformers, as in READ."""
+    """Of the installed transformers."""
     return ".".join(importlib.metadata.version("transformers").split(".")[:2])
 
 

@@ -1,6 +1,5 @@
 """Every rotation function of transformers against the one that replaces it: bits and gradients."""
 
-from collections import Counter
 from functools import cache, partial
 from inspect import signature
 
@@ -11,7 +10,6 @@ from hf_calls import (
     DTYPES,
     LAYOUTS,
     LEFT,
-    READ,
     WIDTHS,
     Call,
     Function,
@@ -92,22 +90,6 @@ def functions_with(digest):
 def test_every_function_is_known_or_left():
     known = {x for functions in functions_by_body().values() for x in functions}
     assert {x.family for x in every_function() if x not in known} == LEFT
-
-
-def test_the_table_names_all_functions_and_no_other():
-    if version() not in READ:
-        pytest.skip(f"the table names functions of transformers {' and '.join(READ)}")
-    count, without = READ[version()]
-    named = Counter((x, rule.name) for rule in RULES for x in families_of(rule))
-    assert {*named.values()} == {1}
-    for digest, functions in functions_by_body().items():
-        for function in functions:
-            assert function.name == BODIES[digest].name
-            assert function.family in families_of(BODIES[digest]), function
-    assert sum(map(len, functions_by_body().values())) == count
-    assert len(named) == max(x[0] for x in READ.values())
-    absent = BODIES.keys() - functions_by_body()
-    assert {" ".join(families_of(BODIES[digest])) for digest in absent} == without
 
 
 def test_every_replacement_takes_what_its_original_takes(plain_pytorch):

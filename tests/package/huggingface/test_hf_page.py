@@ -7,6 +7,7 @@ import pytest
 
 import hugging_face
 from rope_kernels.huggingface import calls, replacement
+from rope_kernels.huggingface.rules import RULES
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/hugging_face.md"
 
@@ -14,6 +15,8 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/hugging_face.md"
 def test_the_list_of_functions_is_the_one_of_the_code():
     page = hugging_face.PAGE.read_text(encoding="utf-8")
     assert hugging_face.page() == page, "the page is stale: run make hugging_face"
+    listed = {digest for of in hugging_face.stored().values() for digest in of}
+    assert listed == {digest for rule in RULES for digest in rule.digests.split()}
 
 
 def test_the_page_says_of_every_reason_what_to_do():

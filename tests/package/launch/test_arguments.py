@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns
-from rope_kernels import RotaryPositionEmbedding, launch, modes
-from rope_kernels.norms import launches, norm_rope
-from rope_kernels.norms.tiles import choose_norm_tile
-from rope_kernels.tiles import WideTile
+from rope_kernels import launch, modes
+from rope_kernels.norms import launches
 from rope_lab.compiler.launches import launched_by
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -57,26 +55,6 @@ def test_a_plan_with_other_names_than_the_kernels_launches_nothing(
         with pytest.raises(TypeError, match=r"kernel is planned with other arguments than it"):
             torch.autograd.grad(outs, [*leaves.values()], grads)
     assert not launched
-
-
-def test_a_tile_that_a_norm_has_no_argument_for_is_refused(device, whole_way, monkeypatch):
-    """Rows side by side would be other rows to a kernel that knows nothing of them."""
-    monkeypatch.setattr(launches, "choose_norm_tile", _side_by_side)
-    t, rope = torch.randn(5, 2, 3, 8, device=device), RotaryPositionEmbedding(8).to(device)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'lines'"):
-        norm_rope(t, None, rope, "sbhd")
-
-
-def _side_by_side(case):
-    tile = choose_norm_tile(case)
-    return WideTile(
-        positions_below=tile.positions,
-        lines=tile.rows,
-        columns=case.half,
-        num_warps=tile.num_warps,
-        side_by_side=3,
-        over_positions=False,
-    )
 
 
 @each_op
