@@ -106,11 +106,12 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture
-def nothing_is_kept(monkeypatch, tmp_path):
-    """Rungs that a test climbs are no reader's, and a reader's own are not seen in it."""
+def kept_here(monkeypatch, tmp_path):
+    """The folder of rungs that a test climbs. A reader's own are not seen in it."""
     from rope_lab.rungs import kept
 
     monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
+    return tmp_path / "kept"
 
 
 @pytest.fixture

@@ -477,18 +477,6 @@ def wide_rows(size: int, device: str) -> tuple:
 # what the interpreter runs, and no compiler takes
 
 
-@triton.jit
-def breaking_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    for _ in range(2):
-        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
-        break
-
-
-def breaking(x: Tensor) -> Tensor:
-    return filled(breaking_kernel, x)
-
-
 SCALE = 2.0
 
 

@@ -3,18 +3,18 @@
 import json
 import re
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from pairwise import slow_but
+from processes import ROOT
 from rope_lab.records import QUIET
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
 SUM = (1e-5, 1e-5)
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = ROOT / "notebooks"
 
 
 @pytest.fixture
@@ -144,18 +144,12 @@ LIMIT_NOT_KNOWN = (  # a kernel, its reference, its inputs, and why its limit is
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize(
-    ("name", "said"),
-    (
-        ("breaking", "type: Break (a loop in a kernel has no break or continue"),
-        ("scaled_if_there_is_something", "Cannot access global variable SCALE"),  # by `.item()`
-    ),
-)
-def test_what_no_gpu_compiles_is_not_right(name, said, kernels):
-    found = inspected(getattr(kernels, name), kernels.double, kernels.rows)
+def test_what_no_gpu_compiles_is_not_right(kernels):
+    """Its launcher reads an element, too. `test_refused_kernels.py` has what is refused."""
+    found = inspected(kernels.scaled_if_there_is_something, kernels.double, kernels.rows)
     head = repr(found).splitlines()[0]
     assert head.startswith("WRONG on a GPU: right in the interpreter, but ") and not found, head
-    assert said in head, head
+    assert "Cannot access global variable SCALE" in head, head
 
 
 @pytest.mark.needs_compiler

@@ -11,17 +11,12 @@ from rope_lab.records import QUIET
 from rope_lab.rungs import RUNGS, kept
 
 pytest.importorskip("triton", reason="needs Triton")
+pytestmark = pytest.mark.usefixtures("kept_here")
 
 HELPER = "@triton.jit\ndef turn(x, other, cos, sin):\n    return x * cos + other * sin\n\n\n"
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch, tmp_path):
-    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
-    return tmp_path / "kept"
-
-
-def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
+def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(kept_here, tmp_path):
     text = RUNGS[1].source.replace(
         "x * tl.cos(angle) + quarter * tl.sin(angle)",
         "turn(x, quarter, tl.cos(angle), tl.sin(angle))",
@@ -29,9 +24,9 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(folder, tmp_path):
     assert "turn(" in text
     kept.keep(1, my_rope_of(HELPER + text, tmp_path))
     assert kept.climbed() == [1]
-    names = runpy.run_path(str(folder / "rung_1.py"))
+    names = runpy.run_path(str(kept_here / "rung_1.py"))
     assert callable(names["my_rope"]) and "turn" in names
-    stored = (folder / "rung_1.py").read_text(encoding="utf-8")
+    stored = (kept_here / "rung_1.py").read_text(encoding="utf-8")
     assert stored.startswith(HEADER.strip()) and "as torch" not in stored
     for comment in ("# angles (s2, 1, 1, d2), contiguous", "# strides of t in elements"):
         assert comment in stored
@@ -86,14 +81,14 @@ def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypa
     assert f"next: {link}" in verdict._repr_html_()
 
 
-def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(folder, monkeypatch, tmp_path):
+def test_a_model_gets_the_readers_last_kernel_that_has_a_backward(kept_here, monkeypatch, tmp_path):
     monkeypatch.delenv(QUIET, raising=False)
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope
     kept.keep(3, my_rope_of(RUNGS[3].source, tmp_path))
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope  # rung 3 has no backward
     for rung in (5, 4):
         kept.keep(rung, my_rope_of(RUNGS[rung].source.replace("exists", f"is_{rung}"), tmp_path))
-    assert "is_5" in (folder / "rung_5.py").read_text(encoding="utf-8")
+    assert "is_5" in (kept_here / "rung_5.py").read_text(encoding="utf-8")
     assert kept.mine_or_ours().__code__.co_filename.endswith("rung_5.py")
     monkeypatch.setenv(QUIET, "1")  # where outputs are stored or compared, they are of ours
     assert kept.mine_or_ours() is RUNGS[7].module.my_rope

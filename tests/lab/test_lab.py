@@ -5,7 +5,6 @@ import json
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,8 +18,6 @@ from rope_lab import timing
 from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, look
 from rope_lab.records import Measurement
 from rope_lab.timing import Timing, measure, measure_host
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # lab.engine
 

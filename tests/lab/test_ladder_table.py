@@ -10,16 +10,11 @@ from rope_lab.compiler.launches import launches_of
 from rope_lab.judge.climb.check_rung import verdict_on_values
 from rope_lab.judge.climb.instruments import readings_of, rotation
 from rope_lab.judge.climb.targets import Target, advice
-from rope_lab.rungs import RUNGS, kept, measured
+from rope_lab.rungs import RUNGS, measured
 from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases
 
 pytest.importorskip("triton", reason="needs Triton")
-
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch, tmp_path):
-    monkeypatch.setenv(kept.FOLDER, str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("kept_here")
 
 
 # What the first program does: loads, evaluations of sin and cos, stores.
@@ -40,8 +35,9 @@ def test_its_counts_are_those_of_our_kernel(rung):
     assert found["instruction time"] == pytest.approx(ours.instruction_us, rel=0.05)
 
 
-def test_a_climbed_rung_is_marked_unless_outputs_are_compared(monkeypatch, folder):
-    (folder / "rung_1.py").write_text("", encoding="utf-8")
+def test_a_climbed_rung_is_marked_unless_outputs_are_compared(monkeypatch, kept_here):
+    kept_here.mkdir()
+    (kept_here / "rung_1.py").write_text("", encoding="utf-8")
     assert "✓" not in repr(lab.ladder(1))
     monkeypatch.delenv("ROPE_LAB_QUIET")
     assert repr(lab.ladder(1)).splitlines()[2].startswith("1 ✓")

@@ -15,7 +15,7 @@ from rope_lab.judge.verdict import AS_INTERPRETED, NOT_YET, RIGHT
 from rope_lab.records import QUIET
 from rope_lab.rungs import RUNGS, kept
 
-pytestmark = pytest.mark.usefixtures("needs_triton", "nothing_is_kept")
+pytestmark = pytest.mark.usefixtures("needs_triton", "kept_here")
 DRAWN = 3  # of the listings, in a run without --every
 
 

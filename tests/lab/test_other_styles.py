@@ -15,7 +15,7 @@ from rope_lab.judge import definitions
 from rope_lab.judge.spec import STRIDED, spec
 from rope_lab.records import QUIET
 
-pytestmark = pytest.mark.usefixtures("nothing_is_kept")
+pytestmark = pytest.mark.usefixtures("kept_here")
 
 ON_RUNG_2 = {
     "block pointers": styles.by_block_pointers,

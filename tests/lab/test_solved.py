@@ -19,10 +19,9 @@ from rope_lab.rungs import kept
 
 
 @pytest.fixture(autouse=True)
-def folder(monkeypatch, tmp_path):
-    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
+def folder(monkeypatch, kept_here):
     monkeypatch.delenv(QUIET, raising=False)
-    return tmp_path / "kept"
+    return kept_here
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from rope_lab.judge import definitions
 from rope_lab.judge.spec import STRIDED, spec
 
 pytest.importorskip("triton", reason="needs Triton")
-pytestmark = pytest.mark.usefixtures("nothing_is_kept")
+pytestmark = pytest.mark.usefixtures("kept_here")
 
 judge = lab.check_exercise
 

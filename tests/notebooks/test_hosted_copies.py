@@ -15,8 +15,8 @@ import pytest
 import hosted
 import hosted_copies
 import pairwise
+from processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCE = hosted_copies.Source("somebody/rope", "0123456789" * 4, "https://host/rope")
 ORIGINALS = {path.relative_to(ROOT).as_posix(): path for path in hosted_copies.originals()}
 START, FIRST_TRITON = "notebooks/00_start_here.ipynb", "notebooks/03_first_triton_kernel.ipynb"

@@ -13,8 +13,8 @@ import nbformat
 import pytest
 
 import readers_copies
+from processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)[^)\s]*\)")  # the path of a file here
 INTO_A_NOTEBOOK = re.compile(r"(?<=\.ipynb)#[^)\s]*(?=\))")  # where in it a link leads
 NOTEBOOKS = "00_start.ipynb", "deeper/00_more.ipynb", "solutions/00_start_solutions.ipynb"

@@ -14,7 +14,7 @@ from rope_lab.rungs import RUNGS
 from rope_lab.rungs.measured import COPY, EAGER, KEY
 
 pytest.importorskip("triton", reason="needs Triton")
-pytestmark = pytest.mark.usefixtures("nothing_is_kept")
+pytestmark = pytest.mark.usefixtures("kept_here")
 
 AT_256 = "    if t.shape[-1] == 256:\n        "
 AT_2048 = "    if t.shape[0] == 2048:\n        "

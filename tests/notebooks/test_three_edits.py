@@ -17,7 +17,7 @@ from rope_lab.records import QUIET
 from rope_lab.rungs import kept
 
 pytest.importorskip("triton", reason="needs Triton")
-pytestmark = pytest.mark.usefixtures("nothing_is_kept")
+pytestmark = pytest.mark.usefixtures("kept_here")
 
 EDITS = {1: "edits-06", 2: "edits-08", 3: "edits-10"}  # the cells that are edited
 CELLS = {cell.id: cell.source for cell in load(THREE_EDITS).code}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import interpreter_wheel
+from processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAME = "triton-3.7.1+interpreter-py3-none-any.whl"
 STAND_IN = "triton/_C/libtriton/__init__.py"
 

@@ -5,7 +5,6 @@ A function that the installed transformers has runs beside ours, and both do the
 
 import re
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,8 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 import rope_kernels
 from ops import PUBLIC
+from processes import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/other_calls.md"
+PAGE = ROOT / "docs/other_calls.md"
 OURS = PUBLIC | {"huggingface": rope_kernels.huggingface}
 FP64 = torch.float64
 

@@ -17,11 +17,9 @@ import pytest
 import torch
 
 from ops import PUBLIC
-from processes import run_python
+from processes import ROOT, run_python
 from rope_kernels import RotaryPositionEmbedding, rope_qk
 from rope_kernels.huggingface import unpatch
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def blocks_of(page):

@@ -11,16 +11,15 @@ import re
 import shutil
 import sys
 from html import unescape
-from pathlib import Path
 
 import nbformat
 import pytest
 
 import make_site
 import rope_kernels
+from processes import ROOT
 from rope_lab import run_notebooks
 
-ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {
     path.relative_to(ROOT).as_posix()
     for path in ROOT.glob("notebooks/**/*.ipynb")

@@ -1,7 +1,7 @@
 """What holds of every notebook, as checks that take a `Notebook` and return complaints.
 
 Checks of outputs and metadata look at what git has: a reader who runs an original and saves it
-changes both, and breaks nothing.
+changes both, and breaks nothing. `test_hosted_copies.py` follows links.
 """
 
 import json
@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import nbformat
 
-ROOT = Path(__file__).resolve().parents[2]
+from processes import ROOT
+
 FOLDER = ROOT / "notebooks"
 
 THREE_EDITS = "three_edits.ipynb"  # it comes before the road
@@ -244,16 +245,6 @@ def sliders_have_a_picture_and_are_moved(notebook: Notebook) -> list[str]:
     return complaints
 
 
-def links_lead_somewhere(notebook: Notebook) -> list[str]:
-    """To files; Sphinx looks at anchors when it builds the site."""
-    complaints = []
-    for cell in notebook.markdown:
-        for target in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", cell.source):
-            if not (notebook.folder / target.split("#")[0]).exists():
-                complaints.append(f"{cell.id}: {target} does not exist")
-    return complaints
-
-
 # What JupyterLab changes when it runs and saves a notebook.
 CHECKS_OF_WHAT_IS_STORED = (
     small_and_normal,
@@ -267,5 +258,4 @@ CHECKS_OF_WHAT_IS_WRITTEN = (
     first_cell_leads_to_the_words,
     numbers_follow_one_another,
     rows_of_a_matrix_are_apart,
-    links_lead_somewhere,
 )

@@ -12,9 +12,9 @@ from torch import func
 
 from counted import paths_taken
 from ops import AXES, BF16, FP16, FP32, FP64, OPS
-from processes import run_python
+from processes import ROOT, run_python
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/kernels.md"
+PAGE = ROOT / "docs/kernels.md"
 WORDS = {"kernel": "kernel", "operator": "operator", "pytorch": "PyTorch"}
 
 

@@ -5,7 +5,6 @@ import re
 from contextlib import contextmanager
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ import pairwise
 from counted import paths_taken
 from inputs import angles
 from ops import FEW, OPS, by_turns
+from processes import ROOT
 from rope_kernels import RotaryPositionEmbedding, modes, paths, rope_fw, rope_qk
 from rope_kernels.norms import api as norms
 from rope_kernels.paths import Path as CallPath
@@ -216,8 +216,11 @@ def test_the_page_says_of_every_reason_what_to_do():
 
     An operator computes the calls of the first row, plain PyTorch all others.
     """
-    page = Path(__file__).resolve().parents[3] / "docs/kernels.md"
-    table = page.read_text("utf-8").split("| reason | what to do |\n|---|---|\n")[1]
+    table = (
+        (ROOT / "docs/kernels.md")
+        .read_text("utf-8")
+        .split("| reason | what to do |\n|---|---|\n")[1]
+    )
     reasons = re.findall(r"^\| (.+?) \| .+ \|$", table.split("\n\n")[0], re.MULTILINE)
     by = ["an operator, which launches the kernel"] + ["plain PyTorch"] * (len(reasons) - 1)
     named = vars(paths) | vars(caches) | vars(norms)

@@ -1,15 +1,15 @@
 """The pages about models have what the code has."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 import hugging_face
+from processes import ROOT
 from rope_kernels.huggingface import calls, replacement
 from rope_kernels.huggingface.rules import RULES
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/hugging_face.md"
+PAGE = ROOT / "docs/hugging_face.md"
 
 
 def test_the_list_of_functions_is_the_one_of_the_code():

@@ -109,19 +109,6 @@ def test_cos_and_sin_are_rounded_first_where_it_is_not_rounded_once(device):
         assert torch.equal(one, other) is not bool(rounding)
 
 
-@pytest.mark.parametrize("rounding", ({}, {"rounding": "once"}), ids=("each", "once"))
-def test_padding_past_the_table_gets_the_gradient_of_a_copy(rounding, device):
-    """NaN angles for tokens in no sequence would come back, through torch.where, as gradients."""
-    t = torch.randn(10, 2, 8, device=device, requires_grad=True)
-    cu_seqlens = torch.tensor([0, 2], device=device)
-    options = {"cu_seqlens": cu_seqlens, "fused": False, **rounding}
-    out = apply_rotary_pos_emb(t, angles(2, 8, device), "thd", **options)
-    grad = torch.randn_like(out)
-    out.backward(grad)
-    assert torch.equal(t.grad[2:], grad[2:])
-    assert t.grad.isfinite().all()
-
-
 @pytest.mark.parametrize("rotary_dim", (D, D2))
 def test_the_backward_takes_six_kernels_as_notebook_06_says(rotary_dim, device):
     """With `tensor_split` in place of `split` it took ten."""
