@@ -1,4 +1,4 @@
-"""What notebook 12 finds out about models, small and on a CPU."""
+"""What notebook 12 puts into models, and finds out about them, small and on a CPU."""
 
 from functools import partial
 
@@ -8,9 +8,10 @@ import torch
 pytest.importorskip("triton", reason="needs Triton")
 
 from transformers.models.llama import modeling_llama
+from transformers.models.qwen3 import modeling_qwen3
 
 from rope_lab.n12 import model_runs
-from rope_lab.n12.models import SMALL, by_package, by_rung, nothing, rotated_by
+from rope_lab.n12.models import SMALL, WAYS, by_rung, new_qwen3, nothing, rotated_by
 from rope_lab.profiling import steps
 from rope_lab.rungs import rung_7_loads_first
 
@@ -25,12 +26,19 @@ def test_a_rotation_is_put_back_after_an_error():
     assert modeling_llama.apply_rotary_pos_emb is OWN
 
 
-@pytest.mark.parametrize("rounding", model_runs.ROUNDINGS)
-def test_which_rounding_has_the_bits_of_the_model(rounding):
-    run = {"dtype": torch.bfloat16, "positions": 6}
-    found = model_runs.results(by_package(rounding, fused=False), **run)
-    pairs = zip(found, model_runs.results(OWN, **run), strict=True)
-    assert [torch.equal(*pair) for pair in pairs] == 2 * [rounding == "model"]
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_puts_in_what_it_says_for_a_while(way):
+    """Otherwise all would have the same bits, and notebook 12 would prove little."""
+    model = new_qwen3("cpu")
+
+    def what_runs():
+        return modeling_qwen3.apply_rotary_pos_emb, model.model.layers[1].self_attn.forward
+
+    before = what_runs()
+    with WAYS[way](model):
+        changed = [x != y for x, y in zip(what_runs(), before, strict=True)]
+    assert changed == [way == "patched", way == "with norms"]
+    assert what_runs() == before
 
 
 @on_a_cpu
