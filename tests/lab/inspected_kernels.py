@@ -264,26 +264,6 @@ def of_a_block(x: Tensor, wide: bool, parts: int = 1) -> Tensor:
 
 
 @triton.jit
-def of_a_loop_kernel(x_ptr, out_ptr, rows, D, BLOCK: tl.constexpr, WIDE: tl.constexpr):
-    column = tl.arange(0, BLOCK)
-    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        start = row * D
-        if WIDE:
-            start = tl.cast(row, tl.int64) * D
-        for part in tl.range(0, 2):
-            exists = (column < D) & (column % 2 == part)
-            x = tl.load(x_ptr + start + column, mask=exists)
-            tl.store(out_ptr + start + column, 2 * x, mask=exists)
-
-
-def of_a_loop(x: Tensor, wide: bool) -> Tensor:
-    """Of many rows to a program, only those of the last turns are far."""
-    out, (rows, d) = torch.empty_like(x), x.shape
-    of_a_loop_kernel[(4,)](x, out, rows, d, BLOCK=triton.next_power_of_2(d), WIDE=wide)
-    return out
-
-
-@triton.jit
 def of_an_index_kernel(x_ptr, index_ptr, out_ptr, D, BLOCK: tl.constexpr, WIDE: tl.constexpr):
     column = tl.arange(0, BLOCK)
     row = tl.load(index_ptr + tl.program_id(0))

@@ -9,11 +9,9 @@ Tensors are so far apart that such an offset never points into another tensor.
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import numpy as np
 import torch
-import triton.language as tl
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -30,7 +28,6 @@ _APART = 2**48  # bytes between two tensors
 _FIRST = 2**56  # beyond all addresses of a process
 _AROUND = 2**32  # a wrapped offset is off by a multiple of so many elements
 _A_BLOCK = 2**20  # elements: a lane that is masked off is at most so far past its tensor
-_TURNS = 4  # first and last iterations that run of a long loop
 _ACCESSES = 1000  # per program
 _MORE_PROGRAMS = 12  # along the longest side of a grid
 _SECONDS = 8.0  # for all of them
@@ -192,8 +189,7 @@ class _FarTensors(Hooks):
         """What a program accesses by an offset that has wrapped around; '' if none has."""
         self._program_here = program
         self._accesses, self._too_large, self._is_idle = 0, "", False
-        with ExitStack() as stack, self, np.errstate(all="ignore"):
-            stack.callback(_shorten_loops(self.launch.kernel))
+        with self, np.errstate(all="ignore"):
             try:
                 self.launch.kernel.run(grid=(1, 1, 1), warmup=False, **self.arguments)
             except Exception as error:
@@ -221,9 +217,6 @@ class _FarTensors(Hooks):
 
     def program_of(self, program: tuple, grid: tuple) -> tuple:
         return self._program_here
-
-    def at_program(self) -> None:
-        tl.range = _some_turns_of_triton  # replaces the interpreter's own until this launch is over
 
     def at_access(self, access: Access) -> None:
         if time.monotonic() > self.late:
@@ -278,40 +271,3 @@ def _converted(original: Callable, argument: object) -> object:
     if isinstance(argument, int):  # Triton treats some 64-bit integers as unsigned 32-bit ones
         result.handle.data = np.array([argument], interpreter._get_np_dtype(result.dtype))
     return result
-
-
-def _shorten_loops(kernel: object) -> Callable[[], None]:
-    """Run only the first and last iterations of long loops, also in kernels that it calls."""
-    kinds, todo = [], [kernel.fn]
-    while todo:
-        names = todo.pop().__globals__
-        if any(names is known for known in kinds):
-            continue
-        kinds.append(names)
-        todo += [x.fn for x in names.values() if type(x) is type(kernel)]
-    had = [(names, names.get("range")) for names in kinds]
-    for names in kinds:
-        if "range" not in names:
-            names["range"] = _some_turns
-
-    def undo() -> None:
-        for names, before in had:
-            if before is None:
-                del names["range"]
-
-    return undo
-
-
-def _some_turns(*limits: object) -> Iterator[tl.tensor]:
-    """Iterations of a loop. The interpreter counts in Python integers, a GPU in a limit's type."""
-    as_tensor = interpreter.interpreter_semantic.to_tensor
-    bits = [as_tensor(limit).dtype.int_bitwidth for limit in limits]
-    kind, turns = (tl.int64 if 64 in bits else tl.int32), range(*limits)
-    if len(turns) > 2 * _TURNS:
-        turns = itertools.chain(turns[:_TURNS], turns[-_TURNS:])
-    for turn in turns:
-        yield tl.tensor(TensorHandle(np.array([turn], interpreter._get_np_dtype(kind)), kind), kind)
-
-
-def _some_turns_of_triton(*limits: object, step: object = None, **options) -> Iterator[tl.tensor]:
-    return _some_turns(*limits, *(() if step is None else (step,)))
