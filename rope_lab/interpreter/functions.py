@@ -56,8 +56,6 @@ def let_libdevice_run() -> None:
     for name, function in [*vars(cuda.libdevice).items()]:
         if core.is_builtin(function):
             setattr(cuda.libdevice, name, _interpreted(name, function, function))
-    for name in ("gdc_wait", "gdc_launch_dependents"):  # one launch is over before the next begins
-        setattr(cuda, name, lambda: None)
 
 
 def _interpreted(name: str, function: Callable, original: Callable) -> Callable:
@@ -91,9 +89,6 @@ def _extern(self, library, path, symbol, arguments, kind, is_pure):
     short = name.removesuffix("f")  # the same function for fp32
     if made := _BY_THE_BUILDER.get(name) or _BY_THE_BUILDER.get(short):
         (x,) = arguments
-        if made.endswith("pi"):
-            turned = x.data.astype(np.float64) * np.pi
-            x, made = TensorHandle(turned, x.dtype), made.removesuffix("pi")
         result = getattr(self, f"create_{made}")(x).data
     elif function := _FUNCTIONS.get(name) or _FUNCTIONS.get(short):
         with np.errstate(all="ignore"):
@@ -105,8 +100,6 @@ def _extern(self, library, path, symbol, arguments, kind, is_pure):
 
 _BY_THE_BUILDER = {  # libdevice's name -> the builder's, so that evaluations are counted
     **{name: name for name in EVALUATED},
-    "sinpi": "sinpi",
-    "cospi": "cospi",
     "fast_sinf": "sin",
     "fast_cosf": "cos",
     "fast_expf": "exp",
