@@ -39,8 +39,7 @@ def draw_launch(
 
     The picture has a cell for each element, with the number of the program that stores it. It marks
     elements that no program stores, elements that are stored more than once, and lanes that are
-    masked off. The last dimension goes across, and the others go down. If rows aren't contiguous in
-    memory, the elements between them are drawn, too.
+    masked off. The last dimension goes across, and the others go down.
 
     The launch runs in Triton's interpreter on copies, even on a machine with a GPU, so your tensors
     don't change. Output of its kernel is printed.

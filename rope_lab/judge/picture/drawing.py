@@ -28,7 +28,6 @@ _IN_WORDS = 8  # programs that a description lists
 _SEVERAL = {"hatch": "////", "facecolor": LIGHT, "edgecolor": INK, "linewidth": 0.8}
 _NOBODY = {"hatch": "...", "facecolor": "none", "edgecolor": GREY, "linewidth": 0.8}
 _OFF = {"fill": False, "linestyle": (0, (2, 2)), "linewidth": 1.1}
-_PADDING = {"facecolor": GREY, "alpha": 0.3, "linewidth": 0}
 
 
 @dataclass(frozen=True)
@@ -147,14 +146,12 @@ def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]
 
 
 def _cells_drawn(sheet: Sheet) -> list[Cell]:
-    return [*sheet.elements, *sheet.masked, *sheet.by, *sheet.padding]
+    return [*sheet.elements, *sheet.masked, *sheet.by]
 
 
 def _draw_panel(ax: Axes, panel: Panel, side: float) -> None:
     """`side`: inches of a cell."""
     sheet = panel.sheet
-    for cell in sheet.padding:
-        _draw_cell(ax, cell, **_PADDING)
     for cell in {**sheet.elements, **sheet.by}:
         programs = sheet.by[cell]
         if len(programs) == 1:
@@ -231,8 +228,6 @@ def _key(panels: Sequence[Panel]) -> dict[str, Artist]:
             key[several[sheet.does]] = Rectangle((0, 0), 1, 1, **_SEVERAL)
         if sheet.untouched:
             key[f"{panel.done} by no program"] = Rectangle((0, 0), 1, 1, **_NOBODY)
-        if sheet.padding:
-            key["padding between rows"] = Rectangle((0, 0), 1, 1, **_PADDING)
         if any(sheet.by[cell] for cell in {*sheet.by} - {*sheet.elements}):
             look = {"fill": False, "edgecolor": draw.RED, "linewidth": 2.2}
             key["outside of the tensor"] = Rectangle((0, 0), 1, 1, **look)

@@ -43,7 +43,7 @@ class Sheet:
     """A tensor as a grid of cells: its last dimension across, the others down.
 
     A long vector continues in the next row. Around the elements there may be cells for memory that
-    isn't the tensor's: the padding of its rows, or what comes before and after it.
+    isn't the tensor's, if lanes point there.
 
     Attributes:
         storage: the number of the tensor's storage.
@@ -89,16 +89,6 @@ class Sheet:
         """The index of an element."""
         number = cell[0] * self.columns + cell[1]
         return tuple(map(int, np.unravel_index(number, tuple(self.tensor.shape) or (1,))))
-
-    @property
-    def padding(self) -> list[Cell]:
-        """Cells of memory between two rows, if rows are slightly apart."""
-        if self._column_step <= 0 or self._row_step <= 0 or self._row_step % self._column_step:
-            return []
-        columns = range(self.columns, self._row_step // self._column_step)
-        if len(columns) > WIDEST - self.columns:
-            return []
-        return [(row, column) for row in range(self.rows - 1) for column in columns]
 
     @property
     def untouched(self) -> list[Cell]:
