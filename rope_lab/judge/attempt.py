@@ -21,7 +21,7 @@ from .diagnose.evidence import Evidence
 from .errors import failure_of
 from .judge_process import settle
 from .lanes import HOW_LANES_WAIT
-from .spec import CHANGED, MANY, Case, Spec, laid_out_alike
+from .spec import CHANGED, MANY, Case, Spec, laid_out_alike, memory_of
 from .verdict import HOW_TO_BEGIN, NOT_YET, WRONG, Cases, Comparison, Fault, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -299,11 +299,6 @@ def watch():
     from .trace import Trace
 
     return Trace()
-
-
-def memory_of(x: Tensor) -> Tensor:
-    """All of a tensor's storage, from its beginning to its end."""
-    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:

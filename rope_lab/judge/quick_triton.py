@@ -20,6 +20,8 @@ from torch import Tensor
 
 from rope_kernels.norms.arguments import SumTensors
 
+from .spec import memory_of
+
 _OPTIONS_OF_A_LAUNCH = ("num_warps", "num_stages")
 
 
@@ -40,8 +42,7 @@ class Pointer:
 
 
 def _pointer(tensor: Tensor) -> Pointer:
-    memory = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
-    return Pointer(memory, torch.tensor(tensor.storage_offset()))
+    return Pointer(memory_of(tensor), torch.tensor(tensor.storage_offset()))
 
 
 @dataclass

@@ -204,7 +204,10 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
 
 def laid_out_alike(tensor: Tensor, to: str | torch.dtype) -> Tensor:
     """On another device, or in another dtype, with the same strides and memory around it."""
-    memory = tensor.untyped_storage()
-    length = memory.nbytes() // tensor.element_size()
-    whole = torch.empty(0, dtype=tensor.dtype).set_(memory, 0, (length,), (1,)).to(to)
+    whole = memory_of(tensor).to(to)
     return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def memory_of(x: Tensor) -> Tensor:
+    """All of a tensor's storage, from its beginning to its end."""
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
