@@ -1,32 +1,22 @@
 """What a function in a cell uses reaches the process that judges it; what cannot is named."""
 
 import functools
-import itertools
 import math
 
 import pytest
 import torch
 
 import rope_lab as lab
+from cells import names_in
 from rope_lab.judge import definitions
 from rope_lab.judge.spec import STRIDED, spec
 
-NUMBERS = itertools.count()
 DECOYS = {name: torch.ones(3) for name in ("cat", "chunk", "device", "float64", "eye")}
 
 
 @pytest.fixture
 def cell(tmp_path):
-    """Run text as a notebook's cell: its names are in no module that could be imported."""
-
-    def run(text, **names):
-        path = tmp_path / f"cell_{next(NUMBERS)}.py"
-        path.write_text(text, encoding="utf-8")
-        names |= {"__name__": "__main__"}
-        exec(compile(text, path, "exec"), names)
-        return names
-
-    return run
+    return functools.partial(names_in, folder=tmp_path)
 
 
 # candidates in a cell

@@ -2,13 +2,13 @@
 
 import inspect
 import re
-import types
 
 import pytest
 import torch
 
 import pairwise
 import rope_lab as lab
+from cells import names_in
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
 from rope_lab.compiler.compile import (
     Compiled,
@@ -150,20 +150,12 @@ def with_a_table(x_ptr, out_ptr, BLOCK: tl.constexpr):
 """
 
 
-@pytest.fixture
-def cell(tmp_path):
-    """A notebook's cell, and around it names that its kernels have as attributes."""
-    path = tmp_path / "a_cell.py"
-    path.write_text(IN_A_CELL, encoding="utf-8")
-    names = dict.fromkeys(("store", "block", "table"), torch.ones(3))
-    names |= {"__name__": "__main__", "arange": 3}
-    exec(compile(IN_A_CELL, path, "exec"), names)
-    return types.SimpleNamespace(**names)
-
-
-def test_what_a_kernel_cannot_use_is_named(cell):
+def test_what_a_kernel_cannot_use_is_named(tmp_path):
+    """Not names around it that its functions have as attributes."""
+    around = dict.fromkeys(("store", "block", "table"), torch.ones(3)) | {"arange": 3}
+    kernel = names_in(IN_A_CELL, tmp_path, **around)["with_a_table"]
     with pytest.raises(TypeError, match=r"^with_a_table uses table, which is a Tensor; accepted: "):
-        compile_for("sm_90", cell.with_a_table, FP32, FP32, BLOCK=128)
+        compile_for("sm_90", kernel, FP32, FP32, BLOCK=128)
 
 
 # Room on a multiprocessor

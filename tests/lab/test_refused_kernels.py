@@ -8,6 +8,7 @@ import ast
 import pytest
 
 import rope_lab as lab
+from cells import names_in
 from rope_lab.judge.errors import failure_of
 from rope_lab.judge.spec import STRIDED, spec
 
@@ -48,12 +49,9 @@ def doubled_by(tmp_path):
     """The launcher of a cell whose kernel has these lines."""
 
     def made(lines, above="", options=""):
-        path = tmp_path / "cell.py"
         lines = lines.replace("\n", "\n    ")
-        path.write_text(CELL.format(above=above, lines=lines, options=options), encoding="utf-8")
-        names = {"__name__": "__main__"}
-        exec(compile(path.read_text(encoding="utf-8"), path, "exec"), names)
-        return names["doubled"]
+        text = CELL.format(above=above, lines=lines, options=options)
+        return names_in(text, tmp_path)["doubled"]
 
     return made
 

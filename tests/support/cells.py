@@ -3,6 +3,9 @@
 import ast
 import contextlib
 import io
+import itertools
+
+NUMBERS = itertools.count()
 
 
 def run(cell, names, folder):
@@ -21,3 +24,12 @@ def run(cell, names, folder):
         except Exception as stopped:
             error = f"{type(stopped).__name__}: {stopped}"
     return said.getvalue(), error
+
+
+def names_in(text, folder, **names):
+    """What text defines as a cell: its names are in no module that could be imported."""
+    path = folder / f"cell_{next(NUMBERS)}.py"
+    path.write_text(text, encoding="utf-8")
+    names |= {"__name__": "__main__"}
+    exec(compile(text, path, "exec"), names)
+    return names
