@@ -509,7 +509,8 @@ def bits_of(tensors):
 
 
 def all_equal(ones, others):
-    return all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
+    pairs = zip(ones, others, strict=True)
+    return all(one.dtype == other.dtype and torch.equal(one, other) for one, other in pairs)
 
 
 # rotations

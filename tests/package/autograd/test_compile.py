@@ -17,7 +17,7 @@ from torch._inductor.utils import run_and_get_code
 
 from counted import gpu_events_of
 from inputs import angles
-from ops import FEW, OPS
+from ops import FEW, OPS, all_equal
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb, rope_qk
 from rope_kernels.norms import norm_rope
 from rope_kernels.serving import rope_to_cache
@@ -34,11 +34,6 @@ def compiled(function, backend="aot_eager", **options):
     """`function` in one graph (a break is an error), and a counter of the graphs made."""
     counter = CompileCounterWithBackend(backend)
     return torch.compile(function, backend=counter, fullgraph=True, **options), counter
-
-
-def assert_same_bits(got, want):
-    for one, other in zip(got, want, strict=True):
-        assert one.dtype == other.dtype and torch.equal(one, other)
 
 
 def test_compiling_warns_of_nothing(device):
@@ -156,7 +151,7 @@ def test_inductor_generates_no_kernel_and_no_copy(name, device):
     got, code = code_of(function, got_inputs)
     assert len(re.findall(r"torch\.ops\.rope_kernels\.\w+\.default\(", code)) == 1
     assert not GENERATED.findall(code)
-    assert_same_bits([*got, *got_inputs], [*function(*inputs), *inputs])
+    assert all_equal([*got, *got_inputs], [*function(*inputs), *inputs])
 
 
 @pytest.mark.gpu
@@ -195,7 +190,7 @@ def test_an_operator_rounds_as_the_eager_call(rounding, device, needs_triton):
         return apply_rotary_pos_emb(q, tables, "bshd", rounding=rounding)
 
     function = torch.compile(rotate, fullgraph=True)
-    assert_same_bits(results_of(function, upstream, q), results_of(rotate, upstream, q))
+    assert all_equal(results_of(function, upstream, q), results_of(rotate, upstream, q))
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
@@ -223,7 +218,7 @@ def test_inductor_keeps_roundings_on_a_cpu_if_it_is_told_to(function, monkeypatc
     with torch._inductor.config.patch(fx_graph_cache=False, emulate_precision_casts=True):
         kept = results_of(torch.compile(rotate, fullgraph=True), upstream, q)
     count = 1 if function == "a norm" else 2
-    assert_same_bits(kept[:count], want[:count])
+    assert all_equal(kept[:count], want[:count])
 
 
 # CUDA graphs
@@ -274,7 +269,7 @@ def test_a_cuda_graph_replays_with_all_that_is_new(op, few, inplace):
         for grad in grads:
             grad.copy_(grad.flip(-1).contiguous())
         graph.replay()
-        assert_same_bits(results, step(other))
+        assert all_equal(results, step(other))
 
 
 @pytest.mark.gpu
@@ -290,7 +285,7 @@ def test_a_module_that_is_first_called_inside_a_capture():
     for _ in range(2):
         t.normal_()
         graph.replay()
-        assert_same_bits([out], [apply_rotary_pos_emb(t, freqs)])
+        assert all_equal([out], [apply_rotary_pos_emb(t, freqs)])
     del graph, out  # and with them the memory that they computed turns in
     torch.cuda.empty_cache()
     torch.empty(2**20, device="cuda").fill_(float("nan"))
@@ -313,4 +308,4 @@ def test_reduce_overhead(kind):
         assert_near(got[0], rotate_fp64(q, freqs, "bshd"))
         assert_near(got[1], rotate_fp64(k, freqs, "bshd"))
     assert counters["inductor"]["cudagraph_skips"] == skipped
-    assert_same_bits(got, rope_qk(q, k, freqs, "bshd"))
+    assert all_equal(got, rope_qk(q, k, freqs, "bshd"))

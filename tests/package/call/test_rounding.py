@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from inputs import shape_of
+from ops import all_equal
 from pairwise import cover
 from rope_kernels import (
     rope_bw,
@@ -110,11 +111,6 @@ class Problem:
         return *outs, *torch.autograd.grad(outs, self.tensors, self.grads)
 
 
-def assert_same(got, wanted):
-    for one, other in zip(got, wanted, strict=True):
-        assert one.dtype == other.dtype and torch.equal(one, other)
-
-
 @cover(
     family=tuple(FAMILIES),
     shape=tuple(SHAPES),
@@ -125,7 +121,7 @@ def assert_same(got, wanted):
 def test_a_call_has_the_bits_of_the_function(family, shape, dtype, fused, device):
     problem = Problem(family, shape, dtype, device)
     got = problem.with_gradients(problem.call(fused=fused))
-    assert_same(got, problem.with_gradients(problem.wanted()))
+    assert all_equal(got, problem.with_gradients(problem.wanted()))
 
 
 @cover(
@@ -138,7 +134,8 @@ def test_in_place_and_one_direction_alone(family, shape, dtype, device):
     q, _, grad, _ = (x.detach() for x in problem.with_gradients(problem.wanted()))
     for tensors, function, want in ((problem.tensors, rope_fw, q), (problem.grads, rope_bw, grad)):
         problem.tensors = [x.detach().clone() for x in tensors]
-        assert_same([problem.call(function), problem.call(function, fused=False)], [want, want])
+        got = [problem.call(function), problem.call(function, fused=False)]
+        assert all_equal(got, [want, want])
         out = problem.call(function, inplace=True)
         assert out is problem.tensors[0] and torch.equal(out, want)
 
