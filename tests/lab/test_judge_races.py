@@ -72,7 +72,6 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
     "a sum under a lock that is exchanged": (summing(how="exchanged lock"), summed, LOCKED),
     "a sum in turn": (summing(how="ticket"), summed, LOCKED),
     "atomic sums": (summing(how="atomic"), summed, RIGHT),
-    "atomic sums onto zeros": (adding(), summed, RIGHT),
     "atomic sums that are read": (
         adding(how="read"),
         summed,
@@ -114,8 +113,6 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
     "partners, a barrier between": (exchanging(how="barrier"), exchanged, RIGHT),
     "partners, a barrier too early": (exchanging(how="too early a barrier"), exchanged, LANES),
     "partners, a sum between": (exchanging(how="sum"), exchanged, RIGHT),
-    "partners in registers": (exchanging(how="gather"), exchanged, RIGHT),
-    "partners of one lane": (exchanging(how="own pairs"), exchanged, RIGHT),
     "pairs that are split": (exchanging(how="neighbors"), neighbors_exchanged, RIGHT),
     "one number of all lanes": (
         kernels.less_the_first,
@@ -128,7 +125,6 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
         turned_round,
         f"{LANES} 0 loads element 63 of scratch_ptr, which lane 63 has stored",
     ),
-    "scratch of one warp": (turning(warps=1), turned_round, ONE_WARP),
     "scratch, a barrier between": (turning(how="barrier"), turned_round, RIGHT),
     "scratch of the same lane": (turning(how="same lane"), turned_round, RIGHT),
     "scratch twice": (turning(how="twice"), turned_round, RIGHT),

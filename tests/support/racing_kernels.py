@@ -48,11 +48,7 @@ def exchange_kernel(x_ptr, out_ptr, n, HOW: tl.constexpr, D: tl.constexpr):
     i = tl.program_id(0) * D + column
     exists = i < n
     partner = tl.where(column < D // 2, i + D // 2, i - D // 2)
-    if HOW == "gather":
-        x = tl.load(x_ptr + i, mask=exists)
-        y = tl.gather(x, partner - tl.program_id(0) * D, 0)
-    else:
-        y = tl.load(x_ptr + partner, mask=exists, other=0.0)
+    y = tl.load(x_ptr + partner, mask=exists, other=0.0)
     if HOW == "barrier":
         tl.debug_barrier()
     if HOW == "sum":
@@ -61,16 +57,6 @@ def exchange_kernel(x_ptr, out_ptr, n, HOW: tl.constexpr, D: tl.constexpr):
         tl.debug_barrier()
         y = tl.load(x_ptr + partner, mask=exists, other=0.0)
     tl.store(out_ptr + i, y, mask=exists)
-
-
-@triton.jit
-def exchange_of_own_kernel(x_ptr, out_ptr, n, HOW: tl.constexpr, D: tl.constexpr):
-    """The same, where each lane has both members of its pair."""
-    pair = tl.program_id(0) * D + tl.arange(0, D // 2)
-    x1 = tl.load(x_ptr + pair, mask=pair < n)
-    x2 = tl.load(x_ptr + pair + D // 2, mask=pair < n)
-    tl.store(out_ptr + pair, x2, mask=pair < n)
-    tl.store(out_ptr + pair + D // 2, x1, mask=pair < n)
 
 
 @triton.jit
@@ -95,7 +81,6 @@ def exchange_of_neighbors_kernel(x_ptr, out_ptr, n, HOW: tl.constexpr, D: tl.con
 
 
 KERNELS = {
-    "own pairs": exchange_of_own_kernel,
     "tiles": exchange_of_tiles_kernel,
     "neighbors": exchange_of_neighbors_kernel,
 }
@@ -142,10 +127,10 @@ def by_scratch_kernel(x_ptr, scratch_ptr, out_ptr, n, HOW: tl.constexpr, BLOCK: 
     tl.store(out_ptr + first + lane, y, mask=first + lane < n)
 
 
-def by_scratch(x, how="", warps=4):
+def by_scratch(x, how=""):
     out, scratch = torch.empty_like(x), torch.empty_like(x)
     d = x.shape[1]
-    by_scratch_kernel[(len(x),)](x, scratch, out, x.numel(), HOW=how, BLOCK=d, num_warps=warps)
+    by_scratch_kernel[(len(x),)](x, scratch, out, x.numel(), HOW=how, BLOCK=d)
     return out
 
 
@@ -162,7 +147,7 @@ def added_up_kernel(x_ptr, total_ptr, out_ptr, n, HOW: tl.constexpr, BLOCK: tl.c
         tl.store(out_ptr, tl.load(total_ptr, mask=is_last), mask=is_last)
 
 
-def added_up(x, how=""):
+def added_up(x, how):
     total = torch.zeros(1, device=x.device)
     out = torch.empty(1, device=x.device) if how == "read" else total
     grid = (triton.cdiv(x.numel(), 16),)
