@@ -160,11 +160,12 @@ def recorded(key: str) -> Measurement | Observation:
 def records_folder() -> Path:
     """The folder `records` next to the notebook or next to its folder; otherwise this checkout's.
 
-    So notebooks, their solutions and copies of both find the records wherever they run.
+    So notebooks, their solutions and copies of both find the records wherever they run. A folder
+    of that name next to the clone may be anything, so it must contain a file of ours.
     """
     here = Path.cwd()
     for folder in (here / "records", here.parent / "records"):
-        if folder.is_dir():
+        if (folder / "machines.json").is_file():
             return folder
     return _RECORDS_OF_THE_SERIES
 

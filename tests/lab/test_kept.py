@@ -43,6 +43,7 @@ def clone(tmp_path):
         "my_notebooks/solutions",
     ):
         (root / place).mkdir(parents=True)
+    (root / "notebooks" / "records" / "machines.json").touch()
     (root / "my_notebooks" / "records").symlink_to("../notebooks/records")
     return root
 

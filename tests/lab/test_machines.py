@@ -51,6 +51,14 @@ def test_inspect_names_the_gpu_and_the_day():
     assert gpu_from(taken).origin == f"NVIDIA H200 (recorded {taken.date})"
 
 
+def test_a_folder_named_records_next_to_the_clone_is_left_alone(tmp_path, monkeypatch):
+    found = records.records_folder()
+    (tmp_path / "records").mkdir()
+    (tmp_path / "clone").mkdir()
+    monkeypatch.chdir(tmp_path / "clone")
+    assert records.records_folder().samefile(found)
+
+
 @pytest.mark.gpu
 def test_a_gpu_is_measured(tmp_path):
     values = measure_machine.take(passes=1)
