@@ -418,16 +418,6 @@ def test_frequencies_that_have_become_fewer_are_refused(shorten, device):
 # a buffer among others
 
 
-def test_a_copy_has_its_own_buffer(device):
-    module = RotaryPositionEmbedding(D).to(device)
-    turns, want = module.turns(), module.turns().clone()
-    other = copy.deepcopy(module)
-    assert torch.equal(other.turns(), want) and other.turns() is not turns
-    other.inv_freq = other_frequencies(device)
-    assert torch.equal(turns, want) and module.turns() is turns
-    assert torch.equal(other.turns(), in_turns(other.inv_freq))
-
-
 @pytest.mark.parametrize("copied", (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))))
 def test_a_copy_of_a_compiled_module_computes_its_own_angles(copied):
     """`compile` leaves a function in the module that belongs to this module alone."""
