@@ -9,7 +9,7 @@ from pairwise import slow_but
 from rope_lab.compiler.launches import launches_of
 from rope_lab.judge.climb.check_rung import verdict_on_values
 from rope_lab.judge.climb.instruments import readings_of, rotation
-from rope_lab.judge.climb.targets import Target, advice
+from rope_lab.judge.climb.targets import advice
 from rope_lab.rungs import RUNGS, measured
 from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases
 
@@ -79,18 +79,6 @@ def test_bytes_too_many_are_explained_by_what_is_loaded_too_often(angles, words)
     loaded = {"t": 128, "freqs": 128 * angles}
     counted = SimpleNamespace(elements=64, element_bytes=2, loaded=loaded)
     assert words in advice("bytes requested", {}, counted, launch=None)
-
-
-def test_a_target_is_met_at_its_limit():
-    met = {
-        rule: [Target("reading", 3, rule).met({"reading": x}) for x in (2, 3, 4)]
-        for rule in ("at most", "at least", "exactly")
-    }
-    assert met == {
-        "at most": [True, True, False],
-        "at least": [False, True, True],
-        "exactly": [False, True, False],
-    }
 
 
 class Times(dict):
