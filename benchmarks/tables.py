@@ -582,7 +582,7 @@ BENCHMARKS = (
         per_cent=(
             "Per cent of the bandwidth of a copy of q and k (backward: of one and a half copies), "
             "and the time. The backward includes the gradients of both weights. Where notebook 11 "
-            "has other times of `torch.compile`, use these ([why](../README.md#the-record))."
+            "has other times of `torch.compile`, use those ([why](../README.md#the-record))."
         ),
     ),
     _limits("cache-limits", CACHE_ROWS, "Writing to a KV cache"),
