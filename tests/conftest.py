@@ -33,7 +33,6 @@ SLOW = (
     "test_on_ranks.py",
     "test_readers_copies.py",
     "test_site.py",
-    "test_two_checkouts.py",
     "test_types.py",
 )
 

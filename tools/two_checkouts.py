@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,8 +10,7 @@ from types import ModuleType
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-HAS_GPU = torch.cuda.is_available()
-DEVICE = "cuda" if HAS_GPU else "cpu"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BEFORE, AFTER = "rope_kernels_before", "rope_kernels_after"
 
 
@@ -45,18 +43,3 @@ def load_packages(folder: Path) -> tuple[ModuleType, ModuleType]:
     """Import the packages that `copy_packages` has copied: before and after."""
     sys.path.insert(0, str(folder))
     return importlib.import_module(BEFORE), importlib.import_module(AFTER)
-
-
-def choose_engine() -> None:
-    """Run kernels on the GPU, or without one in Triton's interpreter, made fast and exact.
-
-    Call it before anything imports Triton.
-    """
-    if HAS_GPU:
-        return
-    os.environ["TRITON_INTERPRET"] = "1"
-    from rope_lab.interpreter import speed_up
-    from rope_lab.interpreter.bf16 import let_bf16_round
-
-    speed_up()
-    let_bf16_round()
