@@ -84,9 +84,12 @@ def is_functional(x):
 
 
 def test_threads_in_the_interpreter_wait_for_each_other(device, needs_triton):
-    """Triton's interpreter keeps the grid of a launch in globals."""
+    """Triton's interpreter keeps the grid of a launch in globals.
+
+    Launches have several programs, so that another thread's launch falls between them.
+    """
     rope = RotaryPositionEmbedding(D).to(device)
-    tensors = [torch.randn(1 + i, B, H, D, device=device) for i in range(4)]
+    tensors = [torch.randn(10 * (1 + i), B, H, D, device=device) for i in range(4)]
     wants = [rope_fw(t, rope) for t in tensors]
 
     def rotate(i):
