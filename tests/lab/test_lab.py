@@ -249,8 +249,9 @@ TIMES = {
 
 @pytest.fixture(autouse=True)
 def records(tmp_path, monkeypatch):
-    """An empty folder beside the notebook that runs."""
+    """A folder beside the notebook that runs; it has no records of notebooks yet."""
     (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "machines.json").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path / "records"
 
@@ -322,7 +323,7 @@ def test_no_record_is_written_unless_asked_for(switch, records, with_gpu, monkey
     measured = lab.bench("03/launch-curve", make_cases)
     assert not measured.replayed and measured.cases == TIMES
     assert measured.source.startswith("Measured here: Made-up GPU, torch ")
-    assert list(records.iterdir()) == []
+    assert [path.name for path in records.iterdir()] == ["machines.json"]
 
 
 def test_an_observation_runs_where_there_is_a_gpu(with_gpu, monkeypatch):
@@ -340,7 +341,7 @@ def test_what_is_recorded_is_replayed_here_and_elsewhere(records, with_gpu, monk
     monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
     measured = lab.bench("03/launch-curve", make_cases)
     other = lab.bench("03/a-second", lambda: {"copy": never})
-    assert [path.name for path in records.iterdir()] == ["03.json"]
+    assert {path.name for path in records.iterdir()} == {"03.json", "machines.json"}
     assert (records / "03.json").read_text(encoding="utf-8").endswith("}\n")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for before in (measured, other):
