@@ -155,7 +155,7 @@ class FromSources(Provider):
     def cannot(self, case: Case, direction: str) -> str | None:
         """As others. Host time isn't measured, because users don't call it by our launcher."""
         if case.clock == "host":
-            return "no host time: it is called by a launcher of ours"
+            return "no host time: it is called by our launcher"
         if direction not in ("forward", "backward"):
             return "forward and backward apart, without autograd"
         return super().cannot(case, direction)

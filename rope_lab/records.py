@@ -161,7 +161,7 @@ def records_folder() -> Path:
     """The folder `records` next to the notebook or next to its folder; otherwise this checkout's.
 
     So notebooks, their solutions and copies of both find the records wherever they run. A folder
-    of that name next to the clone may be anything, so it must contain a file of ours.
+    of that name next to the clone may be anything, so it must contain `machines.json`.
     """
     here = Path.cwd()
     for folder in (here / "records", here.parent / "records"):

@@ -1,6 +1,6 @@
 """Mistakes in solutions: what the judge computes of them.
 
-That each is told in its own words, even behind a wrong address, is seen by answers in notebooks
+That each gets its own message, even behind a wrong address, is checked by the answers in notebooks
 with `--every`.
 """
 
