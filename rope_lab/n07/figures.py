@@ -165,4 +165,4 @@ def errors_of_turns(positions, errors: dict) -> None:
         ax.loglog(positions, error, line, color=color, label=name)
     ax.set(xlabel="position", ylabel="largest error so far, in turns")
     figure.legend(loc="outside lower center", ncols=len(errors))
-    draw.finish(figure, "Contracted, the careful kernel is no better than the careless one")
+    draw.finish(figure, "Contracted, the careful kernel is hardly better than the careless one")

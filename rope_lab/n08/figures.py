@@ -20,18 +20,20 @@ def mistakes(factors: dict[str, float], source: str) -> None:
         most[way] = max(most[way], times)
         look = {"color": ORANGE} if way == "slow" else {"color": BLUE, **HATCHED}
         ax.barh(name, factor - 1, 0.55, left=1, **look)
-        words = f"{times:.{0 if times > 10 else 1}f} times too {way}"
+        words = f"{_in_words(times)} times too {way}"
         at = max(factor, 1), name  # right of the bar, where there is room for words
         ax.annotate(words, at, xytext=(6, 0), textcoords="offset points", va="center")
     ax.axvline(1, color=INK, linewidth=1)
     ax.invert_yaxis()
     ax.set(xlim=(0.3, 5000), xlabel="time shown / true time")
     draw.log_ticks(ax, "x", [0.5, 1, 2, 10, 100, 1000])
-    fast, slow = most.values()
-    title = (
-        f"Wrong timings look up to {fast:.0f} times too fast, or up to {slow:.0f} times too slow"
-    )
+    fast, slow = (_in_words(times) for times in most.values())
+    title = f"These timings are up to {fast} times too fast, or up to {slow} times too slow"
     draw.finish(figure, title, source)
+
+
+def _in_words(times: float) -> str:
+    return f"{times:.{0 if times > 10 else 1}f}"
 
 
 def cold_and_warm(
