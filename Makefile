@@ -73,9 +73,9 @@ notebooks'; your own copies are in my_notebooks/."; exit 1; } >&2
 
 test test-all:
 	{ echo "1 of 3: format, lint and imports (some seconds)" && $(LINT) && \
-	echo && echo "2 of 3: tests (6 minutes; the percentage counts tests)" && \
+	echo && echo "2 of 3: tests (5 to 16 minutes on two cores; the percentage counts tests)" && \
 	$(TESTS) $(WHICH) && \
-	echo && echo "3 of 3: notebooks, compared with their stored outputs (2 minutes)" && \
+	echo && echo "3 of 3: notebooks, compared with their stored outputs (2 to 4 minutes)" && \
 	$(NBVAL) $(BOOKS); } $(OR_EXPLAIN)
 
 # A notebook with its detours and solutions. N=04_naive selects no detours.
