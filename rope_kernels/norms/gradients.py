@@ -145,19 +145,28 @@ def _gradients(
         for place, i in enumerate(numbers):
             found[i], found[count + i] = of_tensors[place], of_weights[place]
     if torch.is_grad_enabled():
+        *_, first_position, transpose, options = rotation
 
         def again(*given: Tensor | None) -> list[Tensor | None]:
-            """The same gradients in plain PyTorch, from the inputs that `KernelGradients` saved."""
+            """The same gradients in plain PyTorch, from the tensors that `KernelGradients` saved.
+
+            Those of the rotation are among them, so that PyTorch notices if one is overwritten.
+            """
+            table, sin, cu_seqlens, starts, ids, *inputs = given
+            assert table is not None, "each rotation has a table"
+            saved = Rotation(
+                table, sin, cu_seqlens, starts, ids, first_position, transpose, options
+            )  # fmt: skip
             return _gradients_by_pytorch(
-                tensors=given[:count],
-                weights=given[count : 2 * count],
-                grads=given[2 * count :],
-                rotation=rotation,
+                tensors=inputs[:count],
+                weights=inputs[count : 2 * count],
+                grads=inputs[2 * count :],
+                rotation=saved,
                 norm=norm,
             )
 
         recorded: Gradients = KernelGradients.apply(  # type: ignore[no-untyped-call]  # no types
-            tuple(found), again, *tensors, *weights, *grads
+            tuple(found), again, *rotation.tensors, *tensors, *weights, *grads
         )
         return recorded
     return tuple(found)

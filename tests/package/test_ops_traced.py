@@ -5,6 +5,7 @@ is plain PyTorch there, with the values of the definition. What one function has
 `autograd/test_compile.py`.
 """
 
+import copy
 from functools import partial
 
 import pytest
@@ -17,6 +18,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns, copies_of, last_of_each_kind, memory_of
+from rope_kernels import RotaryPositionEmbedding
 from yardstick import assert_near
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled_before")
@@ -492,3 +494,36 @@ def test_what_is_overwritten_before_a_backward_is_an_error_or_too_late(op, where
         else:
             assert not needed, name
             sample.check_gradients(leaves, grads, found)
+
+
+@pytest.mark.usefixtures("needs_triton")
+@pytest.mark.parametrize("freqs", ("angles", "cos and sin", "on the fly"))
+@pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if not op.is_operator], ids=str)
+def test_what_is_overwritten_before_a_second_derivative_is_an_error_or_too_late(op, freqs, device):
+    """It would belong to other angles, positions, rows or weights than the first one."""
+    sample = sample_of(op, 0, device, freqs=freqs, positions="ids")
+    leaves = [*sample.leaves().values()]
+
+    def second(name=None):
+        """The second derivatives, if what has this name is overwritten after the first ones."""
+        options, tables = copy.deepcopy((sample.options(), sample.freqs))
+        given = {n: x * 1 for n, x in zip(op.arguments, leaves, strict=True)}
+        outs = sample.call(given, freqs=tables, **options)
+        upstream = [torch.ones_like(out) for out in outs]
+        first = torch.autograd.grad(outs, leaves, upstream, create_graph=True)
+        written = {**given, **options, "freqs": tables}.get(name)
+        for x in written if isinstance(written, tuple) else (written,):
+            if isinstance(x, RotaryPositionEmbedding):
+                x.inv_freq = 2 * x.inv_freq
+            elif x is not None:
+                x.detach().zero_()
+        return torch.autograd.grad(sum(x.square().sum() for x in first), leaves)
+
+    want = second()
+    for name in (*op.arguments, "freqs", "position_ids"):
+        try:
+            found = second(name)
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error), name
+        else:
+            assert all(map(torch.equal, found, want)), name
