@@ -20,7 +20,7 @@ from .checks import (
 )
 from .embedding import RotaryPositionEmbedding
 from .inplace import check_inplace
-from .launch import Known, known_of
+from .launch import Known, checking, known_of
 from .modes import is_eager, is_traced, is_watched, unwatched
 from .rotation import (
     Call,
@@ -447,7 +447,7 @@ def rotation_of(
     if options is None:
         # The checks use operators, which later calls don't. Hide them from modes: a selective
         # checkpoint needs the same operators in the forward and in its recomputation.
-        with unwatched() if is_watched() else nullcontext():
+        with checking(), unwatched() if is_watched() else nullcontext():
             check_call(tensors, call)
         options = options_of(call, t)
         if known is not None:

@@ -7,8 +7,8 @@ Later calls launch that kernel directly, `compiled[grid](...)`, in a fraction of
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -127,6 +127,20 @@ def _width_of(number: int) -> int:
 def forget() -> None:
     """Clear the cache of calls."""
     known_by.cache_clear()
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Clear the cache of calls if a check in this context raises.
+
+    The refused call is already a key of the cache. It may hold any object, such as a module that
+    was passed as a weight, and the cache would keep that alive. Accepted calls hold no tensors.
+    """
+    try:
+        yield
+    except BaseException:
+        forget()
+        raise
 
 
 # Launches

@@ -11,7 +11,7 @@ from ..api import rotation_of
 from ..check_call import Like
 from ..checks import Named, bad, check_choice, check_flag, names_of, shown
 from ..inplace import check_inplace
-from ..launch import Known
+from ..launch import Known, checking
 from ..modes import is_traced, is_watched, wants_grad
 from ..paths import log_path
 from ..rotation import (
@@ -241,7 +241,8 @@ def normalize_by(
         raise bad(came, "inplace=False, or a call within torch.no_grad()")
     rotation, known = rotation_of(call, tensors, *weights, "norm", *norm)
     if known is None or not known.is_checked:
-        _check_norm(tensors, named, norm, rotation.options.tensor_format)
+        with checking():
+            _check_norm(tensors, named, norm, rotation.options.tensor_format)
         if known is not None:
             known.is_checked = True
     if call.inplace:

@@ -20,7 +20,7 @@ from ..autograd import (
 from ..check_call import Like, check_values
 from ..checks import INTEGERS, bad
 from ..inplace import check_apart, check_overwritten, named_tensors
-from ..launch import known_of_rotation, launch_rotation
+from ..launch import checking, known_of_rotation, launch_rotation
 from ..modes import (
     have_elements,
     is_differentiated,
@@ -138,7 +138,8 @@ def rope_to_cache(
     shared = v, k_cache, v_cache, slot_mapping, "to cache"
     rotation, known = rotation_of(call, (q, k), *shared)
     if known is None or not known.is_checked:
-        _check_cache(k, v=v, k_cache=k_cache, v_cache=v_cache, slots=slot_mapping)
+        with checking():
+            _check_cache(k, v=v, k_cache=k_cache, v_cache=v_cache, slots=slot_mapping)
         if known is not None:
             known.is_checked = True
     _check_no_gradient(came, rotation)

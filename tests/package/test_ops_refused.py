@@ -4,7 +4,9 @@ The whole message is compared. Nothing is launched, and no memory is written, wh
 would go.
 """
 
+import gc
 import re
+import weakref
 from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
@@ -14,6 +16,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 
 from bad_arguments import bad_arguments_of, table
@@ -228,6 +231,24 @@ def test_what_python_shows_at_length_or_not_at_all_is_told_in_words(op, told):
     for name in {*keywords_of(op), *sample.options()} - places:
         with pytest.raises((ValueError, TypeError), match=rf"^{name} is {told}; accepted: "):
             sample.call(**{name: TOLD[told]()})
+
+
+@each_op
+def test_a_refused_call_keeps_no_argument_alive(op, interpreter, device):
+    """Whichever argument it is refused for. A cache entry would keep it."""
+    sample = op.sample(device)
+    given = {**sample.given, **sample.written, "freqs": sample.freqs, **sample.options()}
+    alive = {}
+    for name in signature(op.function).parameters:
+        for count in (1, 3):
+            holder = nn.Module()
+            alive[name, count] = weakref.ref(holder)
+            wrong = holder if count == 1 else (holder,) * count
+            with pytest.raises((TypeError, ValueError)):
+                op.function(**given | {name: wrong})
+    del holder, wrong
+    gc.collect()
+    assert not [what for what, reference in alive.items() if reference() is not None]
 
 
 def test_a_call_that_lacks_a_tensor_is_not_told_that_its_format_is_missing():
