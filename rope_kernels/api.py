@@ -431,8 +431,8 @@ def rotation_of(
     if isinstance(freqs, RotaryPositionEmbedding):
         module, table, sin = freqs, None, None
         filled = module.filled() if may_know else None
-        # None: the frequencies aren't valid, or the module overrides `forward`. Such a call isn't
-        # cached, and `turns` below raises, or computes the turns for this call alone.
+        # None: the frequencies aren't valid, or the module has a hook or overrides `forward`. Such
+        # a call isn't cached. It is refused below, or computes the turns for this call alone.
         may_know = filled is not None
         if filled is not None:
             of_freqs = module.rotary_dim, module.interleaved, module.attention_factor, filled.key

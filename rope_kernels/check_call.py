@@ -30,7 +30,7 @@ from .checks import (
     shown,
 )
 from .embedding import RotaryPositionEmbedding, options_beside_table
-from .modes import has_values, is_differentiated
+from .modes import has_hooks, has_values, is_differentiated
 from .reference import positions
 from .rotation import (
     CP_ORDERS,
@@ -168,7 +168,27 @@ def _refuse_what_others_pass(freqs: object) -> None:
         raise bad(f"freqs has dtype {short(freqs.dtype)}", f"{_FREQS}; {instead}", TypeError)
 
 
+def _refuse_other_code(freqs: RotaryPositionEmbedding) -> None:
+    """Raise for a module if calling it runs code that a kernel, which reads `inv_freq`, doesn't."""
+    came, instead = f"freqs is a {type(freqs).__name__}", ""
+    error: type[Exception] = TypeError
+    if freqs.overrides_forward():
+        came += " that overrides forward"
+    elif has_hooks(freqs):
+        came += " with a hook, which this call would not run"
+        instead = ", or a module without hooks"
+    elif freqs.is_offloaded():
+        came += " that accelerate has offloaded: inv_freq is on meta"
+        instead, error = ", or a model that was offloaded with offload_buffers=False", ValueError
+    else:
+        return
+    options = options_beside_table(freqs.interleaved)
+    table = "its table, freqs(max_seq_len)" + (f", with {options}" if options else "")
+    raise bad(came, table + instead, error)
+
+
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> None:
+    _refuse_other_code(freqs)
     check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != call.pairs_are_interleaved:
         came = f"interleaved is {call.interleaved}, but freqs has {freqs.interleaved}"

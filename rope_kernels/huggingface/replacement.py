@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from ..modes import is_traced
+from ..modes import has_hooks, is_traced
 from .calls import log_own
 from .digest import Replaceable, as_function, originals
 
@@ -45,10 +45,8 @@ def name_of(function: FunctionType) -> str:
 
 def is_hooked(module: nn.Module) -> bool:
     """Whether a call runs hooks, or the class overrides `__call__`."""
-    forward = module._forward_hooks or module._forward_pre_hooks
-    backward = module._backward_hooks or module._backward_pre_hooks
     is_own = type(module).__call__ is not nn.Module.__call__
-    return bool(forward or backward or is_own or _has_global_hook())
+    return has_hooks(module) or is_own or _has_global_hook()
 
 
 def has_code(function: FunctionType, code: CodeType) -> bool:

@@ -60,6 +60,17 @@ class Scaled(RotaryPositionEmbedding):
         return super().forward(max_seq_len, offset) / 2
 
 
+def with_hook(register, **options):
+    """A module with a hook that changes nothing."""
+
+    def make(good):
+        made = module()
+        getattr(made, register)(lambda *given: None, **options)
+        return made
+
+    return make
+
+
 class ModuleOfAnotherLibrary(nn.Module):
     """As in Hugging Face models: gives cos and sin."""
 
@@ -214,6 +225,15 @@ TYPE_ERRORS = {
     },
     "freqs is a RotaryPositionEmbedding that overrides forward; accepted: its table, "
     "freqs(max_seq_len)": {"freqs": with_own_forward},
+    "freqs is a RotaryPositionEmbedding with a hook, which this call would not run; accepted: its "
+    "table, freqs(max_seq_len), or a module without hooks": [
+        {"freqs": with_hook("register_forward_hook")},
+        {"freqs": with_hook("register_forward_hook", with_kwargs=True, always_call=True)},
+        {"freqs": with_hook("register_forward_pre_hook")},
+        {"freqs": with_hook("register_forward_pre_hook", with_kwargs=True)},
+        {"freqs": with_hook("register_full_backward_hook")},
+        {"freqs": with_hook("register_full_backward_pre_hook")},
+    ],
     "freqs[0] is of type NoneType; accepted: torch.Tensor": {"freqs": (None, cos(12, D2))},
     "freqs[0] is of type float; accepted: torch.Tensor": {"freqs": [0.5, 0.25]},
     "freqs[0] has dtype int64; accepted: float32, float16, bfloat16, float64": {

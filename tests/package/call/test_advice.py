@@ -2,6 +2,7 @@
 
 import re
 from ast import literal_eval
+from functools import partial, update_wrapper
 
 import pytest
 import torch
@@ -106,3 +107,69 @@ def test_of_a_module_whose_pairs_are_interleaved(refused, device):
         said = advice(lambda: apply_rotary_pos_emb(t, freqs), TypeError)
     out = apply_rotary_pos_emb(t, table_of(said, freqs), "sbhd", **options_of(said))
     torch.testing.assert_close(out.detach(), apply_rotary_pos_emb(t, same))
+
+
+class AlignDevicesHook:
+    """As that of accelerate: it loads what was offloaded, and only while `forward` runs."""
+
+    __module__ = "accelerate.hooks"
+
+    def __init__(self, module, offload):
+        self.loaded, self.offload = module.inv_freq, offload
+        self.post_forward(module, None)
+
+    def pre_forward(self, module):
+        module._buffers["inv_freq"] = self.loaded
+
+    def post_forward(self, module, output):
+        if self.offload:
+            module._buffers["inv_freq"] = self.loaded.to("meta")
+        return output
+
+
+class Doubled(AlignDevicesHook):
+    __module__ = "models"
+
+    def post_forward(self, module, output):
+        return None if output is None else 2 * output
+
+
+def add_hook_to_module(module, hook):
+    """As accelerate does, which puts a `forward` of its own into each module."""
+
+    def new_forward(module, *args, **kwargs):
+        module._hf_hook.pre_forward(module)
+        return module._hf_hook.post_forward(module, module._old_forward(*args, **kwargs))
+
+    module._hf_hook, module._old_forward = hook, module.forward
+    forward = partial(new_forward, module)
+    module.forward = update_wrapper(forward, module._old_forward)
+
+
+@pytest.mark.parametrize("interleaved", (False, True))
+def test_of_a_module_that_accelerate_has_placed(interleaved, device):
+    """Offloaded, its frequencies are on meta until its own `forward` runs."""
+    t = torch.randn(S, B, H, D, device=device)
+    want = apply_rotary_pos_emb(t, RotaryPositionEmbedding(D, interleaved=interleaved).to(device))
+    for offload in (False, True):
+        freqs = RotaryPositionEmbedding(D, interleaved=interleaved).to(device)
+        add_hook_to_module(freqs, AlignDevicesHook(freqs, offload))
+        if not offload:
+            for fused in (True, True, False):
+                out = apply_rotary_pos_emb(t, freqs, fused=fused)
+                torch.testing.assert_close(out, want)
+            continue
+        said, _, instead = advice(lambda freqs=freqs: apply_rotary_pos_emb(t, freqs)).partition(
+            ", or "
+        )
+        assert instead.endswith("offload_buffers=False")  # which the other case is
+        out = apply_rotary_pos_emb(t, table_of(said, freqs), "sbhd", **options_of(said))
+        torch.testing.assert_close(out, want)
+
+
+def test_of_a_hook_of_accelerate_that_changes_results(device):
+    t, freqs = torch.randn(S, B, H, D, device=device), RotaryPositionEmbedding(D).to(device)
+    add_hook_to_module(freqs, Doubled(freqs, offload=False))
+    said = advice(lambda: apply_rotary_pos_emb(t, freqs), TypeError)
+    out = apply_rotary_pos_emb(t, table_of(said, freqs), "sbhd")
+    assert_near(out, rotate_fp64(t, 2 * RotaryPositionEmbedding(D).to(device)(S), "sbhd"))

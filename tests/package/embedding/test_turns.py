@@ -323,11 +323,15 @@ def test_hooks_run_for_a_table_alone(register, device):
     """wandb.watch and torchinfo register them on every module of a model."""
     module, t, ran = RotaryPositionEmbedding(D).to(device), tokens(device), []
     want = rope_fw(t, module)
-    getattr(module, register)(lambda *arguments: ran.append(arguments) and None)
-    assert torch.equal(rope_fw(t, module), want)
+    hook = getattr(module, register)(lambda *arguments: ran.append(arguments) and None)
+    for fused in (True, False):
+        with pytest.raises(TypeError, match=r"^freqs .* with a hook, which .* not run; accepted: "):
+            rope_fw(t, module, fused=fused)
     assert not ran
     rope_fw(t, module(S))
     assert ran
+    hook.remove()
+    assert torch.equal(rope_fw(t, module), want)
 
 
 # the meta device
