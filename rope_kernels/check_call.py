@@ -30,7 +30,7 @@ from .checks import (
     shown,
 )
 from .embedding import RotaryPositionEmbedding, options_beside_table
-from .modes import has_hooks, has_values, is_differentiated
+from .modes import check_in_run, has_hooks, has_values, is_differentiated, is_known
 from .reference import positions
 from .rotation import (
     CP_ORDERS,
@@ -78,7 +78,10 @@ class Like:
     ) -> Tensor:
         """Return `x` if it has one of the dtypes and shapes. `when` says what these depend on."""
         x = check_tensor(name, x, dtypes, when=when)
-        if not any([_fits(x.shape, shape) for shape in shapes]):
+        for shape in shapes:  # `any` would ask for more sizes, which a trace may not know.
+            if _fits(x.shape, shape):
+                break
+        else:
             accepted = " or ".join(dict.fromkeys(map(str, shapes))).replace("'", "")
             came = f"{name} has shape {tuple(x.shape)}"
             raise ValueError(f"{came}; accepted{when}: {accepted}; {self.in_words}")
@@ -91,8 +94,11 @@ class Like:
 def _fits(shape: torch.Size, accepted: Shape) -> bool:
     if len(shape) != len(accepted):
         return False
-    sizes = zip(shape, accepted, strict=True)
-    return all([x > 0 if y == "b + 1" else isinstance(y, str) or x == y for x, y in sizes])
+    for x, y in zip(shape, accepted, strict=True):
+        differs = is_known(x == 0) if y == "b + 1" else not isinstance(y, str) and x != y
+        if differs:
+            return False
+    return True
 
 
 def check_rank(size: object, rank: object, order: object) -> None:
@@ -148,10 +154,12 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
         _refuse_rows_of_entries(call, seq_len, batch)
     _check_slice(call, like, head_dim)
     needed = seq_len * call.cp_size
-    if by_table and not by_module and len_of_table(table) < needed:
-        came = f"freqs has angles for s2 = {len_of_table(table)} positions"
-        reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
-        raise ValueError(f"{came}; {reads} needs at least s = {needed}")
+    if by_table and not by_module:
+        if is_known(len_of_table(table) < needed):
+            came = f"freqs has angles for s2 = {len_of_table(table)} positions"
+            reads = f"{names[0]} of shape {tuple(t.shape)} in format {tensor_format!r}"
+            raise ValueError(f"{came}; {reads} needs at least s = {needed}")
+        check_in_run(len_of_table(table) >= needed)
     _check_where(call, like, seq_len, batch)
 
 
@@ -225,7 +233,9 @@ def _refuse_rows_of_entries(call: Call, seq_len: int, batch: int) -> None:
     of positions, all tokens would silently use row 0.
     """
     cos, sin = call.tables
-    if sin is None or cos.dim() != 2 or not seq_len == 1 < batch == cos.shape[0]:
+    if sin is None or cos.dim() != 2 or not is_known(seq_len == 1):
+        return
+    if not (is_known(batch > 1) and is_known(batch == cos.shape[0])):
         return
     places = call.cu_seqlens, call.start_positions, call.position_ids
     if call.cp_size > 1 or any([x is not None for x in places]):
@@ -298,7 +308,7 @@ def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
         accepted = "cumulative sequence lengths, int32 or int64 of shape (b + 1,)"
         accepted += ", or position_ids"
         cos, sin = call.tables
-        if sin is not None and cos.dim() == 2 and cos.shape[0] == seq_len:
+        if sin is not None and cos.dim() == 2 and is_known(cos.shape[0] == seq_len):
             # They may be one row per token. Indexing them again would silently pick wrong rows.
             accepted += f": torch.arange({seq_len}) if row i of cos and sin belongs to token i"
         raise bad("cu_seqlens is None for packed sequences ('thd')", accepted)
@@ -330,11 +340,11 @@ def _refuse_rows_of_positions(call: Call, seq_len: int) -> None:
     """
     has_ids, cu_seqlens = call.position_ids is not None, call.cu_seqlens
     # The first sequence gets the same rows in either reading.
-    has_second = cu_seqlens is not None and cu_seqlens.shape[0] > 2
+    has_second = cu_seqlens is not None and not is_known(cu_seqlens.shape[0] <= 2)
     if not (has_ids or has_second):
         return
     cos, sin = call.tables
-    if sin is None or cos.dim() != 3 or cos.shape[1] != seq_len:
+    if sin is None or cos.dim() != 3 or not is_known(cos.shape[1] == seq_len):
         return
     name, reads = "position_ids", "whose rows position_ids select"
     accepted = "(cos, sin) alone"

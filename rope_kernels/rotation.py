@@ -235,9 +235,9 @@ def one_for_each_sequence(
 ) -> Tensor:
     """The starts of a checked call as (b,) or (sequences,), expanded if it has only one."""
     count = t.shape[tensor_format.index("b")] if cu_seqlens is None else len(cu_seqlens) - 1
-    if starts.dim() == 0 or (starts.shape[0] == 1 and count != 1):
-        return starts.expand(count).contiguous()
-    return starts
+    if starts.dim() and starts.shape[0] == count:
+        return starts
+    return starts.expand(count).contiguous()
 
 
 def options_of(call: Call, t: Tensor) -> Options:

@@ -22,8 +22,10 @@ from ..checks import INTEGERS, bad
 from ..inplace import check_apart, check_overwritten, named_tensors
 from ..launch import checking, known_of_rotation, launch_rotation
 from ..modes import (
+    check_in_run,
     have_elements,
     is_differentiated,
+    is_known,
     is_traced,
     is_transformed,
     is_watched,
@@ -147,7 +149,7 @@ def rope_to_cache(
         _check_written(came, inplace, rotation)
     q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
     path = path_of(came, rotation, fused=fused, known=known)
-    if path.by != "pytorch" and not all([x.numel() for x in (q, k, k_cache)]):
+    if path.by != "pytorch" and any([is_known(x.numel() == 0) for x in (q, k, k_cache)]):
         path = _EMPTY
     if path.by != "kernel":
         log_path("rope_to_cache", path)
@@ -174,9 +176,10 @@ def _check_cache(k: Tensor, *, v: object, k_cache: object, v_cache: object, slot
     cache = like_k.check("k_cache", k_cache, (k.dtype,), [("blocks", "page", heads, d)])
     like_k.check("v_cache", v_cache, (k.dtype,), [tuple(cache.shape)], when=" with k_cache")
     mapping = like_k.check("slot_mapping", slots, INTEGERS[:2], [("n",)])
-    if mapping.shape[0] > tokens:
+    if is_known(mapping.shape[0] > tokens):
         accepted = f"at most {tokens} slots, one for each of the first tokens"
         raise bad(f"slot_mapping has shape {tuple(mapping.shape)}", accepted)
+    check_in_run(mapping.shape[0] <= tokens)
 
 
 def _check_no_gradient(came: _Came, rotation: Rotation) -> None:

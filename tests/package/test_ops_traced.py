@@ -121,6 +121,30 @@ def test_one_graph_has_the_bits_of_eager(op, few, dynamic, device):
     assert counter.frame_count == 1
 
 
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+@by_turns(OPS, ("angles", "cos and sin", "on the fly"), "freqs")
+def test_a_number_of_tokens_that_depends_on_values(op, freqs, device):
+    """As in `x[mask]`: only the run knows it."""
+    sample, step = op.sample(device, tensor_format="thd", positions="ids", freqs=freqs), step_of(op)
+
+    def of_some(mask, given, freqs, options):
+        given = {name: x[mask] if name in op.tensors else x for name, x in given.items()}
+        options = options | {"position_ids": options["position_ids"][mask]}
+        if op.name == "rope_to_cache":  # its last token has no slot
+            options["slot_mapping"] = options["slot_mapping"][mask[:-1]]
+        return step(given, freqs, options)
+
+    compiled = torch.compile(of_some, backend="aot_eager", fullgraph=True)
+    tokens = sample.given[op.tensors[0]].shape[0]
+    for every in (2, 3):
+        mask = torch.arange(tokens, device=device) % every == 0
+        gots, wants = (f(mask, *arguments_of(sample)) for f in (compiled, of_some))
+        for got, want in zip(gots, wants, strict=True):
+            if op.is_operator:
+                assert torch.equal(got, want)
+            torch.testing.assert_close(got, want)
+
+
 @pytest.mark.parametrize("op", last_of_each_kind(OPS), ids=str)
 def test_without_an_engine_it_is_one_graph_of_pytorchs_operators(op, monkeypatch):
     """As on a CPU that nobody has told to interpret. What is asked then is asked in a trace."""

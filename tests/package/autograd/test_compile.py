@@ -80,6 +80,19 @@ def test_a_new_length_compiles_no_new_graph(make, device):
 # errors
 
 
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+@pytest.mark.parametrize("kind", ("angles", "cos and sin"))
+def test_a_table_that_turns_out_too_short_is_an_error_when_the_graph_runs(kind, device):
+    """Only the run knows how many positions `t[mask]` has."""
+    table = angles(S, D, device)
+    freqs = table if kind == "angles" else (table[:, 0, 0].cos(), table[:, 0, 0].sin())
+    rotate, _ = compiled(lambda t, mask: apply_rotary_pos_emb(t[mask], freqs, "sbhd"))
+    t, position = torch.randn(2 * S, B, H, D, device=device), torch.arange(2 * S, device=device)
+    assert torch.equal(rotate(t, position < S), apply_rotary_pos_emb(t[:S], freqs, "sbhd"))
+    with pytest.raises(RuntimeError, match="assert"):
+        rotate(t, position <= S)
+
+
 def test_memory_that_cannot_be_overwritten_is_an_error_when_the_graph_runs(device):
     """`test_ops_memory.py` has all that is refused; here the operator is asked."""
     t, freqs = torch.randn(S, B, 3, D, device=device), angles(S, D2, device)
