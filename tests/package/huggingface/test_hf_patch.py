@@ -106,6 +106,25 @@ def test_strict_says_what_is_missing(name):
     assert not patch(target, strict=False).replaced
 
 
+def compiled_in_place(model):
+    model.compile()
+    return model
+
+
+@pytest.mark.parametrize("compiled", (torch.compile, compiled_in_place), ids=("a copy", "in place"))
+def test_a_compiled_model_is_refused(compiled, llama, device):
+    """It runs the model's own function. Nothing would say that the kernel isn't used."""
+    original, target = llama.apply_rotary_pos_emb, compiled(FAMILIES["llama"].make(device))
+    with pytest.raises(
+        ValueError, match=r"^target is a compiled Llama.*; accepted: .* strict=False"
+    ):
+        patch(target)
+    assert llama.apply_rotary_pos_emb is original
+    assert patch(target, strict=False).replaced
+    unpatch(target)
+    assert llama.apply_rotary_pos_emb is original
+
+
 def test_strict_is_a_bool():
     with pytest.raises(TypeError, match="strict is 1; accepted: False, True"):
         patch("qwen3", strict=1)
