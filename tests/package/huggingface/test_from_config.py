@@ -465,7 +465,14 @@ REFUSED = [
     (PLAIN | {"head_dim": 64.5}, None, f"head_dim is 64.5; {NOT_WHOLE}"),
     (PLAIN | {"rotary_dim": True}, None, f"rotary_dim is True; {NOT_WHOLE}"),
     (PLAIN | {"num_attention_heads": 2.5}, None, f"num_attention_heads is 2.5; {NOT_WHOLE}"),
-    ({"rope_theta": 1e4}, None, f"hidden_size is None; {NOT_WHOLE}"),
+    *[
+        (
+            part | {"rope_theta": 1e4},
+            None,
+            "config has no head dimension; accepted: head_dim, or hid",
+        )
+        for part in ({}, {"hidden_size": 64}, {"num_attention_heads": 8}, {"head_dim": None})
+    ],
     (BARE | {"rope_scaling": DYNAMIC}, None, f"max_position_embeddings is None; {NOT_POSITIVE}"),
     (
         PLAIN | {"head_dim": 2, "rope_scaling": DYNAMIC},
