@@ -90,8 +90,8 @@ def apply_rotary_pos_emb(
         cu_seqlens: (sequences + 1,), int32 or int64, only with 'thd': the start of each packed
             sequence, then the end of the last one. Positions restart at 0 in each sequence. With
             `cp_size` > 1, these are the bounds of whole, padded sequences on all ranks together,
-            not those of a rank's own tokens. With several sequences, (cos, sin) that have a batch
-            and one row per token are refused, as with `position_ids`.
+            not those of a rank's own tokens. With several sequences, (cos, sin) that have one row
+            per token are refused, unless `start_positions` says that rows belong to positions.
         start_positions: the position of each sequence's first token, if it isn't 0: (b,), or
             (sequences,) with `cu_seqlens`, int8 to int64 or uint8. An int, or a tensor of shape ()
             or (1,), applies to all sequences.

@@ -328,35 +328,50 @@ def _check_where(call: Call, like: Like, seq_len: int, batch: int) -> None:
         when = " with cu_seqlens" if packed else ""
         like.check("start_positions", starts, INTEGERS, [(sequences,), (1,), ()], when=when)
     if ids is not None:
+        _refuse_several_axes(ids, packed)
         shapes = [(seq_len,)] if packed else [(batch, seq_len), (1, seq_len), (seq_len,)]
         like.check("position_ids", ids, INTEGERS, shapes)
 
 
+def _refuse_several_axes(ids: object, packed: bool) -> None:
+    """Raise `ValueError` for positions with a dimension of axes before the others, as in M-RoPE."""
+    if isinstance(ids, Tensor) and ids.dim() == (2 if packed else 3) and is_known(ids.shape[0] > 1):
+        came = f"position_ids has shape {tuple(ids.shape)}, with several axes (M-RoPE)"
+        made = "made by RotaryPositionEmbedding.cos_sin(position_ids): docs/kernels.md, M-RoPE"
+        raise bad(came, f"a table as freqs instead, {made}")
+
+
 def _refuse_rows_of_positions(call: Call, seq_len: int) -> None:
-    """Raise `ValueError` for positions with (cos, sin) that have a batch and one row per token.
+    """Raise `ValueError` for positions with (cos, sin) that have one row per token.
 
     A model's rotary module returns such tables, already indexed by position. Indexing them again
-    would silently pick wrong rows after left padding, or from the second packed sequence on.
+    would silently pick wrong rows after left padding, or from the second packed sequence on. Tables
+    without a batch may also be meant by position. `position_ids` or `start_positions` say so.
     """
-    has_ids, cu_seqlens = call.position_ids is not None, call.cu_seqlens
+    cos, sin = call.tables
+    if sin is None:
+        return
+    has_ids, has_batch = call.position_ids is not None, cos.dim() == 3
+    starts, cu_seqlens = call.start_positions, call.cu_seqlens
     # The first sequence gets the same rows in either reading.
     has_second = cu_seqlens is not None and not is_known(cu_seqlens.shape[0] <= 2)
-    if not (has_ids or has_second):
+    is_by_position = has_ids or starts is not None or call.cp_size > 1
+    if not (has_ids or has_second) or (is_by_position and not has_batch):
         return
-    cos, sin = call.tables
-    if sin is None or cos.dim() != 3 or not is_known(cos.shape[1] == seq_len):
+    if not is_known(len_of_table(cos) == seq_len):
         return
-    name, reads = "position_ids", "whose rows position_ids select"
-    accepted = "(cos, sin) alone"
-    if call.tensor_format == "thd":  # This format requires positions.
-        accepted = "cos[0] and sin[0] with position_ids=torch.arange(t)"
-    if not has_ids:
-        name, reads = "cu_seqlens", "in which each sequence starts at row 0"
-        accepted += " and without cu_seqlens"
-    came = f"{name} was passed with freqs of shape {tuple(cos.shape)}, one row per token"
-    accepted += " if a model's rotary module returned them for these positions"
-    accepted += f", or tables of shape (s2, d2), {reads}"
-    raise bad(came, accepted)
+    came = f"with freqs of shape {tuple(cos.shape)}, one row per token"
+    tables = "cos[0] and sin[0]" if has_batch else "cos and sin"
+    by_token = f"{tables} with position_ids=torch.arange(t)"  # 'thd' requires positions
+    if has_ids:
+        accepted = by_token if call.tensor_format == "thd" else "(cos, sin) alone"
+        accepted += " if a model's rotary module returned them for these positions"
+        accepted += ", or tables of shape (s2, d2), whose rows position_ids select"
+        raise bad(f"position_ids was passed {came}", accepted)
+    by_position = tables if starts is not None else f"{tables} with start_positions=0"
+    accepted = f"{by_token} and without cu_seqlens if row i belongs to token i, as from a model's "
+    accepted += f"rotary module, or {by_position} if row i belongs to position i of each sequence"
+    raise bad(f"cu_seqlens was passed {came}", accepted)
 
 
 # Values, if they can be read without waiting

@@ -503,17 +503,26 @@ VALUE_ERRORS = {
         rotary_dim=D2,
     ),
     "cu_seqlens was passed with freqs of shape (1, 12, 8), one row per token; accepted: cos[0] and "
-    "sin[0] with position_ids=torch.arange(t) and without cu_seqlens if a model's rotary module "
-    "returned them for these positions, or tables of shape (s2, d2), in which each sequence starts "
-    "at row 0": [
-        packed(freqs=(cos(1, S * B, D2),) * 2, cu_seqlens=ints(0, 5, 12), rotary_dim=D2),
-        packed(
-            freqs=(cos(1, S * B, D2),) * 2,
-            cu_seqlens=ints(0, 5, 9),
-            start_positions=ints(0, 1),
-            rotary_dim=D2,
-        ),
-    ],
+    "sin[0] with position_ids=torch.arange(t) and without cu_seqlens if row i belongs to token i, "
+    "as from a model's rotary module, or cos[0] and sin[0] with start_positions=0 if row i belongs "
+    "to position i of each sequence": packed(
+        freqs=(cos(1, S * B, D2),) * 2, cu_seqlens=ints(0, 5, 12), rotary_dim=D2
+    ),
+    "cu_seqlens was passed with freqs of shape (1, 12, 8), one row per token; accepted: cos[0] and "
+    "sin[0] with position_ids=torch.arange(t) and without cu_seqlens if row i belongs to token i, "
+    "as from a model's rotary module, or cos[0] and sin[0] if row i belongs to position i of each "
+    "sequence": packed(
+        freqs=(cos(1, S * B, D2),) * 2,
+        cu_seqlens=ints(0, 5, 9),
+        start_positions=ints(0, 1),
+        rotary_dim=D2,
+    ),
+    "cu_seqlens was passed with freqs of shape (12, 8), one row per token; accepted: cos and sin "
+    "with position_ids=torch.arange(t) and without cu_seqlens if row i belongs to token i, as from "
+    "a model's rotary module, or cos and sin with start_positions=0 if row i belongs to position i "
+    "of each sequence": packed(
+        freqs=(cos(S * B, D2),) * 2, cu_seqlens=ints(0, 5, 12), rotary_dim=D2
+    ),
     "position_ids has shape (3,); accepted: (3, 4) or (1, 4) or (4,); {read}": dense(
         position_ids=ints(0, 1, 2)
     ),
@@ -522,6 +531,14 @@ VALUE_ERRORS = {
     ),
     "position_ids has shape (1, 3); accepted: (3, 4) or (1, 4) or (4,); {read}": dense(
         position_ids=ints(0, 1, 2)[None]
+    ),
+    "position_ids has shape (3, 3, 4), with several axes (M-RoPE); accepted: a table as freqs "
+    "instead, made by RotaryPositionEmbedding.cos_sin(position_ids): docs/kernels.md, "
+    "M-RoPE": dense(position_ids=ints(0, 1, 2, 3).expand(3, 3, 4)),
+    "position_ids has shape (3, 12), with several axes (M-RoPE); accepted: a table as freqs "
+    "instead, made by RotaryPositionEmbedding.cos_sin(position_ids): docs/kernels.md, "
+    "M-RoPE": packed(
+        position_ids=ints(*range(12)).expand(3, 12)  # as in vLLM
     ),
     "position_ids has shape (1, 12); accepted: (12,); {read}": packed(
         position_ids=ints(*range(12))[None]

@@ -291,9 +291,9 @@ class Sample:
         tokens, sequences = s * (self.b if packed else 1), self.b
         positions = tokens * cp_size
         if packed or kind.endswith("ids"):
-            # A table of each entry that has a row for each token is refused: these rows may be
-            # those of the positions already.
-            positions += self.case["freqs"].endswith("entry")
+            # Cosines with a row for each token are refused: these rows may be those of the
+            # positions already.
+            positions += self.case["freqs"].startswith("cos and sin")
         if kind.endswith("ids"):
             entries = self.b if kind == "ids" else 1
             dtype = torch.int64 if kind == "ids" else torch.int32

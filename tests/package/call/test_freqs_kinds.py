@@ -70,8 +70,9 @@ def test_a_row_for_each_token_of_packed_sequences(device):
     t = torch.randn(tokens, H, D, device=device)
     table = cos, sin = cos_sin((1, tokens, D2), device)
     options = {"tensor_format": "thd", "rotary_dim": D2}
-    with pytest.raises(ValueError, match=r"^cu_seqlens was passed with freqs .* one row per token"):
-        apply_rotary_pos_emb(t, table, cu_seqlens=starts, **options)
+    for one_each in (table, (cos[0], sin[0])):
+        with pytest.raises(ValueError, match=r"^cu_seqlens was passed with .* one row per token"):
+            apply_rotary_pos_emb(t, one_each, cu_seqlens=starts, **options)
 
     of_tokens = apply_rotary_pos_emb(t[None], table, "bshd", rotary_dim=D2)[0]
     ids = torch.arange(tokens, device=device)
@@ -80,6 +81,7 @@ def test_a_row_for_each_token_of_packed_sequences(device):
     whole = apply_rotary_pos_emb(t, table, cu_seqlens=starts[::2], **options)
     assert torch.equal(rows, of_tokens) and torch.equal(whole, of_tokens)
 
+    options["start_positions"] = 0
     looked_up = apply_rotary_pos_emb(t, (cos[0], sin[0]), cu_seqlens=starts, **options)
     alone = apply_rotary_pos_emb(t[None, 5:], table, "bshd", rotary_dim=D2)[0]
     assert torch.equal(looked_up[5:], alone)
