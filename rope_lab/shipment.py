@@ -26,6 +26,7 @@ _HOLDERS = (tuple, list, dict)
 _WRAPPERS = ("builtins", "functools", "rope_lab", "triton")  # classes of these hold a function
 # modules of objects that name none, or another
 _HOMES = ("torch", "torch.nn.functional", "triton.language")
+_ALLOCATION = "triton.runtime._allocation"
 _NUMBERS = itertools.count()  # for file names
 
 
@@ -209,11 +210,13 @@ class Shipped:
         program: source of a module that defines it.
         name: its name there.
         options: keyword arguments of all calls.
+        allocates: whether its kernels get memory, by the `triton.set_allocator` of a cell.
     """
 
     program: str
     name: str
     options: dict[str, object]
+    allocates: bool
 
     @classmethod
     def of(cls, function: Callable, called: str) -> "Shipped":
@@ -241,7 +244,10 @@ class Shipped:
         """A function, or a kernel, which gets this name."""
         shipment = Shipment()
         shipment.add(name, value)
-        return cls(shipment.program, name, options or {})
+        allocation = sys.modules.get(_ALLOCATION)
+        allocator = allocation._allocator.get() if allocation else None
+        allocates = type(allocator).__name__ not in ("NoneType", "NullAllocator")
+        return cls(shipment.program, name, options or {}, allocates)
 
     def load(self, folder: Path, kind: str) -> Callable:
         """The function from its source, which is written to a file because Triton reads it there.
@@ -250,8 +256,15 @@ class Shipped:
         """
         path = folder / f"{kind}_{next(_NUMBERS)}.py"
         path.write_text(self.program, encoding="utf-8")
+        if allocation := sys.modules.get(_ALLOCATION):
+            allocation.set_allocator(_allocator if self.allocates else allocation.NullAllocator())
         function = getattr(module_of_file(path), self.name)
         return functools.partial(function, **self.options) if self.options else function
+
+
+def _allocator(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    """What a cell's allocator does, which stays in the notebook."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 def is_kernel(value: object) -> bool:

@@ -5,7 +5,6 @@
 check as dead code: https://github.com/facebookexperimental/triton/pull/769
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, wraps
 from types import FunctionType
@@ -15,6 +14,7 @@ import numpy as np
 from rope_kernels.modes import triton_is_installed
 
 from .functions import let_libdevice_run
+from .tuners import let_tuners_run
 
 
 def speed_up() -> None:
@@ -38,7 +38,9 @@ def speed_up() -> None:
 
 def run_as_compiled() -> None:
     """Let this process interpret kernels as a GPU runs them, and faster; loads Triton."""
+    from .as_compiled import let_dots_take_tf32, let_every_constexpr_be_one, let_flags_wrap
     from .bf16 import let_bf16_round
+    from .reductions import let_reductions_take_blocks
 
     speed_up()
     let_floats_be_numbers()
@@ -46,6 +48,10 @@ def run_as_compiled() -> None:
     let_methods_run()
     let_tuners_run()
     let_fma_round_once()
+    let_flags_wrap()
+    let_every_constexpr_be_one()
+    let_reductions_take_blocks()
+    let_dots_take_tf32()
     let_bf16_round()
 
 
@@ -111,27 +117,6 @@ def let_methods_run() -> None:
             setattr(tl.tensor, name, handed_over(method))
     # NumPy's functions would call these methods, but the compiler refuses `np.cos(x)`.
     tl.tensor.__array_ufunc__ = None
-
-
-@cache
-def let_tuners_run() -> None:
-    """Let an autotuned kernel take its first configuration, from now on, without timing any.
-
-    Triton's timer needs a GPU. A kernel's own timer (`do_bench=`) is still called.
-    """
-    from triton.runtime.autotuner import Autotuner
-
-    def do_bench(self) -> Callable:
-        own = self._do_bench
-        module = getattr(getattr(own, "func", own), "__module__", "")
-        is_tritons = own is None or module.startswith("triton.")
-        return all_alike if is_tritons else own
-
-    def all_alike(run: Callable, quantiles: tuple[float, ...]) -> list[float]:
-        """Equal times for all, so that the tuner takes the first."""
-        return [0.0] * len(quantiles)
-
-    Autotuner.do_bench = property(do_bench)
 
 
 @cache

@@ -6,7 +6,8 @@ adds, multiplies and compares the bits: 1 + 1 is 1.7e38. Here, an operation on b
 and rounds once. fp32 has more than twice the bits of bf16, so a sum, difference, product or
 quotient equals that of a GPU, which computes it in one step.
 
-The interpreter's casts to and from fp8 are also wrong: 1.99 becomes 1.0. They are refused.
+The interpreter's casts to and from fp8 are also wrong: 1.99 becomes 1.0. They are refused, and so
+are atomic operations on bf16, which would add its bits.
 
 Importing this loads Triton.
 """
@@ -20,8 +21,10 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
-_FP8 = "Triton's interpreter casts to and from fp8 wrongly; run this kernel on a GPU"
-_ATOMIC = "Triton's interpreter adds the bits of bf16 atomically, not its numbers; add in fp32"
+from .functions import CannotBeInterpreted
+
+_FP8 = "a cast to or from fp8", "run this kernel on a GPU"
+_ATOMIC = "an atomic operation on bf16", "use a tensor of fp32 for it"
 
 
 @cache
@@ -70,7 +73,7 @@ def _cast(original: Callable) -> Callable:
     def cast(self, source, to, rounding=None):
         from_type, to_type = source.dtype.scalar, to.scalar
         if "fp8" in (from_type.name[:3], to_type.name[:3]):
-            raise NotImplementedError(_FP8)
+            raise CannotBeInterpreted(*_FP8)
         if to_type == tl.bfloat16 and rounding in (None, ir.ROUNDING_MODE.RTNE):
             values = source.data if from_type != tl.bfloat16 else as_fp32(source.data)
             values = rounded_to_odd(values) if from_type == tl.float64 else values
@@ -138,7 +141,7 @@ def _reduced_in_fp32(original: Callable) -> Callable:
 def _refused_for_bf16(original: Callable) -> Callable:
     def atomic(self, kind, pointer, value, *rest):
         if value.dtype.scalar == tl.bfloat16:
-            raise NotImplementedError(_ATOMIC)
+            raise CannotBeInterpreted(*_ATOMIC)
         return original(self, kind, pointer, value, *rest)
 
     return atomic

@@ -22,9 +22,10 @@ EVALUATED = (
 class CannotBeInterpreted(NotImplementedError):
     """A kernel uses what Triton's interpreter can't run; the message says what to do instead."""
 
-    def __init__(self, what: str) -> None:
-        where = "does not run in Triton's interpreter, which judges"
-        super().__init__(f"{what} {where}: write it with functions of triton.language")
+    def __init__(
+        self, what: str, advice: str = "write it with functions of triton.language"
+    ) -> None:
+        super().__init__(f"{what} does not run in Triton's interpreter, which judges: {advice}")
 
 
 def cannot_be_interpreted(error: BaseException) -> str:
