@@ -9,7 +9,6 @@ If Triton has no compiler, listings of the notebooks' kernels are replayed (`lis
 """
 
 import base64
-import math
 import os
 import re
 import shutil
@@ -31,6 +30,7 @@ from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of
 from . import listings
 from .assembly import needs_of_amd, widths_of
+from .launch_limits import NotLaunched, check_shared_memory
 
 SECONDS = 60.0  # the most that a kernel may take to compile
 HEADER = """\
@@ -48,19 +48,23 @@ class Refused(RuntimeError):
         kernel: its name.
         sentence: why.
         line: the kernel's line with the error; '' if it isn't known.
+        passes_over: whether a tuner takes another configuration instead.
     """
 
-    def __init__(self, message: str, kernel: str, sentence: str, line: str = "") -> None:
+    def __init__(
+        self, message: str, kernel: str, sentence: str, line: str = "", passes_over: bool = False
+    ) -> None:
         super().__init__(message)
         self.kernel, self.sentence, self.line = kernel, sentence, line
+        self.passes_over = passes_over
 
 
 class NotPassedOn(TypeError):
     """The compiler's process can't be given something that a kernel uses or a launch passes."""
 
 
-class TookTooLong(RuntimeError):
-    """It isn't known whether a kernel compiles: the compiler did not finish in time."""
+class DidNotFinish(RuntimeError):
+    """It isn't known whether a kernel compiles, as after a time limit or on a full disk."""
 
 
 def nvdisasm() -> str:
@@ -190,7 +194,7 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
     Raises:
         NotPassedOn: a TypeError; the child cannot be given something that the kernel uses.
         ValueError: `gpu` is not the name of a GPU.
-        Refused, TookTooLong: RuntimeErrors; the message of `Refused` is the compiler's.
+        Refused, DidNotFinish: RuntimeErrors; the message of `Refused` is the compiler's.
         NoCompiler: Triton has none here, and no listing of this kernel is stored.
     """
     job = job_of(gpu, kernel, *arguments, num_warps=num_warps, **constants)
@@ -224,7 +228,7 @@ def compiled_by_the_child(job: dict) -> dict:
     For a check, only 'shared': it ends before PTX, because Triton refuses kernels before that.
 
     Raises:
-        Refused, TookTooLong: RuntimeErrors; why the compiler refused, or that it didn't finish.
+        Refused, DidNotFinish: RuntimeErrors; why the compiler refused, or why it didn't finish.
         NotPassedOn: a TypeError; the kernel's source can't be run there.
     """
     backend, arch, _ = job["target"]
@@ -237,20 +241,27 @@ def compiled_by_the_child(job: dict) -> dict:
     except Ended as ended:
         if ended.late:
             words = f"the compiler did not come to an end within {SECONDS:.0f} s"
-            raise TookTooLong(f"{head}{words}") from None
+            raise DidNotFinish(words) from None
         reason = ended.words or f"the compiler ended with {ended.code}"
+        if ended.code == -9:  # SIGKILL, which Windows doesn't have
+            words = "the compiler was killed, as where memory is short"
+            raise DidNotFinish(words) from None
         result = {"refused": (_last_line(reason), "")}
+    if "machine" in result:
+        raise DidNotFinish(f"the compiler could not work: {result['machine']}")
     if not result:  # the error is in the program around the kernel, or in an argument's stand-in
         raise NotPassedOn(f"{head}{reason}")
     if "refused" in result:
         sentence, line = result["refused"]
+        passes_over = result.get("passes_over", False)
         if "PassManager" in sentence:  # its reason is only on standard error
             sentence = _last_line(reason)
-        raise Refused(f"{head}{reason}", job["kernel"], sentence, line)
-    most = SM_OF[gpu].shared - SM_OF[gpu].reserved if gpu in SM_OF else math.inf
-    if result["shared"] > most:  # Triton raises this when it loads the kernel
-        sentence = f"out of resource: shared memory, Required: {result['shared']}, Hardware limit: "
-        raise Refused(f"{head}{sentence}{most}", job["kernel"], f"{sentence}{most}")
+        raise Refused(f"{head}{reason}", job["kernel"], sentence, line, passes_over)
+    if gpu in SM_OF:  # Triton notices it when it loads the kernel
+        try:
+            check_shared_memory(result["shared"], SM_OF[gpu].shared - SM_OF[gpu].reserved)
+        except NotLaunched as error:
+            raise Refused(f"{head}{error}", job["kernel"], str(error), passes_over=True) from None
     if "check" in job:
         return result
     result["binary"] = base64.b64decode(result["binary"])

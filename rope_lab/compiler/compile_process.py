@@ -69,18 +69,24 @@ class Checked(Exception):
 
 
 def answer(job: dict, folder: Path, tell: Callable[[str], None]) -> dict:
-    """The compiled kernel. If Triton refuses it, `refused`; after any other error, nothing.
+    """The compiled kernel.
 
-    The whole error is on standard error.
+    If Triton refuses it, `refused`, and whether a tuner `passes_over` that; `machine` if there is
+    no room on the disk or in memory; after any other error, nothing. The whole error is on standard
+    error.
     """
     try:
         return work_on(job, folder)
     except Checked as done:
         return {"shared": done.args[0]}
+    except (OSError, MemoryError) as error:
+        return {"machine": f"{type(error).__name__}: {error}"}
     except Exception as error:  # whatever it is, the parent reports it
         traceback.print_exc()
         sys.stderr.flush()
-        return {"refused": sentence_of(error)} if is_tritons(error) else {}
+        if not is_tritons(error):
+            return {}
+        return {"refused": sentence_of(error), "passes_over": passes_over(error)}
     finally:
         shutil.rmtree(folder / "cache", ignore_errors=True)
 
@@ -142,6 +148,11 @@ def is_tritons(error: Exception) -> bool:
         return True
     frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     return "warmup" in frames and not isinstance(error, TypeError | AttributeError)
+
+
+def passes_over(error: Exception) -> bool:
+    """Whether a tuner takes another configuration after this error (`Autotuner._bench`)."""
+    return type(error).__name__ in ("CompileTimeAssertionFailure", "OutOfResources", "PTXASError")
 
 
 def sentence_of(error: BaseException) -> tuple[str, str]:

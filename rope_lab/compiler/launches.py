@@ -16,7 +16,9 @@ from torch.utils._pytree import tree_leaves
 
 from rope_kernels.modes import interpreter_is_on, triton_is_installed
 
+from ..interpreter.tuners import words_of
 from .compile import Compiled, compile_for
+from .launch_limits import NotLaunched, check_launch
 
 _DEFAULT_WARPS = 4  # Triton's
 
@@ -26,7 +28,7 @@ class Launch:
     """A kernel with its grid and its arguments, as they were passed to Triton."""
 
     kernel: object  # a `@triton.jit` function
-    grid: tuple[int, ...]
+    grid: tuple[int, ...] | Callable  # `launches_of` replaces a function by what it returns
     arguments: tuple  # by position
     options: dict[str, object]  # the compiler's, and arguments by name
     gpu: str = "sm_90"  # by default an H100's or H200's architecture
@@ -38,8 +40,18 @@ class Launch:
         return self.kernel.fn.__name__
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The grid's numbers. A function that makes a grid gets the kernel's arguments by name."""
+        grid = self.grid
+        if callable(grid):
+            parameters = signature(self.kernel.fn).parameters.values()
+            defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+            grid = grid(defaults | self.named)
+        return tuple(grid) if isinstance(grid, tuple | list) else (grid,)
+
+    @property
     def programs(self) -> int:
-        return math.prod(self.grid)
+        return math.prod(self.sizes)
 
     @property
     def num_warps(self) -> int:
@@ -82,7 +94,10 @@ def _has_tensors(x: object) -> bool:
 
 @contextmanager
 def launched_by(launcher: Callable[[Launch], object], gpu: str = "sm_90") -> Iterator[None]:
-    """In this context, every launch becomes `launcher(launch)`, which may run it."""
+    """In this context, every launch becomes `launcher(launch)`, which may run it.
+
+    A launch that a GPU refuses, as for its grid, raises `NotLaunched`.
+    """
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
@@ -90,7 +105,9 @@ def launched_by(launcher: Callable[[Launch], object], gpu: str = "sm_90") -> Ite
         def run(kernel, /, *arguments, grid, warmup=False, **options):
             if warmup:
                 return triton_runs(kernel, *arguments, grid=grid, warmup=True, **options)
-            return launcher(Launch(kernel, grid, arguments, options, gpu, triton_runs=triton_runs))
+            launch = Launch(kernel, grid, arguments, options, gpu, triton_runs=triton_runs)
+            check_launch(launch.sizes, options)
+            return launcher(launch)
 
         return run
 
@@ -105,35 +122,42 @@ def interprets() -> bool:
     return interpreter_is_on() and triton_is_installed()
 
 
-def launches_of(call: Callable[[], object]) -> list[Launch]:
-    """The launches that `call()` makes; none runs. A tuner uses its first configuration."""
+def launches_of(
+    call: Callable[[], object], *, in_every_configuration: bool = False
+) -> list[Launch]:
+    """The launches that `call()` makes; none runs.
+
+    A tuner uses its first configuration that a GPU can start, or each of them, one by one.
+    """
     from triton.runtime.autotuner import Autotuner
 
     found: list[Launch] = []
 
-    def note(launch: Launch) -> None:
-        grid = launch.grid
-        if callable(grid):
-            parameters = signature(launch.kernel.fn).parameters.values()
-            defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-            grid = grid(defaults | launch.named)
-        sizes = grid if isinstance(grid, tuple | list) else (grid,)
-        found.append(replace(launch, grid=tuple(map(int, sizes))))
-
-    def take_the_first(tuner, *arguments, **options):
-        """As Triton's `run`, without timing: it prunes, and calls hooks that change arguments."""
+    def without_timing(tuner, *arguments, **options):
+        """As Triton's `run`: it prunes, and calls hooks that change arguments."""
         tuner.nargs = dict(zip(tuner.arg_names, arguments, strict=False))
         configs = tuner.prune_configs(options) if len(tuner.configs) > 1 else tuner.configs
-        values = configs[0].all_kwargs()
-        if configs[0].pre_hook is not None:
-            configs[0].pre_hook(tuner.nargs | options | values)
-        own = len(found)
-        tuner.fn.run(*arguments, **options, **values)
-        if len(configs) > 1:
-            shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
-            words = f"the first of {len(configs)}: {shown}"
+        begin = len(found)
+        for config in configs:
+            values = config.all_kwargs()
+            if config.pre_hook is not None:
+                config.pre_hook(tuner.nargs | options | values)
+            own = len(found)
+            try:
+                tuner.fn.run(*arguments, **options, **values)
+            except NotLaunched as error:
+                passes_over_all = config is configs[-1] and len(found) == begin
+                if passes_over_all or not error.passes_over:
+                    raise
+                continue
+            words = words_of(tuner, config)
             found[own:] = [replace(launch, configuration=words) for launch in found[own:]]
+            if not in_every_configuration:
+                break
 
-    with launched_by(note), patch.object(Autotuner, "run", take_the_first):
+    def note(launch: Launch) -> None:
+        found.append(replace(launch, grid=tuple(map(int, launch.sizes))))
+
+    with launched_by(note), patch.object(Autotuner, "run", without_timing):
         call()
     return found
