@@ -1,11 +1,17 @@
 """Explain an error of a reader's function in one line, with advice."""
 
+import errno
 import re
+import sys
 import traceback
+from pathlib import Path
 from typing import NamedTuple
 
 from rope_kernels.modes import triton_is_installed
 
+from ..compiler.launch_limits import NotLaunched
+from ..compiler.launches import interprets
+from .refusals import SMALLER
 from .refusals import in_words as refused_in_words
 from .verdict import Fault, cause_of
 
@@ -31,6 +37,7 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "'range' object": A_BLOCK_OF_NUMBERS,
     "arange's arguments must be of type": "a block's length is a tl.constexpr, such as BLOCK",
     "cannot add pointers": "to a pointer an index is added, and nothing else: out_ptr + i",
+    "exceeds triton maximum tensor numel": SMALLER,
     "arange's range must be a power of 2": "round it up, and mask the lanes that are too many",
     "> and triton.language.int": "to a pointer an index is added, and nothing else: x_ptr + i; "
     "tl.load reads the element there",
@@ -66,6 +73,12 @@ ADVICE_IN_A_KERNEL = {  # the same, where these words mean something else elsewh
     "is not defined": "a kernel knows its arguments, and what its own lines set",
     "'tensor' has no len()": NO_SHAPES,
 }
+NEEDS_A_GPU = re.compile(r"\bcuda\b|\bis_cuda\b|\bGPU\b|active drivers", re.IGNORECASE)
+# No room on the disk, or for files, or a quota that is used up
+NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE
+# Files that aren't the reader's: the lab's, Python's, and those of installed packages
+OTHERS = (str(Path(__file__).parents[1]), sys.base_prefix, "<")
+LIBRARIES = "site-packages"
 OTHERS_NAMES = re.compile(r"\b(torch|math|np|numpy)\.")
 
 
@@ -80,9 +93,12 @@ class Failure(NamedTuple):
 def failure_of(error: Exception) -> Failure:
     """Explain an error. Triton wraps what a kernel raises."""
     inner = cause_of(error)
+    if isinstance(inner, NotLaunched):
+        fault = Fault.PASSED_OVER if inner.passes_over else Fault.ON_A_GPU
+        return Failure(f"on a GPU it doesn't start: {inner}", fault=fault)
     if triton_is_installed():
         from ..compiler.compile_process import sentence_of
-        from .hooks import LeftItsTensors, name_of
+        from .hooks import DiffersOnAGpu, LeftItsTensors, name_of
 
         sentence, line = sentence_of(error)
         if line:  # where there is a GPU, of the compiler
@@ -90,13 +106,35 @@ def failure_of(error: Exception) -> Failure:
         if isinstance(inner, LeftItsTensors):
             owner = name_of(inner.program) if inner.does == "writes" else ""
             return Failure(f"{Fault.OUTSIDE.value}: {inner}", owner, Fault.OUTSIDE)
+        if isinstance(inner, DiffersOnAGpu):
+            return Failure(str(inner), fault=Fault.ON_A_GPU)
     text = str(inner).strip().splitlines() or [""]
-    frames = [f for f in traceback.extract_tb(inner.__traceback__) if "candidate_" in f.filename]
-    line = (frames[-1].line if frames else "") or ""
+    line = line_of_the_reader(inner)
     if advice := advice_on(text[0], line, in_a_kernel=inner is not error):
         text[0] += f" ({advice})"
     where = f", at: {line}" if line else ""
     return Failure(f"it raises {type(inner).__name__}: {text[0]}{where}")
+
+
+def line_of_the_reader(error: BaseException) -> str:
+    """The line of the reader's code that led to an error; '' if there is none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not (f.filename.startswith(OTHERS) or LIBRARIES in f.filename)]
+    return (own[-1].line if own else "") or ""
+
+
+def not_the_kernels_fault(error: Exception) -> str:
+    """Why nothing is known of a function that raised this error; '' if it is wrong."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return f"this machine stopped the check: {error.strerror}; free some room, and run it again"
+    line = line_of_the_reader(error)
+    is_the_launchers = interprets() and cause_of(error) is error
+    if isinstance(error, NotLaunched) or not is_the_launchers:
+        return ""
+    if NEEDS_A_GPU.search(f"{line} {error}"):
+        words = "the check runs it on CPU tensors, where this line fails"
+        return f"{words}: {line} ({error}). Leave it out, or make it true on any device"
+    return ""
 
 
 def advice_on(text: str, line: str, in_a_kernel: bool) -> str:

@@ -11,6 +11,7 @@ or overwrite arbitrary memory, or crash the process.
 import linecache
 import sys
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -28,6 +29,10 @@ from triton.runtime.interpreter import (
     _get_np_dtype,
 )
 from triton.tools.tensor_descriptor import TensorDescriptor
+
+from ..interpreter.as_compiled import takes_tf32
+from . import on_a_gpu
+from .verdict import Fault
 
 _TRITON = str(Path(triton.__file__).parent)
 _LAB = Path(__file__).parents[1]
@@ -48,6 +53,10 @@ class LeftItsTensors(Exception):
     def __init__(self, program: tuple, does: str, where: str) -> None:
         super().__init__(f"{name_of(program)} {does} {where}")
         self.program, self.does = program, does
+
+
+class DiffersOnAGpu(Exception):
+    """The interpreter runs what a GPU does in another way, or refuses (`on_a_gpu.py`)."""
 
 
 class Memory:
@@ -75,6 +84,7 @@ class Access:
         has_bf16: whether elements are bf16.
         has_other: whether a load has a value for lanes that are masked off.
         may_wait: whether its program may wait for another one with it: volatile loads, atomic_cas.
+        through: the address of the argument to which an index was added; None if it isn't known.
     """
 
     does: str
@@ -85,6 +95,7 @@ class Access:
     has_bf16: bool = False
     has_other: bool = True
     may_wait: bool = False
+    through: int | None = None
 
     @classmethod
     def of(cls, does: str, pointers: TensorHandle, mask: TensorHandle | None, **more) -> "Access":
@@ -92,7 +103,8 @@ class Access:
         addresses, element = pointers.data.astype(np.int64), pointers.get_element_ty()
         wanted = np.broadcast_to(True if mask is None else mask.data, addresses.shape).astype(bool)
         size = max(1, element.primitive_bitwidth // 8)
-        return cls(does, addresses, wanted, size, has_bf16=element.is_bf16(), **more)
+        more |= {"has_bf16": element.is_bf16(), "through": _origin(pointers)}
+        return cls(does, addresses, wanted, size, **more)
 
     def inside(self, memory: Memory) -> np.ndarray:
         """For each lane, whether its element is there."""
@@ -145,7 +157,19 @@ class Hooks:
             (InterpreterBuilder, "create_atomic_cas", self._exchange),
             (InterpreterBuilder, "create_barrier", self._then(self.at_barrier)),
             (interpreter, "_patch_lang_tensor", convert_as_compiled),
+            (interpreter, "_implicit_cvt", self._argument),
+            (InterpreterBuilder, "create_select", self._select),
             (InterpreterBuilder, "create_dot", self._dot),
+            (TensorHandle, "set_attr", self._hint),
+            *(
+                (InterpreterBuilder, f"create_{name}", self._refused(words, when))
+                for name, words, when in (
+                    ("cat", on_a_gpu.CAT, lambda *blocks: True),
+                    ("reshape", on_a_gpu.RESHAPE, lambda block, shape, can_reorder: can_reorder),
+                    ("assume", on_a_gpu.ASSUMED, lambda condition: not condition.data.all()),
+                    ("make_tensor_descriptor", on_a_gpu.NO_ALLOCATOR, self._needs_an_allocator),
+                )
+            ),
             *((owner, name, self._then(self.at_barrier)) for owner, name in _MOVES),
             *((InterpreterBuilder, f"create_{f}", self._function(f)) for f in self.functions),
         ]
@@ -164,6 +188,9 @@ class Hooks:
     def at_launch(self, kernel: Callable, named: dict[str, object]) -> None:
         """`named`: its arguments and options, by their names."""
 
+    def at_end(self, named: dict[str, object]) -> None:
+        """All programs of a launch have run. `named`: as in `at_launch`."""
+
     def at_program(self) -> None:
         """The last one of `programs` begins."""
 
@@ -179,8 +206,12 @@ class Hooks:
     def at_function(self, name: str, block: np.ndarray) -> None:
         """One of `functions` is called with a block."""
 
-    def at_dot(self, flops: int) -> None:
-        """A product of matrices."""
+    def at_dot(self, flops: int, takes_tf32: bool) -> None:
+        """A product of matrices. `takes_tf32`: of fp32, and a GPU drops the last bits of both."""
+
+    def differs(self, words: str) -> None:
+        """A GPU does in another way what the kernel's line says."""
+        raise DiffersOnAGpu(f"{Fault.ON_A_GPU.value}: {words}, at: {line_of_the_kernel()}")
 
     def program_of(self, program: tuple, grid: tuple) -> tuple:
         """Which program runs instead of this one."""
@@ -190,7 +221,8 @@ class Hooks:
         """For each lane, whether its access happens; those in `outside` would leave the tensors."""
         if outside.any():
             does = "reads" if access.does == "loads" else "writes"
-            where = self.place_of(int(access.addresses[outside][0]), access.size)
+            first = int(access.addresses[outside][0])
+            where = self.place_of(first, access.size, access.through)
             raise LeftItsTensors(self.programs[-1], does, where)
         return access.wanted
 
@@ -212,11 +244,14 @@ class Hooks:
             if begin not in known and value.untyped_storage().nbytes():
                 known.add(begin)
                 self.memories.append(self.memory_of(name, value))
+        self._is_in_a_program = False
         self.at_launch(executor.fn, named)
         with _disable_current_modes():  # Triton's copies don't count as PyTorch's work
-            return original(executor, *args, **kwargs)
+            original(executor, *args, **kwargs)
+        self.at_end(named)
 
     def _program(self, original: Callable, builder, *program):
+        self._is_in_a_program = True
         self.programs.append(self.program_of(program, builder.grid_dim))
         self.at_program()
         return original(builder, *self.programs[-1])
@@ -261,9 +296,47 @@ class Hooks:
             raise LeftItsTensors(self.programs[-1], "writes", "elsewhere")
         return original(builder, pointers, *rest)
 
-    def _dot(self, original: Callable, builder, a, b, *rest):
-        self.at_dot(2 * a.data.size * b.data.shape[-1])
-        return original(builder, a, b, *rest)
+    def _argument(self, original: Callable, argument: object) -> object:
+        """Give a pointer a type of its own, which its blocks keep: it tells where they are from."""
+        result = original(argument)
+        if hasattr(argument, "data_ptr"):
+            result.handle.dtype = copy(result.handle.dtype)
+            result.handle.dtype.address = argument.data_ptr()
+        return result
+
+    def _select(self, original: Callable, builder, condition, x, y):
+        chosen = original(builder, condition, x, y)
+        if _origin(x) != _origin(y):  # of pointers
+            chosen.dtype = tl.pointer_type(chosen.get_element_ty())
+        return chosen
+
+    def _dot(self, original: Callable, builder, a, b, total, precision, *rest):
+        self.at_dot(2 * a.data.size * b.data.shape[-1], takes_tf32(a, precision))
+        return original(builder, a, b, total, precision, *rest)
+
+    def _refused(self, words: str, when: Callable[..., bool]) -> Callable:
+        """Refuse a call of the builder with arguments that a GPU takes in another way."""
+
+        def around(original: Callable, builder, *given, **named):
+            if when(*given):
+                self.differs(words)
+            return original(builder, *given, **named)
+
+        return around
+
+    def _needs_an_allocator(self, *descriptor) -> bool:
+        """One that is passed to a kernel, and so made before its first program, does not."""
+        return self._is_in_a_program and not on_a_gpu.allocator_is_set()
+
+    def _hint(self, original: Callable, block, attribute, given):
+        numbers, step = block.data.astype(np.int64), 1
+        if isinstance(block.dtype, tl.pointer_type):
+            near = self._memory_of(int(numbers.flat[0]), _origin(block))
+            numbers -= near.begin if near else 0
+            step = max(1, block.get_element_ty().primitive_bitwidth // 8)
+        if words := on_a_gpu.untrue_hint(attribute, given, numbers, step):
+            self.differs(words)
+        return original(block, attribute, given)
 
     def _function(self, name: str) -> Callable:
         def around(original: Callable, builder, x):
@@ -279,15 +352,25 @@ class Hooks:
 
         return around
 
+    def _memory_of(self, address: int, through: int | None) -> Memory | None:
+        """The memory of the argument at `through`; the nearest to the address if it isn't known."""
+        at = address if through is None else through
+        return min(self.memories, key=lambda m: max(m.begin - at, at - m.end + 1), default=None)
+
     # in words
 
-    def place_of(self, address: int, size: int) -> str:
-        """Where an address is, relative to the nearest tensor of the launch."""
-        if not self.memories:
+    def place_of(self, address: int, size: int, through: int | None) -> str:
+        """Where an address is, relative to the tensor that it was meant for."""
+        near = self._memory_of(address, through)
+        if near is None:
             return f"memory at {address}, and the launch has no tensor"
-        near = min(self.memories, key=lambda m: max(m.begin - address, address - m.end + 1))
         element, count = (address - near.begin) // size, (near.end - near.begin) // size
         return f"element {element} of {near.name}, whose memory has elements 0 to {count - 1}"
+
+
+def _origin(pointers: TensorHandle) -> int | None:
+    """The address of the argument that pointers are from; None if it isn't known."""
+    return getattr(pointers.dtype, "address", None)
 
 
 def line_of_the_kernel() -> str:

@@ -13,12 +13,27 @@ import torch
 from torch import Tensor
 
 from ..interpreter.bf16 import as_fp32
-from .hooks import Access, Hooks, Memory, Part, line_of_the_kernel, name_of, number_of
+from ..interpreter.tuners import Tuning, has_a_choice
+from .hooks import (
+    Access,
+    Hooks,
+    Memory,
+    Part,
+    line_of_the_kernel,
+    name_of,
+    number_of,
+    tensors_in,
+)
 from .lanes import Lanes
 
 NOBODY = -1
 _WARPS = 4  # of a program, where a launch doesn't say
 _LANES_OF_A_WARP = 32
+_OFF_BY_TF32 = 0.01  # of the largest result: an error that is larger has another cause
+IN_TF32 = (
+    "on a GPU, tl.dot takes fp32 as TF32, with 10 of the 23 bits of a mantissa; "
+    'input_precision="ieee" takes all, and is slower'
+)
 
 
 class OwnedMemory(Memory):
@@ -69,9 +84,11 @@ class Trace(Hooks):
         reread: what a program reads after it has stored it.
         stored_twice: elements that one launch stores twice.
         collisions: the same with different values: right only in the interpreter's order.
+        tuned_in_place: tensors of an autotuned kernel that its tuner doesn't restore.
         stores: number of a program -> its stores.
         evaluations: of "sin" and "cos", element by element.
         events: of the first program.
+        tf32: the line of the first `tl.dot` of fp32 whose last bits a GPU drops; '' if none.
     """
 
     functions = ("sin", "cos")
@@ -91,9 +108,11 @@ class Trace(Hooks):
         self.reread: list[str] = []
         self.stored_twice: list[str] = []
         self.collisions: list[str] = []
+        self.tuned_in_place: list[str] = []
         self.stores: Counter[int] = Counter()
         self.evaluations: Counter[str] = Counter()
         self.events: list[Event] = []
+        self.tf32 = ""
         self._evaluated: dict = {}  # in this program
         self._first_of_launch = 0
         self._warps = _WARPS
@@ -135,6 +154,24 @@ class Trace(Hooks):
         for memory in self.memories:
             memory.shared[:] = False  # programs of two launches don't race
         self._warps = named.get("num_warps") or _WARPS
+
+    def at_end(self, named) -> None:
+        """To measure, a tuner on a GPU runs its kernel many times on the same tensors."""
+        tuner = Tuning.tuner
+        if not has_a_choice() or tuner.user_defined_pre_hook or tuner.best_config.pre_hook:
+            return
+        kept = {*tuner.restore_value, *tuner.reset_to_zero}
+        begins = {x.untyped_storage().data_ptr() for name, x in tensors_in(named) if name in kept}
+        for memory in self.memories:
+            loaded = memory.reader >= self._first_of_launch
+            changed = loaded & (memory.writer >= self._first_of_launch)
+            if (
+                memory.begin not in begins
+                and (changed | (memory.adder >= self._first_of_launch)).any()
+            ):
+                words = f"the tuner runs the kernel many times, and each run changes {memory.name}"
+                cure = f"give @triton.autotune restore_value=['{memory.name}']"
+                self.tuned_in_place.append(f"{words}, on which its result depends: {cure}")
 
     def at_program(self) -> None:
         self._evaluated.clear()
@@ -256,6 +293,18 @@ class Trace(Hooks):
             self._evaluated[name, id(block)] = block  # kept alive, so that its id isn't used again
             self._note_event("E", str(block.shape))
             self.evaluations[name] += int((np.isfinite(block) & (block != 0)).sum())
+
+    def at_dot(self, flops: int, takes_tf32: bool) -> None:
+        if takes_tf32 and not self.tf32:
+            self.tf32 = line_of_the_kernel()
+
+    def by_tf32(self, got: Tensor, wanted: Tensor) -> str:
+        """Why a result is inexact, if `tl.dot` explains an error as small as this one."""
+        if not self.tf32:
+            return ""
+        error = (got.double() - wanted.double()).abs().max()
+        is_small = bool(error <= _OFF_BY_TF32 * wanted.abs().max())
+        return f"{IN_TF32}, at: {self.tf32}" if is_small else ""
 
     # where programs meet
 

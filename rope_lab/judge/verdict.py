@@ -2,6 +2,7 @@
 
 import html
 import math
+import sys
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ class Fault(Enum):
 
     OUTSIDE = "out of bounds"
     COLLISION = "write collision"
+    ON_A_GPU = "on a GPU"  # which does something else than the interpreter, or refuses
+    PASSED_OVER = "on a GPU, a tuner passes over it"
     OTHER = ""
 
 
@@ -132,6 +135,9 @@ class Verdict:
         return self.ok
 
     def __repr__(self) -> str:
+        return printable(self._text())
+
+    def _text(self) -> str:
         if self.cases.wrong:
             lines = self.cases.lines(self.compared, looks_like=self.reason, because=self.because)
             return "\n".join(lines)
@@ -154,11 +160,17 @@ class Verdict:
         """A box with a colored line at its left and the outcome in bold; None: plain text."""
         if not self.boxed:
             return None
-        shown = box(self.state, repr(self))
+        shown = box(self.state, self._text())
         if following := self.climb.follows:
             words = html.escape(following.words)
             shown = shown.replace(f"next: {words}", f"next: {following.html}")
         return shown
+
+
+def printable(text: str) -> str:
+    """A text as standard output can print it: an escape stands for what it can't encode."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def labeled(label: str, words: str) -> list[str]:

@@ -123,6 +123,37 @@ def test_a_load_is_undefined_where_its_mask_is_off(n, other, undefined):
 
 
 @triton.jit
+def far_kernel(x_ptr, out_ptr, i, THROUGH: tl.constexpr):
+    """Store far behind out_ptr, near the end of another tensor."""
+    one = tl.arange(0, 1)
+    if THROUGH == "a number":
+        tl.store(out_ptr + i, 1.0)
+    elif THROUGH == "a block":
+        tl.store(out_ptr + i + one[:, None] + one[None, :], 1.0)
+    elif THROUGH == "a block that becomes a row":
+        tl.store((out_ptr + one)[None, :] + i, 1.0)
+    elif THROUGH == "a block pointer":
+        tl.store(
+            tl.make_block_ptr(out_ptr, (1,), (1,), (i,), (1,), (0,)), tl.full((1,), 1.0, tl.float32)
+        )
+    else:  # a choice, and nothing is known
+        tl.store(tl.where(i == i, out_ptr, x_ptr) + i, 1.0)
+
+
+@interpreted
+@pytest.mark.parametrize(
+    "through", ("a number", "a block", "a block that becomes a row", "a block pointer", "a choice")
+)
+def test_an_address_outside_is_told_of_the_pointer_that_was_used(through):
+    out, x = torch.zeros(8), torch.zeros(8)
+    i = (x.data_ptr() - out.data_ptr()) // 4 + 9
+    with pytest.raises(Exception, match=r"element -?\d+ of ") as error, Trace():
+        far_kernel[(1,)](x, out, i, THROUGH=through)
+    told = "element 9 of x_ptr" if through == "a choice" else f"element {i} of out_ptr"
+    assert told in str(error.value)
+
+
+@triton.jit
 def unmasked_store_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n).to(tl.float32))

@@ -10,7 +10,7 @@ from ...compiler.launches import Launch, launches_of
 from ...shipment import CannotPassOn, Shipped, is_kernel
 from ..check_exercise import CHILD, SECONDS
 from ..hooks import tensors_in
-from ..verdict import HOW_TO_BEGIN, raised
+from ..verdict import HOW_TO_BEGIN, printable, raised
 from .accesses import Draw, LanesOfAnAccess, saved
 from .drawing import Panel, draw_panels
 from .sheet import HIGHEST, WIDEST, Sheet, offsets_of
@@ -68,7 +68,7 @@ def draw_launch(
     except NotDrawn as refused:
         print(refused)
         return
-    print(printed, end="")
+    print(printable(printed), end="")
     draw_panels(panels, launch.kernel.fn.__name__)
 
 
@@ -153,7 +153,7 @@ def _answer(launch: Launch) -> dict:
             what = f"ended the interpreter's process (exit {ended.code})"
         raise NotDrawn(f"Not drawn: the launch {what}") from None
     if "refused" in found:
-        print(found["printed"], end="")
+        print(printable(found["printed"]), end="")
         raise NotDrawn(f"Not drawn: {found['refused']}")
     return found
 
