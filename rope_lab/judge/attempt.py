@@ -15,13 +15,14 @@ from rope_kernels.modes import interpreter_is_on
 
 from ..compiler.launches import interprets
 from ..interpreter.functions import cannot_be_interpreted
+from ..interpreter.tuners import Tuning, configuration
 from .check import compare, is_right
 from .counts import COPIES, BesideKernels, Counted, more_than_half_the_table, wasted
 from .diagnose.evidence import Evidence
-from .errors import failure_of
+from .errors import failure_of, not_the_kernels_fault
 from .judge_process import settle
 from .lanes import HOW_LANES_WAIT
-from .spec import CHANGED, MANY, Case, Spec, laid_out_alike, memory_of
+from .spec import CHANGED, Case, Spec, laid_out_alike, memory_of
 from .verdict import HOW_TO_BEGIN, NOT_YET, WRONG, Cases, Comparison, Fault, Verdict
 
 if TYPE_CHECKING:  # it imports Triton, which a reader may not have
@@ -43,10 +44,23 @@ class Attempt:
         eager: what PyTorch ran in addition to the kernels.
     """
 
-    def __init__(self, candidate: Callable, wanted: Spec, case: Case, earlier: list[str]) -> None:
-        """`earlier`: names of the cases that came out right before this one."""
+    def __init__(
+        self,
+        candidate: Callable,
+        wanted: Spec,
+        case: Case,
+        earlier: list[str],
+        configuration: int = 0,
+    ) -> None:
+        """
+        Args:
+            candidate, wanted, case: of `check_exercise`.
+            earlier: names of the cases that came out right before this one.
+            configuration: the number of the one that tuners take.
+        """
         settle()
         self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
+        self.configuration = configuration
         self.inputs = wanted.inputs(case)  # the specification's own
         self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
         self.before = [memory_of(x).clone() for x in self.given]
@@ -77,7 +91,10 @@ class Attempt:
         fault: Fault = Fault.OTHER,
         compared: Comparison | None = None,
     ) -> Verdict:
-        cases = Cases(wrong=self.case.name, owner=owner)
+        name = self.case.name
+        if self.configuration:
+            name += f", in configuration {Tuning.words}"
+        cases = Cases(wrong=name, owner=owner)
         return Verdict(state=WRONG, reason=reason, fault=fault, cases=cases, compared=compared)
 
     def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
@@ -112,14 +129,14 @@ class Attempt:
         return self._call()
 
     def _call(self) -> Verdict | None:
-        stopped, self.eager = None, BesideKernels()
-        with watch() as self.trace, self.eager:
+        stopped, self.eager = None, BesideKernels(self.wanted.copies)
+        with watch() as self.trace, self.eager, configuration(self.configuration):
             try:
                 self.returned = called(self.candidate, self.case, self.given)
             except NotImplementedError as error:
                 return Verdict(state=NOT_YET, reason=str(error) or HOW_TO_BEGIN)
             except Exception as error:  # whatever a reader's function may raise
-                if reason := cannot_be_interpreted(error):
+                if reason := cannot_be_interpreted(error) or not_the_kernels_fault(error):
                     return Verdict(state=NOT_YET, reason=reason)
                 stopped = self._wrong(*failure_of(error))
         if stopped is not None:
@@ -148,14 +165,15 @@ class Attempt:
         """Mistakes of the exercise with the candidate's result in one case, even a right one."""
         from .trace import Trace
 
-        if not (self.wanted.mistakes or self.wanted.unmasked) or case.name == MANY:
+        if not (self.wanted.mistakes or self.wanted.unmasked) or case.is_large:
             return []  # a mistake that an exercise knows shows in smaller cases
         inputs = self.wanted.inputs(case)
         functions = dict(self.wanted.mistakes)
         if self.wanted.unmasked:
             functions[self.wanted.unmasked] = self.wanted
         try:
-            with Trace(goes_on=True), contextlib.redirect_stdout(io.StringIO()):
+            own = configuration(self.configuration)
+            with Trace(goes_on=True), contextlib.redirect_stdout(io.StringIO()), own:
                 got = as_tuple(called(self.candidate, case, self.wanted.inputs(case)))
             off = 1e-4 if case.dtype == torch.float32 else 1e-2
             same = partial(torch.allclose, rtol=off, atol=off, equal_nan=True)
@@ -180,7 +198,9 @@ class Attempt:
             label = self.wanted.overwrites[number]
         self.missed = number
         owner = self.trace.owner_of(out, compared.first_wrong_index) if self.trace else ""
-        return self._wrong("", owner, compared=replace(compared, name=label))
+        because = self.trace.by_tf32(out, self.expected[number]) if self.trace else ""
+        found = self._wrong("", owner, compared=replace(compared, name=label))
+        return replace(found, because=because)
 
     def evidence(self) -> Evidence:
         """All that is known about the first result with a wrong element."""
@@ -192,7 +212,7 @@ class Attempt:
             return lambda *x: results(function, list(x))[number]
 
         def made_by(functions: dict[str, Callable]) -> dict[str, Tensor]:
-            known = {} if self.case.name == MANY else functions
+            known = {} if self.case.is_large else functions
             return {words: made(*self.inputs) for words, made in known.items()}
 
         mistakes = {words: of_one(mistaken) for words, mistaken in wanted.mistakes.items()}
@@ -238,6 +258,7 @@ class Attempt:
             yield self._wrong(f"{Fault.COLLISION.value}: {collision}", fault=Fault.COLLISION)
         for race in trace.lane_races:
             yield self._wrong(f"a race between lanes: {race}. {HOW_LANES_WAIT}")
+        yield from map(self._wrong, trace.tuned_in_place)
         if self.wanted.kernel:
             yield from map(self._wrong, self._without_the_kernel(trace))
         if allowed is not None and trace.launches > allowed:
@@ -251,11 +272,16 @@ class Attempt:
             yield NO_KERNEL
             return
         given_to_kernels = [memory.tensor for memory in trace.memories]
+        stored = [out for out in self._results() if trace.stored_in(out) is not None]
         for x in (*given_to_kernels, *self._results()):
-            if name := self.eager.maker_of(x):
-                words = f"PyTorch runs {name}; let the kernel do it"
+            name = self.eager.maker_of(x)
+            # a copy of what a kernel stored is told below, with what to return instead
+            if name and (name not in COPIES or any(x is y for y in (*given_to_kernels, *stored))):
+                words = f"PyTorch runs {COPIES.get(name, name)}; let the kernel do it"
                 yield f"a part of the work is done outside the kernel: {words}"
         for out in self._results():
+            if self.wanted.contiguous and not out.is_contiguous():
+                yield f"the result's strides are {out.stride()}; it has to be contiguous"
             stored = trace.stored_in(out)
             if stored is None or not stored.any():
                 yield NOT_BY_THE_KERNEL
@@ -270,10 +296,6 @@ class Attempt:
             return f"in more than one warp it would race: {self.trace.in_one_warp[0]}"
         if self.trace.locks:
             return f"whether a lock orders its programs is not checked: {self.trace.locks[0]}"
-        copies = [one for one in self.eager.kernels if one.name in COPIES]
-        if copies and self.wanted.kernel and not self.wanted.copies:
-            moved = sum(one.bytes_read + one.bytes_written for one in copies)
-            return f"it copies by {COPIES[copies[0].name]}, which moves {moved} bytes more"
         return wasted(self.trace, self.wanted)
 
 

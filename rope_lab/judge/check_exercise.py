@@ -11,6 +11,7 @@ with a GPU, a second child then runs the candidate with compiled kernels.
 import contextlib
 import io
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from typing import NamedTuple
 import torch
 
 from ..child import Ended, Worker
+from ..compiler.compile import DidNotFinish
+from ..compiler.launches import interprets
+from ..interpreter.tuners import Tuning
 from ..shipment import CannotPassOn, Shipped
 from .attempt import Attempt
 from .counts import Counted
@@ -26,9 +30,9 @@ from .diagnose import kind_of_mistake
 from .diagnose.written import unlike_its_look
 from .judge_process import MAX_PRINTED
 from .mistakes import Mistaken
-from .refusals import launches_noted, refusal_of
-from .spec import MANY, Case, Spec, spec
-from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict
+from .refusals import launches_noted, note_job, refusal_of
+from .spec import MILLION, Case, Spec, spec
+from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict, printable
 
 CHILD = "rope_lab.judge.judge_process"
 SECONDS = 30.0  # the most that a candidate may take for a case; our slowest kernel took 1.3
@@ -102,19 +106,36 @@ def _tried_by_the_child(engine: str, job: "TryOnCases") -> Tried:
         child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
         answer = child.ask(job, SECONDS)
     except Ended as ended:
-        what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
-        last = ended.words.splitlines()[-1] if ended.words else ""
-        reason = f"it ended the process (exit {ended.code}) {last}".strip()
-        if ended.late:
-            reason = f"{what} ran for {SECONDS:.0f} seconds without finishing"
-        return Tried(Verdict(state=WRONG, reason=reason, boxed=True))
+        return Tried(_verdict_on_the_end(ended, job.wanted))
+    if machine := answer.get("machine"):
+        return Tried(Verdict(state=NOT_YET, reason=machine, boxed=True))
     if printed := answer["printed"]:
-        print(printed, end="" if printed.endswith("\n") else "\n")
+        print(printable(printed), end="" if printed.endswith("\n") else "\n")
     verdict = answer["verdict"]
     verdict = replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))
-    if verdict and (refusal := refusal_of(answer["launches"])):
-        verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
+    try:
+        if verdict and (refusal := refusal_of(answer["launches"])):
+            verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
+    except DidNotFinish as error:
+        reason = f"right in the interpreter, and whether it compiles is not known: {error}"
+        verdict = replace(verdict, state=NOT_YET, reason=reason, remark="")
     return Tried(verdict, answer["counted"])
+
+
+def _verdict_on_the_end(ended: Ended, wanted: Spec) -> Verdict:
+    """The verdict on a candidate whose process ended or ran out of time."""
+    what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
+    last = ended.words.splitlines()[-1] if ended.words else ""
+    state, reason = WRONG, f"it ended the process (exit {ended.code}) {last}".strip()
+    if ended.late:
+        reason = f"{what} ran for {SECONDS:.0f} seconds without finishing"
+        if ended.at not in ("", wanted.cases[0].name):  # it finished others
+            state = NOT_YET
+            reason += ": it may be endless, or only too slow for the interpreter, where larger "
+            reason += "blocks and Triton's own reductions (tl.sum, tl.max) are faster"
+    elif ended.code == -9:  # SIGKILL
+        state, reason = NOT_YET, "its process was killed, as where memory is short"
+    return Verdict(state=state, reason=reason, boxed=True)
 
 
 # in the child
@@ -163,6 +184,8 @@ class TryOnCases:
             verdict, printed = verdict_on_cases(candidate, wanted, tell)
             if self.probe and verdict:
                 verdict, counted = probed(verdict, candidate, wanted, self.probe)
+        if verdict and interprets():
+            verdict = rehearsed_verdict(verdict, candidate, wanted, launches)
         if verdict.state == WRONG and (words := unlike_its_look(self.candidate.program)):
             verdict = replace(verdict, because="; ".join(filter(None, (verdict.because, words))))
         jobs = [*launches.values()]
@@ -187,29 +210,71 @@ def probed(
     return replace(outcome, reason=reason, cases=cases), None
 
 
+def rehearsed_verdict(
+    verdict: Verdict, candidate: Callable, wanted: Spec, jobs: dict[tuple, dict]
+) -> Verdict:
+    """The verdict on a right candidate after a rehearsal, whose launches are added to the jobs."""
+    from .rehearsal import rehearsed_exercise
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        wrong, launches = rehearsed_exercise(candidate, wanted)
+    for launch in launches:
+        note_job(jobs, launch)
+    if not wrong:
+        return verdict
+    return replace(verdict, state=WRONG, reason=f"right in the interpreter, but {wrong}", remark="")
+
+
 def verdict_on_cases(
     candidate: Callable, wanted: Spec, tell: Callable[[str], None]
 ) -> tuple[Verdict, str]:
-    """The verdict after all cases, and what the candidate printed in the first case with output."""
+    """The verdict after all cases, and what the candidate printed in the first case with output.
+
+    An autotuned kernel runs in each of its configurations, because a GPU may take any of them.
+    """
+    Tuning.most, number, verdicts = 1, 0, []
+    while number < Tuning.most:
+        verdict, printed = _verdict_in_a_configuration(number, candidate, wanted, tell)
+        if verdict.fault != Fault.PASSED_OVER or Tuning.most == 1:
+            if not verdict:
+                return verdict, printed
+            verdicts.append((verdict, printed))
+        number += 1
+    return verdicts[0] if verdicts else (verdict, printed)
+
+
+def _verdict_in_a_configuration(
+    number: int, candidate: Callable, wanted: Spec, tell: Callable[[str], None]
+) -> tuple[Verdict, str]:
     right: list[str] = []
     misses: list[Attempt] = []
     wrong: list[Verdict] = []  # of each of these
+    slow: list[str] = []
     printed, remark, traced = "", "", Traced()
     for case in wanted.cases:
-        if case.name == MANY and (wrong or traced.programs_for(wanted, case) > MANY_PROGRAMS):
+        programs, seconds = traced.estimates_for(wanted, case)
+        if case.name == MILLION and interprets() and not wrong:
+            from .rehearsal import programs_of
+
+            programs = programs_of(candidate, wanted, case)  # fewer where each has more to do
+        if case.is_large and (wrong or number or programs > MANY_PROGRAMS):
+            continue
+        if seconds > SECONDS:
+            slow.append(case.name)
             continue
         tell(case.name)
+        began = time.process_time()
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            attempt = Attempt(candidate, wanted, case, earlier=right)
+            attempt = Attempt(candidate, wanted, case, right, number)
             outcome = attempt.outcome()
         if said.getvalue() and not printed:
             printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
-        traced.add(attempt)
+        traced.add(attempt, time.process_time() - began)
         if outcome is None:
             right.append(case.name)
             if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
-        elif outcome.state == NOT_YET:
+        elif outcome.state == NOT_YET or outcome.fault == Fault.PASSED_OVER:
             return outcome, printed
         else:
             misses.append(attempt)
@@ -217,6 +282,8 @@ def verdict_on_cases(
     if not wrong:
         reason = f"{len(right)} cases: " + ", ".join(right)
         cases = Cases(right=tuple(right), launches=traced.launches)
+        if slow:
+            remark = f"too slow in the interpreter for these cases: {', '.join(slow)}"
         return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
     also_wrong = tuple(other.cases.wrong for other in wrong[1:])
     first = explained(wrong[0], misses)
@@ -229,21 +296,23 @@ class Traced:
     """What is kept from the traces of all cases."""
 
     launches: int = 0
-    programs_an_element: float = math.inf  # the fewest of any case
+    # the fewest of any case, by element of its first input
+    programs: float = math.inf
+    seconds: float = math.inf
 
-    def add(self, attempt: Attempt) -> None:
-        trace = attempt.trace
-        if trace is None:
-            return
-        self.launches += trace.launches
-        programs_an_element = len(trace.programs) / attempt.given[0].numel()
-        self.programs_an_element = min(self.programs_an_element, programs_an_element)
+    def add(self, attempt: Attempt, seconds: float) -> None:
+        elements = attempt.given[0].numel()
+        self.seconds = min(self.seconds, seconds / elements)
+        if attempt.trace is not None:
+            self.launches += attempt.trace.launches
+            self.programs = min(self.programs, len(attempt.trace.programs) / elements)
 
-    def programs_for(self, wanted: Spec, case: Case) -> float:
-        """How many programs a case may need, estimated from other cases; 0 if none was traced."""
-        if self.programs_an_element == math.inf:
-            return 0
-        return self.programs_an_element * wanted.inputs(case)[0].numel()
+    def estimates_for(self, wanted: Spec, case: Case) -> tuple[float, float]:
+        """How many programs and seconds a case needs at least; 0 if nothing was traced yet."""
+        elements = math.prod(wanted.shapes(case)[0])
+        return tuple(
+            0 if each == math.inf else each * elements for each in (self.programs, self.seconds)
+        )
 
 
 def explained(verdict: Verdict, misses: list[Attempt]) -> Verdict:

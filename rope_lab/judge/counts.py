@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # it imports Triton, which a reader may not have
     from .trace import Event, Trace
 
 _MOVES = ("cat", "copy_", "flip", "index", "index_select", "repeat", "roll")
-# PyTorch's copies are allowed next to a kernel, and reported: its name -> what a reader writes.
+# PyTorch's copies: its name -> what a reader writes.
 COPIES = {"clone": "clone or contiguous", "_to_copy": "to or float"} | {x: x for x in _MOVES}
 
 
@@ -45,22 +45,16 @@ class BesideKernels(Traffic):
     """What PyTorch does in addition to a kernel.
 
     Attributes:
-        computed: float tensors that operations computed from tensors, with the name of the first
+        computed: tensors that operations computed from tensors, with the name of the first
             operation, and copies of them. An assertion makes some too. Whether a result uses them
             isn't known here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, copies: bool = False) -> None:
+        """`copies`: whether PyTorch may copy."""
         super().__init__()
+        self.copies = copies
         self.computed: list[tuple[str, Tensor]] = []  # kept alive: an address is not used twice
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: to skip this class, the first operation would load PyTorch's compiler (a second).
-
-        Where candidates are judged, nothing is compiled (`start` in judge_process.py).
-        """
-        return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         count = len(self.kernels)
@@ -68,8 +62,8 @@ class BesideKernels(Traffic):
         out = self.counted(func, args, kwargs)
         if len(self.kernels) > count and self.kernels[-1].bytes_read:
             name = self.kernels[-1].name
-            name = before or ("" if name in COPIES else name)
-            made = (x for x in tree_leaves(out) if isinstance(x, Tensor) and x.is_floating_point())
+            name = before or ("" if self.copies and name in COPIES else name)
+            made = (x for x in tree_leaves(out) if isinstance(x, Tensor))
             self.computed += [(name, x) for x in made if name]
         return out
 

@@ -32,8 +32,15 @@ def start(folder: Path) -> Callable[[], bool]:
 
 
 def answer(job: object, folder: Path, tell: Callable[[str], None]) -> dict:
-    """The answer of a job: a `TryOnCases`, an `Inspect` or a `Draw`."""
-    return job.answer(folder, tell)
+    """The answer of a job: a `TryOnCases`, an `Inspect` or a `Draw`.
+
+    Only `machine` if this machine has no room for the check, on its disk or in memory. What a
+    candidate raises is told by the job.
+    """
+    try:
+        return job.answer(folder, tell)
+    except (OSError, MemoryError) as error:
+        return {"machine": f"this machine stopped the check: {type(error).__name__}: {error}"}
 
 
 def settle() -> None:

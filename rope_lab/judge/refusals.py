@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 
 from rope_kernels.modes import compiler_is_installed
 
-from ..compiler.compile import NotPassedOn, Refused, TookTooLong, compiled_by_the_child, job_of
+from ..compiler.compile import NotPassedOn, Refused, compiled_by_the_child, job_of
 from ..compiler.launches import Launch, interprets, launched_by
+from ..interpreter.tuners import has_a_choice
 
 GPU = "sm_90"  # an H100 or H200
 LOOPS = "a loop in a kernel has no break or continue: put the condition into `while`, or mask lanes"
@@ -17,6 +18,7 @@ BUILTINS = "of Python's own functions a kernel has range, min, max, len, int, fl
 OWN = "a kernel calls tl's functions, and your own with @triton.jit above their def"
 GROWS = "a list in a kernel does not grow: add up in a loop"
 FIXED = "no element of a list can be set in a kernel: give the new value a name"
+SMALLER = "take smaller blocks, and more programs"
 ADVICE = {  # what Triton says -> what to write instead
     "type: Break": LOOPS,
     "type: Continue": LOOPS,
@@ -48,7 +50,7 @@ ADVICE = {  # what Triton says -> what to write instead
     "must be real number, not tensor": "Python's math takes constants: tl.sqrt, tl.floor",
     "not 'tensor'": "a number of a kernel is converted by x.to(tl.int32)",
     "NoneType'> to tensor": "give it a number or a block in both branches",
-    "shared memory": "take smaller blocks",
+    "exceeds triton maximum tensor numel": SMALLER,
 }
 _BUILTINS = (
     "sum",
@@ -81,43 +83,59 @@ def does_not_compile(refused: Refused, gpu: str = "an H200") -> str:
 
 
 def refusal_of(jobs: Iterable[dict]) -> str:
-    """Why the first of these launches does not compile; '' if all do, or if that isn't known.
+    """Why the first of these launches does not compile; '' if all do.
 
-    `jobs`: as `launches_noted` makes them.
+    A tuner passes over some configurations. It is refused if it passes over all of them.
+
+    Args:
+        jobs: as `launches_noted` makes them.
+
+    Raises:
+        DidNotFinish: it isn't known whether they compile.
     """
+    passed_over, compiled = {}, set()
     for job in jobs:
         try:
             compiled_by_the_child(job)
+            compiled.add(job["kernel"])
         except Refused as refused:
-            return does_not_compile(refused)
+            if not (refused.passes_over and job["tuned"]):
+                return does_not_compile(refused)
+            passed_over[job["kernel"]] = does_not_compile(refused)
         except NotPassedOn:
-            continue
-        except TookTooLong:
-            break
-    return ""
+            compiled.add(job["kernel"])  # as far as it is known
+    return next((words for kernel, words in passed_over.items() if kernel not in compiled), "")
 
 
 @contextlib.contextmanager
 def launches_noted() -> Iterator[dict[tuple, dict]]:
     """Note the interpreted launches in this context, one for each compilation.
 
-    Each is a job for `refusal_of`. There are none if Triton has no compiler.
+    Each is a job for `refusal_of`. There are none if Triton has no compiler. A launch that a GPU
+    refuses, whatever its kernel does, raises `NotLaunched`.
     """
     jobs: dict[tuple, dict] = {}
-    if not (interprets() and compiler_is_installed()):
+    if not interprets():
         yield jobs
         return
 
     def note(launch: Launch) -> object:
-        with contextlib.suppress(Exception):  # the kernel isn't wrong if it can't be passed on
-            key = _what_is_compiled(launch)
-            if key not in jobs:
-                job = job_of(GPU, launch.kernel, *launch.arguments, **launch.options)
-                jobs[key] = job | {"check": True}
+        note_job(jobs, launch)
         return launch.run()
 
     with launched_by(note):
         yield jobs
+
+
+def note_job(jobs: dict[tuple, dict], launch: Launch) -> None:
+    """Add the job of a launch, unless there is one with the same compiled kernel."""
+    if not compiler_is_installed():
+        return
+    with contextlib.suppress(Exception):  # the kernel isn't wrong if it can't be passed on
+        key = _what_is_compiled(launch)
+        if key not in jobs:
+            job = job_of(GPU, launch.kernel, *launch.arguments, **launch.options)
+            jobs[key] = job | {"check": True, "tuned": bool(launch.configuration) or has_a_choice()}
 
 
 def _what_is_compiled(launch: Launch) -> tuple:

@@ -11,6 +11,7 @@ a table, `n` anything. They determine the cases that a candidate is tried on. Th
 random numbers in the case's dtype; "angles (s2, 1, 1, d2)" contains angles.
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ LARGE = "large elements"  # their squares overflow in fp16
 HALF_PRECISION = "half precision", "bfloat16"
 CHANGED = "a table that has changed since the last call"  # in the same memory
 MANY = "a large tensor"  # more than 1024 programs, and offsets beyond 16 bits
+MILLION = "more than a million elements"  # where a kernel has few enough programs
 OTHER_BLOCK = "another block size"
 _ANNOTATION = re.compile(r"(?:(\w+) )?\((.*)\)")
 
@@ -52,6 +54,11 @@ class Case:
     layout: str = "contiguous"
     options: dict[str, int] = field(default_factory=dict)  # for a candidate that accepts them
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it tells nothing that smaller ones don't, but for a limited size."""
+        return self.name in (MANY, MILLION)
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -62,9 +69,10 @@ class Spec:
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
     leave_out: tuple[str, ...] = ()
     launches: int | None = None  # of kernels, at most; None: as many as it takes
-    kernel: bool = False  # a candidate that launches no kernel is wrong
+    kernel: bool = False  # kernels have to do all work: PyTorch only allocates
+    contiguous: bool = False  # results have to be
     half_the_table: bool = False  # a candidate may load only half of its angles
-    copies: bool = False  # by PyTorch are fine; otherwise a remark mentions them
+    copies: bool = False  # PyTorch may copy, too
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     blocks: bool = False  # one per program; a remark mentions more, or none
     gathers: bool = False  # a remark mentions a scatter
@@ -99,7 +107,7 @@ class Spec:
             Case("several sequences", plain | {"b": 3}),
             Case("sizes that no block divides", odd),
             Case(
-                "more elements than a block", plain | {"s": 3, "b": 2, "h": 3, "d": 200, "n": 3001}
+                "more elements than a block", plain | {"s": 3, "b": 2, "h": 3, "d": 1032, "n": 3001}
             ),
             Case("one head", few | {"h": 1}),
             Case("part of the head rotated", few | {"d": 20, "d2": 12}),
@@ -109,6 +117,7 @@ class Spec:
             *(Case(name, few, layout=name) for name in STRIDED),
             Case(TAIL_AND_STRIDE, few | {"d": 20, "d2": 12}, layout=STRIDED[-1]),
             *self.extra,
+            Case(MILLION, plain | {"n": 2**20 + 1}),
             Case(MANY, plain | {"s": 1025, "h": 1, "d": 64, "n": 1025 * 64}, options={"block": 64}),
         ]
         without = set(self.leave_out)
@@ -124,23 +133,39 @@ class Spec:
             without.add("a table longer than the sequence")
         if all(argument.holds != "angles" for argument in self.arguments):
             without.add(CHANGED)
+        if letters != {"n"} or MANY in without:  # of rows, each may fit into a block
+            without.add(MILLION)
         return [case for case in cases if case.name not in without]
+
+    def shapes(self, case: Case) -> list[list[int]]:
+        """Those of the tensors of a case."""
+        sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
+        sizes["p"] = sizes["d2"] // 2
+        return [
+            [sizes[letter] if letter in sizes else int(letter) for letter in argument.letters]
+            for argument in self.arguments
+        ]
+
+    def without_memory(self, case: Case, device: str) -> list[Tensor]:
+        """Tensors of a case's shapes and dtypes, on a device where they have no elements."""
+        return [
+            torch.empty(shape, dtype=None if one.holds == "angles" else case.dtype, device=device)
+            for one, shape in zip(self.arguments, self.shapes(case), strict=True)
+        ]
 
     def inputs(self, case: Case, device: str = "cpu") -> list[Tensor]:
         """The tensors of a case, the same every time."""
         generator = torch.Generator().manual_seed(20261120)
-        sizes = {"s2": case.sizes["s"], "d2": case.sizes["d"]} | case.sizes
-        sizes["p"] = sizes["d2"] // 2
         made = []
-        for argument in self.arguments:
-            shape = [
-                sizes[letter] if letter in sizes else int(letter) for letter in argument.letters
-            ]
+        for argument, shape in zip(self.arguments, self.shapes(case), strict=True):
             if argument.holds == "angles":
                 is_plain = case.name in (PLAIN, CHANGED) or case.layout != "contiguous"
                 made.append(_angles(shape, is_plain, generator))
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
+                if argument.letters[-1:] == ("d",) and "d2" in case.sizes:
+                    # in the tail: a kernel that multiplies it by zero gets NaN
+                    made[-1][(0,) * (len(shape) - 1)][-1] = math.inf
         return made if device == "cpu" else [laid_out_alike(x, device) for x in made]
 
 
@@ -196,7 +221,9 @@ def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator
         small.view(-1, shape[-1])[0] = 0
         return small.to(case.dtype)
     if case.layout == LARGE and len(shape) > 1:
-        return (1000 * torch.randn(shape, generator=generator)).to(case.dtype)
+        large = 1000 * torch.randn(shape, generator=generator)
+        large[0] -= 20_000  # all elements of this row are far below zero
+        return large.to(case.dtype)
     # such elements overflow in fp16, so a kernel that converts to it is wrong
     scale = 2**20 if case.dtype == torch.bfloat16 else 1
     return (scale * torch.randn(shape, generator=generator)).to(case.dtype)

@@ -43,6 +43,7 @@ WHOLE_HEADS = Solution("04-ex4")
 
 @spec(
     kernel=True,
+    contiguous=True,
     launches=1,
     extra=TWO_BLOCKS_FOR_ONE,
     mistakes=STRIDED_COPY.with_mistakes(
@@ -154,6 +155,7 @@ def strided_copy(t: "(s, b, h, d)"):
 rope_of_whole_heads = spec(
     rope.function,
     kernel=True,
+    contiguous=True,
     launches=1,
     leave_out=("part of the head rotated",),
     extra=TWO_BLOCKS_FOR_ONE,

@@ -33,6 +33,11 @@ class Traffic(TorchDispatchMode):
         super().__init__()
         self.kernels: list[Kernel] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: to skip this class, the first operation would load PyTorch's compiler (a second)."""
+        return False
+
     @property
     def total(self) -> Kernel:
         """All of them as one."""

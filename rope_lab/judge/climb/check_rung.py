@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from ...compiler.compile import NotPassedOn, Refused, TookTooLong
+from ...compiler.compile import DidNotFinish, NotPassedOn, Refused
 from ...compiler.launches import Launch, launches_of
 from ...profiling.traffic import count_eager_traffic
 from ...records import QUIET
@@ -196,17 +196,18 @@ def _by_instruments(rung: int, candidate: Callable, shown: Shown) -> Verdict:
     read = [target for target in TARGETS[rung] if target.instrument in readings]
     missed = [target for target in read if not target.met(readings)]
     table = "\n".join(row(target, readings, target in missed) for target in TARGETS[rung])
+    ahead = rungs_ahead(rung, readings)
+    moved = ((number, TARGETS[number][0]) for number in ahead)
+    said = (f"{one.instrument} {one.words}, as rung {number} requires" for number, one in moved)
+    ahead_in_words = "; ".join(said)
     if not missed:
         count = len(verdict.cases.right)
         reason = f"rung {rung}, {rung_of(rung).change} ({count} cases)\n{table}"
-        ahead = rungs_ahead(rung, readings)
-        moved = ((number, TARGETS[number][0]) for number in ahead)
-        said = (f"{one.instrument} {one.words}, as rung {number} requires" for number, one in moved)
         whole = [n for n in ahead if all(target.met(readings) for target in TARGETS[n])]
         speeds = [speed_here(candidate) or "yours is not timed here", speed_of_ours(rung)]
         if whole:
             speeds.append(speed_of_ours(whole[-1]))
-        climb = replace(verdict.climb, ahead="; ".join(said), speed="\n         ".join(speeds))
+        climb = replace(verdict.climb, ahead=ahead_in_words, speed="\n         ".join(speeds))
         verdict = replace(verdict, state=RIGHT, reason=reason, climb=climb)
         unread = len(TARGETS[rung]) - len(read)
         if unread:
@@ -227,7 +228,7 @@ def _by_instruments(rung: int, candidate: Callable, shown: Shown) -> Verdict:
         reason=f"{reason}\n{table}",
         remark="",
         looks_like=words,
-        climb=replace(verdict.climb, speed=speed),
+        climb=replace(verdict.climb, ahead=ahead_in_words, speed=speed),
     )
 
 
@@ -257,7 +258,7 @@ def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
         return replace(verdict, state=NOT_YET, reason=reason)
     if isinstance(error, Refused):
         return replace(verdict, state=WRONG, reason=does_not_compile(error))
-    is_ours = isinstance(error, NotPassedOn | TookTooLong)
+    is_ours = isinstance(error, NotPassedOn | DidNotFinish)
     if isinstance(error, RuntimeError | TypeError) and not is_ours:  # the launcher's
         reason = f"right in the interpreter, but for {SHAPE} it {raised(error)}"
         return replace(verdict, state=WRONG, reason=reason)

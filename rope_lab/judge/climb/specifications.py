@@ -209,6 +209,7 @@ _OF_A_TAIL = (
 rope_of_any_strides = spec(
     rope.function,
     **_ONE_KERNEL,
+    contiguous=True,
     extra=TWO_BLOCKS_FOR_ONE,
     mistakes=RUNG_1.with_mistakes(*_OF_A_TAIL, *mistakes_of_rotating("D2")),
     unmasked=UNMASKED,

@@ -7,6 +7,7 @@ Instruction limits are at least 5 % higher, because other compilers' counts diff
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -131,6 +132,10 @@ def _about_bytes(readings: dict[str, float], counted: Counted, launch: Launch) -
             "each row loads its own angles: load them once a program, "
             "and let [None, :] give them to all rows"
         )
+    loads = Counter(event.of for event in counted.events if event.kind == "L")
+    for name, count in loads.items():
+        if count > 2:  # one of each half
+            return f"a program loads {name} {count} times, where each half once would do"
     return _FEW_ROWS
 
 
