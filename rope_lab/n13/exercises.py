@@ -13,12 +13,14 @@ from ..judge.spec import LARGE, OTHER_BLOCK, STRIDED, Case, spec
 from ..judge.verdict import Verdict
 
 
-def swiglu_in_pytorch(gate: Tensor, up: Tensor) -> Tensor:
+@spec(launches=1, kernel=True)
+def swiglu_in_pytorch(gate: "(s, d)", up: "(s, d)"):
     wide = gate.float()
     return (wide * torch.sigmoid(wide) * up.float()).to(gate.dtype)
 
 
-def swiglu_backward_in_pytorch(gate: Tensor, up: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor]:
+@spec(launches=1, kernel=True)
+def swiglu_backward_in_pytorch(gate: "(s, d)", up: "(s, d)", d_out: "(s, d)"):
     wide, grad = gate.float(), d_out.float()
     sigmoid = torch.sigmoid(wide)
     d_gate = grad * up.float() * sigmoid * (1 + wide * (1 - sigmoid))
@@ -38,7 +40,8 @@ def gates_and_gradient(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     return gate, up, d_out
 
 
-def add_rms_norm_in_pytorch(x: Tensor, residual: Tensor, weight: Tensor) -> None:
+@spec(launches=1, kernel=True)
+def add_rms_norm_in_pytorch(x: "(s, d)", residual: "(s, d)", weight: "(d)"):
     total = x.float() + residual.float()
     r = torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-6)
     residual.copy_(total)
@@ -53,7 +56,8 @@ def stream(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     return x, residual, torch.randn(5120, device=device, dtype=torch.bfloat16)
 
 
-def packed_rope_in_pytorch(t: Tensor, inv_freq: Tensor, cu_seqlens: Tensor) -> Tensor:
+@spec(launches=1, kernel=True)
+def packed_rope_in_pytorch(t: "(s, h, d)", inv_freq: "(p)", cu_seqlens: "(n)"):
     token = torch.arange(len(t), device=t.device)
     sequence = torch.searchsorted(cu_seqlens, token, right=True) - 1
     position = token - cu_seqlens[sequence]

@@ -1,12 +1,22 @@
 """Notebook 14: rows into slots of a cache, in plain PyTorch, and their inputs."""
+# ruff: noqa: F821 (the letters of shapes)
 
 import torch
 from torch import Tensor
 
+from ..judge.spec import spec
+
 BLOCK_SIZE, KV_HEADS, D = 16, 8, 128
 
 
-def write_in_pytorch(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
+@spec(launches=1, kernel=True)
+def write_in_pytorch(
+    k: "(s, h, d)",
+    v: "(s, h, d)",
+    k_cache: "(b, 16, h, d)",
+    v_cache: "(b, 16, h, d)",
+    slots: "(s)",
+):
     block_size, has_slot = k_cache.shape[1], slots >= 0
     block, place = slots[has_slot] // block_size, slots[has_slot] % block_size
     k_cache[block, place] = k[has_slot]

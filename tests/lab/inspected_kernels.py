@@ -232,6 +232,45 @@ def matrices(size: int, device: str) -> tuple:
     )
 
 
+@triton.jit
+def turned_by_tiles_kernel(x_ptr, out_ptr, M, N, TILE: tl.constexpr):
+    row = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
+    column = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
+    exists = (row < M) & (column < N)
+    x = tl.load(x_ptr + row * N + column, mask=exists)
+    tl.store(out_ptr + column * M + row, x, mask=exists)
+
+
+def turned_by_tiles(x: Tensor) -> Tensor:
+    out = torch.empty(x.shape[::-1], device=x.device)
+    grid = triton.cdiv(len(x), 16), triton.cdiv(x.shape[1], 16)
+    turned_by_tiles_kernel[grid](x, out, *x.shape, TILE=16)
+    return out
+
+
+def turned_in_pytorch(x: Tensor) -> Tensor:
+    return x.T.contiguous()
+
+
+@triton.jit
+def product_kernel(a_ptr, b_ptr, out_ptr, PRECISION: tl.constexpr, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    at = i[:, None] * SIZE + i[None, :]
+    a = tl.load(a_ptr + tl.program_id(0) * SIZE * SIZE + at)
+    product = tl.dot(a, tl.load(b_ptr + at), input_precision=PRECISION)
+    tl.store(out_ptr + tl.program_id(0) * SIZE * SIZE + at, product)
+
+
+def product(a: Tensor, b: Tensor, precision: str = "ieee") -> Tensor:
+    out = torch.empty_like(a)
+    product_kernel[(len(a) // 32,)](a, b, out, PRECISION=precision, SIZE=32)
+    return out
+
+
+def square_matrices(size: int, device: str) -> tuple:
+    return torch.randn(32 * size, 32, device=device), torch.randn(32, 32, device=device)
+
+
 def matmul_in_pytorch(a: Tensor, b: Tensor) -> Tensor:
     return (a.double() @ b.double()).float()
 
@@ -343,6 +382,7 @@ def by_descriptor_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def by_descriptor(x: Tensor) -> Tensor:
+    triton.set_allocator(lambda size, align, stream: torch.empty(size, device=x.device))
     return filled(by_descriptor_kernel, x)
 
 

@@ -235,10 +235,38 @@ def test_of_counts_that_are_only_roughly_known_no_time_follows(kernels):
     assert "predicted not known" in page and "at least" not in page and not found.limit
 
 
+def test_sectors_that_are_not_whole_have_a_cure(kernels):
+    """All bytes of a transpose are counted; a tile at its edge has parts of sectors."""
+
+    def at(small):
+        return inspected(
+            kernels.turned_by_tiles, kernels.turned_in_pytorch, kernels.rows, small=small
+        )
+
+    found = at(50)
+    assert found and found.launches[0].bent == ("sectors of out_ptr",), found
+    assert "sectors of out_ptr; choose small as a multiple of 8, so" in repr(found)
+    assert at(48).predicted_us and not at(48).launches[0].bent
+
+
+@pytest.mark.needs_compiler
+def test_a_product_of_fp32_is_judged_and_told_as_a_gpu_takes_it(kernels):
+    def by(precision, tolerance=None):
+        function = partial(kernels.product, precision=precision)
+        given = function, kernels.matmul_in_pytorch, kernels.square_matrices
+        return inspected(*given, large=600, tolerance=tolerance)
+
+    short = by("tf32")
+    assert "on a GPU, tl.dot takes fp32 as TF32, with 10 of" in short.wrong, short
+    assert "fp32 is taken as tf32: input_precision=" in repr(by("tf32", (1e-2, 1e-1)))
+    whole = by("ieee")
+    assert whole and "taken as" not in repr(whole), whole
+
+
 def test_the_configuration_that_is_read_is_named(kernels):
     """Of a tuner it is the first one, and a GPU may take another."""
     page = repr(inspected(kernels.tuned, kernels.double, kernels.rows))
-    assert "configuration the first of 2: BLOCK=64, num_warps=4" in page and "predicted" in page
+    assert "configuration 1 of 2: BLOCK=64, num_warps=4" in page and "predicted" in page
 
 
 def test_rows_that_ids_choose_again_are_needed_once(kernels):

@@ -2,26 +2,26 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from unittest.mock import patch
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
-from torch._subclasses import fake_tensor
 
 from rope_kernels.modes import interpreter_is_on
 
 from ...child import Ended, Worker
-from ...compiler.compile import Refused
-from ...compiler.launches import Launch, launches_of
+from ...compiler.compile import DidNotFinish, Refused
+from ...compiler.launch_limits import NotLaunched
+from ...compiler.launches import Launch
 from ...compiler.listings import NoCompiler
-from ...profiling.traffic import Traffic, count_eager_traffic
 from ...shipment import CannotPassOn, Shipped
 from ..check_exercise import CHILD, SECONDS
+from ..counts import COPIES
 from ..hooks import tensors_in
 from ..refusals import does_not_compile, refusal_of
+from ..rehearsal import Rehearsal, mixes_devices, rehearsed
+from ..spec import Spec
 from ..verdict import raised
-from .inspection import Inspected, Inspection
+from .inspection import SECTORS, Inspected, Inspection
 from .limits import CHANGES, gpu_of
 from .small_sizes import Inspect
 from .watch import ACCESSES, Counts
@@ -48,7 +48,8 @@ def inspect(
 
     Args:
         function: launches the kernels. It returns tensors, or overwrites inputs.
-        reference: does the same in plain PyTorch.
+        reference: does the same in plain PyTorch. An exercise's, a `Spec`, also says how many
+            launches it allows.
         make: make(size, device) returns the inputs of both. The device is 'cpu', 'meta' or 'cuda'.
         small: a size for the interpreter, with several programs, the last of them partly masked.
         large: the size to predict.
@@ -64,10 +65,11 @@ def inspect(
     _check(small, large, gpu, tolerance, wanted)
     sizes = [small, 2 * small, 3 * small]
     where = gpu_of(gpu)
+    asked = reference if isinstance(reference, Spec) else None
     try:
         job = Inspect(
             function=Shipped.of(function, "function"),
-            reference=Shipped.of(reference, "reference"),
+            reference=Shipped.of(asked.function if asked else reference, "reference"),
             make=Shipped.of(make, "make"),
             sizes=sizes,
             large=large,
@@ -78,30 +80,29 @@ def inspect(
     found = _found_by_the_child(job)
     at_small_sizes = found.pop("launches", ())
     if "counts" not in found:
-        return Inspection(**found)
+        return Inspection(refused=found["machine"]) if "machine" in found else Inspection(**found)
     counts = found["counts"]  # of each size, those of each launch
     about = {"sizes": sizes, "large": large, "wanted": wanted, "atomics": found["atomics"]}
     about |= {"locks": found["locks"], "unchecked": found.get("unchecked", "")}
 
-    def stopped(why: str) -> Inspection:
-        """No launch at the large size is known; the compiler may still refuse the small ones."""
-        refusal = refusal_of(at_small_sizes)
-        return Inspection(**about, refused=why, wrong=refusal and f"on a GPU: {refusal}")
+    def refused_at_small_sizes() -> str:
+        """What the compiler refuses, as of a tuner's other configurations."""
+        with contextlib.suppress(DidNotFinish):
+            if refusal := refusal_of(at_small_sizes):
+                return f"on a GPU: {refusal}"
+        return ""
 
     try:
-        launches, eager = _launched(function, make, large)
+        rehearsal = _rehearsed(function, make, large)
+        about |= {"eager": tuple(rehearsal.eager.kernels)}
+        stop = _what_stops(rehearsal, asked, dict(zip(sizes, counts, strict=True)))
     except Exception as error:  # whatever a function does with a tensor that has no memory
-        return stopped(f"on tensors without memory it {raised(error)}")
-    about |= {"eager": tuple(eager.kernels)}
-    at_large = [launch.kernel.fn.__name__ for launch in launches]
-    if not launches:
-        return stopped("no kernel is launched")
-    for size, of_size in zip(sizes, counts, strict=True):
-        kernels = [one.kernel for one in of_size]
-        if kernels != at_large:
-            words = f"size {size} launches {', '.join(kernels) or 'no kernel'}, the large one"
-            words += f" {', '.join(at_large)}, so small sizes can't predict it"
-            return stopped(words)
+        stop = {"refused": f"on tensors without memory it {raised(error)}"}
+        if isinstance(error, NotLaunched) or mixes_devices(error):
+            stop = {"wrong": f"on a GPU: at size {large} it {raised(error)}"}
+    if stop:
+        return Inspection(**about, **{"wrong": refused_at_small_sizes()} | stop)
+    launches = rehearsal.launches
     try:
         inspected = tuple(
             _inspected([*of_launch], launch, small, large, where.arch)
@@ -111,6 +112,8 @@ def inspect(
         return Inspection(**about, **_not_compiled(error, launches, where.arch))
     except (RuntimeError, TypeError, ValueError) as error:
         return Inspection(**about, refused=f"compiled for {where.arch}, it {raised(error)}")
+    if any(launch.configuration for launch in launches) and (wrong := refused_at_small_sizes()):
+        return Inspection(**about, wrong=wrong)
     return Inspection(**about, launches=inspected, gpu=where, measured_us=_measured(job))
 
 
@@ -139,32 +142,48 @@ def _found_by_the_child(job: Inspect) -> dict:
         return {"refused": words.strip()}
 
 
-def _launched(function: Callable, make: Callable, large: int) -> tuple[list[Launch], Traffic]:
+def _rehearsed(function: Callable, make: Callable, large: int) -> Rehearsal:
     """The launches at the large size, and PyTorch's own kernels.
 
     Tensors claim to be on a GPU, because a launcher may check that; if that fails, on 'meta'.
     """
 
-    def on(device: str) -> tuple[list[Launch], Traffic]:
-        call = partial(function, *_seeded(make, large, device))
-        launches: list[Launch] = []
-        return launches, count_eager_traffic(lambda: launches.extend(launches_of(call)))
+    def inputs(device: str) -> Sequence:
+        return _seeded(make, large, device)
 
-    with contextlib.suppress(Exception), _on_a_gpu_without_memory():
-        found = on("cuda")
-        if found[0]:
+    with contextlib.suppress(Exception):
+        found = rehearsed(function, inputs, "cuda")
+        if found.launches:
             return found
-    return on("meta")
+    return rehearsed(function, inputs, "meta")
 
 
-@contextlib.contextmanager
-def _on_a_gpu_without_memory() -> Iterator[None]:
-    """Make tensors on a GPU that have no memory: they only claim to be there."""
-    with fake_tensor.FakeTensorMode(), contextlib.ExitStack() as stack:
-        if not torch.cuda.is_available():
-            stack.enter_context(patch.object(torch.cuda, "is_available", lambda: True))
-            stack.enter_context(patch.object(fake_tensor, "init_gpu_context", lambda device: None))
-        yield
+def _what_stops(
+    rehearsal: Rehearsal, asked: Spec | None, counts: dict[int, list[Counts]]
+) -> dict[str, str]:
+    """Why no time is predicted: what is `wrong` with the launches at the large size, or `refused`.
+
+    Empty if nothing is. `counts`: of each size, those of each launch.
+    """
+    launches = rehearsal.launches
+    if rehearsal.misplaced:
+        return {"wrong": f"on a GPU: {rehearsal.misplaced}"}
+    if not launches:
+        return {"refused": "no kernel is launched"}
+    if asked and asked.launches is not None and len(launches) > asked.launches:
+        words = f"{len(launches)}, where {asked.launches} would do"
+        return {"wrong": f"against the exercise: too many launches: {words}"}
+    work = [COPIES.get(one.name, one.name) for one in rehearsal.eager.kernels if one.bytes_read]
+    if asked and asked.kernel and work:
+        words = f"PyTorch runs {', '.join(work)}; let the kernel do it"
+        return {"wrong": f"against the exercise: {words}"}
+    at_large = [launch.name for launch in launches]
+    for size, of_size in counts.items():
+        kernels = [one.kernel for one in of_size]
+        if kernels != at_large:
+            words = f"size {size} launches {', '.join(kernels) or 'no kernel'}, the large one"
+            return {"refused": f"{words} {', '.join(at_large)}, so small sizes can't predict it"}
+    return {}
 
 
 def _inspected(
@@ -187,7 +206,8 @@ def _inspected(
             return each.pop() * launch.programs
         first, middle, last = values
         found = along_a_line(values)
-        if found < 0 or abs(middle - (first + last) / 2) > _OFF * max(last, 1):
+        is_bent = found < 0 or abs(middle - (first + last) / 2) > _OFF * max(last, 1)
+        if is_bent and name.removeprefix(SECTORS) not in bent:
             bent.append(name)
         return max(found, 0.0)
 
@@ -196,7 +216,11 @@ def _inspected(
 
     tensors = {
         name: {
-            access: at_large(name, [one.tensors[name][access] for one in counts], False)
+            access: at_large(
+                SECTORS + name if access == "sectors" else name,
+                [one.tensors[name][access] for one in counts],
+                by_program=False,
+            )
             for access in ACCESSES
         }
         for name in named(one.tensors for one in counts)
@@ -233,7 +257,7 @@ def _inspected(
 def _not_compiled(error: Refused, launches: list[Launch], arch: str) -> dict[str, str]:
     """What is wrong; a tuner passes over a configuration that is too large for a GPU."""
     words = does_not_compile(error, arch)
-    if any(launch.configuration for launch in launches) and "out of resource" in words:
+    if any(launch.configuration for launch in launches) and error.passes_over:
         return {"refused": f"{words}; a tuner takes another configuration"}
     return {"wrong": f"on a GPU: {words}"}
 

@@ -1,6 +1,7 @@
 """What `lab.inspect` returns: a page of text, and a picture."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from ...compiler.stages import executed
 from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
-from ..verdict import NOT_YET, RIGHT, WRONG, box, labeled
+from ..verdict import NOT_YET, RIGHT, WRONG, box, labeled, printable
 from .limits import CHANGES, SECTOR, Gpu, limit_of, next_launch_us
 from .machine_code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 
@@ -22,6 +23,8 @@ _SCATTERED = 2  # whole sectors over requested bytes: above this ratio it is slo
 _MULTIPLY = {op.__name__ for op in flop_registry}  # PyTorch's operators that bytes don't limit
 _MUCH = 0.1  # of all requested bytes
 _MOST_LINES = 3  # of a kernel: the lines with the most instructions
+SECTORS = "sectors of "  # before an argument's name, where these alone are not linear
+_DOT_IN_TTIR = re.compile(r"tt\.dot .*inputPrecision = (?!ieee)(\w+) : tensor<[\dx]+xf32>")
 UNREAD = "not read here: Triton has no compiler on this system"
 UNKNOWN_HELP = "`make record` on such a GPU records it"
 
@@ -88,6 +91,8 @@ class Inspected:
         if self.bent:
             words = "not linear in the size, so only roughly known"
             found.append(f"{words}: {', '.join(self.bent)}")
+        if any(name.startswith(SECTORS) for name in self.bent):
+            found[-1] += f"; choose small as a multiple of {SECTOR // 4}, so that sectors are whole"
         if self.uncounted:
             found.append(f"instructions: {self.uncounted}")
         if self.compiled and waits_twice(self.compiled):
@@ -125,6 +130,13 @@ class Inspected:
                 found[name] = SECTOR * asked / one["sectors"]
         return found
 
+    @property
+    def _precision(self) -> str:
+        """What `tl.dot` makes of fp32, unless it takes all bits; '' for other dtypes."""
+        found = _DOT_IN_TTIR.search(self.compiled.stages["ttir"]) if self.compiled else None
+        words = 'input_precision="ieee" takes all bits, and is slower'
+        return f"; fp32 is taken as {found[1]}: {words}" if found else ""
+
     def times(self, gpu: Gpu) -> dict[str, float]:
         """Limit -> microseconds; a limit that isn't known is missing."""
         times = {"memory": gpu.copy_us(self.moved), "starts": self.programs / gpu.starts_a_us}
@@ -152,7 +164,7 @@ class Inspected:
             each = (f"{name} {number(round(count))}" for name, count in self.functions.items())
             found.append(f"  evaluations   {', '.join(each)}")
         if self.flops:
-            found.append(f"  tl.dot        {self.flops / 1e9:.3g} GFLOP")
+            found.append(f"  tl.dot        {self.flops / 1e9:.3g} GFLOP{self._precision}")
         if not compiled:
             return [*found, f"  machine code  {UNREAD}"]
         widths = {"loads": compiled.loads, "stores": compiled.stores}
@@ -252,6 +264,9 @@ class Inspection:
         return self.gpu.machine.start_us + next_launch_us() * (len(alone) - 1) + sum(alone)
 
     def __repr__(self) -> str:
+        return printable(self._text())
+
+    def _text(self) -> str:
         return "\n".join([self._first_line(), *self._rest()])
 
     def _first_line(self) -> str:
@@ -317,7 +332,7 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         state = WRONG if self.wrong else RIGHT if self.ok else NOT_YET
-        return box(state, repr(self))
+        return box(state, self._text())
 
 
 def _times(count: float) -> str:

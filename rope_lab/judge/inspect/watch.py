@@ -71,5 +71,6 @@ class Watch(Trace):
         super().at_function(name, block)
         self.counts[-1].functions[name.removeprefix("precise_")] += block.size
 
-    def at_dot(self, flops: int) -> None:
+    def at_dot(self, flops: int, takes_tf32: bool) -> None:
+        super().at_dot(flops, takes_tf32)
         self.counts[-1].flops += flops
