@@ -72,12 +72,18 @@ def test_every_case_rotates_alike(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("angles", "words"), ((2, "each row loads its own angles"), (1, "too few rows"))
+    ("angles", "lines", "words"),
+    (
+        (2, 2, "each row loads its own angles"),
+        (1, 2, "too few rows"),
+        (1, 4, "a program loads freqs_ptr 4 times, where each half once would do"),
+    ),
 )
-def test_bytes_too_many_are_explained_by_what_is_loaded_too_often(angles, words):
+def test_bytes_too_many_are_explained_by_what_is_loaded_too_often(angles, lines, words):
     """Angles of each row are twice the bytes of t in bf16; those of a few rows are fewer."""
     loaded = {"t": 128, "freqs": 128 * angles}
-    counted = SimpleNamespace(elements=64, element_bytes=2, loaded=loaded)
+    events = lines * [SimpleNamespace(kind="L", of="freqs_ptr")]
+    counted = SimpleNamespace(elements=64, element_bytes=2, loaded=loaded, events=events)
     assert words in advice("bytes requested", {}, counted, launch=None)
 
 

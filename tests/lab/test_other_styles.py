@@ -5,12 +5,16 @@ The kernels are in `tests/support/other_styles.py`.
 
 from functools import partial
 
+import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
 import other_styles as styles
 import rope_lab as lab
+from processes import run_python
+from rope_lab.interpreter.reductions import let_reductions_take_blocks
 from rope_lab.judge import definitions
 from rope_lab.judge.spec import STRIDED, spec
 from rope_lab.records import QUIET
@@ -71,6 +75,44 @@ def test_functions_of_libdevice_are_those_of_numpy():
     assert verdict and "half precision" in verdict.cases.right, verdict
     verdict = lab.check_exercise(partial(styles.several_functions, casts=False), wanted)
     assert "libdevice.fma takes no fp16, fp16, fp32; cast before" in repr(verdict), verdict
+
+
+def test_a_function_of_ones_own_reduces_and_scans_blocks():
+    wanted = spec(leave_out=STRIDED, tolerance=(1e-4, 1e-4))(styles.reductions_in_pytorch)
+    verdict = lab.check_exercise(styles.by_reductions, wanted)
+    assert verdict, verdict
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled there")
+@pytest.mark.parametrize("name", ("larger", "larger_by_a_branch"))
+def test_a_function_of_ones_own_is_called_a_few_times(name, monkeypatch):
+    """For each element, it would take minutes; only one with branches takes single elements."""
+    let_reductions_take_blocks()
+    function, calls = getattr(styles, name), []
+    original = function.fn
+
+    def counted(*given):
+        calls.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(function, "fn", counted)
+    x, out = torch.randint(4, (8, 16)).float(), torch.zeros(9, dtype=torch.int32)
+    styles.largest_kernel[(1,)](x, out, FUNCTION=function, R=8, C=16)
+    first = x.numpy().argmax(1) + 16 * np.arange(8)  # of those that are equal
+    assert out.tolist() == [*first, x.numpy().argmax()]
+    assert (len(calls) == 4 + 7) == (name == "larger"), len(calls)
+
+
+def test_what_standard_output_cannot_encode_is_escaped():
+    said = run_python(
+        """
+        import other_styles as styles, rope_lab as lab
+        from rope_lab.judge.spec import spec
+        print(lab.check_exercise(styles.in_microseconds, spec(styles.reductions_in_pytorch)))
+        """,
+        **{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )
+    assert "\n5 \\xb5s\n" in said and "raises ValueError: 6 \\xb5s" in said
 
 
 def test_what_the_interpreter_lacks_is_said_with_what_to_do_instead():

@@ -1,14 +1,17 @@
-"""Kernels that Triton's interpreter runs and its compiler refuses: wrong, with what to write.
+"""Kernels that Triton's interpreter runs, and its compiler or a GPU doesn't: wrong, with a cure.
 
 All double their input, by a kernel with a few lines of their own.
 """
 
 import ast
+import sys
 
 import pytest
+import torch
 
 import rope_lab as lab
 from cells import names_in
+from rope_lab.child import Worker
 from rope_lab.judge.errors import failure_of
 from rope_lab.judge.spec import STRIDED, spec
 
@@ -23,7 +26,7 @@ import triton.language as tl
 {above}
 
 @triton.jit
-def doubling_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, PART: tl.constexpr = None):
+def doubling_kernel(x_ptr, out_ptr, n, BLOCK: {kind}, PART: tl.constexpr = None):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n)
     {lines}
@@ -39,21 +42,37 @@ def make(size, device):
 """
 
 
-@spec(leave_out=STRIDED)
+@spec(leave_out=(*STRIDED, "bfloat16"))  # whose atomics aren't interpreted
 def twice(x: "(n,)"):  # noqa: F821
     return 2 * x
 
 
-@pytest.fixture
-def doubled_by(tmp_path):
-    """The launcher of a cell whose kernel has these lines."""
+twice_in_place = spec(twice.function, leave_out=STRIDED, overwrites=("x",))
 
-    def made(lines, above="", options=""):
+
+def twofold(x):
+    return 2 * x
+
+
+@pytest.fixture
+def cell_of(tmp_path):
+    """The names of a cell whose kernel has these lines; `instead`: what is in place of its text."""
+
+    def made(lines, above="", options="", kind="tl.constexpr", instead=None):
         lines = lines.replace("\n", "\n    ")
-        text = CELL.format(above=above, lines=lines, options=options)
-        return names_in(text, tmp_path)["doubled"]
+        text = CELL.format(above=above, lines=lines, options=options, kind=kind)
+        for words, others in (instead or {}).items():
+            assert words in text
+            text = text.replace(words, others)
+        return names_in(text, tmp_path)
 
     return made
+
+
+@pytest.fixture
+def doubled_by(cell_of):
+    """The launcher of such a cell."""
+    return lambda *given, **named: cell_of(*given, **named)["doubled"]
 
 
 REFUSED = {  # the kernel's lines, and the verdict's words
@@ -140,13 +159,63 @@ def test_what_the_compiler_refuses_is_wrong_and_has_a_cure(what, doubled_by):
     assert told in verdict.reason and "AssertionError(" not in verdict.reason, verdict
 
 
+GRID = "[(triton.cdiv(x.numel(), 64),)]"
+LAUNCHES = {  # text of the cell -> what is in its place, and the verdict's words
+    "three warps": ({"BLOCK=64)": "BLOCK=64, num_warps=3)"}, "a power of 2"),
+    "a misspelled option": ({"BLOCK=64)": "BLOCK=64, num_warp=4)"}, "num_warp "),
+    "too many warps": (
+        {"BLOCK=64)": "BLOCK=64, num_warps=64)"},
+        "out of resource: threads, Required: 2048, Hardware limit: 1024 (take at most num_warps=32",
+    ),
+    "a float of warps": ({"BLOCK=64)": "BLOCK=64, num_warps=4.0)"}, "num_warps=4.0 is a float"),
+    "a float of stages": ({"BLOCK=64)": "BLOCK=64, num_stages=2.0)"}, "num_stages=2.0 is a float"),
+    "a long second axis": (
+        {GRID: "[(1, triton.cdiv(x.numel(), 64))]", "program_id(0)": "program_id(1)"},
+        "a GPU starts at most 65535 programs on axis 1 of a grid, not 83886",
+    ),
+    "a long third axis": (
+        {
+            GRID: "[lambda meta: (1, 1, triton.cdiv(meta['n'], meta['BLOCK']))]",
+            "program_id(0)": "program_id(2)",
+        },
+        "on axis 2 of a grid, not 83886",
+    ),
+    "one block for all": (
+        {GRID: "[(1,)]", "BLOCK=64)": "BLOCK=triton.next_power_of_2(x.numel()))"},
+        "take smaller blocks, and more programs",
+    ),
+    "a result on the CPU": (
+        {"torch.empty_like(x)": "torch.empty(x.shape, dtype=x.dtype)"},
+        "out_ptr of doubling_kernel is on the CPU, and the inputs are on the GPU",
+    ),
+    "a result moved to the CPU": (
+        {"    return out\n": "    return out.cpu()\n"},
+        "the result is on the CPU, and the inputs are on the GPU",
+    ),
+    "a table on the CPU": (
+        {"BLOCK=64)": "BLOCK=64, PART=torch.arange(x.numel() % 1000))"},
+        "PART of doubling_kernel is on the CPU",
+    ),
+    "a sum with the CPU": (
+        {"    return out\n": "    return out + torch.zeros(1, dtype=x.dtype)\n"},
+        "device",
+    ),
+}
+
+
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize(
-    "option, told", [("num_warps=3", "a power of 2"), ("num_warp=4", "num_warp ")]
-)
-def test_what_a_launch_asks_of_the_compiler_counts(option, told, doubled_by):
-    verdict = lab.check_exercise(doubled_by("y = 2 * x", options=f", {option}"), twice)
-    assert verdict.state == "wrong" and told in verdict.reason, verdict
+@pytest.mark.parametrize("what", LAUNCHES)
+def test_what_a_gpu_refuses_of_a_launch_is_wrong(what, doubled_by):
+    instead, told = LAUNCHES[what]
+    for check in (lambda function: lab.check_exercise(function, twice), inspected):
+        verdict = check(doubled_by("y = 2 * x", instead=instead))
+        assert not verdict and repr(verdict).startswith("WRONG") and told in repr(verdict), verdict
+
+
+def inspected(function, large=5_368_710):
+    """By `lab.inspect`, at a size as large as that of an exercise's rehearsal."""
+    make = function.__globals__["make"]
+    return lab.inspect(function, lambda x: 2 * x, make, small=1, large=large)
 
 
 def test_a_gpu_s_own_compiler_is_told_in_the_same_words():
@@ -159,6 +228,270 @@ def test_a_gpu_s_own_compiler_is_told_in_the_same_words():
     reason = failure_of(error).reason
     assert reason.startswith("it does not compile: unsupported AST node type: Break (a loop in a ")
     assert reason.endswith(", at: break")
+
+
+FOR_A_GPU = {  # a line of the launcher that a check on CPU tensors can't run
+    "an assertion": "assert x.is_cuda, 'on a GPU, please'",
+    "an error of its own": "if x.device.type != 'cuda':\n        raise ValueError('not on a GPU')",
+    "a wait": "torch.cuda.synchronize()",
+    "a tensor": "torch.empty(1, device='cuda')",
+    "the number of SMs": "torch.cuda.get_device_properties(x.device).multi_processor_count",
+    "the driver's number": "triton.runtime.driver.active.get_current_device()",
+}
+
+
+@pytest.mark.parametrize("what", FOR_A_GPU)
+def test_a_launcher_that_asks_for_a_gpu_is_not_wrong(what, doubled_by):
+    begin = "    out = torch.empty_like(x)\n"
+    function = doubled_by("y = 2 * x", instead={begin: f"    {FOR_A_GPU[what]}\n{begin}"})
+    for verdict in (lab.check_exercise(function, twice), inspected(function)):
+        if verdict:  # here is one
+            assert torch.cuda.is_available()
+        else:
+            assert repr(verdict).startswith("NOT YET: the check runs it on CPU tensors"), verdict
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
+def test_a_full_disk_is_not_the_kernels_fault(doubled_by):
+    """Neither the judge nor the compiler can write a file."""
+    import resource
+
+    function, right = doubled_by("y = 2 * x"), doubled_by("y = x + x")
+    assert lab.check_exercise(function, twice)
+    for worker in [one for one in Worker._kept.values() if one.is_alive]:
+        resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (0, 0))
+        try:
+            verdict, page = lab.check_exercise(right, twice), inspected(right, large=300)
+        finally:
+            worker.end()
+        assert verdict.state == "not yet" and "File too large" in verdict.reason, verdict
+        assert repr(page).startswith(("NOT YET", "RIGHT")) and "File too large" in repr(page), page
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(
+    "process, told",
+    (("judge_process", "its process was killed"), ("compile_process", "the compiler was killed")),
+)
+def test_a_process_that_is_killed_is_not_the_kernels_fault(process, told, doubled_by, monkeypatch):
+    kept = Worker.kept
+
+    def killed(place, interpret):
+        worker = kept(place, interpret)
+        if process in place:
+            worker = Worker(place, {"TRITON_INTERPRET": interpret})
+            worker.process.kill()
+        return worker
+
+    monkeypatch.setattr(Worker, "kept", killed)
+    verdict = lab.check_exercise(doubled_by("y = 2 * x"), twice)
+    assert verdict.state == "not yet" and told in verdict.reason, verdict
+
+
+def tuned(*configs, more=""):
+    """A tuner above the kernel, of these arguments of `triton.Config`."""
+    listed = ", ".join(f"triton.Config({one})" for one in configs)
+    return f"@triton.autotune([{listed}], key=['n']{more})"
+
+
+IN_PLACE = {"out = torch.empty_like(x)": "out = x"}
+BY_ATOMICS = {
+    "tl.store(out_ptr": "tl.atomic_add(out_ptr",
+    "torch.empty_like(x)": "torch.zeros_like(x)",
+}
+BY_PART = {"y = 2 * x": "y = PART * x"}
+TUNED = {  # the tuner, what is changed in the cell, and the verdict's words; '' for RIGHT
+    "a grid for the first configuration": (
+        tuned("{'BLOCK': 64}", "{'BLOCK': 32}"),
+        {", BLOCK=64)": ")"},
+        "configuration 2 of 2: BLOCK=32",
+    ),
+    "a grid for each configuration": (
+        tuned("{'BLOCK': 64}", "{'BLOCK': 32}"),
+        {", BLOCK=64)": ")", GRID: "[lambda meta: (triton.cdiv(meta['n'], meta['BLOCK']),)]"},
+        "",
+    ),
+    "a wrong third configuration": (
+        tuned("{'PART': 2}", "{'PART': 2}, num_warps=8", "{'PART': 3}"),
+        BY_PART,
+        "configuration 3 of 3: PART=3",
+    ),
+    "one that does not compile": (
+        tuned("{}", "{}, num_warps=3"),
+        {},
+        "a power of 2",
+    ),
+    "one that the tuner passes over": (tuned("{}, num_warps=64", "{}"), {}, ""),
+    "none but such": (tuned("{}, num_warps=64", "{}, num_warps=128"), {}, "resource: threads"),
+    "in place": (tuned("{}", "{}, num_warps=8"), IN_PLACE, "restore_value=['x_ptr']"),
+    "in place, restored": (
+        tuned("{}", "{}, num_warps=8", more=", restore_value=['x_ptr']"),
+        IN_PLACE,
+        "",
+    ),
+    "in place, reset": (
+        tuned("{}", "{}, num_warps=8", more=", reset_to_zero=['x_ptr']"),
+        IN_PLACE,
+        "got 0",
+    ),
+    "atomics": (tuned("{}", "{}, num_warps=8"), BY_ATOMICS, "restore_value=['out_ptr']"),
+    "atomics, reset": (
+        tuned("{}", "{}, num_warps=8", more=", reset_to_zero=['out_ptr']"),
+        BY_ATOMICS,
+        "",
+    ),
+}
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize("what", TUNED)
+def test_each_configuration_of_a_tuner_counts(what, doubled_by):
+    above, instead, told = TUNED[what]
+    wanted = twice_in_place if instead is IN_PLACE else twice
+    function = doubled_by("y = 2 * x", above, instead=instead)
+    verdicts = [lab.check_exercise(function, wanted)]
+    if instead is not IN_PLACE:  # where `inspect` compares what is returned
+        verdicts.append(inspected(function, large=600))
+    for verdict in verdicts:
+        assert bool(verdict) == (not told), verdict
+        assert not told or (repr(verdict).startswith("WRONG") and told in repr(verdict)), verdict
+
+
+HALVES = "a, b = tl.split(tl.reshape(x, (32, 2)))\n"
+UNTRUE = "untrue, and the compiler relies on it"
+BY_DESCRIPTOR = (
+    "all_of_x = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK])\n"
+    "y = 2 * all_of_x.load([tl.program_id(0) * BLOCK])"
+)
+DIFFERS = {  # the kernel's lines, and what a GPU does in another way
+    "tl.cat": (f"{HALVES}y = 2 * tl.cat(a, b, can_reorder=True)", "tl.cat may reorder elements; "),
+    "tl.reshape": (
+        "y = 2 * tl.reshape(x, (8, 8), can_reorder=True).reshape(64)",
+        "can_reorder=True, which tl.view implies, may reorder elements: leave it out, at: y = 2 ",
+    ),
+    "tl.ravel": ("y = 2 * tl.ravel(tl.reshape(x, (8, 8)), can_reorder=True)", ": leave it out"),
+    "tl.view": ("y = 2 * tl.view(x, (64,))", "may reorder elements: leave it out"),
+    "a scalar's divisor": (
+        "y = 2 * x + 0 * tl.multiple_of(tl.program_id(0) + 1, 16)",
+        f"tl.multiple_of by 16 is {UNTRUE}: consecutive numbers begin at 1, at: y = 2 * x + 0",
+    ),
+    "a block's divisor": (
+        "j = tl.multiple_of(i + 1, 4)\ny = 2 * tl.load(x_ptr + j - 1, mask=i < n)",
+        "consecutive numbers begin at 1, at: j = ",
+    ),
+    "a pointer's divisor, in bytes": (
+        "y = 2 * tl.load(tl.multiple_of(x_ptr + 1, 8) + i - 1, mask=i < n)",
+        "tl.multiple_of by 8 is untrue, and the compiler relies on it: consecutive numbers begin ",
+    ),
+    "a divisor along the second axis": (
+        "j = tl.multiple_of(3 * tl.arange(0, 8)[:, None] + tl.arange(0, 8)[None, :], (1, 8))\n"
+        "y = 2 * x + 0 * tl.sum(j)",
+        "consecutive numbers begin at 3, at: j = ",
+    ),
+    "a run that wraps around": (
+        "j = tl.max_contiguous(i % 20, BLOCK)\ny = 2 * x + 0 * j",
+        f"tl.max_contiguous by 64 is {UNTRUE}: 19 is followed by 0, at: j = ",
+    ),
+    "pointers that are not in a row": (
+        "y = 2 * tl.load(tl.max_contiguous(x_ptr + 2 * (i // 2), 4) + i % 2, mask=i < n)",
+        "tl.max_contiguous by 4 is untrue",
+    ),
+    "constancy": (
+        "j = tl.max_constancy(i // 2, 4)\ny = 2 * x + 0 * j",
+        f"tl.max_constancy by 4 is {UNTRUE}: 0 is followed by 1",
+    ),
+    "tl.assume": ("tl.assume(n > 10000)\ny = 2 * x", "what tl.assume says is untrue, and the "),
+    "a descriptor without an allocator": (
+        BY_DESCRIPTOR,
+        "no allocator is set; before the launch, write triton.set_allocator(lambda size, align, ",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DIFFERS)
+def test_what_a_gpu_does_in_another_way_is_wrong_and_has_a_cure(what, cell_of):
+    lines, told = DIFFERS[what]
+    cell = cell_of(lines)
+    verdict = lab.check_exercise(cell["doubled"], twice)
+    assert verdict.state == "wrong" and told in repr(verdict), verdict
+    assert verdict.reason.startswith("on a GPU: ") and ", at: " in verdict.reason, verdict
+    found = lab.inspect(cell["doubled"], twofold, cell["make"], small=3, large=600)
+    assert found.wrong.startswith("at size 3: on a GPU: ") and told in found.wrong, found
+
+
+IN_A_PRODUCT = """\
+rows = tl.broadcast_to(tl.where(i < n, x, 0.0)[None, :], (16, 64)).to(tl.float32)
+j = tl.arange(0, 64)
+unit = (j[:, None] == j[None, :]).to(tl.float32)
+y = tl.sum(tl.dot(rows, unit{precision}), 0) / 8"""
+WRONG = {  # the kernel's lines that a GPU computes in another way than NumPy, and what is told
+    "flags that are added": ("either = (x > 0) + (x == x)\ny = tl.where(either, 2 * x, 0.0)", ""),
+    "flags that are subtracted": ("y = tl.where((i < n) - (x == x), 2 * x, x)", ""),
+    "a flag's negative": ("y = tl.where(-(x > 0), 0.0, 2 * x)", ""),
+    "fp32 in tl.dot": (
+        IN_A_PRODUCT.format(precision=""),
+        "because: on a GPU, tl.dot takes fp32 as TF32, with 10 of the 23 bits of a mantissa; input_"
+        'precision="ieee" takes all, and is slower, at: y = tl.sum(tl.dot(rows, unit), 0) / 8',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_bits_are_those_of_a_gpu(what, doubled_by):
+    lines, told = WRONG[what]
+    verdict = lab.check_exercise(doubled_by(lines), twice)
+    assert verdict.state == "wrong" and told in repr(verdict), verdict
+    assert "raises" not in repr(verdict), verdict
+
+
+NOT_YET = {  # the kernel's lines, and why the interpreter can't judge them
+    "an atomic operation on bf16": (
+        "pointer = out_ptr.to(tl.pointer_type(tl.bfloat16), bitcast=True)\n"
+        "tl.atomic_add(pointer + i, x.to(tl.bfloat16), mask=i < 0)\ny = 2 * x"
+    ),
+    "a cast to or from fp8": "y = x + x.to(tl.float8e5).to(tl.float32)",
+    "tl.inline_asm_elementwise": (
+        'y = tl.inline_asm_elementwise("abs.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)'
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NOT_YET)
+def test_what_the_interpreter_cannot_judge_is_told_in_one_sentence(what, cell_of):
+    cell = cell_of(NOT_YET[what])
+    verdict = lab.check_exercise(cell["doubled"], twice)
+    assert verdict.state == "not yet", verdict
+    assert verdict.reason.startswith(f"{what} does not run in Triton's interpreter, which judges: ")
+    found = lab.inspect(cell["doubled"], twofold, cell["make"], small=3, large=600)
+    assert repr(found) == f"NOT YET: {verdict.reason}"
+
+
+SPELLED = {  # what a cell imports besides, and the annotation of its constant
+    "text": ("", '"tl.constexpr"'),
+    "the whole name": ("import triton.language", "triton.language.constexpr"),
+    "the whole name as text": ("import triton.language", '"triton.language.constexpr"'),
+    "another short name": ("import triton.language as T", "T.constexpr"),
+    "its own name": ("from triton.language import constexpr", "constexpr"),
+    "a name of the cell": ("Constant = tl.constexpr", "Constant"),
+    "a submodule": ("from triton import language", "language.core.constexpr"),
+}
+
+
+@pytest.mark.parametrize("what", SPELLED)
+def test_a_constant_may_be_spelled_as_the_jit_reads_it(what, cell_of):
+    above, kind = SPELLED[what]
+    cell = cell_of("y = 2 * x", above, kind=kind)
+    assert lab.check_exercise(cell["doubled"], twice)
+    assert lab.inspect(cell["doubled"], twofold, cell["make"], small=3, large=600)
+
+
+@pytest.fixture
+def no_allocator():
+    """None is set before and after a test."""
+    from triton.runtime._allocation import NullAllocator, set_allocator
+
+    yield
+    set_allocator(NullAllocator())
 
 
 RIGHT = {  # the kernel's lines, what is above the kernel, and what else is launched with
@@ -191,6 +524,34 @@ RIGHT = {  # the kernel's lines, what is above the kernel, and what else is laun
         ", PART=part",
     ),
     "two warps": ("y = 2 * x", "", ", num_warps=2"),
+    "hints that are true": (
+        "j = tl.max_contiguous(tl.multiple_of(i, BLOCK), BLOCK)\n"
+        "tl.multiple_of(tl.program_id(0) * 48, 16)\n"
+        "tl.multiple_of(i + i // 16 * 16, 16)\n"
+        "tl.multiple_of(16 * tl.load(x_ptr + j, mask=i < n, other=0.0).to(tl.int32), 16)\n"
+        "tl.max_constancy(i // 4, 4)\n"
+        "tl.multiple_of(tl.arange(0, 4)[:, None] * 32 + tl.arange(0, 16)[None, :], [1, 16])\n"
+        "tl.max_contiguous(tl.arange(0, 4)[:, None] * 32 + tl.arange(0, 16)[None, :], (1, 16))\n"
+        "tl.multiple_of(tl.arange(0, 4)[:, None] * 32 + tl.arange(0, 16)[None, :] * 64, (32, 32))\n"
+        "tl.assume(n > 0)\n"
+        "p = tl.max_contiguous(tl.multiple_of(tl.multiple_of(x_ptr, 128) + i, 16), BLOCK)\n"
+        "y = 2 * tl.load(p, mask=i < n)",
+        "",
+        "",
+    ),
+    "a descriptor with an allocator": (
+        BY_DESCRIPTOR,
+        "triton.set_allocator(lambda size, align, stream: torch.empty(size, device='cuda'))",
+        "",
+    ),
+    "fp32 in tl.dot, as it is": (IN_A_PRODUCT.format(precision=", input_precision='ieee'"), "", ""),
+    "halves in order": (
+        f"{HALVES}y = 2 * tl.reshape(tl.permute(tl.join(a, b), (0, 1)), (64,))",
+        "",
+        "",
+    ),
+    "sums over all axes": ("y = 2 * x + 0 * tl.sum(tl.max(tl.reshape(i, (8, 8)), 1))", "", ""),
+    "flags that are multiplied": ("y = 2 * tl.where((x == x) * (i < n), x, 0.0)", "", ""),
     "a named tuple": (
         "y = PART.by * x",
         "from collections import namedtuple",
@@ -200,7 +561,7 @@ RIGHT = {  # the kernel's lines, what is above the kernel, and what else is laun
 
 
 @pytest.mark.parametrize("what", RIGHT)
-def test_what_compiles_is_right(what, doubled_by):
+def test_what_compiles_is_right(what, doubled_by, no_allocator):
     lines, above, options = RIGHT[what]
     verdict = lab.check_exercise(doubled_by(lines, above, options), twice)
     assert verdict and not verdict.remark, verdict

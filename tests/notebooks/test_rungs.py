@@ -22,7 +22,7 @@ UNREAD = "the values are right, but what it does on an H200 can't be read: raise
 MISHAPS = {  # a line before our launch, and words of the verdict
     "fp32": (
         "    t = t.float()\n",
-        "NOT YET: the values are right, but for (2048, 16, 8, 256) PyTorch runs to or float, where",
+        "a part of the work is done outside the kernel: PyTorch runs to or float; let the kernel",
     ),
     "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone or contiguous, where"),
     "an error": (f"{AT_2048}raise ValueError('no')\n", f"{UNREAD} ValueError: no"),
@@ -59,28 +59,28 @@ OTHER_KERNEL = (
     f"{OUT}    elif t.shape[0] == 2048:\n        from rope_lab.rungs import RUNGS\n\n"
     "        return RUNGS[3].module.my_rope(t, freqs, out)\n"
 )
-AT_24 = "it copies by clone or contiguous, which moves 20160 bytes more (in the case 'sizes that"
+CLONED = "a part of the work is done outside the kernel: PyTorch runs clone or contiguous"
 OTHER_USES = {  # rung, what is in place of the launcher's first lines, and words of the verdict
     "a clone in place": (
         2,
         CLONES.format(when="is_in_place"),
-        "NOT YET: the values are right, but in place, for (2048, 16, 8, 256) PyTorch runs clone",
+        CLONED,
     ),
     "a clone backward in place": (
         4,
         CLONES.format(when="is_in_place and transpose"),
-        "the values are right, but backward in place, for (2048, 16, 8, 256) PyTorch runs clone",
+        CLONED,
     ),
     "another kernel in place": (2, OTHER_KERNEL, "in place it launches another kernel, where this"),
     "a clone in place, of some sizes": (
         2,
         CLONES.format(when="is_in_place and d == 24"),
-        f"RIGHT, but in place, {AT_24}",
+        "WRONG in the case 'in place, sizes that no block divides'",
     ),
     "a clone backward, of some sizes": (
         4,
         CLONES.format(when="transpose and d == 24"),
-        f"RIGHT, but backward, {AT_24}",
+        "WRONG in the case 'backward, sizes that no block divides'",
     ),
 }
 

@@ -9,6 +9,24 @@ A_SCALED_COPY = Exercise(
     wrong_answers=(
         WrongAnswer("unchanged: the result is x as it came", {"2 * x,": "x,"}),
         WrongAnswer(
+            "take smaller blocks, and more programs",  # one for all elements
+            {
+                "BLOCK=block)": "BLOCK=triton.next_power_of_2(x.numel()))",
+                "grid = (triton.cdiv(x.numel(), block),)": "grid = (1,)",
+            },
+        ),
+        WrongAnswer(
+            "a GPU starts at most 65535 programs on axis 1",
+            {
+                "grid = (triton": "grid = (1, triton",
+                "tl.program_id(0)": "tl.program_id(1)",
+            },
+        ),
+        WrongAnswer(
+            "out_ptr of scaled_copy_kernel is on the CPU",
+            {"torch.empty_like(x)": "torch.empty(x.shape, dtype=x.dtype)"},
+        ),
+        WrongAnswer(
             "is a kernel called without its grid, kernel[grid](...)?",
             {"scaled_copy_kernel[grid](": "scaled_copy_kernel("},
         ),

@@ -13,6 +13,19 @@ COPY_WITH_STRIDES = Exercise(
     wrong_answers=(
         WrongAnswer("a wrong stride: the last one is forgotten", {"column * stride_d": "column"}),
         WrongAnswer(
+            "PyTorch runs clone or contiguous; let the kernel do it",
+            {"    stride_s, stride_b,": "    t = t.contiguous()\n    stride_s, stride_b,"},
+        ),
+        WrongAnswer(
+            "; it has to be contiguous",
+            {
+                "row_ptr = t_ptr +": "place = column * stride_d +",
+                "row_ptr + column * stride_d": "t_ptr + place",
+                "out_ptr + i,": "out_ptr + place,",
+                "torch.empty(t.shape, dtype=t.dtype, device=t.device)": "torch.empty_like(t)",
+            },
+        ),
+        WrongAnswer(
             "an index is a whole number: a // b, not a / b",
             {"sequence = i // (D * heads) %": "sequence = i / (D * heads) %"},
         ),

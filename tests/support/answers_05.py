@@ -13,6 +13,10 @@ RUNG_2 = Exercise(
             {"angle2 = tl.load(angle_ptr + HALF": "angle2 = tl.load(angle_ptr"},
         ),
         WrongAnswer(
+            "in the case 'more elements than a block'",
+            {"BLOCK_HALF=triton.next_power_of_2(d // 2)": "BLOCK_HALF=128"},
+        ),
+        WrongAnswer(
             "a sign: that of the sine in the second half",
             {"x2 * tl.cos(angle2) + x1": "x2 * tl.cos(angle2) - x1"},
         ),
@@ -44,13 +48,12 @@ RUNG_2 = Exercise(
             },
         ),
         WrongAnswer(
-            "in place, for (2048, 16, 8, 256) PyTorch runs clone or contiguous, where the",
+            "PyTorch runs clone or contiguous; let the kernel do it",
             {
                 "    if out is None:\n": (
                     "    if out is t:\n        t = t.clone()\n    if out is None:\n"
                 )
             },
-            state="NOT YET",
         ),
         WrongAnswer(
             "the first half is taken for both: where is the second one loaded?",

@@ -12,6 +12,15 @@ SWIGLU = Exercise(
             {"tl.sigmoid(gate) * up": "tl.sigmoid(up) * gate"},
         ),
         WrongAnswer(
+            "against the exercise: PyTorch runs to or float, silu; let the kernel do it",
+            {
+                "gate * tl.sigmoid(gate)": "gate",
+                "    swiglu_kernel[": (
+                    "    gate = torch.nn.functional.silu(gate.float())\n    swiglu_kernel["
+                ),
+            },
+        ),
+        WrongAnswer(
             "an input is overwritten: gate", {"out, n = torch.empty_like(gate)": "out, n = gate"}
         ),
     ),
@@ -40,6 +49,9 @@ ADD_AND_NORMALIZE = Exercise(
             "shape (3, 5120), bfloat16; first at index (0, 0): got",
             {"/ D + 1e-6": "/ BLOCK + 1e-6"},
         ),
+        WrongAnswer(
+            "PyTorch runs to or float", {"x, residual, weight, D": "x, residual, weight.float(), D"}
+        ),
         # eps outside of the root, which only a small row shows
         WrongAnswer("first at index (0, 0): got", {"/ D + 1e-6)": "/ D) / (1 + 1e-6)"}),
     ),
@@ -62,6 +74,10 @@ LOGSUMEXP = Exercise(
     cell="13-ex5",
     judged_by=exercises.logsumexp_of_rows,
     wrong_answers=(
+        WrongAnswer(
+            "in the case 'large elements'",
+            {'largest, total = -float("inf")': "largest, total = -1000.0"},
+        ),
         WrongAnswer(
             "RIGHT: ",
             {

@@ -193,6 +193,72 @@ def several_in_pytorch(x: "(n,)"):  # noqa: F821
     return torch.stack(((x * x + 1).rsqrt(), x.floor(), x**3, angle, nearest))
 
 
+# functions of their own in reductions and scans
+
+
+@triton.jit
+def higher(max1, sum1, max2, sum2):
+    """Of two parts of a row: the maximum, and the sum of exp(x - maximum)."""
+    top = tl.maximum(max1, max2)
+    return top, sum1 * tl.exp(max1 - top) + sum2 * tl.exp(max2 - top)
+
+
+@triton.jit
+def later(decay1, total1, decay2, total2):
+    """Two steps of y = decay * y + x as one."""
+    return decay1 * decay2, total1 * decay2 + total2
+
+
+@triton.jit
+def larger(x1, i1, x2, i2):
+    return tl.maximum(x1, x2), tl.where(x2 > x1, i2, i1)
+
+
+@triton.jit
+def larger_by_a_branch(x1, i1, x2, i2):
+    if x2 > x1:
+        x1, i1 = x2, i2
+    return x1, i1
+
+
+@triton.jit
+def reductions_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    exists = column[None, :] < n
+    at = row[:, None] * n + column[None, :]
+    x = tl.load(x_ptr + at, mask=exists, other=0.0).to(tl.float32)
+    each = tl.where(exists, x, -1e30), tl.where(exists, 1.0, 0.0)
+    top, total = tl.reduce(each, 1, higher)
+    _, run = tl.associative_scan((x * 0 + 0.5, x), 1, later)
+    tl.store(out_ptr + at, x - (top + tl.log(total))[:, None] + run, mask=exists)
+
+
+def by_reductions(x):
+    out = torch.empty_like(x)
+    b, n = x.shape
+    block = triton.next_power_of_2(n)
+    reductions_kernel[(b,)](x, out, n, BLOCK=block, ROWS=1)
+    return out
+
+
+def reductions_in_pytorch(x: "(b, n)"):  # noqa: F821
+    run = x.clone()
+    for k in range(1, min(60, x.shape[1])):
+        run[:, k:] += 0.5**k * x[:, :-k]
+    return x - x.logsumexp(1, keepdim=True) + run
+
+
+@triton.jit
+def largest_kernel(x_ptr, out_ptr, FUNCTION: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
+    """The place of the largest element of each row, and of all."""
+    i = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
+    x = tl.load(x_ptr + i)
+    _, of_a_row = tl.reduce((x, i), -1, FUNCTION, keep_dims=True)
+    tl.store(out_ptr + tl.arange(0, R)[:, None], of_a_row)
+    tl.store(out_ptr + R, tl.reduce((x, i), None, FUNCTION)[1])
+
+
 # how it is launched
 
 
@@ -216,6 +282,11 @@ def by_a_tuner(t, freqs, out=None):
 
 
 # wrong ones
+
+
+def in_microseconds(x):
+    print("5 µs")
+    raise ValueError("6 µs")
 
 
 def rounded_in_one_case(t, freqs):
