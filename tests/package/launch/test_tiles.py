@@ -84,7 +84,8 @@ class Call(NamedTuple):
         if self.table == ANGLES:
             return torch.empty(2 * S, 1, 1, d2), {}
         dtype, columns = TABLES[self.table]
-        cos = torch.empty(2 * S, d2 // 2 * columns, dtype=dtype)
+        rows = B * S + 1  # more than packed tokens
+        cos = torch.empty(rows, d2 // 2 * columns, dtype=dtype)
         return (cos, cos), {"rotary_dim": d2}
 
     def plan(self):
