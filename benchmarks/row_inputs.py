@@ -160,6 +160,8 @@ class RowInputs:
         options = {name: x for name, x in named.items() if x is not None}
         if row.table.parts == 2 and row.table.dtype:
             options["rotary_dim"] = row.d
+            if self.cu_seqlens is not None:  # as many rows as tokens: they belong to positions
+                options["start_positions"] = 0
         if row.is_norm:
             options |= {"eps": EPS, "norm_after": row.norm_after, "rounding": row.rounding}
         return options | ({"inplace": True} if row.inplace else {})

@@ -163,6 +163,7 @@ def with_options() -> Iterator[Case]:
 
 def to_caches() -> Iterator[Case]:
     prompts = {"position_ids": None, "cu_seqlens": torch.tensor(CUTS, dtype=torch.int32)}
+    prompts["start_positions"] = 0  # rows of a table belong to positions, not to tokens
     for d in (64, 72, 80, 88, 128):
         for table in (NO_TABLE, BF16_OF_PAIRS):
             row = Row("rope_to_cache", table, position_ids=True, d=d)

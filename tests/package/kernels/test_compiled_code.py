@@ -55,7 +55,7 @@ def per_pair(d):
 
 
 def cos_sin(d):
-    return on_the_fly(d).cos_sin(S)
+    return on_the_fly(d).cos_sin(S + 1)  # more rows than packed tokens, so by position
 
 
 def rotated(d, freqs, heads=H, tensor_format="sbhd", function=rope_fw, b=B, **options):
