@@ -71,6 +71,7 @@ _STEPS = {
 rotate_half_of_rows = spec(
     rotate_half.function,
     kernel=True,
+    launches=1,
     gathers=True,
     leave_out=STRIDED,
     extra=(Case(OTHER_BLOCK, {"s": 5, "b": 2, "h": 3, "d": 24}, options={"block_r": 8}),),

@@ -16,6 +16,7 @@ Q_AND_K = Solution("05-ex5")
 @spec(
     leave_out=(*STRIDED, "part of the head rotated"),
     kernel=True,
+    launches=1,
     half_the_table=True,
     mistakes=HALF_OF_RUNG_2.with_mistakes(*MISTAKES_OF_A_ROW),
     unmasked=UNMASKED,

@@ -9,6 +9,7 @@ rope_of_whole_heads = spec(
     rope.function,
     leave_out=(*STRIDED, "part of the head rotated", "a table longer than the sequence"),
     kernel=True,
+    launches=1,
 )
 
 # of whole heads; in one case q and k have different strides

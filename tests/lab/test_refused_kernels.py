@@ -5,6 +5,7 @@ All double their input, by a kernel with a few lines of their own.
 
 import ast
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -251,6 +252,10 @@ def test_a_launcher_that_asks_for_a_gpu_is_not_wrong(what, doubled_by):
             assert repr(verdict).startswith("NOT YET: the check runs it on CPU tensors"), verdict
 
 
+JUDGE = "rope_lab.judge.judge_process", "1"
+COMPILER = str(Path(lab.__file__).with_name("compiler") / "compile_process.py"), None
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
 def test_a_full_disk_is_not_the_kernels_fault(doubled_by):
     """Neither the judge nor the compiler can write a file."""
@@ -258,7 +263,8 @@ def test_a_full_disk_is_not_the_kernels_fault(doubled_by):
 
     function, right = doubled_by("y = 2 * x"), doubled_by("y = x + x")
     assert lab.check_exercise(function, twice)
-    for worker in [one for one in Worker._kept.values() if one.is_alive]:
+    for place, interpret in (JUDGE, COMPILER):
+        worker = Worker.kept(place, interpret)
         resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (0, 0))
         try:
             verdict, page = lab.check_exercise(right, twice), inspected(right, large=300)

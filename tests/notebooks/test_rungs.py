@@ -129,6 +129,14 @@ def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(c
     assert torch.cuda.is_available() or "speed: yours is not timed here\n" in told
 
 
+def test_a_later_edit_is_credited_where_this_rungs_edit_is_missing(tmp_path):
+    """The sine of a row, with four warps, as a reader may write it before one warp."""
+    source = RUNGS[6].source.replace("num_warps = 8, 1", "num_warps = 8, 4")
+    told = repr(lab.check_rung(5, my_rope_of(source, tmp_path)))
+    assert told.startswith("NOT YET: the values are right; rung 5 requires narrowest load"), told
+    assert "ahead: instructions at most 900 a warp, as rung 6 requires" in told, told
+
+
 @pytest.mark.parametrize("rung", slow_but(RUNGS, 2))
 def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
     verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source, tmp_path))

@@ -90,6 +90,10 @@ RUNG_1 = Exercise(
             state="NOT YET",
         ),
         WrongAnswer(
+            "in the case 'part of the head rotated'",  # an infinite tail times zero
+            {"partner * stride_d, mask=rotates": "partner * stride_d, mask=exists"},
+        ),
+        WrongAnswer(
             "the wrong function: a sine for the cosine, in every element",
             {"x * tl.cos(": "x * tl.sin("},
         ),
