@@ -13,7 +13,9 @@ How a function gets its verdict:
 - `verdict.py` is what the reader sees.
 
 While the kernel runs, `hooks.py` calls `trace.py`. `errors.py` explains errors, and `refusals.py`
-explains what Triton's compiler refuses.
+explains what Triton's compiler refuses. `on_a_gpu.py` has what a GPU does in another way than the
+interpreter. `rehearsal.py` calls a right function once more, with large tensors that claim to be on
+a GPU.
 
 `answers.py` checks numbers and choices. `climb/` judges a kernel on a rung, `inspect/` analyzes a
 kernel of the reader's own, and `picture/` draws what a launch loads and stores.

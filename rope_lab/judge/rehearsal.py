@@ -26,6 +26,12 @@ from .spec import MILLION, Case, Spec
 from .verdict import raised
 
 RESULT = "the result"
+NOT_KNOWN = (  # a size or a branch depends on elements, or PyTorch can't do it without them
+    fake_tensor.DataDependentOutputException,
+    fake_tensor.DynamicOutputShapeException,
+    fake_tensor.UnsupportedFakeTensorException,
+    fake_tensor.UnsupportedOperatorException,
+)
 LONG = {"s": 2**17, "b": 2, "h": 8, "g": 2, "d": 64}
 
 
@@ -109,9 +115,8 @@ def rehearsed(
 def rehearsed_exercise(candidate: Callable, wanted: Spec) -> tuple[str, list[Launch]]:
     """What is wrong with a right candidate on a GPU, and its launches.
 
-    Nothing if the function reads elements: then it isn't known what it launches.
+    Nothing if the function depends on elements: then it isn't known what it launches.
     """
-
     is_long = any(case.name == MILLION for case in wanted.cases)
     case = Case("", LONG | {"n": 2**29 + 1 if is_long else 1000})
 
@@ -125,7 +130,7 @@ def rehearsed_exercise(candidate: Callable, wanted: Spec) -> tuple[str, list[Lau
             found = rehearsed(candidate, make, device, in_every_configuration=True)
         except NotLaunched as error:
             return f"for {words} {error}", []
-        except fake_tensor.DataDependentOutputException:
+        except NOT_KNOWN:
             return "", []
         except Exception as error:  # whatever a reader's function may raise
             stopped = f"for {words} it {raised(error)}"

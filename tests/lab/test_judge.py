@@ -115,6 +115,22 @@ def test_a_stub_for_the_probe_alone_is_a_stub():
     assert verdict.state == "not yet" and repr(verdict).startswith("NOT YET: replace"), verdict
 
 
+def by_a_mask(x):
+    out = torch.empty_like(x)
+    positive = x > 0
+    out[positive], out[~positive] = 2 * x[positive], 2 * x[~positive]
+    return out
+
+
+def by_a_branch(x):
+    return 2 * x if x.sum() > 0 else x + x
+
+
+@pytest.mark.parametrize("candidate", (by_a_mask, by_a_branch))
+def test_what_depends_on_elements_is_not_rehearsed(candidate):
+    assert judge(candidate, spec(twice))
+
+
 def test_right_results_without_a_kernel_are_not_enough():
     verdict = judge(three_times, spec(kernel=True, leave_out=STRIDED)(three_times))
     assert verdict.reason == attempt.NO_KERNEL and not verdict
