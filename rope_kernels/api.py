@@ -426,18 +426,12 @@ def rotation_of(
         first_position = as_first_position(starts)
         starts = None
     may_know = call.fused is True and is_eager()
-    module, filled = None, None
     of_freqs: object = type(freqs)
     if isinstance(freqs, RotaryPositionEmbedding):
-        module, table, sin = freqs, None, None
-        filled = module.filled() if may_know else None
-        # None: the frequencies aren't valid, or the module has a hook or overrides `forward`. Such
-        # a call isn't cached. It is refused below, or computes the turns for this call alone.
-        may_know = filled is not None
-        if filled is not None:
-            of_freqs = module.rotary_dim, module.interleaved, module.attention_factor, filled.key
-    else:
-        table, sin = call.tables
+        # Other calls are checked each time, and refused.
+        may_know = may_know and not freqs.runs_other_code()
+        of_freqs = freqs.rotary_dim, freqs.interleaved, freqs.attention_factor
+    table, sin = call.tables
     known = None
     if may_know:
         of_call = *tensors, *shared, table, sin, cu_seqlens, starts, ids
@@ -452,9 +446,6 @@ def rotation_of(
         options = options_of(call, t)
         if known is not None:
             known.options = options
-    if module is not None:
-        table = module.turns() if filled is None else filled.turns
-    assert table is not None, "a module has turns"
     if starts is not None:
         starts = one_for_each_sequence(starts, cu_seqlens, t, options.tensor_format)
     rotation = Rotation(

@@ -30,8 +30,8 @@ class Tensors(NamedTuple):
     q_out: Tensor  # results; they may be the inputs
     k_out: Tensor | None  # with slots, a cache (blocks, page, h, d); so is `v_out`
     v_out: Tensor | None
-    # The angles. From turns, `kernel.angles_on_the_fly` computes them.
-    table: Tensor  # angles or cosines, (b, s2, table columns); or turns, (d2 / 2,)
+    # The angles. From frequencies, `kernel.angles_on_the_fly` computes them.
+    table: Tensor  # angles or cosines, (b, s2, table columns); or frequencies, (d2 / 2,)
     sin: Tensor | None  # sines, if the table contains cosines
     # Each token's position: its index in its batch entry or packed sequence. If ranks share
     # sequences, its index among the tokens of all ranks, which `cu_seqlens` counts. First position
@@ -64,7 +64,7 @@ class Constants:
     out_aligned: int  # the same for each row written
     table_unit: int  # factor of the table's strides of b and s, a constant so that Triton sees it
     # How pairs rotate.
-    on_the_fly: bool  # angles are computed from turns
+    on_the_fly: bool  # angles are computed from frequencies
     one_per_pair: bool  # the table has a column for each pair, not for each element
     attention_factor: float | None  # multiplies cos and sin on the fly (YaRN); None: 1
     cp_order: str | None  # which tokens of a sequence a rank has: `find_positions`; None: all

@@ -30,7 +30,7 @@ from .checks import (
     shown,
 )
 from .embedding import RotaryPositionEmbedding, options_beside_table
-from .modes import check_in_run, has_hooks, has_values, is_differentiated, is_known
+from .modes import check_in_run, has_hooks, has_values, is_known
 from .reference import positions
 from .rotation import (
     CP_ORDERS,
@@ -204,10 +204,6 @@ def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> Non
         raise bad(came, f"interleaved=None, or {made}")
     shape = (freqs.rotary_dim // 2,)
     like.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
-    if is_differentiated(freqs.inv_freq):
-        options = options_beside_table(freqs.interleaved, f"rotary_dim={freqs.rotary_dim}")
-        accepted = f"freqs.cos_sin(max_seq_len) as freqs, with {options}"
-        raise bad("freqs.inv_freq requires a gradient", accepted)
 
 
 def _check_tables(freqs: object, like: Like, batch: int) -> None:

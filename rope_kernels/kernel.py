@@ -446,7 +446,7 @@ def find_sequences(token, cu_seqlens_ptr, sequences, ranks):
 
 @triton.jit
 def find_cos_sin(
-    position,  # of each token, (positions, 1) or (1, columns); on the fly also (columns,)
+    position,  # of each token, (positions, 1) or (1, columns)
     token_exists,  # whether a token exists, in the same shape
     b,
     pair,  # (columns,): the number of each column's pair
@@ -459,7 +459,7 @@ def find_cos_sin(
 ):
     """Cosines and sines of both members of each pair, (positions, 1, columns).
 
-    They are computed from turns or from a table of angles, or loaded from two tables.
+    They are computed from frequencies or from a table of angles, or loaded from two tables.
 
     A table with a column for each element is interleaved if pairs are interleaved in the input or
     in the output. With `output_pairing="half"`, that is only one of them: the input of a forward,
@@ -469,6 +469,11 @@ def find_cos_sin(
     COMPUTED: tl.constexpr = tl.float64 if STORED == tl.float64 else tl.float32
     BITS: tl.constexpr = STORED.primitive_bitwidth
     if C.on_the_fly:
+        if C.positions == 1:
+            # As a block with one dimension, pairs are distributed over all threads. With two,
+            # (1, columns), threads of other rows would evaluate the same sines.
+            COLUMNS: tl.constexpr = pair.shape[0]
+            position = tl.reshape(tl.broadcast_to(position, (1, COLUMNS)), (COLUMNS,))
         angle = angles_on_the_fly(position, tensors.table, pair, has_pair, COMPUTED=COMPUTED)
         cos1, sin1 = cos_sin(angle, False, C.fast_sine, BITS)
         if C.attention_factor is not None:
@@ -512,20 +517,51 @@ def find_cos_sin(
 
 
 @triton.jit
-def angles_on_the_fly(position, turns_ptr, pair, exists, COMPUTED: tl.constexpr):
-    """Angles in radians, without full turns, from each pair's frequency in `turns` per position.
+def angles_on_the_fly(position, inv_freq_ptr, pair, exists, COMPUTED: tl.constexpr):
+    """Angles in radians, without full turns, from each pair's frequency in radians per position.
 
-    A turn is 2 pi radians. `turns` are int64, in units of 2^-64 turns, so overflow of int64 removes
-    full turns and nothing else. Angles are accurate to fp32 at any position. For fp32, the upper 32
-    bits are enough.
+    A turn is 2 pi radians. In units of 2^-64 turns, overflow of int64 removes full turns and
+    nothing else, so no large product is rounded. For fp32, the upper 32 bits are enough.
+
+    A frequency of 2^23 or more, or one that is not finite, gives NaN.
     """
-    turns = tl.load(turns_ptr + pair, exists, other=0)
+    frequency = tl.load(inv_freq_ptr + pair, exists, other=0)
+    turns = turns_of(frequency)
+    turn = tl.full(frequency.shape, 6.283185307179586, COMPUTED)
+    turn = tl.where(frequency < 0, -turn, turn)
+    turn = tl.where(tl.abs(frequency) < 8388608.0, turn, float("nan"))
     if len(position.shape) == 2:
-        turns = turns[None, :]
-    fraction = position * turns  # of a turn
+        turns, turn = turns[None, :], turn[None, :]
+    fraction = position * turns
     if COMPUTED == tl.float64:
-        return fraction.to(COMPUTED) * (6.283185307179586 * 2.0**-64)
-    return (fraction >> 32).to(tl.int32).to(COMPUTED) * (6.283185307179586 * 2.0**-32)
+        return fraction.to(COMPUTED) * (turn * 2.0**-64)
+    return (fraction >> 32).to(tl.int32).to(COMPUTED) * (turn * 2.0**-32)
+
+
+@triton.jit
+def turns_of(frequency):
+    """The absolute value of radians per position as int64, in units of 2^-64 turns.
+
+    Full turns are dropped. Payne and Hanek's reduction: a frequency is m * 2^-n, with an integer m
+    of 32 bits (64 for fp64). The first 64 bits of m * 2 / pi, shifted, are the turns. The error is
+    at most 2 units, or 2^-62 of a frequency above 4.
+    """
+    HIGH: tl.constexpr = 0xA2F9836E  # 2 / pi, in units of 2^-32
+    LOW: tl.constexpr = 0x4E441529  # what is left of it, in units of 2^-64
+    if frequency.dtype == tl.float64:
+        bits = frequency.to(tl.uint64, bitcast=True)
+        m = bits << 11 | 0x8000000000000000
+        product = tl.umulhi(m, tl.full(bits.shape, HIGH << 32 | LOW, tl.uint64))
+        right = 1024 - (bits >> 52 & 0x7FF).to(tl.int32)
+    else:
+        bits = frequency.to(tl.uint32, bitcast=True)
+        m = bits << 8 | 0x80000000
+        product = m.to(tl.uint64) * HIGH + tl.umulhi(m, tl.full(bits.shape, LOW, tl.uint32))
+        right = 128 - (bits >> 23 & 0xFF).to(tl.int32)
+    # A frequency from 2 to 4 needs no shift. A shift by 64 bits or more is undefined.
+    product = product >> tl.minimum(tl.maximum(right, 0), 63).to(tl.uint64)
+    product = product << tl.minimum(tl.maximum(-right, 0), 63).to(tl.uint64)
+    return product.to(tl.int64)
 
 
 @triton.jit
@@ -561,7 +597,7 @@ def rotate_pairs(
     is_rotated,  # whether a token is rotated, or only copied; None: all are rotated
     TRANSPOSE: tl.constexpr,
     ROUNDING: tl.constexpr,
-    COMPUTES_COS_SIN: tl.constexpr,  # from angles or turns, not loaded from a table
+    COMPUTES_COS_SIN: tl.constexpr,  # from angles or frequencies, not loaded from a table
     RETURNED: tl.constexpr,
 ):
     """Rotate every pair in the dtype of its cosine, and round to RETURNED.

@@ -397,13 +397,14 @@ def plan(
 def _as_read(given: Named, rotation: Rotation, inplace: bool) -> Named:
     """Copy tensors where a kernel can't read them as they are.
 
-    `cu_seqlens`, starts and slots become contiguous, cos and sin get equal strides, and negative
-    bits are resolved. A negative bit may stay on tensors rotated in place: the map is linear, so
-    -x becomes minus the result.
+    `cu_seqlens`, starts, slots and frequencies become contiguous, cos and sin get equal strides,
+    and negative bits are resolved. A negative bit may stay on tensors rotated in place: the map is
+    linear, so -x becomes minus the result.
     """
     table, sin = rotation.table, rotation.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
+    table = table.contiguous() if rotation.on_the_fly else table
     read = given | {"table": table.resolve_neg(), "sin": sin}
     for name, x in given.items():
         if x is not None and name in ("cu_seqlens", "starts", "slots"):

@@ -46,7 +46,7 @@ def apply_rotary_pos_emb(
 
     Args:
         t, tensor_format, interleaved, rotary_dim, inverse, position_ids: as there.
-        freqs: angles, (s2, 1, 1, d2); or (cos, sin); or a module's `turns()`, int64, (d2 / 2,).
+        freqs: angles, (s2, 1, 1, d2); or (cos, sin); or a module's `inv_freq`, (d2 / 2,).
         round_once: True: compute in fp32 (fp64 for fp64) and round once, as the kernel does. False:
             round cos and sin first and compute in `t.dtype`, as TransformerEngine's unfused
             function does.
@@ -55,7 +55,7 @@ def apply_rotary_pos_emb(
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     if rotary_dim is None:
         rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
-    kind = "turns" if table.dim() == 1 else "angles"
+    kind = "frequencies" if table.dim() == 1 else "angles"
     options = Options(
         tensor_format=tensor_format,
         rotary_dim=rotary_dim,
@@ -197,7 +197,7 @@ def positions(rotation: Rotation, seq_len: int) -> tuple[Tensor, Tensor | None]:
 
 
 def _tables(rotation: Rotation) -> list[Tensor]:
-    """Angles, or cosines and sines, each (b or 1, s2, w); or turns."""
+    """Angles, or cosines and sines, each (b or 1, s2, w); or frequencies."""
     tables = [rotation.table] if rotation.sin is None else [rotation.table, rotation.sin]
     # Indexing works with `is_grads_batched=True`; `flatten` doesn't.
     tables = [x[:, 0, 0] if x.dim() == 4 else x for x in tables]

@@ -31,7 +31,7 @@ Rounding = Literal["once", "model", "upcast", "promoted"]
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 FORMATS, CP_ORDERS = get_args(TensorFormat), get_args(CpOrder)
 OUTPUT_PAIRINGS, ROUNDINGS = get_args(OutputPairing), get_args(Rounding)
-Kind = Literal["turns", "angles", "cosines"]  # what a rotation's table holds
+Kind = Literal["frequencies", "angles", "cosines"]  # what a rotation's table holds
 
 
 # By format: the permutation to (s, b, h, d), and the one back.
@@ -124,7 +124,7 @@ class Options(NamedTuple):
     cp_order: str = "zigzag"
     inverse: bool = False  # rotates by minus the angle: every sine is negated
     rounding: str = "once"  # where values are rounded to the dtype of the tensor
-    attention_factor: float = 1.0  # multiplies cos and sin that are computed from turns
+    attention_factor: float = 1.0  # multiplies cos and sin that are computed from frequencies
     # If it is set, the forward reads this dtype and returns the table's, because PyTorch's
     # operators promote. A backward reads the table's dtype and returns this one.
     promoted_from: torch.dtype | None = None
@@ -140,8 +140,8 @@ class Rotation(NamedTuple):
     """The linear map that a call applies, with everything needed to compute it."""
 
     # What it contains depends on `options.kind`. "angles": radians, (s2, 1, 1, w). "cosines":
-    # (s2, w) or (b, s2, w). w is d2 or d2 / 2. "turns": (d2 / 2,), int64, the frequency of each
-    # pair: see `embedding.in_turns`.
+    # (s2, w) or (b, s2, w). w is d2 or d2 / 2. "frequencies": (d2 / 2,), radians per position, of
+    # each pair.
     table: Tensor
     sin: Tensor | None  # sines, if the table contains cosines
     cu_seqlens: Tensor | None  # (sequences + 1,)
@@ -190,8 +190,8 @@ class Rotation(NamedTuple):
 
     @property
     def on_the_fly(self) -> bool:
-        """Whether angles are computed from turns instead of read from a table."""
-        return self.options.kind == "turns"
+        """Whether angles are computed from frequencies instead of read from a table."""
+        return self.options.kind == "frequencies"
 
     @property
     def one_per_pair(self) -> bool:
@@ -246,7 +246,7 @@ def options_of(call: Call, t: Tensor) -> Options:
     kind: Kind = "angles" if sin is None else "cosines"
     rotary_dim, attention_factor = call.rotary_dim, 1.0
     if isinstance(call.freqs, RotaryPositionEmbedding):
-        kind = "turns"
+        kind = "frequencies"
         rotary_dim, attention_factor = call.freqs.rotary_dim, call.freqs.attention_factor
     elif rotary_dim is None:
         rotary_dim = table.shape[-1]

@@ -103,12 +103,7 @@ def wide_kernel(
         s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
         cp_rank, C=C,
     )  # fmt: skip
-    if C.on_the_fly and C.positions == 1 and not C.over_positions:
-        # A line of one position needs a sine for each column. As a block with one dimension, they
-        # are distributed over the warps. With two, (1, columns), each warp would evaluate them all.
-        position = tl.broadcast_to(position, (C.columns,))
-    else:
-        position = per_token(position, C)
+    position = per_token(position, C)
     pair = tl.where(element < C.half, element, partner)
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position, token_exists, b, pair, has_pair, (element, partner), tensors, table_strides,

@@ -8,17 +8,9 @@ import pytest
 import torch
 
 from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
-from rope_kernels.norms import norm_rope
 from yardstick import assert_near, rotate_fp64
 
 S, B, H, D = 5, 2, 3, 16
-IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
-
-
-def trained(device, **options):
-    module = RotaryPositionEmbedding(D, **options).to(device)
-    module.inv_freq.requires_grad_()
-    return module
 
 
 def advice(call, error=ValueError):
@@ -38,29 +30,6 @@ def table_of(said, freqs, position_ids=None, max_seq_len=16):
 def options_of(said):
     """The options of a call that it names."""
     return {name: literal_eval(x) for name, x in re.findall(r"(\w+)=(\w+)", said)}
-
-
-def assert_gradient_of_inv_freq(out, freqs):
-    (gradient,) = torch.autograd.grad(out.sum(), freqs.inv_freq)
-    assert gradient.isfinite().all() and gradient.abs().max() > 0
-
-
-@pytest.mark.parametrize("where", ("index", "start_positions", "position_ids"))
-def test_of_a_module_that_is_trained(where, device):
-    freqs, t = trained(device, attention_factor=1.25), torch.randn(S, B, H, D, device=device)
-    options = {
-        "index": {},
-        "start_positions": {"start_positions": torch.tensor([3, 7], device=device)},
-        "position_ids": {"position_ids": IDS.to(device)},
-    }[where]
-    said = advice(lambda: apply_rotary_pos_emb(t, freqs, **options))
-    table = table_of(said, freqs)
-    options |= options_of(said)
-    out = apply_rotary_pos_emb(t, table, "sbhd", **options)
-    pair = tuple(x.detach() for x in table)
-    assert_near(out.detach(), rotate_fp64(t, pair, "sbhd", **options))
-    assert_gradient_of_inv_freq(out, freqs)
-    assert norm_rope(t, None, table, "sbhd", **options).requires_grad
 
 
 def test_of_a_table_of_angles(device):
@@ -90,15 +59,12 @@ class Scaled(RotaryPositionEmbedding):
         return super().forward(max_seq_len, offset) / 2
 
 
-@pytest.mark.parametrize("refused", ("trained", "of a factor", "with a forward of its own"))
+@pytest.mark.parametrize("refused", ("of a factor", "with a forward of its own"))
 def test_of_a_module_whose_pairs_are_interleaved(refused, device):
     """A call by the module takes its pairing, and one by a table has to say it."""
     t = torch.randn(S, B, H, D, device=device)
     same = freqs = RotaryPositionEmbedding(D, interleaved=True).to(device)
-    if refused == "trained":
-        freqs = trained(device, interleaved=True)
-        said = advice(lambda: apply_rotary_pos_emb(t, freqs))
-    elif refused == "of a factor":
+    if refused == "of a factor":
         same.attention_factor = 1.25
         said = advice(lambda: freqs(S))
     else:

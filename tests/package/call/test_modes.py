@@ -96,7 +96,6 @@ def test_a_selective_checkpoint_that_saves_views_keeps_gradients(op, case, devic
 
 
 def test_a_table_in_a_selective_checkpoint_keeps_gradients(device):
-    """The first cosines of a module are of turns that it makes then, and remembers."""
     rope = RotaryPositionEmbedding(8).to(device)
     contexts = partial(create_selective_checkpoint_contexts, saves_views)
 

@@ -35,19 +35,27 @@ def rotated_by(inv_freq, t):
 
 
 @pytest.mark.parametrize("mode", ("forward", "reverse through vmap", "reverse"))
-def test_a_derivative_in_inv_freq_is_refused_and_not_lost(mode, device):
-    """Angles on the fly are made of integers, which have none."""
+def test_a_derivative_in_inv_freq_is_not_lost(mode, device):
+    """It is that of a table that the module computes."""
     inv_freq = RotaryPositionEmbedding(D).to(device).inv_freq
     t = torch.randn(S, B, H, D, device=device)
-    rotated_by(inv_freq, t)  # a call of this kind has been accepted
-    with pytest.raises(ValueError, match=r"^freqs\.inv_freq requires a gradient"):
+    rotated_by(inv_freq, t)  # a call of this kind has been launched
+
+    def by_table(x):
+        rope = RotaryPositionEmbedding(D)
+        rope.inv_freq = x
+        return apply_rotary_pos_emb(t, rope.cos_sin(S), "sbhd", rotary_dim=D)
+
+    found = []
+    for f in (lambda x: rotated_by(x, t), by_table):
         if mode == "forward":
-            func.jvp(lambda x: rotated_by(x, t), (inv_freq,), (torch.ones_like(inv_freq),))
+            found += [func.jvp(f, (inv_freq,), (torch.ones_like(inv_freq),))[1]]
         elif mode == "reverse":
-            func.grad(lambda x: rotated_by(x, t).sum())(inv_freq)
+            found += [func.grad(lambda x, f=f: f(x).square().sum() + f(x).sum())(inv_freq)]
         else:
             many = torch.stack([inv_freq] * 2).requires_grad_()
-            func.vmap(lambda x: rotated_by(x, t))(many)
+            found += torch.autograd.grad(func.vmap(f)(many).sum(), many)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
 def test_q_and_k_without_memory_share_none():

@@ -13,7 +13,7 @@ import torch
 from inputs import contiguous
 from pairwise import cover
 from rope_kernels import RotaryPositionEmbedding, reference, rope_bw, rope_fw
-from rope_kernels.embedding import in_turns
+from rope_kernels.embedding import radians
 from yardstick import gradient_fp64, rotate_fp64
 
 # Bars for ||got - fp64|| / ||fp64||. Rounding to nearest alone costs 0.213 eps: 1.66e-3 in bf16,
@@ -69,14 +69,14 @@ def test_on_the_fly(where, d, dtype, position, device):
 
 
 NEGATIVE_AND_HUGE = [-1, -5, -131_071, -10_000_000, 2**31 - 1, 2**31, -(2**31) - 1, 2**33 + 7]
-NEGATIVE_AND_HUGE += [2**40, 2**40 + 123_457, -(2**40), -(2**40) - 99_991]
+HUGE = [2**40, 2**40 + 123_457, -(2**40), -(2**40) - 99_991, 10**12 + 39]
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
 @pytest.mark.parametrize("engine", ("kernel", "reference"))
 def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
     """Position by position, against angles by exact arithmetic."""
-    ids = NEGATIVE_AND_HUGE
+    ids = NEGATIVE_AND_HUGE + (HUGE if engine == "kernel" else [])
     t, grad = (contiguous((len(ids), 1, 16, 64), dtype, device) for _ in "tg")
     module = RotaryPositionEmbedding(64).to(device)
     frequencies = [Fraction(frequency) for frequency in module.inv_freq.tolist()]
@@ -88,45 +88,71 @@ def test_negative_and_huge_positions_on_the_fly(engine, dtype, device):
     else:
         out, grad_t = (
             reference.apply_rotary_pos_emb(
-                x, module.turns(), round_once=True, transpose=x is grad, **where
+                x, module.inv_freq, round_once=True, transpose=x is grad, **where
             )
             for x in (t, grad)
         )
     want = rotate_fp64(t, angles[:, None, None], "sbhd")
     want_grad = gradient_fp64(t, angles[:, None, None], "sbhd", grad)
     for row, position in enumerate(ids):
-        assert relative_error(out[row], want[row]) <= bar_of(t, position)
-        assert relative_error(grad_t[row], want_grad[row]) <= bar_of(t, position)
+        bar = bar_of(t, position)
+        if engine == "reference":  # a product in fp64
+            bar += 2**-52 * abs(position)
+        assert relative_error(out[row], want[row]) <= bar
+        assert relative_error(grad_t[row], want_grad[row]) <= bar
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+@pytest.mark.parametrize(
+    "position, fp32, fp64",
+    ((131_071, 1.5e-7, 1e-11), (2**29 - 1, 2e-7, 6e-8), (2**31 - 1, 6e-7, 3e-7)),
+)
+def test_angles_of_plain_pytorch(position, fp32, fp64, dtype):
+    """The errors that the docstring of `radians` names."""
+    inv_freq = (10000.0 ** -(torch.arange(64, dtype=torch.float64) / 64)).to(dtype)
+    want = [exact_angle(position * Fraction(x)) for x in inv_freq.tolist()]
+    want = torch.tensor(want, dtype=torch.float64)
+    for computed, bar in ((torch.float32, fp32), (torch.float64, fp64)):
+        angle = radians(inv_freq, torch.tensor([position]), computed)
+        assert (angle.cos().double() - want.cos()).abs().max() <= bar
+        assert (angle.sin().double() - want.sin()).abs().max() <= bar
 
 
 # the frequencies themselves
 
-
-@pytest.mark.parametrize("base", (500.0, 10_000.0, 1e6))
-def test_frequencies_in_turns_against_integers(base, device):
-    """Less than 2 units of 2^-64 turns: 3 pieces of 1 / 2 pi, the last bit of each cut off."""
-    module = RotaryPositionEmbedding(512, rotary_base=base).to(device)
-    assert worst_units(module.inv_freq) <= 2
+NUMBERS = [0.0, -0.0, 1e-45, 1e-40, 1e-30, 1e-12, 1e-4, 0.3, 1.0, 1.9999, 3.1, 4.0, 15.7, 1e3, 7e6]
+POSITIONS = [0, 1, 10**6, 2**31, 2**33 + 5, 10**12, -7, -(10**9)]
+TOO_LARGE = 2.0**23, -(2.0**23), 3e38, math.inf, -math.inf, math.nan
 
 
-@pytest.mark.parametrize("most", (2, 100, 10_000, 1e6, 1e12, 1e25, torch.finfo(torch.float32).max))
-def test_frequencies_above_1_and_of_fp64_in_turns(most):
-    """Whole turns are dropped exactly, of all that fp32 can hold."""
-    uniform = most * torch.rand(500, dtype=torch.float64)
-    uniform[0] = most
-    assert worst_units(uniform.float()) <= 4 and worst_units(-uniform) <= 4
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+def test_each_frequency_against_integers(dtype, device, needs_triton):
+    """At most 3 units of 2^-64 turns per position, and as many for each radian above 1."""
+    inv_freq = torch.tensor([*NUMBERS, *[-x for x in NUMBERS]], dtype=dtype)
+    module = RotaryPositionEmbedding(2 * len(inv_freq), inv_freq=inv_freq).to(device)
+    ones = torch.zeros(1, len(POSITIONS), 1, 2 * len(inv_freq), dtype=torch.float64, device=device)
+    ones[..., : len(inv_freq)] = 1
+    ids = torch.tensor([POSITIONS], device=device)
+    found = rope_fw(ones, module, "bshd", position_ids=ids)[0, :, 0].cpu()
+    for position, cos, sin in zip(POSITIONS, *found.chunk(2, -1), strict=True):
+        angles = [exact_angle(position * Fraction(x)) for x in inv_freq.tolist()]
+        angles = torch.tensor(angles, dtype=torch.float64)
+        bar = 1e-15 + 3 * 2 * math.pi * 2.0**-64 * abs(position) * inv_freq.abs().clamp(1).double()
+        assert ((cos - angles.cos()).abs() <= bar).all(), position
+        assert ((sin - angles.sin()).abs() <= bar).all(), position
 
 
-def worst_units(inv_freq):
-    got = in_turns(inv_freq)
-    assert got.dtype == torch.int64 and got.shape == inv_freq.shape
-    return max(map(units_off, inv_freq.double().tolist(), got.tolist()))
-
-
-def units_off(frequency, turns):
-    """Distance between a frequency in 2^-64 turns and the truth, the short way round the circle."""
-    difference = turns - Fraction(frequency) / (2 * PI) * 2**64
-    return float(abs((difference + 2**63) % 2**64 - 2**63))
+@pytest.mark.parametrize("number", TOO_LARGE)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+def test_a_frequency_that_is_too_large_gives_nan(number, dtype, device, needs_triton):
+    """And no other pair does."""
+    t, module = torch.ones(3, 1, 2, 8, device=device), RotaryPositionEmbedding(8).to(device)
+    module.inv_freq = module.inv_freq.to(dtype)
+    want = rope_fw(t, module)
+    module.inv_freq[1] = number
+    got = rope_fw(t, module)
+    others = [0, 2, 3, 4, 6, 7]
+    assert got[..., [1, 5]].isnan().all() and torch.equal(got[..., others], want[..., others])
 
 
 def exact_angle(angle):

@@ -58,7 +58,6 @@ def test_defaults_of_pytorch_change_no_angle(dtype, device):
         assert x.dtype == torch.float32 and torch.equal(x, y)
     made = made.to_empty(device="cpu") if device == "meta" else made
     assert torch.equal(made.inv_freq, module.inv_freq)
-    assert torch.equal(made.turns(), module.turns())
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
@@ -133,7 +132,7 @@ def made_on_the_meta_device(make):
     with torch.device("meta"):
         module = make()
     module.reset_parameters()
-    assert module.inv_freq.is_meta and module.turns().is_meta
+    assert module.inv_freq.is_meta
     return in_new_memory(module)
 
 
