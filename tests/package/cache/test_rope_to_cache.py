@@ -36,6 +36,14 @@ def test_nothing_is_read_back_in_plain_pytorch():
     assert sample.call(fused=False)[0].shape == sample.given["q"].shape
 
 
+def test_a_derivative_through_vmap_is_refused(device):
+    """A batched tensor doesn't say that it requires a gradient."""
+    sample = OP.sample(device)
+    many = torch.stack([sample.given["q"]] * 2).requires_grad_()
+    with pytest.raises(ValueError, match=r"^q requires a gradient"):
+        torch.func.vmap(lambda q: sample.call({"q": q})[0])(many)
+
+
 @pytest.mark.parametrize("fused", (True, False))
 @pytest.mark.parametrize("slots", (torch.full((15,), -1), torch.zeros(0, dtype=torch.int64)))
 def test_without_any_slot_nothing_is_written(slots, fused, device):
