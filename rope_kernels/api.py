@@ -1,7 +1,5 @@
 """The public functions that only rotate, and the first steps of every call of the package."""
 
-from contextlib import nullcontext
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,7 @@ from .checks import (
 from .embedding import RotaryPositionEmbedding
 from .inplace import check_inplace
 from .launch import Known, checking, known_of
-from .modes import is_eager, is_traced, is_watched, unwatched
+from .modes import is_eager, is_traced
 from .rotation import (
     Call,
     CpOrder,
@@ -439,9 +437,7 @@ def rotation_of(
     options = None if known is None else known.options
     t = tensors[0]
     if options is None:
-        # The checks use operators, which later calls don't. Hide them from modes: a selective
-        # checkpoint needs the same operators in the forward and in its recomputation.
-        with checking(), unwatched() if is_watched() else nullcontext():
+        with checking():
             check_call(tensors, call)
         options = options_of(call, t)
         if known is not None:

@@ -39,9 +39,9 @@ from .rotation import (
     ROUNDINGS,
     Call,
     Rotation,
+    as_sbhd,
     chunks_of,
     len_of_table,
-    view_as_sbhd,
 )
 
 _FREQS = (
@@ -138,7 +138,7 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     for name, x in zip(names[1:], tensors[1:], strict=True):
         shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
         like.check(name, x, (t.dtype,), [shape], when=f" with {names[0]}")
-    seq_len, batch, _, head_dim = view_as_sbhd(t, tensor_format).shape
+    seq_len, batch, _, head_dim = as_sbhd(t.shape, t.shape, tensor_format).sizes
 
     by_table = tensor_format != "thd" and call.position_ids is None
     in_two = chunks_of(call.cp_size, call.cp_order) > call.cp_size

@@ -13,22 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from .arguments import Constants, Tensors, WideConstants
-from .modes import (
-    interpreter_is_on,
-    is_compiled_for_nvidia,
-    is_eager,
-    is_watched,
-    stream_of,
-    unwatched,
-)
-from .rotation import Options, Rotation, view_as_sbhd
+from .modes import interpreter_is_on, is_compiled_for_nvidia, is_eager, stream_of
+from .rotation import Options, Rotation, Sbhd, as_sbhd
 from .tiles import (
     MOST_EMPTY,
     Case,
@@ -40,12 +33,23 @@ from .tiles import (
     order_of_programs,
 )
 
-Views = dict[str, Tensor]  # each (s, b, h, d)
-Named = dict[str, Tensor | None]
 Strides = tuple[int, ...]
 X = TypeVar("X")
-# The fields of `Tensors` and of the norms' tensors that a kernel reads or writes row by row.
-ROWS = "q", "k", "v", "q_grad", "k_grad", "q_out", "k_out", "v_out"
+
+
+class OfKernel(Protocol):
+    """The tensors of a kernel: a named tuple with at least these fields."""
+
+    @property
+    def k(self) -> Tensor | None: ...
+
+    @property
+    def table(self) -> Tensor: ...
+
+
+AllTensors = TypeVar("AllTensors", bound=OfKernel)
+# The fields of `Tensors` and of the norms' tensors that kernels read, and write, row by row.
+READ, WRITTEN = ("q", "k", "v", "q_grad", "k_grad"), ("q_out", "k_out", "v_out")
 
 # Triton's interpreter stores the grid of a launch in globals, so threads must take turns.
 _INTERPRETING = Lock()
@@ -210,19 +214,7 @@ def run(
         stream = None if device < 0 else stream_of(device)
         known.launch(addresses, *first_position, *known.arguments, stream=stream)
         return
-    # Planning uses operators that later calls don't use. Hide them from modes: a selective
-    # checkpoint needs the same operators in the forward and in its recomputation.
-    with unwatched() if is_watched() else nullcontext():
-        _run_first(known, addresses, make_launch, first_position)
-
-
-def _run_first(
-    known: Known | None,
-    addresses: tuple[int | None, ...],
-    make_launch: Callable[[], Launch | None],
-    first_position: tuple[int | None] | tuple[()],
-) -> None:
-    """Launch through Triton's JIT, and cache the compiled kernel."""
+    # The first call: launch through Triton's JIT, and cache the compiled kernel.
     launch = make_launch()
     if launch is None:
         return
@@ -264,19 +256,19 @@ def kernel_of(name: str) -> Kernel:
 # Plans
 
 
-class Plan(NamedTuple):
+class Plan(NamedTuple, Generic[AllTensors]):
     """The parts of a launch that all kernels need."""
 
     tile: Tile | WideTile
     programs: int
-    tensors: Named  # as kernels read them
+    tensors: AllTensors  # as kernels read them
     arguments: dict[str, object]  # the arguments of all kernels, except tensors and constants
     constants: Constants
     compiler: dict[str, object]  # options of the compiler
 
 
 def plan(
-    tensors: Named,
+    tensors: AllTensors,
     rotation: Rotation,
     *,
     choose: Callable[[Case], Tile | WideTile],
@@ -284,12 +276,14 @@ def plan(
     whole_rows: bool = False,
     groups: tuple[int, int] = (0, 0),
     out_format: str | None = None,
-) -> Plan:
-    """Plan a launch. It reads no values and needs no GPU; tensors may be on the meta device.
+) -> Plan[AllTensors]:
+    """Plan a launch, from sizes and strides. Tensors may be on the meta device.
+
+    It runs no operator, except copies of tensors that a kernel can't read as they are.
 
     Args:
-        tensors: the kernel's tensors, named as in `Tensors` or as the norms' tensors. Names with
-            "out" are written. If `slots` is there, k_out and v_out are caches.
+        tensors: the kernel's first argument: `Tensors`, or the norms' tensors. If it has `slots`,
+            k_out and v_out are caches.
         rotation: positions, angles and options.
         choose: the rule that chooses the tile.
         inplace: results overwrite the inputs.
@@ -300,28 +294,42 @@ def plan(
             backward reads gradients in `out_format` and writes them in `tensor_format`.
     """
     given = _as_read(tensors, rotation, inplace)
-    rows = {name: x for name in ROWS if (x := given.get(name)) is not None}
+    reads = [x for name in READ if (x := getattr(given, name, None)) is not None]
+    writes = [x for name in WRITTEN if (x := getattr(given, name, None)) is not None]
     options = rotation.options
     read, written = options.tensor_format, out_format or options.tensor_format
     if rotation.transpose:
         read, written = written, read
-    # A cache has dimensions of its own: (blocks, page, h, d).
-    caches = () if given.get("slots") is None else ("k_out", "v_out")
-    views = {
-        name: view_as_sbhd(x, written if "out" in name else read)
-        for name, x in rows.items()
-        if name not in caches
-    }
-    has_table = not rotation.on_the_fly
-    rows_outer, stretch = order_of_programs(read, rows["q"].stride(), rotation.per_batch, has_table)
-    # With one batch entry, there is nothing to merge, but programs save a division to find theirs.
-    has_one_entry = views["q"].shape[1] == 1
-    may_merge = not rotation.per_batch and _batch_may_count_as_heads(views, stretch)
-    merged = has_one_entry or may_merge
-    if merged:
-        views = {name: x.flatten(1, 2).unsqueeze(1) for name, x in views.items()}
+    of_reads = [as_sbhd(x.shape, x.stride(), read) for x in reads]
+    caches = 0 if getattr(given, "slots", None) is None else 2
+    of_writes = [as_sbhd(x.shape, x.stride(), written) for x in writes[: len(writes) - caches]]
 
-    case = _case_of(views, rotation, rows_outer, inplace and not whole_rows)
+    rows_outer, stretch = order_of_programs(
+        read, reads[0].stride(), rotation.per_batch, not rotation.on_the_fly
+    )
+    # With one batch entry, there is nothing to merge, but programs save a division to find theirs.
+    seq_len, batch = of_reads[0].sizes[:2]
+    merged = batch == 1 or (
+        stretch == 1
+        and not rotation.per_batch
+        and all([x.heads_are_even for x in (*of_reads, *of_writes)])
+    )
+    if merged:
+        of_reads = [x.with_batch_as_heads for x in of_reads]
+        of_writes = [x.with_batch_as_heads for x in of_writes]
+    # A cache has dimensions of its own: (blocks, page, h, d).
+    of_writes += [Sbhd(x.shape, x.stride()) for x in writes[len(writes) - caches :]]
+
+    q_heads = of_reads[0].sizes[2]
+    k_heads = 0 if given.k is None else of_reads[1].sizes[2]
+    case = _case_of(
+        rotation,
+        q=reads[0],
+        of_q=of_reads[0],
+        k_heads=k_heads,
+        rows_outer=rows_outer,
+        inplace=inplace and not whole_rows,
+    )
     tile = choose(case)
     # With rows_outer, half-empty tiles would run one after the other, and SMs would
     # idle. So then programs take all rows of a position first.
@@ -330,12 +338,10 @@ def plan(
     if stretch is not None and (rows_outer or not merged):
         # The heads of merged batch entries are contiguous in memory, so they need no stretch.
         blocks_of_stretch = max(1, stretch // tile.positions)
-    seq_len, batch, q_heads, _ = views["q"].shape
     row_blocks = cdiv(q_heads, tile.rows)
-    row_blocks += cdiv(case.k_rows, tile.rows) * (2 if "v" in rows else 1)
+    row_blocks += cdiv(k_heads, tile.rows) * (1 if getattr(given, "v", None) is None else 2)
     reads_interleaved, writes_interleaved = rotation.pairings
-    table_strides, table_unit = _strides_of_table(rotation, given["table"])
-    strides = {name: kernel_strides(views.get(name, x)) for name, x in rows.items()}
+    table_strides, table_unit = _strides_of_table(rotation, given.table)
     constants = Constants(
         half=case.half,
         start=case.start,
@@ -346,8 +352,8 @@ def plan(
         rows=tile.rows,
         rows_outer=rows_outer,
         stretch=blocks_of_stretch,
-        aligned=alignment_of([x for name, x in rows.items() if "out" not in name]),
-        out_aligned=alignment_of([x for name, x in rows.items() if "out" in name]),
+        aligned=alignment_of(reads),
+        out_aligned=alignment_of(writes),
         table_unit=table_unit,
         on_the_fly=rotation.on_the_fly,
         one_per_pair=rotation.one_per_pair,
@@ -356,7 +362,7 @@ def plan(
         inverse=options.inverse,
         transpose=rotation.transpose,
         rounding=options.rounding,
-        fast_sine=is_compiled_for_nvidia(rows["q"]) and case.element_bytes < 8,
+        fast_sine=is_compiled_for_nvidia(reads[0]) and case.element_bytes < 8,
         read_group=groups[0],
         write_group=groups[1],
     )
@@ -367,17 +373,17 @@ def plan(
             columns=tile.columns,
             side_by_side=tile.side_by_side,
             over_positions=tile.over_positions,
-            in_place=rows["q"] is rows["q_out"],
+            in_place=inplace,
         )
     arguments = {
         **_arguments_of(rotation),
         "table_strides": table_strides,
-        "read_strides": tuple([x for name, x in strides.items() if "out" not in name]),
-        "written_strides": tuple([x for name, x in strides.items() if "out" in name]) or None,
+        "read_strides": tuple([x.kernel_strides for x in of_reads]),
+        "written_strides": tuple([x.kernel_strides for x in of_writes]) or None,
         "seq_len": seq_len,
         "batch": None if merged else batch,
         "q_heads": q_heads,
-        "k_heads": case.k_rows,
+        "k_heads": k_heads,
     }
     # FMA changes last bits, so this is never left to the compiler's default.
     compiler: dict[str, object] = {
@@ -386,7 +392,7 @@ def plan(
     }
     return Plan(
         tile=tile,
-        programs=batch * row_blocks * cdiv(seq_len, tile.positions),
+        programs=(1 if merged else batch) * row_blocks * cdiv(seq_len, tile.positions),
         tensors=given,
         arguments=arguments,
         constants=constants,
@@ -394,40 +400,56 @@ def plan(
     )
 
 
-def _as_read(given: Named, rotation: Rotation, inplace: bool) -> Named:
+def _as_read(given: AllTensors, rotation: Rotation, inplace: bool) -> AllTensors:
     """Copy tensors where a kernel can't read them as they are.
 
-    `cu_seqlens`, starts, slots and frequencies become contiguous, cos and sin get equal strides,
-    and negative bits are resolved. A negative bit may stay on tensors rotated in place: the map is
-    linear, so -x becomes minus the result.
+    `cu_seqlens`, starts, slots, weights and frequencies become contiguous, cos and sin get equal
+    strides, and negative bits are resolved. A negative bit may stay on tensors rotated in place:
+    the map is linear, so -x becomes minus the result.
     """
+    copied: dict[str, Tensor] = {}
     table, sin = rotation.table, rotation.sin
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
-        table, sin = table.resolve_neg().contiguous(), sin.resolve_neg().contiguous()
-    table = table.contiguous() if rotation.on_the_fly else table
-    read = given | {"table": table.resolve_neg(), "sin": sin}
-    for name, x in given.items():
-        if x is not None and name in ("cu_seqlens", "starts", "slots"):
-            read[name] = x.contiguous()
-        elif x is not None and name in ROWS and not ("out" in name or inplace):
-            read[name] = x.resolve_neg()
-    return read
+        copied["table"] = table.resolve_neg().contiguous()
+        copied["sin"] = sin.resolve_neg().contiguous()
+    elif table.is_neg() or (rotation.on_the_fly and not table.is_contiguous()):
+        copied["table"] = table.resolve_neg().contiguous()
+    for name in ("cu_seqlens", "starts", "slots", "q_weight", "k_weight"):
+        x = getattr(given, name, None)
+        if x is not None and (x.is_neg() or not x.is_contiguous()):
+            copied[name] = x.resolve_neg().contiguous()
+    for name in () if inplace else READ:
+        x = getattr(given, name, None)
+        if x is not None and x.is_neg():
+            copied[name] = x.resolve_neg()
+    if not copied:
+        return given
+    replaced: AllTensors = given._replace(**copied)  # type: ignore[attr-defined]  # a named tuple
+    return replaced
 
 
-def _case_of(views: Views, rotation: Rotation, rows_outer: bool, inplace: bool) -> Case:
+def _case_of(
+    rotation: Rotation,
+    *,
+    q: Tensor,
+    of_q: Sbhd,
+    k_heads: int,
+    rows_outer: bool,
+    inplace: bool,
+) -> Case:
     """The properties of a call on which its tile depends."""
-    q, k = views["q"], views.get("k")
+    q_heads, head_dim = of_q.sizes[2:]
     options, table = rotation.options, rotation.table
     table_bytes = 0
     if not rotation.on_the_fly:
         columns = table.shape[-1] * (1 if rotation.sin is None else 2)
         table_bytes = columns * table.element_size()
     return Case(
-        rows=q.shape[2],
-        k_rows=0 if k is None else k.shape[2],
-        head_dim=q.shape[3],
+        rows=q_heads,
+        k_rows=k_heads,
+        head_dim=head_dim,
         half=options.rotary_dim // 2,
-        tail=0 if inplace else q.shape[3] - options.rotary_dim,
+        tail=0 if inplace else head_dim - options.rotary_dim,
         start=options.rotary_start,
         element_bytes=q.element_size(),
         interleaved=any(rotation.pairings),
@@ -448,7 +470,7 @@ def _arguments_of(rotation: Rotation) -> dict[str, object]:
     is_shared = options.cp_size > 1
     ids_strides = None
     if ids is not None:
-        ids_strides = kernel_strides(ids if ids.dim() == 2 else ids[None])
+        ids_strides = kernel_strides(ids) if ids.dim() == 2 else (0, *kernel_strides(ids))
     return {
         "first_position": rotation.first_position,
         "ids_strides": ids_strides,
@@ -459,15 +481,6 @@ def _arguments_of(rotation: Rotation) -> dict[str, object]:
     }
 
 
-def _batch_may_count_as_heads(views: Views, stretch: int | None) -> bool:
-    """Whether views (s, b, h, d) may become (s, 1, b * h, d).
-
-    Then rows of several batch entries, which have the same angles, share a tile. This requires that
-    the heads of all entries are evenly spaced in memory, and that programs take them in that order.
-    """
-    return stretch == 1 and all(x.stride(1) == x.shape[2] * x.stride(2) for x in views.values())
-
-
 def kernel_strides(x: Tensor) -> Strides:
     """Strides in elements, with 0 for a dimension of size 1.
 
@@ -476,16 +489,18 @@ def kernel_strides(x: Tensor) -> Strides:
     return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
 
 
-def _strides_of_table(rotation: Rotation, table: Tensor | None) -> tuple[Strides | None, int]:
+def _strides_of_table(rotation: Rotation, table: Tensor) -> tuple[Strides | None, int]:
     """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
 
     A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
     The unit is 1 if 16 divides the strides, which Triton notices without help. Frequencies that
     are given instead of a table need neither.
     """
-    if table is None or rotation.on_the_fly:
+    if rotation.on_the_fly:
         return None, 1
-    strides = kernel_strides(table if table.dim() == 3 else table.flatten(1)[None])
+    strides = kernel_strides(table)
+    if table.dim() != 3:  # (s2, 1, 1, w) or (s2, w)
+        strides = 0, strides[0], strides[-1]
     unit = 1
     if any(step % 16 for step in strides[:-1]):
         unit = math.gcd(16, *strides[:-1])
@@ -527,7 +542,7 @@ def launch_rotation(
         if not has_elements((tensors.q, tensors.k, tensors.v)):
             return None
         planned = plan(
-            tensors._asdict(),
+            tensors,
             rotation,
             choose=choose_tile if tensors.slots is None else choose_cache_tile,
             inplace=inplace,
@@ -544,7 +559,7 @@ def launch_rotation(
             arguments |= {"listed": len(tensors.slots), "cache_slots": blocks * page, "page": page}
         return Launch(
             kernel=kernel,
-            tensors=Tensors._make(planned.tensors.values()),
+            tensors=planned.tensors,
             programs=planned.programs,
             arguments=arguments,
             compiler=planned.compiler,

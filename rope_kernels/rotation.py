@@ -53,6 +53,40 @@ def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     return t.permute(_FROM_SBHD[tensor_format])
 
 
+class Sbhd(NamedTuple):
+    """Sizes and strides of a tensor, in the order (s, b, h, d)."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def heads_are_even(self) -> bool:
+        """Whether the heads of all batch entries are evenly spaced in memory."""
+        return self.strides[1] == self.sizes[2] * self.strides[2]
+
+    @property
+    def with_batch_as_heads(self) -> "Sbhd":
+        """(s, 1, b * h, d). The heads of all entries must be evenly spaced."""
+        (s, b, h, d), (of_s, _, of_h, of_d) = self
+        return Sbhd((s, 1, b * h, d), (of_s, 0, of_h, of_d))
+
+    @property
+    def kernel_strides(self) -> tuple[int, ...]:
+        """The strides, with 0 for a dimension of size 1, where they have no effect."""
+        return tuple([0 if n == 1 else step for n, step in zip(*self, strict=True)])
+
+
+def as_sbhd(sizes: tuple[int, ...], strides: tuple[int, ...], tensor_format: str) -> Sbhd:
+    """The sizes and strides of `view_as_sbhd`, which is an operator."""
+    if tensor_format == "thd":
+        (t, h, d), (of_t, of_h, of_d) = sizes, strides
+        return Sbhd((t, 1, h, d), (of_t, 0, of_h, of_d))
+    s, b, h, d = _TO_SBHD[tensor_format]
+    return Sbhd(
+        (sizes[s], sizes[b], sizes[h], sizes[d]), (strides[s], strides[b], strides[h], strides[d])
+    )
+
+
 def seq_len_of(t: Tensor, tensor_format: str) -> int:
     """s, or the number of packed tokens. Creating a view for this takes longer than all checks."""
     return t.shape[0 if tensor_format == "thd" else tensor_format.index("s")]

@@ -1,7 +1,7 @@
 """Launches of the norms' kernels: memory, roundings, FMA, and the number of programs."""
 
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ def launch_forward(
         if not has_elements(tensors):
             return None
         planned = plan(
-            _as_read(given)._asdict(),
+            given,
             rotation,
             choose=choose_norm_tile,
             inplace=inplace,
@@ -78,7 +78,7 @@ def launch_forward(
         )
         return Launch(
             kernel="norms.kernel.norm_rope_kernel",
-            tensors=NormTensors._make(planned.tensors.values()),
+            tensors=planned.tensors,
             programs=planned.programs,
             arguments=planned.arguments | {"C": constants},
             compiler=planned.compiler,
@@ -143,11 +143,7 @@ def launch_backward(
             return None
         share = _share_of_an_sm(tensors, rotation)
         choose = partial(choose_norm_backward_tile, tile_bytes=share.tile_bytes)
-        planned = plan(
-            _as_read(given)._asdict(),
-            rotation,
-            choose=choose,
-        )
+        planned = plan(given, rotation, choose=choose)
         rounding = _roundings(tensors[0], weights[0], rotation, norm).rotation
         turn_rounds = rounding == "model"
         # With FMA in the rotation before a norm, rows would differ from those that a model's
@@ -168,7 +164,7 @@ def launch_backward(
         arguments = {"q_programs": q_programs, "C": constants}
         return Launch(
             kernel="norms.kernel.norm_rope_backward_kernel",
-            tensors=NormBackwardTensors._make(planned.tensors.values()),
+            tensors=planned.tensors,
             programs=programs,
             arguments=planned.arguments | arguments,
             compiler=compiler,
@@ -218,16 +214,6 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, is_eager: 
 
 def _memory_like(x: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-Read = TypeVar("Read", NormTensors, NormBackwardTensors)
-
-
-def _as_read(tensors: Read) -> Read:
-    """Make weights contiguous, and resolve negative bits."""
-    weights = tensors.q_weight, tensors.k_weight
-    q, k = [None if x is None else x.resolve_neg().contiguous() for x in weights]
-    return tensors._replace(q_weight=q, k_weight=k)
 
 
 class Roundings(NamedTuple):

@@ -49,6 +49,7 @@ from ..rotation import (
     Rotation,
     Rounding,
     TensorFormat,
+    as_sbhd,
     seq_len_of,
     view_as_sbhd,
     view_from_sbhd,
@@ -104,7 +105,7 @@ class Packed(NamedTuple):
 
     def gradient_for(self, grads: Sequence[Tensor], tensor_format: str) -> Tensor:
         """An empty tensor for the gradient of the projection."""
-        s, b, _, d = view_as_sbhd(grads[0], self.output_format).shape
+        s, b, _, d = as_sbhd(grads[0].shape, grads[0].shape, self.output_format).sizes
         sizes = {"s": s, "t": s, "b": b}
         shape = *[sizes[dim] for dim in tensor_format[:-2]], self.heads * d
         return torch.empty(shape, dtype=grads[0].dtype, device=grads[0].device)
