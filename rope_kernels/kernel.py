@@ -456,6 +456,7 @@ def find_cos_sin(
     table_strides,
     table_len,
     C: tl.constexpr,
+    turns=None,  # on the fly: what `load_turns` returned before a loop; None: it wasn't called
 ):
     """Cosines and sines of both members of each pair, (positions, 1, columns).
 
@@ -474,7 +475,9 @@ def find_cos_sin(
             # (1, columns), threads of other rows would evaluate the same sines.
             COLUMNS: tl.constexpr = pair.shape[0]
             position = tl.reshape(tl.broadcast_to(position, (1, COLUMNS)), (COLUMNS,))
-        angle = angles_on_the_fly(position, tensors.table, pair, has_pair, COMPUTED=COMPUTED)
+        if turns is None:
+            turns = load_turns(tensors.table, pair, has_pair, COMPUTED=COMPUTED)
+        angle = angles_on_the_fly(position, turns[0], turns[1], COMPUTED=COMPUTED)
         cos1, sin1 = cos_sin(angle, False, C.fast_sine, BITS)
         if C.attention_factor is not None:
             cos1, sin1 = cos1 * C.attention_factor, sin1 * C.attention_factor
@@ -517,11 +520,8 @@ def find_cos_sin(
 
 
 @triton.jit
-def angles_on_the_fly(position, inv_freq_ptr, pair, exists, COMPUTED: tl.constexpr):
-    """Angles in radians, without full turns, from each pair's frequency in radians per position.
-
-    A turn is 2 pi radians. In units of 2^-64 turns, overflow of int64 removes full turns and
-    nothing else, so no large product is rounded. For fp32, the upper 32 bits are enough.
+def load_turns(inv_freq_ptr, pair, exists, COMPUTED: tl.constexpr):
+    """Each pair's frequency, as (turns, turn): see `turns_of`, and a turn in radians with its sign.
 
     A frequency of 2^23 or more, or one that is not finite, gives NaN.
     """
@@ -530,6 +530,16 @@ def angles_on_the_fly(position, inv_freq_ptr, pair, exists, COMPUTED: tl.constex
     turn = tl.full(frequency.shape, 6.283185307179586, COMPUTED)
     turn = tl.where(frequency < 0, -turn, turn)
     turn = tl.where(tl.abs(frequency) < 8388608.0, turn, float("nan"))
+    return turns, turn
+
+
+@triton.jit
+def angles_on_the_fly(position, turns, turn, COMPUTED: tl.constexpr):
+    """Angles in radians, without full turns, from what `load_turns` returns.
+
+    In units of 2^-64 turns, overflow of int64 removes full turns and nothing else, so no large
+    product is rounded. For fp32, the upper 32 bits are enough.
+    """
     if len(position.shape) == 2:
         turns, turn = turns[None, :], turn[None, :]
     fraction = position * turns

@@ -15,6 +15,7 @@ from ..kernel import (
     find_cos_sin,
     find_positions,
     load_rows,
+    load_turns,
     my_tile,
     place_of_tile,
     rotate_pairs,
@@ -199,6 +200,9 @@ def norm_rope_backward_kernel(
         number, tiles, x_ptr, x_strides, g_ptr, g_strides, s_blocks, row_blocks,
         batch, seq_len, heads, pair, C=C,
     )  # fmt: skip
+    turns = None
+    if C.on_the_fly:
+        turns = load_turns(tensors.table, pair, pair < C.half, COMPUTED=COMPUTED)
     for tile in range(number, tiles, programs):
         first_s, s_offset, s, row, b = place_of_tile(next_s_block, next_row_block, next_b, C)
         s_exists = s < seq_len
@@ -221,7 +225,7 @@ def norm_rope_backward_kernel(
         )  # fmt: skip
         cos1, sin1, cos2, sin2 = find_cos_sin(
             position[:, None], s_exists[:, None], b, pair, pair < C.half, (pair, pair + C.half),
-            tensors, table_strides, table_len, C=C,
+            tensors, table_strides, table_len, C=C, turns=turns,
         )  # fmt: skip
         is_rotated = None
         if tensors.cu_seqlens is not None:

@@ -124,15 +124,15 @@ CALLS = {
     "table": (rotated(D, table(D)), Code(20, 4, loads=8, instructions=510)),
     "table, backward": (rotated(D, table(D), function=rope_bw), Code(20, 4, loads=8)),
     "cosines and sines": (rotated(D, cos_sin(D), rotary_dim=D), Code(28, 0, loads=8)),
-    "on the fly": (rotated(D, on_the_fly(D)), Code(loads=16)),
+    "on the fly": (rotated(D, on_the_fly(D)), Code(loads=8)),
     "cosines and sines of bf16": (
         rotated(D, on_the_fly(D).cos_sin(S, torch.bfloat16), 32, rotary_dim=D),
         Code(32, 0, loads=8),
     ),
-    "interleaved": (rotated(D, on_the_fly(D, **PAIRS_OF), **PAIRS_OF), Code(32, 4, loads=16)),
+    "interleaved": (rotated(D, on_the_fly(D, **PAIRS_OF), **PAIRS_OF), Code(32, 4, loads=8)),
     "interleaved to halves": (
         rotated(D, on_the_fly(D, **PAIRS_OF), output_pairing="half", **PAIRS_OF),
-        Code(32, 4, loads=16),
+        Code(32, 4, loads=8),
     ),
     "packed sequences": (rotated(D, on_the_fly(D), 8, "thd"), Code(32, 2, loads=8)),
     "packed sequences of a rank": (
@@ -147,15 +147,15 @@ CALLS = {
         rotated(D, table(D), 32, "bshd", position_ids=IDS),
         Code(16, 4, loads=8),
     ),
-    "one entry, one head": (rotated(D, on_the_fly(D), 1), Code(32, 16, loads=16)),
+    "one entry, one head": (rotated(D, on_the_fly(D), 1), Code(32, 16, loads=8)),
     "a slice of a packed qkv": (
         of_a_packed_qkv(D, "bhsd", on_the_fly(D), H, inplace=True),
-        Code(32, 16, loads=16),
+        Code(32, 16, loads=8),
     ),
     # a part of the rows turns; 2: half of each row is not written
-    "half of a row": (rotated(D, on_the_fly(64)), Code(32, 1, loads=8, instructions=220)),
-    "half of a row, in place": (rotated(D, on_the_fly(64), inplace=True), Code(32, 1, 2, loads=8)),
-    "half in the middle": (rotated(D, on_the_fly(64), rotary_start=32), Code(32, 1, loads=8)),
+    "half of a row": (rotated(D, on_the_fly(64)), Code(32, 1, loads=4, instructions=230)),
+    "half of a row, in place": (rotated(D, on_the_fly(64), inplace=True), Code(32, 1, 2, loads=4)),
+    "half in the middle": (rotated(D, on_the_fly(64), rotary_start=32), Code(32, 1, loads=4)),
     "half at the end": (
         rotated(192, per_pair(64), rotary_start=128, inverse=True, **HALF),
         Code(32, 1, stores=(8, 16), loads=4),
@@ -173,7 +173,7 @@ CALLS = {
         rotated(80, on_the_fly(80), 32, "bshd", position_ids=IDS),
         Code(14, 8, 0.9, loads=8),
     ),
-    "88": (rotated(88, on_the_fly(88), 32), Code(16, 8, 0.68, loads=8, instructions=900)),
+    "88": (rotated(88, on_the_fly(88), 32), Code(16, 8, 0.68, loads=8, instructions=980)),
     "100": (rotated(100, on_the_fly(100), 32), Code(14, 2, 0.78, (8,), 4)),
     "100, in place": (rotated(100, table(100), 32, inplace=True), Code(14, 2, 0.78, (8,), 4)),
     "100, packed sequences": (
@@ -183,36 +183,36 @@ CALLS = {
     "120": (rotated(120, cos_sin(120), 32, rotary_dim=120), Code(14, 0, 0.93, loads=8)),
     "120 of a packed qkv": (
         of_a_packed_qkv(120, "bhsd", on_the_fly(120), inplace=True),
-        Code(14, 8, 0.85, loads=8),
+        Code(14, 8, 0.85, loads=8, instructions=710),
     ),
     "60 angles a row": (rotated(D, torch.empty(S, 1, 1, 60), rotary_dim=120), Code(14, 4, loads=8)),
     "72, interleaved": (
         rotated(72, on_the_fly(72, **PAIRS_OF), 32, **PAIRS_OF),
-        Code(28, 4, 0.56, loads=16),
+        Code(28, 4, 0.56, loads=8),
     ),
     "80, packed sequences": (
         rotated(80, on_the_fly(80), 32, "thd"),
-        Code(28, 8, 0.83, loads=8, instructions=650),
+        Code(28, 8, 0.83, loads=8, instructions=810),
     ),
     "80, heads apart": (rotated(80, on_the_fly(80), 32, "bhsd"), Code(14, 8, 0.9, loads=16)),
     # padding fills a quarter of the registers or more
-    "96, heads apart": (rotated(96, on_the_fly(96), 32, "bhsd"), Code(18, 16, 0.75, loads=16)),
+    "96, heads apart": (rotated(96, on_the_fly(96), 32, "bhsd"), Code(18, 16, 0.75, loads=8)),
     "160": (rotated(160, on_the_fly(160), 32), Code(18, 8, 0.62, loads=16)),
     "160, packed sequences": (
         rotated(160, on_the_fly(160), 32, "thd"),
         Code(18, 8, 0.62, loads=8),
     ),
     # few heads, as tensor parallelism leaves a rank
-    "8 heads and 1": (q_and_k((8, 1), on_the_fly(D)), Code(32, 16, loads=16)),
+    "8 heads and 1": (q_and_k((8, 1), on_the_fly(D)), Code(32, 16, loads=8)),
     "8 heads and 1, packed": (q_and_k((8, 1), on_the_fly(D), "thd"), Code(32, 16, 0.9, loads=8)),
-    "9 heads and 3, apart": (q_and_k((9, 3), on_the_fly(D), "bhsd"), Code(32, 16, loads=16)),
+    "9 heads and 3, apart": (q_and_k((9, 3), on_the_fly(D), "bhsd"), Code(32, 16, loads=8)),
     "3 heads of each entry": (rotated(D, table(D), 3, b=8), Code(28, 4, loads=8)),
     # long rows; in fp64 a tile that forgets its tail spills 18 KB
     "2046": (long_rows(2046, inplace=True), Code(6, 32, 0.99, (4,), instructions=1300)),
     "600 of fp32": (long_rows(600, torch.float32), Code(2, 0, 0.58, loads=16, instructions=3700)),
     "1152 of fp64": (
         (rope_fw, (torch.empty(S, B, 32, 1152, dtype=torch.float64), on_the_fly(1152)), {}),
-        Code(2, 0, 0.56, loads=16, instructions=1400),
+        Code(2, 0, 0.56, loads=16, instructions=1420),
     ),
     # norms: registers are limited where that gains programs and spills nothing
     "norm": (normalized(D, cos_sin(D), "sbhd", rotary_dim=D), Code(28, 0)),
@@ -249,7 +249,7 @@ CALLS = {
         Code(16, 0, 0.62, instructions=1050),
     ),
     "into a cache": (into_a_cache(), Code(32, 16, 0.33, loads=8, branches=2)),
-    "out of a projection": (out_of_a_projection(), Code(32, 16, 0.99, loads=16, branches=2)),
+    "out of a projection": (out_of_a_projection(), Code(32, 16, 0.99, loads=8, branches=2)),
 }
 
 
@@ -303,8 +303,8 @@ ELSEWHERE = {
     ("80", "sm_120"): (74, 1024),
     ("on the fly", "gfx942"): (43, 256),
     ("norm, heads apart", "gfx942"): (72, 4096),
-    ("into a cache", "sm_100"): (63, 512),
-    ("out of a projection", "gfx942"): (72, 512),
+    ("into a cache", "sm_100"): (64, 512),
+    ("out of a projection", "gfx942"): (74, 2048),
 }
 
 
@@ -344,20 +344,19 @@ def test_a_call_compiles_for_every_gpu_from_sm_75_on(name, gpu):
 # Of a norm's backward, whose registers are limited as is best for sm_90: bytes a thread, at most.
 # Rows of 64 spill on sm_90, too, and are faster than without (benchmarks/NOTES.md).
 SPILLED = {
-    ("sm_75", 64): 56,
-    ("sm_80", 64): 64,
-    ("sm_86", 64): 56,
-    ("sm_89", 64): 56,
-    ("sm_90", 64): 64,
-    ("sm_100", 64): 158,
-    ("sm_120", 64): 180,
-    ("sm_75", 80): 24,
+    ("sm_75", 64): 176,
+    ("sm_80", 64): 188,
+    ("sm_86", 64): 184,
+    ("sm_89", 64): 184,
+    ("sm_90", 64): 240,
+    ("sm_100", 64): 272,
+    ("sm_120", 64): 216,
+    ("sm_75", 80): 8,
     ("sm_80", 80): 16,
-    ("sm_86", 80): 8,
-    ("sm_89", 80): 8,
-    ("sm_100", 80): 84,
-    ("sm_120", 80): 92,
-    ("sm_120", D): 84,
+    ("sm_86", 80): 32,
+    ("sm_89", 80): 32,
+    ("sm_120", 80): 24,
+    ("sm_120", D): 8,
 }
 
 
@@ -434,7 +433,7 @@ def longest_loop(code):
 def test_the_other_way_out_of_a_projection_compiles_well():
     function, arguments, options = out_of_a_projection()
     code = plans_of(function, *arguments, **options)[1].compiled()
-    assert set(code.stores) == {16} == set(code.loads), code
+    assert set(code.stores) == {16} and set(code.loads) == {8, 16}, code  # frequencies
     assert code.spilled == 0 and code.programs_at_a_time >= 24, code
 
 
