@@ -97,16 +97,17 @@ class Even(RotaryPositionEmbedding):
 
 
 GIVEN = torch.linspace(1, 0.1, 8)
+Saved = partial(RotaryPositionEmbedding, persistent=True)
 KINDS = {
-    "a base": partial(RotaryPositionEmbedding, 16, rotary_base=500.0, interleaved=True),
-    "a part": partial(RotaryPositionEmbedding, 32, 0.5),
-    "a factor": partial(RotaryPositionEmbedding, 16, attention_factor=1.2, persistent=False),
-    "given": partial(RotaryPositionEmbedding, 16, inv_freq=GIVEN),
+    "a base": partial(Saved, 16, rotary_base=500.0, interleaved=True),
+    "a part": partial(Saved, 32, 0.5),
+    "a factor": partial(RotaryPositionEmbedding, 16, attention_factor=1.2),
+    "given": partial(Saved, 16, inv_freq=GIVEN),
     "given with a factor": partial(  # as a configuration's
-        RotaryPositionEmbedding, 16, attention_factor=1.2, persistent=False, inv_freq=GIVEN
+        RotaryPositionEmbedding, 16, attention_factor=1.2, inv_freq=GIVEN
     ),
-    "a subclass that assigns": partial(Slower, 16),
-    "a subclass that writes": partial(Even, 16),
+    "a subclass that assigns": partial(Slower, 16, persistent=True),
+    "a subclass that writes": partial(Even, 16, persistent=True),
 }
 SAVED = tuple(name for name in KINDS if "factor" not in name)
 
@@ -237,10 +238,34 @@ def test_a_module_prints_its_base_while_its_frequencies_are_those(change, device
     assert repr(module) == text
 
 
-# not in the state
+# in a checkpoint
 
 
-def test_frequencies_that_are_not_saved_are_not_loaded():
-    module = RotaryPositionEmbedding(16, persistent=False)
-    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "inv_freq"'):
-        module.load_state_dict({"inv_freq": torch.rand(8).bfloat16()})
+@pytest.mark.parametrize("assign", (False, True))
+@pytest.mark.parametrize("has", (False, True), ids=("without", "with"))
+@pytest.mark.parametrize("persistent", (False, True))
+def test_strict_loading_reads_frequencies_and_misses_none_that_are_not_saved(
+    persistent, has, assign
+):
+    model = nn.Sequential(nn.Linear(2, 2), RotaryPositionEmbedding(16, persistent=persistent))
+    state, new = nn.Linear(2, 2).state_dict(prefix="0."), torch.rand(8)
+    assert ("1.inv_freq" in model.state_dict()) == persistent
+    if has:
+        state["1.inv_freq"] = new
+    elif persistent:
+        with pytest.raises(RuntimeError, match="Missing key"):
+            model.load_state_dict(state)
+        return
+    model.load_state_dict(state, assign=assign)
+    want = new if has else RotaryPositionEmbedding(16).inv_freq
+    assert torch.equal(model[1].inv_freq, want)
+    assert ("1.inv_freq" in model.state_dict()) == persistent
+    assert model.load_state_dict(state | {"1.other": new}, strict=False).unexpected_keys == [
+        "1.other"
+    ]
+
+
+def test_frequencies_that_are_learned_are_saved():
+    module = RotaryPositionEmbedding(16)
+    module.inv_freq = nn.Parameter(module.inv_freq)
+    assert list(module.state_dict()) == ["inv_freq"]
