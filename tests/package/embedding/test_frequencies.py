@@ -8,6 +8,9 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import set_model_state_dict
 
 from inputs import OTHER_DEFAULTS, other_defaults
 from rope_kernels import RotaryPositionEmbedding, rope_fw
@@ -241,31 +244,67 @@ def test_a_module_prints_its_base_while_its_frequencies_are_those(change, device
 # in a checkpoint
 
 
-@pytest.mark.parametrize("assign", (False, True))
-@pytest.mark.parametrize("has", (False, True), ids=("without", "with"))
+def through_a_folder(model, state, folder):
+    """As a distributed checkpoint, of which only keys of the model's state are read."""
+    checkpoint.save(state, checkpoint_id=folder)
+    read = model.state_dict()
+    checkpoint.load(read, checkpoint_id=folder)
+    model.load_state_dict(read)
+
+
+LOADERS = {
+    "copied": lambda model, state, folder: model.load_state_dict(state),
+    "assigned": lambda model, state, folder: model.load_state_dict(state, assign=True),
+    "set": lambda model, state, folder: set_model_state_dict(model, state),
+    "distributed": through_a_folder,
+}
+
+
+@pytest.mark.parametrize("is_saved", (False, True), ids=("without", "with"))
 @pytest.mark.parametrize("persistent", (False, True))
-def test_strict_loading_reads_frequencies_and_misses_none_that_are_not_saved(
-    persistent, has, assign
-):
-    model = nn.Sequential(nn.Linear(2, 2), RotaryPositionEmbedding(16, persistent=persistent))
-    state, new = nn.Linear(2, 2).state_dict(prefix="0."), torch.rand(8)
-    assert ("1.inv_freq" in model.state_dict()) == persistent
-    if has:
-        state["1.inv_freq"] = new
-    elif persistent:
-        with pytest.raises(RuntimeError, match="Missing key"):
-            model.load_state_dict(state)
+@pytest.mark.parametrize("load", LOADERS)
+def test_strict_loading(load, persistent, is_saved, tmp_path):
+    """Of a checkpoint with frequencies that were assigned, and without: both ways round."""
+    old, model = (
+        nn.Sequential(nn.Linear(2, 2), RotaryPositionEmbedding(16, persistent=x))
+        for x in (is_saved, persistent)
+    )
+    before, new = model[1].inv_freq.clone(), torch.rand(8)
+    old[1].inv_freq = new
+    state = old.state_dict()
+    assert ("1.inv_freq" in state) == is_saved
+    if persistent and not is_saved:
+        with pytest.raises((RuntimeError, CheckpointException), match="Missing key"):
+            LOADERS[load](model, state, tmp_path)
         return
-    model.load_state_dict(state, assign=assign)
-    want = new if has else RotaryPositionEmbedding(16).inv_freq
-    assert torch.equal(model[1].inv_freq, want)
+    LOADERS[load](model, state, tmp_path)
+    assert torch.equal(model[0].weight, old[0].weight)
+    is_read = is_saved and (persistent or load != "distributed")
+    assert torch.equal(model[1].inv_freq, new if is_read else before)
     assert ("1.inv_freq" in model.state_dict()) == persistent
-    assert model.load_state_dict(state | {"1.other": new}, strict=False).unexpected_keys == [
-        "1.other"
-    ]
+    keys = model.load_state_dict(state | {"1.other": new}, strict=False)
+    assert keys.unexpected_keys == ["1.other"] and not keys.missing_keys
 
 
-def test_frequencies_that_are_learned_are_saved():
+def test_learned_frequencies_are_saved_as_a_parameter():
+    module, new = RotaryPositionEmbedding(16), torch.rand(8)
+    module.inv_freq = nn.Parameter(new)
+    state = module.state_dict()
+    assert list(state) == ["inv_freq"]
+    for options in ({}, {"persistent": True}):
+        other = RotaryPositionEmbedding(16, **options)
+        other.load_state_dict(state)
+        assert torch.equal(other.inv_freq, new) and not [*other.parameters()]
+    other = RotaryPositionEmbedding(16)
+    other.load_state_dict(module.state_dict(keep_vars=True), assign=True)
+    assert list(other.state_dict()) == list(dict(other.named_parameters())) == ["inv_freq"]
+    with pytest.raises(RuntimeError, match="Missing key"):
+        module.load_state_dict({})
+
+
+def test_a_hook_that_stops_the_loading_changes_nothing_of_what_is_saved():
     module = RotaryPositionEmbedding(16)
-    module.inv_freq = nn.Parameter(module.inv_freq)
-    assert list(module.state_dict()) == ["inv_freq"]
+    module.register_load_state_dict_pre_hook(lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        module.load_state_dict({"inv_freq": torch.rand(8)})
+    assert not module.state_dict()

@@ -115,9 +115,11 @@ def test_a_subclass_may_keep_what_its_own_constructor_is_given():
             self.config, self.dim = config, config["head_dim"]
             super().__init__(self.dim, rotary_base=config["rope_theta"])
             self.rotary_base = config["rope_theta"]
+            self.register_buffer("steps", torch.zeros(1))
 
     module = Rotary({"head_dim": D, "rope_theta": 500.0})
     assert (module.dim, module.rotary_base) == (D, 500.0)
+    assert list(module.state_dict()) == ["steps"] and "persistent" not in repr(module)
     assert torch.equal(module(5), RotaryPositionEmbedding(D, rotary_base=500.0)(5))
     with pytest.raises(AttributeError, match=r"^rotary_dim was assigned"):
         module.rotary_dim = 4
