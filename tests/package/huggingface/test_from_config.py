@@ -201,6 +201,35 @@ def test_a_published_model(transformers):
         assert list(module.state_dict()) == []
 
 
+@pytest.mark.parametrize("is_saved", (False, True))
+@pytest.mark.parametrize("persistent", (False, True))
+def test_from_pretrained(persistent, is_saved, transformers, tmp_path):
+    """It makes the model on the meta device, and reads only keys of the model's state."""
+
+    class Model(transformers.PreTrainedModel):
+        config_class = transformers.LlamaConfig
+
+        def __init__(self, config, persistent=persistent):
+            super().__init__(config)
+            self.rope = RotaryPositionEmbedding(8, persistent=persistent)
+            self.proj = torch.nn.Linear(2, 2)
+            self.post_init()
+
+        def _init_weights(self, module):
+            if isinstance(module, RotaryPositionEmbedding):
+                module.reset_parameters()
+
+    old = Model(transformers.LlamaConfig(), persistent=is_saved)
+    initial, new = old.rope.inv_freq.clone(), torch.rand(4)
+    old.rope.inv_freq = new
+    old.save_pretrained(tmp_path)
+    model, keys = Model.from_pretrained(tmp_path, output_loading_info=True)
+    assert torch.equal(model.rope.inv_freq, new if is_saved and persistent else initial)
+    key = {"rope.inv_freq"}
+    assert keys["unexpected_keys"] == (key if is_saved and not persistent else set())
+    assert keys["missing_keys"] == (key if persistent and not is_saved else set())
+
+
 GEMMA_3 = {
     "head_dim": 256,
     "hidden_size": 2560,
