@@ -222,11 +222,11 @@ CALLS = {
     ),
     "norm on the fly, heads apart": (
         normalized(D, on_the_fly(D), "bhsd"),
-        Code(16, 8, instructions=1000),
+        Code(12, 8, instructions=1000),
     ),
     "norm of 256, heads apart": (
         normalized(256, on_the_fly(256), "bhsd"),
-        Code(16, 32, instructions=1200),
+        Code(14, 32, instructions=1200),
     ),
     "norm of 64, heads apart": (
         normalized(64, cos_sin(64), "bhsd", rotary_dim=64),

@@ -267,11 +267,18 @@ RULES = {
         (call(rope_fw, (32,), 120), lines(8, 256, warps=2, side_by_side=2)),
         (call(rope_fw, (32,), 100), lines(16, 128, warps=2, side_by_side=1)),
     ),
-    "choose_norm_tile: not packed": (
-        (call(qk_norm_rope, (32, 8), 128), padded(1, 8)),
-        (call(qk_norm_rope, (14, 2), 128), padded(4, 2)),
+    "choose_norm_tile: by a table": (
         (call(qk_norm_rope, (32, 8), 128, "bhsd", "fp32 elements"), padded(1, 8)),
-        (call(norm_rope, (32,), 64), padded(1, 16)),
+        (call(qk_norm_rope, (14, 2), 128, "bshd", "fp32 elements"), padded(4, 2)),
+        (call(norm_rope, (32,), 64, "bshd", "fp32 elements"), padded(2, 8)),
+    ),
+    "choose_norm_tile: on the fly": (
+        (call(qk_norm_rope, (32, 8), 128), padded(2, 8, warps=2)),
+        (call(qk_norm_rope, (14, 2), 128), padded(8, 2, warps=2)),
+        (call(norm_rope, (8,), 256, "bhsd"), padded(1, 8, warps=2)),
+    ),
+    "choose_norm_tile: on the fly, rows of 128 bytes": (
+        (call(norm_rope, (32,), 64), padded(1, 32)),
     ),
     "choose_norm_tile: packed": (
         (call(qk_norm_rope, (32, 8), 128, "thd"), padded(2, 8)),
