@@ -26,10 +26,13 @@ def test_a_rotation_is_put_back_after_an_error():
     assert modeling_llama.apply_rotary_pos_emb is OWN
 
 
+@pytest.mark.parametrize("is_compiled", (False, True))
 @pytest.mark.parametrize("way", WAYS)
-def test_a_way_puts_in_what_it_says_for_a_while(way):
+def test_a_way_puts_in_what_it_says_for_a_while(way, is_compiled):
     """Otherwise all would have the same bits, and notebook 12 would prove little."""
     model = new_qwen3("cpu")
+    if is_compiled:  # as notebook 12 measures it, too
+        model.compile()
 
     def what_runs():
         return modeling_qwen3.apply_rotary_pos_emb, model.model.layers[1].self_attn.forward

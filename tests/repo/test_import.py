@@ -207,7 +207,6 @@ MISSING = [  # one of each kind of name
     "torch._C._autograd._get_creation_meta",
     "torch._C._autograd.CreationMeta.DEFAULT",
     "torch.autograd.forward_ad._current_level",
-    "torch.utils._python_dispatch._disable_current_modes",
     "torch._compile._disable_dynamo",
     "torch.nn.Module._load_from_state_dict",
     "torch.nn.Module.apply",  # of which no private name is
@@ -221,7 +220,6 @@ def test_a_torch_that_lacks_a_private_name_is_told_when_the_package_is_imported(
         import sys
         import torch
         import torch._compile
-        import torch.utils._python_dispatch
         from operator import attrgetter
 
         def error_of_import():
