@@ -275,7 +275,7 @@ class Attempt:
         stored = [out for out in self._results() if trace.stored_in(out) is not None]
         for x in (*given_to_kernels, *self._results()):
             name = self.eager.maker_of(x)
-            # a copy of what a kernel stored is told below, with what to return instead
+            # a copy of what a kernel stored is reported below, with what to return instead
             if name and (name not in COPIES or any(x is y for y in (*given_to_kernels, *stored))):
                 words = f"PyTorch runs {COPIES.get(name, name)}; let the kernel do it"
                 yield f"a part of the work is done outside the kernel: {words}"

@@ -35,7 +35,7 @@ def answer(job: object, folder: Path, tell: Callable[[str], None]) -> dict:
     """The answer of a job: a `TryOnCases`, an `Inspect` or a `Draw`.
 
     Only `machine` if this machine has no room for the check, on its disk or in memory. What a
-    candidate raises is told by the job.
+    candidate raises is reported by the job.
     """
     try:
         return job.answer(folder, tell)

@@ -430,7 +430,7 @@ rows = tl.broadcast_to(tl.where(i < n, x, 0.0)[None, :], (16, 64)).to(tl.float32
 j = tl.arange(0, 64)
 unit = (j[:, None] == j[None, :]).to(tl.float32)
 y = tl.sum(tl.dot(rows, unit{precision}), 0) / 8"""
-WRONG = {  # the kernel's lines that a GPU computes in another way than NumPy, and what is told
+WRONG = {  # lines that a GPU computes in another way than NumPy -> what the verdict says
     "flags that are added": ("either = (x > 0) + (x == x)\ny = tl.where(either, 2 * x, 0.0)", ""),
     "flags that are subtracted": ("y = tl.where((i < n) - (x == x), 2 * x, x)", ""),
     "a flag's negative": ("y = tl.where(-(x > 0), 0.0, 2 * x)", ""),
