@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import os
 from collections import Counter
 
 import hypothesis
@@ -10,17 +9,18 @@ import pytest
 import torch
 
 import pairwise
+from rope_kernels import modes
 from rope_kernels.modes import compiler_is_installed, triton_is_installed
 from rope_lab.interpreter import speed_up
+from rope_lab.run import run_where_tensors_are
 
 HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
-    speed_up()
-    if triton_is_installed():
-        from rope_lab.interpreter.bf16 import let_bf16_round
+speed_up()
+run_where_tensors_are()
+if not HAS_GPU and triton_is_installed():
+    from rope_lab.interpreter.bf16 import let_bf16_round
 
-        let_bf16_round()
+    let_bf16_round()
 
 # Files whose tests are all slow: they test tools and benchmarks, or start Sphinx, mypy or ranks in
 # processes of their own.
@@ -111,6 +111,13 @@ def kept_here(monkeypatch, tmp_path):
 
     monkeypatch.setenv(kept.FOLDER, str(tmp_path / "kept"))
     return tmp_path / "kept"
+
+
+@pytest.fixture
+def plain_pytorch(monkeypatch):
+    """What a CPU takes without the lab: no kernel, not even an interpreted one."""
+    monkeypatch.setattr(modes, "_INTERPRETS_ON_A_CPU", False)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
 
 
 @pytest.fixture

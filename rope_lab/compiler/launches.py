@@ -14,9 +14,10 @@ from unittest.mock import patch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels.modes import interpreter_is_on, triton_is_installed
+from rope_kernels.modes import triton_is_installed
 
 from ..interpreter.tuners import words_of
+from ..run import Now
 from .compile import Compiled, compile_for
 from .launch_limits import NotLaunched, check_launch
 
@@ -119,7 +120,7 @@ def launched_by(launcher: Callable[[Launch], object], gpu: str = "sm_90") -> Ite
 
 def interprets() -> bool:
     """Whether launches are interpreted in this process."""
-    return interpreter_is_on() and triton_is_installed()
+    return Now.device == "cpu" and triton_is_installed()
 
 
 def launches_of(

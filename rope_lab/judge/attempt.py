@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rope_kernels.modes import interpreter_is_on
-
 from ..compiler.launches import interprets
 from ..interpreter.functions import cannot_be_interpreted
 from ..interpreter.tuners import Tuning, configuration
+from ..run import Now
 from .check import compare, is_right
 from .counts import COPIES, BesideKernels, Counted, more_than_half_the_table, wasted
 from .diagnose.evidence import Evidence
@@ -62,7 +61,7 @@ class Attempt:
         self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
         self.configuration = configuration
         self.inputs = wanted.inputs(case)  # the specification's own
-        self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
+        self.given = wanted.inputs(case, Now.device)
         self.before = [memory_of(x).clone() for x in self.given]
         self.expected = results(wanted, self.inputs)
         self.returned: object = None

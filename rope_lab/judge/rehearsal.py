@@ -21,6 +21,7 @@ import rope_lab
 from ..compiler.launch_limits import NotLaunched
 from ..compiler.launches import Launch, launches_of
 from ..profiling.traffic import Traffic, count_eager_traffic
+from ..run import MAKE_IT_THERE
 from .hooks import tensors_in
 from .spec import MILLION, Case, Spec
 from .verdict import raised
@@ -63,7 +64,7 @@ class Rehearsal:
         for name, x in (*self.passed, *self.made):
             if x.device.type not in (self.device, "cuda"):
                 words = f"{name} is on the {x.device.type.upper()}, and the inputs are on the GPU"
-                return f"{words}: make it where the inputs are, as by device=x.device"
+                return f"{words}: {MAKE_IT_THERE}"
         return ""
 
     @property

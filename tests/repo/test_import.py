@@ -20,7 +20,7 @@ LAB, PACKAGE = ROOT / "rope_lab", ROOT / "rope_kernels"
 
 @pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled here")
 @pytest.mark.parametrize("said", ("1", "true", "Yes", "on", "Y", "0", "off", "no", "2", ""))
-def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch, whole_way):
+def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch, plain_pytorch, whole_way):
     from triton import knobs
 
     launches = []

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from rope_kernels.modes import interpreter_is_on
-
 from ...child import Ended, Worker
 from ...compiler.compile import DidNotFinish, Refused
 from ...compiler.launch_limits import NotLaunched
 from ...compiler.launches import Launch
 from ...compiler.listings import NoCompiler
+from ...run import Now
 from ...shipment import CannotPassOn, Shipped
 from ..check_exercise import CHILD, SECONDS
 from ..counts import COPIES
@@ -272,7 +271,7 @@ def _measured(job: Inspect) -> float | None:
 
     None without one, where kernels are interpreted, or if measuring fails.
     """
-    if not torch.cuda.is_available() or interpreter_is_on():
+    if Now.device == "cpu":
         return None
     try:
         return Worker.kept("rope_lab.judge.inspect.measure_process", "0").ask(job, SECONDS)["us"]
