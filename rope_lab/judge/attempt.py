@@ -78,7 +78,7 @@ class Attempt:
             words = f"{len(outs)} results came back, expected {len(self.expected)}"
             return self._wrong(words)
         for number, (out, want) in enumerate(zip(outs, self.expected, strict=True)):
-            verdict = compare(out, want, self._tolerance(want))
+            verdict = compare(out, want, self.tolerance(want))
             if not verdict:
                 return self._wrong_result(number, out, verdict)
         return next(self._wrong_beside_the_results(), None)
@@ -96,7 +96,7 @@ class Attempt:
         cases = Cases(wrong=name, owner=owner)
         return Verdict(state=WRONG, reason=reason, fault=fault, cases=cases, compared=compared)
 
-    def _tolerance(self, want: Tensor) -> tuple[float, float] | None:
+    def tolerance(self, want: Tensor) -> tuple[float, float] | None:
         return self.wanted.tolerance if want.dtype == torch.float32 else None
 
     def counted(self) -> Counted | None:
@@ -219,7 +219,7 @@ class Attempt:
         one = replace(wanted, function=of_one(wanted), mistakes=mistakes)
         wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
         if not wrong.any():
-            wrong = ~is_right(got, want, self._tolerance(want))
+            wrong = ~is_right(got, want, self.tolerance(want))
         return Evidence(
             spec=one,
             case=self.case,

@@ -411,10 +411,27 @@ def convert_as_compiled(original: Callable, tensor, scope) -> None:
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
 
+@dataclass(frozen=True)
+class _Around:
+    """A wrapper of a module's function, which the interpreter compares with the last launch's."""
+
+    around: Callable
+    original: Callable
+
+    def __call__(self, *args, **options):
+        return self.around(self.original, *args, **options)
+
+
 def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     """Call `around(original, ...)` instead of a function; returns a function that undoes this."""
     original = getattr(owner, name)
-    setattr(owner, name, lambda *args, **options: around(original, *args, **options))
+    wrapped: Callable = _Around(around, original)
+    if isinstance(owner, type):  # a method
+
+        def wrapped(*args, **options):
+            return around(original, *args, **options)
+
+    setattr(owner, name, wrapped)
     return lambda: setattr(owner, name, original)
 
 

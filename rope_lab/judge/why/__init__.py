@@ -1,0 +1,107 @@
+"""Why is a result wrong? Evidence by experiments on the reader's own kernel, without a list.
+
+If a wrong element is made of others than it needs, an address or a mask is wrong. If it is made of
+what it needs, a number is. Then one change is looked for that makes every element right: of one
+index, one pointer, one mask, one function, one argument of the launch (`found.py`). That is proof,
+and the verdict names its line. Without proof it has what the runs show (`addresses.py`,
+`numbers.py`). Only what is no sum of products, as a norm, is compared with `formulas.py`.
+"""
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from ..attempt import Attempt
+from ..verdict import Fault, Verdict
+from .addresses import (
+    collision,
+    exchanged_results,
+    kept,
+    masked_lanes,
+    other_elements,
+    outside,
+    stored_twice,
+    unwritten,
+)
+from .experiments import Experiments, OutOfBudget
+from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow
+from .words import Why, evidence, where
+
+_RULES = (
+    unwritten,
+    stored_twice,
+    masked_lanes,
+    not_finite,
+    exchanged_results,
+    formula,
+    other_elements,
+    rounding,
+    factors,
+    another_number,
+)
+_MANY_PROGRAMS = 24  # with more, a case with fewer rows is tried
+
+
+def why(attempt: Attempt, outcome: Verdict) -> Why:
+    """Evidence for one wrong case; none if its reason says it all, or after the budget.
+
+    Args:
+        attempt: with that outcome.
+        outcome: wrong.
+    """
+    if attempt.missed is None and outcome.fault not in (Fault.OUTSIDE, Fault.COLLISION):
+        return Why()
+    began = time.process_time()
+    smaller = _smaller(attempt, outcome) or attempt
+    collides = outcome.fault == Fault.COLLISION
+    e = Experiments(smaller, smaller.missed or 0, began=began, collides=collides)
+    if outcome.fault == Fault.OUTSIDE:
+        return _in_time(e, (outside,))
+    if collides:
+        return _in_time(e, (collision,))
+    if not e.first:
+        return kept(e)
+    if e.expected.dtype in (torch.float16, torch.bfloat16):
+        wide = Experiments(smaller, e.number, began=began, wide=True)
+        if not wide.first:
+            return too_narrow(e)
+        e = wide
+    return _in_time(e, _RULES)
+
+
+def _in_time(e: Experiments, rules: Sequence[Callable[[Experiments], Why | None]]) -> Why:
+    """The first evidence that is found; in a hurry, without proof."""
+    for rule in rules:
+        try:
+            found = rule(e)
+        except OutOfBudget:
+            e.hurry()
+            try:
+                found = rule(e)
+            except OutOfBudget:
+                break
+        if found:
+            return found
+    lines = tuple(store.line for store, _ in e.stores(e.first)[-1:]) if e.first else ()
+    return evidence("unknown", where(e) if e.first else "", lines=lines)
+
+
+def _smaller(attempt: Attempt, outcome: Verdict) -> Attempt | None:
+    """The same mistake at the same element, in a case with few rows."""
+    case = attempt.case
+    most = {"s": 2, "b": 2, "h": 2, "g": 1}
+    few = {letter: min(size, most.get(letter, size)) for letter, size in case.sizes.items()}
+    programs = len(attempt.trace.programs) if attempt.trace else 0
+    if few == case.sizes or case.is_large or programs <= _MANY_PROGRAMS:
+        return None
+    made = Attempt(attempt.candidate, attempt.wanted, replace(case, sizes=few), attempt.earlier)
+    with contextlib.redirect_stdout(io.StringIO()):
+        other = made.outcome()
+    if other is None or (other.fault, made.missed) != (outcome.fault, attempt.missed):
+        return None
+    first, same = (x.compared and x.compared.first_wrong_index for x in (other, outcome))
+    return made if first == same else None

@@ -1,0 +1,282 @@
+"""Evidence from loads and stores, where no one change makes everything right."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from .changes import Changes, Index, Noted
+from .experiments import TESTED, Element, Experiments
+from .found import of_a_launch, of_addresses, of_masks, of_numbers, of_stores
+from .words import Why, along_the_block, elements, evidence, listed, shown, step, where
+
+
+def by(e: Experiments, one: Noted) -> str:
+    """'program 3'."""
+    return e.record.name_of(one.program)
+
+
+def kept(e: Experiments) -> Why:
+    """The experiments' call is right, and the judge's, after another one, was not."""
+    words = "The same call with fresh memory is right: something is kept from the call before,"
+    return evidence("kept", words, "with other numbers at the same address.")
+
+
+def unwritten(e: Experiments) -> Why | None:
+    """The wrong element has no store."""
+    record, out = e.record, e.outs[e.number]
+    if e.stores(e.first) or not record.launched:
+        return None
+    if not record.programs:
+        return of_a_launch(e) or evidence("unwritten", "No program ran: the grid is empty.")
+    programs = f"{len(record.programs)} program{'s' * (len(record.programs) != 1)}"
+    stores = record.stores()
+    if not stores:
+        return evidence("unwritten", f"{programs} ran, and none came to a tl.store.")
+    begin = out.untyped_storage().data_ptr()
+    mine = next((m for m in record.memories if m.begin == begin), None)
+    if mine is None or not any(one.access.inside(mine).any() for one in stores):
+        return _stored_elsewhere(e, mine.name if mine else "")
+    if proved := of_masks(e) or of_stores(e) or of_a_launch(e):
+        return proved
+    same = [one for one in stores if one.line == stores[-1].line]
+    begins = [int(one.access.addresses.flat[0]) // one.access.size for one in same[:2]]
+    apart = ""
+    if len(same) == len(record.programs) > 1:
+        apart = f" and began {elements(begins[1] - begins[0])} apart"
+    each = f"{programs} stored {elements(int(same[0].access.wanted.sum()))} each{apart}"
+    address = e.address_of(out, e.first)
+    off = [x for x in stores if ((x.access.addresses == address) & ~x.access.wanted).any()]
+    lane = "no lane"
+    if off:
+        lane = f"only a lane of {by(e, off[0])}, whose mask is false,"
+    words = f"{shown(e)} is not stored: {lane} points there."
+    line = off[0].line if off else same[0].line
+    return evidence("unwritten", words, f"{each}; the result has {out.numel()}.", lines=(line,))
+
+
+def _stored_elsewhere(e: Experiments, own: str) -> Why:
+    names = {
+        x.untyped_storage().data_ptr(): n for n, x in zip(e.wanted.names, e.given, strict=True)
+    }
+    stores = e.record.stores()
+    into = " and ".join(
+        f"{m.name}, which is {names.get(m.begin, 'another tensor')}"
+        for m in e.record.memories
+        if any(one.access.inside(m).any() for one in stores)
+    )
+    called = f"passes as {own}" if own else "does not pass"
+    words = f"The result, which the launch {called}, is not stored. Programs store in {into}."
+    return evidence("unwritten", words, lines=(stores[0].line,))
+
+
+def stored_twice(e: Experiments) -> Why | None:
+    """The wrong element has two stores."""
+    stores = e.stores(e.first)
+    if len(stores) < 2:
+        return None
+    if proved := of_masks(e) or of_stores(e) or of_a_launch(e):
+        return proved
+    last, lane = stores[-1]
+    first = stores[0][0]
+    words = (
+        f"{shown(e)} is stored {len(stores)} times, first by {by(e, first)}, last by {by(e, last)}."
+    )
+    owner = e.belongs(last, lane)
+    more = (
+        f"The last one is what belongs in {shown(e, owner)}."
+        if owner not in (None, e.first)
+        else ""
+    )
+    lines = (last.line, first.line)
+    return evidence("stored twice", words, more or along_the_block(last), lines=lines)
+
+
+def collision(e: Experiments) -> Why | None:
+    """All is right because the last of two stores is: the other one is at fault."""
+    if proved := of_masks(e) or of_stores(e) or of_a_launch(e):
+        return proved
+    for at in np.ndindex(*e.expected.shape):
+        stores = e.stores(at)
+        for one, lane in stores if len(stores) > 1 else ():
+            value = float(np.broadcast_to(one.access.values, one.shape)[lane])
+            if not math.isclose(value, e.expected[at], rel_tol=1e-2, abs_tol=1e-3):
+                words = f"{by(e, one).capitalize()} stores {value:.4g} in {shown(e, at)}, and"
+                more = f"another store puts the right {float(e.expected[at]):.4g} there."
+                return evidence("stored twice", words, more, lines=(one.line,))
+    return None
+
+
+def outside(e: Experiments) -> Why:
+    """The first access that leaves the tensors."""
+    if not e.first:
+        others = (Experiments(e.attempt, k, began=e.began) for k in range(1, len(e.outs)))
+        e = next((one for one in others if one.first), e)
+    one, lane = next(_leaving(e))
+    first, then = (of_addresses, of_masks) if e.first and one.is_load else (of_masks, of_addresses)
+    if proved := first(e) or then(e) or of_a_launch(e):
+        return proved
+    does = "loads" if one.is_load else "stores"
+    if not e.first:
+        words = f"Without the lane that {does} there, every element is right: its mask should be"
+        return evidence("outside", words, "false.", lines=(one.line,))
+    was = int(one.access.addresses[lane])
+    place = e.element_at(was)
+    told = "" if place[1] else f"{by(e, one).capitalize()} {does} {place[0]}."
+    moves = _moved(e, one)
+    return evidence("outside", told, moves or along_the_block(one) or where(e), lines=(one.line,))
+
+
+def _leaving(e: Experiments) -> Iterator[tuple[Noted, Index]]:
+    for one in e.record.noted:
+        beyond = one.access.wanted.copy()
+        for memory in e.record.memories:
+            beyond &= ~one.access.inside(memory)
+        for lane in np.argwhere(beyond)[:1]:
+            yield one, tuple(map(int, lane))
+
+
+def masked_lanes(e: Experiments) -> Why | None:
+    """Is the result right, or a number, if lanes that are masked off load something else?"""
+    partly = [one for one in e.record.loads() if not one.access.wanted.all()]
+    has_other = {one.line: one.access.has_other for one in partly}
+    if len(has_other) > 1 and torch.equal(
+        e.out(Changes(fill=("", 1.0))).nan_to_num(), e.got.nan_to_num()
+    ):
+        return None  # they don't matter
+    for line in has_other:
+        for filled in (0.0, -math.inf, math.inf, 1.0) if has_other[line] else (0.0,):
+            changed = e.out(Changes(fill=(line, filled)))
+            if e.is_right(changed).all():
+                words = f"With other={filled:g} for the masked lanes of this load,"
+                return evidence("masked", words, "every element is right.", lines=(line,))
+            is_nan = e.got[e.first].isnan() and not changed[e.first].isnan()
+            if is_nan and not has_other[line]:
+                words = f"{shown(e)} is NaN: it uses a lane of this load that is masked off,"
+                return evidence("masked", words, "undefined without `other`.", lines=(line,))
+    return None
+
+
+def exchanged_results(e: Experiments) -> Why | None:
+    """Two results have changed places."""
+    for number, want in enumerate(e.all_expected):
+        same = number != e.number and want.shape == e.got.shape
+        if same and torch.allclose(e.got.double(), want.double(), rtol=1e-2, atol=1e-3):
+            words = (
+                f"result {e.number} is what result {number} should be: they have changed places."
+            )
+            return evidence("wrong place", words)
+    return None
+
+
+def other_elements(e: Experiments) -> Why | None:
+    """Needed elements that the wrong one lacks, and others that it has."""
+    lacks, extra = e.has
+    if not lacks and not extra:
+        return None
+    loaded = {element for element, _ in e.loads(e.first)}
+    is_loaded_rightly = (
+        not (extra - e.needs_of_lane(e.first)) and lacks <= loaded and e.record.launched
+    )
+    if is_loaded_rightly:
+        return _used_wrongly(e, lacks, extra)
+    if e.record.launched and (proved := of_addresses(e) or of_masks(e) or of_a_launch(e)):
+        return proved
+    needs, stores = e.needs(e.first), e.stores(e.first)
+    store, lane = stores[-1] if stores else (None, ())
+    line = store.line if store else ""
+    by_lane = e.loads(e.first)
+    if len(needs) <= TESTED and store:
+        other = e.result_of((set(needs) - lacks) | extra, float(e.got[e.first]))
+        if other and other != e.first and len(stores) == 1:
+            load = next((one for element, one in by_lane if element[1]), None)
+            words = f"{shown(e)} has what belongs in {shown(e, other)}: its loads and its store are"
+            lines = (load.line if load else "", line)
+            return evidence("wrong place", words, "shifted against each other.", lines=lines)
+    if extra and lacks:
+        one = next((one for element, one in reversed(by_lane) if element in extra), None)
+        words = f"{shown(e)} is made of {listed(extra)} instead of {listed(lacks)}."
+        return evidence(
+            "wrong element",
+            words,
+            _moved(e, one) if one else "",
+            where(e),
+            lines=(one.line if one else line,),
+        )
+    if extra:
+        loaded = next((one.line for element, one in by_lane if element in extra), line)
+        words = f"{shown(e)} depends on {listed(extra)}, and should not."
+        return evidence("wrong element", words, where(e), lines=(loaded, line))
+    return _lacking(e, lacks, store, lane)
+
+
+def _used_wrongly(e: Experiments, lacks: set[Element], extra: set[Element]) -> Why:
+    """Its lane loads all that it needs, and another element of the result takes it."""
+    if proved := of_numbers(e) or of_a_launch(e):
+        return proved
+    lines = [store.line for store, _ in e.stores(e.first)[-1:]]
+    lines += [one.line for element, one in e.loads(e.first) if element in extra | lacks][:1]
+    if extra and lacks:
+        words = f"{shown(e)} is computed from {listed(extra)} instead of {listed(lacks)}."
+    elif extra:
+        words = f"{shown(e)} depends on {listed(extra)}, and should not."
+    else:
+        words = f"{shown(e)} needs {listed(lacks)}, which is loaded, and not used for it."
+    return evidence("wrong element" if extra else "not used", words, where(e), lines=tuple(lines))
+
+
+def _lacking(e: Experiments, lacks: set[Element], store: Noted | None, lane: Index) -> Why:
+    """The wrong element is made of too little."""
+    line = store.line if store else ""
+    needed = f"{shown(e)} needs {listed(lacks)}"
+    program = by(e, store) if store else "the function"
+    beyond = next(((words, one) for (words, index), one in e.loads(e.first) if not index), None)
+    if beyond:
+        words = f"{needed}, and {program} loads {beyond[0]}."
+        return evidence("wrong element", words, where(e), lines=(beyond[1].line,))
+    addresses = {e.input_address(element) for element in lacks}
+    for one in e.loads_of(store.program) if store else ():
+        if one.address(lane, store.shape, is_on=False) in addresses:
+            words = f"{needed}, and the mask of its lane is false at this line."
+            return evidence("masked", words, where(e), lines=(one.line,))
+    loads = [one for one in e.record.loads()]
+    for one in loads:
+        if np.isin(one.access.addresses[one.access.wanted], list(addresses)).any():
+            words = f"{needed}, which is loaded, and not used for it."
+            return evidence("not used", words, where(e), lines=(one.line, line))
+    words = f"{needed}, which {program} does not load."
+    names = {name for name, _ in lacks}
+    near = [one.line for element, one in e.loads(e.first) if element[0] in names]
+    near += [one.line for one in e.loads_of(store.program) if store][:1] if store else []
+    return evidence("not loaded", words, where(e), lines=(*near[:1], line))
+
+
+def _moved(e: Experiments, one: Noted) -> str:
+    """The steps of a load that goes wrong for some elements, if the right one is known."""
+    was: dict[Index, int] = {}
+    should: dict[Index, int] = {}
+    name = None
+    places = [e.first, *_neighbors(e)]
+    for at in places:
+        for store, lane in e.stores(at)[-1:]:
+            own = [x for x in e.loads_of(store.program) if x.line == one.line]
+            address = own[0].address(lane, store.shape) if own else None
+            if address is None:
+                continue
+            name = name or e.element_at(address)[0]
+            others = {element for element, x in e.loads(at) if x.line != one.line}
+            left = [x for x in e.needs(at) - others if x[0] == name]
+            if len(left) == 1:
+                was[at], should[at] = address, e.input_address(left[0])
+    if e.first not in was:
+        return ""
+    return step(e, was, should, one.access.size)
+
+
+def _neighbors(e: Experiments) -> Iterator[Index]:
+    for k in range(len(e.first)):
+        for more in (-1, 1):
+            at = (*e.first[:k], e.first[k] + more, *e.first[k + 1 :])
+            if 0 <= at[k] < e.expected.shape[k]:
+                yield at

@@ -1,0 +1,105 @@
+"""What is changed in a run of a candidate, and what is noted of it. Triton need not be there."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:  # they import Triton, which a reader may not have
+    from ..hooks import Access, Memory
+
+Index = tuple[int, ...]
+Setting = tuple[str, str]  # a name of a kernel, and the line that sets it; '' for an argument
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of a launch: its number among all that run, its place, and the grid."""
+
+    number: int
+    place: Index
+    grid: Index
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is changed in a run.
+
+    Attributes:
+        inputs: changes them in place.
+        arguments: of launches, by name: their new values.
+        grid: that of all launches; None: their own.
+        names: what a name of a kernel becomes, from the number of the program and its block.
+        loads: the same for the addresses that a line loads from, or stores to.
+        memories: of the run in which these addresses are.
+        fill: a line, and what its masked lanes load; '' stands for all lines.
+        only: the one program that runs; None: all run.
+    """
+
+    inputs: Callable[[list[Tensor]], object] = lambda given: None
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    grid: Index | None = None
+    names: Mapping[Setting, Callable[[int, np.ndarray], np.ndarray]] = field(default_factory=dict)
+    addresses: Mapping[str, Callable[[int, np.ndarray], np.ndarray]] = field(default_factory=dict)
+    memories: "Sequence[Memory]" = ()
+    fill: tuple[str, float] | None = None
+    only: "Program | None" = None
+
+
+@dataclass(frozen=True)
+class Noted:
+    """An access of a block, by a program and at a line of the reader's."""
+
+    access: "Access"
+    program: int
+    line: str
+
+    @property
+    def is_load(self) -> bool:
+        return self.access.does == "loads"
+
+    @property
+    def shape(self) -> Index:
+        return self.access.addresses.shape
+
+    def address(self, lane: Index, shape: Index, is_on: bool = True) -> int | None:
+        """Of a lane in another block of the program; None if blocks differ, or masks do."""
+        try:
+            at, on = (
+                np.broadcast_to(x, shape)[lane] for x in (self.access.addresses, self.access.wanted)
+            )
+        except ValueError:
+            return None
+        return int(at) if on == is_on else None
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name of a kernel that a program has set."""
+
+    program: int
+    setting: Setting
+    block: np.ndarray
+    kind: str  # 'f', 'i' or 'b', as in NumPy; 'p' for a pointer, 'u' for bf16
+    dtype: str  # in Triton's words
+
+    @property
+    def name(self) -> str:
+        return self.setting[0]
+
+    @property
+    def line(self) -> str:
+        return self.setting[1]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch of a kernel."""
+
+    kernel: Callable
+    arguments: dict[str, object]
+
+
+NOTHING = Changes()

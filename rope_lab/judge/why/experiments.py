@@ -1,0 +1,446 @@
+"""Experiments with a reader's function: what a wrong element needs, what it has, and where from.
+
+The function runs again and again on one case. The gradients of the specification say which elements
+of the inputs a wrong element needs. Which ones it has shows in runs with changed inputs. A record
+of all loads and stores says at which of the reader's lines they are.
+"""
+
+import contextlib
+import inspect
+import io
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..attempt import Attempt, as_tuple, called, results
+from ..check import is_right
+from ..spec import STRIDED, laid_out_alike
+from .changes import NOTHING, Changes, Index, Launched, Noted, Program
+
+if TYPE_CHECKING:
+    from .record import Record
+
+Element = tuple[str, Index]  # of an input: 't' and an index; of other memory: its words and ()
+
+MOST = 3  # elements that a sentence lists
+TESTED = 24  # needed elements that are changed one by one
+_SLOW = 0.03  # seconds of a run: with more, a lane's loads are taken for what its element has
+_LANES = 200  # lanes of a store whose elements are looked for
+_LESS_BY_CHANCE = ("sizes that no block divides", *STRIDED[:2])
+BUDGET = 2.0  # seconds of CPU time for all experiments
+_FOR_PROOFS = 1.4  # of these
+
+
+class OutOfBudget(Exception):
+    """The experiments have taken as long as they may."""
+
+
+class Experiments:
+    """A candidate on one case.
+
+    Attributes:
+        first: the element of the result that is explained; () if all are right.
+        given, outs: the tensors of the first run, which `record` has noted.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        number: int = 0,
+        *,
+        began: float,
+        collides: bool = False,
+        wide: bool = False,
+    ) -> None:
+        """
+        Args:
+            attempt: a wrong one.
+            number: of the result.
+            began: the CPU time of this process when the budget began.
+            collides: whether it is wrong because an element is stored twice.
+            wide: with the case's inputs converted to fp32.
+        """
+        self.attempt, self.wanted, self.wide = attempt, attempt.wanted, wide
+        self.number, self.began, self.collides = number, began, collides
+        self.ends, self.hurries = began + _FOR_PROOFS, False
+        self.needs, self.made_of = cache(self._needs), cache(self._made_of)
+        self.stores, self.stored_by = cache(self._stores), cache(self._stored_by)
+        before = time.process_time()
+        self.given, self.outs, self.record = self._run(NOTHING, self._files)
+        self.is_slow = time.process_time() - before > _SLOW
+        self.got = self.outs[number].detach().clone()
+        self.all_expected = self.all_right()
+        self.expected = self.all_expected[number]
+        self.wrong = ~self.is_right(self.got)
+        far = ~torch.isclose(
+            self.got.double(), self.expected.double(), rtol=1e-2, atol=1e-3, equal_nan=True
+        )
+        self.wrong = far if far.any() else self.wrong
+        self.first: Index = tuple(self.wrong.nonzero()[0].tolist()) if self.wrong.any() else ()
+
+    @cached_property
+    def all_wrong(self) -> list[np.ndarray]:
+        """Of each result, which elements are wrong."""
+        return [
+            ~is_right(got, want, self.attempt.tolerance(want)).numpy()
+            for got, want in zip(self.outs, self.all_expected, strict=True)
+        ]
+
+    @cached_property
+    def others(self) -> list["Experiments"]:
+        """The candidate on other cases, whose sizes and strides leave less to chance."""
+        found = []
+        own = self.attempt.case.name
+        for case in self.wanted.cases:
+            if case.name in _LESS_BY_CHANCE and case.name != own:
+                attempt = Attempt(self.attempt.candidate, self.wanted, case, [])
+                try:
+                    found.append(Experiments(attempt, began=self.began, collides=self.collides))
+                except OutOfBudget:
+                    raise
+                except Exception:  # whatever a candidate may raise there
+                    continue
+        return found
+
+    # runs
+
+    def inputs(self) -> list[Tensor]:
+        given = self.wanted.inputs(self.attempt.case)
+        if not self.wide:
+            return given
+        return [laid_out_alike(x, torch.float32) if x.is_floating_point() else x for x in given]
+
+    def hurry(self) -> None:
+        """Spend what is left of the budget on what the run shows, and on no more proofs."""
+        self.hurries, self.ends = True, self.began + BUDGET
+
+    def _run(
+        self, changes: Changes, files: frozenset[str] | None = None
+    ) -> tuple[list[Tensor], list[Tensor], "Record"]:
+        """The inputs, the results, and a record, with the names of kernels in these files."""
+        if time.process_time() > self.ends:
+            raise OutOfBudget
+        given, names = self.inputs(), self.wanted.names
+        changes.inputs(given)
+        if files is None:
+            files = self._files if changes.names else frozenset()
+        from .record import Record
+
+        record = Record(changes, files)
+        with record, contextlib.redirect_stdout(io.StringIO()):
+            returned = called(self.attempt.candidate, self.attempt.case, given)
+        overwritten = [given[names.index(name)] for name in self.wanted.overwrites]
+        return given, overwritten or list(as_tuple(returned)), record
+
+    def out(self, changes: Changes = NOTHING) -> Tensor:
+        """The candidate's result."""
+        return self._run(changes)[1][self.number]
+
+    def value(self, changes: Changes) -> float:
+        """The wrong element."""
+        return float(self.out(replace(changes, only=self._only))[self.first])
+
+    def followed(self, changes: Changes) -> "Record":
+        """A record with the names of kernels."""
+        return self._run(changes, self._files)[2]
+
+    @cached_property
+    def _only(self) -> Program | None:
+        """The one program that stores the wrong element."""
+        stores = self.stores(self.first) if self.first else []
+        programs = {one.program for one, _ in stores}
+        if len(programs) != 1 or len(self.record.launched) != 1:
+            return None
+        number = programs.pop()
+        return Program(number, self.record.programs[number], self.record.grid)
+
+    def is_cured_by(self, changes: Changes) -> bool:
+        """Whether every element of every result is right with these changes."""
+        if self.hurries:
+            return False
+        if self._only and not changes.grid and not self._cures_a_program(changes):
+            return False
+        try:
+            _, outs, record = self._run(changes)
+        except OutOfBudget:
+            raise
+        except Exception:  # whatever a kernel may raise with a name or an argument changed
+            return False
+        if record.leaves or len(outs) != len(self.all_expected):
+            return False
+        pairs = [*zip(outs, self.all_expected, strict=True)]
+        if not all(
+            got.shape == want.shape
+            and bool(is_right(got, want, self.attempt.tolerance(want)).all())
+            for got, want in pairs
+        ):
+            return False
+        return not self.collides or all(_is_stored_once(record, out) for out in outs)
+
+    def _cures_a_program(self, changes: Changes) -> bool:
+        """Whether what the program of the wrong element stores is right with these changes."""
+        try:
+            _, outs, record = self._run(replace(changes, only=self._only))
+        except OutOfBudget:
+            raise
+        except Exception:  # whatever a kernel may raise with a name or an argument changed
+            return False
+        if record.leaves or len(outs) != len(self.all_expected):
+            return False
+        for out, want in zip(outs, self.all_expected, strict=True):
+            begin, size = out.data_ptr(), out.element_size()
+            if out.shape != want.shape or not out.is_contiguous():
+                continue
+            right = is_right(out, want, self.attempt.tolerance(want)).flatten().numpy()
+            for one in record.stores():
+                at = one.access.addresses[one.access.wanted]
+                at = at[(at >= begin) & (at < begin + size * out.numel())]
+                if not right[(at - begin) // size].all():
+                    return False
+        return True
+
+    def all_right(self, changes: Changes = NOTHING) -> list[Tensor]:
+        """The specification's results."""
+        given = self.inputs()
+        changes.inputs(given)
+        return results(self.wanted, given)
+
+    def right(self, changes: Changes = NOTHING) -> Tensor:
+        return self.all_right(changes)[self.number]
+
+    def is_right(self, got: Tensor) -> Tensor:
+        return is_right(got, self.expected, self.attempt.tolerance(self.expected))
+
+    def changing(self, elements: list[Element], by: float = 1.0) -> Changes:
+        """A change of these elements alone."""
+        places = defaultdict(list)
+        for name, index in elements:
+            places[self.wanted.names.index(name)].append(index)
+
+        def change(given: list[Tensor]) -> None:
+            for number, indices in places.items():
+                at = tuple(torch.tensor(indices).T)
+                given[number][at] = given[number][at] * 1.5 + by
+
+        return Changes(inputs=change)
+
+    # what an element needs, and what it has
+
+    def _needs(self, at: Index, number: int | None = None) -> frozenset[Element]:
+        """The inputs' elements on which the right one depends."""
+        own = [x.double() if x.is_floating_point() else x for x in self.inputs()]
+        named = list(zip(self.wanted.names, own, strict=True))
+        floats = [(name, x.requires_grad_()) for name, x in named if x.is_floating_point()]
+        with torch.enable_grad():
+            out = as_tuple(self.wanted(*own))[self.number if number is None else number]
+            if not out.requires_grad:
+                return frozenset()
+            grads = torch.autograd.grad(out[at], [x for _, x in floats], allow_unused=True)
+        pairs = zip(floats, grads, strict=True)
+        every = ((name, g.nonzero().tolist()) for (name, _), g in pairs if g is not None)
+        return frozenset((name, tuple(i)) for name, indices in every for i in indices)
+
+    def _made_of(self, element: Element) -> list[Index]:
+        """Elements of the right result that depend on this one; one too many if there are many."""
+        changed = (self.right(self.changing([element])) != self.expected).nonzero()
+        return [tuple(i) for i in changed[: TESTED + 1].tolist()]
+
+    def moves(self, elements: list[Element], by: float = 1.0) -> bool:
+        """Whether the wrong element changes with these."""
+        now, before = self.value(self.changing(elements, by)), float(self.got[self.first])
+        return now != before and not (math.isnan(now) and math.isnan(before))
+
+    @cached_property
+    def has(self) -> tuple[set[Element], set[Element]]:
+        """Needed elements that the wrong one lacks, and those that it has and doesn't need."""
+        needs = sorted(self.needs(self.first))
+        if self.is_slow or self.hurries or math.isnan(float(self.got[self.first])):
+            loaded = {element for element, _ in self.loads(self.first)}
+            return set(needs) - loaded, loaded - self.needs_of_lane(self.first)
+        tested = needs[:: max(1, len(needs) // TESTED)] + needs[-1:]
+        # a small change of one in a long sum may be rounded away
+        lacks = {e for e in tested if not (self.moves([e]) or self.moves([e], by=1000.0))}
+        named = zip(self.wanted.names, self.given, strict=True)
+        every = ((n, i) for n, x in named if x.is_floating_point() for i in np.ndindex(*x.shape))
+        known, extra = set(needs), set()
+        self._search([element for element in every if element not in known], extra)
+        return lacks, extra
+
+    def _search(self, pool: list[Element], found: set[Element]) -> None:
+        if len(found) > MOST or not pool or not self.moves(pool):
+            return
+        if len(pool) == 1:
+            if self.right(self.changing(pool))[self.first] == self.expected[self.first]:
+                found.add(pool[0])  # otherwise it is needed, times a factor that is zero by chance
+            return
+        for part in (pool[: len(pool) // 2], pool[len(pool) // 2 :]):
+            self._search(part, found)
+
+    # who loads and stores what
+
+    def address_of(self, tensor: Tensor, at: Index) -> int:
+        place = sum(i * step for i, step in zip(at, tensor.stride(), strict=True))
+        return tensor.data_ptr() + tensor.element_size() * place
+
+    def input_address(self, element: Element) -> int:
+        name, index = element
+        return self.address_of(self.given[self.wanted.names.index(name)], index)
+
+    def _stores(self, at: Index) -> list[tuple[Noted, Index]]:
+        """The stores of an element, and the lane of each."""
+        address = self.address_of(self.outs[self.number], at)
+        lanes = (
+            (one, (one.access.addresses == address) & one.access.wanted)
+            for one in self.record.stores()
+        )
+        return [(one, tuple(map(int, lane))) for one, on in lanes for lane in np.argwhere(on)]
+
+    def element_at(self, address: int) -> Element:
+        """The element of an input or a result at an address, or words on what is there."""
+        results = [f"result {k}" if len(self.outs) > 1 else "result" for k in range(len(self.outs))]
+        named = zip((*self.wanted.names, *results), (*self.given, *self.outs), strict=True)
+        for name, x in named:
+            begin = x.untyped_storage().data_ptr()
+            if begin <= address < begin + x.untyped_storage().nbytes():
+                rest = (address - begin) // x.element_size() - x.storage_offset()
+                index = [0] * x.dim()
+                for k in sorted(range(x.dim()), key=lambda k: -x.stride(k)):
+                    if x.stride(k):
+                        index[k], rest = divmod(rest, x.stride(k))
+                if rest == 0 and all(0 <= i < n for i, n in zip(index, x.shape, strict=True)):
+                    return name, tuple(map(int, index))
+                return f"memory between the elements of {name}", ()
+        place = self.record.place_of(address, self.given[0].element_size(), None)
+        return place.partition(", whose")[0], ()
+
+    def loads_of(self, program: int) -> list[Noted]:
+        return [one for one in self.record.noted if one.is_load and one.program == program]
+
+    def loads(self, at: Index) -> list[tuple[Element, Noted]]:
+        """What the lane that stored an element had loaded, and where."""
+        stores = self.stores(at)
+        return self.loads_of_lane(*stores[-1]) if stores else []
+
+    def loads_of_lane(self, store: Noted, lane: Index) -> list[tuple[Element, Noted]]:
+        loads = ((one, one.address(lane, store.shape)) for one in self.loads_of(store.program))
+        return [(self.element_at(at), one) for one, at in loads if at is not None]
+
+    def needs_of_lane(self, at: Index) -> set[Element]:
+        """What an element needs, and others that its lane stores, too."""
+        found = set(self.needs(at))
+        for store, lane in self.stores(at)[-1:]:
+            for one in self.record.stores():
+                if one.program == store.program and (address := one.address(lane, store.shape)):
+                    for number, x in enumerate(self.outs):
+                        found.update(*(self.needs(o, number) for o in _index_in(x, address)))
+        return found
+
+    def belongs(self, store: Noted, lane: Index) -> Index | None:
+        """The element of the result that has a lane's value, and needs what that lane loads."""
+        if store.access.values is None:
+            return None
+        loaded = {element for element, _ in self.loads_of_lane(store, lane)}
+        return self.result_of(
+            loaded, float(np.broadcast_to(store.access.values, store.shape)[lane])
+        )
+
+    def result_of(self, elements: set[Element], value: float) -> Index | None:
+        """The element of the right result that needs no others, and has this value."""
+        if time.process_time() > self.ends:
+            raise OutOfBudget
+        known = [element for element in elements if element[0] in self.wanted.names]
+        made = {o for e in known if len(self.made_of(e)) <= TESTED for o in self.made_of(e)}
+        fits = (o for o in sorted(made) if math.isclose(self.expected[o], value, rel_tol=1e-3))
+        return next((o for o in fits if self.needs(o) <= elements), None)
+
+    def _stored_by(self, line: str) -> dict[Index, int]:
+        """Where a line stores what belongs in an element of the result; of its first lanes."""
+        found: dict[Index, int] = {}
+        for one in self.record.stores():
+            for lane in np.argwhere(one.access.wanted)[:_LANES] if one.line == line else ():
+                if len(found) < _LANES and (at := self.belongs(one, tuple(map(int, lane)))):
+                    found.setdefault(at, int(one.access.addresses[tuple(lane)]))
+        return found
+
+    @cached_property
+    def is_stored_once(self) -> bool:
+        """Whether every element of every result is."""
+        return all(_is_stored_once(self.record, out) for out in self.outs)
+
+    # the reader's source
+
+    @cached_property
+    def function(self) -> Callable:
+        """The reader's function, without what is around it."""
+        function = getattr(self.attempt.candidate, "func", self.attempt.candidate)
+        while closure := getattr(function, "__closure__", None):  # of `in_place`
+            inner = [cell.cell_contents for cell in closure if callable(cell.cell_contents)]
+            if not inner:
+                break
+            function = getattr(inner[0], "func", inner[0])
+        return function
+
+    @cached_property
+    def kernels(self) -> list[Callable]:
+        """The kernels that the candidate's own lines name, and functions that these name."""
+        found, left = [], [self.function]
+        while left:
+            function = left.pop()
+            names = getattr(function, "__globals__", {})
+            own = getattr(getattr(function, "__code__", None), "co_names", ())
+            new = [names[name].fn for name in own if hasattr(names.get(name), "fn")]
+            new = [kernel for kernel in new if kernel not in found]
+            found += new
+            left += new
+        return found
+
+    @cached_property
+    def _files(self) -> frozenset[str]:
+        return frozenset(kernel.__code__.co_filename for kernel in self.kernels)
+
+    @cached_property
+    def source(self) -> str:
+        return "".join(inspect.getsource(kernel) for kernel in self.kernels)
+
+    def line_that_sets(self, name: str) -> str:
+        """The last one."""
+        setting = rf"^\s*([\w, ]*\b{name}\b[\w, ]* [-+*/]?= .*)$"
+        return next(iter(re.findall(setting, self.source, re.MULTILINE)[-1:]), "")
+
+    def names_behind(self, line: str, deep: int = 1) -> list[str]:
+        """The names in a line, and those in the lines that set them, so many times."""
+        found = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line.partition(" = ")[2] or line))
+        for _ in range(deep):
+            for name in list(found):
+                setting = self.line_that_sets(name).partition(" = ")[2]
+                found |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", setting))
+        return list(found)
+
+    @property
+    def launch(self) -> Launched | None:
+        return self.record.launched[0] if self.record.launched else None
+
+
+def _is_stored_once(record: "Record", out: Tensor) -> bool:
+    stores = [one.access for one in record.stores()]
+    places = np.concatenate([a.addresses[a.wanted] for a in stores] or [np.empty(0)])
+    begin, end = out.untyped_storage().data_ptr(), out.untyped_storage().nbytes()
+    mine = places[(places >= begin) & (places < begin + end)]
+    return len(np.unique(mine)) == len(mine) == out.numel()
+
+
+def _index_in(x: Tensor, address: int) -> list[Index]:
+    """The index of an element of a contiguous tensor at an address, if there is one."""
+    place, rest = divmod(address - x.data_ptr(), x.element_size())
+    if rest or not 0 <= place < x.numel() or not x.is_contiguous():
+        return []
+    return [tuple(int(i) for i in np.unravel_index(place, tuple(x.shape)))]

@@ -1,0 +1,151 @@
+"""One run of a candidate with something changed in it, and a record of all that its kernels did."""
+
+import linecache
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import numpy as np
+from triton import language as tl
+from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+
+from ..hooks import Access, Hooks, line_of_the_kernel, name_of
+from .changes import NOTHING, Changes, Index, Launched, Named, Noted, Setting
+
+
+class Record(Hooks):
+    """Notes all accesses. One that leaves the tensors loads NaN, and stores nothing.
+
+    Attributes:
+        noted: all accesses, in order.
+        named: all that kernels have set, in order.
+        launched: all launches.
+        grid: of the last one.
+        leaves: whether an access leaves the tensors.
+    """
+
+    def __init__(self, changes: Changes = NOTHING, names_in: frozenset[str] = frozenset()) -> None:
+        """`names_in`: the files of kernels whose names are noted."""
+        super().__init__()
+        self.changes, self.files = changes, names_in
+        self.noted: list[Noted] = []
+        self.named: list[Named] = []
+        self.launched: list[Launched] = []
+        self.grid: Index = ()
+        self.leaves = False
+
+    def __enter__(self):
+        super().__enter__()
+        self._traced = sys.gettrace()
+        if self.files:
+            sys.settrace(self._at_call)
+        return self
+
+    def __exit__(self, *error) -> None:
+        sys.settrace(self._traced)
+        super().__exit__(*error)
+
+    def name_of(self, program: int) -> str:
+        """'program 3'."""
+        return name_of(self.programs[program])
+
+    def stores(self) -> list[Noted]:
+        return [one for one in self.noted if not one.is_load]
+
+    def loads(self) -> list[Noted]:
+        return [one for one in self.noted if one.is_load]
+
+    # launches and accesses
+
+    def _launch(self, original, executor, *args, **kwargs):
+        named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
+        known = {name: x for name, x in self.changes.arguments.items() if name in named}
+        if self.changes.grid or self.changes.only:
+            executor.grid = self.changes.grid or (1,)
+        self.launched.append(Launched(executor.fn, named))
+        super()._launch(original, executor, **(named | known))
+
+    def program_of(self, program: tuple, grid: tuple) -> tuple:
+        return self.changes.only.place if self.changes.only else program
+
+    def _program(self, original, builder, *program):
+        if self.changes.only:
+            builder.grid_dim = self.changes.only.grid
+        self.grid = builder.grid_dim
+        return super()._program(original, builder, *program)
+
+    @property
+    def number(self) -> int:
+        """Of the program that runs."""
+        return self.changes.only.number if self.changes.only else len(self.programs) - 1
+
+    def at_access(self, access: Access) -> None:
+        self.noted.append(Noted(access, self.number, line_of_the_kernel()))
+
+    def what_runs(self, access: Access, outside: np.ndarray) -> np.ndarray:
+        self.leaves |= bool(outside.any())
+        return access.wanted & ~outside
+
+    def _load(self, original, builder, pointers, mask, other, *rest, **named):
+        pointers = self._moved(pointers)
+        line, value = self.changes.fill or ("", None)
+        is_float = _get_np_dtype(pointers.get_element_ty()).kind == "f"
+        if value is not None and is_float and line in ("", line_of_the_kernel()):
+            other = self.not_loaded(pointers)
+            other.data[...] = value
+        return super()._load(original, builder, pointers, mask, other, *rest, **named)
+
+    def _store(self, original, builder, pointers, *rest, **named):
+        return super()._store(original, builder, self._moved(pointers), *rest, **named)
+
+    def _moved(self, pointers: TensorHandle) -> TensorHandle:
+        if not self.changes.addresses:
+            return pointers
+        moved = self.changes.addresses.get(line_of_the_kernel())
+        if moved is None:
+            return pointers
+        data = self._moved_here(moved, pointers.data)
+        return TensorHandle(data, pointers.dtype)
+
+    def _moved_here(self, change: Callable, addresses: np.ndarray) -> np.ndarray:
+        """Change addresses, which are given as in another run: memories are elsewhere now."""
+        here = {memory.name: memory.begin for memory in self.memories}
+        then = {memory.name: memory.begin for memory in self.changes.memories}
+        own = addresses.astype(np.int64)
+        changed = change(self.number, own).astype(np.int64)
+        for memory in self.changes.memories:
+            is_there = (changed != own) & (changed >= memory.begin) & (changed < memory.end)
+            offset = here.get(memory.name, then[memory.name]) - then[memory.name]
+            own = np.where(is_there, changed + offset, own)
+        return own.astype(np.uint64)
+
+    # names
+
+    def _at_call(self, frame: FrameType, event: str, _: object) -> Callable | None:
+        if frame.f_code.co_filename not in self.files:
+            return None
+        last: dict[str, object] = {}
+        file, line = frame.f_code.co_filename, ""
+
+        def at_line(frame: FrameType, event: str, _: object) -> Callable:
+            nonlocal line
+            for name, value in frame.f_locals.items():
+                if last.get(name) is not value:
+                    last[name] = value
+                    if isinstance(value, tl.tensor) and isinstance(value.handle.data, np.ndarray):
+                        self._at_name((name, line), value)
+            line = linecache.getline(file, frame.f_lineno).strip()
+            return at_line
+
+        return at_line
+
+    def _at_name(self, setting: Setting, value: tl.tensor) -> None:
+        kind = "p" if value.type.scalar.is_ptr() else value.handle.data.dtype.kind
+        program = self.number
+        if (change := self.changes.names.get(setting)) and kind != "u":
+            before = value.handle.data
+            if kind == "p":
+                value.handle.data = self._moved_here(change, before)
+            else:
+                value.handle.data = change(program, before).astype(before.dtype)
+        self.named.append(Named(program, setting, value.handle.data, kind, str(value.type.scalar)))

@@ -1,0 +1,148 @@
+"""Evidence in words: elements, steps of an address, and where a result is wrong."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from .changes import Index, Noted
+from .experiments import MOST, Element, Experiments
+from .intended import letters_of
+
+_DIMENSIONS = {"s": "position", "b": "sequence", "h": "head", "d": "column", "n": "element"}
+RIGHT_THEN = "With that, every element is right."
+
+
+@dataclass(frozen=True)
+class Why:
+    """Evidence: what was found in two or three sentences, and the reader's lines.
+
+    Attributes:
+        kind: what was found: "index", "load", "factor", ...; '' for nothing.
+        words: for the verdict.
+        lines: the line that is wrong or shows it, and one that uses it.
+    """
+
+    kind: str = ""
+    words: str = ""
+    lines: tuple[str, ...] = field(default=())
+
+
+def evidence(kind: str, *sentences: str, lines: tuple[str, ...] = ()) -> Why:
+    """From sentences, of which some may be empty, and lines."""
+    known = dict.fromkeys(line for line in lines if line)
+    return Why(kind, " ".join(filter(None, sentences)), tuple(known))
+
+
+def elements(count: int) -> str:
+    return f"{count} element{'s' * (abs(count) != 1)}"
+
+
+def listed(found: "set[Element] | list[Element]") -> str:
+    """'t[0, 0, 0, 1] and t[0, 0, 0, 5]'."""
+    words = [one_of(element) for element in sorted(found, key=str)]
+    more = f" and {len(words) - MOST} more" if len(words) > MOST else ""
+    return " and ".join(words) if len(words) < 3 else ", ".join(words[:MOST]) + more
+
+
+def one_of(element: Element) -> str:
+    name, index = element
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def shown(e: Experiments, at: Index | None = None, number: int | None = None) -> str:
+    """'result[0, 0, 1, 0]'."""
+    number = e.number if number is None else number
+    if e.wanted.overwrites:
+        label = e.wanted.overwrites[number]
+    else:
+        label = "result" if len(e.outs) == 1 else f"result {number}"
+    return f"{label}[{', '.join(map(str, e.first if at is None else at))}]"
+
+
+def dimensions(e: Experiments) -> list[str]:
+    """What each index of the result counts."""
+    letters = letters_of(e)
+    return [_DIMENSIONS.get(letter, "row") for letter in letters] or [
+        f"index {k}:" for k in range(e.expected.dim())
+    ]
+
+
+def where(e: Experiments) -> str:
+    """Which elements are wrong, if they are the product of a few ranges."""
+    wrong, words = e.wrong, []
+    if wrong.all():
+        return "Every element is wrong."
+    kept = torch.ones_like(wrong)
+    for k, name in enumerate(dimensions(e)):
+        some = wrong.movedim(k, 0).reshape(wrong.shape[k], -1).any(1)
+        if not some.all():
+            words.append(f"{name} {ranges(some.nonzero().flatten().tolist())}")
+            kept &= some.view([-1 if axis == k else 1 for axis in range(wrong.dim())])
+    share = "" if torch.equal(kept, wrong) else "some of "
+    places = f": {share}{', '.join(words)}" if words and len("".join(words)) < 60 else ""
+    return f"{int(wrong.sum())} of {wrong.numel()} elements are wrong{places}."
+
+
+def ranges(numbers: list[int]) -> str:
+    """'0 to 3, 8'."""
+    found: list[list[int]] = []
+    for n in numbers:
+        if found and found[-1][-1] == n - 1:
+            found[-1][1:] = [n]
+        else:
+            found.append([n])
+    return ", ".join(" to ".join(map(str, one)) for one in found)
+
+
+def step(e: Experiments, was: dict[Index, int], should: dict[Index, int], size: int) -> str:
+    """How far an address moves to a neighboring element, and how far it should.
+
+    `was`, `should`: addresses in bytes, at places of the result; `size`: bytes of an element.
+    """
+    changed = [at for at in sorted(was) if was[at] != should[at]]
+    if not changed:
+        return ""
+    at = changed[0]
+    for k in reversed(range(len(at))):
+        for sign in (-1, 1):
+            other = (*at[:k], at[k] + sign, *at[k + 1 :])
+            if other not in was or (was[other] - should[other]) == (was[at] - should[at]):
+                continue
+            moves, right = (sign * (x[other] - x[at]) // size for x in (was, should))
+            first, second = sorted((at[k], other[k]))
+            words = f"From {dimensions(e)[k]} {first} to {second}, it moves by {valued(e, moves)}"
+            return f"{words}, and should by {valued(e, right)}."
+    off = (was[at] - should[at]) // size
+    return f"It is {elements(abs(off))} too {'far' if off > 0 else 'near'}."
+
+
+def valued(e: Experiments, number: int) -> str:
+    """'stride_h, 8': with the one argument, or product of arguments, that has this value."""
+    known = e.launch.arguments.items() if e.launch else ()
+    numbers = {n: x for n, x in known if isinstance(x, int) and not isinstance(x, bool) and x > 1}
+    names = [name for name, x in numbers.items() if x == number]
+    if not names:
+        names = [f"2 * {name}" for name, x in numbers.items() if 2 * x == number]
+        pairs = itertools.combinations(numbers, 2)
+        names += [f"{a} * {b}" for a, b in pairs if numbers[a] * numbers[b] == number]
+    return f"{names[0]}, {number}" if len(names) == 1 else f"{number}"
+
+
+def along_the_block(one: Noted) -> str:
+    """How far an address moves from lane to lane, unless lanes are neighbors."""
+    axes = ("lane",) if len(one.shape) == 1 else ("row", "column")
+    steps = [
+        np.unique(np.diff(one.access.addresses, axis=k) // one.access.size)
+        for k in range(len(one.shape))
+    ]
+    words = [
+        f"by {elements(int(x[0]))} from one {name} to the next"
+        for name, x in zip(axes, steps, strict=False)
+        if len(x) == 1
+    ]
+    is_plain = all(len(x) == 1 and x[0] == 1 for x in steps)
+    if is_plain or not words:
+        return ""
+    return f"In its block, this address moves {' and '.join(words)}."
