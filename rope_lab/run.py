@@ -185,8 +185,9 @@ def is_interpreted(kernel: object, arguments: tuple, options: dict[str, object])
     Raises:
         ValueError: it has tensors on two devices.
     """
-    if Now.forced:
-        return Now.forced == "interpreted"
+    with ONE_AT_A_TIME:  # or it could be forced for another thread
+        if Now.forced:
+            return Now.forced == "interpreted"
     tensors = tensors_in(dict(zip(kernel.arg_names, arguments, strict=False)) | options)
     on_a_cpu = {x.is_cpu: name for name, x in reversed(tensors)}  # the first of each
     if len(on_a_cpu) > 1:

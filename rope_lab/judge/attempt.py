@@ -19,7 +19,7 @@ from .check import compare, is_right
 from .counts import COPIES, BesideKernels, Counted, more_than_half_the_table, wasted
 from .diagnose.evidence import Evidence
 from .errors import failure_of, not_the_kernels_fault
-from .guests import SECONDS, TookTooLong, a_guest, device_of_the_lab
+from .guests import TookTooLong, a_guest, device_of_the_lab
 from .lanes import HOW_LANES_WAIT
 from .spec import CHANGED, Case, Spec, laid_out_alike, memory_of
 from .verdict import HOW_TO_BEGIN, NOT_YET, WRONG, Cases, Comparison, Fault, Verdict
@@ -137,8 +137,8 @@ class Attempt:
                 self.returned = self._as_a_guest(self.case, self.given)
             except NotImplementedError as error:
                 return Verdict(state=NOT_YET, reason=str(error) or HOW_TO_BEGIN)
-            except TookTooLong:
-                return self._late()
+            except TookTooLong as late:
+                return self._late(f"the case '{self.case.name}' {late}")
             except (Exception, SystemExit) as error:  # whatever a reader's function may raise
                 reason = cannot_be_interpreted(error) or not_the_kernels_fault(error, self.device)
                 if reason:
@@ -157,8 +157,7 @@ class Attempt:
                 torch.cuda.synchronize()  # an error of its kernels is told here
         return returned
 
-    def _late(self) -> Verdict:
-        words = f"the case '{self.case.name}' ran for {SECONDS:.0f} seconds without finishing"
+    def _late(self, words: str) -> Verdict:
         if self.case is self.wanted.cases[0]:
             return Verdict(state=WRONG, reason=words, fault=Fault.LATE)
         words += ": it may be endless, or only too slow for the interpreter, where larger blocks "

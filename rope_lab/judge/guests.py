@@ -38,6 +38,9 @@ _AGAIN = 0.5  # seconds until a guest is ended again: it may catch everything
 class TookTooLong(BaseException):
     """A guest did not come to an end. (`except Exception` doesn't catch it.)"""
 
+    def __str__(self) -> str:
+        return f"ran for {SECONDS:.0f} seconds without finishing"
+
 
 @contextmanager
 def settled() -> Iterator[None]:
@@ -56,12 +59,12 @@ def settled() -> Iterator[None]:
 
 
 @contextmanager
-def a_guest(device: str = "cpu", seconds: float = SECONDS) -> Iterator[None]:
+def a_guest(device: str = "cpu") -> Iterator[None]:
     """Run a reader's function in this context, on tensors on a device.
 
     Raises:
-        TookTooLong: it took longer than that. Only the main thread of a system with POSIX's signals
-            can be told; elsewhere a reader interrupts it, as any cell.
+        TookTooLong: it took longer than `SECONDS`. Only the main thread of a system with POSIX's
+            signals can be told; elsewhere a reader interrupts it, as any cell.
         MemoryError, RuntimeError: it asked for more than `MEMORY`.
     """
     with ExitStack() as stack:
@@ -69,7 +72,7 @@ def a_guest(device: str = "cpu", seconds: float = SECONDS) -> Iterator[None]:
         stack.enter_context(_nothing_is_compiled())
         if device == "cpu":
             stack.enter_context(_in_limited_memory())
-        stack.enter_context(_ends_within(seconds))
+        stack.enter_context(_ends_within(SECONDS))
         yield
 
 

@@ -21,7 +21,7 @@ from ..compiler.launches import Launch, launches_of
 from ..profiling.traffic import Traffic, count_eager_traffic
 from ..run import MAKE_IT_THERE, tensors_in
 from .counts import COPIES
-from .guests import SECONDS, TookTooLong, a_guest, device_of_the_lab
+from .guests import TookTooLong, a_guest, device_of_the_lab
 from .spec import MILLION, Case, Spec
 from .verdict import raised
 
@@ -117,8 +117,8 @@ def rehearsed(
                 with contextlib.suppress(Exception):  # there is none, or it needs a GPU
                     memory = _allocation._allocator.get()(128, 128, None)
                     made.append(("the allocator's memory", memory))
-        except TookTooLong:
-            raise TimeoutError(f"it ran for {SECONDS:.0f} seconds without finishing") from None
+        except TookTooLong as late:
+            raise TimeoutError(f"it {late}") from None
     return Rehearsal(launches, eager, made, device)
 
 

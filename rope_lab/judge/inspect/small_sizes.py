@@ -16,7 +16,7 @@ from ..check import clone, compare
 from ..diagnose import UNKNOWN, kind_of_mistake
 from ..diagnose.evidence import Evidence, Rank
 from ..errors import failure_of, not_the_kernels_fault
-from ..guests import SECONDS, TookTooLong, a_guest, device_of_the_lab
+from ..guests import TookTooLong, a_guest, device_of_the_lab
 from ..refusals import launches_noted
 from ..spec import Argument, Case, Spec
 from ..verdict import HOW_TO_BEGIN, Fault, raised
@@ -81,9 +81,9 @@ def _found_in_a_configuration(sizes: list[int], large: int, given: Given) -> dic
             found = wrapped_offset(given.function, given.make, large)
     except _Stops as stop:
         return stop.found
-    except TookTooLong:
-        words = f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes; "
-        return {"refused": f"{words}a program that waits for a later one never ends there"}
+    except TookTooLong as late:
+        words = f"{at} {late} in the interpreter: choose smaller sizes; a program that waits for a "
+        return {"refused": f"{words}later one never ends there"}
     if "wrong" in found:
         return found
     return {"counts": counts, "atomics": watch.added, "locks": next(iter(locks), "")} | found

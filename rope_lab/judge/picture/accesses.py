@@ -15,7 +15,7 @@ from ...compiler.compile_here import kernel_in
 from ...interpreter.functions import cannot_be_interpreted
 from ...run import replaced, tensors_in
 from ..errors import failure_of
-from ..guests import MAX_PRINTED, SECONDS, TookTooLong, a_guest, settled
+from ..guests import MAX_PRINTED, TookTooLong, a_guest, settled
 from ..hooks import Access, Hooks
 
 # Bytes around a storage, so that the address of a masked lane is nearest to its own storage.
@@ -81,8 +81,8 @@ def accesses_of(kernel: object, grid: tuple[int, ...], arguments: dict[str, obje
         try:
             with a_guest():
                 found = _accesses(kernel_in(kernel), grid, arguments)
-        except TookTooLong:
-            found = {"refused": f"the launch ran for {SECONDS:.0f} seconds without finishing"}
+        except TookTooLong as late:
+            found = {"refused": f"the launch {late}"}
         except (Exception, SystemExit) as error:  # whatever a reader's kernel may raise
             found = {"refused": cannot_be_interpreted(error) or failure_of(error).reason}
     return found | {"printed": said.getvalue()[:MAX_PRINTED]}
