@@ -12,8 +12,9 @@ import functools
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -50,8 +51,6 @@ class Now:
 @functools.cache
 def run_where_tensors_are() -> None:
     """Let launches with tensors on a CPU be interpreted, from now on; loads Triton."""
-    if not modes.triton_is_installed():
-        return
     from triton.runtime.jit import JITFunction
 
     JITFunction.run = _run(JITFunction.run)
@@ -186,10 +185,10 @@ def is_interpreted(kernel: object, arguments: tuple, options: dict[str, object])
     Raises:
         ValueError: it has tensors on two devices.
     """
-    if Now.forced:
-        return Now.forced == "interpreted"
-    named = dict(zip(kernel.arg_names, arguments, strict=False)) | options
-    tensors = [*_tensors_in(named.items())]
+    with ONE_AT_A_TIME:  # or it could be forced for another thread
+        if Now.forced:
+            return Now.forced == "interpreted"
+    tensors = tensors_in(dict(zip(kernel.arg_names, arguments, strict=False)) | options)
     on_a_cpu = {x.is_cpu: name for name, x in reversed(tensors)}  # the first of each
     if len(on_a_cpu) > 1:
         on_a_cpu = {x.is_cpu: name for name, x in tensors if not (x.is_cpu and x.is_pinned())}
@@ -204,11 +203,28 @@ def is_interpreted(kernel: object, arguments: tuple, options: dict[str, object])
     return True in on_a_cpu
 
 
-def _tensors_in(named: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Tensor]]:
-    for name, x in named:
-        if isinstance(x, Tensor):
-            yield name, x
-        elif isinstance(x, tuple | list):
-            yield from _tensors_in((f"{name}.{number}", item) for number, item in enumerate(x))
-        elif isinstance(base := getattr(x, "base", None), Tensor):  # a descriptor's
-            yield name, base
+def replaced(value: object, by: Callable[[str, Tensor], object], name: str = "") -> object:
+    """Arguments of a launch, with `by(name, tensor)` for each tensor in them."""
+    if isinstance(value, Tensor):
+        return by(name, value)
+    if type(value).__name__ == "TensorDescriptor":
+        return replace(value, base=by(name, value.base))
+    if isinstance(value, dict):
+        return {key: replaced(item, by, key) for key, item in value.items()}
+    if isinstance(value, tuple):
+        fields = getattr(value, "_fields", range(len(value)))
+        items = [replaced(x, by, f"{name}.{k}") for k, x in zip(fields, value, strict=True)]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
+    """The tensors of a launch by name."""
+    found: list[tuple[str, Tensor]] = []
+
+    def note(name: str, tensor: Tensor) -> Tensor:
+        found.append((name, tensor))
+        return tensor
+
+    replaced(arguments, note)
+    return found

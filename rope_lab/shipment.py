@@ -6,17 +6,13 @@ called there.
 """
 
 import ast
-import functools
 import importlib.util
 import inspect
-import itertools
 import math
 import re
 import symtable
 import sys
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -26,8 +22,6 @@ _HOLDERS = (tuple, list, dict)
 _WRAPPERS = ("builtins", "functools", "rope_lab", "triton")  # classes of these hold a function
 # modules of objects that name none, or another
 _HOMES = ("torch", "torch.nn.functional", "triton.language")
-_ALLOCATION = "triton.runtime._allocation"
-_NUMBERS = itertools.count()  # for file names
 
 
 class CannotPassOn(TypeError):
@@ -202,69 +196,12 @@ class Shipment:
         return text
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """A function as source.
-
-    Attributes:
-        program: source of a module that defines it.
-        name: its name there.
-        options: keyword arguments of all calls.
-        allocates: whether its kernels get memory, by the `triton.set_allocator` of a cell.
-    """
-
-    program: str
-    name: str
-    options: dict[str, object]
-    allocates: bool
-
-    @classmethod
-    def of(cls, function: Callable, called: str) -> "Shipped":
-        """`called`: its name in a refusal.
-
-        Raises:
-            CannotPassOn: something in it has no source.
-        """
-        options = {}
-        if isinstance(function, functools.partial):
-            if function.args or not all(isinstance(x, _PLAIN) for x in function.keywords.values()):
-                raise CannotPassOn(called, "a partial", "give it plain keyword arguments")
-            function, options = function.func, dict(function.keywords)
-        if is_kernel(function) or is_launch(function):
-            launcher = "the function that launches it, by kernel[grid](...), and returns its result"
-            raise CannotPassOn(called, "a kernel", f"give {launcher}")
-        if not callable(function):
-            raise CannotPassOn(called, kind_of(function), "give it a function")
-        name = getattr(function, "__name__", "")
-        # a lambda's name isn't an identifier
-        return cls.by_name(name if name.isidentifier() else called.split()[-1], function, options)
-
-    @classmethod
-    def by_name(cls, name: str, value: object, options: dict | None = None) -> "Shipped":
-        """A function, or a kernel, which gets this name."""
-        shipment = Shipment()
-        shipment.add(name, value)
-        allocation = sys.modules.get(_ALLOCATION)
-        allocator = allocation._allocator.get() if allocation else None
-        allocates = type(allocator).__name__ not in ("NoneType", "NullAllocator")
-        return cls(shipment.program, name, options or {}, allocates)
-
-    def load(self, folder: Path, kind: str) -> Callable:
-        """The function from its source, which is written to a file because Triton reads it there.
-
-        `kind`: how the file's name begins. An error in a "candidate" is reported with its line.
-        """
-        path = folder / f"{kind}_{next(_NUMBERS)}.py"
-        path.write_text(self.program, encoding="utf-8")
-        if allocation := sys.modules.get(_ALLOCATION):
-            allocation.set_allocator(_allocator if self.allocates else allocation.NullAllocator())
-        function = getattr(module_of_file(path), self.name)
-        return functools.partial(function, **self.options) if self.options else function
-
-
-def _allocator(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-    """What a cell's allocator does, which stays in the notebook."""
-    return torch.empty(size, dtype=torch.int8, device="cuda")
+def refusal_of_a_candidate(candidate: object, called: str = "the candidate") -> str:
+    """Why it can't be called as a notebook's function; '' if it can. `called`: its name there."""
+    if is_kernel(candidate) or is_launch(candidate):
+        launcher = "the function that launches it, by kernel[grid](...), and returns its result"
+        return f"{called} is a kernel: give {launcher}"
+    return "" if callable(candidate) else f"{called} is {kind_of(candidate)}: give it a function"
 
 
 def is_kernel(value: object) -> bool:

@@ -10,17 +10,11 @@ import torch
 
 import pairwise
 from rope_kernels import modes
-from rope_kernels.modes import compiler_is_installed, triton_is_installed
-from rope_lab.interpreter import speed_up
-from rope_lab.run import run_where_tensors_are
+from rope_kernels.modes import compiler_is_installed
+from rope_lab.interpreter import run_as_compiled
 
 HAS_GPU = torch.cuda.is_available()
-speed_up()
-run_where_tensors_are()
-if not HAS_GPU and triton_is_installed():
-    from rope_lab.interpreter.bf16 import let_bf16_round
-
-    let_bf16_round()
+run_as_compiled()
 
 # Files whose tests are all slow: they test tools and benchmarks, or start Sphinx, mypy or ranks in
 # processes of their own.

@@ -14,10 +14,7 @@ from unittest.mock import patch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels.modes import triton_is_installed
-
 from ..interpreter.tuners import words_of
-from ..run import Now
 from .compile import Compiled, compile_for
 from .launch_limits import NotLaunched, check_launch
 
@@ -116,11 +113,6 @@ def launched_by(launcher: Callable[[Launch], object], gpu: str = "sm_90") -> Ite
         for kind in (InterpretedFunction, JITFunction):
             stack.enter_context(patch.object(kind, "run", instead_of(kind.run)))
         yield
-
-
-def interprets() -> bool:
-    """Whether launches are interpreted in this process."""
-    return Now.device == "cpu" and triton_is_installed()
 
 
 def launches_of(

@@ -37,10 +37,12 @@ def speed_up() -> None:
 
 
 def run_as_compiled() -> None:
-    """Let kernels run where their tensors are, and be interpreted as a GPU runs them; loads Triton.
+    """Let kernels run where their tensors are, and be interpreted as a GPU runs them, and faster.
 
-    It also interprets them faster.
+    Loads Triton, if there is one.
     """
+    if not triton_is_installed():
+        return
     from .as_compiled import let_dots_take_tf32, let_every_constexpr_be_one, let_flags_wrap
     from .bf16 import let_bf16_round
     from .reductions import let_reductions_take_blocks

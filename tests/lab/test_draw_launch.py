@@ -372,7 +372,6 @@ REFUSED = {
     "has no attribute 'no_such_function'": (unknown_name_kernel[(1,)], X),
     "it stores in a_ptr and b_ptr": (two_outputs_kernel[(1,)], X, X.clone()),
     "no program stores in a tensor": (copy_kernel[(1,)], X, X.clone(), 0, 4),
-    "an argument can't be passed on": (copy_kernel[(1,)], X, X.clone(), lambda: 4, 4),
 }
 
 
