@@ -1,15 +1,13 @@
-"""The judge: is a reader's answer right, and if not, what is the mistake?
+"""The judge: is a reader's answer right, and if not, at which line is it wrong?
 
 How a function gets its verdict:
 
-- `check_exercise.py` sends it to a child process, runs it there on all cases of a specification,
-  and combines the outcomes into one verdict.
-- `shipment.py` turns the function into source. `child.py` manages the process, which
-  `judge_process.py` prepares for a candidate.
+- `check_exercise.py` runs it on all cases of a specification, and combines the outcomes into one
+  verdict. `guests.py` puts back what the function has changed in this process.
 - `attempt.py` runs one case and finds what is wrong with the results, or with anything else. A
   notebook's specifications (`spec.py`) are in its `nNN/exercises.py`.
-- `diagnose/` finds the mistake that explains wrong elements. Mistakes that only one exercise knows
-  are written as in `mistakes.py`.
+- `why/` explains wrong elements and addresses: it runs the kernel again with one thing changed.
+  `written.py` explains a line that does not mean what it seems to.
 - `verdict.py` is what the reader sees.
 
 While the kernel runs, `hooks.py` calls `trace.py`. `errors.py` explains errors, and `refusals.py`

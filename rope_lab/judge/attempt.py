@@ -2,10 +2,8 @@
 
 import contextlib
 import inspect
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,9 +13,8 @@ from rope_kernels.modes import triton_is_installed
 
 from ..interpreter.functions import cannot_be_interpreted
 from ..interpreter.tuners import Tuning, configuration
-from .check import compare, is_right
+from .check import compare
 from .counts import COPIES, BesideKernels, Counted, more_than_half_the_table, wasted
-from .diagnose.evidence import Evidence
 from .errors import failure_of, not_the_kernels_fault
 from .guests import TookTooLong, a_guest, device_of_the_lab
 from .lanes import HOW_LANES_WAIT
@@ -164,43 +161,6 @@ class Attempt:
         words += "and Triton's own reductions (tl.sum, tl.max) are faster"
         return Verdict(state=NOT_YET, reason=words, fault=Fault.LATE)
 
-    def own_mistake(self) -> str:
-        """Which mistake of the exercise leads to a wrong address; '' if none does.
-
-        The candidate runs again, this time past those addresses, and its result is compared with
-        the results of the mistakes. If several match, later cases decide between them.
-        """
-        left = self._mistakes_in(self.case)
-        cases = self.wanted.cases
-        later = cases[cases.index(self.case) + 1 :] if self.case in cases else []
-        for case in later:
-            if len(left) < 2:
-                break
-            held = self._mistakes_in(case)
-            left = [words for words in left if words in held] or left
-        return left[0] if left else ""
-
-    def _mistakes_in(self, case: Case) -> list[str]:
-        """Mistakes of the exercise with the candidate's result in one case, even a right one."""
-        from .trace import Trace
-
-        if not (self.wanted.mistakes or self.wanted.unmasked) or case.is_large:
-            return []  # a mistake that an exercise knows shows in smaller cases
-        inputs = self.wanted.inputs(case)
-        functions = dict(self.wanted.mistakes)
-        if self.wanted.unmasked:
-            functions[self.wanted.unmasked] = self.wanted
-        try:
-            own = configuration(self.configuration)
-            with Trace(goes_on=True), contextlib.redirect_stdout(io.StringIO()), own:
-                got = as_tuple(self._as_a_guest(case, self.wanted.inputs(case)))
-            off = 1e-4 if case.dtype == torch.float32 else 1e-2
-            same = partial(torch.allclose, rtol=off, atol=off, equal_nan=True)
-            made = {words: results(f, inputs) for words, f in functions.items()}
-            return [words for words, outs in made.items() if all(map(same, got, outs))]
-        except (Exception, SystemExit, TookTooLong):  # whatever it may raise after that
-            return []
-
     def _results(self) -> tuple:
         names = self.wanted.names
         if self.wanted.overwrites:
@@ -220,39 +180,6 @@ class Attempt:
         because = self.trace.by_tf32(out, self.expected[number]) if self.trace else ""
         found = self._wrong("", owner, compared=replace(compared, name=label))
         return replace(found, because=because)
-
-    def evidence(self) -> Evidence:
-        """All that is known about the first result with a wrong element."""
-        number = self.missed
-        out = self._results()[number]
-        wanted, want, got = self.wanted, self.expected[number], out.detach().cpu()
-
-        def of_one(function: Callable) -> Callable:
-            return lambda *x: results(function, list(x))[number]
-
-        def made_by(functions: dict[str, Callable]) -> dict[str, Tensor]:
-            known = {} if self.case.is_large else functions
-            return {words: made(*self.inputs) for words, made in known.items()}
-
-        mistakes = {words: of_one(mistaken) for words, mistaken in wanted.mistakes.items()}
-        roundings = {words: of_one(mistaken) for words, mistaken in wanted.roundings.items()}
-        one = replace(wanted, function=of_one(wanted), mistakes=mistakes)
-        wrong = ~torch.isclose(got.double(), want.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
-        if not wrong.any():
-            wrong = ~is_right(got, want, self.tolerance(want))
-        return Evidence(
-            spec=one,
-            case=self.case,
-            inputs=self.inputs,
-            got=got,
-            expected=want,
-            wrong=wrong,
-            trace=self.trace,
-            earlier=self.earlier,
-            overwritten=list(self._overwritten()),
-            mistakes=made_by(mistakes),
-            roundings=made_by(roundings),
-        )
 
     def _overwritten(self) -> Iterator[str]:
         """Inputs that were changed and shouldn't be, or whose surrounding memory was changed."""
@@ -326,7 +253,8 @@ def called(candidate: Callable, case: Case, inputs: list) -> object:
 
 def results(function: Callable, inputs: list) -> list[Tensor]:
     """The specification's results, computed in fp64 and rounded once to the case's dtype."""
-    outs = as_tuple(function(*[laid_out_alike(x, torch.float64) for x in inputs]))
+    wide = (laid_out_alike(x, torch.float64) if x.is_floating_point() else x for x in inputs)
+    outs = as_tuple(function(*wide))
     return [out.to(inputs[0].dtype) for out in outs]
 
 

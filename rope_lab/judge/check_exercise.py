@@ -25,16 +25,14 @@ from ..run import Now
 from ..shipment import refusal_of_a_candidate
 from .attempt import Attempt
 from .counts import Counted
-from .diagnose import kind_of_mistake
-from .diagnose.written import unlike_its_look
 from .errors import RESTART
-from .guests import MAX_PRINTED, SECONDS, settled
-from .mistakes import Mistaken
+from .guests import MAX_PRINTED, SECONDS, TookTooLong, settled
 from .refusals import Noted, launches_noted, note_job, refusal_of
 from .spec import MILLION, Case, Spec, spec
 from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict, printable, raised
+from .why import why
+from .written import unlike_its_look
 
-_ASKED = 5  # cases in which the cause of a wrong address is looked for
 MANY_PROGRAMS = 3000  # limit for a large tensor: the interpreter takes a millisecond for each
 
 
@@ -73,7 +71,6 @@ def try_on_cases(
         return Tried(Verdict(state=NOT_YET, reason=refused, boxed=True))
     run_as_compiled()
     called = in_place(candidate, out) if out else candidate
-    wanted = replace(wanted, mistakes=_there(wanted.mistakes), roundings=_there(wanted.roundings))
     try:
         with settled():
             tried, printed = _tried(called, wanted, probe)
@@ -86,15 +83,6 @@ def try_on_cases(
     if verdict.state == WRONG and (words := unlike_its_look(candidate)):
         verdict = replace(verdict, because="; ".join(filter(None, (verdict.because, words))))
     return Tried(replace(verdict, boxed=True), tried.counted)
-
-
-def _there(functions: dict[str, Callable]) -> dict[str, Callable]:
-    """Without mistakes in a solution that a reader has edited."""
-    return {
-        words: made
-        for words, made in functions.items()
-        if not isinstance(made, Mistaken) or made.is_there
-    }
 
 
 def _tried(candidate: Callable, wanted: Spec, probe: Case | None) -> tuple[Tried, str]:
@@ -154,9 +142,8 @@ def probed(
     outcome = attempt.outcome()
     if outcome is None:
         return verdict, attempt.counted()
-    reason = outcome.reason or kind_of_mistake([attempt.evidence()])
-    cases = replace(outcome.cases, right=verdict.cases.right)
-    return replace(outcome, reason=reason, cases=cases), None
+    outcome = explained(outcome, attempt)
+    return replace(outcome, cases=replace(outcome.cases, right=verdict.cases.right)), None
 
 
 def rehearsed_verdict(
@@ -197,8 +184,8 @@ def _verdict_in_a_configuration(
     number: int, candidate: Callable, wanted: Spec, device: str
 ) -> tuple[Verdict, str]:
     right: list[str] = []
-    misses: list[Attempt] = []
-    wrong: list[Verdict] = []  # of each of these
+    missed: Attempt | None = None
+    wrong: list[Verdict] = []  # the first one is of this attempt
     slow: list[str] = []
     printed, remark, traced = "", "", Traced()
     for case in wanted.cases:
@@ -227,7 +214,7 @@ def _verdict_in_a_configuration(
         elif outcome.state == NOT_YET or outcome.fault in (Fault.PASSED_OVER, Fault.LATE):
             return outcome, printed
         else:
-            misses.append(attempt)
+            missed = missed or attempt
             wrong.append(outcome)
     if not wrong:
         reason = f"{len(right)} cases: " + ", ".join(right)
@@ -237,7 +224,7 @@ def _verdict_in_a_configuration(
             remark = f"too slow in the interpreter for these cases: {', '.join(slow)}"
         return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
     also_wrong = tuple(other.cases.wrong for other in wrong[1:])
-    first = explained(wrong[0], misses)
+    first = explained(wrong[0], missed)
     cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
     return replace(first, cases=cases), printed
 
@@ -268,15 +255,12 @@ class Traced:
         )
 
 
-def explained(verdict: Verdict, misses: list[Attempt]) -> Verdict:
-    """The verdict on the first wrong case, with the mistake if it is known."""
-    missed = misses[0].missed
-    if missed is not None:  # wrong elements, and no reason yet
-        of_one_result = (attempt for attempt in misses if attempt.missed == missed)
-        reason = kind_of_mistake(attempt.evidence() for attempt in of_one_result)
-        return replace(verdict, reason=reason)
-    if verdict.fault in (Fault.OUTSIDE, Fault.COLLISION):
-        # past a tensor's end there may be another tensor by chance: then the next case is tried
-        found = (attempt.own_mistake() for attempt in misses[:_ASKED])
-        return replace(verdict, because=next(filter(None, found), ""))
-    return verdict
+def explained(verdict: Verdict, missed: Attempt) -> Verdict:
+    """The verdict on the first wrong case, with evidence if there is any."""
+    if verdict.because or missed.device != "cpu":
+        return verdict
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            return replace(verdict, evidence=why(missed, verdict))
+        except (Exception, SystemExit, TookTooLong):  # whatever a reader's function may raise
+            return verdict

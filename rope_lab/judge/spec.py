@@ -77,11 +77,6 @@ class Spec:
     blocks: bool = False  # one per program; a remark mentions more, or none
     gathers: bool = False  # a remark mentions a scatter
     extra: tuple[Case, ...] = ()
-    unmasked: str = ""  # what a verdict says if results are right but accesses are out of bounds
-    # a verdict's words on a likely mistake -> a function that makes it (`mistakes.py`)
-    mistakes: dict[str, Callable] = field(default_factory=dict, compare=False)
-    # the same for results that are right except for their rounding
-    roundings: dict[str, Callable] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         """As `functools.wraps` does, so that the source of its function is found."""

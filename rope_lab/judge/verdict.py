@@ -63,20 +63,42 @@ class Comparison:
         return found
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What experiments with a reader's kernel have shown (`why/`).
+
+    Attributes:
+        kind: "index", "load", "factor", ...; '' for nothing.
+        words: two or three sentences.
+        lines: the reader's line that is wrong, or shows it, and one that uses it.
+    """
+
+    kind: str = ""
+    words: str = ""
+    lines: tuple[str, ...] = ()
+
+    def labeled(self) -> list[str]:
+        at = (line for one in self.lines for line in labeled("at", one))
+        return [*labeled("because", self.words), *at]
+
+
+NO_EVIDENCE = Evidence()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cases:
     """The cases of an exercise, by their names, and what ran in them."""
 
     right: tuple[str, ...] = ()
-    wrong: str = ""  # the first that is wrong; the verdict says what the mistake looks like there
+    wrong: str = ""  # the first that is wrong, to which the verdict's evidence belongs
     also_wrong: tuple[str, ...] = ()
     owner: str = ""  # the program that stored the first wrong element, or left its tensors
     engine: str = "interpreted"  # or 'compiled'
     launches: int = 0  # of kernels, in the interpreter, where all is right
     has_locks: bool = False  # do they need a lock to be right?
 
-    def lines(self, compared: Comparison | None, looks_like: str, because: str) -> list[str]:
-        """The verdict on a wrong case, from its first line to its last."""
+    def lines(self, compared: Comparison | None, told: list[str]) -> list[str]:
+        """The verdict on a wrong case, from its first line to its last, with what is `told`."""
         count = len(self.right)
         right = {0: "every case fails", 1: "1 other case is right"}
         right = right.get(count, f"{count} other cases are right")
@@ -87,8 +109,7 @@ class Cases:
             first,
             *(compared.lines() if compared else ()),
             *labeled("stored by", self.owner),
-            *labeled("looks like", looks_like),
-            *labeled("because", because),
+            *told,
             *labeled("also wrong", ", ".join(self.also_wrong) if self.right else ""),
         ]
 
@@ -121,8 +142,9 @@ class Verdict:
     fault: Fault = Fault.OTHER
     remark: str = ""  # what a right answer does that it need not do
     place: str = ""  # which of several answers, or which GPU, is wrong
-    looks_like: str = ""  # which mistake leads to a wrong answer
-    because: str = ""  # why a wrong choice is wrong, or which mistake leads to a wrong address
+    looks_like: str = ""  # which mistake leads to a wrong number
+    because: str = ""  # why a wrong choice is wrong, or what a line of a kernel means
+    evidence: Evidence = NO_EVIDENCE  # of the first wrong case
     hint: str = ""  # what to think of, where something is wrong
     boxed: bool = False  # it is about a reader's own work, which a page shows in a box
     compared: Comparison | None = None  # in an exercise, of the first wrong case
@@ -141,8 +163,7 @@ class Verdict:
 
     def _text(self) -> str:
         if self.cases.wrong:
-            lines = self.cases.lines(self.compared, looks_like=self.reason, because=self.because)
-            return "\n".join(lines)
+            return "\n".join(self.cases.lines(self.compared, self._told()))
         state = self.state.upper()
         if self.remark:
             first = f"{state}, but {self.remark}\n  {self.reason}"
@@ -157,6 +178,11 @@ class Verdict:
                 *self.climb.lines(),
             ]
         )
+
+    def _told(self) -> list[str]:
+        """What is wrong in a case, and why."""
+        reason = [f"  {self.reason}"] if self.reason else []
+        return [*reason, *self.evidence.labeled(), *labeled("because", self.because)]
 
     def _repr_html_(self) -> str | None:
         """A box with a colored line at its left and the outcome in bold; None: plain text."""

@@ -1,7 +1,6 @@
 """Notebook 10: what the kernels with bugs should compute."""
 
 from ..judge.definitions import rope, rope_of_q_and_k
-from ..judge.mistakes import Mistake, Solution
 from ..judge.spec import STRIDED, Case, spec
 
 # every tensor contiguous, and every head rotated as a whole
@@ -15,77 +14,12 @@ rope_of_whole_heads = spec(
 # of whole heads; in one case q and k have different strides
 _ONLY_Q = "only q is a slice of wider rows"
 
-
-Q_AND_K = Solution("10-ex1")
-
 rope_of_q_and_k_apart = spec(
     rope_of_q_and_k.function,
     leave_out=("part of the head rotated", "every other element"),
     kernel=True,
     launches=1,
     extra=(Case(_ONLY_Q, {"s": 7, "b": 3, "h": 5, "g": 2, "d": 24}, layout=_ONLY_Q),),
-    unmasked="every result is right, so a mask is missing, or true for lanes past the end",
-    mistakes=Q_AND_K.with_mistakes(  # all but the bug that is to be found
-        Mistake(
-            "all rows of k are addressed with the strides of q: k has its own strides",
-            {
-                "k_strides[0]": "q_strides[0]",
-                "k_strides[1]": "q_strides[1]",
-                "k_strides[2]": "q_strides[2]",
-            },
-        ),
-        Mistake(
-            "positions of k are as far apart as those of q: k has its own strides",
-            {"k_strides[0]": "q_strides[0]"},
-        ),
-        Mistake(
-            "sequences of k are as far apart as those of q: k has its own strides",
-            {"k_strides[1]": "q_strides[1]"},
-        ),
-        Mistake(
-            "heads of k are k_strides[2] apart; k_strides[1] is the distance between sequences",
-            {"k_strides[2]": "k_strides[1]"},
-        ),
-        Mistake(
-            "heads of k are k_strides[2] apart; k_strides[0] is the distance between positions",
-            {"k_strides[2]": "k_strides[0]"},
-        ),
-        Mistake(
-            "heads of q are as far apart as those of k: q has strides of its own",
-            {"head * q_strides[2]": "head * k_strides[2]"},
-        ),
-        Mistake(
-            "head is missing in the address: every head of k reads the first one",
-            {" + head * k_strides[2]": ""},
-        ),
-        Mistake(
-            "head counts the heads of q first: subtract q_heads",
-            {"        head = head - q_heads\n": ""},
-        ),
-        Mistake(
-            "head counts the heads of q first: subtract q_heads, not k_heads", head="head - k_heads"
-        ),
-        Mistake(
-            "head - q_heads is the head of k: it begins at 0",
-            {"head = head - q_heads": "head = head - q_heads + 1"},
-        ),
-        Mistake(
-            "q has q_heads heads: head < q_heads, not k_heads",
-            {"head < q_heads": "head < k_heads"},
-        ),
-        Mistake(
-            "the first head of k is taken for one of q: head < q_heads, not <=",
-            {"head < q_heads": "head <= q_heads"},
-        ),
-        Mistake(
-            "the result of k has k_heads heads of each token",
-            {"k_out_ptr + (token * k_heads": "k_out_ptr + (token * q_heads"},
-        ),
-        Mistake(
-            "the rows of k are read from q: begin at k_ptr",
-            {"k_ptr + position": "q_ptr + position"},
-        ),
-    ),
 )
 
 

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ..judge.answers import check_answer
 from ..judge.inspect.inspection import Inspection
-from ..judge.mistakes import Mistake, Solution
 from ..judge.spec import LARGE, OTHER_BLOCK, STRIDED, Case, spec
 from ..judge.verdict import Verdict
 
@@ -77,10 +76,6 @@ def packed(size: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
     return t, inv_freq, cu_seqlens.to(torch.int32)
 
 
-LOGSUMEXP = Solution("13-ex5")
-_CARRIED = "total * tl.exp(largest - grown) + tl.sum(tl.exp(x - grown))"
-
-
 @spec(
     leave_out=STRIDED,
     launches=1,
@@ -92,104 +87,6 @@ _CARRIED = "total * tl.exp(largest - grown) + tl.sum(tl.exp(x - grown))"
         Case(OTHER_BLOCK, {"s": 3, "d": 100}, options={"block": 32}),
         Case("large elements", {"s": 5, "d": 5000}, torch.float16, layout=LARGE),
         Case("rows of two large elements", {"s": 9, "d": 2}, torch.float16, layout=LARGE),
-    ),
-    mistakes=LOGSUMEXP.with_mistakes(
-        Mistake(
-            "the exponentials overflow: subtract the largest element so far",
-            grown="0.0",
-        ),
-        Mistake(
-            "the sum so far is not rescaled when a larger element comes",
-            {"total * tl.exp(largest - grown)": "total"},
-        ),
-        Mistake(
-            "the sum so far is rescaled the wrong way round: by exp(old - new)",
-            {"tl.exp(largest - grown)": "tl.exp(grown - largest)"},
-        ),
-        Mistake(
-            "masked lanes count as elements of 0: other has to be -inf",
-            {'other=-float("inf")': "other=0.0"},
-        ),
-        Mistake(
-            "the largest element begins at 0, so rows of negative elements underflow",
-            {'largest, total = -float("inf"), 0.0': "largest, total = 0.0, 0.0"},
-        ),
-        Mistake(
-            "the last elements are missing: only whole blocks are read",
-            {"range(0, D, BLOCK)": "range(0, D - BLOCK + 1, BLOCK)"},
-        ),
-        Mistake("only the first block is read", {"range(0, D, BLOCK)": "range(0, BLOCK, BLOCK)"}),
-        Mistake(
-            "only the last block counts: the sum so far is lost",
-            {"total * tl.exp(largest - grown) + ": ""},
-        ),
-        Mistake(
-            "the largest element is not added again after the logarithm",
-            {"largest + tl.log(total)": "tl.log(total)"},
-        ),
-        Mistake("the logarithm is missing", {"largest + tl.log(total)": "largest + total"}),
-        Mistake("the largest element alone", {"largest + tl.log(total)": "largest"}),
-        Mistake(
-            "the largest element of this block alone: keep the larger of it and the largest so far",
-            grown="tl.max(x)",
-        ),
-        Mistake(
-            "the largest exponential is kept instead of the largest element",
-            grown="tl.maximum(largest, tl.max(tl.exp(x)))",
-        ),
-        Mistake(
-            "the largest element is still -inf: it has to become the larger one in each round",
-            {"        largest = grown\n": ""},
-        ),
-        Mistake(
-            "the sum so far is rescaled by the largest element of this block, which may be smaller",
-            {"tl.exp(largest - grown)": "tl.exp(largest - tl.max(x))"},
-        ),
-        Mistake(
-            "only the sum so far is rescaled: the block's own exponentials have the new largest "
-            "element",
-            {_CARRIED: "(total + tl.sum(tl.exp(x - grown))) * tl.exp(largest - grown)"},
-        ),
-        Mistake(
-            "the block's exponentials still have the old largest element: x minus the new one",
-            {"tl.exp(x - grown)": "tl.exp(x - largest)"},
-        ),
-        Mistake(
-            "masked lanes are NaN, or infinite: the load needs other=-inf",
-            {', other=-float("inf")': ""},
-        ),
-        Mistake(
-            "the mask is true for all of the first block, and a row ends at D: column < D",
-            {"mask=column < D": "mask=column < BLOCK"},
-        ),
-        Mistake(
-            "rows are D apart in memory, and BLOCK is the width of a block",
-            {"row * D": "row * BLOCK"},
-        ),
-        Mistake(
-            "the result has one element for each row: store at out_ptr + row",
-            {"out_ptr + row": "out_ptr + row * D"},
-        ),
-        Mistake(
-            "every round loads the row's first block: add column, which begins at `first`",
-            {"row * D + column": "row * D + tl.arange(0, BLOCK)"},
-        ),
-        Mistake(
-            "the first block is skipped: the loop begins at 0",
-            {"range(0, D, BLOCK)": "range(BLOCK, D, BLOCK)"},
-        ),
-        Mistake(
-            "the largest element is subtracted, and has to be added after the logarithm",
-            {"largest + tl.log(total)": "tl.log(total) - largest"},
-        ),
-        Mistake(
-            "the logarithm is to base 2: tl.log, not tl.log2",
-            {"tl.log(total)": "tl.log2(total)"},
-        ),
-        Mistake(
-            "the logarithm of the mean: don't divide the sum by D",
-            {"tl.log(total)": "tl.log(total / D)"},
-        ),
     ),
 )
 def logsumexp_of_rows(x: "(s, d)"):

@@ -324,14 +324,14 @@ def test_wrong_kernels_name_the_program(kernels):
 @pytest.mark.parametrize(
     ("reference", "words"),
     (
-        (lambda x: -2 * x, "a sign: every element has the opposite sign"),
-        (lambda x: 2 * x.flip(0), ""),  # a guess that numbers don't bear out is not made
-        (lambda x: (2 * x, 1 / x), ""),  # nor one where another number of results is asked
+        (lambda x: -2 * x, "x[0, 0] is multiplied by 2, and should be by -2"),
+        (lambda x: 2 * x.flip(0), "this line loads x[0, 0], and should load x["),
+        (lambda x: (2 * x, 1 / x), ""),  # of another number of results there is none
     ),
 )
-def test_a_wrong_result_is_told_what_it_looks_like(reference, words, kernels):
+def test_a_wrong_result_gets_evidence(reference, words, kernels):
     found = inspected(kernels.tuned, reference, kernels.rows)
-    assert found.looks_like == words and bool(words) == ("looks like: " in repr(found)), found
+    assert words in found.evidence.words and bool(words) == ("because: " in repr(found)), found
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))

@@ -2,15 +2,14 @@
 
 The cells before an answer have run, and what they left behind is in the way; but for those that
 only show something, which nbval runs. Each notebook runs once. Answers are pasted over their stub,
-each in a cell of its own, the solution last. Wrong are solutions with the mistakes that the
-exercise's specification knows, and those of `answers_NN.py`: one of each, and all with `--every`.
+each in a cell of its own, the solution last. Wrong ones are those of `answers_NN.py`: one of each
+exercise, and all with `--every`.
 What wrong numbers and choices are told is in `test_wrong_answers.py`.
 
 Cells run in this process, because a kernel, a judge and a compiler of each notebook's own would
 take longer to start than most answers to judge. nbval runs them in a kernel.
 """
 
-import ast
 import re
 import symtable
 from dataclasses import dataclass
@@ -19,8 +18,12 @@ import nbformat
 import pytest
 
 from cells import run
+from exercise import rows_of
 from exercise_form import EXAM, NUMBERS, exercises_in
 from notebook_form import FOLDER
+from rope_lab.judge import check_exercise
+from rope_lab.judge.inspect import small_sizes
+from rope_lab.judge.why import why
 from rope_lab.records import QUIET
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -31,12 +34,19 @@ BUG, REPAIR = "out.numel() // (positions * d)", "t.shape[1] * heads"
 
 @dataclass(frozen=True)
 class Answer:
-    """A cell to put after a stub, and what it must be told."""
+    """A cell to put after a stub, and what it must be told.
+
+    Attributes:
+        told: part of the verdict.
+        kind, line: of the evidence, and part of one of its lines; '' if the verdict has none.
+    """
 
     name: str
     source: str
     state: str = "RIGHT"
     told: str = ""
+    kind: str = ""
+    line: str = ""
 
 
 def exam(book):
@@ -55,23 +65,17 @@ def answers_to(exercises, entry, every):
         solution.replace(BUG, REPAIR) if is_exam else solution,
     )
     answers = [
-        Answer(f"{entry.cell} {x.words}", x.made_in(solution), x.state, x.words)
-        for x in entry.wrong_answers
+        Answer(
+            name=f"{entry.cell} {x.words}",
+            source=x.made_in(solution),
+            state=x.state,
+            told="" if x.kind else x.words,
+            kind=x.kind,
+            line=x.line,
+        )
+        for x in (*entry.wrong_answers, *rows_of(entry.cell))
     ]
-    of_mistakes = [mistaken_answer(entry, mistaken, solution) for mistaken in entry.mistaken]
-    if not every:
-        answers, of_mistakes = answers[:1], of_mistakes[:1]
-    return [*answers, *of_mistakes, right]
-
-
-def mistaken_answer(entry, mistaken, solution):
-    """What the judge compares results with, and the solution's check of it."""
-    check = ast.parse(solution).body[-1].value
-    name = next(x.id for x in check.args if isinstance(x, ast.Name))
-    mine = f"{name} = {mistaken.solution.name}\n" if name != mistaken.solution.name else ""
-    words = mistaken.mistake.words
-    source = f"{mistaken.text}\n\n{mine}{ast.unparse(check)}"
-    return Answer(f"{entry.cell} {words}", source, "WRONG", words)
+    return [*(answers if every else answers[:1]), right]
 
 
 def with_answers(number, every):
@@ -112,7 +116,7 @@ def globals_read_in(table):
     return read.union(*map(globals_read_in, table.get_children()))
 
 
-def complaint(cell, answer, text, error):
+def complaint(cell, answer, text, error, found):
     """What is wrong with a cell's outcome; nothing if it is as it should be."""
     if error:
         expected = answer is None and "raises-exception" in cell.metadata.get("tags", [])
@@ -122,18 +126,46 @@ def complaint(cell, answer, text, error):
     states = set(re.findall(r"^(RIGHT, but|RIGHT|WRONG|NOT YET)\b", text, re.MULTILINE))
     others = states - {answer.state}  # of an exercise that checks two functions
     as_wanted = answer.state in states and (answer.told or not others)
-    if as_wanted and answer.told in text:
+    is_told = answer.told in text
+    if answer.kind:
+        shown = any(one.kind == answer.kind and _names(one, answer.line) for one in found)
+        is_told = is_told and shown
+    elif answer.state == "RIGHT" and not others:
+        is_told = is_told and not found
+    if as_wanted and is_told:
         return ""
-    return f"{answer.name}: wanted {answer.state} {answer.told!r}, and it is told\n{text}"
+    wanted = answer.kind and f"the evidence {answer.kind!r} at {answer.line!r}"
+    return f"{answer.name}: wanted {answer.state} {answer.told!r} {wanted}, and it is told\n{text}"
+
+
+def _names(evidence, line):
+    return any(line in one for one in evidence.lines) if line else True
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """All evidence that is looked for, in order."""
+    noted = []
+
+    def noting(*wrong):
+        noted.append(why(*wrong))
+        return noted[-1]
+
+    monkeypatch.setattr(check_exercise, "why", noting)
+    monkeypatch.setattr(small_sizes, "why", noting)
+    return noted
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_answers_are_judged_rightly(number, monkeypatch, pytestconfig, tmp_path):
+def test_answers_are_judged_rightly(number, monkeypatch, pytestconfig, tmp_path, found):
     monkeypatch.setenv(QUIET, "1")
     monkeypatch.setenv("MPLBACKEND", "agg")  # nobody looks at its figures
     monkeypatch.chdir(FOLDER)
     cells, answers = with_answers(number, pytestconfig.getoption("every"))
     names = {"__name__": "__main__"}
-    ran = [(cell, answers.get(cell.id), *run(cell, names, tmp_path)) for cell in cells]
-    found = [complaint(*one) for one in ran]
-    assert not any(found), "\n\n".join(filter(None, found))
+    complaints = []
+    for cell in cells:
+        found.clear()
+        text, error = run(cell, names, tmp_path)
+        complaints.append(complaint(cell, answers.get(cell.id), text, error, found))
+    assert not any(complaints), "\n\n".join(filter(None, complaints))

@@ -7,9 +7,9 @@ What stubs and solutions print is stored in the notebooks, and nbval holds it.
 import pytest
 
 import rope_lab as lab
+from exercise import WrongAnswer
 from exercise_form import CHECKS, NUMBERS, exercises_in
 from notebook_form import load, names_of_detours
-from rope_lab.judge.mistakes import Mistake
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -26,7 +26,7 @@ def test_a_detour_has_no_exercise(name):
 
 def test_a_wrong_answer_whose_text_is_gone_is_refused():
     """Else the solution itself would stand for the wrong answer."""
-    wrong = Mistake("minus the angle", {"x + y": "x - y"})
+    wrong = WrongAnswer("minus the angle", {"x + y": "x - y"})
     with pytest.raises(ValueError, match="'x \\+ y' is not in the solution"):
         wrong.made_in("x * y")
 

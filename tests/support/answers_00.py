@@ -7,7 +7,12 @@ A_SCALED_COPY = Exercise(
     cell="00-ex1",
     judged_by=exercises.scaled_copy,
     wrong_answers=(
-        WrongAnswer("unchanged: the result is x as it came", {"2 * x,": "x,"}),
+        WrongAnswer(
+            "unchanged: the result is x as it came",
+            {"2 * x,": "x,"},
+            kind="factor",
+            line="tl.store(out_ptr + i, x, mask=exists)",
+        ),
         WrongAnswer(
             "take smaller blocks, and more programs",  # one for all elements
             {
@@ -33,10 +38,27 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             "from number 259 on; programs 0 and 1 store element 1 of out_ptr",
             {"tl.program_id(0) * BLOCK": "tl.program_id(0)"},
+            kind="beginning",
+            line="i = tl.program_id(0) + tl.arange(0, BLOCK)",
         ),
-        WrongAnswer("a factor: everything is 1.5 times", {"2 * x,": "3 * x,"}),
-        WrongAnswer("every result is right, so a mask is missing", {"2 * x, mask=exists": "2 * x"}),
-        WrongAnswer("or true for lanes past the end", {"i < n": "i <= n"}),
+        WrongAnswer(
+            "a factor: everything is 1.5 times",
+            {"2 * x,": "3 * x,"},
+            kind="factor",
+            line="tl.store(out_ptr + i, 3 * x, mask=exists)",
+        ),
+        WrongAnswer(
+            "every result is right, so a mask is missing",
+            {"2 * x, mask=exists": "2 * x"},
+            kind="outside",
+            line="tl.store(out_ptr + i, 2 * x)",
+        ),
+        WrongAnswer(
+            "or true for lanes past the end",
+            {"i < n": "i <= n"},
+            kind="mask",
+            line="exists = i <= n",
+        ),
         WrongAnswer(
             "to a pointer an index is added, and nothing else",
             {"tl.load(x_ptr + i": "tl.load(2 * x_ptr + i"},
@@ -70,14 +92,20 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             "the kernel stores in x_ptr, and the result is its out_ptr",
             {"tl.store(out_ptr": "tl.store(x_ptr"},
+            kind="unwritten",
+            line="tl.store(x_ptr + i, 2 * x, mask=exists)",
         ),
         WrongAnswer(
             "no kernel gets the result: the launch doesn't pass it",
             {"(x, out, x.numel()": "(x, x, x.numel()"},
+            kind="unwritten",
+            line="tl.store(out_ptr + i, 2 * x, mask=exists)",
         ),
         WrongAnswer(
             "the kernel loads from out_ptr, which is the result: new memory",
             {"tl.load(x_ptr": "tl.load(out_ptr"},
+            kind="not finite",
+            line="x = tl.load(out_ptr + i, mask=exists)",
         ),
         WrongAnswer("a kernel has no powers: write a product", {"2 * x,": "x**2,"}),
         WrongAnswer(
@@ -91,10 +119,17 @@ A_SCALED_COPY = Exercise(
             "the address comes first, and then the value",
             {"tl.store(out_ptr + i, 2 * x,": "tl.store(2 * x, out_ptr + i,"},
         ),
-        WrongAnswer("Is the mask true for them?", {"i < n": "i < n - 1"}),
+        WrongAnswer(
+            "Is the mask true for them?",
+            {"i < n": "i < n - 1"},
+            kind="mask",
+            line="exists = i < n - 1",
+        ),
         WrongAnswer(
             "no program stores the first element",
             {"tl.arange(0, BLOCK)": "tl.arange(0, BLOCK) + 1"},
+            kind="beginning",
+            line="i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK) + 1",
         ),
         WrongAnswer(
             "the number along the grid's first axis is tl.program_id(0)",
@@ -116,6 +151,8 @@ A_SCALED_COPY = Exercise(
         WrongAnswer(
             "each program stores one element: no block, tl.arange(0, BLOCK)",
             {"tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)": "tl.program_id(0) * BLOCK"},
+            kind="unwritten",
+            line="i = tl.program_id(0) * BLOCK",
         ),
         WrongAnswer(
             "a launch passes every argument: in order, and a tl.constexpr by its name",

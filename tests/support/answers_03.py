@@ -13,6 +13,8 @@ ROWS_AND_COLUMNS = Exercise(
         WrongAnswer(
             "only the mask is wrong: it needs the rows and the columns",
             {"(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "row[:, None] < rows"},
+            kind="outside",
+            line="tl.store(out_ptr + row[:, None] * 2 * HALF + column[None,",
         ),
         WrongAnswer(
             "for and, or, not, if write &, |, ~, where",
@@ -41,6 +43,8 @@ ROWS_AND_COLUMNS = Exercise(
         WrongAnswer(
             "a sign: what is wrong has the opposite sign, in the first half",
             {"sign[None, :] * x": "x"},
+            kind="factor",
+            line="tl.store(out_ptr + row[:, None] * 2 * HALF + column[None,",
         ),
         WrongAnswer(
             "the kernel scatters: it stores an element at its partner's index",
@@ -48,6 +52,8 @@ ROWS_AND_COLUMNS = Exercise(
                 "+ partner[None, :]": "+ column[None, :]",
                 "+ column[None, :], sign": "+ partner[None, :], sign",
             },
+            kind="sign",
+            line="sign = tl.where(in_first_half, -1, 1)",
         ),
     ),
 )

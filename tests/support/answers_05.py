@@ -11,6 +11,8 @@ RUNG_2 = Exercise(
         WrongAnswer(
             "the wrong angle: the second half takes the first half's angle",
             {"angle2 = tl.load(angle_ptr + HALF": "angle2 = tl.load(angle_ptr"},
+            kind="load",
+            line="angle2 = tl.load(angle_ptr, mask=exists)",
         ),
         WrongAnswer(
             "in the case 'more elements than a block'",
@@ -19,6 +21,8 @@ RUNG_2 = Exercise(
         WrongAnswer(
             "a sign: that of the sine in the second half",
             {"x2 * tl.cos(angle2) + x1": "x2 * tl.cos(angle2) - x1"},
+            kind="factor",
+            line="tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle2) - x",
         ),
         WrongAnswer(
             "overwritten too early: the second half is computed from the results of the",
@@ -28,6 +32,8 @@ RUNG_2 = Exercise(
                     "tl.sin(angle1)\n    tl.store(out_ptr + offset, x1, mask=exists)"
                 ),
             },
+            kind="wrong element",
+            line="tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle2) + x",
         ),
         WrongAnswer(
             "which one stays is undefined on a GPU",
@@ -46,6 +52,8 @@ RUNG_2 = Exercise(
                     "    tl.store(out_ptr + offset + HALF"
                 ),
             },
+            kind="read again",
+            line="x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)",
         ),
         WrongAnswer(
             "PyTorch runs clone or contiguous; let the kernel do it",
@@ -58,6 +66,8 @@ RUNG_2 = Exercise(
         WrongAnswer(
             "the first half is taken for both: where is the second one loaded?",
             {"x2 = tl.load(t_ptr + offset + HALF,": "x2 = tl.load(t_ptr + offset,"},
+            kind="load",
+            line="x2 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)",
         ),
         WrongAnswer(
             "the wrong pairing: it pairs neighbors",
@@ -65,26 +75,38 @@ RUNG_2 = Exercise(
                 "offset = row * 2 * HALF + pair": "offset = row * 2 * HALF + 2 * pair",
                 "offset + HALF": "offset + 1",
             },
+            kind="wrong element",
+            line="x2 = tl.load(t_ptr + offset + 1, mask=exists).to(tl.float",
         ),
         WrongAnswer(
             "the pair's members have changed places in the first half",
             {"x1 * tl.cos(angle1) - x2 *": "x2 * tl.cos(angle1) - x1 *"},
+            kind="factor",
+            line="tl.store(out_ptr + offset, x2 * tl.cos(angle1) - x1 * tl.",
         ),
         WrongAnswer(
             "the wrong cosine: that of the other half's angle, in the second half",
             {"x2 * tl.cos(angle2)": "x2 * tl.cos(angle1)"},
+            kind="wrong element",
+            line="tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle1) + x",
         ),
         WrongAnswer(
             "unwritten: no program stores columns 3, 7 of each row",
             {"exists = pair < HALF": "exists = pair < HALF - 1"},
+            kind="mask",
+            line="exists = pair < HALF - 1",
         ),
         WrongAnswer(
             "the wrong position: row (1, 0, 0) is rotated by the angles of position 0, not of 1",
             {"out, b * h,": "out, s,"},
+            kind="index",
+            line="position = row // rows",
         ),
         WrongAnswer(
             "unwritten: the result is t as it came, and no program stores in it",
             {"if out is None:\n": "if True:\n"},
+            kind="unwritten",
+            line="tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.",
         ),
         WrongAnswer(
             "round it up, and mask the lanes that are too many",
@@ -102,6 +124,8 @@ RUNG_3 = Exercise(
         WrongAnswer(
             "rows are 2 * HALF apart in memory, and BLOCK_HALF is the width of the block",
             {"(position * rows + row) * 2 * HALF": "(position * rows + row) * 2 * BLOCK_HALF"},
+            kind="index",
+            line="offset = ((position * rows + row) * 2 * BLOCK_HALF)[:, No",
         ),
         WrongAnswer(
             "of 4 programs store nothing: is their mask false?",
@@ -111,6 +135,8 @@ RUNG_3 = Exercise(
                     "tl.program_id(0) // row_blocks * BLOCK_R"
                 ),
             },
+            kind="unwritten",
+            line="offset = ((position * rows + row) * 2 * HALF)[:, None] +",
         ),
         WrongAnswer(
             "a sine of the whole tile, (8, 128)",
@@ -135,9 +161,14 @@ RUNG_3 = Exercise(
         WrongAnswer(
             "Pairs end at HALF, and a tile's rows at `rows`",
             {"(row < rows)[:, None] & (pair < HALF)[None, :]": "(pair < HALF)[None, :]"},
+            kind="outside",
+            line="x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)",
         ),
         WrongAnswer(
-            "is `pair < HALF` in it, joined by &?", {"[:, None] & (pair": "[:, None] | (pair"}
+            "is `pair < HALF` in it, joined by &?",
+            {"[:, None] & (pair": "[:, None] | (pair"},
+            kind="mask",
+            line="exists = (row < rows)[:, None] | (pair < HALF)[None, :]",
         ),
         KernelOfTheRungBelow(
             rung=3,
@@ -161,10 +192,14 @@ HALF_A_TABLE = Exercise(
                 ),
                 "x2 * cos + x1 * sin": "x2 * tl.cos(angle2) + x1 * tl.sin(angle2)",
             },
+            kind="load",
+            line="angle2 = tl.load(freqs_ptr + position * 2 * HALF + HALF +",
         ),
         WrongAnswer(
             "the wrong function: a cosine for the sine, in the second half",
             {"x2 * cos + x1 * sin": "x2 * cos + x1 * cos"},
+            kind="factor",
+            line="tl.store(out1_ptr + HALF, x2 * cos + x1 * cos, mask=exists)",
         ),
         WrongAnswer(
             ("it loads 256 bytes of freqs_ptr, expected 128: half a row of the table for"),
@@ -224,13 +259,18 @@ QUERIES_AND_KEYS = Exercise(
         WrongAnswer(
             "the wrong head: row & (h - 1) is row % h only where h is a power of two",
             {"row % heads": "row & (heads - 1)"},
+            kind="wrong place",
+            line="x1 = tl.load(row_ptr + pair * strides[3], mask=exists).to",
         ),
         WrongAnswer(
             "no row of k comes out: from program q_rows on, set row, heads, strides",
             {_IF + _PLACE: _PLACE + _IF},
         ),
         WrongAnswer(
-            "programs after the last row of k store, too", {"s * b * (h + g)": "s * b * 2 * h"}
+            "programs after the last row of k store, too",
+            {"s * b * (h + g)": "s * b * 2 * h"},
+            kind="mask",
+            line="exists = pair < HALF",
         ),
     ),
 )

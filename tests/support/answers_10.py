@@ -14,6 +14,8 @@ REPAIR_IT = Exercise(
                 "  looks like: out of bounds: program (20, 6) reads element 1008 of k_ptr"
             ),
             {"k_strides[1] + head * k_strides[2]": "k_strides[1] + head * q_strides[2]"},
+            kind="unknown",
+            line="",
         ),
         WrongAnswer(
             "a wrong stride: it reads the memory as if the tensor were contiguous",
@@ -22,10 +24,14 @@ REPAIR_IT = Exercise(
                     "k_ptr + (token * k_heads + head) * 2 * HALF"
                 )
             },
+            kind="pointer",
+            line="x_ptr = k_ptr + (token * k_heads + head) * 2 * HALF",
         ),
         WrongAnswer(
             "every result is right, so a mask is missing",
             {"exists = pair < HALF": "exists = pair < BLOCK"},
+            kind="mask",
+            line="exists = pair < BLOCK",
         ),
     ),
 )
@@ -38,10 +44,12 @@ THE_UNSEEN_BUG = Exercise(
     cell="10-ex2",
     judged_by=rope,
     wrong_answers=(
-        WrongAnswer("the table's length: right for a table that ends with the sequence", {}),
+        WrongAnswer("the table's length is taken for the sequence's", {}, kind="index", line="row"),
         WrongAnswer(
             "the wrong position: the angle is that of 0, the first position",
             {"out.numel() // (positions * d)": "out.numel() // d"},
+            kind="index",
+            line="position, sequence, head = row // rows",
         ),
     ),
 )

@@ -13,6 +13,8 @@ RMS_NORM_OF_A_ROW = Exercise(
                 "other=0.0).to(tl.float32)": "other=0.0)",
                 "tl.sum(x * x)": "tl.sum((x * x).to(tl.float32))",
             },
+            kind="too narrow",
+            line="",
         ),
     ),
 )
@@ -25,12 +27,26 @@ THE_FUSED_FORWARD = Exercise(
         WrongAnswer(
             "the wrong weight: no weights are applied",
             {"x1 * r * weight1, x2 * r * weight2": "x1 * r, x2 * r"},
+            kind="formula",
+            line="r = tl.rsqrt(mean + 1e-6)[:, None]",
         ),
-        WrongAnswer("no epsilon: a row of zeros is divided by zero", {"mean + 1e-6": "mean"}),
-        WrongAnswer("another epsilon: 1e-05, not 1e-06", {"1e-6": "1e-5"}),
+        WrongAnswer(
+            "no epsilon: a row of zeros is divided by zero",
+            {"mean + 1e-6": "mean"},
+            kind="not finite",
+            line="r = tl.rsqrt(mean)[:, None]",
+        ),
+        WrongAnswer(
+            "another epsilon: 1e-05, not 1e-06",
+            {"1e-6": "1e-5"},
+            kind="formula",
+            line="r = tl.rsqrt(mean + 1e-5)[:, None]",
+        ),
         WrongAnswer(
             "the epsilon is outside of the root: add it to the mean square",
             {"tl.rsqrt(mean + 1e-6)[:, None]": "(1 / (tl.sqrt(mean) + 1e-6))[:, None]"},
+            kind="formula",
+            line="r = (1 / (tl.sqrt(mean) + 1e-6))[:, None]",
         ),
         WrongAnswer(
             "the mean is subtracted, as LayerNorm does",
@@ -42,6 +58,8 @@ THE_FUSED_FORWARD = Exercise(
                     "    mean = "
                 )
             },
+            kind="formula",
+            line="r = tl.rsqrt(mean + 1e-6)[:, None]",
         ),
     ),
 )

@@ -17,6 +17,8 @@ A_WRAPPER_FOR_THE_MODEL = Exercise(
         WrongAnswer(
             "the gradient is ignored: each of its elements counts as 1",
             {"grad.permute": "torch.ones_like(grad).permute"},
+            kind="wrong element",
+            line="x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)",
         ),
     ),
 )

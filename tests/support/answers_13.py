@@ -10,6 +10,8 @@ SWIGLU = Exercise(
         WrongAnswer(
             "shape (3, 11008), bfloat16; first at index (0, 0): got",
             {"tl.sigmoid(gate) * up": "tl.sigmoid(up) * gate"},
+            kind="factor",
+            line="tl.store(out_ptr + i, gate * tl.sigmoid(up) * gate, mask=",
         ),
         WrongAnswer(
             "against the exercise: PyTorch runs to or float, silu; let the kernel do it",
@@ -31,8 +33,18 @@ SWIGLU_BACKWARD = Exercise(
     cell="13-ex2",
     judged_by=exercises.swiglu_backward_in_pytorch,
     wrong_answers=(
-        WrongAnswer("result 0: 32", {"return d_gate, d_up": "return d_up, d_gate"}),
-        WrongAnswer("result 1: 32", {"d_out * silu": "d_out * sigmoid"}),
+        WrongAnswer(
+            "result 0: 32",
+            {"return d_gate, d_up": "return d_up, d_gate"},
+            kind="wrong place",
+            line="",
+        ),
+        WrongAnswer(
+            "result 1: 32",
+            {"d_out * silu": "d_out * sigmoid"},
+            kind="factor",
+            line="tl.store(d_up_ptr + i, d_out * sigmoid, mask=exists)",
+        ),
     ),
 )
 
@@ -44,16 +56,25 @@ ADD_AND_NORMALIZE = Exercise(
         WrongAnswer(
             "WRONG at size 3: residual: ",
             {"    tl.store(residual_ptr + offset, total, mask=exists)\n": ""},
+            kind="unwritten",
+            line="tl.store(x_ptr + offset, total * r * weight, mask=exists)",
         ),
         WrongAnswer(
             "shape (3, 5120), bfloat16; first at index (0, 0): got",
             {"/ D + 1e-6": "/ BLOCK + 1e-6"},
+            kind="factor",
+            line="tl.store(x_ptr + offset, total * r * weight, mask=exists)",
         ),
         WrongAnswer(
             "PyTorch runs to or float", {"x, residual, weight, D": "x, residual, weight.float(), D"}
         ),
         # eps outside of the root, which only a small row shows
-        WrongAnswer("first at index (0, 0): got", {"/ D + 1e-6)": "/ D) / (1 + 1e-6)"}),
+        WrongAnswer(
+            "first at index (0, 0): got",
+            {"/ D + 1e-6)": "/ D) / (1 + 1e-6)"},
+            kind="factor",
+            line="tl.store(x_ptr + offset, total * r * weight, mask=exists)",
+        ),
     ),
 )
 
@@ -63,9 +84,17 @@ PACKED_ROPE = Exercise(
     judged_by=exercises.packed_rope_in_pytorch,
     wrong_answers=(
         WrongAnswer(
-            "result 0: 28", {"token - tl.max(tl.where(starts <= token, starts, 0))": "token"}
+            "result 0: 28",
+            {"token - tl.max(tl.where(starts <= token, starts, 0))": "token"},
+            kind="wrong element",
+            line="angle = position * tl.load(inv_freq_ptr + pair, mask=pair",
         ),
-        WrongAnswer("first at index (1, 0, 0): got", {"starts <= token": "starts < token"}),
+        WrongAnswer(
+            "first at index (1, 0, 0): got",
+            {"starts <= token": "starts < token"},
+            kind="wrong element",
+            line="angle = position * tl.load(inv_freq_ptr + pair, mask=pair",
+        ),
     ),
 )
 
@@ -121,7 +150,12 @@ YOURS = Exercise(
     cell="13-ex6",
     judged_by=exercises.with_prediction,
     wrong_answers=(
-        WrongAnswer("first at index (0, 0): got", {"tl.sum(x, axis=0) / 4": "tl.sum(x, axis=0)"}),
+        WrongAnswer(
+            "first at index (0, 0): got",
+            {"tl.sum(x, axis=0) / 4": "tl.sum(x, axis=0)"},
+            kind="factor",
+            line="tl.store(out_ptr + group * D + element, tl.sum(x, axis=0))",
+        ),
         WrongAnswer("only what is loaded: a store moves bytes, too", {" * (1 + 1 / 4)": ""}),
         WrongAnswer(
             "twice as many bytes as there are: an element of bf16 has two", {"1024 * 2": "1024 * 4"}

@@ -1,30 +1,42 @@
-"""An exercise of a notebook: what judges it, and wrong answers beside its specification's mistakes.
+"""An exercise of a notebook: what judges it, and wrong answers.
 
 Each `answers_NN.py` has those of its notebook.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
-from rope_lab.judge.climb.check_rung import uses_of
-from rope_lab.judge.mistakes import Mistake, Mistaken, replaced
-from rope_lab.judge.spec import Spec
-from rope_lab.rungs import Rung, rung_of
+from rope_lab.rungs import rung_of
 
 
-class WrongAnswer(Mistake):
-    """A mistake in the worked solution that no specification knows.
+@dataclass(frozen=True)
+class WrongAnswer:
+    """The worked solution with a mistake in it.
 
-    Args:
-        words: some of the verdict's.
+    Attributes:
+        words: some of the verdict's, or what the mistake is.
         instead: text of the solution -> what is in its place.
         state: the verdict's first word; "RIGHT" for the solution in other words.
+        kind: of the evidence; '' if the verdict has its words instead.
+        line: part of a line to which the evidence points; '' for none.
     """
 
-    def __init__(self, words: str, instead: Mapping[str, str], state: str = "WRONG") -> None:
-        super().__init__(words, instead)
-        self.state = state
+    words: str
+    instead: Mapping[str, str]
+    state: str = "WRONG"
+    kind: str = ""
+    line: str = ""
+
+    def made_in(self, solution: str) -> str:
+        """The solution with the mistake in it.
+
+        Raises:
+            ValueError: a text that is replaced is not in the solution.
+        """
+        return replaced(solution, self.instead)
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,8 @@ class KernelOfTheRungBelow:
     rung: int  # this one
     words: str
     state: str = "NOT YET"
+    kind: str = ""
+    line: str = ""
 
     def made_in(self, solution: str) -> str:
         """The cell with that kernel; loads Triton."""
@@ -53,19 +67,35 @@ class Exercise:
     def judges(self) -> tuple[object, ...]:
         return self.judged_by if isinstance(self.judged_by, tuple) else (self.judged_by,)
 
-    @property
-    def mistaken(self) -> list[Mistaken]:
-        """Solutions with the mistakes that its judges know; of a rung, those made in its kernel."""
-        return [one for judge in self.judges for one in self._mistaken(judge)]
 
-    def _mistaken(self, judge: object) -> list[Mistaken]:
-        if isinstance(judge, Rung):
-            specs = [use.wanted for use in uses_of(judge.number)]
-            known = {words: one for wanted in specs for words, one in wanted.mistakes.items()}
-            of_all = [one for one in known.values() if isinstance(one, Mistaken)]
-            return [one for one in of_all if one.solution.cell == self.cell]
-        known = judge.mistakes | judge.roundings if isinstance(judge, Spec) else {}
-        return [one for one in known.values() if isinstance(one, Mistaken)]
+def rows_of(cell: str) -> list[WrongAnswer]:
+    """The wrong answers to an exercise in `wrong_answers.txt`."""
+    return [answer for of, answer in _rows() if of == cell]
+
+
+@functools.cache
+def _rows() -> list[tuple[str, WrongAnswer]]:
+    text = Path(__file__).with_name("wrong_answers.txt").read_text(encoding="utf-8")
+    found = []
+    for block in text.split("\n\n")[1:]:  # the first one explains
+        first, *changed = block.strip("\n").splitlines()
+        cell, kind, line = first.split(" | ", 2)
+        old, new = ("\n".join(x[2:] for x in changed if x[0] == sign) for sign in "-+")
+        found.append((cell, WrongAnswer(f"{old} -> {new}", {old: new}, kind=kind, line=line)))
+    return found
+
+
+def replaced(text: str, instead: Mapping[str, str]) -> str:
+    """A text with some of its parts replaced.
+
+    Raises:
+        ValueError: a part is not there.
+    """
+    for part, other in instead.items():
+        if part not in text:
+            raise ValueError(f"{part!r} is not in the solution")
+        text = text.replace(part, other)
+    return text
 
 
 def exercises_of(module: ModuleType) -> list[Exercise]:

@@ -14,7 +14,7 @@ from ...compiler.stages import executed
 from ...profiling.traffic import Kernel
 from ...records import QUIET
 from ..climb.targets import number
-from ..verdict import NOT_YET, RIGHT, WRONG, box, labeled, printable
+from ..verdict import NO_EVIDENCE, NOT_YET, RIGHT, WRONG, Evidence, box, labeled, printable
 from .limits import CHANGES, SECTOR, Gpu, limit_of, next_launch_us
 from .machine_code import by_descriptor, requested_before_needed, waits_twice, why_not_counted
 
@@ -204,7 +204,7 @@ class Inspection:
     # what is wrong at a small size or with an offset at the large one, or why it doesn't compile
     wrong: str = ""
     owner: str = ""  # the program that stored the first wrong element
-    looks_like: str = ""  # which mistake leads to a wrong result
+    evidence: Evidence = NO_EVIDENCE  # of what is wrong
     sizes: Sequence[int] = ()  # at which it ran
     large: int = 0  # for which it was compiled
     locks: str = ""  # where two programs race if a lock does not order them
@@ -285,7 +285,7 @@ class Inspection:
         return f"NOT YET: right {words}, but {limit}; wanted: {self.wanted}"
 
     def _rest(self) -> list[str]:
-        found = labeled("stored by", self.owner) + labeled("looks like", self.looks_like)
+        found = labeled("stored by", self.owner) + self.evidence.labeled()
         for name, floats in self.atomics.items():
             words = "; the order of float sums is undefined" * floats
             found.append(f"  {name}: atomics{words}")

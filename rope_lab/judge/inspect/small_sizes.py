@@ -11,19 +11,18 @@ from torch.utils._pytree import tree_leaves
 
 from ...interpreter.functions import cannot_be_interpreted
 from ...interpreter.tuners import Tuning, configuration
-from ..attempt import same_bits
+from ..attempt import Attempt, same_bits
 from ..check import clone, compare
-from ..diagnose import UNKNOWN, kind_of_mistake
-from ..diagnose.evidence import Evidence, Rank
 from ..errors import failure_of, not_the_kernels_fault
 from ..guests import TookTooLong, a_guest, device_of_the_lab
 from ..refusals import launches_noted
 from ..spec import Argument, Case, Spec
-from ..verdict import HOW_TO_BEGIN, Fault, raised
+from ..verdict import HOW_TO_BEGIN, Evidence, Fault, raised
+from ..why import why
 from .offsets import wrapped_offset
 from .watch import Watch
 
-_MOST_ELEMENTS = 2**14  # of a result whose mistake is looked for
+_MOST_ELEMENTS = 2**16  # of an input, for evidence
 Called = tuple[list[Tensor], list]  # what a function returned, and its inputs after the call
 
 
@@ -43,7 +42,7 @@ def found_at(sizes: list[int], large: int, given: Given) -> dict:
     Then whether its offsets fit into their integers at the large size.
 
     Returns:
-        `refused`, or `wrong`, `owner` and `looks_like`, as in an `Inspection`. If all is right,
+        `refused`, or `wrong`, `owner` and `evidence`, as in an `Inspection`. If all is right,
         `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each size.
         Always `launches`, for the compiler.
     """
@@ -111,23 +110,15 @@ def _watched(size: int, given: Given) -> Watch:
         reason, owner, fault = failure_of(error)
         if fault == Fault.OTHER:
             raise _Stops(refused=f"{at} {reason}") from None
-        raise _Stops(wrong=f"{at}: {reason}", owner=owner, fault=fault) from None
+        found = {"owner": owner, "evidence": _evidence(given, inputs), "fault": fault}
+        raise _Stops(wrong=f"{at}: {reason}", **found) from None
     miss = _miss(found, expected, inputs, given.tolerance, watch)
     if miss.words:
         if Tuning.number:
             at += f", in configuration {Tuning.words}"
-        looks_like = ""
-        if miss.result is not None:
-            looks_like = _looks_like(
-                number=miss.result,
-                found=found,
-                expected=expected,
-                reference=reference,
-                inputs=inputs,
-                watch=watch,
-            )
+        seen = _evidence(given, inputs) if miss.has_no_cause else Evidence()
         words = f"{at}: {miss.words}"
-        raise _Stops(wrong=words, owner=miss.owner, looks_like=looks_like)
+        raise _Stops(wrong=words, owner=miss.owner, evidence=seen)
     return watch
 
 
@@ -184,7 +175,7 @@ class _Miss(NamedTuple):
 
     words: str  # '' if nothing is
     owner: str = ""  # the program that stored the first wrong element
-    result: int | None = None  # its number, if no cause is known
+    has_no_cause: bool = False  # elements are wrong, and it isn't known why
 
 
 def _miss(
@@ -202,7 +193,7 @@ def _miss(
         if not _same(x, want):
             compared.append((name, x, want, _same(before, want)))
     raced = next(iter(watch.races + watch.collisions + watch.lane_races), "")
-    for number, (label, x, want, has_to_stay) in enumerate(compared):
+    for label, x, want, has_to_stay in compared:
         if has_to_stay:
             return _Miss(f"an input is overwritten: {label}")
         verdict = compare(x, want, tolerance)
@@ -214,7 +205,7 @@ def _miss(
             cause = cause or (watch.by_tf32(x, want) if at is not None else "")
             if cause:
                 return _Miss(f"{words}; {cause}", owner)
-            return _Miss(words, owner, number if at is not None and number < len(wanted) else None)
+            return _Miss(words, owner, has_no_cause=at is not None)
     return _Miss(raced or next(iter(watch.tuned_in_place), ""))
 
 
@@ -225,34 +216,51 @@ def _masked_off(x: Tensor, at: tuple[int, ...] | None, watch: Watch) -> str:
     return "an element that is masked off is used: a load without `other` leaves it undefined"
 
 
-def _looks_like(
-    number: int, found: Called, expected: Called, reference: Callable, inputs: dict, watch: Watch
-) -> str:
-    """The mistake that explains a wrong result, as in an exercise; '' if none is known."""
-    x, want = found[0][number], expected[0][number]
-    floats = [name for name, x in inputs.items() if isinstance(x, Tensor) and x.is_floating_point()]
-    if x.numel() > _MOST_ELEMENTS:
-        return ""
+@dataclass(frozen=True)
+class _Of(Spec):
+    """A reference and the inputs of one size, as the specification of an exercise."""
 
-    def of_one(*values: Tensor) -> Tensor:
-        changed = inputs | dict(zip(floats, values, strict=True))
-        return _called(reference, changed)[0][number]
+    given: tuple[Tensor, ...] = ()
 
-    evidence = Evidence(
-        spec=Spec(of_one, tuple(Argument(name, "floats", ()) for name in floats)),
-        case=Case("the smallest that is wrong", {}, want.dtype),
-        inputs=[inputs[name] for name in floats],
-        got=x,
-        expected=want,
-        wrong=~torch.isclose(x, want, rtol=1e-2, atol=1e-3, equal_nan=True),
-        trace=watch,
+    def inputs(self, case: Case, device: str = "cpu") -> list[Tensor]:
+        return [clone(x) for x in self.given]
+
+
+def _evidence(given: Given, inputs: dict[str, object]) -> Evidence:
+    """Of a wrong result, as in an exercise; none if the inputs are not tensors of floats first."""
+    tensors = tuple(inputs.values())
+    if not all(isinstance(x, Tensor) for x in tensors) or not tensors[0].is_floating_point():
+        return Evidence()
+    if max(x.numel() for x in tensors) > _MOST_ELEMENTS:
+        return Evidence()
+    _, after = _called(given.reference, inputs)
+    pairs = zip(inputs.items(), after, strict=True)
+    changed = tuple(name for (name, before), x in pairs if not _same(before, x))
+
+    def results(*values: Tensor) -> object:
+        own = dict(zip(inputs, (x.clone() for x in values), strict=True))  # keeps gradients
+        returned = given.reference(*own.values())
+        if changed:
+            return tuple(own[name] for name in changed)
+        return tuple(x for x in tree_leaves(returned) if isinstance(x, Tensor))
+
+    arguments = tuple(
+        Argument(name, "floats" if x.is_floating_point() else "integers", _letters(x))
+        for name, x in inputs.items()
     )
+    wanted = _Of(results, arguments, overwrites=changed, given=tensors)
+    case = Case("the smallest that is wrong", {})
     try:
-        # where an element comes from is only useful for a rotation
-        looks_like = kind_of_mistake([evidence], least=Rank.PLACE)
-    except Exception:  # a rule may need what only an exercise has
-        return ""
-    return "" if looks_like == UNKNOWN else looks_like
+        attempt = Attempt(given.function, wanted, case, [], configuration=Tuning.number)
+        outcome = attempt.outcome()
+        return Evidence() if outcome is None else why(attempt, outcome)
+    except (Exception, SystemExit):  # whatever a function may raise
+        return Evidence()
+
+
+def _letters(x: Tensor) -> tuple[str, ...]:
+    """Rows, and the columns of a row, as far as that can be known."""
+    return (*(f"row {k}" for k in range(x.dim() - 1)), "d")[-x.dim() :] if x.dim() else ()
 
 
 def _same(x: object, y: object) -> bool:

@@ -1,4 +1,4 @@
-"""Why is a result wrong? Evidence by experiments on the reader's own kernel, without a list.
+"""Evidence is a result wrong? Evidence by experiments on the reader's own kernel, without a list.
 
 If a wrong element is made of others than it needs, an address or a mask is wrong. If it is made of
 what it needs, a number is. Then one change is looked for that makes every element right: of one
@@ -7,16 +7,20 @@ and the verdict names its line. Without proof it has what the runs show (`addres
 `numbers.py`). Only what is no sum of products, as a norm, is compared with `formulas.py`.
 """
 
-import contextlib
-import io
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
 
+from rope_kernels.modes import triton_is_installed
+
+from ...interpreter.tuners import configuration
+from ...run import interpreting
 from ..attempt import Attempt
-from ..verdict import Fault, Verdict
+from ..guests import a_guest, device_of_the_lab
+from ..verdict import Evidence, Fault, Verdict
 from .addresses import (
     collision,
     exchanged_results,
@@ -24,15 +28,19 @@ from .addresses import (
     masked_lanes,
     other_elements,
     outside,
+    raced,
+    read_again,
     stored_twice,
     unwritten,
 )
 from .experiments import Experiments, OutOfBudget
 from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow
-from .words import Why, evidence, where
+from .words import evidence, where
 
 _RULES = (
+    raced,
     unwritten,
+    read_again,
     stored_twice,
     masked_lanes,
     not_finite,
@@ -46,7 +54,7 @@ _RULES = (
 _MANY_PROGRAMS = 24  # with more, a case with fewer rows is tried
 
 
-def why(attempt: Attempt, outcome: Verdict) -> Why:
+def why(attempt: Attempt, outcome: Verdict) -> Evidence:
     """Evidence for one wrong case; none if its reason says it all, or after the budget.
 
     Args:
@@ -54,11 +62,29 @@ def why(attempt: Attempt, outcome: Verdict) -> Why:
         outcome: wrong.
     """
     if attempt.missed is None and outcome.fault not in (Fault.OUTSIDE, Fault.COLLISION):
-        return Why()
+        return Evidence()
+    if attempt.case.is_large:
+        words = "Smaller tensors are right: the grid, a position or an offset has a limit."
+        return evidence("size", words)
+    with ExitStack() as stack:
+        stack.enter_context(a_guest())
+        stack.enter_context(device_of_the_lab("cpu", attempt.candidate))
+        stack.enter_context(configuration(attempt.configuration))
+        if triton_is_installed():
+            stack.enter_context(interpreting())
+        found = _evidence(attempt, outcome)
+    if attempt.case.options and attempt.earlier:
+        name = next(iter(attempt.case.options))
+        words = f"With the default of `{name}`, all is right. {found.words}"
+        return replace(found, kind=found.kind or "option", words=words)
+    return found
+
+
+def _evidence(attempt: Attempt, outcome: Verdict) -> Evidence:
     began = time.process_time()
-    smaller = _smaller(attempt, outcome) or attempt
+    attempt = _smaller(attempt, outcome) or attempt
     collides = outcome.fault == Fault.COLLISION
-    e = Experiments(smaller, smaller.missed or 0, began=began, collides=collides)
+    e = Experiments(attempt, attempt.missed or 0, began=began, collides=collides)
     if outcome.fault == Fault.OUTSIDE:
         return _in_time(e, (outside,))
     if collides:
@@ -66,14 +92,14 @@ def why(attempt: Attempt, outcome: Verdict) -> Why:
     if not e.first:
         return kept(e)
     if e.expected.dtype in (torch.float16, torch.bfloat16):
-        wide = Experiments(smaller, e.number, began=began, wide=True)
+        wide = Experiments(attempt, e.number, began=began, wide=True)
         if not wide.first:
             return too_narrow(e)
         e = wide
     return _in_time(e, _RULES)
 
 
-def _in_time(e: Experiments, rules: Sequence[Callable[[Experiments], Why | None]]) -> Why:
+def _in_time(e: Experiments, rules: Sequence[Callable[[Experiments], Evidence | None]]) -> Evidence:
     """The first evidence that is found; in a hurry, without proof."""
     for rule in rules:
         try:
@@ -99,8 +125,7 @@ def _smaller(attempt: Attempt, outcome: Verdict) -> Attempt | None:
     if few == case.sizes or case.is_large or programs <= _MANY_PROGRAMS:
         return None
     made = Attempt(attempt.candidate, attempt.wanted, replace(case, sizes=few), attempt.earlier)
-    with contextlib.redirect_stdout(io.StringIO()):
-        other = made.outcome()
+    other = made.outcome()
     if other is None or (other.fault, made.missed) != (outcome.fault, attempt.missed):
         return None
     first, same = (x.compared and x.compared.first_wrong_index for x in (other, outcome))

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from ..verdict import Evidence
 from .changes import Changes, Index, Noted
 from .experiments import TESTED, Element, Experiments
 from .found import of_a_launch, of_addresses, of_masks, of_numbers, of_stores
-from .words import Why, along_the_block, elements, evidence, listed, shown, step, where
+from .words import along_the_block, elements, evidence, listed, shown, step, where
 
 
 def by(e: Experiments, one: Noted) -> str:
@@ -17,19 +18,41 @@ def by(e: Experiments, one: Noted) -> str:
     return e.record.name_of(one.program)
 
 
-def kept(e: Experiments) -> Why:
+def kept(e: Experiments) -> Evidence:
     """The experiments' call is right, and the judge's, after another one, was not."""
     words = "The same call with fresh memory is right: something is kept from the call before,"
     return evidence("kept", words, "with other numbers at the same address.")
 
 
-def unwritten(e: Experiments) -> Why | None:
+def raced(e: Experiments) -> Evidence | None:
+    trace = e.attempt.trace
+    if trace is None or not trace.races:
+        return None
+    return evidence("race", f"A race between programs: {trace.races[0]}.")
+
+
+def read_again(e: Experiments) -> Evidence | None:
+    """A program loads what it has stored itself."""
+    trace, out = e.attempt.trace, e.outs[e.number]
+    if trace is None or not trace.reread:
+        return None
+    begin = out.untyped_storage().data_ptr()
+    mine = next((m for m in e.record.memories if m.begin == begin), None)
+    lines = (one.line for one in e.record.loads() if mine and one.access.inside(mine).any())
+    words = f"{trace.reread[0].capitalize()}: keep what was loaded."
+    return evidence("read again", words, lines=(next(lines, ""),))
+
+
+def unwritten(e: Experiments) -> Evidence | None:
     """The wrong element has no store."""
     record, out = e.record, e.outs[e.number]
+    if not record.launched and e.got[e.first].isnan():
+        words = f"New memory came back, and {shown(e)} was never put there."
+        return evidence("unwritten", words)
     if e.stores(e.first) or not record.launched:
         return None
     if not record.programs:
-        return of_a_launch(e) or evidence("unwritten", "No program ran: the grid is empty.")
+        return of_a_launch(e)
     programs = f"{len(record.programs)} program{'s' * (len(record.programs) != 1)}"
     stores = record.stores()
     if not stores:
@@ -53,10 +76,12 @@ def unwritten(e: Experiments) -> Why | None:
         lane = f"only a lane of {by(e, off[0])}, whose mask is false,"
     words = f"{shown(e)} is not stored: {lane} points there."
     line = off[0].line if off else same[0].line
-    return evidence("unwritten", words, f"{each}; the result has {out.numel()}.", lines=(line,))
+    first = next(filter(None, map(e.line_that_sets, e.names_behind(line, deep=0))), "")
+    more = f"{each}; the result has {out.numel()}."
+    return evidence("unwritten", words, more, lines=(first, line))
 
 
-def _stored_elsewhere(e: Experiments, own: str) -> Why:
+def _stored_elsewhere(e: Experiments, own: str) -> Evidence:
     names = {
         x.untyped_storage().data_ptr(): n for n, x in zip(e.wanted.names, e.given, strict=True)
     }
@@ -71,7 +96,7 @@ def _stored_elsewhere(e: Experiments, own: str) -> Why:
     return evidence("unwritten", words, lines=(stores[0].line,))
 
 
-def stored_twice(e: Experiments) -> Why | None:
+def stored_twice(e: Experiments) -> Evidence | None:
     """The wrong element has two stores."""
     stores = e.stores(e.first)
     if len(stores) < 2:
@@ -93,7 +118,7 @@ def stored_twice(e: Experiments) -> Why | None:
     return evidence("stored twice", words, more or along_the_block(last), lines=lines)
 
 
-def collision(e: Experiments) -> Why | None:
+def collision(e: Experiments) -> Evidence | None:
     """All is right because the last of two stores is: the other one is at fault."""
     if proved := of_masks(e) or of_stores(e) or of_a_launch(e):
         return proved
@@ -108,7 +133,7 @@ def collision(e: Experiments) -> Why | None:
     return None
 
 
-def outside(e: Experiments) -> Why:
+def outside(e: Experiments) -> Evidence:
     """The first access that leaves the tensors."""
     if not e.first:
         others = (Experiments(e.attempt, k, began=e.began) for k in range(1, len(e.outs)))
@@ -137,14 +162,18 @@ def _leaving(e: Experiments) -> Iterator[tuple[Noted, Index]]:
             yield one, tuple(map(int, lane))
 
 
-def masked_lanes(e: Experiments) -> Why | None:
+def masked_lanes(e: Experiments) -> Evidence | None:
     """Is the result right, or a number, if lanes that are masked off load something else?"""
     partly = [one for one in e.record.loads() if not one.access.wanted.all()]
     has_other = {one.line: one.access.has_other for one in partly}
-    if len(has_other) > 1 and torch.equal(
-        e.out(Changes(fill=("", 1.0))).nan_to_num(), e.got.nan_to_num()
-    ):
-        return None  # they don't matter
+    if len(has_other) > 1:
+        changed = e.out(Changes(fill=("", 0.0)))
+        if torch.equal(changed.nan_to_num(), e.got.nan_to_num()) and all(has_other.values()):
+            return None  # they don't matter
+        if e.is_right(changed).all() and not any(has_other.values()):
+            words = f"{shown(e)} uses lanes that are masked off, undefined without `other`."
+            more = "With other=0 in these loads, every element is right."
+            return evidence("masked", words, more, lines=tuple(has_other)[-2:])
     for line in has_other:
         for filled in (0.0, -math.inf, math.inf, 1.0) if has_other[line] else (0.0,):
             changed = e.out(Changes(fill=(line, filled)))
@@ -158,7 +187,7 @@ def masked_lanes(e: Experiments) -> Why | None:
     return None
 
 
-def exchanged_results(e: Experiments) -> Why | None:
+def exchanged_results(e: Experiments) -> Evidence | None:
     """Two results have changed places."""
     for number, want in enumerate(e.all_expected):
         same = number != e.number and want.shape == e.got.shape
@@ -170,8 +199,10 @@ def exchanged_results(e: Experiments) -> Why | None:
     return None
 
 
-def other_elements(e: Experiments) -> Why | None:
+def other_elements(e: Experiments) -> Evidence | None:
     """Needed elements that the wrong one lacks, and others that it has."""
+    if not e.needs(e.first):  # of nothing that has a gradient
+        return None
     lacks, extra = e.has
     if not lacks and not extra:
         return None
@@ -211,7 +242,7 @@ def other_elements(e: Experiments) -> Why | None:
     return _lacking(e, lacks, store, lane)
 
 
-def _used_wrongly(e: Experiments, lacks: set[Element], extra: set[Element]) -> Why:
+def _used_wrongly(e: Experiments, lacks: set[Element], extra: set[Element]) -> Evidence:
     """Its lane loads all that it needs, and another element of the result takes it."""
     if proved := of_numbers(e) or of_a_launch(e):
         return proved
@@ -226,7 +257,7 @@ def _used_wrongly(e: Experiments, lacks: set[Element], extra: set[Element]) -> W
     return evidence("wrong element" if extra else "not used", words, where(e), lines=tuple(lines))
 
 
-def _lacking(e: Experiments, lacks: set[Element], store: Noted | None, lane: Index) -> Why:
+def _lacking(e: Experiments, lacks: set[Element], store: Noted | None, lane: Index) -> Evidence:
     """The wrong element is made of too little."""
     line = store.line if store else ""
     needed = f"{shown(e)} needs {listed(lacks)}"
@@ -246,9 +277,10 @@ def _lacking(e: Experiments, lacks: set[Element], store: Noted | None, lane: Ind
             words = f"{needed}, which is loaded, and not used for it."
             return evidence("not used", words, where(e), lines=(one.line, line))
     words = f"{needed}, which {program} does not load."
-    names = {name for name, _ in lacks}
-    near = [one.line for element, one in e.loads(e.first) if element[0] in names]
-    near += [one.line for one in e.loads_of(store.program) if store][:1] if store else []
+    loads, names = e.loads(e.first), {name for name, _ in lacks}
+    near = [one.line for element, one in loads if element not in e.needs_of_lane(e.first)]
+    near += [one.line for element, one in loads if element[0] in names]
+    near += [one.line for element, one in loads]
     return evidence("not loaded", words, where(e), lines=(*near[:1], line))
 
 

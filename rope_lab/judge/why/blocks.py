@@ -36,10 +36,12 @@ class BlockSearch:
 
     def mask(self) -> Cured | None:
         for setting, blocks in self._named("b").items():
-            for lanes, value in ((self._bad, False), (self._missing, True)):
+            off, on = (self._bad, False), (self._missing, True)
+            for changes in ((off,), (on,), (off, on)):
                 new = {program: block.copy() for program, block in blocks.items()}
-                for store in self.e.record.noted:
-                    self._set(new.get(store.program), store, lanes(store), value, setting[0])
+                for one in self.e.record.noted:
+                    for lanes, value in changes:
+                        self._set(new.get(one.program), one, lanes(one), value, setting[0])
                 if found := self._tried(setting, blocks, new):
                     return found
         return None

@@ -5,9 +5,7 @@ of the inputs a wrong element needs. Which ones it has shows in runs with change
 of all loads and stores says at which of the reader's lines they are.
 """
 
-import contextlib
 import inspect
-import io
 import math
 import re
 import time
@@ -21,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...shipment import function_of
 from ..attempt import Attempt, as_tuple, called, results
 from ..check import is_right
 from ..spec import STRIDED, laid_out_alike
@@ -35,7 +34,9 @@ MOST = 3  # elements that a sentence lists
 TESTED = 24  # needed elements that are changed one by one
 _SLOW = 0.03  # seconds of a run: with more, a lane's loads are taken for what its element has
 _LANES = 200  # lanes of a store whose elements are looked for
-_LESS_BY_CHANCE = ("sizes that no block divides", *STRIDED[:2])
+_LESS_BY_CHANCE = STRIDED[:2]  # or these, where a specification leaves them out
+_OR = ("sizes that no block divides",)
+_FEW = {"s": 2, "b": 3, "h": 4, "g": 1, "d": 12, "n": 300}  # sizes that differ
 BUDGET = 2.0  # seconds of CPU time for all experiments
 _FOR_PROOFS = 1.4  # of these
 
@@ -49,6 +50,7 @@ class Experiments:
 
     Attributes:
         first: the element of the result that is explained; () if all are right.
+        kept: what others have computed from these.
         given, outs: the tensors of the first run, which `record` has noted.
     """
 
@@ -72,6 +74,7 @@ class Experiments:
         self.attempt, self.wanted, self.wide = attempt, attempt.wanted, wide
         self.number, self.began, self.collides = number, began, collides
         self.ends, self.hurries = began + _FOR_PROOFS, False
+        self.kept: dict[str, object] = {}
         self.needs, self.made_of = cache(self._needs), cache(self._made_of)
         self.stores, self.stored_by = cache(self._stores), cache(self._stored_by)
         before = time.process_time()
@@ -98,11 +101,11 @@ class Experiments:
     @cached_property
     def others(self) -> list["Experiments"]:
         """The candidate on other cases, whose sizes and strides leave less to chance."""
-        found = []
-        own = self.attempt.case.name
+        found, names = [], {case.name for case in self.wanted.cases}
         for case in self.wanted.cases:
-            if case.name in _LESS_BY_CHANCE and case.name != own:
-                attempt = Attempt(self.attempt.candidate, self.wanted, case, [])
+            if case.name in (_LESS_BY_CHANCE if names & {*_LESS_BY_CHANCE} else _OR):
+                few = {letter: _FEW.get(letter, size) for letter, size in case.sizes.items()}
+                attempt = Attempt(self.attempt.candidate, self.wanted, replace(case, sizes=few), [])
                 try:
                     found.append(Experiments(attempt, began=self.began, collides=self.collides))
                 except OutOfBudget:
@@ -136,7 +139,7 @@ class Experiments:
         from .record import Record
 
         record = Record(changes, files)
-        with record, contextlib.redirect_stdout(io.StringIO()):
+        with record:
             returned = called(self.attempt.candidate, self.attempt.case, given)
         overwritten = [given[names.index(name)] for name in self.wanted.overwrites]
         return given, overwritten or list(as_tuple(returned)), record
@@ -397,7 +400,7 @@ class Experiments:
             function = left.pop()
             names = getattr(function, "__globals__", {})
             own = getattr(getattr(function, "__code__", None), "co_names", ())
-            new = [names[name].fn for name in own if hasattr(names.get(name), "fn")]
+            new = [function_of(names[name]) for name in own if hasattr(names.get(name), "fn")]
             new = [kernel for kernel in new if kernel not in found]
             found += new
             left += new

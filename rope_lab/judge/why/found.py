@@ -4,19 +4,20 @@ import re
 
 import numpy as np
 
+from ..verdict import Evidence
 from .blocks import BlockSearch
 from .experiments import Experiments
 from .functions import computed_otherwise, computed_together, negated
 from .launches import Launch
-from .repairs import Repair, Search
-from .words import RIGHT_THEN, Why, evidence, one_of, shown, step
+from .repairs import Repair, search_of
+from .words import RIGHT_THEN, evidence, one_of, shown, step
 
 
-def of_addresses(e: Experiments) -> Why | None:
+def of_addresses(e: Experiments) -> Evidence | None:
     """One index, pointer, load, mask or argument that makes every element right."""
     if e.hurries:
         return None
-    search = Search(e)
+    search = search_of(e)
     suspect = search.load()
     names = e.names_behind(suspect.line, deep=3) if suspect else search.suspects
     repair = search.index(names) or search.pointer(names) or suspect or search.mask(None)
@@ -28,7 +29,7 @@ def of_addresses(e: Experiments) -> Why | None:
     return evidence(repair.kind, in_words(e, repair), more, lines=(repair.line, shows))
 
 
-def of_masks(e: Experiments) -> Why | None:
+def of_masks(e: Experiments) -> Evidence | None:
     """One mask, or one beginning of a block, that makes every element right."""
     if e.hurries:
         return None
@@ -46,11 +47,11 @@ def of_masks(e: Experiments) -> Why | None:
     return None
 
 
-def of_stores(e: Experiments) -> Why | None:
+def of_stores(e: Experiments) -> Evidence | None:
     """One store that makes every element right, or an index or a pointer that it uses."""
     if e.hurries:
         return None
-    search = Search(e)
+    search = search_of(e)
     repair = search.index(None) or search.pointer(None) or search.store()
     if repair is None:
         return None
@@ -59,12 +60,14 @@ def of_stores(e: Experiments) -> Why | None:
     return evidence(repair.kind, in_words(e, repair), more, lines=lines)
 
 
-def of_a_launch(e: Experiments) -> Why | None:
+def of_a_launch(e: Experiments) -> Evidence | None:
     """One argument, two that have changed places, or another grid."""
     if e.hurries:
         return None
     launch = Launch(e)
-    names = [*launch.numbers]
+    if not e.record.programs:
+        return evidence("grid", "The grid is empty: no program ran.", lines=(launch.line,))
+    names = [*launch.numbers] if e.others else []
     if found := launch.cured_argument(names):
         return evidence("argument", _argument(launch, *found), lines=(_used_at(e, found[0]),))
     if found := launch.exchanged_arguments(names):
@@ -78,11 +81,11 @@ def of_a_launch(e: Experiments) -> Why | None:
     return None
 
 
-def of_numbers(e: Experiments) -> Why | None:
+def of_numbers(e: Experiments) -> Evidence | None:
     """One name that is another function, another sign, or true in other lanes."""
     if e.hurries:
         return None
-    search = Search(e)
+    search = search_of(e)
     repair = search.mask(None) or computed_otherwise(search) or negated(search)
     if repair is None:
         return _together(e, computed_together(search))
@@ -90,7 +93,7 @@ def of_numbers(e: Experiments) -> Why | None:
     return evidence(repair.kind, in_words(e, repair), RIGHT_THEN, lines=lines)
 
 
-def _together(e: Experiments, repairs: list[Repair]) -> Why | None:
+def _together(e: Experiments, repairs: list[Repair]) -> Evidence | None:
     if not repairs:
         return None
     words = [in_words(e, repair) for repair in repairs]
@@ -111,9 +114,11 @@ def in_words(e: Experiments, repair: Repair) -> str:
         return f"`{name}` is {bool(was)} for {element}, and should be {bool(should)}."
     if repair.kind in ("function", "sign"):
         return f"`{name}` is {was:.4g} for {element}, and should be {should:.4g}, {repair.words}."
-    size = _size_at(e, int(should))
-    moves = step(e, repair.was, repair.should, size)
-    before, after = (one_of(e.element_at(int(address))) for address in (was, should))
+    there, to = (e.element_at(int(address)) for address in (was, should))
+    before, after = one_of(there), one_of(to)
+    moves = ""
+    if there[0] == to[0] or not there[1]:
+        moves = step(e, repair.was, repair.should, _size_at(e, int(should)))
     if repair.kind == "pointer":
         return f"`{name}` points at {before} for {element}, and should point at {after}. {moves}"
     if repair.kind == "store":

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from ..attempt import as_tuple
+from ..verdict import Evidence
 from .changes import Changes, Index
 from .experiments import TESTED, Element, Experiments
 from .formulas import fitting, ratio_in_words
 from .found import of_numbers
-from .words import Why, evidence, listed, shown, where
+from .words import evidence, listed, shown, where
 
 
-def not_finite(e: Experiments) -> Why | None:
+def not_finite(e: Experiments) -> Evidence | None:
     """The first name of the kernel that becomes NaN or infinite."""
     if e.got[e.first].isfinite() or not e.expected[e.first].isfinite():
         return None
@@ -25,7 +26,7 @@ def not_finite(e: Experiments) -> Why | None:
         for one in e.followed(changes).named:
             if one.kind != "f" or not one.line:
                 continue
-            bad = one.block[np.isnan(one.block) | (one.block == math.inf)]
+            bad = one.block[np.isnan(one.block) | ((one.block == math.inf) & (largest < math.inf))]
             if bad.size:
                 words = f"`{one.name}` is the first that becomes {float(bad.flat[0])}"
                 behind = e.names_behind(one.line, deep=0)
@@ -37,7 +38,7 @@ def not_finite(e: Experiments) -> Why | None:
     return evidence("not finite", f"{shown(e)} is {float(e.got[e.first])}.", lines=_stored(e))
 
 
-def formula(e: Experiments) -> Why | None:
+def formula(e: Experiments) -> Evidence | None:
     """A norm or a logarithm with one thing changed."""
     inputs = dict(zip(e.wanted.names, (x.double() for x in e.inputs()), strict=True))
     lanes = max((one.shape[-1] for one in e.record.noted if one.shape), default=0)
@@ -54,7 +55,7 @@ def formula(e: Experiments) -> Why | None:
     return evidence("formula", f"{words[0].upper()}{words[1:]}.", lines=_computed(e))
 
 
-def rounding(e: Experiments) -> Why | None:
+def rounding(e: Experiments) -> Evidence | None:
     got, want = e.got.double(), e.expected.double()
     eps = max(torch.finfo(dtype).eps for dtype in (torch.float16, e.expected.dtype))
     if not ((got - want).abs() <= 4 * eps * want.abs().max()).all():
@@ -69,7 +70,7 @@ def rounding(e: Experiments) -> Why | None:
     return evidence("rounding", words, more, lines=_stored(e))
 
 
-def too_narrow(e: Experiments) -> Why:
+def too_narrow(e: Experiments) -> Evidence:
     """Right in fp32, and wrong in 16 bits."""
     dtype = str(e.expected.dtype).removeprefix("torch.")
     begin = f"With the same numbers in fp32, all is right; in {dtype}"
@@ -84,7 +85,7 @@ def too_narrow(e: Experiments) -> Why:
     return evidence("too narrow", words, more)
 
 
-def factors(e: Experiments) -> Why | None:
+def factors(e: Experiments) -> Evidence | None:
     """What multiplies each needed element, for inputs that the right result is proportional to."""
     if e.record.launched and (proved := of_numbers(e)):
         return proved
@@ -137,7 +138,7 @@ def is_linear(e: Experiments, name: str) -> bool:
         e.right(Changes(inputs=lambda given, by=by: given[number].mul_(by))) for by in (1, 2, -1, 0)
     )
     return all(
-        torch.allclose(x, by * one, rtol=1e-4, atol=1e-5)
+        torch.allclose(x, by * one, rtol=1e-4, atol=1e-5, equal_nan=True)
         for x, by in zip(others, (2, -1, 0), strict=True)
     )
 
@@ -169,7 +170,7 @@ def meaning(x: float, angles: dict[str, Tensor], own: list[Element]) -> str:
     return f"{x:.4g}"
 
 
-def another_number(e: Experiments) -> Why:
+def another_number(e: Experiments) -> Evidence:
     words = f"{shown(e)} is made of all that it needs, and is another number."
     if e.record.launched and (proved := of_numbers(e)):
         return proved

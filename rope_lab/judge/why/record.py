@@ -129,23 +129,27 @@ class Record(Hooks):
 
         def at_line(frame: FrameType, event: str, _: object) -> Callable:
             nonlocal line
-            for name, value in frame.f_locals.items():
+            names = frame.f_locals
+            for name, value in names.items():
                 if last.get(name) is not value:
-                    last[name] = value
                     if isinstance(value, tl.tensor) and isinstance(value.handle.data, np.ndarray):
-                        self._at_name((name, line), value)
+                        names[name] = self._at_name((name, line), value)
+                    last[name] = names[name]
             line = linecache.getline(file, frame.f_lineno).strip()
             return at_line
 
         return at_line
 
-    def _at_name(self, setting: Setting, value: tl.tensor) -> None:
-        kind = "p" if value.type.scalar.is_ptr() else value.handle.data.dtype.kind
-        program = self.number
+    def _at_name(self, setting: Setting, value: tl.tensor) -> tl.tensor:
+        """Note what a name is set to; returns what it is from then on."""
+        data = value.handle.data
+        kind = "p" if value.type.scalar.is_ptr() else data.dtype.kind
         if (change := self.changes.names.get(setting)) and kind != "u":
-            before = value.handle.data
             if kind == "p":
-                value.handle.data = self._moved_here(change, before)
+                data = self._moved_here(change, data)
             else:
-                value.handle.data = change(program, before).astype(before.dtype)
-        self.named.append(Named(program, setting, value.handle.data, kind, str(value.type.scalar)))
+                data = change(self.number, data).astype(data.dtype)
+            # a new one, because another name may have the same
+            value = tl.tensor(TensorHandle(data, value.handle.dtype), value.type)
+        self.named.append(Named(self.number, setting, data, kind, str(value.type.scalar)))
+        return value

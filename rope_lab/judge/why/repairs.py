@@ -31,6 +31,7 @@ from .intended import (
 Values = Callable[[Lanes], np.ndarray]  # what something should be in these lanes
 Blocks = dict[int, np.ndarray]  # of each program
 Known = tuple[np.ndarray, np.ndarray]  # which lanes of all blocks are known, and their values
+_OF_ANGLES = {"cos": np.cos, "sin": np.sin, "": lambda x: x}
 _DIMENSIONS = {"s": "position", "b": "sequence", "h": "head", "d": "column", "n": "element"}
 
 
@@ -75,6 +76,19 @@ class Repair:
         )
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where something is changed: a name and its line, or '' and the line of an access."""
+
+    of: str  # the kinds of names, or what the access does
+    setting: Setting
+
+    def changes(self, put: Callable, e: Experiments) -> Changes:
+        if self.setting[0]:
+            return Changes(names={self.setting: put}, memories=e.record.memories)
+        return Changes(addresses={self.setting[1]: put}, memories=e.record.memories)
+
+
 class Search:
     """For one change that makes every element right."""
 
@@ -85,6 +99,7 @@ class Search:
         self.inputs = dict(zip(e.wanted.names, e.given, strict=True))
         self.values, self.named = cache(self._values), cache(self._named)
         self.accesses, self.candidates = cache(self._accesses), cache(self._candidates)
+        self.blocked = cache(self._blocked)
 
     @cached_property
     def lanes(self) -> list[list[Lanes]]:
@@ -168,24 +183,42 @@ class Search:
 
             yield Candidate("", at)
 
+    def _functions(self) -> Iterator[Candidate]:
+        """Elements of the inputs, and functions of angles."""
+        angles = {a.name for a in self.e.wanted.arguments if a.holds == "angles"}
+        for name, words, at in elements_of(self.e, self.letters):
+            x = self.inputs[name].double().numpy()
+            for function, of in (_OF_ANGLES if name in angles else {"": lambda x: x}).items():
+
+                def values(lanes: Lanes, x=x, at=at, of=of) -> np.ndarray:
+                    return of(x[at(lanes.places)])
+
+                inside = f"{name} at its {words}"
+                yield Candidate(f"{function}({inside})" if function else inside, values)
+
+    def _opposites(self) -> Iterator[Candidate]:
+        for one in self._functions():
+            if "(" in one.words:
+                yield Candidate(f"-{one.words}", partial(_opposite, one))
+
     # the search
 
     # `among`: the names that are tried; None stands for all
 
     def index(self, among: list[str] | None) -> Repair | None:
-        return self._in_names("index", "i", self.candidates("indices"), among)
+        return self._in_names("index", "i", "indices", among)
 
     def pointer(self, among: list[str] | None) -> Repair | None:
-        return self._in_names("pointer", "p", self.candidates("pointers"), among)
+        return self._in_names("pointer", "p", "pointers", among)
 
     def mask(self, among: list[str] | None) -> Repair | None:
-        return self._in_names("mask", "b", self.candidates("masks"), among)
+        return self._in_names("mask", "b", "masks", among)
 
-    def function(self, candidates: list[Candidate], among: list[str]) -> Repair | None:
+    def function(self, candidates: str, among: list[str]) -> Repair | None:
         return self._in_names("function", "f", candidates, among)
 
     def load(self) -> Repair | None:
-        return self._in_accesses("load", "loads", self.candidates("elements"))
+        return self._in_accesses("load", "loads", "elements")
 
     def together(self, kinds: str, candidates: list[Candidate]) -> list[Repair]:
         """Two names that one line sets, and what both should be."""
@@ -210,33 +243,64 @@ class Search:
         return []
 
     def store(self) -> Repair | None:
-        return self._in_accesses("store", "stores", self.candidates("results"))
+        return self._in_accesses("store", "stores", "results")
 
     def _in_names(
-        self, kind: str, kinds: str, candidates: list[Candidate], among: list[str] | None
+        self, kind: str, kinds: str, candidates: str, among: list[str] | None
     ) -> Repair | None:
         for way in range(len(self.lanes)):
-            for (name, line), blocks in self.named(kinds).items():
-                if among is None or name in among:
-                    of = Blocked(self, way, blocks, name)
-                    changed = partial(self._name_changed, (name, line))
-                    if found := of.cured(candidates, changed):
-                        return of.repair(kind, line, *found)
+            for setting in self.named(kinds):
+                if among is not None and setting[0] not in among:
+                    continue
+                if found := self._cured(kind, _Place(kinds, setting), candidates, way):
+                    return found
         return None
 
-    def _in_accesses(self, kind: str, does: str, candidates: list[Candidate]) -> Repair | None:
+    def _in_accesses(self, kind: str, does: str, candidates: str) -> Repair | None:
         for way in range(len(self.lanes)):
-            for line, blocks in self.accesses(does).items():
-                of = Blocked(self, way, blocks, "")
-                if found := of.cured(candidates, partial(self._addresses_changed, line)):
-                    return of.repair(kind, line, *found)
+            for line in self.accesses(does):
+                if found := self._cured(kind, _Place(does, ("", line)), candidates, way):
+                    return found
         return None
 
-    def _name_changed(self, setting: Setting, put: Callable) -> Changes:
-        return Changes(names={setting: put}, memories=self.e.record.memories)
+    def _cured(self, kind: str, place: _Place, candidates: str, way: int) -> Repair | None:
+        """The first candidate that makes this case and others right."""
+        of = self.blocked(place, way)
+        cures: dict[tuple[bytes, bytes], bool] = {}
+        for number, candidate in enumerate(self.candidates(candidates)):
+            known = of.known(candidate)
+            if known is None or (candidate.is_address and not of.is_needed(known)):
+                continue
+            key = known[0].tobytes(), known[1].tobytes()
+            if key not in cures:
+                cures[key] = self.e.is_cured_by(place.changes(partial(of.put, known), self.e))
+            if cures[key] and self._holds(place, candidates, number, way):
+                return of.repair(kind, place.setting[1], candidate, known)
+        return None
 
-    def _addresses_changed(self, line: str, put: Callable) -> Changes:
-        return Changes(addresses={line: put}, memories=self.e.record.memories)
+    def _holds(self, place: _Place, candidates: str, number: int, way: int) -> bool:
+        """Whether it makes other cases right, too, whose sizes and strides differ."""
+        for other in self.e.others:
+            search = search_of(other)
+            if way >= len(search.lanes) or place.setting not in search.settings(place):
+                continue
+            of = search.blocked(place, way)
+            known = of.known(search.candidates(candidates)[number])
+            if known is None and (other.first or other.record.leaves):
+                return False
+            if known and not other.is_cured_by(place.changes(partial(of.put, known), other)):
+                return False
+        return True
+
+    def settings(self, place: _Place) -> list[Setting]:
+        if place.setting[0]:
+            return [*self.named(place.of)]
+        return [("", line) for line in self.accesses(place.of)]
+
+    def _blocked(self, place: _Place, way: int) -> "Blocked":
+        name, line = place.setting
+        blocks = self.named(place.of)[name, line] if name else self.accesses(place.of)[line]
+        return Blocked(self, way, blocks, name)
 
     @cached_property
     def is_lane_by_lane(self) -> bool:
@@ -265,6 +329,11 @@ class Search:
     def _values(self, candidate: Candidate, way: int) -> np.ndarray:
         """In all lanes of one way."""
         return np.concatenate([candidate.values(one) for one in self.lanes[way]])
+
+
+def search_of(e: Experiments) -> Search:
+    """One for all that search."""
+    return e.kept.setdefault("search", Search(e))
 
 
 class Blocked:
@@ -297,20 +366,6 @@ class Blocked:
         each = [wrong[one.number][one.places] | (not one.owns) for one in lanes]
         self.is_wrong[self.at[np.concatenate(each)[self.known_lanes]]] = True
 
-    def cured(
-        self, candidates: list[Candidate], changed: Callable[[Callable], Changes]
-    ) -> tuple[Candidate, Known] | None:
-        tried = set()
-        for candidate in candidates:
-            known = self.known(candidate)
-            if known is None or (candidate.is_address and not self._is_needed(known)):
-                continue
-            key = known[0].tobytes(), known[1].tobytes()
-            if key not in tried and self.search.e.is_cured_by(changed(partial(self.put, known))):
-                return candidate, known
-            tried.add(key)
-        return None
-
     def known(self, candidate: Candidate) -> Known | None:
         """The right values, as far as they are known.
 
@@ -327,11 +382,12 @@ class Blocked:
         other = on & ~_same(self.all, values)
         if not other.any() or (other & ~self.is_wrong).any():
             return None
-        if self.search.is_lane_by_lane and self.mine.size and not other[self.mine].any():
+        is_by_itself = self.search.is_lane_by_lane and self.lanes[0].owns and self.mine.size
+        if is_by_itself and not other[self.mine].any():
             return None
         return on, values
 
-    def _is_needed(self, known: Known) -> bool:
+    def is_needed(self, known: Known) -> bool:
         """Whether the wrong element's lane would load what it, or its pair, needs."""
         e = self.search.e
         if not self.mine.size:
@@ -366,6 +422,10 @@ class Blocked:
                 key = tuple(map(int, place))
                 was[key], should[key] = self.all[at].item(), known[1][at].item()
         return Repair(kind, self.name, line, candidate.words, number, was, should)
+
+
+def _opposite(candidate: Candidate, lanes: Lanes) -> np.ndarray:
+    return -candidate.values(lanes)
 
 
 def _is_at(lanes: Lanes, e: Experiments) -> np.ndarray:

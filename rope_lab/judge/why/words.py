@@ -1,11 +1,11 @@
 """Evidence in words: elements, steps of an address, and where a result is wrong."""
 
 import itertools
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+from ..verdict import Evidence
 from .changes import Index, Noted
 from .experiments import MOST, Element, Experiments
 from .intended import letters_of
@@ -14,25 +14,10 @@ _DIMENSIONS = {"s": "position", "b": "sequence", "h": "head", "d": "column", "n"
 RIGHT_THEN = "With that, every element is right."
 
 
-@dataclass(frozen=True)
-class Why:
-    """Evidence: what was found in two or three sentences, and the reader's lines.
-
-    Attributes:
-        kind: what was found: "index", "load", "factor", ...; '' for nothing.
-        words: for the verdict.
-        lines: the line that is wrong or shows it, and one that uses it.
-    """
-
-    kind: str = ""
-    words: str = ""
-    lines: tuple[str, ...] = field(default=())
-
-
-def evidence(kind: str, *sentences: str, lines: tuple[str, ...] = ()) -> Why:
+def evidence(kind: str, *sentences: str, lines: tuple[str, ...] = ()) -> Evidence:
     """From sentences, of which some may be empty, and lines."""
     known = dict.fromkeys(line for line in lines if line)
-    return Why(kind, " ".join(filter(None, sentences)), tuple(known))
+    return Evidence(kind, " ".join(filter(None, sentences)), tuple(known))
 
 
 def elements(count: int) -> str:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable
 from types import FunctionType
 
-from ...shipment import function_of, globals_of, text_of
+from ..shipment import function_of, globals_of, text_of
 
 
 def unlike_its_look(candidate: Callable) -> str:
