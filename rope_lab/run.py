@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rope_kernels import modes
 
-from .shipment import function_of
+from .standalone import function_of
 
 MAKE_IT_THERE = "make it where the inputs are, as by device=x.device"
 IN_THE_INTERPRETER = (

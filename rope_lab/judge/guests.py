@@ -120,10 +120,12 @@ def _ends_within(seconds: float) -> Iterator[None]:
     left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
         yield
-    except BaseException as error:
-        if isinstance(error, TookTooLong) or not told:
-            raise
-        raise TookTooLong from error  # what it made of it
+        if told:  # it has caught that, and gone on
+            raise TookTooLong
+    except Exception as error:
+        if told:
+            raise TookTooLong from error  # what it made of it
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, own)
@@ -196,7 +198,7 @@ def _leave_modes(before: tuple) -> None:
         if mode is not own is None:
             torch._C._unset_dispatch_mode(key)
     while torch._C._len_torch_dispatch_stack() > before[1]:
-        torch._C._pop_torch_dispatch_stack()
+        torch._C._pop_torch_dispatch_stack(None)
 
 
 def _leave_function_modes(count: int) -> None:
