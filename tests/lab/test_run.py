@@ -165,7 +165,7 @@ def test_a_kernel_is_interpreted_and_compiled_by_turns_as_it_is_now(what, notebo
                 found = names["run"](X)
                 if compiles_here():
                     compile_for("sm_90", names["kernel"], X, X, BLOCK=8)
-        assert names.keys() <= known
+        assert names.keys() <= known and not getattr(names.get("kernel"), "cache", {})
     torch.testing.assert_close(found, wanted)
 
 
