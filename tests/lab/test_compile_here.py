@@ -27,12 +27,12 @@ FACTOR = tl.constexpr(3)
 
 @triton.jit
 def part(x):
-    return tl.sin(x) * FACTOR
+    return tl.sin(x)
 
 @triton.jit
 def kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, part(tl.load(x_ptr + i)))
+    tl.store(out_ptr + i, part(tl.load(x_ptr + i)) * FACTOR)
 """
 
 
@@ -74,7 +74,7 @@ def test_lines_are_those_of_the_cell(kernel):
 
 
 def test_what_a_kernel_cannot_use_is_named(tmp_path):
-    kernel = names_in(CELL.replace("FACTOR\n", "FACTOR + table\n"), tmp_path, table=X)["kernel"]
+    kernel = names_in(CELL.replace("FACTOR)", "FACTOR + table)"), tmp_path, table=X)["kernel"]
     with pytest.raises(Refused, match="Cannot access global variable table"):
         compiled(kernel)
 
@@ -84,6 +84,7 @@ def test_what_is_defined_again_is_compiled_again(kernel, tmp_path):
     around = kernel.fn.__globals__
     key = kernel.cache_key
     around["part"] = names_in(CELL.replace("tl.sin", "tl.cos"), tmp_path)["part"]
+    around["FACTOR"] = triton.language.constexpr(5)
     assert [*opcodes(compiled(kernel), "ttir", keep="^math")] == ["math.cos"]
     assert kernel.cache_key == key
     forget_compiled(kernel)

@@ -92,6 +92,13 @@ def test_what_a_candidate_changes_is_put_back(change):
     assert all(one == seen[0] for one in seen)
 
 
+def test_a_mode_that_a_guest_leaves_open_takes_no_other_along():
+    with TorchDispatchMode() as own:
+        with guests.a_guest():
+            FakeTensorMode().__enter__()
+        assert torch._C._get_dispatch_stack_at(0) is own
+
+
 # it ends
 
 
