@@ -23,6 +23,8 @@ LAB, PACKAGE = ROOT / "rope_lab", ROOT / "rope_kernels"
 def test_the_interpreter_is_on_where_triton_says_so(said, monkeypatch, plain_pytorch, whole_way):
     from triton import knobs
 
+    import rope_kernels.kernel  # noqa: F401 (with the variable it would be interpreted for good)
+
     launches = []
     monkeypatch.setenv("TRITON_INTERPRET", said)
     with launched_by(launches.append):
