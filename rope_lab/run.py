@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rope_kernels import modes
 
-from .shipment import function_of
+from .standalone import function_of
 
 MAKE_IT_THERE = "make it where the inputs are, as by device=x.device"
 IN_THE_INTERPRETER = (
@@ -153,7 +153,8 @@ def _made(function: types.FunctionType) -> object:
 def _run(compiled: Callable) -> Callable:
     from triton.runtime.interpreter import InterpretedFunction
 
-    interpreted = InterpretedFunction.run  # not what `launched_by` has instead
+    # not what `launched_by` has instead; in Triton 3.5, each kernel has its own
+    interpreted = getattr(InterpretedFunction, "run", lambda own, *x, **named: own.run(*x, **named))
 
     @functools.wraps(compiled)
     def run(kernel, /, *arguments, grid, warmup=False, **options):

@@ -19,29 +19,7 @@ from rope_kernels.modes import compiler_is_installed, interpreter_is_on, triton_
 
 from . import listings
 from .assembly import needs_of_amd, widths_of
-from .launch_limits import NotLaunched, check_shared_memory
-
-
-class Refused(RuntimeError):
-    """Triton's compiler refuses a kernel; the message is the compiler's.
-
-    Attributes:
-        kernel: its name.
-        sentence: why.
-        line: the kernel's line with the error; '' if it isn't known.
-        passes_over: whether a tuner takes another configuration instead.
-    """
-
-    def __init__(
-        self, message: str, kernel: str, sentence: str, line: str = "", passes_over: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.kernel, self.sentence, self.line = kernel, sentence, line
-        self.passes_over = passes_over
-
-
-class DidNotFinish(RuntimeError):
-    """It isn't known whether a kernel compiles, as on a full disk."""
+from .launch_limits import NotLaunched, Refused, check_shared_memory
 
 
 def nvdisasm() -> str:
@@ -171,7 +149,8 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
 
     Raises:
         ValueError: `gpu` is not the name of a GPU.
-        Refused, DidNotFinish: RuntimeErrors; the message of `Refused` is the compiler's.
+        Refused: a RuntimeError with the compiler's message.
+        OSError: there is no room on the disk.
         NoCompiler: Triton has none here, and no listing of this kernel is stored.
     """
     job = job_of(gpu, kernel, *arguments, num_warps=num_warps, **constants)
@@ -229,32 +208,26 @@ class Job:
     def done(self, check: bool = False) -> dict:
         """The fields of a `Compiled` that the compiler decides, from its stages on.
 
-        For a check, only 'shared': it ends before PTX, because Triton refuses kernels before that.
+        For a check, only 'shared': it ends before LLVM, because Triton refuses kernels before that.
 
         Raises:
-            Refused, DidNotFinish: RuntimeErrors; why the compiler refused, or why it didn't finish.
+            Refused: a RuntimeError; why Triton refuses the kernel.
+            OSError: there is no room on the disk.
         """
         from .compile_here import compiled
 
-        head = f"{self.name} does not compile for {self.gpu}:\n"
-        call = target_of(self.gpu), self.arguments, self.options
-        result, reason = compiled(self.kernel, *call, check=check)
-        if "machine" in result:
-            raise DidNotFinish(f"the compiler could not work: {result['machine']}")
-        if "refused" in result:
-            sentence, line = result["refused"]
-            if "PassManager" in sentence:  # its reason is only on standard error
-                sentence = _last_line(reason)
-            raise Refused(f"{head}{reason}", self.name, sentence, line, result["passes_over"])
+        call = self.arguments, self.options
+        found = compiled(self.kernel, self.gpu, target_of(self.gpu), *call, check=check)
         if self.gpu in SM_OF:  # Triton notices it when it loads the kernel
-            most = SM_OF[self.gpu].shared - SM_OF[self.gpu].reserved
             try:
-                check_shared_memory(result["shared"], most)
+                check_shared_memory(
+                    found["shared"], SM_OF[self.gpu].shared - SM_OF[self.gpu].reserved
+                )
             except NotLaunched as error:
-                raise Refused(f"{head}{error}", self.name, str(error), passes_over=True) from None
-        if "amdgcn" in result.get("stages", ()):
-            result |= needs_of_amd(result["stages"]["amdgcn"])
-        return result
+                raise Refused(self.name, self.gpu, str(error), passes_over=True) from None
+        if "amdgcn" in found.get("stages", ()):
+            found |= needs_of_amd(found["stages"]["amdgcn"])
+        return found
 
 
 def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> Job:
@@ -298,15 +271,6 @@ def target_of(gpu: str) -> tuple[str, int | str, int]:
     if found := re.fullmatch(r"gfx(\d+)[0-9a-f]{2}", gpu):
         return "hip", gpu, 64 if int(found[1]) == 9 else 32
     raise ValueError(f"gpu is {gpu!r}; accepted: names like 'sm_90' and 'gfx942'")
-
-
-def _last_line(reason: str) -> str:
-    """The last line with an error; without its place in the source."""
-    lines = reason.strip().splitlines()
-    found = [line.strip() for line in lines if "error" in line.lower()]
-    told = (found or lines)[-1].strip()
-    told = f"{told} {lines[-1].strip()}" if told.endswith(":") and told != lines[-1] else told
-    return told.rpartition("error: ")[2]
 
 
 def _up_to_multiple(number: int, unit: int) -> int:

@@ -7,10 +7,9 @@ import inspect
 import os
 import re
 import sys
-import textwrap
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from tempfile import TemporaryDirectory, TemporaryFile
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -23,6 +22,8 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from ..run import compiling, replaced
+from ..standalone import globals_of, text_of
+from .launch_limits import Refused
 
 
 class Memory:
@@ -56,15 +57,15 @@ class Checked(Exception):
 
 
 def compiled(
-    kernel: JITFunction, target: tuple, arguments: tuple, options: dict, *, check: bool = False
-) -> tuple[dict, str]:
+    kernel: JITFunction, gpu: str, target: tuple, arguments: tuple, options: dict, *, check: bool
+) -> dict:
     """The stages of a kernel, its shared memory, and what ptxas says of it.
 
-    If Triton refuses it: `refused`, a sentence and a line, and whether a tuner `passes_over` that;
-    then what was written to standard error, and the error. `machine` if there is no room on the
-    disk or in memory.
+    Raises:
+        Refused: Triton refuses it.
+        OSError, MemoryError: there is no room on the disk or in memory.
     """
-    gpu = SimpleNamespace(
+    driver_of_gpu = SimpleNamespace(
         get_current_device=lambda: target,  # of its own, so that no launch finds this kernel
         get_current_stream=lambda device: 0,
         get_current_target=lambda: GPUTarget(*target),
@@ -75,22 +76,27 @@ def compiled(
         with (
             compiling(),
             _forgotten(kernel, target),
-            _driven_by(gpu),
+            _driven_by(driver_of_gpu),
             _printed_by_ptxas(log),
             _written_by_c(words),
             TemporaryDirectory() as cache,  # where nothing is, or ptxas would report nothing
             patch.dict(os.environ, TRITON_CACHE_DIR=cache, TRITON_DUMP_PTXAS_LOG="1"),
-            _stops_before_ptx() if check else nullcontext(),
+            _stops_before_llvm() if check else nullcontext(),
         ):
             made = kernel.warmup(*arguments, grid=(1,), **options)
     except Checked as done:
-        return {"shared": done.args[0]}, ""
-    except (OSError, MemoryError) as error:
-        return {"machine": f"{type(error).__name__}: {error}"}, ""
+        return {"shared": done.args[0]}
+    except (OSError, MemoryError):
+        raise
     except Exception as error:  # whatever it is, it is Triton's
-        refused = {"refused": sentence_of(error), "passes_over": passes_over(error)}
-        return refused, f"{''.join(words)}{traceback.format_exc()}"
-    return _fields_of(made, "\n".join(log)), ""
+        sentence, line = sentence_of(error)
+        said = f"{''.join(words)}{traceback.format_exc()}"
+        if "PassManager" in sentence:  # its reason is only on standard error
+            sentence = _last_line("".join(words) or said)
+        skipped = passes_over(error)
+        name = kernel.fn.__name__
+        raise Refused(name, gpu, sentence, line, passes_over=skipped, words=said) from None
+    return _fields_of(made, "\n".join(log))
 
 
 def _fields_of(made: object, log: str) -> dict:
@@ -168,19 +174,17 @@ def _written_by_c(words: list[str]) -> Iterator[None]:
             words.append(file.read())
 
 
-@contextmanager
-def _stops_before_ptx() -> Iterator[None]:
-    """Make the compiler raise `Checked` when a kernel has become LLVM IR, without optimizing it.
+def _stops_before_llvm() -> AbstractContextManager:
+    """Make the compiler raise `Checked` when it would hand a kernel to LLVM.
 
-    Triton has refused bad kernels by then, and LLVM takes seconds for large blocks.
+    Triton has refused bad kernels by then, and LLVM takes longer than all before it.
     """
-    from triton.backends.nvidia.compiler import CUDABackend
+    from triton.backends.nvidia import compiler
 
-    def stop(self, module, metadata: dict, *_):
-        raise Checked(metadata["shared"])
+    def stop(module: object, *_) -> None:
+        raise Checked(module.get_int_attr("ttg.shared"))
 
-    with patch.object(CUDABackend, "make_ptx", stop), patch.dict(os.environ, DISABLE_LLVM_OPT="1"):
-        yield
+    return patch.object(compiler.llvm, "to_module", stop)
 
 
 def passes_over(error: Exception) -> bool:
@@ -202,6 +206,15 @@ def sentence_of(error: BaseException) -> tuple[str, str]:
         text = quoted[2]
     text = re.sub(r" at 0x\w+", "", text.strip())
     return text.partition(". Triton kernels can only")[0], line
+
+
+def _last_line(reason: str) -> str:
+    """The last line with an error; without its place in the source."""
+    lines = reason.strip().splitlines()
+    found = [line.strip() for line in lines if "error" in line.lower()]
+    told = (found or lines)[-1].strip()
+    told = f"{told} {lines[-1].strip()}" if told.endswith(":") and told != lines[-1] else told
+    return told.rpartition("error: ")[2]
 
 
 def report_of_ptxas(log: str) -> dict[str, int]:
@@ -236,11 +249,7 @@ def kernels_in(kernel: object) -> list:
 
 def _names_in(kernel: object) -> dict[str, object]:
     """What a kernel's function uses from around it, by name."""
-    code = kernel.fn.__code__
-    cells = zip(code.co_freevars, kernel.fn.__closure__ or (), strict=True)
-    around = kernel.fn.__globals__ | {name: cell.cell_contents for name, cell in cells}
-    names = sorted({*code.co_names, *code.co_freevars})
-    return {name: around[name] for name in names if name in around}
+    return globals_of(kernel.fn, text_of(kernel.fn))
 
 
 def sources_of(kernel: object) -> list[str]:
@@ -249,7 +258,7 @@ def sources_of(kernel: object) -> list[str]:
     for one in kernels_in(kernel):
         constants = ((name, getattr(x, "value", None)) for name, x in _names_in(one).items())
         found += [f"{name} = {x!r}" for name, x in constants if isinstance(x, int | float | str)]
-        found.append(textwrap.dedent(inspect.getsource(one.fn)))
+        found.append(text_of(one.fn))
     return found
 
 
@@ -260,8 +269,7 @@ def program_of(kernel: object) -> str:
     """
     rows, others = {}, []
     for one in kernels_in(kernel):
-        lines, first = inspect.getsourcelines(one.fn)
-        lines = textwrap.dedent("".join(lines)).splitlines()
+        lines, (_, first) = text_of(one.fn).splitlines(), inspect.getsourcelines(one.fn)
         if one.fn.__code__.co_filename == kernel.fn.__code__.co_filename:
             rows |= dict(enumerate(lines, max(first, 1)))
         else:

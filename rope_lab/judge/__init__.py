@@ -3,7 +3,9 @@
 How a function gets its verdict:
 
 - `check_exercise.py` runs it on all cases of a specification, and combines the outcomes into one
-  verdict. `guests.py` puts back what the function has changed in this process.
+  verdict.
+- `guests.py` ends it in time, and puts back what it changes. `../run.py` lets its kernels run where
+  their tensors are.
 - `attempt.py` runs one case and finds what is wrong with the results, or with anything else. A
   notebook's specifications (`spec.py`) are in its `nNN/exercises.py`.
 - `why/` explains wrong elements and addresses: it runs the kernel again with one thing changed.

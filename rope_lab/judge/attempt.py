@@ -155,7 +155,7 @@ class Attempt:
         return returned
 
     def _late(self, words: str) -> Verdict:
-        if self.case is self.wanted.cases[0]:
+        if self.case.name == self.wanted.cases[0].name:
             return Verdict(state=WRONG, reason=words, fault=Fault.LATE)
         words += ": it may be endless, or only too slow for the interpreter, where larger blocks "
         words += "and Triton's own reductions (tl.sum, tl.max) are faster"

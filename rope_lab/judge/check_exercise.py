@@ -18,11 +18,10 @@ import torch
 
 from rope_kernels.modes import triton_is_installed
 
-from ..compiler.compile import DidNotFinish
 from ..interpreter import run_as_compiled
 from ..interpreter.tuners import Tuning
 from ..run import Now
-from ..shipment import refusal_of_a_candidate
+from ..standalone import refusal_of_a_candidate
 from .attempt import Attempt
 from .counts import Counted
 from .errors import RESTART
@@ -94,12 +93,8 @@ def _tried(candidate: Callable, wanted: Spec, probe: Case | None) -> tuple[Tried
             verdict, counted = probed(verdict, candidate, wanted, probe)
     if verdict and triton_is_installed():
         verdict = rehearsed_verdict(verdict, candidate, wanted, launches)
-    try:
-        if verdict and (refusal := refusal_of(launches.values())):
-            verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
-    except DidNotFinish as error:
-        reason = f"right in the interpreter, and whether it compiles is not known: {error}"
-        verdict = replace(verdict, state=NOT_YET, reason=reason, remark="")
+    if verdict and (refusal := refusal_of(launches.values())):
+        verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
     if verdict and verdict.cases.launches and Now.device == "cuda":
         kernels = [noted.job.kernel for noted in launches.values()]
         there, printed_there = _tried_on_the_gpu(candidate, wanted, verdict, kernels)

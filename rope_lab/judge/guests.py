@@ -48,7 +48,7 @@ def settled() -> Iterator[None]:
 
     Other threads that launch, compile or judge wait: all of this process is set for one.
     """
-    with ONE_AT_A_TIME, _put_back():
+    with ONE_AT_A_TIME, _put_back(), warnings.catch_warnings():
         torch.set_num_threads(1)
         # New memory holds NaN: what a candidate does not write cannot pass for right.
         # `torch.use_deterministic_algorithms` would load PyTorch's compiler, too: a second.
@@ -97,7 +97,7 @@ def device_of_the_lab(device: str, function: Callable) -> Iterator[None]:
 @contextmanager
 def _ends_within(seconds: float) -> Iterator[None]:
     is_main = threading.current_thread() is threading.main_thread()
-    if not (is_main and hasattr(signal, "setitimer")):
+    if sys.platform == "win32" or not is_main:
         yield
         return
 
@@ -120,10 +120,12 @@ def _ends_within(seconds: float) -> Iterator[None]:
     left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
         yield
-    except BaseException as error:
-        if isinstance(error, TookTooLong) or not told:
-            raise
-        raise TookTooLong from error  # what it made of it
+        if told:  # it has caught that, and gone on
+            raise TookTooLong
+    except Exception as error:
+        if told:
+            raise TookTooLong from error  # what it made of it
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, own)
@@ -177,11 +179,6 @@ def _set_items(names: dict, value: dict) -> None:
     names.update(value)
 
 
-def _set_warnings(value: list) -> None:
-    warnings.filters[:] = value
-    warnings._filters_mutated()
-
-
 _KEYS = [*torch._C._TorchDispatchModeKey.__members__.values()]
 
 
@@ -196,7 +193,7 @@ def _leave_modes(before: tuple) -> None:
         if mode is not own is None:
             torch._C._unset_dispatch_mode(key)
     while torch._C._len_torch_dispatch_stack() > before[1]:
-        torch._C._pop_torch_dispatch_stack()
+        torch._C._pop_torch_dispatch_stack(None)
 
 
 def _leave_function_modes(count: int) -> None:
@@ -244,7 +241,6 @@ _SETTINGS: dict[str, tuple[Callable, Callable]] = {
         lambda: [*sys.path],
         lambda value: sys.path.__setitem__(slice(None), value),
     ),
-    "warnings": (lambda: [*warnings.filters], _set_warnings),
     "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "function modes": (torch._C._len_torch_function_stack, _leave_function_modes),
     "the default device": (

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from rope_kernels.modes import triton_is_installed
 
-from ..compiler.compile import Job, Refused, compiles_here, job_of
+from ..compiler.compile import Job, compiles_here, job_of
+from ..compiler.launch_limits import Refused
 from ..compiler.launches import Launch, launched_by
 from ..interpreter.tuners import has_a_choice
 
@@ -96,7 +97,7 @@ def refusal_of(launches: Iterable[Noted]) -> str:
     A tuner passes over some configurations. It is refused if it passes over all of them.
 
     Raises:
-        DidNotFinish: it isn't known whether they compile.
+        OSError, MemoryError: there is no room to compile them.
     """
     passed_over, compiled = {}, set()
     for job, is_tuned in launches:

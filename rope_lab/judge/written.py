@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable
 from types import FunctionType
 
-from ..shipment import function_of, globals_of, text_of
+from ..standalone import function_of, globals_of, text_of
 
 
 def unlike_its_look(candidate: Callable) -> str:
@@ -20,10 +20,11 @@ def _sources(candidate: Callable) -> list[str]:
     functions, texts = [function_of(getattr(candidate, "func", candidate))], []
     for function in functions:
         try:
-            texts.append(text_of(function))
-            used = map(function_of, globals_of(function, texts[-1]).values())
-        except (OSError, TypeError, SyntaxError):  # it has no source
+            text = text_of(function)
+            used = map(function_of, globals_of(function, text).values())
+        except (OSError, TypeError, SyntaxError):  # it has no source of its own, as a lambda
             continue
+        texts.append(text)
         own = (x for x in used if isinstance(x, FunctionType) and x not in functions)
         functions += [x for x in own if x.__module__ == functions[0].__module__]
     return texts

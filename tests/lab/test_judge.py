@@ -107,6 +107,19 @@ def not_of_five(x):
     return 2 * x
 
 
+NO_LAUNCHERS = {  # the candidate, and words of the verdict
+    "a kernel": (wrong_kernels.doubling_kernel, "a kernel: give the function that launches it"),
+    "a launch": (wrong_kernels.doubling_kernel[(1,)], "a kernel: give the function that launches"),
+    "a tensor": (torch.ones(3), "a Tensor: give it a function"),
+}
+
+
+@pytest.mark.parametrize("what", NO_LAUNCHERS)
+def test_no_launcher_is_not_judged(what):
+    candidate, told = NO_LAUNCHERS[what]
+    assert repr(judge(candidate, definitions.rope)).startswith(f"NOT YET: the candidate is {told}")
+
+
 def test_a_stub_for_the_probe_alone_is_a_stub():
     of_five = Case("five elements", {"s": 1, "d": 2, "n": 5})
     verdict = judge_module.try_on_cases(not_of_five, spec(twice), probe=of_five).verdict

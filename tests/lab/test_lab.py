@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import rope_lab as lab
-from processes import run_python
 from rope_kernels import reference, rope_bw, rope_fw
 from rope_lab import records as records_module
 from rope_lab import timing
@@ -98,28 +97,6 @@ def test_the_engine_of_this_machine(device):
     assert bool(look().gpu) == (device == "cuda")
     compiled = f"compiled for cuda ({torch.cuda.get_device_name()})" if device == "cuda" else ""
     assert repr(lab.ENGINE).startswith(f"Engine: {compiled or 'interpreted on the CPU'}")
-
-
-@pytest.mark.needs_compiler
-@pytest.mark.parametrize("said", ("0", "1"))
-def test_triton_before_the_lab_is_reported_if_it_only_interprets(said):
-    code = "import triton, os; del os.environ['TRITON_INTERPRET']\n"
-    code += "import rope_lab as lab; print(lab.ENGINE)"
-    (line,) = run_python(code, TRITON_INTERPRET=said).splitlines()
-    assert ("Triton was loaded before `rope_lab`" in line) == (said == "1")
-
-
-@pytest.mark.skipif("torch.cuda.is_available()", reason="kernels are compiled there")
-def test_the_lab_turns_the_interpreter_on_for_a_reader_who_set_nothing():
-    kernel_ran = run_python(
-        "import rope_lab as lab\n"
-        "lab.need_triton()\n"
-        "from rope_kernels import rope_fw\n"
-        "import sys, torch\n"
-        "t, freqs = torch.ones(2, 1, 1, 4), torch.zeros(2, 1, 1, 4)\n"
-        "print(torch.equal(rope_fw(t, freqs), t), 'triton' in sys.modules)"
-    )
-    assert kernel_ran == "True True\n"
 
 
 # lab.compare

@@ -7,15 +7,9 @@ import torch
 
 import pairwise
 import rope_lab as lab
-from cells import names_in
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
-from rope_lab.compiler.compile import (
-    Compiled,
-    Refused,
-    compile_for,
-    job_of,
-    target_of,
-)
+from rope_lab.compiler.compile import Compiled, compile_for, job_of, target_of
+from rope_lab.compiler.launch_limits import Refused
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -24,7 +18,6 @@ import triton.language as tl  # noqa: E402
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
     kernel_lines,
-    opcodes,
     operations,
     signature,
 )
@@ -122,39 +115,6 @@ def test_more_shared_memory_than_an_sm_has_is_refused():
     assert small.done(check=True)["shared"] == 64 * 512 * 4
     with pytest.raises(Refused, match="shared memory, Required: 262144, Hardware limit: 232448"):
         large.done(check=True)
-
-
-CELL = """
-import triton
-import triton.language as tl
-
-@triton.jit
-def part(x):
-    return tl.{name}(x)
-
-@triton.jit
-def kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, part(tl.load(x_ptr + i)) {more})
-"""
-
-
-@pytest.mark.needs_compiler
-def test_two_kernels_of_one_name_are_two(tmp_path):
-    used = []
-    for name in ("sin", "cos"):
-        kernel = names_in(CELL.format(name=name, more=""), tmp_path)["kernel"]
-        code = compile_for("sm_90", kernel, FP32, FP32, BLOCK=128)
-        used.append(list(opcodes(code, "ttir", keep="^math")))
-    assert used == [["math.sin"], ["math.cos"]]
-
-
-@pytest.mark.needs_compiler
-def test_what_a_kernel_cannot_use_is_named(tmp_path):
-    kernel = names_in(CELL.format(name="sin", more="+ table"), tmp_path, table=FP32)["kernel"]
-    with pytest.raises(Refused, match="Cannot access global variable table") as refused:
-        compile_for("sm_90", kernel, FP32, FP32, BLOCK=128)
-    assert "+ table" in refused.value.line
 
 
 # Room on a multiprocessor

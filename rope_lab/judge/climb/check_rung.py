@@ -9,13 +9,13 @@ from functools import partial
 
 import torch
 
-from ...compiler.compile import DidNotFinish, Refused
+from ...compiler.launch_limits import Refused
 from ...compiler.launches import Launch
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
-from ...shipment import CannotPassOn
 from ...solved import after_rung
+from ...standalone import NotStandalone
 from ..check_exercise import Tried, in_place, try_on_cases
 from ..counts import Counted
 from ..refusals import does_not_compile
@@ -93,7 +93,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         kept.keep(rung, candidate)
         climb = replace(verdict.climb, row=str(row_of(rung)), follows=after_rung(rung))
         return replace(verdict, climb=climb)
-    except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
+    except (NotStandalone, OSError) as error:  # a partial, or a folder that may not be written
         words = f"it is not kept for the next notebook: {error}"
         return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words))))
 
@@ -256,8 +256,7 @@ def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
         return replace(verdict, state=NOT_YET, reason=reason)
     if isinstance(error, Refused):
         return replace(verdict, state=WRONG, reason=does_not_compile(error))
-    is_ours = isinstance(error, DidNotFinish)
-    if isinstance(error, RuntimeError | TypeError) and not is_ours:  # the launcher's
+    if isinstance(error, RuntimeError | TypeError):  # the launcher's
         reason = f"right in the interpreter, but for {SHAPE} it {raised(error)}"
         return replace(verdict, state=WRONG, reason=reason)
     reason = f"the values are right, but what it does on an H200 can't be read: {raised(error)}"

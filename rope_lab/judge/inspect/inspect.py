@@ -7,13 +7,12 @@ from functools import partial
 
 import torch
 
-from ...compiler.compile import DidNotFinish, Refused
-from ...compiler.launch_limits import NotLaunched
+from ...compiler.launch_limits import NotLaunched, Refused
 from ...compiler.launches import Launch
 from ...compiler.listings import NoCompiler
 from ...interpreter import run_as_compiled
 from ...run import Now, tensors_in
-from ...shipment import refusal_of_a_candidate
+from ...standalone import refusal_of_a_candidate
 from ...timing import measure
 from ..guests import settled
 from ..refusals import does_not_compile, refusal_of
@@ -76,7 +75,7 @@ def inspect(
 
     def refused_at_small_sizes() -> str:
         """What the compiler refuses, as of a tuner's other configurations."""
-        with contextlib.suppress(DidNotFinish):
+        with contextlib.suppress(OSError):
             if refusal := refusal_of(at_small_sizes):
                 return f"on a GPU: {refusal}"
         return ""
@@ -99,7 +98,7 @@ def inspect(
         )
     except Refused as error:
         return Inspection(**about, **_not_compiled(error, launches, where.arch))
-    except (RuntimeError, TypeError, ValueError) as error:
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
         return Inspection(**about, refused=f"compiled for {where.arch}, it {raised(error)}")
     if any(launch.configuration for launch in launches) and (wrong := refused_at_small_sizes()):
         return Inspection(**about, wrong=wrong)

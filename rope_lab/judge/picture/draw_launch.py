@@ -7,7 +7,7 @@ from torch import Tensor
 from ...compiler.launches import Launch, launches_of
 from ...interpreter import run_as_compiled
 from ...run import tensors_in
-from ...shipment import is_kernel
+from ...standalone import is_kernel
 from ..verdict import HOW_TO_BEGIN, printable, raised
 from .accesses import LanesOfAnAccess, accesses_of
 from .drawing import Panel, draw_panels

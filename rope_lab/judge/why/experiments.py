@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...shipment import function_of
+from ...standalone import function_of
 from ..attempt import Attempt, as_tuple, called, results
 from ..check import is_right
 from ..spec import STRIDED, laid_out_alike
