@@ -13,6 +13,8 @@ A_WRAPPER_FOR_THE_MODEL = Exercise(
                 "still stored as (b, h, s, d)"
             ),
             {"x.permute(2, 0, 1, 3).contiguous()": "x.permute(2, 0, 1, 3)"},
+            kind="wrong element",
+            line="angle1 = tl.load(",
         ),
         WrongAnswer(
             "the gradient is ignored: each of its elements counts as 1",
