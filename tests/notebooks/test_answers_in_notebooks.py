@@ -125,7 +125,7 @@ def complaint(cell, answer, text, error, found):
         return ""
     states = set(re.findall(r"^(RIGHT, but|RIGHT|WRONG|NOT YET)\b", text, re.MULTILINE))
     others = states - {answer.state}  # of an exercise that checks two functions
-    as_wanted = answer.state in states and (answer.told or not others)
+    as_wanted = answer.state in states and (answer.told or answer.kind or not others)
     is_told = answer.told in text
     if answer.kind:
         shown = any(one.kind == answer.kind and _names(one, answer.line) for one in found)

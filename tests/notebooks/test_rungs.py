@@ -33,7 +33,7 @@ MISHAPS = {  # a line before our launch, and words of the verdict
     ),
     "the angles": (
         f"{AT_256}freqs = -freqs\n",
-        "a sign: it rotates by minus the angle",
+        "at: angle = tl.load(freqs_ptr + position * D2 + column",
     ),
     "the table": (
         f"{AT_256}freqs = freqs[1:]\n",

@@ -210,8 +210,8 @@ RUNG_1 = Exercise(
         WrongAnswer(
             "a load without `other` leaves it undefined",
             {"rotates, other=0.0": "rotates"},
-            kind="not finite",
-            line="x = tl.load(row_ptr + column * stride_d, mask=exists).to(",
+            kind="masked",
+            line="x_partner = tl.load(",
         ),
         WrongAnswer(
             "every result is right, so a mask is missing",

@@ -265,6 +265,8 @@ QUERIES_AND_KEYS = Exercise(
         WrongAnswer(
             "no row of k comes out: from program q_rows on, set row, heads, strides",
             {_IF + _PLACE: _PLACE + _IF},
+            kind="outside",
+            line="x1 = tl.load(row_ptr + pair * strides[3]",
         ),
         WrongAnswer(
             "programs after the last row of k store, too",

@@ -51,13 +51,13 @@ RUNG_4 = Exercise(
         WrongAnswer(
             "the wrong sine: the first half has the sine of the other angle; the second half has",
             {"        sin1, sin2 = -sin2, -sin1\n": "        sin1 = -sin1\n"},
-            kind="function",
-            line="sin1 = -sin1",
+            kind="not used",
+            line="tl.store(out_ptr + offset, x1 * cos1",
         ),
         WrongAnswer(
             "the transposed map instead of the map itself",
             {"if TRANSPOSE:": "if not TRANSPOSE:"},
-            kind="index",
+            kind="argument",
             line="sin1, sin2 = -sin2, -sin1",
         ),
         KernelOfTheRungBelow(rung=4, words="my_rope takes no `transpose`"),

@@ -136,8 +136,11 @@ def collision(e: Experiments) -> Evidence | None:
 def outside(e: Experiments) -> Evidence:
     """The first access that leaves the tensors."""
     if not e.first:
-        others = (Experiments(e.attempt, k, began=e.began) for k in range(1, len(e.outs)))
-        e = next((one for one in others if one.first), e)
+        for number in range(1, len(e.outs)):
+            other = Experiments(e.attempt, number, began=e.began, hurries=e.hurries)
+            if other.first:
+                e = other
+                break
     one, lane = next(_leaving(e))
     first, then = (of_addresses, of_masks) if e.first and one.is_load else (of_masks, of_addresses)
     if proved := first(e) or then(e) or of_a_launch(e):
@@ -280,7 +283,7 @@ def _lacking(e: Experiments, lacks: set[Element], store: Noted | None, lane: Ind
     loads, names = e.loads(e.first), {name for name, _ in lacks}
     near = [one.line for element, one in loads if element not in e.needs_of_lane(e.first)]
     near += [one.line for element, one in loads if element[0] in names]
-    near += [one.line for element, one in loads]
+    near += [one.line for one in e.loads_of(store.program)] if store else []
     return evidence("not loaded", words, where(e), lines=(*near[:1], line))
 
 

@@ -61,6 +61,7 @@ class Experiments:
         *,
         began: float,
         collides: bool = False,
+        hurries: bool = False,
         wide: bool = False,
     ) -> None:
         """
@@ -69,11 +70,12 @@ class Experiments:
             number: of the result.
             began: the CPU time of this process when the budget began.
             collides: whether it is wrong because an element is stored twice.
+            hurries: whether the time for proofs is over.
             wide: with the case's inputs converted to fp32.
         """
         self.attempt, self.wanted, self.wide = attempt, attempt.wanted, wide
         self.number, self.began, self.collides = number, began, collides
-        self.ends, self.hurries = began + _FOR_PROOFS, False
+        self.ends, self.hurries = began + (BUDGET if hurries else _FOR_PROOFS), hurries
         self.kept: dict[str, object] = {}
         self.needs, self.made_of = cache(self._needs), cache(self._made_of)
         self.stores, self.stored_by = cache(self._stores), cache(self._stored_by)

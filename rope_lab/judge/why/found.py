@@ -96,6 +96,10 @@ def of_numbers(e: Experiments) -> Evidence | None:
 def _together(e: Experiments, repairs: list[Repair]) -> Evidence | None:
     if not repairs:
         return None
+    launch = Launch(e)
+    flags = [name for name, x in launch.numbers.items() if isinstance(x, bool)]
+    if found := launch.cured_argument(flags):  # which decides whether this line runs
+        return evidence("argument", _argument(launch, *found), lines=(repairs[0].line,))
     words = [in_words(e, repair) for repair in repairs]
     return evidence(repairs[0].kind, *words, RIGHT_THEN, lines=(repairs[0].line,))
 
@@ -147,7 +151,8 @@ def _other_argument(e: Experiments, line: str) -> str:
 def _argument(launch: Launch, name: str, value: int, how: str) -> str:
     now, written = launch.numbers[name], launch.passed(name)
     passes = f"`{written}`, {now}," if written and written != str(now) else f"{now}"
-    return f"The launch passes {passes} for `{name}`. With {how}, {value}, every element is right."
+    value_is = how if how == str(value) else f"{how}, {value}"
+    return f"The launch passes {passes} for `{name}`. With {value_is}, every element is right."
 
 
 def _exchanged(launch: Launch, one: str, other: str) -> str:

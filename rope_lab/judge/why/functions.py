@@ -14,7 +14,7 @@ def computed_otherwise(search: Search) -> Repair | None:
         for (name, _), blocks in search.named("f").items()
         if not _is_any(search, name, blocks, loaded)
     ]
-    negative = [name for name, line in search.named("f") if "-" in line.partition("=")[2]]
+    negative = [setting for setting in search.named("f") if "-" in setting[1].partition("=")[2]]
     return search.function("functions", among) or search.function("opposites", negative)
 
 

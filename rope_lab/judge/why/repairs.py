@@ -203,7 +203,7 @@ class Search:
 
     # the search
 
-    # `among`: the names that are tried; None stands for all
+    # `among`: the names that are tried, or names with their lines; None stands for all
 
     def index(self, among: list[str] | None) -> Repair | None:
         return self._in_names("index", "i", "indices", among)
@@ -214,7 +214,7 @@ class Search:
     def mask(self, among: list[str] | None) -> Repair | None:
         return self._in_names("mask", "b", "masks", among)
 
-    def function(self, candidates: str, among: list[str]) -> Repair | None:
+    def function(self, candidates: str, among: list[str | Setting]) -> Repair | None:
         return self._in_names("function", "f", candidates, among)
 
     def load(self) -> Repair | None:
@@ -246,11 +246,11 @@ class Search:
         return self._in_accesses("store", "stores", "results")
 
     def _in_names(
-        self, kind: str, kinds: str, candidates: str, among: list[str] | None
+        self, kind: str, kinds: str, candidates: str, among: list[str | Setting] | None
     ) -> Repair | None:
         for way in range(len(self.lanes)):
             for setting in self.named(kinds):
-                if among is not None and setting[0] not in among:
+                if among is not None and setting not in among and setting[0] not in among:
                     continue
                 if found := self._cured(kind, _Place(kinds, setting), candidates, way):
                     return found
