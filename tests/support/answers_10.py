@@ -11,10 +11,10 @@ REPAIR_IT = Exercise(
         WrongAnswer(
             (
                 "in the case 'only q is a slice of wider rows'; 11 other cases are right\n"
-                "  looks like: out of bounds: program (20, 6) reads element 1008 of k_ptr"
+                "  out of bounds: program (20, 6) reads element 1008 of k_ptr"
             ),
             {"k_strides[1] + head * k_strides[2]": "k_strides[1] + head * q_strides[2]"},
-            kind="unknown",
+            kind="outside",
             line="",
         ),
         WrongAnswer(
