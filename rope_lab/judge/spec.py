@@ -159,8 +159,8 @@ class Spec:
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
                 if argument.letters[-1:] == ("d",) and "d2" in case.sizes:
-                    # the tail: a kernel that multiplies it by zero gets NaN
-                    made[-1][(0,) * (len(shape) - 1)][case.sizes["d2"] :] = math.inf
+                    # of the tail all but the first: a kernel that multiplies it by zero gets NaN
+                    made[-1][(0,) * (len(shape) - 1)][case.sizes["d2"] + 1 :] = math.inf
         return made if device == "cpu" else [laid_out_alike(x, device) for x in made]
 
 

@@ -29,7 +29,11 @@ def numbered(number):
 
 WRONG = {  # -> the candidate, the kind of its evidence, and some words of the verdict
     "heads counted for positions": (numbered(13), "index", "`turn` is 1 for result[0, 0, 1, 0]"),
-    "a forgotten stride of the tail": (numbered(17), "argument", "With freqs.shape[1], 1,"),
+    "a forgotten stride of the tail": (
+        numbered(17),
+        "wrong element",
+        "t[0, 0, 0, 6] instead of t[0, 0, 0, 12]",
+    ),
     "wrong in bf16 alone": (numbered(3), "too narrow", "in bfloat16"),
     "through fp16": (numbered(4), "too narrow", "float16 ends at 65504"),
     "16-bit offsets": (numbered(5), "size", "in the case 'a large tensor'; 14 other cases are"),

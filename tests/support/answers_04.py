@@ -162,10 +162,8 @@ RUNG_1 = Exercise(
             line="row_ptr = t_ptr + position * stride_s + sequence * stride",
         ),
         WrongAnswer(
-            "a wrong stride: empty_like keeps those of its input",
+            "in the case 'batch and positions swapped in memory'",
             {"torch.empty(t.shape, dtype=t.dtype, device=t.device)": "torch.empty_like(t)"},
-            kind="wrong place",
-            line="x = tl.load(row_ptr + column * stride_d, mask=exists).to(",
         ),
         WrongAnswer(
             "the wrong row: (0, 0, 1) of the result is made of t[0, 0, 0]",

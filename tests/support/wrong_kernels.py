@@ -86,7 +86,7 @@ def launch(t, freqs, mistake=0, out=None):
         HALF=half,
         BLOCK=triton.next_power_of_2(half),
         BLOCK_TAIL=triton.next_power_of_2(max(1, d - 2 * half)),
-        MISTAKE=mistake,
+        MISTAKE=float(mistake),
     )
     return out
 
