@@ -585,10 +585,10 @@ def rotate_by_kernel(
 
 
 def memory_for(tensors: Sequence[Tensor], rotation: Rotation) -> tuple[Tensor, ...]:
-    """Empty tensors for the results of rotating these."""
+    """Empty tensors for the results of rotating these, with the order of their strides."""
     options, dtype = rotation.options, tensors[0].dtype
     if options.promoted_from is not None:
         dtype = rotation.returned_dtype(tensors[0])
-    keeps = options.keeps_strides and not rotation.transpose
-    kind = torch.preserve_format if keeps else torch.contiguous_format
+    is_contiguous = options.contiguous_gradients and rotation.transpose
+    kind = torch.contiguous_format if is_contiguous else torch.preserve_format
     return tuple([torch.empty_like(t, dtype=dtype, memory_format=kind) for t in tensors])

@@ -124,7 +124,7 @@ class Call(NamedTuple):
     # These three are not arguments of public functions. `Options` explains the last two.
     transpose: bool = False
     promoted_from: torch.dtype | None = None
-    keeps_strides: bool = False
+    contiguous_gradients: bool = False
 
     @property
     def tables(self) -> tuple[Tensor, Tensor | None]:
@@ -162,9 +162,9 @@ class Options(NamedTuple):
     # If it is set, the forward reads this dtype and returns the table's, because PyTorch's
     # operators promote. A backward reads the table's dtype and returns this one.
     promoted_from: torch.dtype | None = None
-    # True: the result has the strides of the input, as from PyTorch's elementwise operators.
-    # Gradients are contiguous anyway.
-    keeps_strides: bool = False
+    # True: gradients are contiguous, as those of transformers' functions. A norm before the
+    # rotation adds up its weight's gradient in the order of memory, so bits depend on it.
+    contiguous_gradients: bool = False
 
 
 TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -303,7 +303,7 @@ def options_of(call: Call, t: Tensor) -> Options:
         rounding=rounding,
         attention_factor=attention_factor,
         promoted_from=call.promoted_from,
-        keeps_strides=call.keeps_strides,
+        contiguous_gradients=call.contiguous_gradients,
     )
 
 

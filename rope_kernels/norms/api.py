@@ -92,7 +92,8 @@ def norm_rope(
         inplace: True: overwrite all of `t`, and return it. No tensor may require a gradient.
 
     Returns:
-        A new, contiguous tensor with the shape and dtype of `t`; or `t` itself with `inplace`.
+        A new tensor with the shape and dtype of `t`, and its strides in the same order, as from
+        PyTorch's pointwise operators; or `t` itself with `inplace`.
         Tokens past `cu_seqlens[-1]` are padding: they are normalized, but not rotated. They count
         in the weight's gradient, so a NaN in one of them reaches it.
 

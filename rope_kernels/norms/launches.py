@@ -120,9 +120,10 @@ def launch_backward(
     partials = None
     q_programs, programs = _share_programs(tensors, rotation)
     if wants_inputs:
-        outs = tuple([_memory_like(t) for t in tensors])
+        outs = tuple([torch.empty_like(t) for t in tensors])
     if wants_weights:
-        of_weights = tuple([None if weight is None else _memory_like(weight) for weight in weights])
+        contiguous = partial(torch.empty_like, memory_format=torch.contiguous_format)
+        of_weights = tuple([None if weight is None else contiguous(weight) for weight in weights])
         if not programs:
             return outs, tuple([x if x is None else x.zero_() for x in of_weights])
         shape = programs, tensors[0].shape[-1]
@@ -210,10 +211,6 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, is_eager: 
         )
 
     run(known, given, make_launch)
-
-
-def _memory_like(x: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 class Roundings(NamedTuple):

@@ -101,7 +101,7 @@ def rope_to_cache(
         inplace: True: overwrite q and return it. k and v are never overwritten.
 
     Returns:
-        q, rotated: a new, contiguous tensor, or q itself with `inplace`.
+        q, rotated: a new tensor with its strides in the same order, or q itself with `inplace`.
 
     Raises:
         TypeError: an argument has a type or dtype that is not accepted.
@@ -147,7 +147,7 @@ def rope_to_cache(
     _check_no_gradient(came, rotation)
     if not is_traced() and have_elements((*came, *rotation.tensors)):
         _check_written(came, inplace, rotation)
-    q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
+    q_out = q if inplace else torch.empty_like(q)
     path = path_of(came, rotation, fused=fused, known=known)
     if path.by != "pytorch" and any([is_known(x.numel() == 0) for x in (q, k, k_cache)]):
         path = _EMPTY
