@@ -19,7 +19,7 @@ from .checks import (
 from .embedding import RotaryPositionEmbedding
 from .inplace import check_inplace
 from .launch import Known, checking, known_of
-from .modes import is_eager, is_traced
+from .paths import is_eager, is_traced
 from .rotation import (
     Call,
     CpOrder,

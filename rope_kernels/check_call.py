@@ -30,7 +30,7 @@ from .checks import (
     shown,
 )
 from .embedding import RotaryPositionEmbedding, options_beside_table
-from .modes import check_in_run, has_hooks, has_values, is_known
+from .paths import check_in_run, has_hooks, has_values, is_known
 from .reference import positions
 from .rotation import (
     CP_ORDERS,

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from .arguments import Constants, Tensors, WideConstants
-from .modes import interpreter_is_on, is_compiled_for_nvidia, is_eager, stream_of
+from .paths import interpreter_is_on, is_compiled_for_nvidia, is_eager, stream_of
 from .rotation import Options, Rotation, Sbhd, as_sbhd
 from .tiles import (
     MOST_EMPTY,

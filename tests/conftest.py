@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pairwise
-from rope_kernels.modes import compiler_is_installed, triton_is_installed
+from rope_kernels.paths import compiler_is_installed, triton_is_installed
 from rope_lab.interpreter import speed_up
 
 HAS_GPU = torch.cuda.is_available()

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from ..api import check_and_rotate
 from ..checks import FLOATS
-from ..modes import is_dtensor
-from ..paths import log_once
+from ..paths import is_dtensor, log_once
 from ..rotation import Call, OutputPairing, Rounding
 
 _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # the number of dimensions of q, and of a table

@@ -12,8 +12,7 @@ from ..check_call import Like
 from ..checks import Named, bad, check_choice, check_flag, names_of, shown
 from ..inplace import check_inplace
 from ..launch import Known, checking
-from ..modes import is_traced, is_watched, wants_grad
-from ..paths import log_path
+from ..paths import is_traced, is_watched, log_path, wants_grad
 from ..rotation import (
     Call,
     CpOrder,

@@ -21,7 +21,8 @@ from ..check_call import Like, check_values
 from ..checks import INTEGERS, bad
 from ..inplace import check_apart, check_overwritten, named_tensors
 from ..launch import checking, known_of_rotation, launch_rotation
-from ..modes import (
+from ..paths import (
+    Path,
     check_in_run,
     have_elements,
     is_differentiated,
@@ -29,9 +30,10 @@ from ..modes import (
     is_traced,
     is_transformed,
     is_watched,
+    log_path,
+    path_of,
     wants_grad,
 )
-from ..paths import Path, log_path, path_of
 from ..rotation import Call, Freqs, Rotation, Rounding
 
 _EMPTY = Path("pytorch", "there are no tokens, or no slots")

@@ -31,15 +31,16 @@ from ..checks import (
     check_tensor,
 )
 from ..launch import Known, known_of_rotation, launch_rotation
-from ..modes import (
+from ..paths import (
     apply_without_functorch,
     have_memory,
     is_traced,
     is_transformed,
     is_watched,
+    log_path,
+    path_of,
     wants_grad,
 )
-from ..paths import log_path, path_of
 from ..rotation import (
     FORMATS,
     Call,

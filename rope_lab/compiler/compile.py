@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from rope_kernels.modes import compiler_is_installed
+from rope_kernels.paths import compiler_is_installed
 
 from ..child import Ended, Worker
 from ..shipment import CannotPassOn, Shipment, kind_of

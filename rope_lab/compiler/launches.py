@@ -14,7 +14,7 @@ from unittest.mock import patch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels.modes import interpreter_is_on, triton_is_installed
+from rope_kernels.paths import interpreter_is_on, triton_is_installed
 
 from ..interpreter.tuners import words_of
 from .compile import Compiled, compile_for

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rope_kernels.modes import interpreter_is_on
+from rope_kernels.paths import interpreter_is_on
 
 from ..compiler.launches import interprets
 from ..interpreter.functions import cannot_be_interpreted

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rope_kernels.modes import count_modes
+from rope_kernels.paths import count_modes
 
 from ..compiler.launches import interprets
 from ..interpreter import run_as_compiled

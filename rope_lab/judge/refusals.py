@@ -6,7 +6,7 @@ The interpreter runs a kernel as Python, but the compiler accepts only a part of
 import contextlib
 from collections.abc import Iterable, Iterator
 
-from rope_kernels.modes import compiler_is_installed
+from rope_kernels.paths import compiler_is_installed
 
 from ..compiler.compile import NotPassedOn, Refused, compiled_by_the_child, job_of
 from ..compiler.launches import Launch, interprets, launched_by

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from rope_kernels.modes import interpreter_is_on
+from rope_kernels.paths import interpreter_is_on
 
 from ...child import Ended, Worker
 from ...compiler.compile import DidNotFinish, Refused

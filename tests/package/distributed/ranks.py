@@ -33,7 +33,7 @@ def load(device):
     import torch
 
     from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
-    from rope_kernels.modes import triton_is_installed
+    from rope_kernels.paths import triton_is_installed
     from rope_lab.interpreter import speed_up
 
     torch.set_num_threads(1)
