@@ -197,13 +197,11 @@ def _refuse_other_code(freqs: RotaryPositionEmbedding) -> None:
 
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> None:
     _refuse_other_code(freqs)
-    check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != call.pairs_are_interleaved:
         came = f"interleaved is {call.interleaved}, but freqs has {freqs.interleaved}"
         made = f"a freqs made with interleaved={call.interleaved}"
         raise bad(came, f"interleaved=None, or {made}")
-    shape = (freqs.rotary_dim // 2,)
-    like.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
+    like.check("freqs.inv_freq", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)])
 
 
 def _check_tables(freqs: object, like: Like, batch: int) -> None:

@@ -360,7 +360,7 @@ def test_a_module_may_change_between_calls(op, interpreter, device):
         assert_goes_back_as_pytorch(sample, module)
     narrower = RotaryPositionEmbedding(6, interleaved=True, attention_factor=1.5).to(device)
     narrower.inv_freq = module.inv_freq
-    with pytest.raises(ValueError, match=r"^freqs has shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"^freqs.inv_freq has shape \(4,\)"):
         sample.call(freqs=narrower)
     module.forward = lambda max_seq_len: angles(5, 8, device)
     with pytest.raises(TypeError, match=r"^freqs .*forward.*, with interleaved=True$"):

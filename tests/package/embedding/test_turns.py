@@ -355,7 +355,7 @@ def test_frequencies_that_have_become_fewer_are_refused(shorten, device):
         rope_fw(t, module)
     shorten(module)
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"^freqs has shape \(2,\); accepted for inv_freq: "):
+        with pytest.raises(ValueError, match=r"^freqs.inv_freq has shape \(2,\); accepted: "):
             rope_fw(t, module)
 
 
