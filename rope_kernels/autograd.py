@@ -140,7 +140,7 @@ def keep(
     `frozen` are the results that don't need a gradient.
     """
     table = rotation.table
-    if rotation.on_the_fly:  # DistributedDataParallel writes to buffers in each forward.
+    if rotation.options.on_the_fly:  # DistributedDataParallel writes to buffers in each forward.
         table = table.clone()
     ctx.save_for_backward(table, *rotation.tensors[1:], *others)  # type: ignore[arg-type]  # None
     ctx.options, ctx.first_position = rotation.options, rotation.first_position

@@ -39,9 +39,9 @@ from .rotation import (
     ROUNDINGS,
     Call,
     Rotation,
-    as_sbhd,
     chunks_of,
     len_of_table,
+    seq_len_of,
 )
 
 _FREQS = (
@@ -138,7 +138,8 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     for name, x in zip(names[1:], tensors[1:], strict=True):
         shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
         like.check(name, x, (t.dtype,), [shape], when=f" with {names[0]}")
-    seq_len, batch, _, head_dim = as_sbhd(t.shape, t.shape, tensor_format).sizes
+    seq_len, head_dim = seq_len_of(t, tensor_format), t.shape[-1]
+    batch = 1 if tensor_format == "thd" else t.shape[tensor_format.index("b")]
 
     by_table = tensor_format != "thd" and call.position_ids is None
     in_two = chunks_of(call.cp_size, call.cp_order) > call.cp_size
@@ -381,7 +382,7 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
     if rotation.cu_seqlens is not None:
         tokens = seq_len * options.cp_size
         check_lengths(rotation.cu_seqlens, tokens, options.cp_size, options.cp_order)
-    if rotation.on_the_fly or not rotation.looks_up_positions:
+    if rotation.options.on_the_fly or not rotation.looks_up_positions:
         return
     # Check the ranks that hold the first and the last position, so that all ranks raise or none.
     ends = {0, 0 if options.cp_order == "zigzag" else options.cp_size - 1}
@@ -416,7 +417,7 @@ def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
     """Check the first position. It isn't part of the signature, so this runs in every call."""
     if not -MOST_START <= first <= MOST_START:
         raise bad(f"start_positions is {shown(first)}", STARTS)
-    if rotation.on_the_fly or not seq_len:
+    if rotation.options.on_the_fly or not seq_len:
         return
     if first < 0:
         raise bad(f"start_positions is {first}", _FROM_0)

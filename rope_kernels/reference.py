@@ -55,11 +55,10 @@ def apply_rotary_pos_emb(
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     if rotary_dim is None:
         rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
-    kind = "frequencies" if table.dim() == 1 else "angles"
     options = Options(
         tensor_format=tensor_format,
         rotary_dim=rotary_dim,
-        kind=kind if sin is None else "cosines",
+        on_the_fly=table.dim() == 1,
         interleaved=interleaved,
         inverse=inverse,
         rounding="once" if round_once else "model",
@@ -170,11 +169,11 @@ def cos_sin(
     """
     options, tables = rotation.options, _tables(rotation)
     in_order = not rotation.looks_up_positions and rotation.first_position is None
-    if in_order and not rotation.on_the_fly and options.cp_size == 1:
+    if in_order and not rotation.options.on_the_fly and options.cp_size == 1:
         found, in_sequence = [x[:, :seq_len] for x in tables], None
     else:
         position, in_sequence = positions(rotation, seq_len)
-        if rotation.on_the_fly:
+        if rotation.options.on_the_fly:
             found = [radians(rotation.table, position[..., None], dtype)]
         else:
             # Cast the table before indexing. Then the gradient of a row is the sum over its tokens

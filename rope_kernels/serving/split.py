@@ -30,7 +30,7 @@ from ..checks import (
     check_integer,
     check_tensor,
 )
-from ..launch import Known, known_of_rotation, launch_rotation
+from ..launch import Known, as_sbhd, known_of_rotation, launch_rotation
 from ..paths import (
     apply_without_functorch,
     have_memory,
@@ -50,7 +50,6 @@ from ..rotation import (
     Rotation,
     Rounding,
     TensorFormat,
-    as_sbhd,
     seq_len_of,
     view_as_sbhd,
     view_from_sbhd,
