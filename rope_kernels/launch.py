@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from .arguments import Constants, Tensors, WideConstants
-from .paths import interpreter_is_on, is_compiled_for_nvidia, is_eager, stream_of
+from .paths import interpreter_is_on, is_compiled_for_nvidia, is_eager, log, stream_of
 from .rotation import Options, Rotation
 from .tiles import (
     MOST_EMPTY,
@@ -50,6 +50,14 @@ class OfKernel(Protocol):
 AllTensors = TypeVar("AllTensors", bound=OfKernel)
 # The fields of `Tensors` and of the norms' tensors that kernels read, and write, row by row.
 READ, WRITTEN = ("q", "k", "v", "q_grad", "k_grad"), ("q_out", "k_out", "v_out")
+
+# The arguments that the public functions take for these fields.
+_ARGUMENTS = {
+    "table": "freqs",
+    "sin": "freqs",
+    "starts": "start_positions",
+    "slots": "slot_mapping",
+}
 
 # Triton's interpreter stores the grid of a launch in globals, so threads must take turns.
 _INTERPRETING = Lock()
@@ -451,6 +459,10 @@ def _as_read(given: AllTensors, rotation: Rotation, inplace: bool) -> AllTensors
             copied[name] = x.resolve_neg()
     if not copied:
         return given
+    why = "it isn't contiguous, its negative bit is set, or cos and sin have different strides"
+    for name in copied:
+        came = _ARGUMENTS.get(name, name)
+        log(f"{came} is copied in every call, which is then planned like a first one: {why}")
     replaced: AllTensors = given._replace(**copied)  # type: ignore[attr-defined]  # a named tuple
     return replaced
 

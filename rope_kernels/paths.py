@@ -298,7 +298,7 @@ def apply_without_functorch(
 # What computes a call
 
 _log = logging.getLogger("rope_kernels")
-_logged: set[tuple[str, str, str]] = set()
+_logged: set[str] = set()
 
 
 class Path(NamedTuple):
@@ -381,13 +381,17 @@ def log_path(function: str, path: Path) -> None:
 
 
 def log_once(function: str, by: str, reason: str) -> None:
-    """Log what computes a function's calls, at level INFO, once for each reason.
+    """Log what computes a function's calls, once for each reason."""
+    log(f"{function} is computed by {by}: {reason}")
+
+
+def log(line: str) -> None:
+    """Log a line at level INFO, once.
 
     Nothing is logged while PyTorch traces, because `torch.compile(fullgraph=True)` can't log.
     """
     if is_traced() or not _log.isEnabledFor(logging.INFO):
         return
-    line = function, by, reason
     if line not in _logged:
         _logged.add(line)
-        _log.info("%s is computed by %s: %s", *line)
+        _log.info(line)
