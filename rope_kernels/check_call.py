@@ -397,7 +397,7 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         if starts is not None:
             came = f"start_positions is {_head(starts)}"
         raise bad(came, _FROM_0)
-    if last >= rotation.table_len:
+    if last >= len_of_table(rotation.table):
         raise _too_short(rotation, last)
 
 
@@ -406,7 +406,7 @@ _FROM_0 = "values from 0 with a table"
 
 def _too_short(rotation: Rotation, last: int) -> Exception:
     """The error for a table that ends before the last position."""
-    came = f"freqs has angles for s2 = {rotation.table_len} positions"
+    came = f"freqs has angles for s2 = {len_of_table(rotation.table)} positions"
     instead = ""
     if rotation.sin is not None and rotation.start_positions is not None:
         instead = ". Leave out start_positions if the rows were already looked up"
@@ -424,7 +424,7 @@ def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
     # The last position of packed sequences depends on their lengths, which are read only on a CPU.
     packed = rotation.cu_seqlens is not None
     last = first if packed else first + seq_len * rotation.options.cp_size - 1
-    if last >= rotation.table_len and not (packed and rotation.table.is_cpu):
+    if last >= len_of_table(rotation.table) and not (packed and rotation.table.is_cpu):
         raise _too_short(rotation, last)
 
 

@@ -21,7 +21,7 @@ from torch.nn import Parameter
 
 from .arguments import Constants, Tensors, WideConstants
 from .paths import interpreter_is_on, is_compiled_for_nvidia, is_eager, log, stream_of
-from .rotation import Options, Rotation
+from .rotation import Options, Rotation, len_of_table
 from .tiles import (
     MOST_EMPTY,
     Case,
@@ -515,7 +515,7 @@ def _arguments_of(rotation: Rotation) -> dict[str, object]:
     return {
         "first_position": rotation.first_position,
         "ids_strides": ids_strides,
-        "table_len": None if options.on_the_fly else rotation.table_len,
+        "table_len": None if options.on_the_fly else len_of_table(rotation.table),
         "sequences": None if cu_seqlens is None else len(cu_seqlens) - 1,
         "cp_size": options.cp_size if is_shared else None,
         "cp_rank": options.cp_rank if is_shared else None,

@@ -33,23 +33,18 @@ FORMATS, CP_ORDERS = get_args(TensorFormat), get_args(CpOrder)
 OUTPUT_PAIRINGS, ROUNDINGS = get_args(OutputPairing), get_args(Rounding)
 
 
-# By format: the permutation to (s, b, h, d), and the one back.
-_TO_SBHD = {name: [name.index(x) for x in "sbhd"] for name in FORMATS if name != "thd"}
-_FROM_SBHD = {name: ["sbhd".index(x) for x in name] for name in FORMATS if name != "thd"}
-
-
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """View `t` as (s, b, h, d), without a copy; a packed (t, h, d) becomes (t, 1, h, d)."""
     if tensor_format == "thd":
         return t.unsqueeze(1)
-    return t.permute(_TO_SBHD[tensor_format])
+    return t.permute([tensor_format.index(x) for x in "sbhd"])
 
 
 def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """Undo `view_as_sbhd`, without a copy."""
     if tensor_format == "thd":
         return t.squeeze(1)
-    return t.permute(_FROM_SBHD[tensor_format])
+    return t.permute(["sbhd".index(x) for x in tensor_format])
 
 
 def seq_len_of(t: Tensor, tensor_format: str) -> int:
@@ -190,11 +185,6 @@ class Rotation(NamedTuple):
     def one_per_pair(self) -> bool:
         """Whether column i of the table belongs to pair i, not to element i."""
         return 2 * self.table.shape[-1] == self.options.rotary_dim
-
-    @property
-    def table_len(self) -> int:
-        """s2."""
-        return len_of_table(self.table)
 
     def returned_dtype(self, t: Tensor) -> torch.dtype:
         """The dtype of the result, which is that of `t` unless the rotation promotes."""
