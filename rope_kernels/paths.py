@@ -318,7 +318,7 @@ _NO_MEMORY = Path("pytorch", "a tensor overrides operators, has no memory, or is
 
 
 class Tables(Protocol):
-    """The part of a `Rotation` that decides its path. `rotation.py` uses this file."""
+    """What `path_of` reads of a `Rotation`, whose file imports this one."""
 
     @property
     def table(self) -> Tensor: ...
@@ -331,7 +331,7 @@ class Tables(Protocol):
 
 
 class Cached(Protocol):
-    """The part of a `launch.Known` that decides its path."""
+    """What `path_of` reads of a `launch.Known`."""
 
     launch: Callable[..., None] | None
 
