@@ -113,8 +113,8 @@ def check_rank(size: object, rank: object, order: object) -> None:
 
 def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     """Check the arguments of a call as they were passed, except values of tensors."""
-    names = names_of(tensors, call.transpose)
     _refuse_what_others_pass(call.freqs)
+    names = names_of(tensors, call.transpose)
     tensor_format = check_format(call.tensor_format, FORMATS)
     flags = {"inverse": call.inverse, "fused": call.fused, "inplace": call.inplace}
     if call.interleaved is not None:
@@ -183,12 +183,12 @@ def _refuse_other_code(freqs: RotaryPositionEmbedding) -> None:
     error: type[Exception] = TypeError
     if freqs.overrides_forward():
         came += " that overrides forward"
-    elif has_hooks(freqs):
-        came += " with a hook, which this call would not run"
-        instead = ", or a module without hooks"
     elif freqs.is_offloaded():
         came += " that accelerate has offloaded: inv_freq is on meta"
         instead, error = ", or a model that was offloaded with offload_buffers=False", ValueError
+    elif has_hooks(freqs):
+        came += " with a hook, which this call would not run"
+        instead = ", or a module without hooks"
     else:
         return
     options = options_beside_table(freqs.interleaved)
