@@ -1,5 +1,9 @@
 """Calls with a module follow its `inv_freq`, whatever writes it."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_all_start_methods, get_context
+
 import pytest
 import torch
 from torch import nn
@@ -146,6 +150,42 @@ def test_reset_parameters_after_an_assignment(device):
     module.inv_freq = module.inv_freq[:1].expand(2)
     module.reset_parameters()
     assert torch.equal(module.inv_freq, want.to(device))
+
+
+def test_a_replica_of_data_parallel_has_frequencies_of_its_own(device):
+    """It shares what is in the module's `__dict__`."""
+    module, t = RotaryPositionEmbedding(D).to(device), tokens(device)
+    want = rope_fw(t, module)
+    replica = module._replicate_for_data_parallel()
+    replica.inv_freq = other_frequencies(device)
+    assert torch.equal(rope_fw(t, replica), rope_fw(t, module_of(replica.inv_freq)))
+    assert torch.equal(rope_fw(t, module), want)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA doesn't survive a fork")
+@pytest.mark.skipif("fork" not in get_all_start_methods(), reason="needs fork")
+def test_a_fork_while_another_thread_assigns():
+    """A child would wait forever for a lock that a thread of its parent held."""
+    module, assigned, is_over = RotaryPositionEmbedding(D), threading.Event(), threading.Event()
+
+    def assign():
+        while not is_over.is_set():
+            module.inv_freq = other_frequencies()
+            assigned.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(assign)
+        assigned.wait()
+        codes = []
+        for _ in range(10):
+            new = "inv_freq", torch.ones(D // 2)
+            child = get_context("fork").Process(target=setattr, args=(module, *new))
+            child.start()
+            child.join(60)
+            codes.append(child.exitcode)
+            child.kill()
+        is_over.set()
+    assert codes == [0] * 10
 
 
 # backward
