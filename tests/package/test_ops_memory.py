@@ -214,24 +214,26 @@ def projected(sample):
 @pytest.mark.parametrize("rotary", (1.0, 0.5))
 @pytest.mark.parametrize("op", [op for op in OPS if op.name in ORDERED], ids=str)
 def test_results_have_the_order_of_strides_of_what_is_rotated(op, rotary, fused, compiled, device):
-    """As those of pointwise operators; torch.compile may make what comes back contiguous."""
+    """As those of pointwise operators. With torch 2.11, a compiled one has contiguous gradients."""
     torch._dynamo.reset()
     sample = op.sample(device, tensor_format="bhsd", rotary=rotary, freqs="cos and sin", s=4)
     given = {n: x.requires_grad_(op.differentiable) for n, x in projected(sample).items()}
+    of_given = [x.stride() for x in given.values()]
 
     def strides(call):
         if compiled:
             call = torch.compile(call, backend="aot_eager", fullgraph=True)
         outs = call(given)
+        assert [x.stride() for x in outs] == of_given
         if not op.differentiable:
-            return [x.stride() for x in outs]
+            return []
         ups = [torch.randn_like(x) for x in outs]
         grads = torch.autograd.grad(outs, [*given.values()], ups)
-        return [x.stride() for x in (*outs, *grads)]
+        return [x.stride() for x in grads]
 
     pointwise = strides(lambda given: [2 * x for x in given.values()])
-    assert pointwise[0] == next(iter(given.values())).stride()
-    assert strides(partial(sample.call, fused=fused)) == pointwise
+    assert strides(partial(sample.call, fused=fused)) in (of_given[: len(pointwise)], pointwise)
+    assert compiled or pointwise in ([], of_given)
 
 
 @pytest.mark.parametrize("fused", (True, False))
