@@ -91,14 +91,14 @@ hooks_of: Callable[[nn.Module], tuple[dict[int, object], ...]] = attrgetter(*_HO
 
 def is_compiled_for_nvidia(t: Tensor) -> bool:
     """Whether a kernel for `t` is compiled, and for an NVIDIA GPU."""
-    return runs_in_triton(t) and not interpreter_is_on() and torch.version.hip is None
+    return runs_in_triton(t) and not is_interpreted(t) and torch.version.hip is None
 
 
 def runs_in_triton(t: Tensor) -> bool:
     """Whether Triton runs kernels on `t`: compiled on a GPU, or in the interpreter if it is on."""
     if t.is_cuda and _HAS_COMPILER:
         return True
-    if _HAS_TRITON and (t.is_cuda or t.is_cpu) and interpreter_is_on():
+    if is_interpreted(t):
         return True
     if t.is_cuda and not torch.compiler.is_compiling():
         # Let the warning point to the line that called the package. PyTorch's frames, such as a
@@ -121,6 +121,19 @@ def _why_no_engine(t: Tensor) -> str:
     if t.is_cpu:
         return "the tensors are on a CPU, and TRITON_INTERPRET=1 is not set"
     return f"Triton does not run on {t.device.type}"
+
+
+def is_interpreted(t: Tensor) -> bool:
+    """Whether Triton's interpreter runs kernels on `t`."""
+    if not _HAS_TRITON or not (t.is_cuda or t.is_cpu):
+        return False
+    return interpreter_is_on() or (_INTERPRETS_ON_A_CPU and t.is_cpu)
+
+
+def interpret_on_a_cpu() -> None:
+    """From now on, kernels are interpreted where tensors are on a CPU: Triton has been told so."""
+    global _INTERPRETS_ON_A_CPU
+    _INTERPRETS_ON_A_CPU = True
 
 
 def interpreter_is_on() -> bool:
@@ -150,6 +163,7 @@ def compiler_is_installed() -> bool:
 
 
 _HAS_TRITON, _HAS_COMPILER = triton_is_installed(), compiler_is_installed()
+_INTERPRETS_ON_A_CPU = False
 
 
 # What PyTorch does with a call

@@ -1,4 +1,4 @@
-"""The engine that runs Triton kernels in this process, chosen when this module is imported.
+"""Where the tensors of notebooks are, chosen when this module is imported: there kernels run.
 
 - compiled: there is a CUDA GPU. Kernels are compiled for it and work on CUDA tensors.
 - interpreted: there is none. Triton's interpreter runs the same kernels on CPU tensors.
@@ -7,6 +7,7 @@
 On macOS and Windows, only Triton's interpreter is installed, which needs no compiler.
 """
 
+import faulthandler
 import os
 import platform
 import shutil
@@ -22,6 +23,7 @@ import torch
 from rope_kernels.paths import compiler_is_installed, interpreter_is_on, triton_is_installed
 
 from .interpreter import run_as_compiled
+from .run import Now
 
 COMPILED, INTERPRETED, PYTORCH = "compiled", "interpreted", "PyTorch alone"
 
@@ -37,7 +39,7 @@ class Engine:
     gpu: str = ""  # the name of the CUDA GPU that torch can use
     nvidia_driver: str | None = None  # its version; None if absent, or if torch can use the GPU
     lacks: tuple[str, ...] = ()  # missing things that Triton needs to launch on a GPU
-    triton_loaded_for_gpu: bool = False  # before `rope_lab`, without the interpreter
+    triton_interprets_all: bool = False  # it was loaded before `rope_lab`, for its interpreter
     interpreter_asked_for: bool = False  # the reader set TRITON_INTERPRET
 
     @property
@@ -80,10 +82,10 @@ class Engine:
                 f"Triton needs {' and '.join(self.lacks)} to launch on a GPU: install gcc and "
                 "python3-dev."
             )
-        if self.triton_loaded_for_gpu and not self.gpu:
+        if self.triton_interprets_all and self.compiler_installed:
             problems.append(
-                "Triton was loaded before `rope_lab`, for a GPU that is not here: restart the "
-                "kernel and import `rope_lab` first."
+                "Triton was loaded before `rope_lab`, for its interpreter, and can't compile here: "
+                "restart the kernel and import `rope_lab` first."
             )
         return problems
 
@@ -114,16 +116,18 @@ class Engine:
 def need_triton() -> None:
     """Stop a notebook that needs Triton if it isn't installed.
 
-    If kernels are interpreted, it also imports Triton, and makes its interpreter faster and more
-    accurate.
+    It also imports Triton, lets kernels run where their tensors are, and makes the interpreter
+    faster and more accurate. If native code crashes, which ends the notebook's process, its log
+    shows the line.
 
     Raises:
         ImportError: Triton is not installed.
     """
     if ENGINE.kind == PYTORCH:
         raise ImportError(ENGINE.how_to_get_triton)
-    if ENGINE.kind == INTERPRETED:
-        run_as_compiled()
+    run_as_compiled()
+    if sys.__stderr__ and not faulthandler.is_enabled():
+        faulthandler.enable(sys.__stderr__)
 
 
 def look() -> Engine:
@@ -143,16 +147,19 @@ def look() -> Engine:
         nvidia_driver=None if available else nvidia_driver(),
         lacks=tuple(name for name, there in needed.items() if not there),
         # whether Triton's own helpers are interpreted was decided when it was loaded
-        triton_loaded_for_gpu=type(getattr(language, "cdiv", None)).__name__ == "JITFunction",
+        triton_interprets_all=type(getattr(language, "cdiv", None)).__name__
+        == "InterpretedFunction",
         interpreter_asked_for=interpreter_is_on(),
     )
 
 
 def start() -> Engine:
-    """Pick the engine. If kernels are to be interpreted, turn the interpreter on."""
+    """Pick the engine, and let Triton be loaded with its compiler, if it has one."""
     engine = look()
-    if engine.kind == INTERPRETED:
-        os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded, later
+    if not engine.compiler_installed or engine.triton_interprets_all:
+        os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is loaded
+    else:  # also where a reader has set it: then tensors are on the CPU
+        os.environ.pop("TRITON_INTERPRET", None)
     # Say how products and sums are fused, because a future Triton changes the default
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     return engine
@@ -172,4 +179,4 @@ def nvidia_driver() -> str | None:
 
 
 ENGINE = start()
-device = ENGINE.device
+Now.device = device = ENGINE.device

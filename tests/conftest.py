@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import os
 from collections import Counter
 
 import hypothesis
@@ -10,17 +9,12 @@ import pytest
 import torch
 
 import pairwise
-from rope_kernels.paths import compiler_is_installed, triton_is_installed
-from rope_lab.interpreter import speed_up
+from rope_kernels import paths
+from rope_kernels.paths import compiler_is_installed
+from rope_lab.interpreter import run_as_compiled
 
 HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
-    speed_up()
-    if triton_is_installed():
-        from rope_lab.interpreter.bf16 import let_bf16_round
-
-        let_bf16_round()
+run_as_compiled()
 
 # Files whose tests are all slow: they test tools and benchmarks, or start Sphinx, mypy or ranks in
 # processes of their own.
@@ -114,6 +108,13 @@ def kept_here(monkeypatch, tmp_path):
 
 
 @pytest.fixture
+def plain_pytorch(monkeypatch):
+    """What a CPU takes without the lab: no kernel, not even an interpreted one."""
+    monkeypatch.setattr(paths, "_INTERPRETS_ON_A_CPU", False)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+
+
+@pytest.fixture
 def needs_triton():
     """For what only a kernel does: without Triton, plain PyTorch takes its calls."""
     pytest.importorskip("triton", reason="needs Triton")
@@ -122,7 +123,6 @@ def needs_triton():
 @pytest.fixture
 def log(caplog, monkeypatch):
     """Returns what the package has logged since, as in a process that had logged nothing."""
-    from rope_kernels import paths
 
     monkeypatch.setattr(paths, "_logged", set())
     caplog.set_level(logging.INFO, "rope_kernels")

@@ -20,7 +20,7 @@ from rope_lab.records import QUIET
 ROOT = Path(__file__).resolve().parents[1]
 COMPILES = ("compile_for(", "compiled(", "inspect(")  # calls in cells that compile
 SOLVES = ("check_rung(",)  # also in solutions, where the kernels are written
-AT_A_TIME = 2  # A notebook spends half of its time waiting for its compile process.
+AT_A_TIME = 2  # notebooks
 
 
 def that_compile() -> list[Path]:

@@ -156,13 +156,9 @@ class Bench:
 
 
 def load_once() -> None:
-    """Import what all forks need, with the interpreter on if there is no GPU."""
+    """Import what all forks need."""
     # Ask NVML for GPUs, because CUDA doesn't work in the forks of a process that has used it.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    import torch
-
-    if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"
     for name in LOADED_ONCE:
         with contextlib.suppress(ImportError):  # If it isn't installed, its tests are skipped.
             importlib.import_module(name)

@@ -1,70 +1,25 @@
 """Compile a kernel for a named GPU, without a GPU, with Triton and the assembler.
 
-A child process compiles, because in a process whose Triton interpreter is on, the interpreter has
-replaced the compiler. The child gets the kernel's source and a call, both as Python. For a tensor,
-the call has what the JIT looks at: dtype, alignment, size. The child stays until this process ends,
-because it takes longer to start than to compile.
-
-If Triton has no compiler, listings of the notebooks' kernels are replayed (`listings.py`).
+It is compiled here, as a launch with its tensors on that GPU would be. If Triton has no compiler,
+listings of the notebooks' kernels are replayed (`listings.py`).
 """
 
-import base64
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-import types
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from rope_kernels.paths import compiler_is_installed, interpreter_is_on, triton_is_installed
 
-from rope_kernels.paths import compiler_is_installed
-
-from ..child import Ended, Worker
-from ..shipment import CannotPassOn, Shipment, kind_of
 from . import listings
 from .assembly import needs_of_amd, widths_of
-from .launch_limits import NotLaunched, check_shared_memory
-
-SECONDS = 60.0  # the most that a kernel may take to compile
-HEADER = """\
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
-
-"""
-
-
-class Refused(RuntimeError):
-    """Triton's compiler refuses a kernel; the message is the compiler's.
-
-    Attributes:
-        kernel: its name.
-        sentence: why.
-        line: the kernel's line with the error; '' if it isn't known.
-        passes_over: whether a tuner takes another configuration instead.
-    """
-
-    def __init__(
-        self, message: str, kernel: str, sentence: str, line: str = "", passes_over: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.kernel, self.sentence, self.line = kernel, sentence, line
-        self.passes_over = passes_over
-
-
-class NotPassedOn(TypeError):
-    """The compiler's process can't be given something that a kernel uses or a launch passes."""
-
-
-class DidNotFinish(RuntimeError):
-    """It isn't known whether a kernel compiles, as after a time limit or on a full disk."""
+from .launch_limits import NotLaunched, Refused, check_shared_memory
 
 
 def nvdisasm() -> str:
@@ -119,6 +74,7 @@ class Compiled:
     spilled: int  # register spills, in bytes a thread; AMD: 4 a register
     stack: int  # bytes a thread
     shared: int  # bytes a program
+    file: str = ""  # what the stages call `program`
 
     @property
     def loads(self) -> dict[int, int]:
@@ -192,82 +148,114 @@ def compile_for(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -
             `enable_fp_fusion=False`.
 
     Raises:
-        NotPassedOn: a TypeError; the child cannot be given something that the kernel uses.
         ValueError: `gpu` is not the name of a GPU.
-        Refused, DidNotFinish: RuntimeErrors; the message of `Refused` is the compiler's.
+        Refused: a RuntimeError with the compiler's message.
+        OSError: there is no room on the disk.
         NoCompiler: Triton has none here, and no listing of this kernel is stored.
     """
     job = job_of(gpu, kernel, *arguments, num_warps=num_warps, **constants)
-    name, program = job["kernel"], job["program"]
-    if not compiler_is_installed():
-        return Compiled(name, gpu, num_warps, program, binary=b"", **listings.replayed(job))
-    fields = compiled_by_the_child(job)
-    compiled = Compiled(name, gpu, num_warps, program, **fields)
-    if listings.KEEP in os.environ and "ptx" in compiled.stages:
-        listings.keep(job, {x: y for x, y in fields.items() if x != "binary"}, compiled.sass)
-    return compiled
+    if not compiles_here():
+        return Compiled(
+            job.name, gpu, num_warps, binary=b"", **listings.replayed(job.name, job.key)
+        )
+    made = {"program": job.program, "file": job.file} | job.done()
+    code = Compiled(job.name, gpu, num_warps, **made)
+    if listings.KEEP in os.environ and "ptx" in code.stages:
+        kept = {field: x for field, x in made.items() if field != "binary"}
+        listings.keep(job.name, job.key, kept, code.sass)
+    return code
 
 
-def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> dict:
-    """The job of `compile_for` for the compiler's process; with 'check': True, it only checks.
+def compiles_here() -> bool:
+    """Whether Triton has its compiler, and wasn't loaded for its interpreter."""
+    return triton_is_installed() and compiler_is_installed() and not interpreter_is_on()
 
-    Everything is text except 'target'. Raises as `compile_for`.
-    """
-    name = kernel.fn.__name__
+
+@dataclass(frozen=True)
+class Job:
+    """What is compiled, and for which GPU: a kernel, and arguments without their tensors."""
+
+    kernel: object
+    gpu: str
+    arguments: tuple
+    options: dict[str, object]
+
+    @property
+    def name(self) -> str:
+        return self.kernel.fn.__name__
+
+    @property
+    def file(self) -> str:
+        """What the stages call it."""
+        return Path(self.kernel.fn.__code__.co_filename).name
+
+    @cached_property
+    def program(self) -> str:
+        from .compile_here import program_of
+
+        return program_of(self.kernel)
+
+    @property
+    def key(self) -> str:
+        """The same for jobs with the same result, wherever the kernel is in its file."""
+        from .compile_here import sources_of
+
+        named = zip(self.kernel.arg_names, self.arguments, strict=False)
+        call = dict(named) | self.options
+        seen = {name: _seen(x) for name, x in sorted(call.items())}
+        return repr([target_of(self.gpu), seen, sources_of(self.kernel)])
+
+    def done(self, check: bool = False) -> dict:
+        """The fields of a `Compiled` that the compiler decides, from its stages on.
+
+        For a check, only 'shared': it ends before LLVM, because Triton refuses kernels before that.
+
+        Raises:
+            Refused: a RuntimeError; why Triton refuses the kernel.
+            OSError: there is no room on the disk.
+        """
+        from .compile_here import compiled
+
+        call = self.arguments, self.options
+        found = compiled(self.kernel, self.gpu, target_of(self.gpu), *call, check=check)
+        if self.gpu in SM_OF:  # Triton notices it when it loads the kernel
+            try:
+                check_shared_memory(
+                    found["shared"], SM_OF[self.gpu].shared - SM_OF[self.gpu].reserved
+                )
+            except NotLaunched as error:
+                raise Refused(self.name, self.gpu, str(error), passes_over=True) from None
+        if "amdgcn" in found.get("stages", ()):
+            found |= needs_of_amd(found["stages"]["amdgcn"])
+        return found
+
+
+def job_of(gpu: str, kernel, *arguments, num_warps: int = 4, **constants) -> Job:
+    """The job of `compile_for`. Raises as `compile_for`."""
+    from .compile_here import kernel_in, seen_by_the_jit
+
+    target_of(gpu)
     # `enable_fp_fusion` as in `rope_kernels/launch.py`: Triton 3.10 changes the default.
     options = {"enable_fp_fusion": True, "num_warps": num_warps} | constants
-    call = [_written(argument) for argument in arguments]
-    call += [f"{name}={_written(value)}" for name, value in options.items()]
-    job = {"target": target_of(gpu), "program": _program(kernel), "kernel": name}
-    return job | {"call": ", ".join(call)}
+    return Job(
+        kernel_in(kernel),
+        gpu,
+        tuple(map(seen_by_the_jit, arguments)),
+        {name: seen_by_the_jit(x) for name, x in options.items()},
+    )
 
 
-def compiled_by_the_child(job: dict) -> dict:
-    """The fields of a `Compiled` that the compiler decides, from its stages on.
-
-    For a check, only 'shared': it ends before PTX, because Triton refuses kernels before that.
-
-    Raises:
-        Refused, DidNotFinish: RuntimeErrors; why the compiler refused, or why it didn't finish.
-        NotPassedOn: a TypeError; the kernel's source can't be run there.
-    """
-    backend, arch, _ = job["target"]
-    gpu = f"sm_{arch}" if backend == "cuda" else arch
-    head = f"{job['kernel']} does not compile for {gpu}:\n"
-    # by its path: as a module it would import `rope_lab`, which picks an engine
-    worker = Worker.kept(str(Path(__file__).with_name("compile_process.py")), None)
-    try:
-        result, reason = worker.ask(job, SECONDS), worker.words
-    except Ended as ended:
-        if ended.late:
-            words = f"the compiler did not come to an end within {SECONDS:.0f} s"
-            raise DidNotFinish(words) from None
-        reason = ended.words or f"the compiler ended with {ended.code}"
-        if ended.code == -9:  # SIGKILL, which Windows doesn't have
-            words = "the compiler was killed, as where memory is short"
-            raise DidNotFinish(words) from None
-        result = {"refused": (_last_line(reason), "")}
-    if "machine" in result:
-        raise DidNotFinish(f"the compiler could not work: {result['machine']}")
-    if not result:  # the error is in the program around the kernel, or in an argument's stand-in
-        raise NotPassedOn(f"{head}{reason}")
-    if "refused" in result:
-        sentence, line = result["refused"]
-        passes_over = result.get("passes_over", False)
-        if "PassManager" in sentence:  # its reason is only on standard error
-            sentence = _last_line(reason)
-        raise Refused(f"{head}{reason}", job["kernel"], sentence, line, passes_over)
-    if gpu in SM_OF:  # Triton notices it when it loads the kernel
-        try:
-            check_shared_memory(result["shared"], SM_OF[gpu].shared - SM_OF[gpu].reserved)
-        except NotLaunched as error:
-            raise Refused(f"{head}{error}", job["kernel"], str(error), passes_over=True) from None
-    if "check" in job:
-        return result
-    result["binary"] = base64.b64decode(result["binary"])
-    if "amdgcn" in result["stages"]:
-        result |= needs_of_amd(result["stages"]["amdgcn"])
-    return result
+def _seen(x: object) -> object:
+    """What the compiler sees of an argument."""
+    if hasattr(x, "data_ptr"):
+        return str(x.dtype), x.data_ptr() % 16 == 0, x.nbytes
+    if isinstance(x, tuple):
+        return [type(x).__name__, *map(_seen, x)]
+    if base := getattr(x, "base", None):  # a descriptor's
+        return _seen(base), list(x.shape), list(x.strides), list(x.block_shape), x.padding
+    if is_dataclass(x):
+        return {field.name: _seen(getattr(x, field.name)) for field in fields(x)}
+    return repr(x)
 
 
 def target_of(gpu: str) -> tuple[str, int | str, int]:
@@ -283,74 +271,6 @@ def target_of(gpu: str) -> tuple[str, int | str, int]:
     if found := re.fullmatch(r"gfx(\d+)[0-9a-f]{2}", gpu):
         return "hip", gpu, 64 if int(found[1]) == 9 else 32
     raise ValueError(f"gpu is {gpu!r}; accepted: names like 'sm_90' and 'gfx942'")
-
-
-class _Kernels(Shipment):
-    """Kernels and their parts, for a child that has Triton and no torch."""
-
-    def source(self, name: str, value: object) -> str:
-        if isinstance(value, types.ModuleType) and name in ("triton", "tl", "libdevice"):
-            return ""  # in the header
-        return super().source(name, value)
-
-    def can_be_imported(self, module: str) -> bool:
-        return module.startswith("triton.")
-
-
-def _program(kernel) -> str:
-    shipment = _Kernels()
-    try:
-        shipment.add(kernel.fn.__name__, kernel)
-    except CannotPassOn as refused:
-        accepted = "accepted: kernels, modules, constexprs"
-        raise NotPassedOn(
-            f"{kernel.fn.__name__} uses {refused.name}, which is {refused.what}; {accepted}"
-        ) from None
-    return HEADER + shipment.program
-
-
-def _written(argument) -> str:
-    """An argument as Python source for the child; for a tensor, what the JIT looks at."""
-    kind = type(argument).__name__
-    if isinstance(argument, torch.Tensor):
-        # a tensor without memory, on 'meta' or a fake one, has address 0 whatever its offset is
-        memory = 0 if isinstance(argument, FakeTensor) else argument.data_ptr()
-        begin = memory or argument.storage_offset() * argument.element_size()
-        nbytes = argument.untyped_storage().nbytes()
-        return f"Memory({str(argument.dtype)!r}, {begin % 16 == 0}, {nbytes})"
-    if kind == "TensorDescriptor":
-        sizes = ([*map(int, x)] for x in (argument.shape, argument.strides, argument.block_shape))
-        listed = ", ".join(map(str, sizes))
-        return f"TensorDescriptor({_written(argument.base)}, {listed}, {argument.padding!r})"
-    if isinstance(argument, tuple | list):
-        items = "".join(f"{_written(item)}, " for item in argument)
-        names = getattr(argument, "_fields", None)
-        return f"namedtuple({kind!r}, {names})({items})" if names else f"({items})"
-    if is_dataclass(argument):
-        named = {field.name: getattr(argument, field.name) for field in fields(argument)}
-        values = [f"{name}={_written(value)}" for name, value in named.items()]
-        return f"frozen({kind!r}, {', '.join(values)})"
-    if kind == "constexpr":
-        return f"tl.constexpr({_written(argument.value)})"
-    if kind == "dtype" and not isinstance(argument, torch.dtype):
-        return f"tl.dtype({argument.name!r})"
-    if isinstance(argument, float):
-        return f"float('{argument}')"  # infinity, too
-    if not isinstance(argument, int | str | None):
-        raise NotPassedOn(
-            f"an argument is {kind_of(argument)}; accepted: tensors, numbers, strings, None, "
-            "dtypes of triton.language, tuples and dataclasses of them"
-        )
-    return repr(argument)
-
-
-def _last_line(reason: str) -> str:
-    """The last line with an error; without its place in the source."""
-    lines = reason.strip().splitlines()
-    found = [line.strip() for line in lines if "error" in line.lower()]
-    told = (found or lines)[-1].strip()
-    told = f"{told} {lines[-1].strip()}" if told.endswith(":") and told != lines[-1] else told
-    return told.rpartition("error: ")[2]
 
 
 def _up_to_multiple(number: int, unit: int) -> int:

@@ -40,6 +40,32 @@ class NotLaunched(RuntimeError):
         self.passes_over = passes_over
 
 
+class Refused(RuntimeError):
+    """Triton's compiler refuses a kernel.
+
+    Attributes:
+        kernel: its name.
+        sentence: why.
+        line: the kernel's line with the error; '' if it isn't known.
+        passes_over: whether a tuner takes another configuration instead.
+    """
+
+    def __init__(
+        self,
+        kernel: str,
+        gpu: str,
+        sentence: str,
+        line: str = "",
+        *,
+        passes_over: bool = False,
+        words: str = "",
+    ) -> None:
+        """`words`: all that the compiler said; by default, the sentence."""
+        super().__init__(f"{kernel} does not compile for {gpu}:\n{words or sentence}")
+        self.kernel, self.sentence, self.line = kernel, sentence, line
+        self.passes_over = passes_over
+
+
 def check_resource(asked: int, limit: Limit) -> None:
     """Raise `NotLaunched` in Triton's words if a program needs more than there is."""
     if asked > limit.most:

@@ -29,34 +29,34 @@ class NoCompiler(RuntimeError):
         )
 
 
-def replayed(job: dict) -> dict:
+def replayed(kernel: str, key: str) -> dict:
     """The fields of a `Compiled` that are stored for a job of `compile_for`.
 
     Raises:
         NoCompiler: none is stored.
     """
     try:
-        return dict(stored()[digest(job)]["fields"])
+        return dict(stored()[digest(key)]["fields"])
     except KeyError:
-        raise NoCompiler(job["kernel"]) from None
+        raise NoCompiler(kernel) from None
 
 
-def digest(job: dict) -> str:
-    """A name for the job, from its kernel's source, its call and its GPU."""
-    text = json.dumps(job, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+def digest(key: str) -> str:
+    """A name for a job, from its `key`: its kernel's source, its call and its GPU."""
+    return hashlib.sha256(key.encode()).hexdigest()[:20]
 
 
-def keep(job: dict, fields: dict, sass: str) -> None:
+def keep(kernel: str, key: str, fields: dict, sass: str) -> None:
     """Write what was compiled into the folder that `KEEP` names.
 
     Args:
-        job: the compiler's job.
-        fields: its answer, as in `Compiled`.
+        kernel: its name.
+        key: of the job.
+        fields: those of a `Compiled`.
         sass: its machine code, disassembled.
     """
-    listing = {"job": job, "fields": shown(fields, sass)}
-    path = Path(os.environ[KEEP], f"{digest(job)}.json")
+    listing = {"kernel": kernel, "fields": shown(fields, sass)}
+    path = Path(os.environ[KEEP], f"{digest(key)}.json")
     path.write_text(json.dumps(listing, sort_keys=True), encoding="utf-8")
 
 

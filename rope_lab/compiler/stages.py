@@ -4,6 +4,7 @@ Every stage contains source locations: TTIR and TTGIR as `loc(...)`, PTX as `.lo
 code in a table of line numbers that nvdisasm prints.
 """
 
+import ast
 import re
 import struct
 from collections import Counter
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from .compile import Compiled
 
 STAGES = ("ttir", "ttgir", "ptx", "sass")
-_SOURCE = "program.py"  # the name of `Compiled.program` in compile_process.py
 _BRANCH = r"BRA(?:\.\w+)* (?:!?U?P\w+, )*`\((\.L\w+)\)"  # and its target
 INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # in the machine code
 
@@ -40,11 +40,11 @@ def operations(code: Compiled, stage: str, piece: str = "") -> list[Operation]:
         ValueError: no line of the kernel contains it.
     """
     if stage == "ptx":
-        found = _in_ptx(code.stages["ptx"])
+        found = _in_ptx(code.stages["ptx"], re.escape(code.file))
     elif stage == "sass":
         found = sass_by_row(code).values()
     else:
-        found = _in_mlir(code.stages[stage])
+        found = _in_mlir(code.stages[stage], re.escape(code.file))
     if not piece:
         return list(found)
     wanted = {number for number, text in kernel_lines(code).items() if piece in text}
@@ -145,8 +145,9 @@ def signature(code: Compiled) -> str:
 def kernel_lines(code: Compiled) -> dict[int, str]:
     """The kernel's lines by their number in `program`, from `def` on."""
     lines = code.program.splitlines()
-    begin = max(n for n, line in enumerate(lines) if line.startswith(f"def {code.kernel}("))
-    return {n + 1: line for n, line in enumerate(lines) if n >= begin}
+    functions = (x for x in ast.parse(code.program).body if isinstance(x, ast.FunctionDef))
+    own = next(function for function in functions if function.name == code.kernel)
+    return {n: lines[n - 1] for n in range(own.lineno, own.end_lineno + 1)}
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def layout_of(code: Compiled, piece: str) -> Layout:
     return Layout(*(tuple(map(int, re.findall(r"\d+", numbers))) for numbers in found.groups()))
 
 
-def _in_mlir(text: str) -> Iterator[Operation]:
+def _in_mlir(text: str, file: str) -> Iterator[Operation]:
     places = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", text, re.MULTILINE))
 
     def line(place: str) -> int:
@@ -198,7 +199,7 @@ def _in_mlir(text: str) -> Iterator[Operation]:
             return line(named[1])
         if place in places:
             return line(places[place])
-        numbers = re.search(rf'{_SOURCE}":(\d+):', place)
+        numbers = re.search(rf'{file}":(\d+):', place)
         return int(numbers[1]) if numbers else 0
 
     for match in re.finditer(r"^ {4,}(\S.*?)(?: loc\((\S+)\))?$", text, re.MULTILINE):
@@ -206,22 +207,23 @@ def _in_mlir(text: str) -> Iterator[Operation]:
             yield Operation(match[1], line(match[2] or ""))
 
 
-def _in_ptx(text: str) -> Iterator[Operation]:
+def _in_ptx(text: str, file: str) -> Iterator[Operation]:
     line = 0
     for row in text.splitlines():
         if re.match(r"\s*\.loc\s", row):
-            line = _last_number(rf"{_SOURCE}:(\d+)", row)
+            line = _last_number(rf"{file}:(\d+)", row)
         elif re.match(r"\s+(?:@!?%p\d+ )?[a-z]", row):
             yield Operation(re.sub(r"\s+", " ", row.split("//")[0]).strip(), line)
 
 
 def sass_by_row(code: Compiled) -> dict[int, Operation]:
     """Row of `Compiled.sass` -> the machine instruction in it."""
-    lines, called_from = kernel_lines(code), _callers(code.stages["ptx"])
+    file = re.escape(code.file)
+    lines, called_from = kernel_lines(code), _callers(code.stages["ptx"], file)
     line, label, found = 0, None, {}
     for place, row in enumerate(code.sass.splitlines()):
         if "//##" in row:
-            line = _last_number(rf'{_SOURCE}", line (\d+)', row)
+            line = _last_number(rf'{file}", line (\d+)', row)
             line = line if line in lines else called_from.get(line, 0)
         elif instruction := re.match(INSTRUCTION, row):
             stop = instruction[1] == f"BRA `({label})"  # after the end: a trap
@@ -252,14 +254,14 @@ def _names_of_registers(code: Compiled) -> dict[str, str]:
     return {register: name for name, register in register_of.items()}
 
 
-def _callers(ptx: str) -> dict[int, int]:
+def _callers(ptx: str, file: str) -> dict[int, int]:
     """For each line of an inlined function: the kernel's line that calls it, if there is only one.
 
     PTX has this information; the table in the machine code does not.
     """
     found = {}
     for places in re.findall(r"^\s*\.loc\s.*//(.*@\[.*)$", ptx, re.MULTILINE):
-        inner, *_, outer = re.findall(rf"(?:{_SOURCE}:(\d+)|\S+:\d+:\d+)", places)
+        inner, *_, outer = re.findall(rf"(?:{file}:(\d+)|\S+:\d+:\d+)", places)
         if inner and outer:
             found.setdefault(int(inner), set()).add(int(outer))
     return {inner: outer.pop() for inner, outer in found.items() if len(outer) == 1}

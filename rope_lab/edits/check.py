@@ -8,10 +8,10 @@ from functools import partial
 from IPython.display import display
 
 from ..compiler.instructions import warp_instructions
-from ..compiler.launches import launches_of
 from ..judge.climb.check_rung import Shown, verdict_on_rung
-from ..judge.climb.instruments import rotation
+from ..judge.climb.instruments import headline
 from ..judge.climb.targets import EIGHT_ROWS, TARGETS, advice
+from ..judge.rehearsal import rehearsed
 from ..judge.verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict
 from ..records import recorded
 from ..rungs import RUNGS
@@ -146,7 +146,8 @@ def _right(number: int, candidate: Callable, shown: Shown) -> Verdict:
 
 def _before(number: int) -> int:
     """Instructions of a program before an edit."""
-    (launch,) = launches_of(rotation(RUNGS[BEFORE + number - 1].module.my_rope))
+    ours = RUNGS[BEFORE + number - 1].module.my_rope
+    (launch,) = rehearsed(ours, headline, "meta").launches
     return warp_instructions(launch.compiled()) * launch.num_warps
 
 

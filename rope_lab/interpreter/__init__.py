@@ -13,6 +13,7 @@ import numpy as np
 
 from rope_kernels.paths import triton_is_installed
 
+from ..run import run_where_tensors_are
 from .functions import let_libdevice_run
 from .tuners import let_tuners_run
 
@@ -20,8 +21,7 @@ from .tuners import let_tuners_run
 def speed_up() -> None:
     """Let this process interpret kernels faster, with the same results; harmless if called again.
 
-    Loads Triton, if there is one. Launch from one thread at a time, as the interpreter demands
-    anyway.
+    Loads Triton, if there is one.
     """
     if not triton_is_installed():
         return
@@ -37,7 +37,12 @@ def speed_up() -> None:
 
 
 def run_as_compiled() -> None:
-    """Let this process interpret kernels as a GPU runs them, and faster; loads Triton."""
+    """Let kernels run where their tensors are, and be interpreted as a GPU runs them, and faster.
+
+    Loads Triton, if there is one.
+    """
+    if not triton_is_installed():
+        return
     from .as_compiled import let_dots_take_tf32, let_every_constexpr_be_one, let_flags_wrap
     from .bf16 import let_bf16_round
     from .reductions import let_reductions_take_blocks
@@ -53,6 +58,7 @@ def run_as_compiled() -> None:
     let_reductions_take_blocks()
     let_dots_take_tf32()
     let_bf16_round()
+    run_where_tensors_are()
 
 
 @cache

@@ -8,7 +8,7 @@ and inline assembly, raise `CannotBeInterpreted`.
 
 import functools
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 
 import numpy as np
 
@@ -48,21 +48,30 @@ def let_libdevice_run() -> None:
         setattr(builder, f"create_{name}", evaluate)
     builder.create_extern_elementwise = _extern
     builder.create_inline_asm = _refused("tl.inline_asm_elementwise")
-    for name, original in [*vars(libdevice).items()]:
-        if isinstance(original, FunctionType):
+    libdevice.in_the_interpreter = calls = {}
+    for name, stub in [*vars(libdevice).items()]:
+        if isinstance(stub, FunctionType):
             function = vars(cuda.libdevice).get(name)
             what = f"libdevice.{name}, which NVIDIA's GPUs lack,"
-            call = _interpreted(name, function, original) if function else _refused(what)
-            setattr(libdevice, name, call)
+            calls[name] = _interpreted(name, function) if function else _refused(what)
+            # a kernel's module may have imported it already, so it stays the same object
+            stub.__code__ = _code_of(f"in_the_interpreter[{name!r}](*arguments, **options)")
     for name, function in [*vars(cuda.libdevice).items()]:
         if core.is_builtin(function):
-            setattr(cuda.libdevice, name, _interpreted(name, function, function))
+            setattr(cuda.libdevice, name, _interpreted(name, function))
 
 
-def _interpreted(name: str, function: Callable, original: Callable) -> Callable:
-    """libdevice's `function` for an interpreted kernel, which has imported `original`."""
+def _code_of(expression: str) -> CodeType:
+    """The code of a function that returns what an expression makes of its arguments."""
+    names: dict[str, FunctionType] = {}
+    exec(f"def function(*arguments, **options):\n    return {expression}", names)
+    return names["function"].__code__
 
-    @functools.wraps(original)  # so that a kernel that is compiled elsewhere finds the original
+
+def _interpreted(name: str, function: Callable) -> Callable:
+    """libdevice's `function` for an interpreted kernel, and for a compiled one."""
+
+    @functools.wraps(function)  # so that the compiler knows it
     def call(*arguments, _semantic=None):
         from triton.runtime.interpreter import interpreter_semantic
 

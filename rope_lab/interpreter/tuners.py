@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 
+from ..run import is_interpreted
+
 
 class Tuning:
     """What tuners do in this process.
@@ -15,7 +17,7 @@ class Tuning:
     Attributes:
         number: of the configuration that a tuner takes; a tuner with fewer begins again at 0.
         most: the most configurations of a tuner that has run since `configuration(0)`.
-        tuner: the one whose kernel runs; None for a kernel without.
+        tuner: the one whose kernel is interpreted; None for a kernel without.
         words: the configuration that a tuner took last; '' if it had no choice.
     """
 
@@ -54,9 +56,10 @@ def configuration(number: int) -> Iterator[None]:
 
 @cache
 def let_tuners_run() -> None:
-    """Let tuners take the configuration of `Tuning.number`, from now on; loads Triton.
+    """Let tuners on a CPU take the configuration of `Tuning.number`, from now on; loads Triton.
 
-    A kernel's own timer (`do_bench=`) is still called, and decides.
+    A kernel's own timer (`do_bench=`) is still called, and decides. What a tuner has chosen on a
+    GPU stays its choice there.
     """
     from triton.runtime.autotuner import Autotuner
 
@@ -64,13 +67,16 @@ def let_tuners_run() -> None:
 
     @wraps(run)
     def run_tuned(tuner, *arguments, **options):
+        if not is_interpreted(tuner, arguments, options):
+            return run(tuner, *arguments, **options)
         if vars(tuner).get("number_taken") != Tuning.number:
-            tuner.cache.clear()
-            tuner.number_taken = Tuning.number
+            tuner.taken, tuner.number_taken = {}, Tuning.number
         around, Tuning.tuner = Tuning.tuner, tuner
+        on_a_gpu, tuner.cache = tuner.cache, tuner.taken
         try:
             return run(tuner, *arguments, **options)
         finally:
+            tuner.cache = on_a_gpu
             Tuning.tuner = around
             Tuning.words = words_of(tuner, tuner.best_config)
 
@@ -86,7 +92,7 @@ def let_tuners_run() -> None:
         """Equal times for all, so that the tuner takes the first."""
         own = tuner._do_bench
         module = getattr(getattr(own, "func", own), "__module__", "")
-        if own is None or module.startswith("triton."):
+        if Tuning.tuner is tuner and (own is None or module.startswith("triton.")):
             return [0.0, 0.0, 0.0]
         return bench(tuner, *arguments, **options)
 

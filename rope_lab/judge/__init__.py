@@ -2,10 +2,10 @@
 
 How a function gets its verdict:
 
-- `check_exercise.py` sends it to a child process, runs it there on all cases of a specification,
-  and combines the outcomes into one verdict.
-- `shipment.py` turns the function into source. `child.py` manages the process, which
-  `judge_process.py` prepares for a candidate.
+- `check_exercise.py` runs it on all cases of a specification, and combines the outcomes into one
+  verdict.
+- `guests.py` ends it in time, and puts back what it changes. `../run.py` lets its kernels run where
+  their tensors are.
 - `attempt.py` runs one case and finds what is wrong with the results, or with anything else. A
   notebook's specifications (`spec.py`) are in its `nNN/exercises.py`.
 - `diagnose/` finds the mistake that explains wrong elements. Mistakes that only one exercise knows

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rope_kernels.paths import interpreter_is_on
+from rope_kernels.paths import triton_is_installed
 
-from ..compiler.launches import interprets
 from ..interpreter.functions import cannot_be_interpreted
 from ..interpreter.tuners import Tuning, configuration
 from .check import compare, is_right
 from .counts import COPIES, BesideKernels, Counted, more_than_half_the_table, wasted
 from .diagnose.evidence import Evidence
 from .errors import failure_of, not_the_kernels_fault
-from .judge_process import settle
+from .guests import TookTooLong, a_guest, device_of_the_lab
 from .lanes import HOW_LANES_WAIT
 from .spec import CHANGED, Case, Spec, laid_out_alike, memory_of
 from .verdict import HOW_TO_BEGIN, NOT_YET, WRONG, Cases, Comparison, Fault, Verdict
@@ -41,6 +40,7 @@ class Attempt:
 
     Attributes:
         missed: the number of the first result with a wrong element; None before one is found.
+        trace: of the interpreted kernels; None on a GPU, or without Triton.
         eager: what PyTorch ran in addition to the kernels.
     """
 
@@ -50,19 +50,21 @@ class Attempt:
         wanted: Spec,
         case: Case,
         earlier: list[str],
+        *,
+        device: str = "cpu",
         configuration: int = 0,
     ) -> None:
         """
         Args:
             candidate, wanted, case: of `check_exercise`.
             earlier: names of the cases that came out right before this one.
+            device: where the inputs are; on a CPU, kernels are interpreted.
             configuration: the number of the one that tuners take.
         """
-        settle()
         self.candidate, self.wanted, self.case, self.earlier = candidate, wanted, case, earlier
-        self.configuration = configuration
+        self.device, self.configuration = device, configuration
         self.inputs = wanted.inputs(case)  # the specification's own
-        self.given = wanted.inputs(case, "cpu" if interpreter_is_on() else "cuda")
+        self.given = wanted.inputs(case, device)
         self.before = [memory_of(x).clone() for x in self.given]
         self.expected = results(wanted, self.inputs)
         self.returned: object = None
@@ -130,13 +132,16 @@ class Attempt:
 
     def _call(self) -> Verdict | None:
         stopped, self.eager = None, BesideKernels(self.wanted.copies)
-        with watch() as self.trace, self.eager, configuration(self.configuration):
+        with watch(self.device) as self.trace, self.eager, configuration(self.configuration):
             try:
-                self.returned = called(self.candidate, self.case, self.given)
+                self.returned = self._as_a_guest(self.case, self.given)
             except NotImplementedError as error:
                 return Verdict(state=NOT_YET, reason=str(error) or HOW_TO_BEGIN)
-            except Exception as error:  # whatever a reader's function may raise
-                if reason := cannot_be_interpreted(error) or not_the_kernels_fault(error):
+            except TookTooLong as late:
+                return self._late(f"the case '{self.case.name}' {late}")
+            except (Exception, SystemExit) as error:  # whatever a reader's function may raise
+                reason = cannot_be_interpreted(error) or not_the_kernels_fault(error, self.device)
+                if reason:
                     return Verdict(state=NOT_YET, reason=reason)
                 stopped = self._wrong(*failure_of(error))
         if stopped is not None:
@@ -144,6 +149,20 @@ class Attempt:
         if self.returned is not None or self.wanted.overwrites:
             return None
         return self._wrong("it returns None: is a `return` missing? A launch returns None, too")
+
+    def _as_a_guest(self, case: Case, inputs: list) -> object:
+        with a_guest(self.device), device_of_the_lab(self.device, self.candidate):
+            returned = called(self.candidate, case, inputs)
+            if self.device != "cpu":
+                torch.cuda.synchronize()  # an error of its kernels is told here
+        return returned
+
+    def _late(self, words: str) -> Verdict:
+        if self.case.name == self.wanted.cases[0].name:
+            return Verdict(state=WRONG, reason=words, fault=Fault.LATE)
+        words += ": it may be endless, or only too slow for the interpreter, where larger blocks "
+        words += "and Triton's own reductions (tl.sum, tl.max) are faster"
+        return Verdict(state=NOT_YET, reason=words, fault=Fault.LATE)
 
     def own_mistake(self) -> str:
         """Which mistake of the exercise leads to a wrong address; '' if none does.
@@ -174,12 +193,12 @@ class Attempt:
         try:
             own = configuration(self.configuration)
             with Trace(goes_on=True), contextlib.redirect_stdout(io.StringIO()), own:
-                got = as_tuple(called(self.candidate, case, self.wanted.inputs(case)))
+                got = as_tuple(self._as_a_guest(case, self.wanted.inputs(case)))
             off = 1e-4 if case.dtype == torch.float32 else 1e-2
             same = partial(torch.allclose, rtol=off, atol=off, equal_nan=True)
             made = {words: results(f, inputs) for words, f in functions.items()}
             return [words for words, outs in made.items() if all(map(same, got, outs))]
-        except Exception:  # whatever a reader's function may raise after that
+        except (Exception, SystemExit, TookTooLong):  # whatever it may raise after that
             return []
 
     def _results(self) -> tuple:
@@ -315,8 +334,8 @@ def as_tuple(returned: object) -> tuple:
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
-def watch():
-    if not interprets():
+def watch(device: str):
+    if device != "cpu" or not triton_is_installed():
         return contextlib.nullcontext()
     from .trace import Trace
 

@@ -1,11 +1,9 @@
-"""Try a reader's function on all cases of a specification, in a separate process.
+"""Try a reader's function on all cases of a specification.
 
-A kernel with a wrong index may crash its process; on a GPU, all later CUDA calls fail too. So the
-candidate's source, with the source of everything it uses from its notebook, goes to a child process
-(`shipment.py`, `child.py`). If that process ends or hangs, the verdict says so. The child runs
-Triton's interpreter, which shows which program stored what. Each case is an `Attempt` there. If
-Triton has its compiler, a right candidate is compiled for an H200 (`refusals.py`). On a machine
-with a GPU, a second child then runs the candidate with compiled kernels.
+Each case is an `Attempt` on CPU tensors: Triton's interpreter shows which program stores what, and
+stops an access outside the tensors before it happens. If Triton has its compiler, a right candidate
+is compiled for an H200 (`refusals.py`). On a machine with a GPU, it then runs there, too: each
+address of these launches has been checked by then.
 """
 
 import contextlib
@@ -14,28 +12,27 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from ..child import Ended, Worker
-from ..compiler.compile import DidNotFinish
-from ..compiler.launches import interprets
+from rope_kernels.paths import triton_is_installed
+
+from ..interpreter import run_as_compiled
 from ..interpreter.tuners import Tuning
-from ..shipment import CannotPassOn, Shipped
+from ..run import Now
+from ..standalone import refusal_of_a_candidate
 from .attempt import Attempt
 from .counts import Counted
 from .diagnose import kind_of_mistake
 from .diagnose.written import unlike_its_look
-from .judge_process import MAX_PRINTED
+from .errors import RESTART
+from .guests import MAX_PRINTED, SECONDS, settled
 from .mistakes import Mistaken
-from .refusals import launches_noted, note_job, refusal_of
+from .refusals import Noted, launches_noted, note_job, refusal_of
 from .spec import MILLION, Case, Spec, spec
-from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict, printable
+from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict, printable, raised
 
-CHILD = "rope_lab.judge.judge_process"
-SECONDS = 30.0  # the most that a candidate may take for a case; our slowest kernel took 1.3
 _ASKED = 5  # cases in which the cause of a wrong address is looked for
 MANY_PROGRAMS = 3000  # limit for a large tensor: the interpreter takes a millisecond for each
 
@@ -51,9 +48,8 @@ def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdi
     """Check a function on every case of a specification.
 
     Args:
-        candidate: a function with the specification's arguments, in a notebook or a module. From
-            its notebook, it may use functions, kernels, modules and plain values. The verdict
-            names the first thing of another type.
+        candidate: a function with the specification's arguments, in a notebook or a module. It runs
+            here, in the notebook's process, and what it changes there is put back (`guests.py`).
         specification: a `Spec`, or a function whose arguments are annotated with shapes.
 
     Raises:
@@ -65,131 +61,79 @@ def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdi
 def try_on_cases(
     candidate: Callable, wanted: Spec, *, out: str = "", probe: Case | None = None
 ) -> Tried:
-    """Run the candidate in the child processes.
+    """The verdict on a candidate; what it prints is shown.
 
     Args:
         candidate, wanted: as in `check_exercise`.
-        out, probe: as in `TryOnCases`.
-    """
-
-    def shipped(functions: dict[str, Callable]) -> dict[str, Shipped | Mistaken]:
-        return {
-            words: made if isinstance(made, Mistaken) else Shipped.of(made, "the mistake")
-            for words, made in functions.items()
-            if not isinstance(made, Mistaken) or made.is_there
-        }
-
-    try:
-        job = TryOnCases(
-            candidate=Shipped.of(candidate, "the candidate"),
-            wanted=replace(
-                wanted,
-                function=Shipped.of(wanted.function, "the specification"),
-                mistakes=shipped(wanted.mistakes),
-                roundings=shipped(wanted.roundings),
-            ),
-            out=out,
-            probe=probe,
-        )
-    except CannotPassOn as refused:
-        return Tried(Verdict(state=NOT_YET, reason=str(refused), boxed=True))
-    interpreted = _tried_by_the_child("interpreted", job)
-    if interpreted.verdict and interpreted.verdict.cases.launches and torch.cuda.is_available():
-        compiled = _tried_by_the_child("compiled", job)
-        return interpreted if compiled.verdict else compiled
-    return interpreted
-
-
-def _tried_by_the_child(engine: str, job: "TryOnCases") -> Tried:
-    """The child's verdict, or one that says that the child has ended."""
-    try:
-        child = Worker.kept(CHILD, "1" if engine == "interpreted" else "0")
-        answer = child.ask(job, SECONDS)
-    except Ended as ended:
-        return Tried(_verdict_on_the_end(ended, job.wanted))
-    if machine := answer.get("machine"):
-        return Tried(Verdict(state=NOT_YET, reason=machine, boxed=True))
-    if printed := answer["printed"]:
-        print(printable(printed), end="" if printed.endswith("\n") else "\n")
-    verdict = answer["verdict"]
-    verdict = replace(verdict, boxed=True, cases=replace(verdict.cases, engine=engine))
-    try:
-        if verdict and (refusal := refusal_of(answer["launches"])):
-            verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
-    except DidNotFinish as error:
-        reason = f"right in the interpreter, and whether it compiles is not known: {error}"
-        verdict = replace(verdict, state=NOT_YET, reason=reason, remark="")
-    return Tried(verdict, answer["counted"])
-
-
-def _verdict_on_the_end(ended: Ended, wanted: Spec) -> Verdict:
-    """The verdict on a candidate whose process ended or ran out of time."""
-    what = f"the case '{ended.at}'" if ended.at else "it"  # until the first case begins
-    last = ended.words.splitlines()[-1] if ended.words else ""
-    state, reason = WRONG, f"it ended the process (exit {ended.code}) {last}".strip()
-    if ended.late:
-        reason = f"{what} ran for {SECONDS:.0f} seconds without finishing"
-        if ended.at not in ("", wanted.cases[0].name):  # it finished others
-            state = NOT_YET
-            reason += ": it may be endless, or only too slow for the interpreter, where larger "
-            reason += "blocks and Triton's own reductions (tl.sum, tl.max) are faster"
-    elif ended.code == -9:  # SIGKILL
-        state, reason = NOT_YET, "its process was killed, as where memory is short"
-    return Verdict(state=state, reason=reason, boxed=True)
-
-
-# in the child
-
-
-@dataclass(frozen=True)
-class TryOnCases:
-    """A job: the verdict on a candidate.
-
-    Attributes:
-        candidate: a reader's function.
-        wanted: the specification; its functions are `Shipped`, except mistakes in solutions.
         out: the keyword that passes the candidate its first input to overwrite; '' for none.
         probe: a case in which the work of a right candidate is counted.
     """
+    if refused := refusal_of_a_candidate(candidate):
+        return Tried(Verdict(state=NOT_YET, reason=refused, boxed=True))
+    run_as_compiled()
+    called = in_place(candidate, out) if out else candidate
+    wanted = replace(wanted, mistakes=_there(wanted.mistakes), roundings=_there(wanted.roundings))
+    try:
+        with settled():
+            tried, printed = _tried(called, wanted, probe)
+    except (OSError, MemoryError) as error:
+        reason = f"this machine stopped the check: {type(error).__name__}: {error}"
+        return Tried(Verdict(state=NOT_YET, reason=reason, boxed=True))
+    if printed:
+        print(printable(printed), end="" if printed.endswith("\n") else "\n")
+    verdict = tried.verdict
+    if verdict.state == WRONG and (words := unlike_its_look(candidate)):
+        verdict = replace(verdict, because="; ".join(filter(None, (verdict.because, words))))
+    return Tried(replace(verdict, boxed=True), tried.counted)
 
-    candidate: Shipped
-    wanted: Spec
-    out: str = ""
-    probe: Case | None = None
 
-    def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
-        """The `verdict`, what the candidate `printed`, and the probe's counts, `counted`.
+def _there(functions: dict[str, Callable]) -> dict[str, Callable]:
+    """Without mistakes in a solution that a reader has edited."""
+    return {
+        words: made
+        for words, made in functions.items()
+        if not isinstance(made, Mistaken) or made.is_there
+    }
 
-        Also the `launches` that were interpreted, as jobs for the compiler. `tell` reports the
-        beginning of each case, so that the time limit applies to each case.
-        """
-        candidate = self.candidate.load(folder, "candidate")
-        if self.out:
-            candidate = in_place(candidate, self.out)
 
-        def loaded(functions: dict[str, Shipped | Mistaken]) -> dict[str, Callable]:
-            return {
-                words: made if isinstance(made, Mistaken) else made.load(folder, "mistake")
-                for words, made in functions.items()
-            }
+def _tried(candidate: Callable, wanted: Spec, probe: Case | None) -> tuple[Tried, str]:
+    """The verdict and the counts, and what the candidate printed."""
+    counted = None
+    with launches_noted() as launches:
+        verdict, printed = verdict_on_cases(candidate, wanted)
+        if probe and verdict:
+            verdict, counted = probed(verdict, candidate, wanted, probe)
+    if verdict and triton_is_installed():
+        verdict = rehearsed_verdict(verdict, candidate, wanted, launches)
+    if verdict and (refusal := refusal_of(launches.values())):
+        verdict = replace(verdict, state=WRONG, reason=refusal, remark="")
+    if verdict and verdict.cases.launches and Now.device == "cuda":
+        kernels = [noted.job.kernel for noted in launches.values()]
+        there, printed_there = _tried_on_the_gpu(candidate, wanted, verdict, kernels)
+        verdict, printed = there, printed or printed_there
+    return Tried(verdict, counted), printed
 
-        wanted = replace(
-            self.wanted,
-            function=self.wanted.function.load(folder, "spec"),
-            mistakes=loaded(self.wanted.mistakes),
-            roundings=loaded(self.wanted.roundings),
-        )
-        counted = None
-        with launches_noted() as launches:
-            verdict, printed = verdict_on_cases(candidate, wanted, tell)
-            if self.probe and verdict:
-                verdict, counted = probed(verdict, candidate, wanted, self.probe)
-        if verdict and interprets():
-            verdict = rehearsed_verdict(verdict, candidate, wanted, launches)
-        if verdict.state == WRONG and (words := unlike_its_look(self.candidate.program)):
-            verdict = replace(verdict, because="; ".join(filter(None, (verdict.because, words))))
-        jobs = [*launches.values()]
-        return {"verdict": verdict, "printed": printed, "counted": counted, "launches": jobs}
+
+def _tried_on_the_gpu(
+    candidate: Callable, wanted: Spec, verdict: Verdict, kernels: list
+) -> tuple[Verdict, str]:
+    """The verdict on a candidate that is right in the interpreter, and what it prints there."""
+    if verdict.cases.has_locks:
+        words = "it does not run on this GPU, where nothing ends a kernel that waits for a lock"
+        return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words)))), ""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        reason = f"right in the interpreter, and the GPU can't be used: it {raised(error)}"
+        return replace(verdict, state=NOT_YET, reason=f"{reason} ({RESTART})", remark=""), ""
+    from ..compiler.compile_here import forget_compiled
+
+    for kernel in kernels:
+        forget_compiled(kernel)
+    compiled, printed = verdict_on_cases(candidate, wanted, "cuda")
+    if compiled:
+        return verdict, ""
+    return replace(compiled, cases=replace(compiled.cases, engine="compiled")), printed
 
 
 def in_place(candidate: Callable, out: str) -> Callable:
@@ -211,7 +155,7 @@ def probed(
 
 
 def rehearsed_verdict(
-    verdict: Verdict, candidate: Callable, wanted: Spec, jobs: dict[tuple, dict]
+    verdict: Verdict, candidate: Callable, wanted: Spec, jobs: dict[tuple, Noted]
 ) -> Verdict:
     """The verdict on a right candidate after a rehearsal, whose launches are added to the jobs."""
     from .rehearsal import rehearsed_exercise
@@ -225,16 +169,17 @@ def rehearsed_verdict(
     return replace(verdict, state=WRONG, reason=f"right in the interpreter, but {wrong}", remark="")
 
 
-def verdict_on_cases(
-    candidate: Callable, wanted: Spec, tell: Callable[[str], None]
-) -> tuple[Verdict, str]:
+def verdict_on_cases(candidate: Callable, wanted: Spec, device: str = "cpu") -> tuple[Verdict, str]:
     """The verdict after all cases, and what the candidate printed in the first case with output.
 
-    An autotuned kernel runs in each of its configurations, because a GPU may take any of them.
+    In the interpreter, an autotuned kernel runs in each of its configurations, because a GPU may
+    take any of them.
     """
+    if device != "cpu":
+        return _verdict_in_a_configuration(0, candidate, wanted, device)
     Tuning.most, number, verdicts = 1, 0, []
     while number < Tuning.most:
-        verdict, printed = _verdict_in_a_configuration(number, candidate, wanted, tell)
+        verdict, printed = _verdict_in_a_configuration(number, candidate, wanted, device)
         if verdict.fault != Fault.PASSED_OVER or Tuning.most == 1:
             if not verdict:
                 return verdict, printed
@@ -244,7 +189,7 @@ def verdict_on_cases(
 
 
 def _verdict_in_a_configuration(
-    number: int, candidate: Callable, wanted: Spec, tell: Callable[[str], None]
+    number: int, candidate: Callable, wanted: Spec, device: str
 ) -> tuple[Verdict, str]:
     right: list[str] = []
     misses: list[Attempt] = []
@@ -253,7 +198,7 @@ def _verdict_in_a_configuration(
     printed, remark, traced = "", "", Traced()
     for case in wanted.cases:
         programs, seconds = traced.estimates_for(wanted, case)
-        if case.name == MILLION and interprets() and not wrong:
+        if case.name == MILLION and traced.launches and not wrong:
             from .rehearsal import programs_of
 
             programs = programs_of(candidate, wanted, case)  # fewer where each has more to do
@@ -262,10 +207,10 @@ def _verdict_in_a_configuration(
         if seconds > SECONDS:
             slow.append(case.name)
             continue
-        tell(case.name)
         began = time.process_time()
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            attempt = Attempt(candidate, wanted, case, right, number)
+            made = {"device": device, "configuration": number}
+            attempt = Attempt(candidate, wanted, case, right, **made)
             outcome = attempt.outcome()
         if said.getvalue() and not printed:
             printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
@@ -274,14 +219,15 @@ def _verdict_in_a_configuration(
             right.append(case.name)
             if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
-        elif outcome.state == NOT_YET or outcome.fault == Fault.PASSED_OVER:
+        elif outcome.state == NOT_YET or outcome.fault in (Fault.PASSED_OVER, Fault.LATE):
             return outcome, printed
         else:
             misses.append(attempt)
             wrong.append(outcome)
     if not wrong:
         reason = f"{len(right)} cases: " + ", ".join(right)
-        cases = Cases(right=tuple(right), launches=traced.launches)
+        found = {"launches": traced.launches, "has_locks": traced.has_locks}
+        cases = Cases(right=tuple(right), **found)
         if slow:
             remark = f"too slow in the interpreter for these cases: {', '.join(slow)}"
         return Verdict(state=RIGHT, reason=reason, remark=remark, cases=cases), printed
@@ -296,6 +242,7 @@ class Traced:
     """What is kept from the traces of all cases."""
 
     launches: int = 0
+    has_locks: bool = False
     # the fewest of any case, by element of its first input
     programs: float = math.inf
     seconds: float = math.inf
@@ -305,6 +252,7 @@ class Traced:
         self.seconds = min(self.seconds, seconds / elements)
         if attempt.trace is not None:
             self.launches += attempt.trace.launches
+            self.has_locks |= bool(attempt.trace.locks)
             self.programs = min(self.programs, len(attempt.trace.programs) / elements)
 
     def estimates_for(self, wanted: Spec, case: Case) -> tuple[float, float]:

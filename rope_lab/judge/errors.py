@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rope_kernels.paths import triton_is_installed
 
 from ..compiler.launch_limits import NotLaunched
-from ..compiler.launches import interprets
+from .guests import MEMORY
 from .refusals import SMALLER
 from .refusals import in_words as refused_in_words
 from .verdict import Fault, cause_of
@@ -18,6 +18,8 @@ from .verdict import Fault, cause_of
 WITHOUT_GRID = "is a kernel called without its grid, kernel[grid](...)?"
 TRITONS_OWN = "a kernel has tl's functions and dtypes, no others: tl.arange, tl.cos, tl.float32"
 NO_INDEX = "blocks and pointers have no index: an element is loaded, tl.load(x_ptr + i)"
+RESTART = "no CUDA call of this notebook works after it: restart the kernel"
+TOO_MUCH = f"a call may take {MEMORY / 2**30:.0f} GiB of memory, and cases are small"
 CALLED = "a method is called with brackets: x.numel()"
 NO_SHAPES = "a kernel knows no shapes of tensors: pass n"
 A_BLOCK_OF_NUMBERS = "a block of n numbers is tl.arange(0, n)"
@@ -55,7 +57,8 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "cannot cast [": "a pointer is an address: tl.load reads the element there",
     "Expected dtype ['fp32', 'fp64']": "tl.sin and tl.cos take fp32: angle.to(tl.float32)",
     "exceeds dtype primitive_bitwidth": "a flag or a size is NAME: tl.constexpr",
-    "has no attribute 'grid_idx'": WITHOUT_GRID,
+    "outside of the scope of a kernel": WITHOUT_GRID,
+    "has no attribute 'grid_idx'": WITHOUT_GRID,  # where Triton has no compiler
     "has no attribute 'scalar'": WITHOUT_GRID,  # the same, after another launch
     "has no attribute 'is_ptr'": WITHOUT_GRID,  # the same, since Triton 3.9
     "Cannot make_shape_compatible": "[:, None] makes a column of a block, and [None, :] a row",
@@ -65,6 +68,12 @@ ADVICE = {  # what an error says -> what is meant, where a kernel is concerned
     "Unsupported ptr type": "an address begins with a pointer: tl.load(x_ptr + i)",
     "'int' object has no attribute 'to'": "an index of a loop: tl.cast(i, tl.int64)",
     "active drivers": "it needs a GPU, and the interpreter has none",
+    "allocate memory": TOO_MUCH,
+    "Unable to allocate": TOO_MUCH,  # NumPy's
+    "illegal memory access": RESTART,
+    "misaligned address": RESTART,
+    "device-side assert": RESTART,
+    "unspecified launch failure": RESTART,
 }
 ADVICE_IN_A_KERNEL = {  # the same, where these words mean something else elsewhere
     "'tensor' object has no attribute": "it has few methods: x.to(tl.float32), x[:, None]",
@@ -90,14 +99,14 @@ class Failure(NamedTuple):
     fault: Fault = Fault.OTHER
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Explain an error. Triton wraps what a kernel raises."""
     inner = cause_of(error)
     if isinstance(inner, NotLaunched):
         fault = Fault.PASSED_OVER if inner.passes_over else Fault.ON_A_GPU
         return Failure(f"on a GPU it doesn't start: {inner}", fault=fault)
     if triton_is_installed():
-        from ..compiler.compile_process import sentence_of
+        from ..compiler.compile_here import sentence_of
         from .hooks import DiffersOnAGpu, LeftItsTensors, name_of
 
         sentence, line = sentence_of(error)
@@ -123,12 +132,12 @@ def line_of_the_reader(error: BaseException) -> str:
     return (own[-1].line if own else "") or ""
 
 
-def not_the_kernels_fault(error: Exception) -> str:
+def not_the_kernels_fault(error: BaseException, device: str = "cpu") -> str:
     """Why nothing is known of a function that raised this error; '' if it is wrong."""
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return f"this machine stopped the check: {error.strerror}; free some room, and run it again"
     line = line_of_the_reader(error)
-    is_the_launchers = interprets() and cause_of(error) is error
+    is_the_launchers = device == "cpu" and cause_of(error) is error
     if isinstance(error, NotLaunched) or not is_the_launchers:
         return ""
     if NEEDS_A_GPU.search(f"{line} {error}"):

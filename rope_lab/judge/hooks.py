@@ -12,7 +12,7 @@ import linecache
 import sys
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,15 +28,16 @@ from triton.runtime.interpreter import (
     TensorHandle,
     _get_np_dtype,
 )
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ..interpreter.as_compiled import takes_tf32
+from ..run import ONE_AT_A_TIME, tensors_in
 from . import on_a_gpu
 from .verdict import Fault
 
 _TRITON = str(Path(triton.__file__).parent)
 _LAB = Path(__file__).parents[1]
-_TOOLS = (_TRITON, str(_LAB / "judge"), str(_LAB / "interpreter"))  # no kernel is in these
+# no kernel is in these
+_TOOLS = (_TRITON, *(str(_LAB / name) for name in ("judge", "interpreter", "run.py")))
 # Each moves elements between lanes, which wait for each other then.
 _MOVES = [
     *((InterpreterBuilder, f"create_{name}") for name in ("dot", "histogram")),
@@ -175,13 +176,17 @@ class Hooks:
         ]
 
     def __enter__(self):
+        ONE_AT_A_TIME.acquire()  # launches of other threads aren't this one's
         # some versions of Triton lack some of them
         self._undo = [wrap(*hook) for hook in self.hooks() if hasattr(*hook[:2])]
         return self
 
     def __exit__(self, *_) -> None:
-        for undo in reversed(self._undo):
-            undo()
+        try:
+            for undo in reversed(self._undo):
+                undo()
+        finally:
+            ONE_AT_A_TIME.release()
 
     # what a subclass may override
 
@@ -416,30 +421,3 @@ def wrap(owner: object, name: str, around: Callable) -> Callable[[], None]:
     original = getattr(owner, name)
     setattr(owner, name, lambda *args, **options: around(original, *args, **options))
     return lambda: setattr(owner, name, original)
-
-
-def replaced(value: object, by: Callable[[str, Tensor], object], name: str = "") -> object:
-    """Arguments of a launch, with `by(name, tensor)` for each tensor in them."""
-    if isinstance(value, Tensor):
-        return by(name, value)
-    if isinstance(value, TensorDescriptor):
-        return replace(value, base=by(name, value.base))
-    if isinstance(value, dict):
-        return {key: replaced(item, by, key) for key, item in value.items()}
-    if isinstance(value, tuple):
-        fields = getattr(value, "_fields", range(len(value)))
-        items = [replaced(x, by, f"{name}.{k}") for k, x in zip(fields, value, strict=True)]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    return value
-
-
-def tensors_in(arguments: dict[str, object]) -> list[tuple[str, Tensor]]:
-    """The tensors of a launch by name."""
-    found: list[tuple[str, Tensor]] = []
-
-    def note(name: str, tensor: Tensor) -> Tensor:
-        found.append((name, tensor))
-        return tensor
-
-    replaced(arguments, note)
-    return found

@@ -5,11 +5,13 @@ The interpreter runs a kernel as Python, but the compiler accepts only a part of
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from rope_kernels.paths import compiler_is_installed
+from rope_kernels.paths import triton_is_installed
 
-from ..compiler.compile import NotPassedOn, Refused, compiled_by_the_child, job_of
-from ..compiler.launches import Launch, interprets, launched_by
+from ..compiler.compile import Job, compiles_here, job_of
+from ..compiler.launch_limits import Refused
+from ..compiler.launches import Launch, launched_by
 from ..interpreter.tuners import has_a_choice
 
 GPU = "sm_90"  # an H100 or H200
@@ -82,40 +84,42 @@ def does_not_compile(refused: Refused, gpu: str = "an H200") -> str:
     return f"right in the interpreter, but {refused.kernel} does not compile for {gpu}: {said}"
 
 
-def refusal_of(jobs: Iterable[dict]) -> str:
+class Noted(NamedTuple):
+    """The compilation of a launch, and whether a tuner made that launch."""
+
+    job: Job
+    is_tuned: bool
+
+
+def refusal_of(launches: Iterable[Noted]) -> str:
     """Why the first of these launches does not compile; '' if all do.
 
     A tuner passes over some configurations. It is refused if it passes over all of them.
 
-    Args:
-        jobs: as `launches_noted` makes them.
-
     Raises:
-        DidNotFinish: it isn't known whether they compile.
+        OSError, MemoryError: there is no room to compile them.
     """
     passed_over, compiled = {}, set()
-    for job in jobs:
+    for job, is_tuned in launches:
         try:
-            compiled_by_the_child(job)
-            compiled.add(job["kernel"])
+            job.done(check=True)
+            compiled.add(job.name)
         except Refused as refused:
-            if not (refused.passes_over and job["tuned"]):
+            if not (refused.passes_over and is_tuned):
                 return does_not_compile(refused)
-            passed_over[job["kernel"]] = does_not_compile(refused)
-        except NotPassedOn:
-            compiled.add(job["kernel"])  # as far as it is known
+            passed_over[job.name] = does_not_compile(refused)
     return next((words for kernel, words in passed_over.items() if kernel not in compiled), "")
 
 
 @contextlib.contextmanager
-def launches_noted() -> Iterator[dict[tuple, dict]]:
-    """Note the interpreted launches in this context, one for each compilation.
+def launches_noted() -> Iterator[dict[tuple, Noted]]:
+    """Note the launches in this context, one for each compilation.
 
-    Each is a job for `refusal_of`. There are none if Triton has no compiler. A launch that a GPU
-    refuses, whatever its kernel does, raises `NotLaunched`.
+    There are none if Triton has no compiler. A launch that a GPU refuses, whatever its kernel does,
+    raises `NotLaunched`.
     """
-    jobs: dict[tuple, dict] = {}
-    if not interprets():
+    jobs: dict[tuple, Noted] = {}
+    if not triton_is_installed():
         yield jobs
         return
 
@@ -127,15 +131,14 @@ def launches_noted() -> Iterator[dict[tuple, dict]]:
         yield jobs
 
 
-def note_job(jobs: dict[tuple, dict], launch: Launch) -> None:
+def note_job(jobs: dict[tuple, Noted], launch: Launch) -> None:
     """Add the job of a launch, unless there is one with the same compiled kernel."""
-    if not compiler_is_installed():
+    if not compiles_here():
         return
-    with contextlib.suppress(Exception):  # the kernel isn't wrong if it can't be passed on
-        key = _what_is_compiled(launch)
-        if key not in jobs:
-            job = job_of(GPU, launch.kernel, *launch.arguments, **launch.options)
-            jobs[key] = job | {"check": True, "tuned": bool(launch.configuration) or has_a_choice()}
+    key = _what_is_compiled(launch)
+    if key not in jobs:
+        job = job_of(GPU, launch.kernel, *launch.arguments, **launch.options)
+        jobs[key] = Noted(job, bool(launch.configuration) or has_a_choice())
 
 
 def _what_is_compiled(launch: Launch) -> tuple:
@@ -145,7 +148,7 @@ def _what_is_compiled(launch: Launch) -> tuple:
         (name, repr(value) if "constexpr" in str(kinds.get(name)) else _like(value))
         for name, value in launch.named.items()
     ]
-    return launch.name, *parts
+    return launch.kernel.fn, *parts
 
 
 def _like(value: object) -> object:

@@ -16,12 +16,12 @@ from torch._subclasses import fake_tensor
 from torch.utils._pytree import tree_leaves
 from triton.runtime import _allocation
 
-import rope_lab
-
 from ..compiler.launch_limits import NotLaunched
 from ..compiler.launches import Launch, launches_of
 from ..profiling.traffic import Traffic, count_eager_traffic
-from .hooks import tensors_in
+from ..run import MAKE_IT_THERE, tensors_in
+from .counts import COPIES
+from .guests import TookTooLong, a_guest, device_of_the_lab
 from .spec import MILLION, Case, Spec
 from .verdict import raised
 
@@ -52,6 +52,11 @@ class Rehearsal:
     device: str
 
     @property
+    def work(self) -> list[str]:
+        """What PyTorch does to elements, as a reader writes it."""
+        return [COPIES.get(one.name, one.name) for one in self.eager.kernels if one.bytes_read]
+
+    @property
     def passed(self) -> list[tuple[str, Tensor]]:
         """The tensors that kernels got, with their names."""
         named = [(one.name, tensors_in(one.named)) for one in self.launches]
@@ -63,7 +68,7 @@ class Rehearsal:
         for name, x in (*self.passed, *self.made):
             if x.device.type not in (self.device, "cuda"):
                 words = f"{name} is on the {x.device.type.upper()}, and the inputs are on the GPU"
-                return f"{words}: make it where the inputs are, as by device=x.device"
+                return f"{words}: {MAKE_IT_THERE}"
         return ""
 
     @property
@@ -82,7 +87,7 @@ def rehearsed(
     device: str,
     in_every_configuration: bool = False,
 ) -> Rehearsal:
-    """Rehearse a call; raises what the function raises.
+    """Rehearse a call; raises what the function raises, or `TimeoutError`.
 
     Args:
         function: launches kernels.
@@ -94,7 +99,7 @@ def rehearsed(
     launches: list[Launch] = []
     returned: list[object] = []
     context = _on_a_gpu_without_memory() if device == "cuda" else contextlib.nullcontext()
-    with context, _device_of_the_lab(device, function), _own_allocator():
+    with context, device_of_the_lab(device, function):
         inputs = make(device)
 
         def call() -> None:
@@ -105,10 +110,15 @@ def rehearsed(
                 )
             )
 
-        eager = count_eager_traffic(call)
-        made = [(RESULT, x) for x in tree_leaves(returned) if isinstance(x, Tensor)]
-        with contextlib.suppress(Exception):  # there is none, or it needs a GPU
-            made.append(("the allocator's memory", _allocation._allocator.get()(128, 128, None)))
+        try:
+            with a_guest(device):
+                eager = count_eager_traffic(call)
+                made = [(RESULT, x) for x in tree_leaves(returned) if isinstance(x, Tensor)]
+                with contextlib.suppress(Exception):  # there is none, or it needs a GPU
+                    memory = _allocation._allocator.get()(128, 128, None)
+                    made.append(("the allocator's memory", memory))
+        except TookTooLong as late:
+            raise TimeoutError(f"it {late}") from None
     return Rehearsal(launches, eager, made, device)
 
 
@@ -132,7 +142,7 @@ def rehearsed_exercise(candidate: Callable, wanted: Spec) -> tuple[str, list[Lau
             return f"for {words} {error}", []
         except NOT_KNOWN:
             return "", []
-        except Exception as error:  # whatever a reader's function may raise
+        except (Exception, SystemExit) as error:  # whatever a reader's function may raise
             stopped = f"for {words} it {raised(error)}"
         else:
             return found.misplaced or (found.lost if wanted.kernel else ""), found.launches
@@ -143,7 +153,7 @@ def programs_of(candidate: Callable, wanted: Spec, case: Case) -> float:
     """How many programs a candidate starts in a case; infinite if that isn't known."""
     try:
         found = rehearsed(candidate, lambda device: wanted.without_memory(case, device), "meta")
-    except Exception:  # whatever a reader's function may raise
+    except (Exception, SystemExit):  # whatever a reader's function may raise
         return math.inf
     return sum(launch.programs for launch in found.launches)
 
@@ -151,33 +161,6 @@ def programs_of(candidate: Callable, wanted: Spec, case: Case) -> float:
 def mixes_devices(error: Exception) -> bool:
     """Whether an operator of PyTorch was called with tensors on two devices."""
     return any(words in str(error) for words in ("on the same device", "on the expected device"))
-
-
-@contextlib.contextmanager
-def _device_of_the_lab(device: str, function: Callable) -> Iterator[None]:
-    """Let `lab.device`, and a notebook's `device = lab.device`, be this device."""
-    names = getattr(getattr(function, "func", function), "__globals__", {})
-    own = {
-        name: x
-        for name, x in names.items()
-        if isinstance(x, str | torch.device) and str(x) == "cpu"
-    }
-    with patch.object(rope_lab, "device", device):
-        names |= dict.fromkeys(own, device)
-        try:
-            yield
-        finally:
-            names |= own
-
-
-@contextlib.contextmanager
-def _own_allocator() -> Iterator[None]:
-    """Keep what a launcher passes to `triton.set_allocator` from lasting."""
-    before = _allocation._allocator.get()
-    try:
-        yield
-    finally:
-        _allocation.set_allocator(before)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ class Fault(Enum):
     COLLISION = "write collision"
     ON_A_GPU = "on a GPU"  # which does something else than the interpreter, or refuses
     PASSED_OVER = "on a GPU, a tuner passes over it"
+    LATE = "it did not come to an end"
     OTHER = ""
 
 
@@ -72,6 +73,7 @@ class Cases:
     owner: str = ""  # the program that stored the first wrong element, or left its tensors
     engine: str = "interpreted"  # or 'compiled'
     launches: int = 0  # of kernels, in the interpreter, where all is right
+    has_locks: bool = False  # do they need a lock to be right?
 
     def lines(self, compared: Comparison | None, looks_like: str, because: str) -> list[str]:
         """The verdict on a wrong case, from its first line to its last."""

@@ -1,8 +1,8 @@
 """Rungs 5 to 7, compiled: notebook 09 reads their machine code."""
 
 from ..compiler.compile import Compiled
-from ..compiler.launches import launches_of
-from ..judge.climb.instruments import rotation
+from ..judge.climb.instruments import headline
+from ..judge.rehearsal import rehearsed
 from ..rungs import rung_of
 
 
@@ -14,5 +14,5 @@ def compiled(rung: int) -> Compiled:
     Raises:
         ValueError: there is no such rung.
     """
-    (caught,) = launches_of(rotation(rung_of(rung).module.my_rope))
+    (caught,) = rehearsed(rung_of(rung).module.my_rope, headline, "meta").launches
     return caught.compiled()

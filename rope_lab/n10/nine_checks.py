@@ -24,8 +24,8 @@ _STEP = 2**30  # elements between two positions: the third one is beyond 32 bits
 def nine_checks(rope: Callable) -> str:
     """Run nine checks on `rope(t, freqs)`: t (s, b, h, d), freqs (s2, 1, 1, d), half-split.
 
-    Cases of shapes and strides run in a separate process, as in `lab.check_exercise`. The others
-    come after them, and only if the plain cases are right. Their tensors are part of larger
+    Cases of shapes and strides are those of `lab.check_exercise`. The others come after them, and
+    only if the plain cases are right. Their tensors are part of larger
     memory, so a kernel that reads too far reads known numbers.
     """
     right = check_exercise(rope, definitions.rope).cases.right

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..records import QUIET, records_folder
-from ..shipment import Shipment, module_of_file
 from ..source import FoldedSource
+from ..standalone import Standalone, module_of_file
 from . import RUNGS, rung_of
 
 FOLDER = "ROPE_LAB_RUNGS"  # another folder to use; tools/hosted.py and tests set it
 _WITH_A_BACKWARD = 4  # the first such rung
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
-_KNOWN = ("", "import torch as torch", "import triton as triton", "import triton.language as tl")
+_KNOWN = ("import torch as torch", "import triton as triton", "import triton.language as tl")
 
 
 def folder() -> Path:
@@ -31,9 +31,9 @@ def keep(rung: int, candidate: Callable) -> None:
     """Keep the source of a kernel that was judged right, but not a worked solution's."""
     if is_a_worked_solution():
         return
-    shipment = Shipment()
-    shipment.add("my_rope", candidate)
-    parts = [part.strip() for part in shipment.parts.values() if part not in _KNOWN]
+    module = Standalone()
+    module.add("my_rope", candidate)
+    parts = [part.strip() for part in module.parts.values() if part not in _KNOWN]
     path = folder() / f"rung_{rung}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n\n\n".join([_IMPORTS, *parts]) + "\n", encoding="utf-8")

@@ -13,6 +13,7 @@ import torch
 
 import rope_lab as lab
 import wrong_kernels
+from cells import names_in
 from rope_lab.judge import attempt, definitions, diagnose
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
@@ -65,8 +66,9 @@ MEANS = {
 
 
 @pytest.mark.parametrize("line, told", MEANS.items())
-def test_what_a_line_means_is_told_where_it_reads_like_something_else(line, told):
-    found = unlike_its_look(f"def kernel(exists, row, column):\n    return {line}\n")
+def test_what_a_line_means_is_told_where_it_reads_like_something_else(line, told, tmp_path):
+    cell = f"def inner(exists, row, column):\n    return {line}\n\ndef outer():\n    inner()\n"
+    found = unlike_its_look(names_in(cell, tmp_path)["outer"])
     assert found.removesuffix(": put each comparison in parentheses") == told
 
 
@@ -107,6 +109,19 @@ def not_of_five(x):
     if len(x) == 5:
         raise NotImplementedError
     return 2 * x
+
+
+NO_LAUNCHERS = {  # the candidate, and words of the verdict
+    "a kernel": (wrong_kernels.doubling_kernel, "a kernel: give the function that launches it"),
+    "a launch": (wrong_kernels.doubling_kernel[(1,)], "a kernel: give the function that launches"),
+    "a tensor": (torch.ones(3), "a Tensor: give it a function"),
+}
+
+
+@pytest.mark.parametrize("what", NO_LAUNCHERS)
+def test_no_launcher_is_not_judged(what):
+    candidate, told = NO_LAUNCHERS[what]
+    assert repr(judge(candidate, definitions.rope)).startswith(f"NOT YET: the candidate is {told}")
 
 
 def test_a_stub_for_the_probe_alone_is_a_stub():
@@ -328,5 +343,5 @@ def test_no_rule_stumbles_over_a_wrong_result(known):
         return None if known.overwrites else tuple(outs)
 
     wanted = replace(known, half_the_table=False)
-    verdict, _ = judge_module.verdict_on_cases(made_up, wanted, tell=lambda _: None)
+    verdict = judge(made_up, wanted)
     assert verdict.state == "wrong" and "raises" not in verdict.reason

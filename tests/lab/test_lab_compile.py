@@ -1,6 +1,5 @@
 """`compile_for`: compiled like a launch, and shown as it is; no GPU."""
 
-import inspect
 import re
 
 import pytest
@@ -8,30 +7,22 @@ import torch
 
 import pairwise
 import rope_lab as lab
-from cells import names_in
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
-from rope_lab.compiler.compile import (
-    Compiled,
-    Refused,
-    compile_for,
-    compiled_by_the_child,
-    job_of,
-    target_of,
-)
+from rope_lab.compiler.compile import Compiled, compile_for, job_of, target_of
+from rope_lab.compiler.launch_limits import Refused
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
 import triton.language as tl  # noqa: E402
 
-from rope_lab.compiler.launches import launches_of  # noqa: E402
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
     kernel_lines,
-    opcodes,
     operations,
     signature,
 )
-from rope_lab.judge.climb.instruments import rotation  # noqa: E402
+from rope_lab.judge.climb.instruments import headline  # noqa: E402
+from rope_lab.judge.rehearsal import rehearsed  # noqa: E402
 from rope_lab.rungs import RUNGS, rung_3_tile  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
@@ -119,43 +110,11 @@ def test_what_the_compiler_refuses_is_said_in_its_words():
 def test_more_shared_memory_than_an_sm_has_is_refused():
     """Triton says so where it loads a kernel, which nothing does here."""
     small, large = (
-        job_of("sm_90", product_kernel, FP32, FP32, M=64, K=columns) | {"check": True}
-        for columns in (512, 1024)
+        job_of("sm_90", product_kernel, FP32, FP32, M=64, K=columns) for columns in (512, 1024)
     )
-    assert compiled_by_the_child(small)["shared"] == 64 * 512 * 4
+    assert small.done(check=True)["shared"] == 64 * 512 * 4
     with pytest.raises(Refused, match="shared memory, Required: 262144, Hardware limit: 232448"):
-        compiled_by_the_child(large)
-
-
-@pytest.mark.needs_compiler
-def test_two_kernels_of_one_name_are_two(monkeypatch):
-    getsource, used = inspect.getsource, []
-    for name in ("tl.sin", "tl.cos"):
-        source = lambda function, name=name: getsource(function).replace("tl.sin", name)  # noqa: E731
-        monkeypatch.setattr(inspect, "getsource", source)
-        code = compile_for("sm_90", calling_kernel, FP32, FP32, D=128)
-        used.append(list(opcodes(code, "ttir", keep="^math")))
-    assert used == [["math.sin"], ["math.cos"]]
-
-
-# What a kernel in a cell may use
-
-IN_A_CELL = """
-import triton
-import triton.language as tl
-
-@triton.jit
-def with_a_table(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    tl.store(out_ptr + tl.arange(0, BLOCK), table)
-"""
-
-
-def test_what_a_kernel_cannot_use_is_named(tmp_path):
-    """Not names around it that its functions have as attributes."""
-    around = dict.fromkeys(("store", "block", "table"), torch.ones(3)) | {"arange": 3}
-    kernel = names_in(IN_A_CELL, tmp_path, **around)["with_a_table"]
-    with pytest.raises(TypeError, match=r"^with_a_table uses table, which is a Tensor; accepted: "):
-        compile_for("sm_90", kernel, FP32, FP32, BLOCK=128)
+        large.done(check=True)
 
 
 # Room on a multiprocessor
@@ -209,7 +168,7 @@ OTHERS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
 @pytest.mark.parametrize("number", RUNGS)
 def test_a_rung_compiles_for_other_gpus_and_spills_nothing(number, gpu):
     """Tests of the climb compile it for sm_90."""
-    (launch,) = launches_of(rotation(RUNGS[number].module.my_rope))
+    (launch,) = rehearsed(RUNGS[number].module.my_rope, headline, "meta").launches
     here, measured = launch.compiled(gpu), launch.compiled()
     assert here.spilled == 0, here
     assert (here.loads, here.stores) == (measured.loads, measured.stores), here

@@ -6,10 +6,10 @@ import pytest
 
 import rope_lab as lab
 from pairwise import slow_but
-from rope_lab.compiler.launches import launches_of
 from rope_lab.judge.climb.check_rung import verdict_on_values
-from rope_lab.judge.climb.instruments import readings_of, rotation
+from rope_lab.judge.climb.instruments import headline, readings_of
 from rope_lab.judge.climb.targets import advice
+from rope_lab.judge.rehearsal import rehearsed
 from rope_lab.rungs import RUNGS, measured
 from rope_lab.rungs.measured import COPY, EAGER, KEY, PACKAGE, make_cases
 
@@ -27,7 +27,7 @@ def test_its_counts_are_those_of_our_kernel(rung):
     verdict, counted = verdict_on_values(rung, RUNGS[rung].module.my_rope)
     assert verdict
     ours = RUNGS[rung]
-    (launch,) = launches_of(rotation(ours.module.my_rope))
+    (launch,) = rehearsed(ours.module.my_rope, headline, "meta").launches
     found = readings_of(counted, launch)
     assert found["bytes requested"] == ours.requested
     assert found["sin/cos evaluations"] == ours.evaluations

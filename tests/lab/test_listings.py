@@ -1,22 +1,24 @@
 """Where Triton has no compiler, stored listings are replayed: what it would make of the kernels."""
 
-import random
+import json
+import re
 
 import pytest
 
-import pairwise
 from pairwise import slow_but
 from readers_rung import my_rope_of
 from rope_lab.compiler import compile as compile_module
 from rope_lab.compiler import listings
 from rope_lab.compiler.listings import NoCompiler
+from rope_lab.compiler.stages import INSTRUCTION
 from rope_lab.judge.climb.check_rung import check_rung
+from rope_lab.judge.climb.instruments import headline
+from rope_lab.judge.rehearsal import rehearsed
 from rope_lab.judge.verdict import AS_INTERPRETED, NOT_YET, RIGHT
 from rope_lab.records import QUIET
 from rope_lab.rungs import RUNGS, kept
 
 pytestmark = pytest.mark.usefixtures("needs_triton", "kept_here")
-DRAWN = 3  # of the listings, in a run without --every
 
 
 @pytest.fixture
@@ -30,19 +32,23 @@ def of_a_reader(rung, folder):
 
 
 @pytest.mark.needs_compiler
-def test_listings_are_what_the_compiler_makes(pytestconfig):
-    stored = sorted(listings.stored().items())
-    assert len(stored) > 30
-    if not pairwise.EVERY:
-        stored = random.Random(pytestconfig.getoption("seed")).sample(stored, DRAWN)
-    for name, listing in stored:
-        job = listing["job"]
-        job["target"] = tuple(job["target"])
-        assert listings.digest(job) == name
-        made = compile_module.compiled_by_the_child(job)
-        code = compile_module.Compiled(job["kernel"], "sm_90", 1, job["program"], **made)
-        fields = {field: x for field, x in made.items() if field != "binary"}
-        assert listings.shown(fields, code.sass) == listing["fields"], job["kernel"]
+@pytest.mark.parametrize("rung", slow_but((5, 6, 7), 7))
+def test_listings_are_what_the_compiler_makes(rung, monkeypatch, tmp_path):
+    """Those of the rungs, whose kernels are ours; also where the kernel is moved in its file."""
+    monkeypatch.setenv(listings.KEEP, str(tmp_path))
+    assert len(listings.stored()) > 30
+    text = f"# a line above\n\n{RUNGS[rung].source}"
+    for my_rope in (RUNGS[rung].module.my_rope, my_rope_of(text, tmp_path)):
+        (launch,) = rehearsed(my_rope, headline, "meta").launches
+        launch.compiled()
+    (kept,) = tmp_path.glob("*.json")
+    made = json.loads(kept.read_text(encoding="utf-8"))
+    stages = listings.stored()[kept.stem]["fields"]["stages"]
+    assert opcodes_of(made["fields"]["stages"]["sass"]) == opcodes_of(stages["sass"])
+
+
+def opcodes_of(sass):
+    return re.findall(INSTRUCTION, sass)
 
 
 def test_a_listing_names_no_folder():

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from wrong_kernels import doubling_kernel
 
-# A trace of one's own process follows Triton's interpreter, as the judge's child does.
+# A trace follows Triton's interpreter.
 interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled there")
 
 

@@ -146,9 +146,8 @@ def test_a_number_of_tokens_that_depends_on_values(op, freqs, device):
 
 
 @pytest.mark.parametrize("op", last_of_each_kind(OPS), ids=str)
-def test_without_an_engine_it_is_one_graph_of_pytorchs_operators(op, monkeypatch):
+def test_without_an_engine_it_is_one_graph_of_pytorchs_operators(op, plain_pytorch):
     """As on a CPU that nobody has told to interpret. What is asked then is asked in a trace."""
-    monkeypatch.setenv("TRITON_INTERPRET", "0")
     torch._dynamo.reset()
     sample, step = sample_of(op, 0, "cpu"), step_of(op)
     grads = sample.gradients_like(sample.call()) if op.differentiable else ()

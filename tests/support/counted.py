@@ -131,13 +131,10 @@ def compiled_for(launch):
 def binder_of(kernel):
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
-    from triton.runtime.jit import JITFunction, create_function_from_signature
+    from triton.runtime.jit import create_function_from_signature
 
-    compiled, backend = (
-        JITFunction(kernel.fn, **kernel.kwargs),
-        make_backend(GPUTarget("cuda", 90, 32)),
-    )
-    return create_function_from_signature(compiled.signature, compiled.params, backend)
+    backend = make_backend(GPUTarget("cuda", 90, 32))
+    return create_function_from_signature(kernel.signature, kernel.params, backend)
 
 
 def calls_within(package, call):

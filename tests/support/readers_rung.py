@@ -1,4 +1,4 @@
-"""A reader's rung: text in a file of its own, which no other process can import."""
+"""A reader's rung: text in a file of its own, as a cell is."""
 
 from cells import names_in
 

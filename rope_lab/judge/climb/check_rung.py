@@ -9,21 +9,21 @@ from functools import partial
 
 import torch
 
-from ...compiler.compile import DidNotFinish, NotPassedOn, Refused
-from ...compiler.launches import Launch, launches_of
-from ...profiling.traffic import count_eager_traffic
+from ...compiler.launch_limits import Refused
+from ...compiler.launches import Launch
 from ...records import QUIET
 from ...rungs import SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
-from ...shipment import CannotPassOn
 from ...solved import after_rung
-from ..check_exercise import Tried, try_on_cases
-from ..counts import COPIES, Counted
+from ...standalone import NotStandalone
+from ..check_exercise import Tried, in_place, try_on_cases
+from ..counts import Counted
 from ..refusals import does_not_compile
+from ..rehearsal import Rehearsal, rehearsed
 from ..spec import Case, Spec
 from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
 from . import specifications as specs
-from .instruments import loop_in, readings_of, rotation
+from .instruments import headline, loop_in, readings_of
 from .ladder import TO_FIND, row_of
 from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
 
@@ -93,7 +93,7 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         kept.keep(rung, candidate)
         climb = replace(verdict.climb, row=str(row_of(rung)), follows=after_rung(rung))
         return replace(verdict, climb=climb)
-    except (CannotPassOn, OSError) as error:  # a partial, or a folder that may not be written
+    except (NotStandalone, OSError) as error:  # a partial, or a folder that may not be written
         words = f"it is not kept for the next notebook: {error}"
         return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words))))
 
@@ -159,12 +159,13 @@ def only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     """
     forward = None
     for use in uses_of(rung):
-        launches, names = _at_the_headline(use, candidate)
+        found = _at_the_headline(use, candidate)
+        launches = found.launches
         if forward and all(launch.kernel is not forward.kernel for launch in launches):
             what, flag = ("the backward", " with a flag") if use.transpose else ("in place it", "")
             return None, f"{what} launches another kernel, where this one{flag} would do"
-        if names:
-            words = f"PyTorch runs {', '.join(names)}, where the kernel should"
+        if found.work:
+            words = f"PyTorch runs {', '.join(found.work)}, where the kernel should"
             return None, f"{use.words}for {SHAPE} {words}"
         if len(launches) != 1:
             words = f"it makes {len(launches)} launches for {SHAPE}, expected 1"
@@ -176,18 +177,15 @@ def only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
     return forward, ""
 
 
-def _at_the_headline(use: Use, candidate: Callable) -> tuple[list[Launch], list[str]]:
-    """The launches of a use at the headline shape, and what PyTorch runs in addition."""
-    launches: list[Launch] = []
-    call = rotation(use.of(candidate), use.out)
+def _at_the_headline(use: Use, candidate: Callable) -> Rehearsal:
+    """What a use does at the headline shape."""
+    call = use.of(candidate)
     try:
-        eager = count_eager_traffic(lambda: launches.extend(launches_of(call)))
+        return rehearsed(in_place(call, use.out) if use.out else call, headline, "meta")
     except (NotImplementedError, RuntimeError) as error:
         if "meta tensor" in str(error):  # PyTorch has no class for these errors
             raise ReadsElements from error
         raise
-    names = [COPIES.get(one.name, one.name) for one in eager.kernels if one.bytes_read]
-    return launches, names
 
 
 def _by_instruments(rung: int, candidate: Callable, shown: Shown) -> Verdict:
@@ -258,8 +256,7 @@ def said_instead(error: BaseException, verdict: Verdict) -> Verdict:
         return replace(verdict, state=NOT_YET, reason=reason)
     if isinstance(error, Refused):
         return replace(verdict, state=WRONG, reason=does_not_compile(error))
-    is_ours = isinstance(error, NotPassedOn | DidNotFinish)
-    if isinstance(error, RuntimeError | TypeError) and not is_ours:  # the launcher's
+    if isinstance(error, RuntimeError | TypeError):  # the launcher's
         reason = f"right in the interpreter, but for {SHAPE} it {raised(error)}"
         return replace(verdict, state=WRONG, reason=reason)
     reason = f"the values are right, but what it does on an H200 can't be read: {raised(error)}"

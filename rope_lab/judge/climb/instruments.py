@@ -5,10 +5,9 @@ headline shape.
 """
 
 import ast
-from collections.abc import Callable
-from functools import partial
 
 import torch
+from torch import Tensor
 
 from ...compiler.compile import Compiled
 from ...compiler.instructions import instruction_time, loads_before_first_branch, warp_instructions
@@ -20,15 +19,11 @@ from ..counts import Counted
 _TMA_BYTES = 16  # a row of a box, at least
 
 
-def rotation(candidate: Callable, out: str = "") -> Callable[[], object]:
-    """The call `candidate(t, freqs)` at the headline shape, in bf16 and without memory.
-
-    `out`: the keyword that gets t itself; '' for none.
-    """
+def headline(device: str) -> list[Tensor]:
+    """The arguments of `my_rope(t, freqs)` at the headline shape, in bf16."""
     s, _, _, d = SHAPE
-    t = torch.empty(SHAPE, dtype=torch.bfloat16, device="meta")
-    freqs = torch.empty((s, 1, 1, d), dtype=torch.float32, device="meta")
-    return partial(candidate, t, freqs, **({out: t} if out else {}))
+    t = torch.empty(SHAPE, dtype=torch.bfloat16, device=device)
+    return [t, torch.empty((s, 1, 1, d), dtype=torch.float32, device=device)]
 
 
 def readings_of(counted: Counted, launch: Launch) -> dict[str, float]:

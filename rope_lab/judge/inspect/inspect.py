@@ -3,27 +3,25 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
 
-from rope_kernels.paths import interpreter_is_on
-
-from ...child import Ended, Worker
-from ...compiler.compile import DidNotFinish, Refused
-from ...compiler.launch_limits import NotLaunched
+from ...compiler.launch_limits import NotLaunched, Refused
 from ...compiler.launches import Launch
 from ...compiler.listings import NoCompiler
-from ...shipment import CannotPassOn, Shipped
-from ..check_exercise import CHILD, SECONDS
-from ..counts import COPIES
-from ..hooks import tensors_in
+from ...interpreter import run_as_compiled
+from ...run import Now, tensors_in
+from ...standalone import refusal_of_a_candidate
+from ...timing import measure
+from ..guests import settled
 from ..refusals import does_not_compile, refusal_of
 from ..rehearsal import Rehearsal, mixes_devices, rehearsed
 from ..spec import Spec
 from ..verdict import raised
 from .inspection import SECTORS, Inspected, Inspection
 from .limits import CHANGES, gpu_of
-from .small_sizes import Inspect
+from .small_sizes import Given, found_at
 from .watch import ACCESSES, Counts
 
 _OFF = 0.01  # relative difference from a straight line; above this, it is not linear
@@ -66,28 +64,18 @@ def inspect(
     sizes = [small, 2 * small, 3 * small]
     where = gpu_of(gpu)
     asked = reference if isinstance(reference, Spec) else None
-    try:
-        job = Inspect(
-            function=Shipped.of(function, "function"),
-            reference=Shipped.of(asked.function if asked else reference, "reference"),
-            make=Shipped.of(make, "make"),
-            sizes=sizes,
-            large=large,
-            tolerance=tolerance,
-        )
-    except CannotPassOn as refused:
-        return Inspection(refused=str(refused))
-    found = _found_by_the_child(job)
-    at_small_sizes = found.pop("launches", ())
+    given = Given(function, asked.function if asked else reference, make, tolerance)
+    found = _found(sizes, large, given)
+    at_small_sizes = found.pop("launches")
     if "counts" not in found:
-        return Inspection(refused=found["machine"]) if "machine" in found else Inspection(**found)
+        return Inspection(**found)
     counts = found["counts"]  # of each size, those of each launch
     about = {"sizes": sizes, "large": large, "wanted": wanted, "atomics": found["atomics"]}
     about |= {"locks": found["locks"], "unchecked": found.get("unchecked", "")}
 
     def refused_at_small_sizes() -> str:
         """What the compiler refuses, as of a tuner's other configurations."""
-        with contextlib.suppress(DidNotFinish):
+        with contextlib.suppress(OSError):
             if refusal := refusal_of(at_small_sizes):
                 return f"on a GPU: {refusal}"
         return ""
@@ -110,11 +98,15 @@ def inspect(
         )
     except Refused as error:
         return Inspection(**about, **_not_compiled(error, launches, where.arch))
-    except (RuntimeError, TypeError, ValueError) as error:
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
         return Inspection(**about, refused=f"compiled for {where.arch}, it {raised(error)}")
     if any(launch.configuration for launch in launches) and (wrong := refused_at_small_sizes()):
         return Inspection(**about, wrong=wrong)
-    return Inspection(**about, launches=inspected, gpu=where, measured_us=_measured(job))
+    us = None
+    # an offset that leaves its tensor would end all CUDA calls of this notebook
+    if Now.device == "cuda" and not about["unchecked"]:
+        us = _measured(function, make, large, launches)
+    return Inspection(**about, launches=inspected, gpu=where, measured_us=us)
 
 
 def _check(small: object, large: object, gpu: object, tolerance: object, wanted: object) -> None:
@@ -128,18 +120,18 @@ def _check(small: object, large: object, gpu: object, tolerance: object, wanted:
         raise ValueError(f"wanted={wanted!r}; accepted: {', '.join(CHANGES)}")
 
 
-def _found_by_the_child(job: Inspect) -> dict:
+def _found(sizes: list[int], large: int, given: Given) -> dict:
+    """What `found_at` finds; or why it is `refused`, and no `launches`."""
+    functions = {"function": given.function, "reference": given.reference, "make": given.make}
+    refused = (refusal_of_a_candidate(value, name) for name, value in functions.items())
+    if words := next(filter(None, refused), ""):
+        return {"refused": words, "launches": []}
+    run_as_compiled()
     try:
-        return Worker.kept(CHILD, "1").ask(job, SECONDS)
-    except Ended as ended:
-        at = ended.at or "it"
-        if ended.late:
-            words = f"{at} ran for {SECONDS:.0f} s in the interpreter: choose smaller sizes; "
-            words += "a program that waits for a later one never ends there"
-            return {"refused": words}
-        last = ended.words.splitlines()[-1] if ended.words else ""
-        words = f"{at} ended the interpreter's process (exit {ended.code}) {last}"
-        return {"refused": words.strip()}
+        with settled():
+            return found_at(sizes, large, given)
+    except (OSError, MemoryError) as error:
+        return {"refused": f"this machine stopped it: {raised(error)}", "launches": []}
 
 
 def _rehearsed(function: Callable, make: Callable, large: int) -> Rehearsal:
@@ -173,9 +165,8 @@ def _what_stops(
     if asked and asked.launches is not None and len(launches) > asked.launches:
         words = f"{len(launches)}, where {asked.launches} would do"
         return {"wrong": f"against the exercise: too many launches: {words}"}
-    work = [COPIES.get(one.name, one.name) for one in rehearsal.eager.kernels if one.bytes_read]
-    if asked and asked.kernel and work:
-        words = f"PyTorch runs {', '.join(work)}; let the kernel do it"
+    if asked and asked.kernel and rehearsal.work:
+        words = f"PyTorch runs {', '.join(rehearsal.work)}; let the kernel do it"
         return {"wrong": f"against the exercise: {words}"}
     at_large = [launch.name for launch in launches]
     for size, of_size in counts.items():
@@ -267,14 +258,17 @@ def _seeded(make: Callable, size: int, device: str) -> Sequence:
     return make(size, device)
 
 
-def _measured(job: Inspect) -> float | None:
-    """Microseconds on this machine's GPU.
+def _measured(
+    function: Callable, make: Callable, large: int, launches: list[Launch]
+) -> float | None:
+    """Microseconds on this machine's GPU; None if measuring fails."""
+    from ...compiler.compile_here import forget_compiled
 
-    None without one, where kernels are interpreted, or if measuring fails.
-    """
-    if not torch.cuda.is_available() or interpreter_is_on():
-        return None
+    for launch in launches:
+        forget_compiled(launch.kernel)
     try:
-        return Worker.kept("rope_lab.judge.inspect.measure_process", "0").ask(job, SECONDS)["us"]
-    except Ended:
+        call = partial(function, *_seeded(make, large, "cuda"))
+        return measure({"yours": call})["yours"].median_us
+    except Exception:  # too little memory, or another GPU than the one that was asked about
+        torch.cuda.synchronize()  # raises an error after which no CUDA call works
         return None

@@ -19,8 +19,9 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 
 from ...compiler.launches import Launch, launches_of
+from ...run import interpreting, replaced
 from ..climb.targets import number
-from ..hooks import Access, Hooks, Memory, line_of_the_kernel, name_of, replaced
+from ..hooks import Access, Hooks, Memory, line_of_the_kernel, name_of
 from ..verdict import cause_of, raised
 
 _LARGE = 2**30  # bytes of a tensor; with fewer, every offset fits
@@ -189,7 +190,7 @@ class _FarTensors(Hooks):
         """What a program accesses by an offset that has wrapped around; '' if none has."""
         self._program_here = program
         self._accesses, self._too_large, self._is_idle = 0, "", False
-        with self, np.errstate(all="ignore"):
+        with self, interpreting(), np.errstate(all="ignore"):
             try:
                 self.launch.kernel.run(grid=(1, 1, 1), warmup=False, **self.arguments)
             except Exception as error:

@@ -1,9 +1,8 @@
-"""What a function does at small sizes in Triton's interpreter, in the judge's child."""
+"""What a function does at small sizes in Triton's interpreter."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import unwrap
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -12,12 +11,12 @@ from torch.utils._pytree import tree_leaves
 
 from ...interpreter.functions import cannot_be_interpreted
 from ...interpreter.tuners import Tuning, configuration
-from ...shipment import Shipped
 from ..attempt import same_bits
 from ..check import clone, compare
 from ..diagnose import UNKNOWN, kind_of_mistake
 from ..diagnose.evidence import Evidence, Rank
 from ..errors import failure_of, not_the_kernels_fault
+from ..guests import TookTooLong, a_guest, device_of_the_lab
 from ..refusals import launches_noted
 from ..spec import Argument, Case, Spec
 from ..verdict import HOW_TO_BEGIN, Fault, raised
@@ -29,97 +28,107 @@ Called = tuple[list[Tensor], list]  # what a function returned, and its inputs a
 
 
 @dataclass(frozen=True)
-class Inspect:
-    """A job: what a function does at each of the sizes, up to the first where something is wrong.
+class Given:
+    """What `inspect` got."""
 
-    Then whether its offsets fit into their integers at the large size.
-    """
-
-    function: Shipped
-    reference: Shipped
-    make: Shipped
-    sizes: list[int]
-    large: int
+    function: Callable
+    reference: Callable
+    make: Callable
     tolerance: tuple[float, float] | None
 
-    def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
-        """
-        Returns:
-            `refused`, or `wrong`, `owner` and `looks_like`, as in an `Inspection`. If all is right,
-            `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each size.
-            Always `launches`, as jobs for the compiler.
-        """
-        shipped = self.function, self.reference, self.make
-        function, reference, make = (one.load(folder, "candidate") for one in shipped)
-        with launches_noted() as launches:
-            found = _found(function, reference, make, self, tell)
-        return found | {"launches": [*launches.values()]}
 
+def found_at(sizes: list[int], large: int, given: Given) -> dict:
+    """What a function does at each of the sizes, up to the first where something is wrong.
 
-def _found(
-    function: Callable, reference: Callable, make: Callable, job: Inspect, tell: Callable
-) -> dict:
-    """What `answer` answers."""
+    Then whether its offsets fit into their integers at the large size.
+
+    Returns:
+        `refused`, or `wrong`, `owner` and `looks_like`, as in an `Inspection`. If all is right,
+        `atomics`, `locks` and `unchecked`, and `counts`: those of each launch for each size.
+        Always `launches`, for the compiler.
+    """
     Tuning.most, number, found = 1, 0, {}
-    while number < Tuning.most and "wrong" not in found:
-        with configuration(number):
-            in_this = _found_in_a_configuration(function, reference, make, job, tell)
-        is_passed_over = in_this.pop("fault", None) == Fault.PASSED_OVER
-        if not found or ("wrong" in in_this and not is_passed_over):
-            found = {} if is_passed_over and number + 1 < Tuning.most else in_this
-        number += 1
-    return found
+    with launches_noted() as launches, device_of_the_lab("cpu", given.function):
+        while number < Tuning.most and "wrong" not in found:
+            with configuration(number):
+                in_this = _found_in_a_configuration(sizes, large, given)
+            is_passed_over = in_this.pop("fault", None) == Fault.PASSED_OVER
+            if not found or ("wrong" in in_this and not is_passed_over):
+                found = {} if is_passed_over and number + 1 < Tuning.most else in_this
+            number += 1
+    return found | {"launches": [*launches.values()]}
 
 
-def _found_in_a_configuration(
-    function: Callable, reference: Callable, make: Callable, job: Inspect, tell: Callable
-) -> dict:
-    """What `answer` answers, where tuners take the configuration that is set now."""
-    counts, locks = [], []
-    for size in job.sizes:
-        tell(f"size {size}")
-        at = f"at size {size}"
-        try:
-            inputs = _named(reference, _made(make, size))
-            expected = _expected(reference, inputs)
-        except NotImplementedError as error:  # a stub's
-            return {"refused": str(error) or f"the reference or make {raised(error)}"}
-        except Exception as error:  # whatever they may raise
-            return {"refused": f"{at} the reference or make {raised(error)}"}
-        try:
-            with Watch() as watch:
-                found = _called(function, inputs)
-        except NotImplementedError as error:
-            return {"refused": str(error) or HOW_TO_BEGIN}
-        except Exception as error:  # whatever a function may raise
-            if reason := cannot_be_interpreted(error) or not_the_kernels_fault(error):
-                return {"refused": reason}
-            reason, owner, fault = failure_of(error)
-            if fault == Fault.OTHER:
-                return {"refused": f"{at} {reason}"}
-            return {"wrong": f"{at}: {reason}", "owner": owner, "fault": fault}
-        miss = _miss(found, expected, inputs, job.tolerance, watch)
-        if miss.words:
-            if Tuning.number:
-                at += f", in configuration {Tuning.words}"
-            wrong = {"wrong": f"{at}: {miss.words}", "owner": miss.owner}
-            if miss.result is not None:
-                wrong["looks_like"] = _looks_like(
-                    number=miss.result,
-                    found=found,
-                    expected=expected,
-                    reference=reference,
-                    inputs=inputs,
-                    watch=watch,
-                )
-            return wrong
-        counts.append(watch.counts)
-        locks += watch.locks
-    tell(f"the size {job.large}, without memory,")
-    found = wrapped_offset(function, make, job.large)
+class _Stops(Exception):
+    """Why nothing more is looked for; `found` is what `found_at` returns."""
+
+    def __init__(self, **found: object) -> None:
+        super().__init__()
+        self.found = found
+
+
+def _found_in_a_configuration(sizes: list[int], large: int, given: Given) -> dict:
+    """What `found_at` returns, where tuners take the configuration that is set now."""
+    counts, locks, at = [], [], ""
+    try:
+        for size in sizes:
+            at = f"size {size}"
+            watch = _watched(size, given)
+            counts.append(watch.counts)
+            locks += watch.locks
+        at = f"the size {large}, without memory,"
+        with a_guest():
+            found = wrapped_offset(given.function, given.make, large)
+    except _Stops as stop:
+        return stop.found
+    except TookTooLong as late:
+        words = f"{at} {late} in the interpreter: choose smaller sizes; a program that waits for a "
+        return {"refused": f"{words}later one never ends there"}
     if "wrong" in found:
         return found
     return {"counts": counts, "atomics": watch.added, "locks": next(iter(locks), "")} | found
+
+
+def _watched(size: int, given: Given) -> Watch:
+    """What a function does at a size, where all is right."""
+    at, reference = f"at size {size}", given.reference
+    try:
+        with a_guest():
+            inputs = _named(reference, _made(given.make, size))
+            expected = _expected(reference, inputs)
+    except NotImplementedError as error:  # a stub's
+        raise _Stops(refused=str(error) or f"the reference or make {raised(error)}") from None
+    except (Exception, SystemExit) as error:  # whatever they may raise
+        raise _Stops(refused=f"{at} the reference or make {raised(error)}") from None
+    try:
+        with Watch() as watch, a_guest():
+            found = _called(given.function, inputs)
+    except NotImplementedError as error:
+        raise _Stops(refused=str(error) or HOW_TO_BEGIN) from None
+    except (Exception, SystemExit) as error:  # whatever a function may raise
+        if reason := cannot_be_interpreted(error) or not_the_kernels_fault(error):
+            raise _Stops(refused=reason) from None
+        reason, owner, fault = failure_of(error)
+        if fault == Fault.OTHER:
+            raise _Stops(refused=f"{at} {reason}") from None
+        raise _Stops(wrong=f"{at}: {reason}", owner=owner, fault=fault) from None
+    miss = _miss(found, expected, inputs, given.tolerance, watch)
+    if miss.words:
+        if Tuning.number:
+            at += f", in configuration {Tuning.words}"
+        looks_like = ""
+        if miss.result is not None:
+            looks_like = _looks_like(
+                number=miss.result,
+                found=found,
+                expected=expected,
+                reference=reference,
+                inputs=inputs,
+                watch=watch,
+            )
+        words = f"{at}: {miss.words}"
+        raise _Stops(wrong=words, owner=miss.owner, looks_like=looks_like)
+    return watch
 
 
 def _made(make: Callable, size: int) -> list:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...interpreter.functions import EVALUATED
-from ..hooks import Access, Part, tensors_in
+from ...run import tensors_in
+from ..hooks import Access, Part
 from ..trace import Trace
 from .limits import SECTOR
 

@@ -1,24 +1,22 @@
-"""The child's part of a picture: interpret one launch, and note the lanes of its loads and stores.
+"""Interpret one launch for a picture, and note the lanes of its loads and stores.
 
 Storages are numbered in the order of the launch's arguments.
 """
 
 import contextlib
 import io
-from collections import namedtuple
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...compiler.compile_here import kernel_in
 from ...interpreter.functions import cannot_be_interpreted
-from ...shipment import Shipped
+from ...run import replaced, tensors_in
 from ..errors import failure_of
-from ..hooks import Access, Hooks, replaced, tensors_in
-from ..judge_process import MAX_PRINTED
+from ..guests import MAX_PRINTED, TookTooLong, a_guest, settled
+from ..hooks import Access, Hooks
 
 # Bytes around a storage, so that the address of a masked lane is nearest to its own storage.
 _GAP = 1 << 16
@@ -74,88 +72,50 @@ class Accesses(Hooks):
         self.found.append(LanesOfAnAccess(does, program, storage, offset, wanted))
 
 
-@dataclass(frozen=True)
-class Draw:
-    """A job: what one launch loads and stores, for a picture.
+def accesses_of(kernel: object, grid: tuple[int, ...], arguments: dict[str, object]) -> dict:
+    """What a launch loads and stores: `programs`, each with its place in the grid, and `accesses`.
 
-    Attributes:
-        kernel: of the launch.
-        arguments: by name, as `saved` returns them.
+    Or why it is `refused`. Also what the kernel `printed`. It runs on copies of its tensors.
     """
+    with settled(), contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            with a_guest():
+                found = _accesses(kernel_in(kernel), grid, arguments)
+        except TookTooLong as late:
+            found = {"refused": f"the launch {late}"}
+        except (Exception, SystemExit) as error:  # whatever a reader's kernel may raise
+            found = {"refused": cannot_be_interpreted(error) or failure_of(error).reason}
+    return found | {"printed": said.getvalue()[:MAX_PRINTED]}
 
-    kernel: Shipped
-    grid: tuple[int, ...]
-    arguments: bytes
 
-    def answer(self, folder: Path, tell: Callable[[str], None]) -> dict:
-        """`programs`, each with its place in the grid, and `accesses`; or why it is `refused`.
+def _accesses(kernel: object, grid: tuple[int, ...], arguments: dict[str, object]) -> dict:
+    memories: dict[int, Tensor] = {}  # by the address of a storage
+    for _, tensor in tensors_in(arguments):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in memories:
+            content = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+            memories[storage.data_ptr()] = _apart(content.cpu())
 
-        Also what the kernel `printed`.
-        """
-        with contextlib.redirect_stdout(io.StringIO()) as said:
-            try:
-                found = self._accesses(self.kernel.load(folder, "candidate"))
-            except Exception as error:  # whatever a reader's kernel may raise
-                found = {"refused": cannot_be_interpreted(error) or failure_of(error).reason}
-        return found | {"printed": said.getvalue()[:MAX_PRINTED]}
+    def moved(name: str, tensor: Tensor) -> Tensor:
+        memory = memories[tensor.untyped_storage().data_ptr()].untyped_storage()
+        place = tensor.storage_offset(), tensor.shape, tensor.stride()
+        return torch.empty(0, dtype=tensor.dtype).set_(memory, *place)
 
-    def _accesses(self, kernel: object) -> dict:
-        while hasattr(getattr(kernel, "fn", None), "fn"):
-            kernel = kernel.fn  # the job contains what a tuner would choose
-        saved = torch.load(io.BytesIO(self.arguments), map_location="cpu", weights_only=False)
-        arguments = {name: _launched(value) for name, value in saved.items()}
-        memories: dict[int, Tensor] = {}  # by the address of a storage
-        for _, tensor in tensors_in(arguments):
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in memories:
-                content = torch.empty(0, dtype=torch.uint8).set_(storage)
-                memories[storage.data_ptr()] = _apart(content)
-
-        def moved(name: str, tensor: Tensor) -> Tensor:
-            memory = memories[tensor.untyped_storage().data_ptr()].untyped_storage()
-            place = tensor.storage_offset(), tensor.shape, tensor.stride()
-            return torch.empty(0, dtype=tensor.dtype).set_(memory, *place)
-
-        arguments = replaced(arguments, moved)
-        begins = [memory.data_ptr() for memory in memories.values()]
-        sizes = [len(memory) for memory in memories.values()]
-        with Accesses(begins, sizes) as kept:
-            try:
-                kernel[self.grid](**arguments)
-            except Exception:
-                if kept.lanes <= MOST_LANES:
-                    raise
-                words = f"more than {MOST_LANES} elements: take smaller blocks, or fewer programs"
-                return {"refused": f"its programs load and store {words}"}
-        return {"programs": kept.programs, "accesses": kept.found}
+    arguments = replaced(arguments, moved)
+    begins = [memory.data_ptr() for memory in memories.values()]
+    sizes = [len(memory) for memory in memories.values()]
+    with Accesses(begins, sizes) as kept:
+        try:
+            kernel[grid](**arguments)
+        except Exception:
+            if kept.lanes <= MOST_LANES:
+                raise
+            words = f"more than {MOST_LANES} elements: take smaller blocks, or fewer programs"
+            return {"refused": f"its programs load and store {words}"}
+    return {"programs": kept.programs, "accesses": kept.found}
 
 
 def _apart(content: Tensor) -> Tensor:
     """The same bytes, far from all other tensors."""
     room = np.zeros(len(content) + 2 * _GAP, dtype=np.uint8)
     return torch.from_numpy(room[_GAP : _GAP + len(content)]).copy_(content)
-
-
-def saved(arguments: dict[str, object]) -> bytes:
-    """Arguments of a launch for a job.
-
-    `torch.save` keeps shared storages. Pickled separately, each tensor would get its own storage,
-    and an overwritten input would become two tensors.
-    """
-    file = io.BytesIO()
-    torch.save({name: _portable(value) for name, value in arguments.items()}, file)
-    return file.getvalue()
-
-
-def _portable(value: object) -> object:
-    """A named tuple as a dictionary: the child may not know its class."""
-    if hasattr(value, "_fields"):
-        return {name: _portable(getattr(value, name)) for name in value._fields}
-    return tuple(map(_portable, value)) if isinstance(value, tuple) else value
-
-
-def _launched(value: object) -> object:
-    """The kernel's argument, from what `_portable` returned."""
-    if isinstance(value, dict):
-        return namedtuple("Given", value)(*map(_launched, value.values()))
-    return tuple(map(_launched, value)) if isinstance(value, tuple) else value

@@ -1,17 +1,15 @@
 """`lab.draw_launch`: which program stores which element, in one launch of a kernel of your own."""
 
-import pickle
 from collections.abc import Callable
 
 from torch import Tensor
 
-from ...child import Ended, Worker
 from ...compiler.launches import Launch, launches_of
-from ...shipment import CannotPassOn, Shipped, is_kernel
-from ..check_exercise import CHILD, SECONDS
-from ..hooks import tensors_in
+from ...interpreter import run_as_compiled
+from ...run import tensors_in
+from ...standalone import is_kernel
 from ..verdict import HOW_TO_BEGIN, printable, raised
-from .accesses import Draw, LanesOfAnAccess, saved
+from .accesses import LanesOfAnAccess, accesses_of
 from .drawing import Panel, draw_panels
 from .sheet import HIGHEST, WIDEST, Sheet, offsets_of
 
@@ -136,22 +134,9 @@ def _refuse_large(name: str, tensor: Tensor) -> None:
 
 
 def _answer(launch: Launch) -> dict:
-    """What the child says of a launch."""
-    kernel = launch.kernel
-    try:
-        shipped = Shipped.by_name(kernel.fn.__name__, kernel)
-        job = Draw(shipped, launch.grid, saved(_named(launch)))
-    except CannotPassOn as refused:
-        raise NotDrawn(f"Not drawn: {refused}") from None
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
-        raise NotDrawn(f"Not drawn: an argument can't be passed on: {error}") from None
-    try:
-        found = Worker.kept(CHILD, "1").ask(job, SECONDS)
-    except Ended as ended:
-        what = f"ran for {SECONDS:.0f} seconds without finishing"
-        if not ended.late:
-            what = f"ended the interpreter's process (exit {ended.code})"
-        raise NotDrawn(f"Not drawn: the launch {what}") from None
+    """What a launch loads and stores, on copies of its tensors."""
+    run_as_compiled()
+    found = accesses_of(launch.kernel, launch.grid, _named(launch))
     if "refused" in found:
         print(printable(found["printed"]), end="")
         raise NotDrawn(f"Not drawn: {found['refused']}")

@@ -208,12 +208,11 @@ def test_an_operator_rounds_as_the_eager_call(rounding, device, needs_triton):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs g++ on a CPU")
 @pytest.mark.skipif(torch.__version__ < (2, 13), reason="torch 2.11 loses some even then")
 @pytest.mark.parametrize("function", ("a rotation", "a norm"))
-def test_inductor_keeps_roundings_on_a_cpu_if_it_is_told_to(function, monkeypatch):
+def test_inductor_keeps_roundings_on_a_cpu_if_it_is_told_to(function, plain_pytorch):
     """docs/compile.md says so, and that it leaves them out else: the calls are PyTorch's operators.
 
     Gradients of norms are sums, which are added in another order.
     """
-    monkeypatch.setenv("TRITON_INTERPRET", "0")
     q, upstream = torch.randn(2, 2, 16, 4, 64, dtype=torch.bfloat16)
     tables, weight = bf16_tables("cpu", 16), torch.randn(64, dtype=torch.bfloat16)
 

@@ -190,7 +190,7 @@ def test_what_was_not_shown_is_logged_once_it_is(log):
 
 
 @pytest.mark.parametrize("wanted", ("no Triton", "no compiler", "no interpreter"))
-def test_it_says_why_there_is_no_engine(wanted, monkeypatch, device):
+def test_it_says_why_there_is_no_engine(wanted, monkeypatch, device, request):
     t, rope = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)
     if wanted == "no Triton":
         monkeypatch.setattr(paths, "_HAS_TRITON", False)
@@ -199,14 +199,14 @@ def test_it_says_why_there_is_no_engine(wanted, monkeypatch, device):
         monkeypatch.setattr(paths, "_HAS_COMPILER", False)
         if device == "cpu":  # Where there is a GPU, the kernels of this process are compiled.
             assert path(rope_fw, t, rope).by == "kernel"  # which is interpreted
-        monkeypatch.setenv("TRITON_INTERPRET", "0")
+        request.getfixturevalue("plain_pytorch")
         monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
         monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda _: False))
         with pytest.warns(UserWarning, match="Triton's compiler is not installed"):
             found = path(rope_fw, t, rope)
         assert found == ("pytorch", "Triton's compiler is not installed")
     else:
-        monkeypatch.setenv("TRITON_INTERPRET", "0")
+        request.getfixturevalue("plain_pytorch")
         found = path(rope_fw, t, rope)
         assert found.by == "pytorch" and "TRITON_INTERPRET" in found.reason
 

@@ -28,12 +28,6 @@ HAS_GPU = torch.cuda.is_available()
 SMALL, LARGE = Sizes(), Sizes(b=2, s=300, q_heads=8, k_heads=2, d=96)
 
 
-@pytest.fixture
-def plain_pytorch(monkeypatch):
-    """What a CPU takes: no kernel, not even an interpreted one."""
-    monkeypatch.setenv("TRITON_INTERPRET", "0")
-
-
 @cache
 def digest_of(function):
     """Reading the source takes longer than a call."""
