@@ -121,16 +121,16 @@ def _tried_on_the_gpu(
     if verdict.cases.has_locks:
         words = "it does not run on this GPU, where nothing ends a kernel that waits for a lock"
         return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words)))), ""
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError as error:
-        reason = f"right in the interpreter, and the GPU can't be used: it {raised(error)}"
-        return replace(verdict, state=NOT_YET, reason=f"{reason} ({RESTART})", remark=""), ""
     from ..compiler.compile_here import forget_compiled
 
     for kernel in kernels:
         forget_compiled(kernel)
-    compiled, printed = verdict_on_cases(candidate, wanted, "cuda")
+    try:
+        torch.cuda.synchronize()  # not every call reports what a kernel before has broken
+        compiled, printed = verdict_on_cases(candidate, wanted, "cuda")
+    except torch.AcceleratorError as error:
+        reason = f"right in the interpreter, and the GPU can't be used: it {raised(error)}"
+        return replace(verdict, state=NOT_YET, reason=f"{reason} ({RESTART})", remark=""), ""
     if compiled:
         return verdict, ""
     return replace(compiled, cases=replace(compiled.cases, engine="compiled")), printed
