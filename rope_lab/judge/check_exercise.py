@@ -221,6 +221,10 @@ def _verdict_in_a_configuration(
                 remark = f"{found} (in the case '{case.name}')"
         elif outcome.state == NOT_YET or outcome.fault in (Fault.PASSED_OVER, Fault.LATE):
             return outcome, printed
+        elif (
+            RESTART in outcome.reason
+        ):  # other cases would fail where the judge makes their tensors
+            return outcome, printed
         else:
             misses.append(attempt)
             wrong.append(outcome)
@@ -235,6 +239,11 @@ def _verdict_in_a_configuration(
     first = explained(wrong[0], misses)
     cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
     return replace(first, cases=cases), printed
+
+
+def _ends_all(outcome: Verdict) -> bool:
+    """Whether no other case can be tried, as on a GPU where no call works any more."""
+    return outcome.fault in (Fault.PASSED_OVER, Fault.LATE) or RESTART in outcome.reason
 
 
 @dataclass

@@ -215,6 +215,17 @@ ON_A_GPU = {  # a candidate, its specification, and words of the verdict
 }
 
 
+def test_a_candidate_that_breaks_the_gpu_is_not_called_again():
+    """The judge's own calls would fail, too."""
+    calls = []
+
+    def breaking(x):
+        calls.append(1)
+        raise torch.AcceleratorError("an illegal memory access was encountered")
+
+    assert "restart the kernel" in judge(breaking, spec(total)).reason and calls == [1]
+
+
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("when", ("at once", "at the first tensor"))
 @pytest.mark.parametrize("what", ON_A_GPU)
