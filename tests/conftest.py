@@ -123,7 +123,6 @@ def needs_triton():
 @pytest.fixture
 def log(caplog, monkeypatch):
     """Returns what the package has logged since, as in a process that had logged nothing."""
-
     monkeypatch.setattr(paths, "_logged", set())
     caplog.set_level(logging.INFO, "rope_kernels")
     return lambda: [x.getMessage() for x in caplog.records if x.name == "rope_kernels"]
