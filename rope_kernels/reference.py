@@ -153,10 +153,7 @@ def _inverse_of(order: list[int]) -> list[int]:
 
 
 def _like_rows(x: Tensor, options: Options) -> Tensor:
-    """Permute values (b or 1, s, d2) to the format of the rotated tensor, with one head.
-
-    Permuting the tensor instead would make its gradient non-contiguous.
-    """
+    """Permute values (b or 1, s, d2) to the format of the rotated tensor, with one head."""
     return view_from_sbhd(x.transpose(0, 1)[:, :, None], options.tensor_format)
 
 

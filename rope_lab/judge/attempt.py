@@ -154,7 +154,7 @@ class Attempt:
         with a_guest(self.device), device_of_the_lab(self.device, self.candidate):
             returned = called(self.candidate, case, inputs)
             if self.device != "cpu":
-                torch.cuda.synchronize()  # an error of its kernels is told here
+                torch.cuda.synchronize()  # an error of its kernels is raised here
         return returned
 
     def _late(self, words: str) -> Verdict:

@@ -219,11 +219,7 @@ def _verdict_in_a_configuration(
             right.append(case.name)
             if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
-        elif outcome.state == NOT_YET or outcome.fault in (Fault.PASSED_OVER, Fault.LATE):
-            return outcome, printed
-        elif (
-            RESTART in outcome.reason
-        ):  # other cases would fail where the judge makes their tensors
+        elif outcome.state == NOT_YET or _ends_all(outcome):
             return outcome, printed
         else:
             misses.append(attempt)

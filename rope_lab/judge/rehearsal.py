@@ -75,7 +75,7 @@ class Rehearsal:
     def lost(self) -> str:
         """Whether a result is in memory that no kernel got, because it was copied; in words.
 
-        No launch is known where `rope_kernels` launches.
+        Nothing is said if no launch was seen: those of `rope_kernels` aren't.
         """
         known = {x.untyped_storage()._cdata for _, x in self.passed}
         results = [x for name, x in self.made if name == RESULT]
