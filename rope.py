@@ -7,11 +7,12 @@ step. The package `rope_kernels` is for other layouts, positions, tables and pai
 """
 
 import os
+import sys
 
 import torch
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton's interpreter needs no GPU.
+if not torch.cuda.is_available() and "triton" not in sys.modules:  # Triton reads it when loaded.
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # Its interpreter needs no GPU.
 
 import triton
 import triton.language as tl

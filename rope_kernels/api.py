@@ -19,7 +19,7 @@ from .checks import (
 from .embedding import RotaryPositionEmbedding
 from .inplace import check_inplace
 from .launch import Known, checking, known_of
-from .modes import is_eager, is_traced
+from .paths import is_eager, is_traced
 from .rotation import (
     Call,
     CpOrder,
@@ -133,7 +133,8 @@ def apply_rotary_pos_emb(
             Inductor leaves out roundings between them: docs/compile.md.
 
     Returns:
-        A new, contiguous tensor with the shape and dtype of `t`; or `t` itself with `inplace`.
+        A new tensor with the shape and dtype of `t`, and its strides in the same order, as from
+        PyTorch's pointwise operators; or `t` itself with `inplace`.
         Tokens past `cu_seqlens[-1]` are padding: they are not rotated (but permuted, if
         `output_pairing` permutes). A module also has angles for negative positions. A table has
         none, nor for positions past its end. On a CPU, such a position raises an error. If values

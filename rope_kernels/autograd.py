@@ -15,8 +15,14 @@ from . import reference
 from .check_call import check_values
 from .inplace import check_inplace
 from .launch import Known, known_of_rotation, memory_for, q_and_k, rotate_by_kernel
-from .modes import apply_without_functorch, is_watched, wants_grad, without_dynamo
-from .paths import log_path, path_of
+from .paths import (
+    apply_without_functorch,
+    is_watched,
+    log_path,
+    path_of,
+    wants_grad,
+    without_dynamo,
+)
 from .rotation import Options, Rotation, seq_len_of
 
 
@@ -134,7 +140,7 @@ def keep(
     `frozen` are the results that don't need a gradient.
     """
     table = rotation.table
-    if rotation.on_the_fly:  # DistributedDataParallel writes to buffers in each forward.
+    if rotation.options.on_the_fly:  # DistributedDataParallel writes to buffers in each forward.
         table = table.clone()
     ctx.save_for_backward(table, *rotation.tensors[1:], *others)  # type: ignore[arg-type]  # None
     ctx.options, ctx.first_position = rotation.options, rotation.first_position

@@ -30,7 +30,7 @@ from .checks import (
     shown,
 )
 from .embedding import RotaryPositionEmbedding, options_beside_table
-from .modes import check_in_run, has_hooks, has_values, is_known
+from .paths import check_in_run, has_hooks, has_values, is_known
 from .reference import positions
 from .rotation import (
     CP_ORDERS,
@@ -39,9 +39,9 @@ from .rotation import (
     ROUNDINGS,
     Call,
     Rotation,
-    as_sbhd,
     chunks_of,
     len_of_table,
+    seq_len_of,
 )
 
 _FREQS = (
@@ -113,8 +113,8 @@ def check_rank(size: object, rank: object, order: object) -> None:
 
 def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     """Check the arguments of a call as they were passed, except values of tensors."""
-    names = names_of(tensors, call.transpose)
     _refuse_what_others_pass(call.freqs)
+    names = names_of(tensors, call.transpose)
     tensor_format = check_format(call.tensor_format, FORMATS)
     flags = {"inverse": call.inverse, "fused": call.fused, "inplace": call.inplace}
     if call.interleaved is not None:
@@ -138,7 +138,8 @@ def check_call(tensors: tuple[Tensor, ...], call: Call) -> None:
     for name, x in zip(names[1:], tensors[1:], strict=True):
         shape = (*t.shape[:heads], x.shape[heads], *t.shape[heads + 1 :])
         like.check(name, x, (t.dtype,), [shape], when=f" with {names[0]}")
-    seq_len, batch, _, head_dim = as_sbhd(t.shape, t.shape, tensor_format).sizes
+    seq_len, head_dim = seq_len_of(t, tensor_format), t.shape[-1]
+    batch = 1 if tensor_format == "thd" else t.shape[tensor_format.index("b")]
 
     by_table = tensor_format != "thd" and call.position_ids is None
     in_two = chunks_of(call.cp_size, call.cp_order) > call.cp_size
@@ -182,12 +183,12 @@ def _refuse_other_code(freqs: RotaryPositionEmbedding) -> None:
     error: type[Exception] = TypeError
     if freqs.overrides_forward():
         came += " that overrides forward"
-    elif has_hooks(freqs):
-        came += " with a hook, which this call would not run"
-        instead = ", or a module without hooks"
     elif freqs.is_offloaded():
         came += " that accelerate has offloaded: inv_freq is on meta"
         instead, error = ", or a model that was offloaded with offload_buffers=False", ValueError
+    elif has_hooks(freqs):
+        came += " with a hook, which this call would not run"
+        instead = ", or a module without hooks"
     else:
         return
     options = options_beside_table(freqs.interleaved)
@@ -197,13 +198,11 @@ def _refuse_other_code(freqs: RotaryPositionEmbedding) -> None:
 
 def _check_module(freqs: RotaryPositionEmbedding, call: Call, like: Like) -> None:
     _refuse_other_code(freqs)
-    check_tensor("freqs.inv_freq", freqs.inv_freq)
     if freqs.interleaved != call.pairs_are_interleaved:
         came = f"interleaved is {call.interleaved}, but freqs has {freqs.interleaved}"
         made = f"a freqs made with interleaved={call.interleaved}"
         raise bad(came, f"interleaved=None, or {made}")
-    shape = (freqs.rotary_dim // 2,)
-    like.check("freqs", freqs.inv_freq, EXACT, [shape], when=" for inv_freq")
+    like.check("freqs.inv_freq", freqs.inv_freq, EXACT, [(freqs.rotary_dim // 2,)])
 
 
 def _check_tables(freqs: object, like: Like, batch: int) -> None:
@@ -383,7 +382,7 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
     if rotation.cu_seqlens is not None:
         tokens = seq_len * options.cp_size
         check_lengths(rotation.cu_seqlens, tokens, options.cp_size, options.cp_order)
-    if rotation.on_the_fly or not rotation.looks_up_positions:
+    if rotation.options.on_the_fly or not rotation.looks_up_positions:
         return
     # Check the ranks that hold the first and the last position, so that all ranks raise or none.
     ends = {0, 0 if options.cp_order == "zigzag" else options.cp_size - 1}
@@ -398,7 +397,7 @@ def check_values(rotation: Rotation, seq_len: int) -> None:
         if starts is not None:
             came = f"start_positions is {_head(starts)}"
         raise bad(came, _FROM_0)
-    if last >= rotation.table_len:
+    if last >= len_of_table(rotation.table):
         raise _too_short(rotation, last)
 
 
@@ -407,7 +406,7 @@ _FROM_0 = "values from 0 with a table"
 
 def _too_short(rotation: Rotation, last: int) -> Exception:
     """The error for a table that ends before the last position."""
-    came = f"freqs has angles for s2 = {rotation.table_len} positions"
+    came = f"freqs has angles for s2 = {len_of_table(rotation.table)} positions"
     instead = ""
     if rotation.sin is not None and rotation.start_positions is not None:
         instead = ". Leave out start_positions if the rows were already looked up"
@@ -418,14 +417,14 @@ def _check_first_position(rotation: Rotation, first: int, seq_len: int) -> None:
     """Check the first position. It isn't part of the signature, so this runs in every call."""
     if not -MOST_START <= first <= MOST_START:
         raise bad(f"start_positions is {shown(first)}", STARTS)
-    if rotation.on_the_fly or not seq_len:
+    if rotation.options.on_the_fly or not seq_len:
         return
     if first < 0:
         raise bad(f"start_positions is {first}", _FROM_0)
     # The last position of packed sequences depends on their lengths, which are read only on a CPU.
     packed = rotation.cu_seqlens is not None
     last = first if packed else first + seq_len * rotation.options.cp_size - 1
-    if last >= rotation.table_len and not (packed and rotation.table.is_cpu):
+    if last >= len_of_table(rotation.table) and not (packed and rotation.table.is_cpu):
         raise _too_short(rotation, last)
 
 

@@ -12,7 +12,7 @@ from typing import TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
-from .modes import is_dtensor
+from .paths import is_dtensor
 
 EXACT = (torch.float32, torch.float64)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

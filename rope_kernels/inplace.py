@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .checks import Named, bad, names_of
-from .modes import (
+from .paths import (
     ORDINARY,
     base_of,
     creation_of,

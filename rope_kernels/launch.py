@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from .arguments import Constants, Tensors, WideConstants
-from .modes import interpreter_is_on, is_compiled_for_nvidia, is_eager, stream_of
-from .rotation import Options, Rotation, Sbhd, as_sbhd
+from .paths import interpreter_is_on, is_compiled_for_nvidia, is_eager, log, stream_of
+from .rotation import Options, Rotation, len_of_table
 from .tiles import (
     MOST_EMPTY,
     Case,
@@ -50,6 +50,14 @@ class OfKernel(Protocol):
 AllTensors = TypeVar("AllTensors", bound=OfKernel)
 # The fields of `Tensors` and of the norms' tensors that kernels read, and write, row by row.
 READ, WRITTEN = ("q", "k", "v", "q_grad", "k_grad"), ("q_out", "k_out", "v_out")
+
+# The arguments that the public functions take for these fields.
+_ARGUMENTS = {
+    "table": "freqs",
+    "sin": "freqs",
+    "starts": "start_positions",
+    "slots": "slot_mapping",
+}
 
 # Triton's interpreter stores the grid of a launch in globals, so threads must take turns.
 _INTERPRETING = Lock()
@@ -256,6 +264,35 @@ def kernel_of(name: str) -> Kernel:
 # Plans
 
 
+class Sbhd(NamedTuple):
+    """Sizes and strides of a tensor, in the order (s, b, h, d)."""
+
+    sizes: Strides
+    strides: Strides
+
+    @property
+    def heads_are_even(self) -> bool:
+        """Whether the heads of all batch entries are evenly spaced in memory."""
+        return self.strides[1] == self.sizes[2] * self.strides[2]
+
+    @property
+    def with_batch_as_heads(self) -> "Sbhd":
+        """(s, 1, b * h, d). The heads of all entries must be evenly spaced."""
+        (s, b, h, d), (of_s, _, of_h, of_d) = self
+        return Sbhd((s, 1, b * h, d), (of_s, 0, of_h, of_d))
+
+
+def as_sbhd(sizes: Strides, strides: Strides, tensor_format: str) -> Sbhd:
+    """The sizes and strides of `view_as_sbhd`, which is an operator."""
+    if tensor_format == "thd":
+        (t, h, d), (of_t, of_h, of_d) = sizes, strides
+        return Sbhd((t, 1, h, d), (of_t, 0, of_h, of_d))
+    s, b, h, d = map(tensor_format.index, "sbhd")
+    return Sbhd(
+        (sizes[s], sizes[b], sizes[h], sizes[d]), (strides[s], strides[b], strides[h], strides[d])
+    )
+
+
 class Plan(NamedTuple, Generic[AllTensors]):
     """The parts of a launch that all kernels need."""
 
@@ -296,7 +333,8 @@ def plan(
     given = _as_read(tensors, rotation, inplace)
     reads = [x for name in READ if (x := getattr(given, name, None)) is not None]
     writes = [x for name in WRITTEN if (x := getattr(given, name, None)) is not None]
-    options = rotation.options
+    options, per_batch = rotation.options, rotation.per_batch
+    reads_interleaved, writes_interleaved = rotation.pairings
     read, written = options.tensor_format, out_format or options.tensor_format
     if rotation.transpose:
         read, written = written, read
@@ -305,14 +343,12 @@ def plan(
     of_writes = [as_sbhd(x.shape, x.stride(), written) for x in writes[: len(writes) - caches]]
 
     rows_outer, stretch = order_of_programs(
-        read, reads[0].stride(), rotation.per_batch, not rotation.on_the_fly
+        read, reads[0].stride(), per_batch, has_table=not options.on_the_fly
     )
     # With one batch entry, there is nothing to merge, but programs save a division to find theirs.
     seq_len, batch = of_reads[0].sizes[:2]
     merged = batch == 1 or (
-        stretch == 1
-        and not rotation.per_batch
-        and all([x.heads_are_even for x in (*of_reads, *of_writes)])
+        stretch == 1 and not per_batch and all([x.heads_are_even for x in (*of_reads, *of_writes)])
     )
     if merged:
         of_reads = [x.with_batch_as_heads for x in of_reads]
@@ -340,8 +376,7 @@ def plan(
         blocks_of_stretch = max(1, stretch // tile.positions)
     row_blocks = cdiv(q_heads, tile.rows)
     row_blocks += cdiv(k_heads, tile.rows) * (1 if getattr(given, "v", None) is None else 2)
-    reads_interleaved, writes_interleaved = rotation.pairings
-    table_strides, table_unit = _strides_of_table(rotation, given.table)
+    table_strides, table_unit = _strides_of_table(given.table)
     constants = Constants(
         half=case.half,
         start=case.start,
@@ -355,7 +390,7 @@ def plan(
         aligned=alignment_of(reads),
         out_aligned=alignment_of(writes),
         table_unit=table_unit,
-        on_the_fly=rotation.on_the_fly,
+        on_the_fly=options.on_the_fly,
         one_per_pair=rotation.one_per_pair,
         attention_factor=None if options.attention_factor == 1 else options.attention_factor,
         cp_order=options.cp_order if options.cp_size > 1 else None,
@@ -378,8 +413,8 @@ def plan(
     arguments = {
         **_arguments_of(rotation),
         "table_strides": table_strides,
-        "read_strides": tuple([x.kernel_strides for x in of_reads]),
-        "written_strides": tuple([x.kernel_strides for x in of_writes]) or None,
+        "read_strides": tuple([kernel_strides(*x) for x in of_reads]),
+        "written_strides": tuple([kernel_strides(*x) for x in of_writes]) or None,
         "seq_len": seq_len,
         "batch": None if merged else batch,
         "q_heads": q_heads,
@@ -412,7 +447,7 @@ def _as_read(given: AllTensors, rotation: Rotation, inplace: bool) -> AllTensors
     if sin is not None and (table.stride() != sin.stride() or table.is_neg() or sin.is_neg()):
         copied["table"] = table.resolve_neg().contiguous()
         copied["sin"] = sin.resolve_neg().contiguous()
-    elif table.is_neg() or (rotation.on_the_fly and not table.is_contiguous()):
+    elif table.is_neg() or (rotation.options.on_the_fly and not table.is_contiguous()):
         copied["table"] = table.resolve_neg().contiguous()
     for name in ("cu_seqlens", "starts", "slots", "q_weight", "k_weight"):
         x = getattr(given, name, None)
@@ -424,6 +459,10 @@ def _as_read(given: AllTensors, rotation: Rotation, inplace: bool) -> AllTensors
             copied[name] = x.resolve_neg()
     if not copied:
         return given
+    why = "it isn't contiguous, its negative bit is set, or cos and sin have different strides"
+    for name in copied:
+        came = _ARGUMENTS.get(name, name)
+        log(f"{came} is copied in every call, which is then planned like a first one: {why}")
     replaced: AllTensors = given._replace(**copied)  # type: ignore[attr-defined]  # a named tuple
     return replaced
 
@@ -441,7 +480,7 @@ def _case_of(
     q_heads, head_dim = of_q.sizes[2:]
     options, table = rotation.options, rotation.table
     table_bytes = 0
-    if not rotation.on_the_fly:
+    if not options.on_the_fly:
         columns = table.shape[-1] * (1 if rotation.sin is None else 2)
         table_bytes = columns * table.element_size()
     return Case(
@@ -452,13 +491,13 @@ def _case_of(
         tail=0 if inplace else head_dim - options.rotary_dim,
         start=options.rotary_start,
         element_bytes=q.element_size(),
-        interleaved=any(rotation.pairings),
+        interleaved=options.interleaved,
         rows_outer=rows_outer,
         inplace=inplace,
         packed=rotation.cu_seqlens is not None,
         shared=options.cp_size > 1,
         looks_up=rotation.looks_up_positions,
-        on_the_fly=rotation.on_the_fly,
+        on_the_fly=options.on_the_fly,
         cos_bytes=0 if rotation.sin is None else table.element_size(),
         table_bytes=table_bytes,
     )
@@ -470,35 +509,37 @@ def _arguments_of(rotation: Rotation) -> dict[str, object]:
     is_shared = options.cp_size > 1
     ids_strides = None
     if ids is not None:
-        ids_strides = kernel_strides(ids) if ids.dim() == 2 else (0, *kernel_strides(ids))
+        ids_strides = kernel_strides(ids.shape, ids.stride())
+        if ids.dim() == 1:
+            ids_strides = 0, *ids_strides
     return {
         "first_position": rotation.first_position,
         "ids_strides": ids_strides,
-        "table_len": None if rotation.on_the_fly else rotation.table_len,
+        "table_len": None if options.on_the_fly else len_of_table(rotation.table),
         "sequences": None if cu_seqlens is None else len(cu_seqlens) - 1,
         "cp_size": options.cp_size if is_shared else None,
         "cp_rank": options.cp_rank if is_shared else None,
     }
 
 
-def kernel_strides(x: Tensor) -> Strides:
+def kernel_strides(sizes: Strides, strides: Strides) -> Strides:
     """Strides in elements, with 0 for a dimension of size 1.
 
     There the stride has no effect. PyTorch may report 1, which would look unaligned to Triton.
     """
-    return tuple([0 if n == 1 else step for n, step in zip(x.shape, x.stride(), strict=True)])
+    return tuple([0 if n == 1 else step for n, step in zip(sizes, strides, strict=True)])
 
 
-def _strides_of_table(rotation: Rotation, table: Tensor) -> tuple[Strides | None, int]:
+def _strides_of_table(table: Tensor) -> tuple[Strides | None, int]:
     """Strides of (b, s2, columns), those of b and s in units, and the unit in elements.
 
     A kernel multiplies by the unit, a constant, so Triton sees that it divides each row's offset.
     The unit is 1 if 16 divides the strides, which Triton notices without help. Frequencies that
     are given instead of a table need neither.
     """
-    if rotation.on_the_fly:
+    if table.dim() == 1:  # frequencies
         return None, 1
-    strides = kernel_strides(table)
+    strides = kernel_strides(table.shape, table.stride())
     if table.dim() != 3:  # (s2, 1, 1, w) or (s2, w)
         strides = 0, strides[0], strides[-1]
     unit = 1
@@ -515,7 +556,7 @@ def alignment_of(tensors: Iterable[Tensor]) -> int:
     """
     aligned, is_seen = 16, True
     for x in tensors:
-        strides = [step for step in kernel_strides(x)[:-1] if step]
+        strides = [step for step in kernel_strides(x.shape, x.stride())[:-1] if step]
         is_seen &= math.gcd(16, x.data_ptr(), *strides) == 16
         aligned = math.gcd(aligned, x.data_ptr(), *[step * x.element_size() for step in strides])
     return 0 if is_seen else aligned
@@ -585,10 +626,10 @@ def rotate_by_kernel(
 
 
 def memory_for(tensors: Sequence[Tensor], rotation: Rotation) -> tuple[Tensor, ...]:
-    """Empty tensors for the results of rotating these."""
+    """Empty tensors for the results of rotating these, with the order of their strides."""
     options, dtype = rotation.options, tensors[0].dtype
     if options.promoted_from is not None:
         dtype = rotation.returned_dtype(tensors[0])
-    keeps = options.keeps_strides and not rotation.transpose
-    kind = torch.preserve_format if keeps else torch.contiguous_format
+    is_contiguous = options.contiguous_gradients and rotation.transpose
+    kind = torch.contiguous_format if is_contiguous else torch.preserve_format
     return tuple([torch.empty_like(t, dtype=dtype, memory_format=kind) for t in tensors])

@@ -55,11 +55,10 @@ def apply_rotary_pos_emb(
     table, sin = (freqs, None) if isinstance(freqs, Tensor) else freqs
     if rotary_dim is None:
         rotary_dim = table.shape[-1] * (2 if table.dim() == 1 else 1)
-    kind = "frequencies" if table.dim() == 1 else "angles"
     options = Options(
         tensor_format=tensor_format,
         rotary_dim=rotary_dim,
-        kind=kind if sin is None else "cosines",
+        on_the_fly=table.dim() == 1,
         interleaved=interleaved,
         inverse=inverse,
         rounding="once" if round_once else "model",
@@ -102,38 +101,59 @@ def rotate(
     start, end = options.rotary_start, options.rotary_start + options.rotary_dim
     reads_interleaved, writes_interleaved = rotation.pairings
     outs = []
-    for x in tensors:
+    for t in tensors:
+        # In the order of memory, so that the gradient of a concatenation has that order, too.
+        order = list(range(t.dim())) if options.contiguous_gradients else _order_of(t)
+        x, cos_of_x, sin_of_x = (y.permute(order) for y in (t, cos, sin))
+        is_inside = None if in_sequence is None else in_sequence.permute(order)
         # `split`'s backward concatenates three tensors. `tensor_split`'s would pad and add them.
         before, given, after = torch.split(x, [start, end - start, x.shape[-1] - end], dim=-1)
         if options.interleaved and not reads_interleaved:
             given = torch.stack(given.chunk(2, dim=-1), dim=-1).reshape(given.shape)
         rotary = given
-        if in_sequence is not None:
-            rotary = torch.where(in_sequence, rotary, 0)  # Padding may contain NaN.
+        if is_inside is not None:
+            rotary = torch.where(is_inside, rotary, 0)  # Padding may contain NaN.
         rotary = rotary.to(product_dtype)
         if rotation.transpose:
             # The transpose of `rotate_half` is its negative.
-            of_cos, of_sin = (rotary * cos).to(sum_dtype), (rotary * sin).to(sum_dtype)
+            of_cos, of_sin = (rotary * cos_of_x).to(sum_dtype), (rotary * sin_of_x).to(sum_dtype)
             rotated = of_cos - rotate_half(of_sin, options.interleaved)
         else:
-            rotated = rotary * cos + rotate_half(rotary, options.interleaved) * sin
+            rotated = rotary * cos_of_x + rotate_half(rotary, options.interleaved) * sin_of_x
         rotated = rotated.to(returned)
-        if in_sequence is not None:
-            rotated = torch.where(in_sequence, rotated, given)
+        if is_inside is not None:
+            rotated = torch.where(is_inside, rotated, given)
         if options.interleaved and not writes_interleaved:
             rotated = torch.cat((rotated[..., ::2], rotated[..., 1::2]), dim=-1)
-        if options.keeps_strides and options.rotary_dim == x.shape[-1]:
-            outs.append(rotated)  # Elementwise operators have kept the strides of `x`.
-        else:
-            outs.append(torch.cat((before, rotated, after), dim=-1).contiguous())
+        out = torch.cat((before, rotated, after), dim=-1).permute(_inverse_of(order))
+        outs.append(in_order_of(t, out))
     return tuple(outs)
 
 
-def _like_rows(x: Tensor, options: Options) -> Tensor:
-    """Permute values (b or 1, s, d2) to the format of the rotated tensor, with one head.
+def in_order_of(t: Tensor, out: Tensor) -> Tensor:
+    """`out` in memory with the strides of `torch.empty_like(t)`, as from a pointwise operator."""
+    strides = torch.empty_like(t).stride()
+    if out.stride() == strides:
+        return out
+    order = sorted(range(t.dim()), key=strides.__getitem__, reverse=True)
+    # `copy_` into new memory would fail in vmap if only `out` is batched.
+    return out.permute(order).contiguous().permute(_inverse_of(order))
 
-    Permuting the tensor instead would make its gradient non-contiguous.
-    """
+
+def _order_of(t: Tensor) -> list[int]:
+    """The dimensions from the largest stride to the smallest, but for the last one."""
+    dims = list(range(t.dim() - 1))
+    if not t.is_contiguous():
+        dims.sort(key=torch.empty_like(t).stride().__getitem__, reverse=True)
+    return [*dims, t.dim() - 1]
+
+
+def _inverse_of(order: list[int]) -> list[int]:
+    return [order.index(dim) for dim in range(len(order))]
+
+
+def _like_rows(x: Tensor, options: Options) -> Tensor:
+    """Permute values (b or 1, s, d2) to the format of the rotated tensor, with one head."""
     return view_from_sbhd(x.transpose(0, 1)[:, :, None], options.tensor_format)
 
 
@@ -146,11 +166,11 @@ def cos_sin(
     """
     options, tables = rotation.options, _tables(rotation)
     in_order = not rotation.looks_up_positions and rotation.first_position is None
-    if in_order and not rotation.on_the_fly and options.cp_size == 1:
+    if in_order and not rotation.options.on_the_fly and options.cp_size == 1:
         found, in_sequence = [x[:, :seq_len] for x in tables], None
     else:
         position, in_sequence = positions(rotation, seq_len)
-        if rotation.on_the_fly:
+        if rotation.options.on_the_fly:
             found = [radians(rotation.table, position[..., None], dtype)]
         else:
             # Cast the table before indexing. Then the gradient of a row is the sum over its tokens

@@ -31,60 +31,20 @@ Rounding = Literal["once", "model", "upcast", "promoted"]
 Freqs = Tensor | tuple[Tensor, Tensor] | RotaryPositionEmbedding
 FORMATS, CP_ORDERS = get_args(TensorFormat), get_args(CpOrder)
 OUTPUT_PAIRINGS, ROUNDINGS = get_args(OutputPairing), get_args(Rounding)
-Kind = Literal["frequencies", "angles", "cosines"]  # what a rotation's table holds
-
-
-# By format: the permutation to (s, b, h, d), and the one back.
-_TO_SBHD = {name: [name.index(x) for x in "sbhd"] for name in FORMATS if name != "thd"}
-_FROM_SBHD = {name: ["sbhd".index(x) for x in name] for name in FORMATS if name != "thd"}
 
 
 def view_as_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """View `t` as (s, b, h, d), without a copy; a packed (t, h, d) becomes (t, 1, h, d)."""
     if tensor_format == "thd":
         return t.unsqueeze(1)
-    return t.permute(_TO_SBHD[tensor_format])
+    return t.permute([tensor_format.index(x) for x in "sbhd"])
 
 
 def view_from_sbhd(t: Tensor, tensor_format: str) -> Tensor:
     """Undo `view_as_sbhd`, without a copy."""
     if tensor_format == "thd":
         return t.squeeze(1)
-    return t.permute(_FROM_SBHD[tensor_format])
-
-
-class Sbhd(NamedTuple):
-    """Sizes and strides of a tensor, in the order (s, b, h, d)."""
-
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def heads_are_even(self) -> bool:
-        """Whether the heads of all batch entries are evenly spaced in memory."""
-        return self.strides[1] == self.sizes[2] * self.strides[2]
-
-    @property
-    def with_batch_as_heads(self) -> "Sbhd":
-        """(s, 1, b * h, d). The heads of all entries must be evenly spaced."""
-        (s, b, h, d), (of_s, _, of_h, of_d) = self
-        return Sbhd((s, 1, b * h, d), (of_s, 0, of_h, of_d))
-
-    @property
-    def kernel_strides(self) -> tuple[int, ...]:
-        """The strides, with 0 for a dimension of size 1, where they have no effect."""
-        return tuple([0 if n == 1 else step for n, step in zip(*self, strict=True)])
-
-
-def as_sbhd(sizes: tuple[int, ...], strides: tuple[int, ...], tensor_format: str) -> Sbhd:
-    """The sizes and strides of `view_as_sbhd`, which is an operator."""
-    if tensor_format == "thd":
-        (t, h, d), (of_t, of_h, of_d) = sizes, strides
-        return Sbhd((t, 1, h, d), (of_t, 0, of_h, of_d))
-    s, b, h, d = _TO_SBHD[tensor_format]
-    return Sbhd(
-        (sizes[s], sizes[b], sizes[h], sizes[d]), (strides[s], strides[b], strides[h], strides[d])
-    )
+    return t.permute(["sbhd".index(x) for x in tensor_format])
 
 
 def seq_len_of(t: Tensor, tensor_format: str) -> int:
@@ -124,7 +84,7 @@ class Call(NamedTuple):
     # These three are not arguments of public functions. `Options` explains the last two.
     transpose: bool = False
     promoted_from: torch.dtype | None = None
-    keeps_strides: bool = False
+    contiguous_gradients: bool = False
 
     @property
     def tables(self) -> tuple[Tensor, Tensor | None]:
@@ -149,7 +109,7 @@ class Options(NamedTuple):
 
     tensor_format: str
     rotary_dim: int  # d2
-    kind: str  # what the table contains: a `Kind`
+    on_the_fly: bool  # angles are computed from frequencies instead of read from a table
     rotary_start: int = 0  # the first element that rotates
     interleaved: bool = False
     output_pairing: str = "same"  # or "half": reads interleaved pairs, writes half-split ones
@@ -162,9 +122,9 @@ class Options(NamedTuple):
     # If it is set, the forward reads this dtype and returns the table's, because PyTorch's
     # operators promote. A backward reads the table's dtype and returns this one.
     promoted_from: torch.dtype | None = None
-    # True: the result has the strides of the input, as from PyTorch's elementwise operators.
-    # Gradients are contiguous anyway.
-    keeps_strides: bool = False
+    # True: gradients are contiguous, as those of transformers' functions. A norm before the
+    # rotation adds up its weight's gradient in the order of memory, so bits depend on it.
+    contiguous_gradients: bool = False
 
 
 TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -173,11 +133,10 @@ TensorsOfRotation = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, T
 class Rotation(NamedTuple):
     """The linear map that a call applies, with everything needed to compute it."""
 
-    # What it contains depends on `options.kind`. "angles": radians, (s2, 1, 1, w). "cosines":
-    # (s2, w) or (b, s2, w). w is d2 or d2 / 2. "frequencies": (d2 / 2,), radians per position, of
-    # each pair.
+    # Angles in radians, (s2, 1, 1, w), or with `sin` cosines, (s2, w) or (b, s2, w). w is d2 or
+    # d2 / 2. With `options.on_the_fly`, radians per position of each pair, (d2 / 2,).
     table: Tensor
-    sin: Tensor | None  # sines, if the table contains cosines
+    sin: Tensor | None
     cu_seqlens: Tensor | None  # (sequences + 1,)
     start_positions: Tensor | None  # (b,) or (sequences,), of each sequence
     position_ids: Tensor | None  # (b or 1, s) or (tokens,)
@@ -223,19 +182,9 @@ class Rotation(NamedTuple):
         return has_ids or self.cu_seqlens is not None or self.start_positions is not None
 
     @property
-    def on_the_fly(self) -> bool:
-        """Whether angles are computed from frequencies instead of read from a table."""
-        return self.options.kind == "frequencies"
-
-    @property
     def one_per_pair(self) -> bool:
         """Whether column i of the table belongs to pair i, not to element i."""
         return 2 * self.table.shape[-1] == self.options.rotary_dim
-
-    @property
-    def table_len(self) -> int:
-        """s2."""
-        return len_of_table(self.table)
 
     def returned_dtype(self, t: Tensor) -> torch.dtype:
         """The dtype of the result, which is that of `t` unless the rotation promotes."""
@@ -277,11 +226,10 @@ def one_for_each_sequence(
 def options_of(call: Call, t: Tensor) -> Options:
     """The options of a checked call that rotates `t`. NumPy's integers become Python's."""
     table, sin = call.tables
-    kind: Kind = "angles" if sin is None else "cosines"
     rotary_dim, attention_factor = call.rotary_dim, 1.0
-    if isinstance(call.freqs, RotaryPositionEmbedding):
-        kind = "frequencies"
-        rotary_dim, attention_factor = call.freqs.rotary_dim, call.freqs.attention_factor
+    module = call.freqs if isinstance(call.freqs, RotaryPositionEmbedding) else None
+    if module is not None:
+        rotary_dim, attention_factor = module.rotary_dim, module.attention_factor
     elif rotary_dim is None:
         rotary_dim = table.shape[-1]
     rounding = call.rounding
@@ -292,7 +240,7 @@ def options_of(call: Call, t: Tensor) -> Options:
     return Options(
         tensor_format=check_format(call.tensor_format, FORMATS),
         rotary_dim=as_integer(rotary_dim),
-        kind=kind,
+        on_the_fly=module is not None,
         rotary_start=as_integer(call.rotary_start),
         interleaved=call.pairs_are_interleaved,
         output_pairing=call.output_pairing,
@@ -303,7 +251,7 @@ def options_of(call: Call, t: Tensor) -> Options:
         rounding=rounding,
         attention_factor=attention_factor,
         promoted_from=call.promoted_from,
-        keeps_strides=call.keeps_strides,
+        contiguous_gradients=call.contiguous_gradients,
     )
 
 

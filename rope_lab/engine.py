@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.modes import compiler_is_installed, interpreter_is_on, triton_is_installed
+from rope_kernels.paths import compiler_is_installed, interpreter_is_on, triton_is_installed
 
 from .interpreter import run_as_compiled
 from .run import Now

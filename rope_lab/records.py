@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.paths import triton_is_installed
 
 from .engine import nvidia_driver
 from .timing import Timing, measure, require_compiled_kernels

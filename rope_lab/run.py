@@ -19,7 +19,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rope_kernels import modes
+from rope_kernels import paths
 
 from .standalone import function_of
 
@@ -55,7 +55,7 @@ def run_where_tensors_are() -> None:
 
     JITFunction.run = _run(JITFunction.run)
     JITFunction.__call__ = _call(JITFunction.__call__)
-    modes.interpret_on_a_cpu()
+    paths.interpret_on_a_cpu()
 
 
 @contextmanager

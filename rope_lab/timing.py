@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils._pytree import tree_leaves
 
-from rope_kernels.modes import interpreter_is_on
+from rope_kernels.paths import interpreter_is_on
 
 _FLUSH_BYTES = 256 * 2**20  # or four times the L2 cache, if that is more (it is 60 MB on an H200)
 _ROUND_SECONDS = 0.02

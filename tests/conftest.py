@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import pairwise
-from rope_kernels import modes
-from rope_kernels.modes import compiler_is_installed
+from rope_kernels import paths
+from rope_kernels.paths import compiler_is_installed
 from rope_lab.interpreter import run_as_compiled
 
 HAS_GPU = torch.cuda.is_available()
@@ -110,7 +110,7 @@ def kept_here(monkeypatch, tmp_path):
 @pytest.fixture
 def plain_pytorch(monkeypatch):
     """What a CPU takes without the lab: no kernel, not even an interpreted one."""
-    monkeypatch.setattr(modes, "_INTERPRETS_ON_A_CPU", False)
+    monkeypatch.setattr(paths, "_INTERPRETS_ON_A_CPU", False)
     monkeypatch.setenv("TRITON_INTERPRET", "0")
 
 
@@ -123,8 +123,6 @@ def needs_triton():
 @pytest.fixture
 def log(caplog, monkeypatch):
     """Returns what the package has logged since, as in a process that had logged nothing."""
-    from rope_kernels import paths
-
     monkeypatch.setattr(paths, "_logged", set())
     caplog.set_level(logging.INFO, "rope_kernels")
     return lambda: [x.getMessage() for x in caplog.records if x.name == "rope_kernels"]

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from ..api import check_and_rotate
 from ..checks import FLOATS
-from ..modes import is_dtensor
-from ..paths import log_once
+from ..paths import is_dtensor, log_once
 from ..rotation import Call, OutputPairing, Rounding
 
 _DIMENSIONS = ((4, 3), (4, 2), (3, 2))  # the number of dimensions of q, and of a table
@@ -51,9 +50,6 @@ class Rule:
     rest: Literal["none", "after", "before"] = "none"  # where elements are that don't rotate
     rounding: Rounding = "model"
     casts_back: bool = False  # the result is cast to q's dtype if an fp32 table promotes it
-    # True: the function ends in a concatenation, so its result is contiguous. False: the result has
-    # the strides of q.
-    concatenates: bool = False
     inverse: bool = False  # the sine is negated
     output_pairing: OutputPairing = "same"
 
@@ -112,7 +108,7 @@ class Rule:
         function: str | None,
         fused: bool = True,
     ) -> Tensors | None:
-        """Rotate one or two tensors in one launch: the bits, dtype and strides of the function.
+        """Rotate one or two tensors in one launch, with the bits and dtype of the function.
 
         Args:
             tensors: q and k, or one of them, (b, h, s, d), (b, s, h, d) or (s, h, d).
@@ -149,7 +145,7 @@ class Rule:
             rounding=self.rounding,
             fused=fused,
             promoted_from=q.dtype if promotes else None,
-            keeps_strides=self.rest == "none" and not self.concatenates,
+            contiguous_gradients=True,
         )
         outs = check_and_rotate(function, tensors, call)
         return outs if has_batch else tuple([x[0] for x in outs])

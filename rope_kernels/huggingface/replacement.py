@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from ..modes import has_hooks, is_traced
+from ..paths import has_hooks, is_traced
 from .calls import log_own
 from .digest import Replaceable, as_function, originals
 

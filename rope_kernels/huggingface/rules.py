@@ -32,9 +32,9 @@ RULES = (
     # nanochat
     Rule("e8ecd342adc1", calls.q_and_k, inverse=True),
     # gpt_oss
-    Rule("5678c8a3983c", calls.q_and_k, columns="of pairs", concatenates=True),
+    Rule("5678c8a3983c", calls.q_and_k, columns="of pairs"),
     # openai_privacy_filter
-    Rule("da100e5ae5a9", calls.q_and_k, interleaved=True, columns="of pairs", concatenates=True),
+    Rule("da100e5ae5a9", calls.q_and_k, interleaved=True, columns="of pairs"),
     # glm, glm4, moonshine, ...
     Rule("1f68d6dacce5", calls.q_and_k, interleaved=True, columns="first half", rest="after"),
     # helium
@@ -51,7 +51,6 @@ RULES = (
         interleaved=True,
         columns="first half",
         output_pairing="half",
-        concatenates=True,
     ),
     # mistral_large4
     Rule(
@@ -61,7 +60,6 @@ RULES = (
         interleaved=True,
         columns="first half",
         output_pairing="half",
-        concatenates=True,
     ),
     # cohere, cohere2, ...
     Rule("435374cf95e8", calls.q_and_k, interleaved=True, rounding="upcast", casts_back=True),

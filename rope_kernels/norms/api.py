@@ -12,8 +12,7 @@ from ..check_call import Like
 from ..checks import Named, bad, check_choice, check_flag, names_of, shown
 from ..inplace import check_inplace
 from ..launch import Known, checking
-from ..modes import is_traced, is_watched, wants_grad
-from ..paths import log_path
+from ..paths import is_traced, is_watched, log_path, wants_grad
 from ..rotation import (
     Call,
     CpOrder,
@@ -92,7 +91,8 @@ def norm_rope(
         inplace: True: overwrite all of `t`, and return it. No tensor may require a gradient.
 
     Returns:
-        A new, contiguous tensor with the shape and dtype of `t`; or `t` itself with `inplace`.
+        A new tensor with the shape and dtype of `t`, and its strides in the same order, as from
+        PyTorch's pointwise operators; or `t` itself with `inplace`.
         Tokens past `cu_seqlens[-1]` are padding: they are normalized, but not rotated. They count
         in the weight's gradient, so a NaN in one of them reaches it.
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..autograd import Context, count_as_written, gradients_by_pytorch, keep, kept
 from ..launch import Known, known_of_rotation, q_and_k
-from ..modes import apply_without_functorch, have_memory, is_traced, is_transformed, wants_grad
+from ..paths import apply_without_functorch, have_memory, is_traced, is_transformed, wants_grad
 from ..rotation import Rotation
 from .definition import Gradients, Norm, Tensors, Weights, normalize_and_rotate
 from .launches import launch_backward, launch_forward

@@ -120,9 +120,10 @@ def launch_backward(
     partials = None
     q_programs, programs = _share_programs(tensors, rotation)
     if wants_inputs:
-        outs = tuple([_memory_like(t) for t in tensors])
+        outs = tuple([torch.empty_like(t) for t in tensors])
     if wants_weights:
-        of_weights = tuple([None if weight is None else _memory_like(weight) for weight in weights])
+        contiguous = partial(torch.empty_like, memory_format=torch.contiguous_format)
+        of_weights = tuple([None if weight is None else contiguous(weight) for weight in weights])
         if not programs:
             return outs, tuple([x if x is None else x.zero_() for x in of_weights])
         shape = programs, tensors[0].shape[-1]
@@ -212,10 +213,6 @@ def _add_up(partials: Tensor, of_weights: Gradients, q_programs: int, is_eager: 
     run(known, given, make_launch)
 
 
-def _memory_like(x: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
 class Roundings(NamedTuple):
     """What a forward rounds, besides its result."""
 
@@ -276,12 +273,12 @@ def _share_of_an_sm(tensors: Tensors, rotation: Rotation) -> Share:
     t = tensors[0]
     packed = rotation.cu_seqlens is not None
     has_wide_table = _has_wide_table(rotation)
-    next_first = not packed and (rotation.on_the_fly or has_wide_table)
+    next_first = not packed and (rotation.options.on_the_fly or has_wide_table)
     if rotation.options.rotary_dim < t.shape[-1] or t.dtype == torch.float64:
         # Threads take up to 255 registers, and a limit would make them spill. Not measured
         # separately.
         return Share(programs=8, tile_bytes=TILE_BYTES, registers=None, next_first=next_first)
-    if rotation.on_the_fly and not packed and _tiles_have_one_row(tensors, rotation):
+    if rotation.options.on_the_fly and not packed and _tiles_have_one_row(tensors, rotation):
         # With 168 registers threads would spill, because they hold angles of several positions. In
         # bshd and sbhd, 4, 8 and 18 heads of 64, 128 and 256 with one of k gain 3 to 14 points. 16
         # + 2 heads, with two rows per tile, would lose 4.
@@ -311,7 +308,7 @@ def _tiles_have_one_row(tensors: Tensors, rotation: Rotation) -> bool:
 
 def _has_wide_table(rotation: Rotation) -> bool:
     """Whether a table in fp32 has a column for each element, and 128 or more of them."""
-    of_elements = not (rotation.on_the_fly or rotation.one_per_pair)
+    of_elements = not (rotation.options.on_the_fly or rotation.one_per_pair)
     is_fp32 = of_elements and rotation.table.dtype == torch.float32
     return is_fp32 and rotation.options.rotary_dim >= 128
 

@@ -21,7 +21,8 @@ from ..check_call import Like, check_values
 from ..checks import INTEGERS, bad
 from ..inplace import check_apart, check_overwritten, named_tensors
 from ..launch import checking, known_of_rotation, launch_rotation
-from ..modes import (
+from ..paths import (
+    Path,
     check_in_run,
     have_elements,
     is_differentiated,
@@ -29,9 +30,10 @@ from ..modes import (
     is_traced,
     is_transformed,
     is_watched,
+    log_path,
+    path_of,
     wants_grad,
 )
-from ..paths import Path, log_path, path_of
 from ..rotation import Call, Freqs, Rotation, Rounding
 
 _EMPTY = Path("pytorch", "there are no tokens, or no slots")
@@ -101,7 +103,7 @@ def rope_to_cache(
         inplace: True: overwrite q and return it. k and v are never overwritten.
 
     Returns:
-        q, rotated: a new, contiguous tensor, or q itself with `inplace`.
+        q, rotated: a new tensor with its strides in the same order, or q itself with `inplace`.
 
     Raises:
         TypeError: an argument has a type or dtype that is not accepted.
@@ -147,7 +149,7 @@ def rope_to_cache(
     _check_no_gradient(came, rotation)
     if not is_traced() and have_elements((*came, *rotation.tensors)):
         _check_written(came, inplace, rotation)
-    q_out = q if inplace else torch.empty_like(q, memory_format=torch.contiguous_format)
+    q_out = q if inplace else torch.empty_like(q)
     path = path_of(came, rotation, fused=fused, known=known)
     if path.by != "pytorch" and any([is_known(x.numel() == 0) for x in (q, k, k_cache)]):
         path = _EMPTY

@@ -30,16 +30,17 @@ from ..checks import (
     check_integer,
     check_tensor,
 )
-from ..launch import Known, known_of_rotation, launch_rotation
-from ..modes import (
+from ..launch import Known, as_sbhd, known_of_rotation, launch_rotation
+from ..paths import (
     apply_without_functorch,
     have_memory,
     is_traced,
     is_transformed,
     is_watched,
+    log_path,
+    path_of,
     wants_grad,
 )
-from ..paths import log_path, path_of
 from ..rotation import (
     FORMATS,
     Call,
@@ -49,7 +50,6 @@ from ..rotation import (
     Rotation,
     Rounding,
     TensorFormat,
-    as_sbhd,
     seq_len_of,
     view_as_sbhd,
     view_from_sbhd,

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from rope_kernels.modes import compiler_is_installed, interpreter_is_on, triton_is_installed
+from rope_kernels.paths import compiler_is_installed, interpreter_is_on, triton_is_installed
 
 from . import listings
 from .assembly import needs_of_amd, widths_of

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 import rope_kernels
-from rope_kernels import modes
+from rope_kernels import paths
 
 from .launches import Launch, launched_by
 
@@ -75,7 +75,7 @@ def plans(gpu: str = "sm_90") -> Iterator[list[Launch]]:
     with (
         patch.dict(os.environ, {"TRITON_INTERPRET": "0"}),
         patch.multiple(Tensor, is_cuda=yes, is_cpu=no, is_meta=no, data_ptr=_address),
-        patch.object(modes, "_HAS_COMPILER", True),  # it isn't called
+        patch.object(paths, "_HAS_COMPILER", True),  # it isn't called
         patch.object(torch.version, "hip", "7.2" if gpu.startswith("gfx") else None),
         patch.object(torch.cuda, "current_device", lambda: -1),  # the index of tensors on the CPU
         launched_by(found.append, gpu),

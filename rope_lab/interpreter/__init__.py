@@ -11,7 +11,7 @@ from types import FunctionType
 
 import numpy as np
 
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.paths import triton_is_installed
 
 from ..run import run_where_tensors_are
 from .functions import let_libdevice_run

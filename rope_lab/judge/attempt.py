@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.paths import triton_is_installed
 
 from ..interpreter.functions import cannot_be_interpreted
 from ..interpreter.tuners import Tuning, configuration
@@ -151,7 +151,7 @@ class Attempt:
         with a_guest(self.device), device_of_the_lab(self.device, self.candidate):
             returned = called(self.candidate, case, inputs)
             if self.device != "cpu":
-                torch.cuda.synchronize()  # an error of its kernels is told here
+                torch.cuda.synchronize()  # an error of its kernels is raised here
         return returned
 
     def _late(self, words: str) -> Verdict:

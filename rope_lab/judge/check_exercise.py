@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.paths import triton_is_installed
 
 from ..interpreter import run_as_compiled
 from ..interpreter.tuners import Tuning
@@ -109,16 +109,16 @@ def _tried_on_the_gpu(
     if verdict.cases.has_locks:
         words = "it does not run on this GPU, where nothing ends a kernel that waits for a lock"
         return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words)))), ""
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError as error:
-        reason = f"right in the interpreter, and the GPU can't be used: it {raised(error)}"
-        return replace(verdict, state=NOT_YET, reason=f"{reason} ({RESTART})", remark=""), ""
     from ..compiler.compile_here import forget_compiled
 
     for kernel in kernels:
         forget_compiled(kernel)
-    compiled, printed = verdict_on_cases(candidate, wanted, "cuda")
+    try:
+        torch.cuda.synchronize()  # not every call reports what a kernel before has broken
+        compiled, printed = verdict_on_cases(candidate, wanted, "cuda")
+    except torch.AcceleratorError as error:
+        reason = f"right in the interpreter, and the GPU can't be used: it {raised(error)}"
+        return replace(verdict, state=NOT_YET, reason=f"{reason} ({RESTART})", remark=""), ""
     if compiled:
         return verdict, ""
     return replace(compiled, cases=replace(compiled.cases, engine="compiled")), printed
@@ -206,7 +206,7 @@ def _verdict_in_a_configuration(
             right.append(case.name)
             if not remark and (found := attempt.remark()):
                 remark = f"{found} (in the case '{case.name}')"
-        elif outcome.state == NOT_YET or outcome.fault in (Fault.PASSED_OVER, Fault.LATE):
+        elif outcome.state == NOT_YET or _ends_all(outcome):
             return outcome, printed
         else:
             missed = missed or attempt
@@ -222,6 +222,11 @@ def _verdict_in_a_configuration(
     first = explained(wrong[0], missed)
     cases = replace(first.cases, right=tuple(right), also_wrong=also_wrong)
     return replace(first, cases=cases), printed
+
+
+def _ends_all(outcome: Verdict) -> bool:
+    """Whether no other case can be tried, as on a GPU where no call works any more."""
+    return outcome.fault in (Fault.PASSED_OVER, Fault.LATE) or RESTART in outcome.reason
 
 
 @dataclass

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple
 
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.paths import triton_is_installed
 
 from ..compiler.launch_limits import NotLaunched
 from .guests import MEMORY

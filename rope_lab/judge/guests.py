@@ -111,7 +111,7 @@ def _ends_within(seconds: float) -> Iterator[None]:
             return  # others have used the processor
         while frame is not None:
             if frame.f_code.co_filename.startswith("<frozen importlib"):
-                return  # half of a module would stay; it is told again
+                return  # half of a module would stay; the alarm comes again
             frame = frame.f_back
         told = True
         raise TookTooLong

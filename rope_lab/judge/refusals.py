@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.paths import triton_is_installed
 
 from ..compiler.compile import Job, compiles_here, job_of
 from ..compiler.launch_limits import Refused

@@ -73,10 +73,13 @@ class Rehearsal:
 
     @property
     def lost(self) -> str:
-        """Whether a result is in memory that no kernel got, because it was copied; in words."""
+        """Whether a result is in memory that no kernel got, because it was copied; in words.
+
+        Nothing is said if no launch was seen: those of `rope_kernels` aren't.
+        """
         known = {x.untyped_storage()._cdata for _, x in self.passed}
         results = [x for name, x in self.made if name == RESULT]
-        if all(x.untyped_storage()._cdata in known for x in results):
+        if not known or all(x.untyped_storage()._cdata in known for x in results):
             return ""
         return "the result isn't what a kernel got: from a CPU to a GPU, .to(x.device) makes a copy"
 

@@ -199,8 +199,8 @@ ON_A_GPU = {  # a candidate, its specification, and words of the verdict
     "one that is right": (
         wrong_kernels.launch,
         definitions.rope,
-        f"the GPU can't be used: it raises RuntimeError: {BROKEN} (no CUDA call of this notebook "
-        "works after it: restart the kernel)",
+        f"the GPU can't be used: it raises AcceleratorError: {BROKEN} (no CUDA call of this "
+        "notebook works after it: restart the kernel)",
     ),
     "one that leaves its tensors": (
         lambda t, freqs: wrong_kernels.launch(t, freqs[:1].clone()),
@@ -215,15 +215,28 @@ ON_A_GPU = {  # a candidate, its specification, and words of the verdict
 }
 
 
+def test_a_candidate_that_breaks_the_gpu_is_not_called_again():
+    """The judge's own calls would fail, too."""
+    calls = []
+
+    def breaking(x):
+        calls.append(1)
+        raise torch.AcceleratorError("an illegal memory access was encountered")
+
+    assert "restart the kernel" in judge(breaking, spec(total)).reason and calls == [1]
+
+
 @pytest.mark.needs_compiler
+@pytest.mark.parametrize("when", ("at once", "at the first tensor"))
 @pytest.mark.parametrize("what", ON_A_GPU)
-def test_which_candidates_reach_a_gpu(what, monkeypatch):
+def test_which_candidates_reach_a_gpu(what, when, monkeypatch):
     """An error of a kernel before has ended all CUDA calls."""
     candidate, wanted, told = ON_A_GPU[what]
 
-    def synchronize():
-        raise RuntimeError(BROKEN)
+    def fail(*_):
+        raise torch.AcceleratorError(BROKEN)
 
     monkeypatch.setattr(Now, "device", "cuda")
-    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr(torch.cuda, "synchronize", fail if when == "at once" else lambda: None)
+    monkeypatch.setattr("rope_lab.judge.spec.laid_out_alike", fail)
     assert told in repr(judge(candidate, wanted))

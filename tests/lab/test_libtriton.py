@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import libtriton
-from rope_kernels.modes import compiler_is_installed
+from rope_kernels.paths import compiler_is_installed
 
 if not compiler_is_installed():
     pytest.skip("there is no compiled part to compare with", allow_module_level=True)

@@ -360,7 +360,7 @@ def test_a_module_may_change_between_calls(op, interpreter, device):
         assert_goes_back_as_pytorch(sample, module)
     narrower = RotaryPositionEmbedding(6, interleaved=True, attention_factor=1.5).to(device)
     narrower.inv_freq = module.inv_freq
-    with pytest.raises(ValueError, match=r"^freqs has shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"^freqs.inv_freq has shape \(4,\)"):
         sample.call(freqs=narrower)
     module.forward = lambda max_seq_len: angles(5, 8, device)
     with pytest.raises(TypeError, match=r"^freqs .*forward.*, with interleaved=True$"):
@@ -456,31 +456,40 @@ def test_a_backward_takes_tensors_of_a_subclass_too(op, interpreter, device):
             assert torch.equal(got.as_subclass(torch.Tensor), want)
 
 
-COPIED = {  # what a kernel can't read as it is
-    "a sign": {"layout": "negative_view", "gradient": "negative_view"},
-    "the last one's sign": {},
-    "a weight": {"weight": "strided"},
-    "a table": {"table": "negative"},
-    "a sine": {"freqs": "cos and sin", "sine": "transposed"},
-    "starts": {"tensor_format": "thd", "positions": "starts", "lists": "every_second"},
-    "slots": {"s": 2, "lists": "every_second"},
+COPIED = {  # what a kernel can't read as it is: the argument that is logged, and the case
+    "a sign": ("q", {"layout": "negative_view", "gradient": "negative_view"}),
+    "the last one's sign": ("", {}),
+    "a weight": ("q_weight", {"weight": "strided"}),
+    "a table": ("freqs", {"table": "negative"}),
+    "a sine": ("freqs", {"freqs": "cos and sin", "sine": "transposed"}),
+    "frequencies": ("freqs", {"freqs": "on the fly"}),
+    "starts": (
+        "start_positions",
+        {"tensor_format": "thd", "positions": "starts", "lists": "every_second"},
+    ),
+    "slots": ("slot_mapping", {"s": 2, "lists": "every_second"}),
 }
 
 
 @pytest.mark.parametrize("name", COPIED)
 @each_op
-def test_what_is_copied_is_copied_in_each_call(op, name, interpreter, device):
-    """A copy has another address in the next one."""
+def test_what_is_copied_is_copied_in_each_call(op, name, interpreter, device, log):
+    """A copy has another address in the next one. It is logged once."""
     if name == "a weight" and not op.weights:
         pytest.skip("no weight")
     if name == "slots" and op.name != "rope_to_cache":
         pytest.skip("no slots")
+    argument, case = COPIED[name]
     for _ in range(2):
-        case = SIZES | {"s": 1, "heads": (1,) * len(op.tensors)} | COPIED[name]
+        case = SIZES | {"s": 1, "heads": (1,) * len(op.tensors)} | case
         sample = op.sample(device, **case)
         if name == "the last one's sign":  # of a cache that is v, whose address is no rotation's
             sample.given[op.tensors[-1]] = torch._neg_view(sample.given[op.tensors[-1]])
+        if name == "frequencies":
+            sample.freqs.inv_freq = sample.freqs.inv_freq.repeat_interleave(2)[::2]
         sample.check()
+    lines = [x for x in log() if x.startswith(f"{argument} is copied in every call")]
+    assert len(lines) == (argument != "")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="counts what the interpreter returned")

@@ -6,12 +6,14 @@ nothing is shared, and `call/test_inplace.py` slices of one tensor, and views th
 """
 
 import re
+from functools import partial
 
 import pytest
 import torch
 
 from inputs import ADDRESSLESS
 from ops import FP64, OPS, all_equal, bits_of, copies_of
+from rope_kernels import RotaryPositionEmbedding, rope_qk
 
 WRITING = [op for op in OPS if op.inplace]
 each_op = pytest.mark.parametrize("op", WRITING, ids=str)
@@ -194,3 +196,57 @@ def test_an_inference_tensor_is_overwritten_in_inference_mode_alone(op, fused, d
         assert all_equal(bits_of(given.values()), before)
         with torch.inference_mode():
             assert all_equal(call(sample, given, fused=fused), want)
+
+
+# the order of strides
+
+ORDERED = "apply_rotary_pos_emb", "rope_fw", "rope_qk", "norm_rope", "qk_norm_rope"
+
+
+def projected(sample):
+    """Views (b, h, s, d) of memory (b, s, h, d), as attention gets them from projections."""
+    of_tensors = [name for name in sample.op.tensors if sample.given[name] is not None]
+    return {n: sample.given[n].transpose(1, 2).contiguous().transpose(1, 2) for n in of_tensors}
+
+
+@pytest.mark.parametrize("compiled", (False, True), ids=("eager", "compiled"))
+@pytest.mark.parametrize("fused", (True, False))
+@pytest.mark.parametrize("rotary", (1.0, 0.5))
+@pytest.mark.parametrize("op", [op for op in OPS if op.name in ORDERED], ids=str)
+def test_results_have_the_order_of_strides_of_what_is_rotated(op, rotary, fused, compiled, device):
+    """As those of pointwise operators. With torch 2.11, a compiled one has contiguous gradients."""
+    torch._dynamo.reset()
+    sample = op.sample(device, tensor_format="bhsd", rotary=rotary, freqs="cos and sin", s=4)
+    given = {n: x.requires_grad_(op.differentiable) for n, x in projected(sample).items()}
+    of_given = [x.stride() for x in given.values()]
+
+    def strides(call):
+        if compiled:
+            call = torch.compile(call, backend="aot_eager", fullgraph=True)
+        outs = call(given)
+        assert [x.stride() for x in outs] == of_given
+        if not op.differentiable:
+            return []
+        ups = [torch.randn_like(x) for x in outs]
+        grads = torch.autograd.grad(outs, [*given.values()], ups)
+        return [x.stride() for x in grads]
+
+    pointwise = strides(lambda given: [2 * x for x in given.values()])
+    assert strides(partial(sample.call, fused=fused)) in (of_given[: len(pointwise)], pointwise)
+    assert compiled or pointwise in ([], of_given)
+
+
+@pytest.mark.parametrize("fused", (True, False))
+def test_attention_between_projections_copies_nothing(fused, device):
+    """Neither its result nor the gradients of q and k, for which SDPA takes the order of q."""
+    b, s, h, d = 2, 5, 3, 16
+    rope, leaves = RotaryPositionEmbedding(d).to(device), []
+    for _ in "qkv":
+        leaves.append(torch.randn(b, s, h * d, device=device, requires_grad=True))
+    q, k, v = (x.view(b, s, h, d).transpose(1, 2) for x in leaves)
+    q, k = rope_qk(q, k, rope, "bhsd", fused=fused)
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    whole = out.transpose(1, 2).reshape(b, s, h * d)
+    assert whole.data_ptr() == out.data_ptr()
+    for grad in torch.autograd.grad(whole.sum(), [q, k]):
+        assert grad.transpose(1, 2).is_contiguous()

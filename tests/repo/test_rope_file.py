@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import rope
-from processes import ROOT
+from processes import ROOT, run_python
 from rope_kernels import apply_rotary_pos_emb
 
 DTYPES = {torch.float32: 1e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
@@ -64,6 +64,12 @@ def test_it_is_short_and_checks_itself(capsys):
     assert f"the kernel in one file of {lines} lines" in (ROOT / "README.md").read_text("utf-8")
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.count("result and gradient are correct") == 3
+
+
+def test_imported_after_triton_it_changes_no_variable():
+    """It would change later kernels alone, and not the functions of Triton that they call."""
+    code = "import os, triton, rope; print(os.environ.get('TRITON_INTERPRET'))"
+    assert run_python(code).split() == ["None"]
 
 
 @pytest.mark.gpu

@@ -219,7 +219,7 @@ TYPE_ERRORS = {
         "dtype": FP64,
         "freqs": BF16,
     },
-    "freqs has dtype bfloat16; accepted for inv_freq: float32, float64": {"freqs": of_bf16},
+    "freqs.inv_freq has dtype bfloat16; accepted: float32, float64": {"freqs": of_bf16},
     "freqs is a Scaled that overrides forward; accepted: its table, freqs(max_seq_len)": {
         "freqs": lambda good: Scaled(D2)
     },
@@ -425,10 +425,10 @@ VALUE_ERRORS = {
     "freqs[1] has shape (4, 8); accepted with freqs[0]: (1, 4, 8); {read}": {
         "freqs": (cos(1, S, D2), cos(S, D2))
     },
-    "freqs is on meta; it must be on {t}'s device, {device}": [
-        {"freqs": table(12).to("meta")},
-        {"freqs": module(device="meta")},
-    ],
+    "freqs is on meta; it must be on {t}'s device, {device}": {"freqs": table(12).to("meta")},
+    "freqs.inv_freq is on meta; it must be on {t}'s device, {device}": {
+        "freqs": module(device="meta")
+    },
     "freqs[0] is on meta; it must be on {t}'s device, {device}": {
         "freqs": (cos(12, D2).to("meta"), cos(12, D2))
     },

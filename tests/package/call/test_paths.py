@@ -20,7 +20,7 @@ from counted import paths_taken
 from inputs import angles
 from ops import FEW, OPS, by_turns
 from processes import ROOT
-from rope_kernels import RotaryPositionEmbedding, modes, paths, rope_fw, rope_qk
+from rope_kernels import RotaryPositionEmbedding, paths, rope_fw, rope_qk
 from rope_kernels.norms import api as norms
 from rope_kernels.paths import Path as CallPath
 from rope_kernels.serving import cache as caches
@@ -193,10 +193,10 @@ def test_what_was_not_shown_is_logged_once_it_is(log):
 def test_it_says_why_there_is_no_engine(wanted, monkeypatch, device, request):
     t, rope = torch.randn(5, 2, 3, 8), RotaryPositionEmbedding(8)
     if wanted == "no Triton":
-        monkeypatch.setattr(modes, "_HAS_TRITON", False)
+        monkeypatch.setattr(paths, "_HAS_TRITON", False)
         assert path(rope_fw, t, rope) == ("pytorch", "Triton is not installed")
     elif wanted == "no compiler":
-        monkeypatch.setattr(modes, "_HAS_COMPILER", False)
+        monkeypatch.setattr(paths, "_HAS_COMPILER", False)
         if device == "cpu":  # Where there is a GPU, the kernels of this process are compiled.
             assert path(rope_fw, t, rope).by == "kernel"  # which is interpreted
         request.getfixturevalue("plain_pytorch")

@@ -1,6 +1,9 @@
-"""Context parallelism: a rank needs its positions and nothing else."""
+"""Context parallelism, where a rank needs its positions and nothing else; data parallelism."""
+
+import copy
 
 import torch
+from torch import nn
 from torch.distributed.tensor.experimental import context_parallel
 
 from on_a_mesh import Cases, mesh_of
@@ -23,3 +26,30 @@ def context_parallel_of_torch(how, device):
         out = apply_rotary_pos_emb(mine, freqs, "bshd", **options)
         assert torch.equal(ids[0], cp_positions(8, **rank, device=device))
         assert torch.equal(out, whole[:, ids[0]])
+
+
+class Layer(nn.Module):
+    """A projection and its rotation."""
+
+    def __init__(self):
+        super().__init__()
+        self.projection = nn.Linear(D, D, bias=False)
+        self.rope = RotaryPositionEmbedding(D)
+
+    def forward(self, x):
+        return apply_rotary_pos_emb(self.projection(x), self.rope, "bshd")
+
+
+@CASES.for_each()
+def two_forwards_of_data_parallelism(device):
+    """Before one backward. Each forward writes the frequencies of rank 0 to the buffers."""
+    layer = Layer().to(device)
+    first, second = torch.randn(2, 2, 3, 4, D, device=device)
+    parallel = nn.parallel.DistributedDataParallel(layer)
+    layer.rope.inv_freq.mul_(1 + torch.distributed.get_rank())
+    (parallel(first) * parallel(second)).sum().backward()
+    alone = copy.deepcopy(layer)
+    alone.zero_grad()
+    alone.rope.inv_freq.copy_(RotaryPositionEmbedding(D).inv_freq)
+    (alone(first) * alone(second)).sum().backward()
+    torch.testing.assert_close(layer.projection.weight.grad, alone.projection.weight.grad)

@@ -6,7 +6,6 @@ up after `SECONDS`.
 """
 
 import json
-import os
 import re
 import sys
 import time
@@ -28,21 +27,14 @@ def cases():
 
 def load(device):
     """The cases, and what they and their first launch import."""
-    if device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"  # before anything loads Triton
     import torch
 
     from rope_kernels import RotaryPositionEmbedding, apply_rotary_pos_emb
-    from rope_kernels.modes import triton_is_installed
-    from rope_lab.interpreter import speed_up
+    from rope_lab.interpreter import run_as_compiled
 
     torch.set_num_threads(1)
     if device == "cpu":
-        speed_up()
-        if triton_is_installed():
-            from rope_lab.interpreter.bf16 import let_bf16_round
-
-            let_bf16_round()
+        run_as_compiled()
         apply_rotary_pos_emb(torch.zeros(1, 1, 1, 2), RotaryPositionEmbedding(2))
     return cases()
 

@@ -39,6 +39,10 @@ OF_THE_CONSTRUCTOR = [
     ({"persistent": "no"}, "persistent is 'no'; accepted: False, True"),
     ({"inv_freq": [1.0] * 4}, "inv_freq is of type list; accepted: torch.Tensor"),
     ({"inv_freq": torch.ones(3)}, "inv_freq has shape (3,), but d2 is 8; accepted: (4,)"),
+    *[
+        ({"inv_freq": torch.tensor([1, 1, x, 1])}, f"inv_freq has the value {x}; accepted: finite")
+        for x in (math.nan, math.inf, -math.inf)
+    ],
     (
         {"inv_freq": torch.ones(4, device="meta")},
         "inv_freq is on meta, without values; accepted: frequencies created with device='cpu'",

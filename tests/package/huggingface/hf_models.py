@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from rope_kernels import modes
+from rope_kernels import paths
 from rope_kernels.huggingface import patch
 
 TEXT = {
@@ -51,7 +51,7 @@ QWEN_VL = {
 def in_a_fixed_order(monkeypatch, device):
     """Attention and sums that give a model the same bits twice; on a CPU no kernel at all."""
     if device == "cpu":
-        monkeypatch.setattr(modes, "_INTERPRETS_ON_A_CPU", False)
+        monkeypatch.setattr(paths, "_INTERPRETS_ON_A_CPU", False)
         yield
         return
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -194,7 +194,7 @@ def test_a_module_of_the_hub_comes_back_as_the_same_object(kernelized, llama, of
         assert patched.replaced and llama.apply_rotary_pos_emb is not of_hub
         call = CASE.call_of(function, "cpu")
         got = outcome(llama.apply_rotary_pos_emb, call)
-        assert differs(got, outcome(function, call), strides=True) is None
+        assert differs(got, outcome(function, call), call) is None
     assert llama.apply_rotary_pos_emb is of_hub
 
 
@@ -244,7 +244,7 @@ def test_what_was_changed_runs(change, when, llama, of_hub, monkeypatch):
             change(of_hub, llama, monkeypatch)
         got = outcome(llama.apply_rotary_pos_emb, call)
     wanted = outcome(of_hub, call)
-    assert isinstance(wanted, tuple) and differs(got, wanted, strides=True) is None
+    assert isinstance(wanted, tuple) and differs(got, wanted, call) is None
 
 
 # A function is known by its code
@@ -260,7 +260,20 @@ def test_a_copy_in_code_of_a_model_is_known(llama, made):
         assert [one.function for one in patched.replaced] == ["apply_rotary_pos_emb"], name
         call = CASE.call_of(original, "cpu")
         got = outcome(module.apply_rotary_pos_emb, call)
-        assert differs(got, outcome(original, call), strides=True) is None
+        assert differs(got, outcome(original, call), call) is None
+
+
+@pytest.mark.parametrize("width", (16, 8))
+def test_attention_after_a_patched_rotation_copies_nothing(width, device):
+    """Its result has the order of q, also where the model's own function concatenates."""
+    phi3 = importlib.import_module("transformers.models.phi3.modeling_phi3")
+    b, s, h, d = 2, 5, 3, 16
+    q, k, v = (torch.randn(b, s, h, d, device=device).transpose(1, 2) for _ in "qkv")
+    cos, sin = torch.randn(2, b, s, width, device=device)
+    with patch("phi3", strict=True):
+        q, k = phi3.apply_rotary_pos_emb(q, k, cos, sin)
+    out = nn.functional.scaled_dot_product_attention(q, k, v)
+    assert out.transpose(1, 2).reshape(b, s, h * d).data_ptr() == out.data_ptr()
 
 
 CHANGES = {  # of Llama's function: each rotates in another way
@@ -429,19 +442,19 @@ def test_a_function_that_is_given_other_code_while_it_is_patched(part, llama, ma
 
     reload(text.replace(*change, 1))
     changed = outcome(rotation, call)
-    assert differs(outcome(ours, call), changed, strides=True) is None
+    assert differs(outcome(ours, call), changed, call) is None
     (line,) = log()
     assert line.startswith(f"reloaded_rotation.apply_rotary_pos_emb {OWN}: ")
     assert line.endswith("has new code")
     with patch(module, strict=False) as patched:  # with the changed helper it is nanochat's
         assert bool(patched.replaced) == (part == "rotate_half")
         got = outcome(module.apply_rotary_pos_emb, call)
-        assert differs(got, changed, strides=True) is None
+        assert differs(got, changed, call) is None
     reload(text)
     wanted = outcome(rotation, call)
-    assert differs(wanted, changed, strides=False) is not None
+    assert differs(wanted, changed) is not None
     assert patch(module).replaced == first.replaced and function.__code__ is not before
-    assert differs(outcome(module.apply_rotary_pos_emb, call), wanted, strides=True) is None
+    assert differs(outcome(module.apply_rotary_pos_emb, call), wanted, call) is None
     unpatch(module)
     assert module.apply_rotary_pos_emb is rotation
 
@@ -486,6 +499,6 @@ def test_odd_calls_go_to_the_function_itself(why, change, llama, log):
     call = change(CASE.call_of(original, "cpu"))
     rotate = partial(rule.rotate, function="theirs")
     got = outcome(partial(rule.form, rotate, original), call)
-    assert differs(got, outcome(original, call), strides=True) is None
+    assert differs(got, outcome(original, call), call) is None
     (line,) = log()  # of one call, or of one for values and one for gradients
     assert line.startswith(f"theirs {OWN}: ") and why in line

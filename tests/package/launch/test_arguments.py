@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ops import DIFFERENTIABLE, FEW, OPS, by_turns
-from rope_kernels import launch, modes
+from rope_kernels import launch, paths
 from rope_kernels.norms import launches
 from rope_lab.compiler.launches import launched_by
 
@@ -77,8 +77,8 @@ def test_a_launch_is_remembered_with_its_arguments(op, interpreter, device, monk
 
 
 def test_the_warning_without_triton_points_at_the_callers_line(monkeypatch):
-    monkeypatch.setattr(modes, "_HAS_TRITON", False)
-    monkeypatch.setattr(modes, "_HAS_COMPILER", False)
+    monkeypatch.setattr(paths, "_HAS_TRITON", False)
+    monkeypatch.setattr(paths, "_HAS_COMPILER", False)
     for op in OPS:
         sample = op.sample("cpu")
         with (
