@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import torch
 
-from rope_kernels.modes import triton_is_installed
+from rope_kernels.paths import triton_is_installed
 
 from ...interpreter.tuners import configuration
 from ...run import interpreting
