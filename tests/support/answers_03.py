@@ -6,54 +6,32 @@ from rope_lab.n03 import exercises
 HOW_MANY_BYTES = Exercise(cell="03-ex2")
 
 
-ROWS_AND_COLUMNS = Exercise(
-    cell="03-ex3",
-    judged_by=exercises.rotate_half_of_rows,
+SOFTMAX = Exercise(
+    cell="03-ex4",
+    judged_by=exercises.softmax,
     wrong_answers=(
+        # the maximum of a row far below zero is the 0 of its missing columns
         WrongAnswer(
-            "only the mask is wrong: it needs the rows and the columns",
-            {"(row[:, None] < rows) & (column[None, :] < 2 * HALF)": "row[:, None] < rows"},
-            kind="outside",
-            line="tl.store(out_ptr + row[:, None] * 2 * HALF + column[None,",
-        ),
-        WrongAnswer(
-            "for and, or, not, if write &, |, ~, where",
+            "in the case 'large elements'",
             {
-                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
-                    "(row[:, None] < rows) and (column[None, :] < 2 * HALF)"
-                )
+                'other=float("-inf")': "other=0.0",
+                "tl.exp(x - tl.max(x, axis=0))": (
+                    "tl.where(exists, tl.exp(x - tl.max(x, axis=0)), 0.0)"
+                ),
             },
+            kind="masked",
+            line="x = tl.load(x_ptr + row * n + column, mask=exists, other=0.0)",
         ),
         WrongAnswer(
-            "means row[:, None] < (rows & column[None, :]) < 2 * HALF: put each",
-            {
-                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
-                    "row[:, None] < rows & column[None, :] < 2 * HALF"
-                )
-            },
+            "it raises ValueError: `other` cannot be provided without `mask`",
+            {"mask=exists, other": "other"},
         ),
+        WrongAnswer("axis 1 out of bounds for shape", {"max(x, axis=0)": "max(x, axis=1)"}),
         WrongAnswer(
-            "[:, None] makes a column of a block, and [None, :] a row",
-            {
-                "(row[:, None] < rows) & (column[None, :] < 2 * HALF)": (
-                    "(row < rows) & (column < 2 * HALF)"
-                )
-            },
+            "dtype float32, expected float16",
+            {"out = torch.empty_like(x)": "out = torch.empty_like(x, dtype=torch.float32)"},
         ),
-        WrongAnswer(
-            "a sign: what is wrong has the opposite sign, in the first half",
-            {"sign[None, :] * x": "x"},
-            kind="factor",
-            line="tl.store(out_ptr + row[:, None] * 2 * HALF + column[None,",
-        ),
-        WrongAnswer(
-            "the kernel scatters: it stores an element at its partner's index",
-            {
-                "+ partner[None, :]": "+ column[None, :]",
-                "+ column[None, :], sign": "+ partner[None, :], sign",
-            },
-            kind="sign",
-            line="sign = tl.where(in_first_half, -1, 1)",
-        ),
+        # a maximum is fp32 in any case, and so is what is computed with it
+        WrongAnswer("RIGHT: ", {".to(tl.float32)": ""}, state="RIGHT"),
     ),
 )
