@@ -10,9 +10,7 @@ import pytest
 from notebook_form import ROOT, load
 
 RUNG_7 = "rope_lab/rungs/rung_7_loads_first.py"
-KERNELS_OF_08 = "rope_lab/n08/kernels.py"
 KERNEL, NORM_KERNEL = "rope_kernels/kernel.py", "rope_kernels/norms/kernel.py"
-NOTEBOOK_08 = "08_profiling.ipynb"
 NOTEBOOK_09, NOTEBOOK_11 = "09_to_the_memory_limit.ipynb", "11_two_for_the_price_of_one.ipynb"
 
 
@@ -77,16 +75,6 @@ def listing_of(notebook, cell_id):
     """The lines of the Python code in a cell's text."""
     text = text_of(notebook, cell_id)
     return re.search(r"```python\n(.+?)\n```", text, re.DOTALL)[1].splitlines()
-
-
-def test_notebook_08_quotes_the_loops_of_its_kernel():
-    lines = lines_of(KERNELS_OF_08, "knobs_kernel")
-    quoted = [line for line in listing_of(NOTEBOOK_08, "08-five") if "..." not in line]
-    gone = [line for line in quoted if not has(lines, line)]
-    assert quoted and not gone, (
-        f"knobs_kernel in {KERNELS_OF_08} has no line {gone}: edit the listing in cell 08-five of "
-        f"notebooks/{NOTEBOOK_08}"
-    )
 
 
 def test_notebook_11_quotes_lines_of_the_package():
